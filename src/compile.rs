@@ -1,0 +1,109 @@
+//! The façade: runs the stages from a model to a plan and keeps every artefact for those who show it.
+
+use crate::ir::{self, Graph, IrError, Metrics, Mode};
+use crate::lower::{self, Program, ProgramError};
+use crate::model::Model;
+use crate::plan::arena::Budget;
+use crate::plan::{self, BindingPlan, PlanError};
+use crate::select::{self, Policy, SelectError, Selection, Target};
+use crate::tensor::DType;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// What to compile for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub mode: Mode,
+    pub metrics: Metrics,
+    pub policy: Policy,
+    /// The type of real values: `F32`, or `F64` with the reference kernels.
+    pub real: DType,
+    pub target: Target,
+    pub budget: Budget,
+}
+
+impl Options {
+    /// The training step with all metrics and the fastest kernels.
+    #[must_use]
+    pub fn train(target: Target) -> Self {
+        let (metrics, policy, budget) = (Metrics::default(), Policy::Fast, Budget::default());
+        Self { mode: Mode::Train, metrics, policy, real: DType::F32, target, budget }
+    }
+
+    /// The forward pass for evaluation.
+    #[must_use]
+    pub fn eval(target: Target) -> Self {
+        Self { mode: Mode::Eval, ..Self::train(target) }
+    }
+
+    /// The training step in f64 on reference kernels: what gradients are checked against.
+    #[must_use]
+    pub fn reference_f64(target: Target) -> Self {
+        Self { policy: Policy::Reference, real: DType::F64, ..Self::train(target) }
+    }
+}
+
+/// How long each stage took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageTimes {
+    pub ir: Duration,
+    pub lower: Duration,
+    pub select: Duration,
+    pub plan: Duration,
+}
+
+impl StageTimes {
+    /// The sum of all stages.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.ir + self.lower + self.select + self.plan
+    }
+}
+
+/// Every artefact of a compiled step.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    pub model: Model,
+    pub graph: Graph,
+    /// As lowered, before fusion.
+    pub program: Program,
+    pub selection: Selection,
+    pub plan: BindingPlan,
+    pub times: StageTimes,
+}
+
+/// Why a model could not be compiled.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum CompileError {
+    #[error("the IR's verifier: {0}")]
+    Ir(#[from] IrError),
+    #[error("the lowered program's verifier: {0}")]
+    Program(#[from] ProgramError),
+    #[error("kernel selection: {0}")]
+    Select(#[from] SelectError),
+    #[error("memory plan: {0}")]
+    Plan(#[from] PlanError),
+}
+
+/// Compiles a checked model.
+///
+/// # Errors
+/// Where a stage fails; other than for sizes beyond any machine, that is a defect of this program, and the message names the operation.
+pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileError> {
+    let mut times = StageTimes::default();
+    let started = Instant::now();
+    let graph = ir::build(model, options.mode, options.metrics, options.real);
+    ir::verify(&graph)?;
+    times.ir = started.elapsed();
+    let started = Instant::now();
+    let program = lower::lower(&graph, model);
+    lower::verify(&program)?;
+    times.lower = started.elapsed();
+    let started = Instant::now();
+    let selection = select::select(&program, &options.target, options.policy)?;
+    times.select = started.elapsed();
+    let started = Instant::now();
+    let plan = plan::bind(&selection, options.budget)?;
+    times.plan = started.elapsed();
+    Ok(Compiled { model: model.clone(), graph, program, selection, plan, times })
+}

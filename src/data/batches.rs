@@ -1,0 +1,159 @@
+//! The order in which training sees its samples.
+//!
+//! An epoch is one shuffled pass over the training part. Its order follows from the seed and the epoch's number alone, so a
+//! [`Position`] of two numbers is enough to continue a run with exactly the batches it would have seen. What is left of an
+//! epoch below one batch is dropped: every step has the same shape.
+
+use super::DataError;
+use crate::model::Rng;
+use serde::{Deserialize, Serialize};
+
+/// The generator's first stream for shuffles; each epoch has the next one.
+const STREAM: u64 = 0x6461_7461_0100_0000;
+
+/// How far a run has come through its data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Passes begun before this one.
+    pub epoch: u64,
+    /// Samples of this epoch already handed out.
+    pub cursor: usize,
+}
+
+/// An endless sequence of batches of sample numbers; its buffers are made once.
+#[derive(Clone, Debug)]
+pub struct Batches {
+    /// The training part, in the split's order.
+    train: Vec<u32>,
+    /// `train`, shuffled for the present epoch.
+    order: Vec<u32>,
+    batch: usize,
+    seed: u64,
+    position: Position,
+}
+
+impl Batches {
+    /// The batches of `batch` samples out of the training part, from the first epoch on.
+    ///
+    /// # Errors
+    /// Where `train` holds fewer samples than one batch, or `batch` is 0.
+    pub fn new(train: Vec<u32>, batch: usize, seed: u64) -> Result<Self, DataError> {
+        if batch == 0 || train.len() < batch {
+            return Err(DataError::Batch { train: train.len(), batch: batch.max(1) });
+        }
+        let mut batches = Self { order: train.clone(), train, batch, seed, position: Position::default() };
+        batches.shuffle();
+        Ok(batches)
+    }
+
+    /// Sample numbers of the next batch, `batch` of them; starts a new epoch where the present one has too few left.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its buffer, and would have to allocate")]
+    pub fn next(&mut self) -> &[u32] {
+        if self.order.len() - self.position.cursor < self.batch {
+            self.position = Position { epoch: self.position.epoch.wrapping_add(1), cursor: 0 };
+            self.shuffle();
+        }
+        let start = self.position.cursor;
+        self.position.cursor += self.batch;
+        &self.order[start..start + self.batch]
+    }
+
+    /// What a checkpoint keeps: where [`Batches::next`] continues.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Continues from a saved position.
+    ///
+    /// # Errors
+    /// Where the position cannot have come from these batches.
+    pub fn resume(&mut self, position: Position) -> Result<(), DataError> {
+        let Position { cursor, .. } = position;
+        if cursor > self.train.len() || cursor % self.batch != 0 {
+            return Err(DataError::Resume { cursor, batch: self.batch, train: self.train.len() });
+        }
+        self.position = position;
+        self.shuffle();
+        Ok(())
+    }
+
+    /// Batches in one epoch, at least 1.
+    #[must_use]
+    pub const fn per_epoch(&self) -> usize {
+        self.train.len() / self.batch
+    }
+
+    fn shuffle(&mut self) {
+        self.order.copy_from_slice(&self.train);
+        Rng::new(self.seed, STREAM.wrapping_add(self.position.epoch)).shuffle(&mut self.order);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(batches: &mut Batches, count: usize) -> Vec<Vec<u32>> {
+        (0..count).map(|_| batches.next().to_vec()).collect()
+    }
+
+    #[test]
+    fn an_epoch_shows_every_sample_at_most_once_and_drops_the_rest() {
+        let mut batches = Batches::new((100..110).collect(), 4, 9).unwrap();
+        assert_eq!(batches.per_epoch(), 2);
+        let mut epochs = Vec::new();
+        for epoch in 0..5 {
+            let mut seen = take(&mut batches, 2).concat();
+            assert_eq!(batches.position(), Position { epoch, cursor: 8 });
+            epochs.push(seen.clone());
+            seen.sort_unstable();
+            seen.dedup();
+            assert!(seen.len() == 8 && seen.iter().all(|i| (100..110).contains(i)), "{seen:?}");
+        }
+        epochs.dedup();
+        assert_eq!(epochs.len(), 5, "every epoch has its own order");
+    }
+
+    #[test]
+    fn a_resumed_run_sees_the_same_batches() {
+        for stop in 0..12 {
+            let mut whole = Batches::new((0..23).collect(), 5, 1).unwrap();
+            take(&mut whole, stop);
+            let saved = whole.position();
+            let mut resumed = Batches::new((0..23).collect(), 5, 1).unwrap();
+            take(&mut resumed, 3);
+            resumed.resume(saved).unwrap();
+            assert_eq!(take(&mut whole, 9), take(&mut resumed, 9), "stopped after {stop}");
+        }
+    }
+
+    #[test]
+    fn buffers_stay_where_they_are() {
+        let mut batches = Batches::new((0..8).collect(), 8, 1).unwrap();
+        let place = batches.next().as_ptr();
+        for _ in 0..20 {
+            assert_eq!(batches.next().as_ptr(), place);
+        }
+    }
+
+    #[test]
+    fn too_little_data_and_foreign_positions_are_errors() {
+        let text = Batches::new(vec![0, 1], 3, 0).unwrap_err().to_string();
+        assert!(text.contains("found 2 training samples, expected at least one batch of 3"), "{text}");
+        assert!(Batches::new(vec![0], 0, 0).is_err() && Batches::new(vec![], 1, 0).is_err());
+        let mut batches = Batches::new((0..10).collect(), 4, 0).unwrap();
+        for cursor in [3, 12, usize::MAX] {
+            assert!(batches.resume(Position { epoch: 0, cursor }).is_err(), "{cursor}");
+        }
+        batches.resume(Position { epoch: u64::MAX, cursor: 8 }).unwrap();
+        assert_eq!(batches.next().len(), 4);
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_order_forever() {
+        // From an implementation of the generator and the shuffle in another language.
+        let mut batches = Batches::new((0..8).collect(), 4, 0).unwrap();
+        assert_eq!(take(&mut batches, 4).concat(), [4, 5, 0, 1, 6, 2, 3, 7, 4, 6, 7, 0, 2, 3, 5, 1]);
+    }
+}

@@ -1,0 +1,77 @@
+//! The data sets inside the program; `assets/README.md` has their origin and licence.
+
+use super::{CsvOptions, DataError, Loaded, Target, read_csv};
+use crate::model::{Header, TargetColumn};
+
+const DIGITS: &[u8] = include_bytes!("../../assets/digits.csv.gz");
+const IRIS: &[u8] = include_bytes!("../../assets/iris.csv");
+const IRIS_FEATURES: [&str; 4] = ["sepal length", "sepal width", "petal length", "petal width"];
+const IRIS_CLASSES: [&str; 3] = ["setosa", "versicolor", "virginica"];
+/// The highest pixel of the digits as published.
+const DIGITS_SCALE: f32 = 16.0;
+
+fn table(bytes: &[u8], name: &str, header: Header) -> Result<Loaded, DataError> {
+    let options = CsvOptions { header, target: TargetColumn::Last, delimiter: ',', classes: true };
+    Ok(read_csv(bytes, name, &options)?.into_loaded(name.to_owned(), name.to_owned()))
+}
+
+/// 1,797 handwritten digits, `[1, 8, 8]`, scaled to 0..1, in the order published: the last come from other writers.
+pub(super) fn digits() -> Result<Loaded, DataError> {
+    let mut loaded = table(DIGITS, "digits", Header::No)?;
+    let data = &mut loaded.dataset;
+    data.sample = [1, 8, 8].into();
+    data.feature_names.clear();
+    data.x.iter_mut().for_each(|pixel| *pixel /= DIGITS_SCALE);
+    data.notes.push("samples are divided by 16".to_owned());
+    data.notes.push("UCI Machine Learning Repository, E. Alpaydin and C. Kaynak, 1998; CC BY 4.0".to_owned());
+    Ok(loaded)
+}
+
+/// 150 flowers, 4 measurements in cm, as published; the file's first line holds counts and names, and is passed over as a header.
+pub(super) fn iris() -> Result<Loaded, DataError> {
+    let mut loaded = table(IRIS, "iris", Header::Yes)?;
+    let data = &mut loaded.dataset;
+    data.feature_names = IRIS_FEATURES.map(|name| format!("{name} (cm)")).into();
+    if let Target::Classes { names, .. } = &mut data.target {
+        *names = IRIS_CLASSES.map(str::to_owned).into();
+    }
+    data.notes.push("UCI Machine Learning Repository, R. A. Fisher, 1936; CC BY 4.0".to_owned());
+    Ok(loaded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Dataset, Request, load};
+    use crate::model::{DataSource, DataSpec};
+    use crate::tensor::Shape;
+    use std::path::Path;
+
+    fn loaded(source: DataSource, input: impl Into<Shape>, outputs: usize) -> Dataset {
+        let request = Request { input: input.into(), output: [outputs].into(), wants_classes: true, seed: 0 };
+        load(&DataSpec::of(source), &request, Path::new("")).unwrap()
+    }
+
+    #[test]
+    fn digits_fit_flat_and_as_images() {
+        for shape in [vec![64], vec![1, 8, 8]] {
+            let data = loaded(DataSource::Digits, shape.clone(), 10);
+            assert_eq!((data.len(), data.sample.0.clone(), data.classes()), (1797, shape, Some(10)));
+            assert_eq!(data.sample_slice(0)[..4], [0.0, 0.0, 5.0 / 16.0, 13.0 / 16.0]);
+            assert!(data.x.iter().all(|v| (0.0..=1.0).contains(v)));
+            let Target::Classes { labels, .. } = &data.target else { panic!("classes") };
+            assert_eq!(labels[..4], [0, 1, 2, 3]);
+        }
+    }
+
+    #[test]
+    fn iris_is_standardised() {
+        let data = loaded(DataSource::Iris, [4], 3);
+        assert_eq!((data.len(), data.classes(), data.feature_names.len()), (150, Some(3), 4));
+        for feature in 0..4 {
+            let mean = data.x.iter().skip(feature).step_by(4).sum::<f32>() / 150.0;
+            assert!(mean.abs() < 0.1 && data.x.iter().all(|v| v.abs() < 4.0), "{mean}");
+        }
+        assert!(matches!(&data.target, Target::Classes { names, .. } if names[1] == "versicolor"));
+    }
+}

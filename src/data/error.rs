@@ -1,0 +1,101 @@
+//! What can be wrong about a data set: always with the file, the place, what was found, what was expected and what to do.
+
+use std::{fmt, io};
+use thiserror::Error;
+
+/// A data set that cannot be used.
+#[derive(Debug, Error)]
+pub enum DataError {
+    /// The file system refused.
+    #[error("{file}: cannot be read: {cause}; {help}")]
+    Read { file: String, cause: io::Error, help: &'static str },
+    /// The file's content is not what its format or the preset promises.
+    #[error("{file}{at}: found {found}, expected {expected}; {help}")]
+    Content { file: Box<str>, at: Place, found: Box<str>, expected: Box<str>, help: &'static str },
+    /// The data is sound but does not fit the network.
+    #[error("{data}{at} does not fit the network: found {found}, expected {expected}; {help}")]
+    Fit { data: Box<str>, at: Place, found: Box<str>, expected: Box<str>, help: &'static str },
+    /// A field of the preset's `data` has a value that cannot work.
+    #[error("data.{field}: found {found}, expected {expected}; {help}")]
+    Field { field: &'static str, found: String, expected: String, help: &'static str },
+    /// Fewer training samples than one batch takes.
+    #[error(
+        "data: found {train} training samples, expected at least one batch of {batch}; use a smaller input.batch, hold out fewer samples or bring more data"
+    )]
+    Batch { train: usize, batch: usize },
+    /// A saved position does not belong to this data.
+    #[error(
+        "data: found a saved position at sample {cursor} of an epoch, expected a multiple of the batch {batch} up to {train}; resume with the data, split and batch the run was started with"
+    )]
+    Resume { cursor: usize, batch: usize, train: usize },
+}
+
+/// Where in a file something stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The file as a whole.
+    Whole,
+    /// A line, counted from 1.
+    Line(u64),
+    /// A cell of a table: the line counted from 1, the column counted from 0, and its name.
+    Cell { line: u64, column: usize, name: Box<str> },
+    /// An offset in bytes from the start, after decompression.
+    Byte(u64),
+    /// A sample, counted from 0.
+    Sample(usize),
+}
+
+/// Continues a file's name: `, line 3`.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole => Ok(()),
+            Self::Line(line) => write!(f, ", line {line}"),
+            Self::Cell { line, column, name } if name.is_empty() => write!(f, ", line {line}, column {column}"),
+            Self::Cell { line, column, name } => write!(f, ", line {line}, column {column} ({name})"),
+            Self::Byte(byte) => write!(f, ", byte {byte}"),
+            Self::Sample(sample) => write!(f, ", sample {sample}"),
+        }
+    }
+}
+
+impl DataError {
+    /// A [`DataError::Content`].
+    pub(super) fn content(
+        file: &str,
+        at: Place,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+        help: &'static str,
+    ) -> Self {
+        Self::Content { file: file.into(), at, found: found.into().into(), expected: expected.into().into(), help }
+    }
+
+    /// A [`DataError::Fit`].
+    pub(super) fn fit(
+        data: &str,
+        at: Place,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+        help: &'static str,
+    ) -> Self {
+        Self::Fit { data: data.into(), at, found: found.into().into(), expected: expected.into().into(), help }
+    }
+
+    /// A [`DataError::Field`].
+    pub(super) fn field(
+        field: &'static str,
+        found: impl ToString,
+        expected: impl Into<String>,
+        help: &'static str,
+    ) -> Self {
+        Self::Field { field, found: found.to_string(), expected: expected.into(), help }
+    }
+}
+
+/// A piece of a file as it may stand in a message: quoted, control characters escaped, at most 40 characters.
+pub(super) fn quoted(text: &str) -> String {
+    let short: String = text.chars().take(40).collect();
+    let more = if short.len() < text.len() { "..." } else { "" };
+    format!("\"{}{more}\"", short.escape_debug())
+}

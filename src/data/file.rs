@@ -1,0 +1,56 @@
+//! Bytes from the file system: whole files, unpacked where they are gzip.
+
+use super::{DataError, Place};
+use flate2::read::MultiGzDecoder;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+/// Gzip's first two bytes.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// The file as messages name it.
+pub(super) fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The bytes of a regular file.
+///
+/// # Errors
+/// Where it is missing, not readable, or a folder, a device or a pipe (whose length nobody knows beforehand).
+pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
+    let refused = |cause| DataError::Read {
+        file: shown(path),
+        cause,
+        help: "check the path and its permissions; relative paths start at the preset's folder",
+    };
+    let kind = fs::metadata(path).map_err(refused)?.file_type();
+    if !kind.is_file() {
+        let found = if kind.is_dir() { "a folder" } else { "a device, pipe or socket" };
+        return Err(DataError::content(&shown(path), Place::Whole, found, "a file", "name the data file itself"));
+    }
+    fs::read(path).map_err(refused)
+}
+
+/// True where the bytes start as a gzip file does.
+pub(super) fn is_gzip(bytes: &[u8]) -> bool {
+    bytes.starts_with(&GZIP_MAGIC)
+}
+
+/// Unpacks at most `limit` bytes of a gzip file; memory grows with what is really there.
+///
+/// # Errors
+/// Where the packed data is damaged or truncated before `limit` is reached.
+pub(super) fn gunzip(bytes: &[u8], limit: u64, file: &str) -> Result<Vec<u8>, DataError> {
+    let mut unpacked = Vec::new();
+    match MultiGzDecoder::new(bytes).take(limit).read_to_end(&mut unpacked) {
+        Ok(_) => Ok(unpacked),
+        Err(source) => Err(DataError::content(
+            file,
+            Place::Byte(unpacked.len() as u64),
+            format!("damaged gzip data ({source})"),
+            "a complete gzip file",
+            "the file is truncated or damaged: fetch it again",
+        )),
+    }
+}

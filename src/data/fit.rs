@@ -1,0 +1,251 @@
+//! The one place where data meets the network: shapes, classes and targets are compared before the first step.
+
+use super::{DataError, Dataset, Loaded, Place, Request, Target};
+use crate::tensor::Shape;
+
+/// The data set in the network's shapes.
+///
+/// Samples of equal length are reshaped where one side is flat or only dimensions of 1 differ. A loss on values gets classes one-hot, or
+/// as 0 and 1 where the network has a single output.
+///
+/// # Errors
+/// Where features, classes or target values do not fit.
+pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, DataError> {
+    if loaded.dataset.is_empty() {
+        return Err(DataError::content(
+            &loaded.file,
+            Place::Whole,
+            "no samples",
+            "at least one",
+            "add samples to the file or name another",
+        ));
+    }
+    fit_sample(&mut loaded, request)?;
+    match (&loaded.dataset.target, request.wants_classes) {
+        (Target::Classes { .. }, true) => fit_classes(&mut loaded, request)?,
+        (Target::Classes { .. }, false) => spread_classes(&mut loaded, request)?,
+        (Target::Values { .. }, false) => fit_values(&mut loaded, request)?,
+        (Target::Values { .. }, true) => {
+            return Err(DataError::fit(
+                &loaded.file,
+                Place::Whole,
+                "target values",
+                "one class a sample, as the loss takes classes",
+                "use the loss mse, or data with classes",
+            ));
+        }
+    }
+    Ok(loaded.dataset)
+}
+
+fn fit_sample(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
+    let data = &mut loaded.dataset;
+    if !matches_up_to_layout(&data.sample, &request.input) {
+        let help = if data.sample.checked_len() == request.input.checked_len() {
+            "images are [C, H, W]: store channels first, or give input.shape as a flat [features]"
+        } else {
+            "set input.shape to the data's shape, or change the data's columns"
+        };
+        return Err(DataError::fit(
+            &loaded.file,
+            Place::Whole,
+            format!("samples of shape {}{}", data.sample, counted(&data.sample)),
+            format!("{}{} as input.shape says", request.input, counted(&request.input)),
+            help,
+        ));
+    }
+    if data.sample.rank() == 1 && request.input.rank() == 3 && request.input.0[0] > 1 {
+        data.notes.push(format!("features are taken as {} in C, H, W order", request.input));
+    }
+    data.sample = request.input.clone();
+    Ok(())
+}
+
+/// Equal lengths, and either a flat side or the same dimensions but for those of 1.
+fn matches_up_to_layout(a: &Shape, b: &Shape) -> bool {
+    let solid = |shape: &Shape| shape.0.iter().copied().filter(|&d| d != 1).collect::<Vec<_>>();
+    let (Some(a_len), Some(b_len)) = (a.checked_len(), b.checked_len()) else { return false };
+    a_len == b_len && a_len > 0 && (a.rank() <= 1 || b.rank() <= 1 || solid(a) == solid(b))
+}
+
+/// ` (64 values)` behind a shape of more than one dimension.
+fn counted(shape: &Shape) -> String {
+    match shape.checked_len() {
+        Some(len) if shape.rank() > 1 => format!(" ({len} values)"),
+        _ => String::new(),
+    }
+}
+
+/// Checks every label against `allowed` classes and gives unnamed classes their number as name.
+fn check_labels(loaded: &mut Loaded, allowed: usize, why: &str) -> Result<(), DataError> {
+    let Target::Classes { labels, names } = &loaded.dataset.target else { return Ok(()) };
+    let help = "count classes from 0, or give the last layer as many units as there are classes";
+    if names.len() > allowed {
+        let some: Vec<&str> = names.iter().take(8).map(String::as_str).collect();
+        let more = if names.len() > some.len() { ", ..." } else { "" };
+        let found = format!("{} classes ({}{more})", names.len(), some.join(", "));
+        return Err(DataError::fit(&loaded.file, Place::Whole, found, format!("at most {allowed}, {why}"), help));
+    }
+    let wrong = labels.iter().position(|&label| usize::try_from(label).map_or(true, |label| label >= allowed));
+    if let Some(i) = wrong {
+        let expected = format!("0 to {}, {why}", allowed.saturating_sub(1));
+        return Err(DataError::fit(&loaded.file, loaded.place(i), format!("class {}", labels[i]), expected, help));
+    }
+    let highest = labels.iter().copied().max().unwrap_or(0);
+    if let Target::Classes { names, .. } = &mut loaded.dataset.target
+        && names.is_empty()
+    {
+        names.extend((0..=highest).map(|class| class.to_string()));
+    }
+    Ok(())
+}
+
+fn fit_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
+    let outputs = request.output.checked_len().unwrap_or(usize::MAX);
+    check_labels(loaded, outputs, &format!("as the network's output is {}", request.output))?;
+    if let Some(classes) = loaded.dataset.classes()
+        && classes < outputs
+    {
+        loaded.dataset.notes.push(format!("{classes} classes for {outputs} outputs: the others are never right"));
+    }
+    Ok(())
+}
+
+/// Classes as values: 0 and 1 for a single output, one-hot otherwise.
+fn spread_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
+    let outputs = request.output.checked_len().unwrap_or(usize::MAX);
+    let why = "as the loss mse learns classes one-hot, or two of them as 0 and 1 from one output";
+    check_labels(loaded, if outputs == 1 { 2 } else { outputs }, why)?;
+    let data = &mut loaded.dataset;
+    let Target::Classes { labels, .. } = &data.target else { return Ok(()) };
+    let values = if outputs == 1 {
+        data.notes.push("classes are learnt as the values 0 and 1".to_owned());
+        labels.iter().map(|&label| label as f32).collect()
+    } else {
+        let total = labels.len().checked_mul(outputs).filter(|&total| total <= isize::MAX as usize / 4);
+        let mut values: Vec<f32> = Vec::new();
+        if total.is_none_or(|total| values.try_reserve_exact(total).is_err()) {
+            let found = format!("{} samples of {outputs} one-hot values", labels.len());
+            return Err(DataError::fit(&loaded.file, Place::Whole, found, "what memory holds", "use fewer outputs"));
+        }
+        data.notes.push("classes are learnt as one-hot values".to_owned());
+        for &label in labels {
+            values.extend((0..outputs).map(|output| f32::from(u8::from(usize::try_from(label) == Ok(output)))));
+        }
+        values
+    };
+    data.target = Target::Values { values, shape: request.output.clone() };
+    Ok(())
+}
+
+fn fit_values(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
+    if let Target::Values { shape, .. } = &mut loaded.dataset.target {
+        if !matches_up_to_layout(shape, &request.output) {
+            return Err(DataError::fit(
+                &loaded.file,
+                Place::Whole,
+                format!("targets of shape {shape}{}", counted(shape)),
+                format!("{}{}, the network's output", request.output, counted(&request.output)),
+                "give the last layer as many units as a target has values; for classes use softmax_cross_entropy",
+            ));
+        }
+        *shape = request.output.clone();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded(sample: Shape, target: Target) -> Loaded {
+        let n = match &target {
+            Target::Classes { labels, .. } => labels.len(),
+            Target::Values { values, shape } => values.len() / shape.len(),
+        };
+        let x = vec![0.5; n * sample.len()];
+        let dataset = Dataset { name: "t".into(), sample, x, target, feature_names: vec![], notes: vec![] };
+        Loaded { dataset, file: "t.csv".into(), lines: Some((2..2 + n as u64).collect()) }
+    }
+
+    fn classes(labels: &[i32], names: &[&str]) -> Target {
+        Target::Classes { labels: labels.to_vec(), names: names.iter().map(ToString::to_string).collect() }
+    }
+
+    fn values(shape: impl Into<Shape>, n: usize) -> Target {
+        let shape = shape.into();
+        Target::Values { values: vec![1.0; n * shape.len()], shape }
+    }
+
+    fn check(
+        sample: impl Into<Shape>,
+        target: Target,
+        input: impl Into<Shape>,
+        output: impl Into<Shape>,
+        wants_classes: bool,
+    ) -> Result<Dataset, String> {
+        let request = Request { input: input.into(), output: output.into(), wants_classes, seed: 0 };
+        fit(loaded(sample.into(), target), &request).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn flat_and_image_shapes_are_the_same_values() {
+        for (file, net) in [
+            (vec![64], vec![1, 8, 8]),
+            (vec![1, 8, 8], vec![64]),
+            (vec![8, 8], vec![1, 8, 8]),
+            (vec![3072], vec![3, 32, 32]),
+            (vec![3, 32, 32], vec![3072]),
+            (vec![], vec![1]),
+        ] {
+            let data = check(file.clone(), classes(&[0, 1], &[]), net.clone(), [2], true).unwrap();
+            assert_eq!(data.sample.0, net, "{file:?}");
+        }
+        let text = check([32, 32, 3], classes(&[0], &[]), [3, 32, 32], [2], true).unwrap_err();
+        assert!(
+            text.contains("found samples of shape [32, 32, 3] (3072 values)") && text.contains("channels first"),
+            "{text}"
+        );
+        let text = check([4], classes(&[0], &[]), [5], [2], true).unwrap_err();
+        assert_eq!(
+            text,
+            "t.csv does not fit the network: found samples of shape [4], expected [5] as input.shape says; set input.shape to the data's shape, or change the data's columns"
+        );
+        assert!(check([4], classes(&[0], &[]), [usize::MAX, 16], [2], true).is_err());
+    }
+
+    #[test]
+    fn labels_out_of_range_name_their_line() {
+        let text = check([1], classes(&[0, 9, 10], &[]), [1], [10], true).unwrap_err();
+        assert!(text.starts_with("t.csv, line 4 does not fit the network: found class 10, expected 0 to 9"), "{text}");
+        assert!(check([1], classes(&[0, -1], &[]), [1], [10], true).unwrap_err().contains("line 3"));
+        let text = check([1], classes(&[0, 1, 2], &["a", "b", "c"]), [1], [2], true).unwrap_err();
+        assert!(text.contains("found 3 classes (a, b, c), expected at most 2"), "{text}");
+        let data = check([1], classes(&[0, 2], &[]), [1], [4], true).unwrap();
+        assert!(matches!(&data.target, Target::Classes { names, .. } if names.len() == 3));
+        assert_eq!(data.notes.len(), 1);
+    }
+
+    #[test]
+    fn values_fit_the_output() {
+        assert!(matches!(
+            check([1], values([], 3), [1], [1], false).unwrap().target,
+            Target::Values { shape, .. } if shape.0 == [1]
+        ));
+        assert!(check([1], values([2, 2], 3), [1], [4], false).is_ok());
+        let text = check([1], values([2], 3), [1], [3], false).unwrap_err();
+        assert!(text.contains("found targets of shape [2], expected [3], the network's output"), "{text}");
+        assert!(check([1], values([1], 3), [1], [3], true).unwrap_err().contains("use the loss mse"));
+        assert!(check([1], values([1], 0), [1], [1], false).unwrap_err().contains("no samples"));
+    }
+
+    #[test]
+    fn classes_become_values_where_the_loss_wants_them() {
+        let data = check([1], classes(&[1, 0], &["no", "yes"]), [1], [1], false).unwrap();
+        assert_eq!(data.target, Target::Values { values: vec![1.0, 0.0], shape: [1].into() });
+        let data = check([1], classes(&[1, 2], &[]), [1], [3], false).unwrap();
+        assert_eq!(data.target, Target::Values { values: vec![0., 1., 0., 0., 0., 1.], shape: [3].into() });
+        assert!(check([1], classes(&[2], &[]), [1], [1], false).unwrap_err().contains("expected 0 to 1"));
+        assert!(check([1], classes(&[0], &[]), [1], [usize::MAX], false).unwrap_err().contains("memory"));
+    }
+}

@@ -1,0 +1,403 @@
+//! Text tables: one sample a line, one column the target.
+
+use super::error::quoted;
+use super::file::{gunzip, is_gzip, read_file, shown};
+use super::{DataError, Dataset, Loaded, Place, Target};
+use crate::model::{Header, TargetColumn};
+use crate::tensor::{Bytes, Shape};
+use csv::{ReaderBuilder, StringRecord};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The most bytes that a packed table may unpack to.
+const MOST_UNPACKED: u64 = 4 << 30;
+/// What stands for a missing value in common exports, in lower case.
+const MISSING: [&str; 8] = ["", "?", "na", "n/a", "nan", "null", "none", "-"];
+const NUMBERS_HELP: &str = "write numbers with a decimal point and no unit; only the target column may hold names";
+const MISSING_HELP: &str = "fill in or remove incomplete lines: there is no default for missing values";
+const RAGGED_HELP: &str = "give every line the same columns, and quote cells that contain the delimiter";
+
+/// How to read a text table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsvOptions {
+    pub header: Header,
+    pub target: TargetColumn,
+    /// One ASCII character.
+    pub delimiter: char,
+    /// Whether the target column names classes, or holds values.
+    pub classes: bool,
+}
+
+/// A text table in numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// `[lines.len(), feature_names.len()]`, finite.
+    pub x: Vec<f32>,
+    /// One class a line (unnamed where the cells are whole numbers), or one value a line.
+    pub target: Target,
+    /// The header's names, or `column 0` and so on.
+    pub feature_names: Vec<String>,
+    /// The line of each sample, from 1.
+    pub lines: Vec<u64>,
+    /// What was decided about ambiguous content.
+    pub notes: Vec<String>,
+}
+
+/// The table in a text file, plain or gzip.
+///
+/// # Errors
+/// Where the file is not UTF-8 text, has no sample, a line has another number of columns than the first, a cell is missing or no finite
+/// number, or the target column does not exist. Messages have the line and column.
+pub fn read_csv(bytes: &[u8], file: &str, options: &CsvOptions) -> Result<Table, DataError> {
+    let text = text_of(bytes, file)?;
+    let mut rows = Rows::new(&text, file, options)?;
+    let Some(first) = rows.next()? else {
+        let help = "write one sample a line, its columns separated by the delimiter";
+        return Err(DataError::content(file, Place::Whole, "an empty file", "lines of numbers", help));
+    };
+    let second = rows.next()?;
+    let header = match options.header {
+        Header::Yes => true,
+        Header::No => false,
+        Header::Auto => starts_with_names(&first.cells, second.as_ref().map(|row| &row.cells), options),
+    };
+    let mut columns = Columns::new(&first, header, file, options)?;
+    let samples = (!header).then_some(first).into_iter().chain(second);
+    samples.into_iter().try_for_each(|row| columns.push(&row))?;
+    while let Some(row) = rows.next()? {
+        columns.push(&row)?;
+    }
+    columns.finish()
+}
+
+/// The bytes as UTF-8 text, unpacked, without a byte order mark.
+fn text_of<'a>(bytes: &'a [u8], file: &str) -> Result<Cow<'a, str>, DataError> {
+    let refused = |at: Place, found: &str| {
+        Err(DataError::content(file, at, found, "UTF-8 text", "export the table as CSV in UTF-8"))
+    };
+    let bytes: Cow<'a, [u8]> = if is_gzip(bytes) {
+        let unpacked = gunzip(bytes, MOST_UNPACKED + 1, file)?;
+        if unpacked.len() as u64 > MOST_UNPACKED {
+            let (found, expected) = ("more when unpacked", format!("at most {}", Bytes(MOST_UNPACKED)));
+            return Err(DataError::content(
+                file,
+                Place::Whole,
+                found,
+                expected,
+                "unpack the file yourself, or split it",
+            ));
+        }
+        unpacked.into()
+    } else {
+        bytes.into()
+    };
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return refused(Place::Byte(0), "UTF-16 text");
+    }
+    let line = |end: usize| Place::Line(1 + bytes[..end].iter().filter(|&&b| b == b'\n').count() as u64);
+    if let Some(zero) = bytes.iter().position(|&b| b == 0) {
+        return refused(line(zero), "a zero byte, as in a binary file");
+    }
+    if let Err(e) = std::str::from_utf8(&bytes) {
+        return refused(line(e.valid_up_to()), &format!("the byte {:#04x}", bytes[e.valid_up_to()]));
+    }
+    let mut text = match bytes {
+        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+        Cow::Owned(bytes) => String::from_utf8_lossy(&bytes).into_owned().into(),
+    };
+    if let Some(rest) = text.strip_prefix('\u{feff}') {
+        text = rest.to_owned().into();
+    }
+    Ok(text)
+}
+
+/// One line's cells, trimmed.
+struct Row {
+    line: u64,
+    cells: StringRecord,
+}
+
+/// The lines of a table, each with as many cells as the first.
+struct Rows<'a> {
+    text: &'a str,
+    file: &'a str,
+    delimiter: char,
+    reader: csv::Reader<&'a [u8]>,
+    /// Cells of the first line; 0 before it.
+    width: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn new(text: &'a str, file: &'a str, options: &CsvOptions) -> Result<Self, DataError> {
+        let delimiter = match u8::try_from(options.delimiter) {
+            Ok(byte) if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r' | 0) => byte,
+            _ => {
+                let found = format!("{:?}", options.delimiter);
+                let help = "use \",\", \";\", \"\\t\" or another such character";
+                return Err(DataError::field("delimiter", found, "one ASCII character other than a quote", help));
+            }
+        };
+        let mut builder = ReaderBuilder::new();
+        let reader = builder.has_headers(false).flexible(true).delimiter(delimiter).from_reader(text.as_bytes());
+        Ok(Self { text, file, delimiter: options.delimiter, reader, width: 0 })
+    }
+
+    /// The next line that is not blank.
+    fn next(&mut self) -> Result<Option<Row>, DataError> {
+        loop {
+            let mut cells = StringRecord::new();
+            let position = self.reader.position().clone();
+            let damaged = |e: csv::Error| {
+                let at = Place::Line(position.line());
+                DataError::content(self.file, at, format!("text that is no table ({e})"), "cells", RAGGED_HELP)
+            };
+            if !self.reader.read_record(&mut cells).map_err(damaged)? {
+                return Ok(None);
+            }
+            // The reader stands before the blank lines that it is going to skip.
+            let start = usize::try_from(position.byte()).unwrap_or(usize::MAX);
+            let blank = self.text.as_bytes().iter().skip(start).take_while(|b| matches!(b, b'\r' | b'\n'));
+            let line = position.line() + blank.filter(|&&b| b == b'\n').count() as u64;
+            cells.trim();
+            if cells.len() <= 1 && cells.iter().all(str::is_empty) {
+                continue;
+            }
+            if self.width == 0 {
+                self.width = self.checked_width(&cells, line)?;
+            }
+            if cells.len() != self.width {
+                let expected = format!("{}, as in the first line", self.width);
+                let found = format!("{} columns", cells.len());
+                return Err(DataError::content(self.file, Place::Line(line), found, expected, RAGGED_HELP));
+            }
+            return Ok(Some(Row { line, cells }));
+        }
+    }
+
+    /// The first line's number of cells: one for the target, and at least one feature.
+    fn checked_width(&self, cells: &StringRecord, line: u64) -> Result<usize, DataError> {
+        if cells.len() > 1 {
+            return Ok(cells.len());
+        }
+        let holds = |c: char| c != self.delimiter && cells.iter().any(|cell| cell.contains(c));
+        let others = [',', ';', '\t', '|', ' '].into_iter().filter(|&c| holds(c));
+        let others: Vec<String> = others.map(|c| format!("{c:?}")).collect();
+        let found = match others.as_slice() {
+            [] => "one column".to_owned(),
+            _ => format!("one column, but {} in it", others.join(" and ")),
+        };
+        let expected = format!("at least two columns separated by {:?}", self.delimiter);
+        let help = "set data.delimiter to the character between the columns";
+        Err(DataError::content(self.file, Place::Line(line), found, expected, help))
+    }
+}
+
+fn is_missing(cell: &str) -> bool {
+    cell.len() <= 4 && MISSING.contains(&cell.to_ascii_lowercase().as_str())
+}
+
+fn is_number(cell: &str) -> bool {
+    cell.parse::<f64>().is_ok()
+}
+
+/// Whether the first line is a header: one of its cells is a word in a column that continues otherwise.
+fn starts_with_names(first: &StringRecord, second: Option<&StringRecord>, options: &CsvOptions) -> bool {
+    if let TargetColumn::Name(_) = options.target {
+        return true;
+    }
+    let of_names = |column: usize| match second {
+        Some(second) => second.get(column).is_some_and(|cell| !is_number(cell) && !is_missing(cell)),
+        None => options.target == TargetColumn::Index(column) || column + 1 == first.len(),
+    };
+    first.iter().enumerate().any(|(column, cell)| !is_number(cell) && !is_missing(cell) && !of_names(column))
+}
+
+/// Collects the lines' cells as features and targets.
+struct Columns<'a> {
+    file: &'a str,
+    /// A name for every column, the target's too; empty names where there is no header.
+    names: Vec<String>,
+    target: usize,
+    x: Vec<f32>,
+    lines: Vec<u64>,
+    targets: Targets,
+}
+
+/// The target column so far.
+enum Targets {
+    /// Numbers of the cells' texts, in order of appearance.
+    Classes {
+        texts: BTreeMap<String, usize>,
+        cells: Vec<usize>,
+    },
+    Values(Vec<f32>),
+}
+
+impl<'a> Columns<'a> {
+    fn new(first: &Row, header: bool, file: &'a str, options: &CsvOptions) -> Result<Self, DataError> {
+        let width = first.cells.len();
+        let names: Vec<String> =
+            if header { first.cells.iter().map(str::to_owned).collect() } else { vec![String::new(); width] };
+        let targets = if options.classes {
+            Targets::Classes { texts: BTreeMap::new(), cells: Vec::new() }
+        } else {
+            Targets::Values(Vec::new())
+        };
+        let target = match &options.target {
+            TargetColumn::Last => width - 1,
+            TargetColumn::Index(index) if *index < width => *index,
+            TargetColumn::Index(index) => {
+                let expected = format!("a column from 0 to {}", width - 1);
+                return Err(unknown_target(file, first, format!("the target column {index}"), expected));
+            }
+            TargetColumn::Name(name) => {
+                let wanted = format!("the target column {}", quoted(name));
+                let mut matching = (0..width).filter(|&column| names[column] == *name);
+                match (matching.next(), matching.next()) {
+                    (Some(column), None) => column,
+                    (Some(a), Some(b)) => {
+                        let found = format!("{wanted} at {a} and at {b}");
+                        return Err(unknown_target(file, first, found, "a name that only one column has".to_owned()));
+                    }
+                    (None, _) if header => {
+                        let columns: Vec<String> = names.iter().take(40).map(|name| quoted(name)).collect();
+                        let more = if width > columns.len() { ", ..." } else { "" };
+                        let expected = format!("one of the columns {}{more}", columns.join(", "));
+                        return Err(unknown_target(file, first, wanted, expected));
+                    }
+                    (None, _) => {
+                        let expected = "a number, as the table is read without a header".to_owned();
+                        return Err(unknown_target(file, first, wanted, expected));
+                    }
+                }
+            }
+        };
+        Ok(Self { file, names, target, x: Vec::new(), lines: Vec::new(), targets })
+    }
+
+    fn push(&mut self, row: &Row) -> Result<(), DataError> {
+        for (column, cell) in row.cells.iter().enumerate() {
+            if column != self.target {
+                let value = self.number(row.line, column, cell)?;
+                self.x.push(value);
+            }
+        }
+        let cell = &row.cells[self.target];
+        if let Targets::Values(_) = self.targets {
+            let value = self.number(row.line, self.target, cell)?;
+            if let Targets::Values(values) = &mut self.targets {
+                values.push(value);
+            }
+        } else if is_missing(cell) {
+            let expected = "a class: a whole number or a name";
+            return Err(self.wrong(row.line, self.target, cell, expected.to_owned(), MISSING_HELP));
+        } else if let Targets::Classes { texts, cells } = &mut self.targets {
+            let known = texts.len();
+            cells.push(match texts.get(cell) {
+                Some(&number) => number,
+                None => *texts.entry(cell.to_owned()).or_insert(known),
+            });
+        }
+        self.lines.push(row.line);
+        Ok(())
+    }
+
+    /// A cell as a finite number.
+    fn number(&self, line: u64, column: usize, cell: &str) -> Result<f32, DataError> {
+        match cell.parse::<f64>() {
+            Ok(value) if (value as f32).is_finite() => Ok(value as f32),
+            Ok(value) if value.is_finite() => {
+                Err(self.wrong(line, column, cell, "a number that f32 can hold".to_owned(), NUMBERS_HELP))
+            }
+            _ => {
+                let help = if is_missing(cell) { MISSING_HELP } else { NUMBERS_HELP };
+                Err(self.wrong(line, column, cell, "a finite number".to_owned(), help))
+            }
+        }
+    }
+
+    fn wrong(&self, line: u64, column: usize, cell: &str, expected: String, help: &'static str) -> DataError {
+        let name = self.names[column].chars().take(60).collect::<String>().into();
+        let found = if cell.is_empty() { "an empty cell".to_owned() } else { quoted(cell) };
+        DataError::content(self.file, Place::Cell { line, column, name }, found, expected, help)
+    }
+
+    fn finish(mut self) -> Result<Table, DataError> {
+        if self.lines.is_empty() {
+            let help = "add lines of numbers; where the first line is a sample, set data.header to no";
+            return Err(DataError::content(self.file, Place::Whole, "only a header", "at least one sample", help));
+        }
+        let mut notes = Vec::new();
+        let target = match std::mem::replace(&mut self.targets, Targets::Values(Vec::new())) {
+            Targets::Values(values) => Target::Values { values, shape: Shape::default() },
+            Targets::Classes { texts, cells } => self.classes(&texts, &cells, &mut notes)?,
+        };
+        let named = |(column, name): (usize, &String)| match name.as_str() {
+            "" => format!("column {column}"),
+            name => name.to_owned(),
+        };
+        let feature_names =
+            self.names.iter().enumerate().filter(|(column, _)| *column != self.target).map(named).collect();
+        Ok(Table { x: self.x, target, feature_names, lines: self.lines, notes })
+    }
+
+    /// Labels: the cells themselves where all are whole numbers, else the place of each name in alphabetical order.
+    fn classes(
+        &self,
+        texts: &BTreeMap<String, usize>,
+        cells: &[usize],
+        notes: &mut Vec<String>,
+    ) -> Result<Target, DataError> {
+        let numbers = texts.keys().filter(|text| is_number(text)).count();
+        if numbers < texts.len() {
+            if numbers > 0 {
+                notes.push(format!("the target column mixes {numbers} numbers with words: all are taken as names"));
+            }
+            let mut rank = vec![0; texts.len()];
+            for (place, &number) in texts.values().enumerate() {
+                rank[number] = place as i32;
+            }
+            let labels = cells.iter().map(|&cell| rank[cell]).collect();
+            return Ok(Target::Classes { labels, names: texts.keys().cloned().collect() });
+        }
+        let mut of = vec![None; texts.len()];
+        for (text, &number) in texts {
+            let value = text.parse::<f64>().ok().filter(|v| v.fract() == 0.0 && v.abs() <= f64::from(i32::MAX));
+            of[number] = value.map(|v| v as i32);
+        }
+        let mut labels = Vec::with_capacity(cells.len());
+        for (&cell, &line) in cells.iter().zip(&self.lines) {
+            labels.push(of[cell].ok_or_else(|| {
+                let text = texts.iter().find(|(_, number)| **number == cell).map_or("", |(text, _)| text);
+                let help = "for a numeric target use the loss mse; otherwise check data.target";
+                self.wrong(line, self.target, text, "a class: a whole number or a name".to_owned(), help)
+            })?);
+        }
+        Ok(Target::Classes { labels, names: Vec::new() })
+    }
+}
+
+fn unknown_target(file: &str, first: &Row, found: String, expected: String) -> DataError {
+    let help = "set data.target to a column's name or number, counted from 0, or to last";
+    DataError::content(file, Place::Line(first.line), found, expected, help)
+}
+
+/// The data set of a text table.
+pub(super) fn load(path: &Path, options: &CsvOptions) -> Result<Loaded, DataError> {
+    let file = shown(path);
+    let name = path.file_stem().map_or_else(|| "csv".to_owned(), |name| name.to_string_lossy().into_owned());
+    Ok(read_csv(&read_file(path)?, &file, options)?.into_loaded(name, file))
+}
+
+impl Table {
+    /// The table as a data set, its samples with their lines.
+    pub(super) fn into_loaded(self, name: String, file: String) -> Loaded {
+        let Self { x, target, feature_names, lines, notes } = self;
+        let sample = [feature_names.len()].into();
+        Loaded { dataset: Dataset { name, sample, x, target, feature_names, notes }, file, lines: Some(lines) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! Walking a matrix `[rows, cols]` in stretches of lanes, and sums over its rows.
+//!
+//! Few columns would leave lanes idle, so several rows are taken together as one *wide row*: with one column, 64 rows make a wide row of
+//! 64; with six, 16 rows make one of 96. What belongs to a column (a mean, a scale) is repeated along the wide row ([`Grid::spread`]).
+//! Long rows are cut into tiles of [`TILE`] columns.
+
+use super::lanes::{LANES, Lanes};
+
+/// Columns of a wide row that are worked on together.
+pub const TILE: usize = 256;
+
+/// How the rows of a matrix are taken together. The choice depends on the number of columns alone.
+#[derive(Clone, Copy)]
+pub struct Grid {
+    /// Columns of the matrix.
+    pub cols: usize,
+    /// Rows of the matrix in a wide row, a power of two; 1 from 64 columns on.
+    per: usize,
+    /// Columns of a wide row; at most [`TILE`] where several rows make one.
+    pub width: usize,
+}
+
+impl Grid {
+    #[must_use]
+    pub fn new(cols: usize) -> Self {
+        let per = match cols {
+            0..=4 => 64,
+            5..=16 => 16,
+            17..=63 => 4,
+            _ => 1,
+        };
+        Self { cols, per, width: per * cols }
+    }
+
+    /// Columns of the matrix in the tile that starts at column `tile`.
+    #[inline(always)]
+    #[must_use]
+    pub fn tile_cols(self, tile: usize) -> usize {
+        (self.cols - tile).min(TILE)
+    }
+
+    /// `f(i)` of the tile's column `i`, repeated along the wide row.
+    #[inline(always)]
+    pub fn spread(self, tile: usize, f: impl Fn(usize) -> f32) -> [f32; TILE] {
+        let mut out = [0.0; TILE];
+        let cols = self.tile_cols(tile);
+        for (i, value) in out[..cols].iter_mut().enumerate() {
+            *value = f(i);
+        }
+        if self.per > 1 {
+            for i in cols..self.width.min(TILE) {
+                out[i] = out[i - cols];
+            }
+        }
+        out
+    }
+}
+
+/// Runs `$body` for every stretch of up to 16 elements of the rows `$from..$to`, in the tile that starts at column `$tile`: `$at` is the
+/// stretch's first element in the matrix, `$j` its column in the tile's wide row, `$n` its number of elements (a constant 16 but for ends).
+macro_rules! for_stretches {
+    ($grid:expr, $tile:expr, $from:expr, $to:expr, |$at:ident, $j:ident, $n:ident| $body:block) => {{
+        let grid: crate::exec::cpu::kernels::columns::Grid = $grid;
+        let tile_width = (grid.width - $tile).min(crate::exec::cpu::kernels::columns::TILE);
+        let end = $to * grid.cols;
+        let mut row = $from * grid.cols;
+        while row < end {
+            let mut $at = row + $tile;
+            let mut $j = 0;
+            let stop = ($at + tile_width).min(end);
+            while $at + LANES <= stop {
+                let $n = LANES;
+                $body
+                $at += LANES;
+                $j += LANES;
+            }
+            if $at < stop {
+                let $n = stop - $at;
+                $body
+            }
+            row += grid.width;
+        }
+    }};
+}
+pub(super) use for_stretches;
+
+/// What is summed: `N` numbers for each element.
+pub trait Term<V: Lanes, const N: usize> {
+    /// The addends of the `n` elements (up to 16) from `at` on, which lie at column `j` of the tile's wide row. Lanes from `n` on are zero.
+    ///
+    /// # Safety
+    /// The elements lie within the matrix.
+    unsafe fn at(&self, at: usize, j: usize, n: usize) -> [V; N];
+}
+
+#[inline(always)]
+fn accumulate<V: Lanes, const N: usize>(sums: &mut [V; N], addends: [V; N]) {
+    for i in 0..N {
+        sums[i] = sums[i] + addends[i];
+    }
+}
+
+/// Sums over the rows `from..to`, for the columns `tile..tile + cols` (at most [`TILE`]; all columns where there are fewer than 64).
+/// The order of additions depends on the arguments alone.
+///
+/// # Safety
+/// The rows lie within the term's matrix.
+#[inline(always)]
+pub unsafe fn column_sums<V: Lanes, const N: usize, T: Term<V, N>>(
+    term: &T,
+    grid: Grid,
+    tile: usize,
+    cols: usize,
+    from: usize,
+    to: usize,
+) -> [[f32; TILE]; N] {
+    const BLOCK: usize = 4 * LANES;
+    let mut out = [[0.0; TILE]; N];
+    let tile_width = if grid.per > 1 { grid.width } else { cols };
+    let (begin, end) = (from * grid.cols + tile, to * grid.cols);
+    let full = (to - from) / grid.per;
+    let rest = begin + full * grid.width;
+    let mut j = 0;
+    while j < tile_width {
+        let mut sums = [[V::zero(); N]; 4];
+        // SAFETY: every stretch lies in the rows `from..to`; `out` has room for whole stretches, as the tile is a multiple of 16.
+        unsafe {
+            if j + BLOCK <= tile_width {
+                for row in 0..full {
+                    let at = begin + row * grid.width + j;
+                    for (u, sums) in sums.iter_mut().enumerate() {
+                        accumulate(sums, term.at(at + u * LANES, j + u * LANES, LANES));
+                    }
+                }
+            } else {
+                let n = (tile_width - j).min(LANES);
+                for row in 0..full {
+                    accumulate(&mut sums[0], term.at(begin + row * grid.width + j, j, n));
+                }
+            }
+            let stretches = if j + BLOCK <= tile_width { 4 } else { 1 };
+            for (u, sums) in sums.iter_mut().enumerate().take(stretches) {
+                let (at, j) = (rest + j + u * LANES, j + u * LANES);
+                if grid.per > 1 && at < end {
+                    accumulate(sums, term.at(at, j, (end - at).min(LANES)));
+                }
+                for i in 0..N {
+                    sums[i].store(out[i].as_mut_ptr().add(j));
+                }
+            }
+            j += stretches * LANES;
+        }
+    }
+    // The rows of a wide row are folded onto each other, halves onto halves.
+    let mut half = grid.per / 2;
+    while half > 0 {
+        for sums in &mut out {
+            let (upper, lower) = (half * grid.cols, &mut sums[..2 * half * grid.cols]);
+            for i in 0..upper {
+                lower[i] += lower[i + upper];
+            }
+        }
+        half /= 2;
+    }
+    out
+}
+
+/// Sums over the `len` elements from `at` on.
+///
+/// # Safety
+/// The elements lie within what the term covers.
+#[inline(always)]
+pub unsafe fn flat_sums<V: Lanes, const N: usize, T: Term<V, N>>(term: &T, at: usize, len: usize) -> [f32; N] {
+    let mut sums = [[V::zero(); N]; 4];
+    let mut j = 0;
+    // SAFETY: every stretch lies in `at..at + len`.
+    unsafe {
+        while j + 4 * LANES <= len {
+            for (u, sums) in sums.iter_mut().enumerate() {
+                let j = j + u * LANES;
+                accumulate(sums, term.at(at + j, j, LANES));
+            }
+            j += 4 * LANES;
+        }
+        while j < len {
+            accumulate(&mut sums[0], term.at(at + j, j, (len - j).min(LANES)));
+            j += LANES;
+        }
+    }
+    let mut out = [0.0; N];
+    for i in 0..N {
+        out[i] = ((sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i])).sum();
+    }
+    out
+}

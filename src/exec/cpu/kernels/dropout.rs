@@ -1,0 +1,152 @@
+//! Dropout.
+//!
+//! Random numbers are a function of (seed, stream, step, element), so neither the number of threads nor the order of work changes them:
+//! Philox4x32-10 (Salmon and others, *Parallel random numbers: as easy as 1, 2, 3*, 2011). A block of four words serves four elements that
+//! lie 16 apart, so that sixteen blocks fill the lanes of 64 neighbouring elements.
+
+use super::lanes::{LANES, Lanes, for_isa};
+use crate::exec::cpu::call::{Call, KernelImpl, Part};
+use crate::lower::OpKind;
+use crate::select::{Isa, cpu_rest};
+
+/// Elements that sixteen blocks of random words serve.
+const GROUP: usize = 64;
+
+/// Elements at whose multiples the work is cut between threads: whole groups, and whole bytes of the mask.
+const GRAIN: usize = 1_024;
+
+/// Ten rounds of Philox4x32.
+#[inline(always)]
+fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    for _ in 0..10 {
+        let even = u64::from(counter[0]) * 0xd251_1f53;
+        let odd = u64::from(counter[2]) * 0xcd9e_8d57;
+        counter = [
+            (odd >> 32) as u32 ^ counter[1] ^ key[0],
+            odd as u32,
+            (even >> 32) as u32 ^ counter[3] ^ key[1],
+            even as u32,
+        ];
+        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+    }
+    counter
+}
+
+/// The block of words for the elements `64 g + l + {0, 16, 32, 48}`, with `block = 16 g + l`.
+#[inline(always)]
+fn words(seed: i64, stream: u32, step: i64, block: u32) -> [u32; 4] {
+    philox([block, stream, step as u32, (step >> 32) as u32], [seed as u32, (seed >> 32) as u32])
+}
+
+/// The random number of element `index`.
+#[must_use]
+pub fn random(seed: i64, stream: u32, step: i64, index: usize) -> u32 {
+    let (group, place) = (index / GROUP, index % GROUP);
+    words(seed, stream, step, (group * LANES + place % LANES) as u32)[place / LANES]
+}
+
+/// The smallest random number that keeps its element: `rate 2^32`, rounded up.
+#[must_use]
+pub fn threshold(rate: f64) -> u32 {
+    (rate * 4_294_967_296.0).ceil() as u32
+}
+
+/// The fast kernel of an operation of this family.
+#[must_use]
+pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
+    let run = match op {
+        OpKind::Dropout { .. } => for_isa!(isa, dropout),
+        OpKind::DropoutBwd { .. } => for_isa!(isa, dropout_bwd),
+        _ => return None,
+    };
+    Some(KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)))
+}
+
+/// Slots: x, counter (seed, step), y, mask (one bit an element, the lowest first; unused bits of the last byte are zero).
+#[inline(always)]
+unsafe fn dropout<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::Dropout { len, rate, stream } = call.op else { return };
+    let (x, counter, y, mask) = (call.arg::<f32>(0), call.arg::<i64>(1), call.arg::<f32>(2), call.arg::<u8>(3));
+    let scale = V::splat((1.0 / (1.0 - rate.get())) as f32);
+    let threshold = threshold(rate.get());
+    // SAFETY: the counter holds two numbers.
+    let (seed, step) = unsafe { (*counter, *counter.add(1)) };
+    let (from, to) = part.range(len, GRAIN);
+    for group in (from..to).step_by(GROUP) {
+        let mut keep = [[0u16; LANES]; 4];
+        for lane in 0..LANES {
+            let words = words(seed, stream, step, (group / GROUP * LANES + lane) as u32);
+            for i in 0..4 {
+                keep[i][lane] = u16::from(words[i] >= threshold) << lane;
+            }
+        }
+        for (i, keep) in keep.iter().enumerate() {
+            let at = group + i * LANES;
+            if at >= to {
+                break;
+            }
+            let n = (to - at).min(LANES);
+            let valid = ((1u32 << n) - 1) as u16;
+            let bits = keep.iter().fold(0, |bits, bit| bits | bit) & valid;
+            // SAFETY: the stretch lies within `len`; its mask begins at a byte of its own and ends with the last byte that it has bits in.
+            unsafe {
+                let value = V::select(V::mask(bits), V::load_n(x.add(at), n) * scale, V::zero());
+                value.store_n(y.add(at), n);
+                let [low, high] = bits.to_le_bytes();
+                *mask.add(at / 8) = low;
+                if n > 8 {
+                    *mask.add(at / 8 + 1) = high;
+                }
+            }
+        }
+    }
+}
+
+/// Slots: dy, mask, dx. `dx` may lie on `dy`.
+#[inline(always)]
+unsafe fn dropout_bwd<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::DropoutBwd { len, rate } = call.op else { return };
+    let (dy, mask, dx) = (call.arg::<f32>(0), call.arg::<u8>(1), call.arg::<f32>(2));
+    let scale = V::splat((1.0 / (1.0 - rate.get())) as f32);
+    let (from, to) = part.range(len, GRAIN);
+    for at in (from..to).step_by(LANES) {
+        let n = (to - at).min(LANES);
+        // SAFETY: the stretch lies within `len`; the second byte is read only where the stretch has bits in it.
+        unsafe {
+            let high = if n > 8 { *mask.add(at / 8 + 1) } else { 0 };
+            let bits = u16::from_le_bytes([*mask.add(at / 8), high]);
+            let value = V::select(V::mask(bits), V::load_n(dy.add(at), n) * scale, V::zero());
+            value.store_n(dx.add(at), n);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generator_has_its_published_values() {
+        // The known answers that come with the authors' library (Random123, kat_vectors).
+        assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+        let digits_of_pi = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344];
+        let expected = [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1];
+        assert_eq!(philox(digits_of_pi, [0xa409_3822, 0x299f_31d0]), expected);
+    }
+
+    #[test]
+    fn thresholds_are_exact() {
+        assert_eq!([0.0, 0.5, 0.25].map(threshold), [0, 1 << 31, 1 << 30]);
+        assert_eq!(threshold(1.0 - 1e-12), u32::MAX);
+        assert_eq!(threshold(1e-12), 1);
+    }
+
+    #[test]
+    fn the_share_that_is_kept_fits_the_rate() {
+        let kept = (0..100_000).filter(|&i| random(7, 3, 11, i) >= threshold(0.3)).count();
+        assert!((kept as f64 / 100_000.0 - 0.7).abs() < 0.005, "{kept}");
+        let same = (0..10_000).filter(|&i| random(7, 3, 11, i) == random(7, 3, 12, i)).count();
+        assert!(same < 3);
+    }
+}

@@ -1,0 +1,94 @@
+//! Activation functions and derivatives that take too long to be done in the innermost kernel: a second pass over a tile that has just been
+//! stored, while it lies in the first-level cache.
+
+use super::micro::{Finish, Tile};
+use super::simd::{MAX_LANES, Vector};
+use crate::exec::cpu::kernels::math;
+use crate::lower::Epilogue;
+use crate::model::Activation;
+
+/// The part of an epilogue that is left after the innermost kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    act: Option<Activation>,
+    act_grad: Option<Activation>,
+}
+
+/// Splits an epilogue into what the innermost kernel does and the rest, if any.
+pub fn split(epilogue: &Epilogue) -> (Finish, Option<Rest>) {
+    match (epilogue.act, epilogue.act_grad) {
+        (None, None) => (Finish::None, None),
+        (Some(Activation::Relu), None) => (Finish::Relu, None),
+        (Some(Activation::LeakyRelu), None) => (Finish::LeakyRelu, None),
+        (None, Some(Activation::Relu)) => (Finish::ReluGrad, None),
+        (None, Some(Activation::LeakyRelu)) => (Finish::LeakyReluGrad, None),
+        (act, act_grad) => (Finish::None, Some(Rest { act, act_grad })),
+    }
+}
+
+impl Rest {
+    /// Does the rest on a stored tile of `rows` rows and `vectors` vectors.
+    ///
+    /// # Safety
+    /// Runs where `V` may be used; the tile's `c` and, for a derivative, `saved` are valid.
+    #[inline(always)]
+    pub unsafe fn apply<V: Vector>(self, t: &Tile, rows: usize, vectors: usize) {
+        // SAFETY: the tile is the caller's.
+        unsafe {
+            match self.act {
+                None => {}
+                Some(Activation::Relu) => each::<V>(t, rows, vectors, false, |x, _| math::relu(x)),
+                Some(Activation::LeakyRelu) => each::<V>(t, rows, vectors, false, |x, _| math::leaky_relu(x)),
+                Some(Activation::Gelu) => each::<V>(t, rows, vectors, false, |x, _| math::gelu(x)),
+                Some(Activation::Silu) => each::<V>(t, rows, vectors, false, |x, _| math::silu(x)),
+                Some(Activation::Sigmoid) => each::<V>(t, rows, vectors, false, |x, _| math::sigmoid(x)),
+                Some(Activation::Tanh) => each::<V>(t, rows, vectors, false, |x, _| math::tanh(x)),
+            }
+            match self.act_grad {
+                None => {}
+                Some(f @ Activation::Relu) => each::<V>(t, rows, vectors, true, |x, s| x * math::derivative(f, s)),
+                Some(f @ Activation::LeakyRelu) => each::<V>(t, rows, vectors, true, |x, s| x * math::derivative(f, s)),
+                Some(Activation::Gelu) => each::<V>(t, rows, vectors, true, |x, s| x * math::gelu_grad(s)),
+                Some(Activation::Silu) => each::<V>(t, rows, vectors, true, |x, s| x * math::silu_grad(s)),
+                Some(f @ Activation::Sigmoid) => each::<V>(t, rows, vectors, true, |x, s| x * math::derivative(f, s)),
+                Some(f @ Activation::Tanh) => each::<V>(t, rows, vectors, true, |x, s| x * math::derivative(f, s)),
+            }
+        }
+    }
+}
+
+/// Replaces each element `x` of a tile by `f(x, saved)`, a row at a time so that the loop over it is vector code.
+///
+/// # Safety
+/// As for [`Rest::apply`].
+#[inline(always)]
+unsafe fn each<V: Vector>(t: &Tile, rows: usize, vectors: usize, with_saved: bool, f: impl Fn(f32, f32) -> f32) {
+    let mut x = [0.0f32; 2 * MAX_LANES];
+    let mut saved = [0.0f32; 2 * MAX_LANES];
+    let last = (vectors - 1) * V::LANES;
+    // SAFETY: whole vectors are only touched before the last, which is masked; the two arrays hold two vectors.
+    unsafe {
+        let mask = V::mask(t.lanes);
+        for &row in &t.c_row[..rows] {
+            let c = t.c.add(row);
+            if vectors > 1 {
+                V::load(c).store(x.as_mut_ptr());
+            }
+            V::load_mask(c.add(last), mask).store(x.as_mut_ptr().add(last));
+            if with_saved {
+                let s = t.saved.add(row);
+                if vectors > 1 {
+                    V::load(s).store(saved.as_mut_ptr());
+                }
+                V::load_mask(s.add(last), mask).store(saved.as_mut_ptr().add(last));
+            }
+            for (x, s) in x.iter_mut().zip(&saved) {
+                *x = f(*x, *s);
+            }
+            if vectors > 1 {
+                V::load(x.as_ptr()).store(c);
+            }
+            V::load(x.as_ptr().add(last)).store_mask(c.add(last), mask);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The kernels of each instruction set, gathered in tables by tile size.
+
+use super::micro::{MicroFn, Tile, micro};
+use super::simd::{Plain, Vector};
+use crate::select::Isa;
+
+/// An instruction set with its kernels.
+pub trait Machine {
+    const ISA: Isa;
+    type V: Vector;
+    /// Kernels by rows less one and vectors less one, for `a` with rows anywhere.
+    const ROWS: &'static [[MicroFn; 2]];
+    /// Likewise for `a` with consecutive rows.
+    const COLUMN: &'static [[MicroFn; 2]];
+}
+
+/// Makes the table of one instruction set: for each number of rows the kernels of one and of two vectors.
+macro_rules! table {
+    ($kernel:ident, $column:literal, $($rows:literal)*) => {
+        &[$([$kernel::<$rows, 1, $column> as MicroFn, $kernel::<$rows, 2, $column> as MicroFn]),*]
+    };
+}
+
+/// Plain code.
+pub struct Portable;
+
+unsafe fn micro_portable<const ROWS: usize, const VECTORS: usize, const COLUMN: bool>(t: &Tile) {
+    // SAFETY: plain code runs everywhere; the tile is the caller's.
+    unsafe { micro::<Plain, ROWS, VECTORS, COLUMN>(t) }
+}
+
+impl Machine for Portable {
+    const ISA: Isa = Isa::Portable;
+    type V = Plain;
+    const ROWS: &'static [[MicroFn; 2]] = table!(micro_portable, false, 1 2 3 4);
+    const COLUMN: &'static [[MicroFn; 2]] = table!(micro_portable, true, 1 2 3 4);
+}
+
+#[cfg(target_arch = "x86_64")]
+pub use x86::{Avx2Fma, Avx512Full};
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Isa, Machine, MicroFn, Tile, micro};
+    use crate::exec::cpu::kernels::gemm::simd_x86::{Avx2, Avx512};
+
+    /// AVX2 and FMA.
+    pub struct Avx2Fma;
+    /// AVX-512 F, BW, DQ and VL.
+    pub struct Avx512Full;
+
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn micro_avx2<const ROWS: usize, const VECTORS: usize, const COLUMN: bool>(t: &Tile) {
+        // SAFETY: compiled for the instruction set; the tile is the caller's.
+        unsafe { micro::<Avx2, ROWS, VECTORS, COLUMN>(t) }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    unsafe fn micro_avx512<const ROWS: usize, const VECTORS: usize, const COLUMN: bool>(t: &Tile) {
+        // SAFETY: compiled for the instruction set; the tile is the caller's.
+        unsafe { micro::<Avx512, ROWS, VECTORS, COLUMN>(t) }
+    }
+
+    impl Machine for Avx2Fma {
+        const ISA: Isa = Isa::Avx2;
+        type V = Avx2;
+        const ROWS: &'static [[MicroFn; 2]] = table!(micro_avx2, false, 1 2 3 4 5 6);
+        const COLUMN: &'static [[MicroFn; 2]] = table!(micro_avx2, true, 1 2 3 4 5 6);
+    }
+
+    impl Machine for Avx512Full {
+        const ISA: Isa = Isa::Avx512;
+        type V = Avx512;
+        const ROWS: &'static [[MicroFn; 2]] = table!(micro_avx512, false, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+        const COLUMN: &'static [[MicroFn; 2]] = table!(micro_avx512, true, 1 2 3 4 5 6 7 8 9 10 11 12 13 14);
+    }
+}

@@ -1,0 +1,169 @@
+//! The innermost kernel: a tile of the product kept in registers while the reduction runs.
+//!
+//! One kernel serves products and convolutions. Its `b` rows are vectors over the columns of the tile, its `a` elements are broadcast; the
+//! reduction index runs over segments, each a stretch of equal length that starts somewhere else in `a` (the taps of a convolution), while `b`
+//! simply goes on. What is done to the finished elements is done in registers, but for functions that take long: see [`super::finish`].
+
+use super::simd::Vector;
+
+/// The most rows of any tile.
+pub const MAX_ROWS: usize = 14;
+
+/// What the kernel itself does to finished elements, after the bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    None,
+    Relu,
+    LeakyRelu,
+    /// Multiply by the derivative of relu at `saved`.
+    ReluGrad,
+    LeakyReluGrad,
+}
+
+/// The operands of one tile. Offsets count elements.
+pub struct Tile {
+    /// First element of each row of `a` (segment offset 0); with consecutive rows (`COLUMN`) only the first counts.
+    pub a: [*const f32; MAX_ROWS],
+    /// From one reduction index to the next within a segment of `a`.
+    pub a_step: usize,
+    /// Where each segment starts in `a`.
+    pub segments: *const i32,
+    pub segment_count: usize,
+    /// Reduction indices in each segment.
+    pub segment_len: usize,
+    /// The tile's first column of the first row of `b`.
+    pub b: *const f32,
+    /// From one row of `b` to the next.
+    pub b_step: usize,
+    /// Columns in the last vector, `1..=LANES`; only these are read of `b` and written.
+    pub lanes: usize,
+    /// The tile's first column in the output.
+    pub c: *mut f32,
+    /// From `c` (and `z`, `saved`) to each row of the tile.
+    pub c_row: [usize; MAX_ROWS],
+    /// Start from what `c` holds instead of zero.
+    pub add: bool,
+    /// One element for each column, or null.
+    pub bias: *const f32,
+    /// Receives the elements before the activation, or null.
+    pub z: *mut f32,
+    /// The argument of the derivative.
+    pub saved: *const f32,
+    pub finish: Finish,
+}
+
+impl Tile {
+    /// A tile of nothing, to be filled in.
+    pub const EMPTY: Self = Self {
+        a: [std::ptr::null(); MAX_ROWS],
+        a_step: 0,
+        segments: std::ptr::null(),
+        segment_count: 0,
+        segment_len: 0,
+        b: std::ptr::null(),
+        b_step: 0,
+        lanes: 0,
+        c: std::ptr::null_mut(),
+        c_row: [0; MAX_ROWS],
+        add: false,
+        bias: std::ptr::null(),
+        z: std::ptr::null_mut(),
+        saved: std::ptr::null(),
+        finish: Finish::None,
+    };
+}
+
+/// A kernel for tiles of one size.
+pub type MicroFn = unsafe fn(&Tile);
+
+/// Computes a tile of `ROWS` rows and `VECTORS` vectors. With `COLUMN`, row `i` of `a` starts `i` elements after the first.
+///
+/// # Safety
+/// Runs where `V` may be used. All pointers of the tile are valid for its dimensions; the output overlaps no input but `saved`.
+#[inline(always)]
+pub unsafe fn micro<V: Vector, const ROWS: usize, const VECTORS: usize, const COLUMN: bool>(t: &Tile) {
+    // SAFETY: every access stays inside the tile's operands, as the caller promises.
+    unsafe {
+        let mask = V::mask(t.lanes);
+        let zero = V::splat(0.0);
+        let mut acc = [[zero; VECTORS]; ROWS];
+        let mut b = t.b;
+        let step = t.a_step as isize;
+        let (b_step, len) = (t.b_step, t.segment_len);
+        let mut rows = [std::ptr::null(); ROWS];
+        rows.copy_from_slice(&t.a[..ROWS]);
+        for segment in 0..t.segment_count {
+            let mut at = *t.segments.add(segment) as isize;
+            for _ in 0..len {
+                let mut bs = [zero; VECTORS];
+                for (j, v) in bs.iter_mut().enumerate() {
+                    *v = if j + 1 < VECTORS {
+                        V::load(b.add(j * V::LANES))
+                    } else {
+                        V::load_mask(b.add(j * V::LANES), mask)
+                    };
+                }
+                for i in 0..ROWS {
+                    let a = V::splat(if COLUMN { *rows[0].offset(at + i as isize) } else { *rows[i].offset(at) });
+                    for j in 0..VECTORS {
+                        acc[i][j] = acc[i][j].fma(a, bs[j]);
+                    }
+                }
+                b = b.add(b_step);
+                at += step;
+            }
+        }
+        let load = |from: *const f32, i: usize, j: usize| {
+            let p = from.add(t.c_row[i] + j * V::LANES);
+            if j + 1 < VECTORS { V::load(p) } else { V::load_mask(p, mask) }
+        };
+        let store = |to: *mut f32, i: usize, j: usize, v: V| {
+            let p = to.add(t.c_row[i] + j * V::LANES);
+            if j + 1 < VECTORS { v.store(p) } else { v.store_mask(p, mask) }
+        };
+        if t.add {
+            for i in 0..ROWS {
+                for j in 0..VECTORS {
+                    acc[i][j] = acc[i][j].add(load(t.c, i, j));
+                }
+            }
+        }
+        if !t.bias.is_null() {
+            for j in 0..VECTORS {
+                let p = t.bias.add(j * V::LANES);
+                let bias = if j + 1 < VECTORS { V::load(p) } else { V::load_mask(p, mask) };
+                for row in &mut acc {
+                    row[j] = row[j].add(bias);
+                }
+            }
+        }
+        if !t.z.is_null() {
+            for i in 0..ROWS {
+                for j in 0..VECTORS {
+                    store(t.z, i, j, acc[i][j]);
+                }
+            }
+        }
+        match t.finish {
+            Finish::None => {}
+            Finish::Relu => acc = acc.map(|row| row.map(|v| v.relu())),
+            Finish::LeakyRelu => acc = acc.map(|row| row.map(|v| v.scale_where_not_positive(v, LEAKY_SLOPE))),
+            Finish::ReluGrad | Finish::LeakyReluGrad => {
+                let low = if t.finish == Finish::ReluGrad { 0.0 } else { LEAKY_SLOPE };
+                for i in 0..ROWS {
+                    for j in 0..VECTORS {
+                        acc[i][j] = acc[i][j].scale_where_not_positive(load(t.saved, i, j), low);
+                    }
+                }
+            }
+        }
+        for i in 0..ROWS {
+            for j in 0..VECTORS {
+                store(t.c, i, j, acc[i][j]);
+            }
+        }
+    }
+}
+
+/// The slope of leaky relu below zero.
+const LEAKY_SLOPE: f32 = 0.01;

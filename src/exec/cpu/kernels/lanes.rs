@@ -1,0 +1,301 @@
+//! Sixteen numbers that are worked on together, for each instruction set.
+//!
+//! A kernel is written once over [`Lanes`] and compiled once for each instruction set by [`for_isa!`]. Every operation here rounds in the
+//! same way on all of them (there is no fused multiply-add, no reciprocal estimate, and sums over lanes have one fixed tree), so a kernel
+//! gives the same bits whichever is chosen.
+
+use std::ops::{Add, Div, Mul, Sub};
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+#[cfg(target_arch = "x86_64")]
+pub use x86::{Avx2, Avx512};
+
+/// The number of lanes.
+pub const LANES: usize = 16;
+
+/// Sixteen `f32`. The types for one instruction set must only be used where a processor that has it is known to run: in functions made by
+/// [`for_isa!`].
+pub trait Lanes:
+    Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + 'static
+{
+    /// A truth value for each lane.
+    type Mask: Copy;
+
+    fn splat(value: f32) -> Self;
+
+    /// # Safety
+    /// 16 floats can be read at `from`; no alignment is asked for.
+    unsafe fn load(from: *const f32) -> Self;
+
+    /// The first `n` lanes (up to 16) from memory, zero in the others.
+    ///
+    /// # Safety
+    /// `n` floats can be read at `from`.
+    unsafe fn load_n(from: *const f32, n: usize) -> Self;
+
+    /// # Safety
+    /// 16 floats can be written at `to`; no alignment is asked for.
+    unsafe fn store(self, to: *mut f32);
+
+    /// Stores the first `n` lanes (up to 16).
+    ///
+    /// # Safety
+    /// `n` floats can be written at `to`.
+    unsafe fn store_n(self, to: *mut f32, n: usize);
+
+    fn sqrt(self) -> Self;
+
+    fn abs(self) -> Self;
+
+    /// The larger of two numbers that are not negative; NaN where one is NaN.
+    fn max_magnitude(self, other: Self) -> Self;
+
+    /// `self < other`, false where one is NaN.
+    fn lt(self, other: Self) -> Self::Mask;
+
+    /// `self <= other`, false where one is NaN.
+    fn le(self, other: Self) -> Self::Mask;
+
+    /// `self == other`, false where one is NaN.
+    fn same(self, other: Self) -> Self::Mask;
+
+    /// `yes` where the mask is set, else `no`.
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+
+    /// The mask as bits, lane 0 in the lowest.
+    fn bits(mask: Self::Mask) -> u16;
+
+    /// The mask from bits, lane 0 in the lowest.
+    fn mask(bits: u16) -> Self::Mask;
+
+    #[inline(always)]
+    fn zero() -> Self {
+        Self::splat(0.0)
+    }
+
+    #[inline(always)]
+    fn to_array(self) -> [f32; LANES] {
+        let mut out = [0.0; LANES];
+        // SAFETY: the array has 16 floats.
+        unsafe { self.store(out.as_mut_ptr()) };
+        out
+    }
+
+    #[inline(always)]
+    fn from_array(values: [f32; LANES]) -> Self {
+        // SAFETY: the array has 16 floats.
+        unsafe { Self::load(values.as_ptr()) }
+    }
+
+    /// `f` of each lane.
+    #[inline(always)]
+    fn map(self, f: impl Fn(f32) -> f32) -> Self {
+        let mut values = self.to_array();
+        for value in &mut values {
+            *value = f(*value);
+        }
+        Self::from_array(values)
+    }
+
+    /// The lanes below `n`; the others are zero.
+    #[inline(always)]
+    fn first(self, n: usize) -> Self {
+        if n >= LANES { self } else { Self::select(Self::mask((1 << n) - 1), self, Self::zero()) }
+    }
+
+    /// The sum of the lanes: halves are added to halves.
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        let mut values = self.to_array();
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                values[i] += values[i + half];
+            }
+        }
+        values[0]
+    }
+
+    /// The largest of the lanes; a NaN is passed over where it meets a number on its left.
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        let mut values = self.to_array();
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                values[i] = if values[i + half] > values[i] { values[i + half] } else { values[i] };
+            }
+        }
+        values[0]
+    }
+
+    /// The larger of each pair; `self` where they do not compare.
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        Self::select(self.lt(other), other, self)
+    }
+}
+
+/// Sixteen floats in plain code, for whatever the compiler's baseline has.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub struct Portable([f32; LANES]);
+
+impl Portable {
+    #[inline(always)]
+    fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
+        let mut out = self;
+        for i in 0..LANES {
+            out.0[i] = f(self.0[i], other.0[i]);
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn compare(self, other: Self, f: impl Fn(f32, f32) -> bool) -> [bool; LANES] {
+        let mut out = [false; LANES];
+        for i in 0..LANES {
+            out[i] = f(self.0[i], other.0[i]);
+        }
+        out
+    }
+}
+
+macro_rules! portable_operator {
+    ($($trait:ident $method:ident $op:tt),*) => { $(
+        impl $trait for Portable {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                self.zip(other, |a, b| a $op b)
+            }
+        }
+    )* };
+}
+portable_operator!(Add add +, Sub sub -, Mul mul *, Div div /);
+
+impl Lanes for Portable {
+    type Mask = [bool; LANES];
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        Self([value; LANES])
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: promised by the caller; an array of floats has a float's alignment.
+        Self(unsafe { from.cast::<[f32; LANES]>().read() })
+    }
+
+    #[inline(always)]
+    unsafe fn load_n(from: *const f32, n: usize) -> Self {
+        let mut out = [0.0; LANES];
+        // SAFETY: the caller promises `n` floats, and `n` is at most 16.
+        unsafe { from.copy_to_nonoverlapping(out.as_mut_ptr(), n.min(LANES)) };
+        Self(out)
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: promised by the caller; an array of floats has a float's alignment.
+        unsafe { to.cast::<[f32; LANES]>().write(self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_n(self, to: *mut f32, n: usize) {
+        // SAFETY: the caller promises `n` floats, and `n` is at most 16.
+        unsafe { self.0.as_ptr().copy_to_nonoverlapping(to, n.min(LANES)) };
+    }
+
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        self.zip(self, |a, _| a.sqrt())
+    }
+
+    #[inline(always)]
+    fn abs(self) -> Self {
+        self.zip(self, |a, _| f32::from_bits(a.to_bits() & 0x7fff_ffff))
+    }
+
+    #[inline(always)]
+    fn max_magnitude(self, other: Self) -> Self {
+        // The bits of floats without a sign rise with their value, and those of NaN lie above infinity's.
+        self.zip(other, |a, b| f32::from_bits((a.to_bits() as i32).max(b.to_bits() as i32) as u32))
+    }
+
+    #[inline(always)]
+    fn lt(self, other: Self) -> Self::Mask {
+        self.compare(other, |a, b| a < b)
+    }
+
+    #[inline(always)]
+    fn le(self, other: Self) -> Self::Mask {
+        self.compare(other, |a, b| a <= b)
+    }
+
+    #[inline(always)]
+    fn same(self, other: Self) -> Self::Mask {
+        self.compare(other, |a, b| a == b)
+    }
+
+    #[inline(always)]
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
+        let mut out = no;
+        for i in 0..LANES {
+            out.0[i] = if mask[i] { yes.0[i] } else { no.0[i] };
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn bits(mask: Self::Mask) -> u16 {
+        (0..LANES).fold(0, |bits, i| bits | u16::from(mask[i]) << i)
+    }
+
+    #[inline(always)]
+    fn mask(bits: u16) -> Self::Mask {
+        let mut out = [false; LANES];
+        for (i, lane) in out.iter_mut().enumerate() {
+            *lane = bits >> i & 1 == 1;
+        }
+        out
+    }
+}
+
+/// The entry point ([`KernelFn`](crate::exec::cpu::call::KernelFn)) of the generic kernel `$body` for `$isa`, compiled with its features.
+macro_rules! for_isa {
+    ($isa:expr, $body:ident $(, $parameter:expr)*) => {{
+        use crate::exec::cpu::call::{Call, KernelFn, Part};
+        use crate::exec::cpu::kernels::lanes;
+        use crate::select::Isa;
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+        unsafe fn avx512(call: &Call, part: Part) {
+            // SAFETY: the caller's contract is the kernel's; selection asks for this instruction set only where the processor has it.
+            unsafe { $body::<lanes::Avx512 $(, $parameter)*>(call, part) }
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn avx2(call: &Call, part: Part) {
+            // SAFETY: as above.
+            unsafe { $body::<lanes::Avx2 $(, $parameter)*>(call, part) }
+        }
+
+        unsafe fn portable(call: &Call, part: Part) {
+            // SAFETY: the caller's contract is the kernel's.
+            unsafe { $body::<lanes::Portable $(, $parameter)*>(call, part) }
+        }
+
+        let run: KernelFn = match $isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2,
+            _ => portable,
+        };
+        run
+    }};
+}
+pub(super) use for_isa;

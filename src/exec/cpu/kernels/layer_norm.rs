@@ -1,0 +1,149 @@
+//! Normalisation of each row of `x [rows, cols]`.
+//!
+//! Threads share the rows. The gradients of gamma and beta are summed over fixed chunks of rows, then over the chunks in order.
+
+use super::columns::{Term, flat_sums};
+use super::elementwise::{Values, add_chunks};
+use super::lanes::{LANES, Lanes, for_isa};
+use crate::exec::cpu::call::{Call, KernelImpl, Part};
+use crate::lower::OpKind;
+use crate::select::{Isa, cpu_rest};
+
+/// The fast kernel of an operation of this family.
+#[must_use]
+pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
+    let (run, phases) = match op {
+        OpKind::LayerNorm { .. } => (for_isa!(isa, layer_norm), 1),
+        OpKind::LayerNormBwd { .. } => (for_isa!(isa, layer_norm_bwd), 2),
+        _ => return None,
+    };
+    Some(KernelImpl { phases, ..KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)) })
+}
+
+/// The first `n` elements from `at` on of an optional vector, or `default`.
+#[inline(always)]
+unsafe fn load_or<V: Lanes>(vector: *const f32, at: usize, n: usize, default: f32) -> V {
+    // SAFETY: the caller promises that a bound vector holds these elements.
+    if vector.is_null() { V::splat(default) } else { unsafe { V::load_n(vector.add(at), n) } }
+}
+
+/// Squared deviations from a mean.
+struct Deviations {
+    x: *const f32,
+    mean: f32,
+}
+
+impl<V: Lanes> Term<V, 1> for Deviations {
+    #[inline(always)]
+    unsafe fn at(&self, at: usize, _j: usize, n: usize) -> [V; 1] {
+        // SAFETY: promised by the caller.
+        let deviation = (unsafe { V::load_n(self.x.add(at), n) } - V::splat(self.mean)).first(n);
+        [deviation * deviation]
+    }
+}
+
+/// Slots: x, gamma, beta, y, mean, rstd.
+#[inline(always)]
+unsafe fn layer_norm<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::LayerNorm { rows, cols, eps } = call.op else { return };
+    let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    let (y, mean_out, rstd_out) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
+    let inverse = 1.0 / cols as f32;
+    let (from, to) = part.range(rows, 1);
+    for row in from..to {
+        let start = row * cols;
+        // SAFETY: the row lies within the matrices, and the vectors hold the row or the columns.
+        unsafe {
+            let [sum] = flat_sums::<V, 1, _>(&Values(x), start, cols);
+            let mean = sum * inverse;
+            let [squares] = flat_sums::<V, 1, _>(&Deviations { x, mean }, start, cols);
+            let rstd = 1.0 / (squares * inverse + eps.get() as f32).sqrt();
+            if !mean_out.is_null() {
+                *mean_out.add(row) = mean;
+            }
+            if !rstd_out.is_null() {
+                *rstd_out.add(row) = rstd;
+            }
+            let (mean, rstd) = (V::splat(mean), V::splat(rstd));
+            for j in (0..cols).step_by(LANES) {
+                let n = (cols - j).min(LANES);
+                let normalised = (V::load_n(x.add(start + j), n) - mean) * rstd;
+                let value = normalised * load_or(gamma, j, n, 1.0) + load_or(beta, j, n, 0.0);
+                value.store_n(y.add(start + j), n);
+            }
+        }
+    }
+}
+
+/// With `g = gamma dy`: `g` and `g (x - mean)` of one row.
+struct Gradients {
+    dy: *const f32,
+    x: *const f32,
+    gamma: *const f32,
+    mean: f32,
+}
+
+impl<V: Lanes> Term<V, 2> for Gradients {
+    #[inline(always)]
+    unsafe fn at(&self, at: usize, j: usize, n: usize) -> [V; 2] {
+        // SAFETY: promised by the caller; gamma holds the columns.
+        unsafe {
+            let g = V::load_n(self.dy.add(at), n) * load_or(self.gamma, j, n, 1.0);
+            [g.first(n), (g * (V::load_n(self.x.add(at), n) - V::splat(self.mean))).first(n)]
+        }
+    }
+}
+
+/// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work `[chunks, 2, cols]`. `dx` may lie on `dy`.
+/// First phase: `dx`, and each chunk's sums of `dy x^` and `dy`. Second phase: the chunks are added in order.
+#[inline(always)]
+unsafe fn layer_norm_bwd<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::LayerNormBwd { rows, cols, accumulate } = call.op else { return };
+    let (dy, x, gamma) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    let (mean, rstd, dx) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(7));
+    let (dgamma, dbeta, work) = (call.arg::<f32>(8), call.arg::<f32>(9), call.arg::<f32>(10));
+    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, cols), cpu_rest::row_chunks(rows, cols));
+    if part.phase == 1 {
+        let (from, to) = part.range(cols, LANES);
+        for (sums, out) in [(work, dgamma), (work.wrapping_add(cols), dbeta)] {
+            if !out.is_null() {
+                // SAFETY: the workspace holds the first phase's sums.
+                unsafe { add_chunks::<V>(sums, chunks, 2 * cols, from, to, out, accumulate) };
+            }
+        }
+        return;
+    }
+    let inverse = 1.0 / cols as f32;
+    let (first, last) = part.range(chunks, 1);
+    for chunk in first..last {
+        for row in chunk * size..(chunk * size + size).min(rows) {
+            let start = row * cols;
+            // SAFETY: the row lies within the matrices, the chunk within the workspace.
+            unsafe {
+                let (sums, row_mean, row_rstd) = (work.add(2 * chunk * cols), *mean.add(row), *rstd.add(row));
+                let term = Gradients { dy, x, gamma, mean: row_mean };
+                let [sum_g, sum_gx] = flat_sums::<V, 2, _>(&term, start, cols);
+                let mean_g = V::splat(sum_g * inverse);
+                let slope = V::splat(sum_gx * row_rstd * inverse);
+                let (row_mean, row_rstd) = (V::splat(row_mean), V::splat(row_rstd));
+                for j in (0..cols).step_by(LANES) {
+                    let n = (cols - j).min(LANES);
+                    let dy = V::load_n(dy.add(start + j), n);
+                    let normalised = (V::load_n(x.add(start + j), n) - row_mean) * row_rstd;
+                    let (own_gamma, own_beta) = (dy * normalised, dy);
+                    if row == chunk * size {
+                        own_gamma.store_n(sums.add(j), n);
+                        own_beta.store_n(sums.add(cols + j), n);
+                    } else {
+                        (V::load_n(sums.add(j), n) + own_gamma).store_n(sums.add(j), n);
+                        (V::load_n(sums.add(cols + j), n) + own_beta).store_n(sums.add(cols + j), n);
+                    }
+                    if !dx.is_null() {
+                        let g = dy * load_or(gamma, j, n, 1.0);
+                        (row_rstd * (g - mean_g - normalised * slope)).store_n(dx.add(start + j), n);
+                    }
+                }
+            }
+        }
+    }
+}

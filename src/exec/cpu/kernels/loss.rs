@@ -1,0 +1,426 @@
+//! Softmax with cross entropy, mean squared error, their gradients, and the accuracy.
+//!
+//! Rows are independent and shared among threads; their losses lie in a vector that one thread adds up in a fixed order. A label that
+//! names no class makes the loss and the gradient of its row NaN, and counts as a wrong answer.
+
+use super::columns::{Term, flat_sums};
+use super::elementwise::{Values, for_flat};
+use super::lanes::{LANES, Lanes, for_isa};
+use super::math;
+use crate::exec::cpu::call::{Call, KernelImpl, Part};
+use crate::lower::OpKind;
+use crate::select::cpu_rest::FLAT_CHUNK;
+use crate::select::{Isa, cpu_rest};
+
+/// The fast kernel of an operation of this family.
+#[must_use]
+pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
+    let parallel = cpu_rest::is_parallel(op, threads);
+    Some(match op {
+        OpKind::SoftmaxCe { .. } => KernelImpl::simple(for_isa!(isa, softmax_ce), parallel),
+        OpKind::SoftmaxCeGrad { .. } => KernelImpl::simple(for_isa!(isa, softmax_ce_grad), parallel),
+        OpKind::SoftmaxCeFused { .. } => {
+            KernelImpl { phases: 2, ..KernelImpl::simple(for_isa!(isa, softmax_ce_fused), parallel) }
+        }
+        OpKind::LossMean { .. } => KernelImpl::simple(for_isa!(isa, loss_mean), false),
+        OpKind::Accuracy { .. } => KernelImpl::simple(for_isa!(isa, accuracy), false),
+        OpKind::Mse { .. } => KernelImpl { phases: 2, ..KernelImpl::simple(for_isa!(isa, mse), parallel) },
+        OpKind::MseGrad { .. } => KernelImpl::simple(for_isa!(isa, mse_grad), parallel),
+        OpKind::MseFused { .. } => KernelImpl { phases: 2, ..KernelImpl::simple(for_isa!(isa, mse_fused), parallel) },
+        _ => return None,
+    })
+}
+
+/// The lowest `n` bits.
+#[inline(always)]
+fn below(n: usize) -> u16 {
+    ((1u32 << n.min(LANES)) - 1) as u16
+}
+
+/// What a row's probabilities are turned into.
+#[derive(Clone, Copy)]
+struct Target {
+    /// Probability asked for at the label, and at the other classes.
+    on: f32,
+    off: f32,
+    /// The gradient's factor, one over the number of rows.
+    scale: f32,
+}
+
+impl Target {
+    fn new(rows: usize, classes: usize, smoothing: f64) -> Self {
+        let off = smoothing / classes as f64;
+        Self { on: (1.0 - smoothing + off) as f32, off: off as f32, scale: (1.0 / rows as f64) as f32 }
+    }
+}
+
+/// Softmax and cross entropy of rows of logits.
+struct Softmax {
+    /// `[rows, classes]`.
+    logits: *const f32,
+    labels: *const i32,
+    /// `[rows, classes]`, may lie on the logits; null where neither probabilities nor gradient are asked for.
+    out: *mut f32,
+    /// `[rows]`, or null.
+    row_loss: *mut f32,
+    /// `[rows]`, 1 for a right answer and 0 for a wrong one, or null.
+    right: *mut f32,
+    classes: usize,
+    smoothing: f64,
+    target: Target,
+}
+
+/// The sum of `exp(logit - largest)` of a row, and what its logarithm has to be added to for the loss.
+#[derive(Clone, Copy)]
+struct RowSum {
+    sum: f32,
+    rest: f32,
+}
+
+impl Softmax {
+    /// The class that a label names.
+    ///
+    /// # Safety
+    /// The row exists.
+    #[inline(always)]
+    unsafe fn class(&self, row: usize) -> Option<usize> {
+        // SAFETY: promised by the caller.
+        let label = unsafe { *self.labels.add(row) };
+        (label >= 0 && (label as usize) < self.classes).then_some(label as usize)
+    }
+
+    /// Handles the rows `from..to`; `GRADIENT` says whether `out` gets the gradient instead of the probabilities.
+    ///
+    /// # Safety
+    /// The rows exist.
+    #[inline(always)]
+    unsafe fn rows<V: Lanes, const GRADIENT: bool>(&self, from: usize, to: usize) {
+        for first in (from..to).step_by(LANES) {
+            let n = (to - first).min(LANES);
+            let (mut sums, mut rests) = ([1.0; LANES], [0.0; LANES]);
+            // SAFETY: the rows from `first` to `first + n` exist, and so do the bound vectors' elements.
+            unsafe {
+                for i in 0..n {
+                    let (row, label) = (first + i, self.class(first + i));
+                    if !self.right.is_null() {
+                        let right = is_right::<V>(self.logits.add(row * self.classes), label, self.classes);
+                        *self.right.add(row) = f32::from(u8::from(right));
+                    }
+                    let RowSum { sum, rest } = if self.classes <= LANES {
+                        self.short_row::<V, GRADIENT>(row, label)
+                    } else {
+                        self.long_row::<V, GRADIENT>(row, label)
+                    };
+                    (sums[i], rests[i]) = (sum, rest);
+                }
+                if !self.row_loss.is_null() {
+                    let losses = V::from_array(sums).map(math::ln) + V::from_array(rests);
+                    losses.store_n(self.row_loss.add(first), n);
+                }
+            }
+        }
+    }
+
+    /// The part of the loss besides the logarithm, from the label's logit and the sum of all, both less the largest.
+    #[inline(always)]
+    fn rest(&self, own: f32, sum: f32) -> f32 {
+        let rest = -((1.0 - self.smoothing) as f32) * own;
+        if self.smoothing == 0.0 { rest } else { rest - self.target.off * sum }
+    }
+
+    /// A row of up to 16 classes, which stays in lanes.
+    #[inline(always)]
+    unsafe fn short_row<V: Lanes, const GRADIENT: bool>(&self, row: usize, label: Option<usize>) -> RowSum {
+        let (start, classes) = (row * self.classes, self.classes);
+        // SAFETY: the caller promises that the row exists.
+        unsafe {
+            let logits = V::load_n(self.logits.add(start), classes);
+            let own = label.map_or(f32::NAN, |label| *self.logits.add(start + label));
+            let logits = V::select(V::mask(below(classes)), logits, V::splat(f32::NEG_INFINITY));
+            let max = logits.largest();
+            let relative = logits - V::splat(max);
+            let exps = relative.map(math::exp);
+            let sum = exps.sum();
+            if !self.out.is_null() {
+                let probs = exps * V::splat(1.0 / sum);
+                let value = if GRADIENT {
+                    let Target { on, off, scale } = self.target;
+                    let target = match label {
+                        Some(label) => V::select(V::mask(1 << label), V::splat(on), V::splat(off)),
+                        None => V::splat(f32::NAN),
+                    };
+                    (probs - target) * V::splat(scale)
+                } else {
+                    probs
+                };
+                value.store_n(self.out.add(start), classes);
+            }
+            let total = if self.smoothing == 0.0 { 0.0 } else { relative.first(classes).sum() };
+            RowSum { sum, rest: self.rest(own - max, total) }
+        }
+    }
+
+    /// A row of more classes: largest, exponentials (kept in `out`), result.
+    #[inline(always)]
+    unsafe fn long_row<V: Lanes, const GRADIENT: bool>(&self, row: usize, label: Option<usize>) -> RowSum {
+        let (start, classes) = (row * self.classes, self.classes);
+        let stretch = |j: usize| (classes - j).min(LANES);
+        // SAFETY: the caller promises that the row exists; stretches and label lie within it.
+        unsafe {
+            let logits = self.logits.add(start);
+            let out = if self.out.is_null() { self.out } else { self.out.add(start) };
+            let own = label.map_or(f32::NAN, |label| *logits.add(label));
+            let mut max = [V::splat(f32::NEG_INFINITY); 4];
+            let mut j = 0;
+            while j + 4 * LANES <= classes {
+                for (u, max) in max.iter_mut().enumerate() {
+                    *max = max.max(V::load(logits.add(j + u * LANES)));
+                }
+                j += 4 * LANES;
+            }
+            while j < classes {
+                // The last stretch reaches back over elements that were seen, so it is whole.
+                max[0] = max[0].max(V::load(logits.add(j.min(classes - LANES))));
+                j += LANES;
+            }
+            let max = (max[0].max(max[1])).max(max[2].max(max[3])).largest();
+            let (mut sum, mut total) = (V::zero(), V::zero());
+            for j in (0..classes).step_by(LANES) {
+                let n = stretch(j);
+                let relative = V::load_n(logits.add(j), n) - V::splat(max);
+                let exps = relative.map(math::exp);
+                sum = sum + exps.first(n);
+                total = total + relative.first(n);
+                if !out.is_null() {
+                    exps.store_n(out.add(j), n);
+                }
+            }
+            let sum = sum.sum();
+            if !out.is_null() {
+                let inverse = 1.0 / sum;
+                let Target { on, off, scale } = self.target;
+                let own = label.map_or(f32::NAN, |label| (*out.add(label) * inverse - on) * scale);
+                let (inverse, off, scale) = (V::splat(inverse), V::splat(off), V::splat(scale));
+                for j in (0..classes).step_by(LANES) {
+                    let n = stretch(j);
+                    let probs = V::load_n(out.add(j), n) * inverse;
+                    let value = if GRADIENT { (probs - off) * scale } else { probs };
+                    value.store_n(out.add(j), n);
+                }
+                if GRADIENT {
+                    match label {
+                        Some(label) => *out.add(label) = own,
+                        None => std::slice::from_raw_parts_mut(out, classes).fill(f32::NAN),
+                    }
+                }
+            }
+            RowSum { sum, rest: self.rest(own - max, total.sum()) }
+        }
+    }
+}
+
+/// Whether the first of the largest scores of a row stands at the label; false where a score is NaN.
+///
+/// # Safety
+/// `scores` holds `classes` numbers, and the label is below `classes`.
+#[inline(always)]
+unsafe fn is_right<V: Lanes>(scores: *const f32, label: Option<usize>, classes: usize) -> bool {
+    let Some(label) = label else { return false };
+    // SAFETY: promised by the caller.
+    let own = V::splat(unsafe { *scores.add(label) });
+    let mut right = true;
+    for j in (0..classes).step_by(LANES) {
+        let n = (classes - j).min(LANES);
+        // SAFETY: the stretch lies within the row.
+        let row = unsafe { V::load_n(scores.add(j), n) };
+        let (less, at_most) = (V::bits(row.lt(own)), V::bits(row.le(own)));
+        let before = below(label.saturating_sub(j));
+        right &= (before & less | !before & at_most) & below(n) == below(n);
+    }
+    right
+}
+
+/// Slots: logits, labels, row_loss, probs.
+#[inline(always)]
+unsafe fn softmax_ce<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::SoftmaxCe { rows, classes, smoothing } = call.op else { return };
+    let job = Softmax {
+        logits: call.arg(0),
+        labels: call.arg(1),
+        out: call.arg(3),
+        row_loss: call.arg(2),
+        right: std::ptr::null_mut(),
+        classes,
+        smoothing: smoothing.get(),
+        target: Target::new(rows, classes, smoothing.get()),
+    };
+    let (from, to) = part.range(rows, LANES);
+    // SAFETY: the call's buffers hold all rows.
+    unsafe { job.rows::<V, false>(from, to) };
+}
+
+/// Slots: logits, labels, dlogits, loss, accuracy, work `[2, rows]`. The second phase adds up the rows.
+#[inline(always)]
+unsafe fn softmax_ce_fused<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::SoftmaxCeFused { rows, classes, smoothing } = call.op else { return };
+    let (loss, accuracy, work) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
+    if part.phase == 0 {
+        let job = Softmax {
+            logits: call.arg(0),
+            labels: call.arg(1),
+            out: call.arg(2),
+            row_loss: if loss.is_null() { loss } else { work },
+            right: if accuracy.is_null() { accuracy } else { work.wrapping_add(rows) },
+            classes,
+            smoothing: smoothing.get(),
+            target: Target::new(rows, classes, smoothing.get()),
+        };
+        let (from, to) = part.range(rows, LANES);
+        // SAFETY: the call's buffers hold all rows.
+        unsafe { job.rows::<V, true>(from, to) };
+    } else if part.index == 0 {
+        for (out, start) in [(loss, 0), (accuracy, rows)] {
+            if !out.is_null() {
+                // SAFETY: the first phase wrote the rows' losses and answers.
+                unsafe { *out = mean::<V>(work, start, rows) };
+            }
+        }
+    }
+}
+
+/// The mean of the `len` numbers from `at` on.
+#[inline(always)]
+unsafe fn mean<V: Lanes>(values: *const f32, at: usize, len: usize) -> f32 {
+    // SAFETY: the caller promises the numbers.
+    let [sum] = unsafe { flat_sums::<V, 1, _>(&Values(values), at, len) };
+    sum / len as f32
+}
+
+/// Slots: probs, labels, dlogits (may lie on `probs`).
+#[inline(always)]
+unsafe fn softmax_ce_grad<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::SoftmaxCeGrad { rows, classes, smoothing } = call.op else { return };
+    let (probs, labels, dlogits) = (call.arg::<f32>(0), call.arg::<i32>(1), call.arg::<f32>(2));
+    let Target { on, off, scale } = Target::new(rows, classes, smoothing.get());
+    let (from, to) = part.range(rows, LANES);
+    for row in from..to {
+        // SAFETY: the row exists, and a label is used only where it names a class.
+        unsafe {
+            let (probs, dlogits, label) = (probs.add(row * classes), dlogits.add(row * classes), *labels.add(row));
+            let known = label >= 0 && (label as usize) < classes;
+            let own = if known { (*probs.add(label as usize) - on) * scale } else { f32::NAN };
+            let off = V::splat(if known { off } else { f32::NAN });
+            for j in (0..classes).step_by(LANES) {
+                let n = (classes - j).min(LANES);
+                ((V::load_n(probs.add(j), n) - off) * V::splat(scale)).store_n(dlogits.add(j), n);
+            }
+            if known {
+                *dlogits.add(label as usize) = own;
+            }
+        }
+    }
+}
+
+/// Slots: row_loss, loss.
+#[inline(always)]
+unsafe fn loss_mean<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::LossMean { rows } = call.op else { return };
+    if part.index == 0 {
+        // SAFETY: `row_loss` holds the rows.
+        unsafe { *call.arg::<f32>(1) = mean::<V>(call.arg(0), 0, rows) };
+    }
+}
+
+/// Slots: scores, labels, accuracy.
+#[inline(always)]
+unsafe fn accuracy<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::Accuracy { rows, classes } = call.op else { return };
+    if part.index != 0 {
+        return;
+    }
+    let (scores, labels) = (call.arg::<f32>(0), call.arg::<i32>(1));
+    let mut count = 0usize;
+    for row in 0..rows {
+        // SAFETY: the row exists, and a label is used only where it names a class.
+        unsafe {
+            let label = usize::try_from(*labels.add(row)).ok().filter(|&label| label < classes);
+            count += usize::from(is_right::<V>(scores.add(row * classes), label, classes));
+        }
+    }
+    // SAFETY: the output holds one number.
+    unsafe { *call.arg::<f32>(2) = (count as f64 / rows as f64) as f32 };
+}
+
+/// Squared errors; with a gradient bound, also writes it.
+struct Errors<V> {
+    y: *const f32,
+    target: *const f32,
+    /// May lie on `y`; null where no gradient is asked for.
+    dy: *mut f32,
+    /// `2 / len`.
+    scale: V,
+}
+
+impl<V: Lanes> Term<V, 1> for Errors<V> {
+    #[inline(always)]
+    unsafe fn at(&self, at: usize, _j: usize, n: usize) -> [V; 1] {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let error = V::load_n(self.y.add(at), n) - V::load_n(self.target.add(at), n);
+            if !self.dy.is_null() {
+                (self.scale * error).store_n(self.dy.add(at), n);
+            }
+            [error * error]
+        }
+    }
+}
+
+/// The sum over fixed chunks in the first phase, over the chunks' sums `work [chunks]` in the second.
+#[inline(always)]
+unsafe fn mean_square<V: Lanes>(errors: &Errors<V>, len: usize, loss: *mut f32, work: *mut f32, part: Part) {
+    let chunks = len.div_ceil(FLAT_CHUNK);
+    // SAFETY: the caller promises buffers of `len` numbers and a workspace of one number a chunk.
+    unsafe {
+        if part.phase == 0 {
+            let (first, last) = part.range(chunks, 1);
+            for chunk in first..last {
+                let at = chunk * FLAT_CHUNK;
+                [*work.add(chunk)] = flat_sums::<V, 1, _>(errors, at, (len - at).min(FLAT_CHUNK));
+            }
+        } else if part.index == 0 && !loss.is_null() {
+            let sum = (0..chunks).fold(0.0, |sum, chunk| sum + f64::from(*work.add(chunk)));
+            *loss = (sum / len as f64) as f32;
+        }
+    }
+}
+
+/// Slots: y, target, loss, work.
+#[inline(always)]
+unsafe fn mse<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::Mse { len } = call.op else { return };
+    let errors = Errors { y: call.arg(0), target: call.arg(1), dy: std::ptr::null_mut(), scale: V::zero() };
+    // SAFETY: the call's buffers are as the operation says.
+    unsafe { mean_square(&errors, len, call.arg(2), call.arg(3), part) };
+}
+
+/// Slots: y, target, dy, loss, work.
+#[inline(always)]
+unsafe fn mse_fused<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::MseFused { len } = call.op else { return };
+    let scale = V::splat((2.0 / len as f64) as f32);
+    let errors = Errors { y: call.arg(0), target: call.arg(1), dy: call.arg(2), scale };
+    // SAFETY: the call's buffers are as the operation says.
+    unsafe { mean_square(&errors, len, call.arg(3), call.arg(4), part) };
+}
+
+/// Slots: y, target, dy (may lie on `y`).
+#[inline(always)]
+unsafe fn mse_grad<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::MseGrad { len } = call.op else { return };
+    let (y, target, dy) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    let scale = V::splat((2.0 / len as f64) as f32);
+    for_flat!(part, len, |at, n| {
+        // SAFETY: the buffers hold `len` floats, and stretches stay below `len`.
+        unsafe { (scale * (V::load_n(y.add(at), n) - V::load_n(target.add(at), n))).store_n(dy.add(at), n) }
+    });
+}

@@ -1,0 +1,283 @@
+//! Batch normalisation of `x [rows, channels]`.
+//!
+//! Each chunk of rows gets its own mean and squared deviations in two passes while it lies in the cache; the chunks' results are then
+//! combined in order (Chan, Golub and LeVeque, 1979), which stays exact where the mean is large beside the deviation. Every thread
+//! combines for itself: that is shorter than another barrier.
+
+use super::columns::{Grid, TILE, Term, column_sums, for_stretches};
+use super::elementwise::{Values, activate, deactivate, for_activation, store_sums};
+use super::lanes::{LANES, Lanes, for_isa};
+use crate::exec::cpu::call::{Call, KernelImpl, Part};
+use crate::lower::OpKind;
+use crate::select::{Isa, cpu_rest};
+
+/// The fast kernel of an operation of this family.
+#[must_use]
+pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
+    let (run, phases) = match op {
+        OpKind::BatchNorm { act, .. } => (for_activation!(isa, *act, batch_norm), 2),
+        OpKind::BatchNormEval { act, .. } => (for_activation!(isa, *act, batch_norm_eval), 1),
+        OpKind::BatchNormBwd { act_grad, .. } => (for_activation!(isa, *act_grad, batch_norm_bwd), 2),
+        _ => return None,
+    };
+    Some(KernelImpl { phases, ..KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)) })
+}
+
+/// Element `i` of an optional vector, or `default`.
+#[inline(always)]
+unsafe fn or(vector: *const f32, i: usize, default: f32) -> f32 {
+    // SAFETY: the caller promises that a bound vector holds element `i`.
+    if vector.is_null() { default } else { unsafe { *vector.add(i) } }
+}
+
+/// Squared deviations from a mean for each column of the tile's wide row.
+struct Deviations<'a> {
+    x: *const f32,
+    mean: &'a [f32; TILE],
+}
+
+impl<V: Lanes> Term<V, 1> for Deviations<'_> {
+    #[inline(always)]
+    unsafe fn at(&self, at: usize, j: usize, n: usize) -> [V; 1] {
+        // SAFETY: promised by the caller; a stretch of the tile lies within the tile.
+        unsafe {
+            let deviation = (V::load_n(self.x.add(at), n) - V::load(self.mean.as_ptr().add(j))).first(n);
+            [deviation * deviation]
+        }
+    }
+}
+
+/// Slots: x, gamma, beta, mean_prev, var_prev, y, mean, rstd, running_mean, running_var, work `[chunks, 2, channels]`.
+/// First phase: mean and squared deviations of each chunk. Second phase: combination and the result.
+#[inline(always)]
+unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
+    let OpKind::BatchNorm { rows, channels, eps, momentum, .. } = call.op else { return };
+    let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    let (y, work) = (call.arg::<f32>(5), call.arg::<f32>(10));
+    let grid = Grid::new(channels);
+    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, channels), cpu_rest::row_chunks(rows, channels));
+    let (first_chunk, last_chunk) = part.range(chunks, 1);
+    // SAFETY: chunks of rows and tiles of channels stay within the matrix, the vectors and the workspace.
+    unsafe {
+        if part.phase == 0 {
+            for chunk in first_chunk..last_chunk {
+                let (from, to) = (chunk * size, (chunk * size + size).min(rows));
+                for tile in (0..channels).step_by(TILE) {
+                    let width = grid.tile_cols(tile);
+                    let [mut sums] = column_sums::<V, 1, _>(&Values(x), grid, tile, width, from, to);
+                    let inverse = 1.0 / (to - from) as f32;
+                    for sum in &mut sums {
+                        *sum *= inverse;
+                    }
+                    let mean = grid.spread(tile, |i| sums[i]);
+                    let term = Deviations { x, mean: &mean };
+                    let [squares] = column_sums::<V, 1, _>(&term, grid, tile, width, from, to);
+                    let out = work.add(2 * chunk * channels + tile);
+                    store_sums(&mean[..width], out, false);
+                    store_sums(&squares[..width], out.add(channels), false);
+                }
+            }
+            return;
+        }
+        let (from, to) = part.range(rows, size);
+        for tile in (0..channels).step_by(TILE) {
+            let width = grid.tile_cols(tile);
+            let (mean, var) = combine(work.add(tile), rows, channels, width);
+            let mut scale = [0.0; TILE];
+            for i in 0..width {
+                scale[i] = 1.0 / (var[i] + eps.get() as f32).sqrt();
+            }
+            if part.index == 0 {
+                store_statistics(call, tile, momentum.get(), rows, &mean[..width], &var[..width], &scale[..width]);
+            }
+            let mean = grid.spread(tile, |i| mean[i]);
+            let scale = grid.spread(tile, |i| or(gamma, tile + i, 1.0) * scale[i]);
+            let shift = grid.spread(tile, |i| or(beta, tile + i, 0.0));
+            for_stretches!(grid, tile, from, to, |at, j, n| {
+                let deviation = V::load_n(x.add(at), n) - V::load(mean.as_ptr().add(j));
+                let value = deviation * V::load(scale.as_ptr().add(j)) + V::load(shift.as_ptr().add(j));
+                activate::<V, F>(value).store_n(y.add(at), n);
+            });
+        }
+    }
+}
+
+/// Mean and biased variance of `width` channels from what the first phase left at `partials [chunks, 2, channels]`.
+///
+/// # Safety
+/// `partials` holds the first phase's results from the first of these channels on.
+#[inline(always)]
+unsafe fn combine(
+    partials: *const f32,
+    rows: usize,
+    channels: usize,
+    width: usize,
+) -> ([f32; TILE], [f32; TILE]) {
+    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, channels), cpu_rest::row_chunks(rows, channels));
+    let (mut mean, mut var) = ([0.0; TILE], [0.0; TILE]);
+    let weight = |chunk: usize| (rows - chunk * size).min(size) as f32 / rows as f32;
+    // SAFETY: chunks and channels stay within the partial results.
+    unsafe {
+        for chunk in 0..chunks {
+            let (row, weight) = (partials.add(2 * chunk * channels), weight(chunk));
+            for (i, mean) in mean[..width].iter_mut().enumerate() {
+                *mean += weight * *row.add(i);
+            }
+        }
+        for chunk in 0..chunks {
+            let (row, weight) = (partials.add(2 * chunk * channels), weight(chunk));
+            for i in 0..width {
+                let shift = *row.add(i) - mean[i];
+                var[i] += *row.add(channels + i) / rows as f32 + weight * (shift * shift);
+            }
+        }
+    }
+    (mean, var)
+}
+
+/// Writes the statistics of the channels from `tile` on, and moves the running ones.
+///
+/// # Safety
+/// The call's vectors hold the channels.
+#[inline(always)]
+unsafe fn store_statistics(
+    call: &Call,
+    tile: usize,
+    momentum: f64,
+    rows: usize,
+    mean: &[f32],
+    var: &[f32],
+    rstd: &[f32],
+) {
+    let (keep, take) = ((1.0 - momentum) as f32, momentum as f32);
+    let unbias = (rows as f64 / (rows as f64 - 1.0)) as f32;
+    let store = |slot: usize, values: &[f32]| {
+        let to = call.arg::<f32>(slot);
+        if !to.is_null() {
+            // SAFETY: promised by the caller.
+            unsafe { store_sums(values, to.add(tile), false) };
+        }
+    };
+    store(6, mean);
+    store(7, rstd);
+    for (prev, out, batch, factor) in [(3, 8, mean, 1.0), (4, 9, var, unbias)] {
+        let out = call.arg::<f32>(out);
+        let prev = if call.ptr[prev].is_null() { out } else { call.arg::<f32>(prev) };
+        if !out.is_null() {
+            for (i, value) in batch.iter().enumerate() {
+                // SAFETY: promised by the caller.
+                unsafe { *out.add(tile + i) = keep * *prev.add(tile + i) + take * (value * factor) };
+            }
+        }
+    }
+}
+
+/// Slots: x, gamma, beta, running_mean, running_var, y.
+#[inline(always)]
+unsafe fn batch_norm_eval<V: Lanes, const F: usize>(call: &Call, part: Part) {
+    let OpKind::BatchNormEval { rows, channels, eps, .. } = call.op else { return };
+    let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    let (mean, var, y) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
+    let grid = Grid::new(channels);
+    let (from, to) = part.range(rows, cpu_rest::rows_per_chunk(rows, channels));
+    for tile in (0..channels).step_by(TILE) {
+        // SAFETY: rows and channels stay within the matrices and vectors.
+        unsafe {
+            let rstd = |i: usize| 1.0 / (*var.add(tile + i) + eps.get() as f32).sqrt();
+            let scale = grid.spread(tile, |i| or(gamma, tile + i, 1.0) * rstd(i));
+            let shift = grid.spread(tile, |i| or(beta, tile + i, 0.0));
+            let mean = grid.spread(tile, |i| *mean.add(tile + i));
+            for_stretches!(grid, tile, from, to, |at, j, n| {
+                let deviation = V::load_n(x.add(at), n) - V::load(mean.as_ptr().add(j));
+                let value = deviation * V::load(scale.as_ptr().add(j)) + V::load(shift.as_ptr().add(j));
+                activate::<V, F>(value).store_n(y.add(at), n);
+            });
+        }
+    }
+}
+
+/// `g = dy f'(saved)` and `g (x - mean)`.
+struct Gradients<'a, const F: usize> {
+    dy: *const f32,
+    x: *const f32,
+    saved: *const f32,
+    mean: &'a [f32; TILE],
+}
+
+impl<V: Lanes, const F: usize> Term<V, 2> for Gradients<'_, F> {
+    #[inline(always)]
+    unsafe fn at(&self, at: usize, j: usize, n: usize) -> [V; 2] {
+        // SAFETY: promised by the caller; a stretch of the tile lies within the tile.
+        unsafe {
+            let dy = V::load_n(self.dy.add(at), n);
+            let g = deactivate::<V, F>(dy, || V::load_n(self.saved.add(at), n));
+            let deviation = V::load_n(self.x.add(at), n) - V::load(self.mean.as_ptr().add(j));
+            [g, (g * deviation).first(n)]
+        }
+    }
+}
+
+/// Slots: dy, x, gamma, mean, rstd, saved, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work `[chunks, 2, channels]`. `dx` may lie on `dy`.
+/// First phase: the sums of `g` and `g x^` of each chunk. Second phase: their combination,
+/// `dx = gamma rstd (g - mean of g - x^ mean of g x^)`.
+#[inline(always)]
+unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
+    let OpKind::BatchNormBwd { rows, channels, accumulate, .. } = call.op else { return };
+    let (dy, x, gamma) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    let (mean, rstd, saved) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
+    let (dx, dgamma, dbeta) = (call.arg::<f32>(8), call.arg::<f32>(9), call.arg::<f32>(10));
+    let work = call.arg::<f32>(11);
+    let grid = Grid::new(channels);
+    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, channels), cpu_rest::row_chunks(rows, channels));
+    let (first_chunk, last_chunk) = part.range(chunks, 1);
+    let (from, to) = part.range(rows, size);
+    for tile in (0..channels).step_by(TILE) {
+        let width = grid.tile_cols(tile);
+        // SAFETY: chunks of rows and tiles of channels stay within the matrices, the vectors and the workspace.
+        unsafe {
+            let means = grid.spread(tile, |i| *mean.add(tile + i));
+            let term = Gradients::<F> { dy, x, saved, mean: &means };
+            if part.phase == 0 {
+                for chunk in first_chunk..last_chunk {
+                    let (from, to) = (chunk * size, (chunk * size + size).min(rows));
+                    let [sum_g, mut sum_gx] = column_sums::<V, 2, _>(&term, grid, tile, width, from, to);
+                    for (i, sum) in sum_gx[..width].iter_mut().enumerate() {
+                        *sum *= *rstd.add(tile + i);
+                    }
+                    let out = work.add(2 * chunk * channels + tile);
+                    store_sums(&sum_g[..width], out, false);
+                    store_sums(&sum_gx[..width], out.add(channels), false);
+                }
+                continue;
+            }
+            let (mut sum_g, mut sum_gx) = ([0.0; TILE], [0.0; TILE]);
+            for chunk in 0..chunks {
+                let row = work.add(2 * chunk * channels + tile);
+                for i in 0..width {
+                    sum_g[i] += *row.add(i);
+                    sum_gx[i] += *row.add(channels + i);
+                }
+            }
+            if part.index == 0 {
+                for (to, sums) in [(dgamma, &sum_gx), (dbeta, &sum_g)] {
+                    if !to.is_null() {
+                        store_sums(&sums[..width], to.add(tile), accumulate);
+                    }
+                }
+            }
+            if dx.is_null() {
+                continue;
+            }
+            let inverse = 1.0 / rows as f32;
+            let scale = grid.spread(tile, |i| or(gamma, tile + i, 1.0) * *rstd.add(tile + i));
+            let mean_g = grid.spread(tile, |i| sum_g[i] * inverse);
+            let slope = grid.spread(tile, |i| sum_gx[i] * inverse * *rstd.add(tile + i));
+            for_stretches!(grid, tile, from, to, |at, j, n| {
+                let g = deactivate::<V, F>(V::load_n(dy.add(at), n), || V::load_n(saved.add(at), n));
+                let deviation = V::load_n(x.add(at), n) - V::load(means.as_ptr().add(j));
+                let inner = g - V::load(mean_g.as_ptr().add(j)) - deviation * V::load(slope.as_ptr().add(j));
+                (V::load(scale.as_ptr().add(j)) * inner).store_n(dx.add(at), n);
+            });
+        }
+    }
+}

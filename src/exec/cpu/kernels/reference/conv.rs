@@ -1,0 +1,119 @@
+//! Convolutions: `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`, `y [n, ho, wo, f]`.
+
+use super::{Args, Buf, Real, Tail};
+use crate::lower::{ConvGeometry, Epilogue};
+
+/// Where things lie, for a geometry.
+#[derive(Clone, Copy)]
+struct Layout<'a>(&'a ConvGeometry);
+
+impl Layout<'_> {
+    /// The input row or column that output position `out` meets at kernel position `k` along `axis`, where it is not padding.
+    fn input(self, axis: usize, out: usize, k: usize) -> Option<usize> {
+        let (g, size) = (self.0, [self.0.h, self.0.w][axis]);
+        let at = (out * g.stride[axis] + k * g.dilation[axis]).checked_sub(g.padding[axis])?;
+        (at < size).then_some(at)
+    }
+
+    /// The output row or column that meets input position `at` at kernel position `k` along `axis`, where there is one.
+    fn output(self, axis: usize, at: usize, k: usize) -> Option<usize> {
+        let (g, size) = (self.0, [self.0.ho, self.0.wo][axis]);
+        let steps = (at + g.padding[axis]).checked_sub(k * g.dilation[axis])?;
+        let out = steps / g.stride[axis];
+        (steps % g.stride[axis] == 0 && out < size).then_some(out)
+    }
+
+    fn at_x(self, n: usize, row: usize, col: usize, c: usize) -> usize {
+        ((n * self.0.h + row) * self.0.w + col) * self.0.c + c
+    }
+
+    fn at_y(self, n: usize, row: usize, col: usize, f: usize) -> usize {
+        ((n * self.0.ho + row) * self.0.wo + col) * self.0.f + f
+    }
+
+    /// The weight that joins filter `f` with channel `c` of its group.
+    fn at_weight(self, i: usize, j: usize, c: usize, f: usize) -> usize {
+        ((i * self.0.kernel[1] + j) * (self.0.c / self.0.groups) + c) * self.0.f + f
+    }
+}
+
+/// `y = x * weight`: slots `a` is x, `b` is the weight, `c` is y.
+pub(super) fn forward<T: Real>(args: Args, g: &ConvGeometry, epilogue: &Epilogue) {
+    let (x, weight): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    let tail = Tail::new(args, false, *epilogue);
+    let at = Layout(g);
+    let (group_c, group_f) = (g.c / g.groups, g.f / g.groups);
+    for n in 0..g.n {
+        for row in 0..g.ho {
+            for col in 0..g.wo {
+                for f in 0..g.f {
+                    let mut sum = T::ZERO;
+                    for i in 0..g.kernel[0] {
+                        for j in 0..g.kernel[1] {
+                            let (Some(r), Some(s)) = (at.input(0, row, i), at.input(1, col, j)) else { continue };
+                            for c in 0..group_c {
+                                let channel = f / group_f * group_c + c;
+                                sum = sum + x.get(at.at_x(n, r, s, channel)) * weight.get(at.at_weight(i, j, c, f));
+                            }
+                        }
+                    }
+                    tail.store(at.at_y(n, row, col, f), f, sum);
+                }
+            }
+        }
+    }
+}
+
+/// Gradient of the input: slots `a` is dy, `b` is the weight, `c` is dx.
+pub(super) fn backward_x<T: Real>(args: Args, g: &ConvGeometry, epilogue: &Epilogue) {
+    let (dy, weight): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    let tail = Tail::new(args, false, *epilogue);
+    let at = Layout(g);
+    let (group_c, group_f) = (g.c / g.groups, g.f / g.groups);
+    for n in 0..g.n {
+        for row in 0..g.h {
+            for col in 0..g.w {
+                for channel in 0..g.c {
+                    let (group, c) = (channel / group_c, channel % group_c);
+                    let mut sum = T::ZERO;
+                    for i in 0..g.kernel[0] {
+                        for j in 0..g.kernel[1] {
+                            let (Some(r), Some(s)) = (at.output(0, row, i), at.output(1, col, j)) else { continue };
+                            for f in group * group_f..(group + 1) * group_f {
+                                sum = sum + dy.get(at.at_y(n, r, s, f)) * weight.get(at.at_weight(i, j, c, f));
+                            }
+                        }
+                    }
+                    tail.store(at.at_x(n, row, col, channel), channel, sum);
+                }
+            }
+        }
+    }
+}
+
+/// Gradient of the weight: slots `a` is x, `b` is dy, `c` is dw.
+pub(super) fn backward_w<T: Real>(args: Args, g: &ConvGeometry, accumulate: bool) {
+    let (x, dy): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    let tail = Tail::new(args, accumulate, Epilogue::default());
+    let at = Layout(g);
+    let (group_c, group_f) = (g.c / g.groups, g.f / g.groups);
+    for i in 0..g.kernel[0] {
+        for j in 0..g.kernel[1] {
+            for c in 0..group_c {
+                for f in 0..g.f {
+                    let channel = f / group_f * group_c + c;
+                    let mut sum = T::ZERO;
+                    for n in 0..g.n {
+                        for row in 0..g.ho {
+                            for col in 0..g.wo {
+                                let (Some(r), Some(s)) = (at.input(0, row, i), at.input(1, col, j)) else { continue };
+                                sum = sum + x.get(at.at_x(n, r, s, channel)) * dy.get(at.at_y(n, row, col, f));
+                            }
+                        }
+                    }
+                    tail.store(at.at_weight(i, j, c, f), f, sum);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Operations that treat each element alone, column sums, and dropout.
+
+use super::{Args, Buf, Real};
+use crate::exec::cpu::kernels::dropout::{random, threshold};
+use crate::model::Activation;
+
+pub(super) fn fill<T: Real>(args: Args, len: usize) {
+    let y: Buf<T> = args.buf(0);
+    for i in 0..len {
+        y.set(i, T::ZERO);
+    }
+}
+
+/// `x [n, rows, cols]`, `y [n, cols, rows]`.
+pub(super) fn transpose<T: Real>(args: Args, n: usize, rows: usize, cols: usize) {
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    for sample in 0..n {
+        for row in 0..rows {
+            for col in 0..cols {
+                y.set((sample * cols + col) * rows + row, x.get((sample * rows + row) * cols + col));
+            }
+        }
+    }
+}
+
+/// `x`, `y [rows, cols]`, `bias [cols]`.
+pub(super) fn bias_add<T: Real>(args: Args, rows: usize, cols: usize) {
+    let (x, bias, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    for i in 0..rows * cols {
+        y.set(i, x.get(i) + bias.get(i % cols));
+    }
+}
+
+pub(super) fn act<T: Real>(args: Args, func: Activation, len: usize) {
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    for i in 0..len {
+        y.set(i, x.get(i).act(func));
+    }
+}
+
+pub(super) fn act_bwd<T: Real>(args: Args, func: Activation, len: usize) {
+    let (dy, saved, dx): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    for i in 0..len {
+        dx.set(i, dy.get(i) * saved.get(i).act_grad(func));
+    }
+}
+
+/// `dy [rows, cols]`, `db [cols]`.
+pub(super) fn bias_grad<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
+    let (dy, db): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(2));
+    for col in 0..cols {
+        let sum = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col));
+        db.store(col, sum, accumulate);
+    }
+}
+
+pub(super) fn add<T: Real>(args: Args, len: usize) {
+    let (a, b, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    for i in 0..len {
+        y.set(i, a.get(i) + b.get(i));
+    }
+}
+
+/// Element `i` is kept where its random number reaches the threshold; bit `i % 8` of byte `i / 8` of the mask says so, and the unused
+/// bits of the last byte are zero. What is dropped is exactly zero.
+pub(super) fn dropout<T: Real>(args: Args, len: usize, rate: f64, stream: u32) {
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(2));
+    let (counter, mask): (Buf<i64>, Buf<u8>) = (args.buf(1), args.buf(3));
+    let scale = T::of(1.0 / (1.0 - rate));
+    for byte in 0..len.div_ceil(8) {
+        let mut bits = 0;
+        for i in byte * 8..len.min(byte * 8 + 8) {
+            let keep = random(counter.get(0), stream, counter.get(1), i) >= threshold(rate);
+            bits |= u8::from(keep) << (i % 8);
+            y.set(i, if keep { x.get(i) * scale } else { T::ZERO });
+        }
+        mask.set(byte, bits);
+    }
+}
+
+pub(super) fn dropout_bwd<T: Real>(args: Args, len: usize, rate: f64) {
+    let (dy, mask, dx): (Buf<T>, Buf<u8>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    let scale = T::of(1.0 / (1.0 - rate));
+    for i in 0..len {
+        let keep = mask.get(i / 8) >> (i % 8) & 1 == 1;
+        dx.set(i, if keep { dy.get(i) * scale } else { T::ZERO });
+    }
+}

@@ -1,0 +1,25 @@
+//! Matrix products.
+
+use super::{Args, Buf, Real, Tail};
+use crate::lower::{Gemm, Trans};
+
+/// `c [m, n] = a b`, with `a` and `b` stored as `trans` says.
+pub(super) fn gemm<T: Real>(args: Args, shape: &Gemm) {
+    let Gemm { m, n, k, trans, accumulate, epilogue } = *shape;
+    let (a, b): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    let tail = Tail::new(args, accumulate, epilogue);
+    for row in 0..m {
+        for col in 0..n {
+            let mut sum = T::ZERO;
+            for i in 0..k {
+                sum = sum
+                    + match trans {
+                        Trans::Nn => a.get(row * k + i) * b.get(i * n + col),
+                        Trans::Nt => a.get(row * k + i) * b.get(col * k + i),
+                        Trans::Tn => a.get(i * m + row) * b.get(i * n + col),
+                    };
+            }
+            tail.store(row * n + col, col, sum);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Losses, their gradients and the accuracy.
+
+use super::{Args, Buf, Real};
+
+/// The class of a row, where its label names one.
+fn class(labels: Buf<i32>, row: usize, classes: usize) -> Option<usize> {
+    usize::try_from(labels.get(row)).ok().filter(|&label| label < classes)
+}
+
+/// What the probability of class `col` should be: `(1 - smoothing) [col is the label] + smoothing / classes`; NaN for a label that
+/// names no class.
+fn target<T: Real>(label: Option<usize>, col: usize, classes: usize, smoothing: f64) -> T {
+    let own = label.map_or(f64::NAN, |label| if label == col { 1.0 } else { 0.0 });
+    T::of((1.0 - smoothing) * own + smoothing / classes as f64)
+}
+
+/// The largest of a row and the logarithm of the sum of `exp(logit - largest)`.
+fn log_sum_exp<T: Real>(logits: Buf<T>, row: usize, classes: usize) -> (T, T) {
+    let row_of = |col: usize| logits.get(row * classes + col);
+    let max = (1..classes).fold(row_of(0), |max, col| if row_of(col) > max { row_of(col) } else { max });
+    let sum = (0..classes).fold(T::ZERO, |sum, col| sum + (row_of(col) - max).exp());
+    (max, sum.ln())
+}
+
+/// `- sum over classes of target * log probability` of one row; NaN where the label names no class.
+fn row_loss<T: Real>(logits: Buf<T>, labels: Buf<i32>, row: usize, classes: usize, smoothing: f64) -> T {
+    let (max, log_sum) = log_sum_exp(logits, row, classes);
+    let relative = |col: usize| logits.get(row * classes + col) - max;
+    let own = class(labels, row, classes).map_or(T::of(f64::NAN), relative);
+    let mut loss = log_sum - T::of(1.0 - smoothing) * own;
+    if smoothing != 0.0 {
+        let sum = (0..classes).fold(T::ZERO, |sum, col| sum + relative(col));
+        loss = loss - T::of(smoothing / classes as f64) * sum;
+    }
+    loss
+}
+
+/// Whether the first of the largest scores stands at the label. False where a score of the row is NaN.
+fn is_right<T: Real>(scores: Buf<T>, labels: Buf<i32>, row: usize, classes: usize) -> bool {
+    let score = |col: usize| scores.get(row * classes + col);
+    class(labels, row, classes).is_some_and(|label| {
+        (0..label).all(|col| score(col) < score(label)) && (label..classes).all(|col| score(col) <= score(label))
+    })
+}
+
+/// `logits`, `probs [rows, classes]` (may be one buffer), `labels`, `row_loss [rows]`.
+pub(super) fn softmax_ce<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
+    let (logits, labels): (Buf<T>, Buf<i32>) = (args.buf(0), args.buf(1));
+    let (row_losses, probs): (Buf<T>, Buf<T>) = (args.buf(2), args.buf(3));
+    for row in 0..rows {
+        row_losses.put(row, row_loss(logits, labels, row, classes, smoothing));
+        let (max, log_sum) = log_sum_exp(logits, row, classes);
+        for i in row * classes..(row + 1) * classes {
+            probs.put(i, (logits.get(i) - max - log_sum).exp());
+        }
+    }
+}
+
+/// `dlogits = (probs - target) / rows`; `dlogits` may lie on `probs`.
+pub(super) fn softmax_ce_grad<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
+    let (probs, labels, dlogits): (Buf<T>, Buf<i32>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    for row in 0..rows {
+        let label = class(labels, row, classes);
+        for col in 0..classes {
+            let i = row * classes + col;
+            dlogits.set(i, (probs.get(i) - target(label, col, classes, smoothing)) / T::of(rows as f64));
+        }
+    }
+}
+
+/// Mean loss, accuracy and gradient of `logits [rows, classes]`; `dlogits` may lie on `logits`.
+pub(super) fn softmax_ce_fused<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
+    let (logits, labels, dlogits): (Buf<T>, Buf<i32>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    let (loss, accuracy): (Buf<T>, Buf<T>) = (args.buf(3), args.buf(4));
+    let (mut sum, mut right) = (T::ZERO, T::ZERO);
+    for row in 0..rows {
+        sum = sum + row_loss(logits, labels, row, classes, smoothing);
+        right = right + T::of(f64::from(is_right(logits, labels, row, classes)));
+        if dlogits.is_bound() {
+            let label = class(labels, row, classes);
+            let (max, log_sum) = log_sum_exp(logits, row, classes);
+            for col in 0..classes {
+                let i = row * classes + col;
+                let prob = (logits.get(i) - max - log_sum).exp();
+                dlogits.set(i, (prob - target(label, col, classes, smoothing)) / T::of(rows as f64));
+            }
+        }
+    }
+    loss.put(0, sum / T::of(rows as f64));
+    accuracy.put(0, right / T::of(rows as f64));
+}
+
+pub(super) fn loss_mean<T: Real>(args: Args, rows: usize) {
+    let (row_losses, loss): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    let sum = (0..rows).fold(T::ZERO, |sum, row| sum + row_losses.get(row));
+    loss.set(0, sum / T::of(rows as f64));
+}
+
+pub(super) fn accuracy<T: Real>(args: Args, rows: usize, classes: usize) {
+    let (scores, labels, accuracy): (Buf<T>, Buf<i32>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    let right = (0..rows).filter(|&row| is_right(scores, labels, row, classes)).count();
+    accuracy.set(0, T::of(right as f64 / rows as f64));
+}
+
+pub(super) fn mse<T: Real>(args: Args, len: usize) {
+    let (y, target, loss): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    loss.set(0, mean_square(y, target, len));
+}
+
+fn mean_square<T: Real>(y: Buf<T>, target: Buf<T>, len: usize) -> T {
+    let error = |i: usize| y.get(i) - target.get(i);
+    (0..len).fold(T::ZERO, |sum, i| sum + error(i) * error(i)) / T::of(len as f64)
+}
+
+/// `dy` may lie on `y`.
+pub(super) fn mse_grad<T: Real>(args: Args, len: usize) {
+    let (y, target, dy): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    for i in 0..len {
+        dy.set(i, T::of(2.0 / len as f64) * (y.get(i) - target.get(i)));
+    }
+}
+
+/// [`mse`] and [`mse_grad`]; `dy` may lie on `y`.
+pub(super) fn mse_fused<T: Real>(args: Args, len: usize) {
+    let (y, target, dy, loss): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) =
+        (args.buf(0), args.buf(1), args.buf(2), args.buf(3));
+    loss.put(0, mean_square(y, target, len));
+    if dy.is_bound() {
+        mse_grad::<T>(args, len);
+    }
+}

@@ -1,0 +1,130 @@
+//! Normalisations. Means and variances are taken in two passes.
+
+use super::{Args, Buf, Real};
+use crate::model::Activation;
+
+fn activate<T: Real>(value: T, func: Option<Activation>) -> T {
+    func.map_or(value, |f| value.act(f))
+}
+
+/// Mean and biased variance of `count` values.
+fn moments<T: Real>(count: usize, value: impl Fn(usize) -> T) -> (T, T) {
+    let n = T::of(count as f64);
+    let mean = (0..count).fold(T::ZERO, |sum, i| sum + value(i)) / n;
+    let var = (0..count).fold(T::ZERO, |sum, i| sum + (value(i) - mean) * (value(i) - mean)) / n;
+    (mean, var)
+}
+
+/// `x`, `y [rows, channels]`; `gamma`, `beta`, `mean`, `rstd` and the running statistics `[channels]`.
+pub(super) fn batch_norm<T: Real>(
+    args: Args,
+    rows: usize,
+    channels: usize,
+    eps: f64,
+    momentum: f64,
+    act: Option<Activation>,
+) {
+    let (x, gamma, beta, y): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2), args.buf(5));
+    let (mean_out, rstd_out): (Buf<T>, Buf<T>) = (args.buf(6), args.buf(7));
+    let (running_mean, running_var): (Buf<T>, Buf<T>) = (args.buf(8), args.buf(9));
+    let (mean_prev, var_prev): (Buf<T>, Buf<T>) = (args.buf(3), args.buf(4));
+    let (keep, take) = (T::of(1.0 - momentum), T::of(momentum));
+    for c in 0..channels {
+        let (mean, var) = moments(rows, |row| x.get(row * channels + c));
+        let rstd = T::of(1.0) / (var + T::of(eps)).sqrt();
+        mean_out.put(c, mean);
+        rstd_out.put(c, rstd);
+        if running_mean.is_bound() {
+            running_mean.set(c, keep * mean_prev.or(running_mean).get(c) + take * mean);
+        }
+        if running_var.is_bound() {
+            let unbiased = var * T::of(rows as f64 / (rows as f64 - 1.0));
+            running_var.set(c, keep * var_prev.or(running_var).get(c) + take * unbiased);
+        }
+        for row in 0..rows {
+            let i = row * channels + c;
+            let normalised = (x.get(i) - mean) * rstd;
+            y.set(i, activate(normalised * gamma.get_or(c, T::of(1.0)) + beta.get_or(c, T::ZERO), act));
+        }
+    }
+}
+
+/// As [`batch_norm`] with the running statistics.
+pub(super) fn batch_norm_eval<T: Real>(args: Args, rows: usize, channels: usize, eps: f64, act: Option<Activation>) {
+    let (x, gamma, beta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    let (mean, var, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(3), args.buf(4), args.buf(5));
+    for i in 0..rows * channels {
+        let c = i % channels;
+        let normalised = (x.get(i) - mean.get(c)) / (var.get(c) + T::of(eps)).sqrt();
+        y.set(i, activate(normalised * gamma.get_or(c, T::of(1.0)) + beta.get_or(c, T::ZERO), act));
+    }
+}
+
+/// With `g = dy f'(saved)` and `x^ = (x - mean) rstd`: `dbeta = sum g`, `dgamma = sum g x^`,
+/// `dx = gamma rstd (g - dbeta / rows - x^ dgamma / rows)`, with the sums of this batch alone. `dx` may lie on `dy`.
+pub(super) fn batch_norm_bwd<T: Real>(
+    args: Args,
+    rows: usize,
+    channels: usize,
+    act_grad: Option<Activation>,
+    accumulate: bool,
+) {
+    let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    let (mean, rstd, saved): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(3), args.buf(4), args.buf(5));
+    let (dx, dgamma, dbeta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(8), args.buf(9), args.buf(10));
+    let n = T::of(rows as f64);
+    for c in 0..channels {
+        let at = |row: usize| row * channels + c;
+        let g = |row: usize| act_grad.map_or(dy.get(at(row)), |f| dy.get(at(row)) * saved.get(at(row)).act_grad(f));
+        let normalised = |row: usize| (x.get(at(row)) - mean.get(c)) * rstd.get(c);
+        let sum_g = (0..rows).fold(T::ZERO, |sum, row| sum + g(row));
+        let sum_gx = (0..rows).fold(T::ZERO, |sum, row| sum + g(row) * normalised(row));
+        for row in 0..rows {
+            let inner = g(row) - sum_g / n - normalised(row) * (sum_gx / n);
+            dx.put(at(row), gamma.get_or(c, T::of(1.0)) * rstd.get(c) * inner);
+        }
+        dgamma.store(c, sum_gx, accumulate);
+        dbeta.store(c, sum_g, accumulate);
+    }
+}
+
+/// `x`, `y [rows, cols]`; `gamma`, `beta [cols]`; `mean`, `rstd [rows]`.
+pub(super) fn layer_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64) {
+    let (x, gamma, beta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    let (y, mean_out, rstd_out): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(3), args.buf(4), args.buf(5));
+    for row in 0..rows {
+        let (mean, var) = moments(cols, |col| x.get(row * cols + col));
+        let rstd = T::of(1.0) / (var + T::of(eps)).sqrt();
+        mean_out.put(row, mean);
+        rstd_out.put(row, rstd);
+        for col in 0..cols {
+            let normalised = (x.get(row * cols + col) - mean) * rstd;
+            let value = normalised * gamma.get_or(col, T::of(1.0)) + beta.get_or(col, T::ZERO);
+            y.set(row * cols + col, value);
+        }
+    }
+}
+
+/// With `x^ = (x - mean) rstd` and `g = gamma dy`: `dx = rstd (g - mean of g - x^ mean of g x^)`, the means over a row;
+/// `dgamma = sum dy x^`, `dbeta = sum dy` over the rows. `dx` may lie on `dy`.
+pub(super) fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
+    let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    let (mean, rstd): (Buf<T>, Buf<T>) = (args.buf(3), args.buf(4));
+    let (dx, dgamma, dbeta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(7), args.buf(8), args.buf(9));
+    let normalised = |row: usize, col: usize| (x.get(row * cols + col) - mean.get(row)) * rstd.get(row);
+    for col in 0..cols {
+        let sum_gx = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col) * normalised(row, col));
+        dgamma.store(col, sum_gx, accumulate);
+        let sum_g = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col));
+        dbeta.store(col, sum_g, accumulate);
+    }
+    let n = T::of(cols as f64);
+    for row in 0..rows {
+        let g = |col: usize| gamma.get_or(col, T::of(1.0)) * dy.get(row * cols + col);
+        let mean_g = (0..cols).fold(T::ZERO, |sum, col| sum + g(col)) / n;
+        let mean_gx = (0..cols).fold(T::ZERO, |sum, col| sum + g(col) * normalised(row, col)) / n;
+        for col in 0..cols {
+            dx.put(row * cols + col, rstd.get(row) * (g(col) - mean_g - normalised(row, col) * mean_gx));
+        }
+    }
+}

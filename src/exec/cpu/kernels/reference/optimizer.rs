@@ -1,0 +1,92 @@
+//! Optimizers over the flat parameter vector, the step counter and the metrics of an update.
+
+use super::{Args, Buf, Real};
+use crate::lower::Segment;
+
+/// The larger of the two; NaN where one is NaN.
+fn max_or_nan<T: Real>(a: T, b: T) -> T {
+    if b > a || b.f64().is_nan() { b } else { a }
+}
+
+/// `counter` is seed, step.
+pub(super) fn step_inc(args: Args) {
+    let counter: Buf<i64> = args.buf(1);
+    let prev = args.buf(0).or(counter);
+    counter.set(0, prev.get(0));
+    counter.set(1, prev.get(1).wrapping_add(1));
+}
+
+/// `corr = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)`, computed in f64.
+pub(super) fn bias_corr<T: Real>(args: Args, beta1: f64, beta2: f64) {
+    let (counter, corr): (Buf<i64>, Buf<T>) = (args.buf(0), args.buf(1));
+    let t = counter.get(1) as f64;
+    corr.set(0, T::of(1.0 / (1.0 - beta1.powf(t))));
+    corr.set(1, T::of(1.0 / (1.0 - beta2.powf(t)).sqrt()));
+}
+
+/// Elements outside the segments are left alone.
+pub(super) fn adam_step<T: Real>(args: Args, segments: &[Segment], betas: [f64; 2], eps: f64, decoupled: bool) {
+    let (param, grad, m, v): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) = (args.buf(6), args.buf(1), args.buf(7), args.buf(8));
+    let (hyper, corr): (Buf<T>, Buf<T>) = (args.buf(4), args.buf(5));
+    let (param_prev, m_prev, v_prev) = (args.buf(0).or(param), args.buf(2).or(m), args.buf(3).or(v));
+    let (update_max, grad_sq): (Buf<T>, Buf<T>) = (args.buf(9), args.buf(10));
+    let (lr, wd) = (hyper.get(0), hyper.get(1));
+    let [b1, b2] = betas.map(T::of);
+    let [rest1, rest2] = betas.map(|beta| T::of(1.0 - beta));
+    for (s, segment) in segments.iter().enumerate() {
+        let (mut largest, mut square) = (T::ZERO, T::ZERO);
+        for i in segment.start..segment.start + segment.len {
+            let old = param_prev.get(i);
+            square = square + grad.get(i) * grad.get(i);
+            let g = if decoupled { grad.get(i) } else { grad.get(i) + wd * old };
+            let decayed = if decoupled { old - lr * wd * old } else { old };
+            let m_new = b1 * m_prev.get(i) + rest1 * g;
+            let v_new = b2 * v_prev.get(i) + rest2 * g * g;
+            let new = decayed - lr * corr.get(0) * m_new / (v_new.sqrt() * corr.get(1) + T::of(eps));
+            m.set(i, m_new);
+            v.set(i, v_new);
+            param.set(i, new);
+            largest = max_or_nan(largest, (new - old).abs());
+        }
+        update_max.put(s, largest);
+        grad_sq.put(s, square);
+    }
+}
+
+/// The momentum buffer is bound where `momentum` is not zero. Elements outside the segments are left alone.
+pub(super) fn sgd_step<T: Real>(args: Args, segments: &[Segment], momentum: f64, nesterov: bool) {
+    let (param, grad, hyper): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(4), args.buf(1), args.buf(3));
+    let buffer: Buf<T> = args.buf(5);
+    let (param_prev, buffer_prev) = (args.buf(0).or(param), args.buf(2).or(buffer));
+    let (update_max, grad_sq): (Buf<T>, Buf<T>) = (args.buf(6), args.buf(7));
+    let (lr, wd) = (hyper.get(0), hyper.get(1));
+    for (s, segment) in segments.iter().enumerate() {
+        let (mut largest, mut square) = (T::ZERO, T::ZERO);
+        for i in segment.start..segment.start + segment.len {
+            let old = param_prev.get(i);
+            square = square + grad.get(i) * grad.get(i);
+            let mut g = grad.get(i) + wd * old;
+            if momentum != 0.0 {
+                let moved = T::of(momentum) * buffer_prev.get(i) + g;
+                buffer.set(i, moved);
+                g = if nesterov { g + T::of(momentum) * moved } else { moved };
+            }
+            let new = old - lr * g;
+            param.set(i, new);
+            largest = max_or_nan(largest, (new - old).abs());
+        }
+        update_max.put(s, largest);
+        grad_sq.put(s, square);
+    }
+}
+
+pub(super) fn update_metrics<T: Real>(args: Args, segments: usize) {
+    let (update_max_seg, grad_sq_seg): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    let (update_max, grad_norm): (Buf<T>, Buf<T>) = (args.buf(2), args.buf(3));
+    if update_max_seg.is_bound() && update_max.is_bound() {
+        update_max.set(0, (0..segments).fold(T::ZERO, |max, s| max_or_nan(max, update_max_seg.get(s))));
+    }
+    if grad_sq_seg.is_bound() && grad_norm.is_bound() {
+        grad_norm.set(0, (0..segments).fold(T::ZERO, |sum, s| sum + grad_sq_seg.get(s)).sqrt());
+    }
+}

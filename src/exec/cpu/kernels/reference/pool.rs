@@ -1,0 +1,139 @@
+//! Pooling: `x [n, h, w, c]`, `y [n, ho, wo, c]`.
+
+use super::{Args, Buf, Real};
+use crate::lower::PoolGeometry;
+
+/// Positions in a window.
+fn window(g: &PoolGeometry) -> usize {
+    g.size[0] * g.size[1]
+}
+
+/// The pixel `[n, h, w]` of the input at position `k` of the window of output pixel `out` in `[n, ho, wo]`, where it is not padding.
+fn pixel(g: &PoolGeometry, out: usize, k: usize) -> Option<usize> {
+    let (sample, oy, ox) = (out / (g.ho * g.wo), out / g.wo % g.ho, out % g.wo);
+    let row = (oy * g.stride[0] + k / g.size[1]).checked_sub(g.padding[0])?;
+    let col = (ox * g.stride[1] + k % g.size[1]).checked_sub(g.padding[1])?;
+    (row < g.h && col < g.w).then_some((sample * g.h + row) * g.w + col)
+}
+
+/// Pixels of the output.
+fn outputs(g: &PoolGeometry) -> usize {
+    g.n * g.ho * g.wo
+}
+
+/// Reads or writes the index tensor, whose type follows the size of the window.
+#[derive(Clone, Copy)]
+struct Index {
+    narrow: Buf<u8>,
+    wide: Buf<u16>,
+    is_wide: bool,
+}
+
+impl Index {
+    fn new(args: Args, slot: usize, g: &PoolGeometry) -> Self {
+        Self { narrow: args.buf(slot), wide: args.buf(slot), is_wide: window(g) > 256 }
+    }
+
+    fn get(self, at: usize) -> usize {
+        if self.is_wide { self.wide.get(at).into() } else { self.narrow.get(at).into() }
+    }
+
+    fn set(self, at: usize, k: usize) {
+        if !self.narrow.is_bound() {
+            return;
+        }
+        if self.is_wide {
+            self.wide.set(at, k as u16);
+        } else {
+            self.narrow.set(at, k as u8);
+        }
+    }
+}
+
+/// The maximum and the first position that has it; the first NaN wins over every number. A window that is all padding gives minus
+/// infinity and position 0.
+pub(super) fn max_pool<T: Real>(args: Args, g: &PoolGeometry) {
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    let index = Index::new(args, 2, g);
+    for out in 0..outputs(g) {
+        for c in 0..g.c {
+            let mut best: Option<(T, usize)> = None;
+            for k in 0..window(g) {
+                let Some(pixel) = pixel(g, out, k) else { continue };
+                let value = x.get(pixel * g.c + c);
+                let better = best.is_none_or(|(b, _)| value > b || (value.f64().is_nan() && !b.f64().is_nan()));
+                if better {
+                    best = Some((value, k));
+                }
+            }
+            let (value, k) = best.unwrap_or((T::of(f64::NEG_INFINITY), 0));
+            y.set(out * g.c + c, value);
+            index.set(out * g.c + c, k);
+        }
+    }
+}
+
+/// `dx` is the sum of the `dy` whose windows chose the element.
+pub(super) fn max_pool_bwd<T: Real>(args: Args, g: &PoolGeometry) {
+    let (dy, dx): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(2));
+    let index = Index::new(args, 1, g);
+    for i in 0..g.n * g.h * g.w * g.c {
+        dx.set(i, T::ZERO);
+    }
+    for out in 0..outputs(g) {
+        for c in 0..g.c {
+            let at = out * g.c + c;
+            if let Some(pixel) = pixel(g, out, index.get(at)) {
+                dx.store(pixel * g.c + c, dy.get(at), true);
+            }
+        }
+    }
+}
+
+/// The mean over a window; padding counts as zeros and in the divisor.
+pub(super) fn avg_pool<T: Real>(args: Args, g: &PoolGeometry) {
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    let divisor = T::of(window(g) as f64);
+    for out in 0..outputs(g) {
+        for c in 0..g.c {
+            let mut sum = T::ZERO;
+            for pixel in (0..window(g)).filter_map(|k| pixel(g, out, k)) {
+                sum = sum + x.get(pixel * g.c + c);
+            }
+            y.set(out * g.c + c, sum / divisor);
+        }
+    }
+}
+
+pub(super) fn avg_pool_bwd<T: Real>(args: Args, g: &PoolGeometry) {
+    let (dy, dx): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    let divisor = T::of(window(g) as f64);
+    for i in 0..g.n * g.h * g.w * g.c {
+        dx.set(i, T::ZERO);
+    }
+    for out in 0..outputs(g) {
+        for pixel in (0..window(g)).filter_map(|k| pixel(g, out, k)) {
+            for c in 0..g.c {
+                dx.store(pixel * g.c + c, dy.get(out * g.c + c) / divisor, true);
+            }
+        }
+    }
+}
+
+/// `x [n, hw, c]`, `y [n, c]`.
+pub(super) fn global_avg_pool<T: Real>(args: Args, n: usize, hw: usize, c: usize) {
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    for sample in 0..n {
+        for channel in 0..c {
+            let sum = (0..hw).fold(T::ZERO, |sum, pixel| sum + x.get((sample * hw + pixel) * c + channel));
+            y.set(sample * c + channel, sum / T::of(hw as f64));
+        }
+    }
+}
+
+pub(super) fn global_avg_pool_bwd<T: Real>(args: Args, n: usize, hw: usize, c: usize) {
+    let (dy, dx): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    for i in 0..n * hw * c {
+        dx.set(i, dy.get(i / (hw * c) * c + i % c) / T::of(hw as f64));
+    }
+}

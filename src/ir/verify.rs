@@ -1,0 +1,213 @@
+//! The graph's referee: it knows the rules of the graph, not how the builder follows them.
+
+use super::graph::{Graph, Node, NodeKind, Phase, Role, ValueId};
+use super::Mode;
+use std::collections::HashSet;
+use thiserror::Error;
+
+/// A broken rule, with the node that breaks it.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum IrError {
+    #[error("node {node} ({kind}) reads {value}, which no earlier node makes")]
+    ReadBeforeMade { node: usize, kind: &'static str, value: String },
+    #[error("node {node} ({kind}) makes {value} a second time")]
+    MadeTwice { node: usize, kind: &'static str, value: String },
+    #[error("node {node} ({kind}) of phase {found} stands after one of phase {before}")]
+    PhaseOrder { node: usize, kind: &'static str, found: &'static str, before: &'static str },
+    #[error("node {node} ({kind}): {rule}")]
+    Shape { node: usize, kind: &'static str, rule: String },
+    #[error("trained parameter {param} has no gradient that the optimizer reads")]
+    Untrained { param: String },
+    #[error("{value} survives the step but nothing makes its next value")]
+    Update { value: String },
+}
+
+/// Checks single assignment, order of phases, shapes and that every trained parameter is updated.
+///
+/// # Errors
+/// The first broken rule.
+pub fn verify(graph: &Graph) -> Result<(), IrError> {
+    let mut made: HashSet<ValueId> = HashSet::new();
+    let all_outputs: HashSet<ValueId> = graph.nodes.iter().flat_map(|n| n.outputs.iter().copied()).collect();
+    made.extend((0..graph.values.len() as u32).map(ValueId).filter(|v| !all_outputs.contains(v)));
+    let mut latest = Phase::Forward;
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let kind = node.kind.name();
+        for &input in &node.inputs {
+            if !made.contains(&input) {
+                return Err(IrError::ReadBeforeMade { node: index, kind, value: graph.value(input).name.clone() });
+            }
+        }
+        for &output in &node.outputs {
+            if !made.insert(output) {
+                return Err(IrError::MadeTwice { node: index, kind, value: graph.value(output).name.clone() });
+            }
+        }
+        if node.phase != Phase::Metric {
+            if node.phase < latest {
+                return Err(IrError::PhaseOrder { node: index, kind, found: node.phase.name(), before: latest.name() });
+            }
+            latest = node.phase;
+        }
+        shapes(graph, node).map_err(|rule| IrError::Shape { node: index, kind, rule })?;
+    }
+    survivors(graph, &all_outputs)
+}
+
+fn survivors(graph: &Graph, made: &HashSet<ValueId>) -> Result<(), IrError> {
+    for (before, after) in &graph.updates {
+        if !made.contains(after) || graph.value(*before).shape != graph.value(*after).shape {
+            return Err(IrError::Update { value: graph.value(*before).name.clone() });
+        }
+    }
+    if graph.mode == Mode::Eval {
+        return Ok(());
+    }
+    let read: HashSet<ValueId> = graph
+        .nodes
+        .iter()
+        .filter(|n| matches!(n.kind, NodeKind::OptimizerStep { .. }))
+        .flat_map(|n| n.inputs.iter().copied())
+        .collect();
+    for (&param, grad) in graph.params.iter().zip(&graph.grads) {
+        if graph.value(param).role == Role::Param && grad.is_none_or(|g| !read.contains(&g) || !made.contains(&g)) {
+            return Err(IrError::Untrained { param: graph.value(param).name.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// The rule that a node's shapes must satisfy, where it has one.
+fn shapes(graph: &Graph, node: &Node) -> Result<(), String> {
+    let input = |i: usize| node.inputs.get(i).map_or(&[][..], |v| &graph.value(*v).shape.0);
+    let output = |i: usize| node.outputs.get(i).map_or(&[][..], |v| &graph.value(*v).shape.0);
+    let must = |holds: bool, rule: String| if holds { Ok(()) } else { Err(rule) };
+    let same = |a: &[usize], b: &[usize]| must(a == b, format!("{a:?} and {b:?} should be equal"));
+    let elements = |s: &[usize]| s.iter().product::<usize>();
+    match &node.kind {
+        NodeKind::Linear { .. } => {
+            let (x, w, y) = (input(0), input(1), output(0));
+            let (Some((k, rows)), Some((n, out_rows))) = (x.split_last(), y.split_last()) else {
+                return Err("a scalar has no last axis".into());
+            };
+            must(w == [*k, *n] && rows == out_rows, format!("{x:?} by {w:?} cannot give {y:?}"))
+        }
+        NodeKind::Conv2d { window, groups, .. } => {
+            let (x, w, y) = (input(0), input(1), output(0));
+            let ([xn, xc, ..], [yn, yc, ..], [f, c, kh, kw]) = (x, y, w) else { return Err("expected images".into()) };
+            let spatial = (2..4).all(|a| {
+                let (i, k) = (a - 2, [*kh, *kw][a - 2]);
+                k == window.size[i]
+                    && x[a] + 2 * window.padding[i] >= (y[a] - 1) * window.stride[i] + window.dilation[i] * (k - 1) + 1
+                    && x[a] + 2 * window.padding[i] < y[a] * window.stride[i] + window.dilation[i] * (k - 1) + 1
+            });
+            must(xn == yn && f == yc && c * groups == *xc && spatial, format!("{x:?} by {w:?} cannot give {y:?}"))
+        }
+        NodeKind::BatchNorm { .. } | NodeKind::BatchNormEval { .. } => {
+            same(input(0), output(0))?;
+            (1..5).try_for_each(|i| must(input(i) == [input(0)[1]], format!("{:?} is not one value a channel", input(i))))
+        }
+        NodeKind::LayerNorm { .. } => same(input(0), output(0)),
+        NodeKind::Activation { .. } | NodeKind::Save | NodeKind::Dropout { .. } | NodeKind::StepInc => same(input(0), output(0)),
+        NodeKind::Add | NodeKind::GradAdd | NodeKind::ActivationBwd { .. } => {
+            same(input(0), input(1))?;
+            same(input(0), output(0))
+        }
+        NodeKind::Flatten | NodeKind::FlattenBwd => {
+            must(elements(input(0)) == elements(output(0)), "a view keeps the number of elements".into())
+        }
+        NodeKind::Pool { .. } | NodeKind::GlobalAvgPool => {
+            must(input(0)[..2] == output(0)[..2], "pooling keeps batch and channels".into())
+        }
+        NodeKind::PoolBwd { .. } | NodeKind::GlobalAvgPoolBwd => {
+            must(input(0)[..2] == output(0)[..2], "pooling keeps batch and channels".into())
+        }
+        NodeKind::SoftmaxCrossEntropy { .. } => {
+            must(input(1) == [input(0)[0]] && output(0) == [1], "one label a sample, one loss".into())?;
+            same(input(0), output(1))
+        }
+        NodeKind::Accuracy => must(input(1) == [input(0)[0]] && output(0) == [1], "one label a sample".into()),
+        NodeKind::SoftmaxCrossEntropyGrad { .. } => same(input(0), output(0)),
+        NodeKind::Mse => same(input(0), input(1)),
+        NodeKind::MseGrad => same(input(0), output(0)),
+        NodeKind::LinearBwd { bias, input_grad, .. } | NodeKind::Conv2dBwd { bias, input_grad, .. } => {
+            same(input(2), output(0))?;
+            if *bias {
+                must(elements(output(1)) == bias_len(node, graph), "one bias gradient an output".into())?;
+            }
+            if *input_grad { same(input(1), output(1 + usize::from(*bias))) } else { Ok(()) }
+        }
+        NodeKind::BatchNormBwd { .. } | NodeKind::LayerNormBwd { .. } => {
+            same(input(0), output(0))?;
+            same(input(1), output(0))?;
+            (1..3).try_for_each(|i| same(input(2), output(i)))
+        }
+        NodeKind::DropoutBwd { .. } => same(input(0), output(0)),
+        NodeKind::BiasCorr { .. } => must(output(0) == [2], "two corrections".into()),
+        NodeKind::OptimizerStep { .. } => {
+            let params = |role: Role, ids: &[ValueId]| ids.iter().filter(|&&v| graph.value(v).role == role).count();
+            let (before, after) = (params(Role::Param, &node.inputs), params(Role::Param, &node.outputs));
+            must(before == after && before == params(Role::Grad, &node.inputs), "each parameter has one gradient and one update".into())
+        }
+        NodeKind::UpdateMetrics => same(input(0), input(1)),
+    }
+}
+
+fn bias_len(node: &Node, graph: &Graph) -> usize {
+    let dy = &graph.value(node.inputs[0]).shape.0;
+    match node.kind {
+        NodeKind::Conv2dBwd { .. } => dy.get(1).copied().unwrap_or(0),
+        _ => dy.last().copied().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Metrics, build};
+    use super::*;
+    use crate::model::{check, read_preset};
+    use crate::tensor::DType;
+
+    const PRESET: &str = r#"{"version": 1, "name": "t", "input": {"shape": [2, 6, 6], "batch": 4}, "layers": [
+        {"type": "conv2d", "filters": 4, "kernel": 3, "padding": "same", "bias": false},
+        {"type": "batch_norm"},
+        {"type": "residual", "layers": [{"type": "activation", "function": "gelu"}, {"type": "conv2d", "filters": 4, "kernel": 1}]},
+        {"type": "max_pool2d", "size": 2}, {"type": "flatten"}, {"type": "dropout", "rate": 0.5},
+        {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 36, "activation": "relu"}]},
+        {"type": "dense", "units": 3}], "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+
+    fn graph(mode: Mode) -> Graph {
+        let checked = check(&read_preset(PRESET).unwrap());
+        assert_eq!(checked.diagnostics, []);
+        build(&checked.model.unwrap(), mode, Metrics::default(), DType::F32)
+    }
+
+    #[test]
+    fn a_built_graph_holds_every_rule() {
+        assert_eq!(verify(&graph(Mode::Train)), Ok(()));
+        assert_eq!(verify(&graph(Mode::Eval)), Ok(()));
+    }
+
+    #[test]
+    fn each_broken_rule_is_named() {
+        let mut g = graph(Mode::Train);
+        g.nodes.swap(1, 2);
+        assert!(matches!(verify(&g), Err(IrError::ReadBeforeMade { .. })));
+        let mut g = graph(Mode::Train);
+        let again = g.nodes[0].clone();
+        g.nodes.insert(1, again);
+        assert!(matches!(verify(&g), Err(IrError::MadeTwice { node: 1, .. })));
+        let mut g = graph(Mode::Train);
+        let last = g.nodes.iter().position(|n| n.phase == Phase::Loss).unwrap();
+        g.nodes[last].phase = Phase::Optimizer;
+        assert!(matches!(verify(&g), Err(IrError::PhaseOrder { .. })));
+        let mut g = graph(Mode::Train);
+        let grad = g.grads.iter().flatten().next().copied().unwrap();
+        g.nodes.iter_mut().filter(|n| n.phase == Phase::Optimizer).for_each(|n| n.inputs.retain(|v| *v != grad));
+        assert!(verify(&g).is_err());
+        let mut g = graph(Mode::Train);
+        let w = g.find("layers.0.weight").unwrap();
+        g.values[w.0 as usize].shape.0[0] += 1;
+        assert!(matches!(verify(&g), Err(IrError::Shape { node: 1, .. })), "{:?}", verify(&g));
+    }
+}

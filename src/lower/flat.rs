@@ -1,0 +1,90 @@
+//! The flat vectors of parameters, gradients and moments, and the order of each parameter inside them.
+
+use super::Segment;
+use crate::model::{Model, ParamId};
+use serde::{Deserialize, Serialize};
+
+/// Each parameter starts at a multiple of this many elements: 256 bytes of f32.
+pub const FLAT_ALIGN: usize = 64;
+
+/// How a parameter's elements are stored. Files, the screen and PyTorch see the logical order; kernels see this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "order")]
+pub enum ParamOrder {
+    #[default]
+    Plain,
+    /// A convolution's logical `[f, c, kh, kw]` stored as `[kh, kw, c, f]`.
+    Hwio { f: usize, c: usize, kh: usize, kw: usize },
+    /// The first axis counts the elements of a logical `[c, h, w]`, stored in the order `[h, w, c]`; `cols` values each.
+    RowsHwc { c: usize, h: usize, w: usize, cols: usize },
+}
+
+impl ParamOrder {
+    /// The logical position of the element stored at `index`.
+    #[must_use]
+    pub const fn logical(self, index: usize) -> usize {
+        match self {
+            Self::Plain => index,
+            Self::Hwio { f, c, kh, kw } => {
+                let (fi, rest) = (index % f, index / f);
+                let (ci, tap) = (rest % c, rest / c);
+                (fi * c + ci) * (kh * kw) + tap
+            }
+            Self::RowsHwc { c, h, w, cols } => {
+                let (col, row) = (index % cols, index / cols);
+                let (ci, spot) = (row % c, row / c);
+                (ci * (h * w) + spot) * cols + col
+            }
+        }
+    }
+
+    /// Values in logical order from values in stored order.
+    #[must_use]
+    pub fn to_logical<T: Copy + Default>(self, stored: &[T]) -> Vec<T> {
+        let mut out = vec![T::default(); stored.len()];
+        for (i, &v) in stored.iter().enumerate() {
+            out[self.logical(i)] = v;
+        }
+        out
+    }
+
+    /// Values in stored order from values in logical order.
+    #[must_use]
+    pub fn to_stored<T: Copy>(self, logical: &[T]) -> Vec<T> {
+        (0..logical.len()).map(|i| logical[self.logical(i)]).collect()
+    }
+}
+
+/// The stretch of the flat vectors that each trained parameter takes.
+#[must_use]
+pub fn segments(model: &Model) -> Vec<(ParamId, Segment)> {
+    let mut start = 0;
+    let mut out = Vec::new();
+    for (index, param) in model.params.iter().enumerate().filter(|(_, p)| p.kind.is_trained()) {
+        let len = param.shape.len();
+        out.push((ParamId(index as u32), Segment { start, len }));
+        start = (start + len).next_multiple_of(FLAT_ALIGN);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_permutations_with_the_stated_meaning() {
+        let hwio = ParamOrder::Hwio { f: 2, c: 3, kh: 2, kw: 2 };
+        let logical: Vec<usize> = (0..24).collect();
+        let stored = hwio.to_stored(&logical);
+        // Stored element (kh 1, kw 0, c 2, f 1) is the logical [1, 2, 1, 0].
+        assert_eq!(stored[((2 * 3) + 2) * 2 + 1], ((3 + 2) * 2 + 1) * 2);
+        assert_eq!(hwio.to_logical(&stored), logical);
+        let rows = ParamOrder::RowsHwc { c: 2, h: 2, w: 3, cols: 4 };
+        let logical: Vec<usize> = (0..48).collect();
+        let stored = rows.to_stored(&logical);
+        // Stored row (h 1, w 2, c 0) is the logical row c 0, h 1, w 2.
+        assert_eq!(stored[((3 + 2) * 2) * 4], 5 * 4);
+        assert_eq!(rows.to_logical(&stored), logical);
+    }
+}

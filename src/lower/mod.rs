@@ -1,0 +1,19 @@
+//! From meanings to operations: the step as a flat list with every dimension and layout written out.
+//!
+//! Lowering chooses how images and weights lie in memory (`[N, H, W, C]`, weights `[kh, kw, C, F]`), puts parameters, gradients and moments side by
+//! side in flat vectors so that one operation updates all, and copies nothing: a flatten is a view, what backward needs is kept, not moved.
+//! Fusion and kernels come later, in [`crate::select`].
+
+mod build;
+mod flat;
+mod op;
+mod print;
+mod program;
+mod verify;
+
+pub use build::lower;
+pub use flat::{FLAT_ALIGN, ParamOrder};
+pub use op::{ConvGeometry, Dir, Epilogue, Gemm, OpKind, PoolGeometry, Scalar, Segment, Slot, Trans};
+pub(crate) use print::dims;
+pub use program::{Alias, LValue, LValueId, Layout, Op, ParamSlot, Program};
+pub use verify::{ProgramError, verify};

@@ -1,0 +1,362 @@
+//! Lowered operations: what the executors run, one by one, in order.
+//!
+//! An operation says *what* is done, with every dimension written out; which kernel does it is decided by selection.
+//! Its arguments lie in fixed slots ([`OpKind::slots`]): a slot that an operation does not use stays empty, so a kernel
+//! finds each pointer at the same place whatever is fused. Images are `[N, H, W, C]` inside a lowered program.
+
+use crate::model::Activation;
+use serde::{Deserialize, Serialize};
+
+/// How the two factors of a matrix product lie in memory; the product is always row-major `[m, n]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trans {
+    /// `a [m, k]`, `b [k, n]`: forward, `x W`.
+    Nn,
+    /// `a [m, k]`, `b [n, k]`: gradient of the input, `dy Wᵀ`.
+    Nt,
+    /// `a [k, m]`, `b [k, n]`: gradient of the weight, `xᵀ dy`.
+    Tn,
+}
+
+/// What is done to each element of a product before it is stored, in this order: add the previous value
+/// (`accumulate` of the operation), add the bias, store the pre-activation, apply the activation or multiply by an activation's derivative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Epilogue {
+    /// Adds `bias [n]` to each row.
+    pub bias: bool,
+    /// Applies an activation function.
+    pub act: Option<Activation>,
+    /// Also writes the value before the activation, for functions whose derivative needs it.
+    pub save_z: bool,
+    /// Multiplies by this function's derivative, taken at `saved` (see [`Activation::saves_output`]).
+    pub act_grad: Option<Activation>,
+}
+
+impl Epilogue {
+    /// True where nothing is done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A matrix product `c[m, n] = a b`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Gemm {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub trans: Trans,
+    /// Adds to what `c` holds instead of overwriting it.
+    pub accumulate: bool,
+    pub epilogue: Epilogue,
+}
+
+/// The geometry of a two-dimensional convolution. `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`, `y [n, ho, wo, f]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ConvGeometry {
+    pub n: usize,
+    pub h: usize,
+    pub w: usize,
+    pub c: usize,
+    pub f: usize,
+    pub kernel: [usize; 2],
+    pub stride: [usize; 2],
+    pub padding: [usize; 2],
+    pub dilation: [usize; 2],
+    pub groups: usize,
+    pub ho: usize,
+    pub wo: usize,
+}
+
+/// The geometry of a pooling window. `x [n, h, w, c]`, `y [n, ho, wo, c]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PoolGeometry {
+    pub n: usize,
+    pub h: usize,
+    pub w: usize,
+    pub c: usize,
+    pub size: [usize; 2],
+    pub stride: [usize; 2],
+    pub padding: [usize; 2],
+    pub ho: usize,
+    pub wo: usize,
+}
+
+/// A scalar frozen into an operation. Kept as bits so that operations compare and hash exactly.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Scalar(u64);
+
+impl Scalar {
+    #[must_use]
+    pub fn new(value: f64) -> Self {
+        Self(value.to_bits())
+    }
+    #[must_use]
+    pub fn get(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+impl std::fmt::Debug for Scalar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.get())
+    }
+}
+
+impl Serialize for Scalar {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_f64(self.get())
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        f64::deserialize(d).map(Self::new)
+    }
+}
+
+/// A contiguous stretch of the flat parameter vector that belongs to one parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Segment {
+    /// First element in the flat vector; a multiple of 64 elements.
+    pub start: usize,
+    /// Elements that belong to the parameter; the padding up to the next segment stays zero.
+    pub len: usize,
+}
+
+/// One kind of operation with all its dimensions. The slots of each are listed in [`OpKind::slots`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum OpKind {
+    /// `y = 0`.
+    Fill { len: usize },
+    /// `y [n, hw, c] = x [n, c, hw]` transposed within each sample; `rows`, `cols` are those of `x`.
+    Transpose { n: usize, rows: usize, cols: usize },
+    Gemm(Gemm),
+    /// `y [rows, cols] = x + bias [cols]`, in place.
+    BiasAdd { rows: usize, cols: usize },
+    /// `y = f(x)` over `len` elements.
+    Act { func: Activation, len: usize },
+    /// `dx = dy * f'(saved)`, in place on `dy`.
+    ActBwd { func: Activation, len: usize },
+    /// `db [cols] = sum over rows of dy [rows, cols]`.
+    BiasGrad { rows: usize, cols: usize, accumulate: bool },
+    Conv2d { geometry: ConvGeometry, epilogue: Epilogue },
+    /// Gradient of a convolution's input, from `dy` and the weight.
+    Conv2dBwdX { geometry: ConvGeometry, epilogue: Epilogue },
+    /// Gradient of a convolution's weight, from `x` and `dy`.
+    Conv2dBwdW { geometry: ConvGeometry, accumulate: bool },
+    /// Training-mode batch normalisation of `x [rows, channels]`: statistics of the batch, running statistics updated in place with
+    /// the unbiased variance: `running = (1 - momentum) running + momentum batch`. `act` is applied last. `rows` is at least 2.
+    BatchNorm { rows: usize, channels: usize, eps: Scalar, momentum: Scalar, act: Option<Activation> },
+    /// Evaluation-mode batch normalisation with the running statistics.
+    BatchNormEval { rows: usize, channels: usize, eps: Scalar, act: Option<Activation> },
+    /// `act_grad`: `dy` is first multiplied by that function's derivative at `saved` (a function that keeps its output).
+    BatchNormBwd { rows: usize, channels: usize, act_grad: Option<Activation>, accumulate: bool },
+    /// Normalisation of each row of `x [rows, cols]` with biased variance, then `gamma`, `beta [cols]`.
+    LayerNorm { rows: usize, cols: usize, eps: Scalar },
+    LayerNormBwd { rows: usize, cols: usize, accumulate: bool },
+    /// Maximum over windows (padding counts as minus infinity); `index` holds the position inside the window, row by row: the first
+    /// of equals, NaN wins. `u8` for windows up to 256, `u16` above.
+    MaxPool { geometry: PoolGeometry },
+    MaxPoolBwd { geometry: PoolGeometry },
+    /// Mean over windows; padding counts as zeros and in the divisor.
+    AvgPool { geometry: PoolGeometry },
+    AvgPoolBwd { geometry: PoolGeometry },
+    /// `y [n, c] = mean over hw of x [n, hw, c]`.
+    GlobalAvgPool { n: usize, hw: usize, c: usize },
+    GlobalAvgPoolBwd { n: usize, hw: usize, c: usize },
+    /// `y = x * keep / (1 - rate)`; the bits of `keep` are drawn from (seed, stream, step counter) and kept in `mask`.
+    Dropout { len: usize, rate: Scalar, stream: u32 },
+    DropoutBwd { len: usize, rate: Scalar },
+    /// `y = a + b`, in place on `a`.
+    Add { len: usize },
+    /// Row-wise softmax and cross entropy: `row_loss [rows]` and `probs [rows, classes]` (may be in place on the logits).
+    SoftmaxCe { rows: usize, classes: usize, smoothing: Scalar },
+    /// `dlogits = (probs - target) / rows`, in place on `probs`.
+    SoftmaxCeGrad { rows: usize, classes: usize, smoothing: Scalar },
+    /// `loss [1] = mean of row_loss [rows]`.
+    LossMean { rows: usize },
+    /// `accuracy [1]`: share of rows whose largest score (the first of equals) stands at the label.
+    Accuracy { rows: usize, classes: usize },
+    /// The four operations above in one pass: `loss [1]`, `accuracy [1]` (where bound) and `dlogits` in place on the logits (where bound).
+    SoftmaxCeFused { rows: usize, classes: usize, smoothing: Scalar },
+    /// `loss [1] = mean over len of (y - target)^2`.
+    Mse { len: usize },
+    /// `dy = 2 (y - target) / len`, in place on `y`.
+    MseGrad { len: usize },
+    /// `Mse` and `MseGrad` in one pass.
+    MseFused { len: usize },
+    /// `counter [2] (i64)`: seed, step; adds one to the step.
+    StepInc,
+    /// `corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)` with `t` the step of the counter, after `StepInc`.
+    BiasCorr { beta1: Scalar, beta2: Scalar },
+    /// Adam over the flat parameters. With `g` the gradient (plus `wd * p` unless `decoupled`): `m = b1 m + (1-b1) g`, `v = b2 v + (1-b2) g^2`,
+    /// `p -= lr wd p` first where `decoupled`, then `p -= lr corr0 m / (sqrt(v) corr1 + eps)`. `hyper [2]` is learning rate, weight decay.
+    /// Where bound: `update_max [segments]` is the largest |change| and `grad_sq [segments]` the sum of squared (undecayed) gradients of each segment.
+    AdamStep { len: usize, segments: Vec<Segment>, beta1: Scalar, beta2: Scalar, eps: Scalar, decoupled: bool },
+    /// Stochastic gradient descent over the flat parameters. `g += wd p`; with momentum `buf = momentum buf + g`, `g = nesterov ? g + momentum buf : buf`;
+    /// `p -= lr g`. Metrics as for Adam.
+    SgdStep { len: usize, segments: Vec<Segment>, momentum: Scalar, nesterov: bool },
+    /// `update_max [1]` = largest of the segments', `grad_norm [1]` = square root of the sum of the segments' `grad_sq`.
+    UpdateMetrics { segments: usize },
+}
+
+/// Whether an operation reads a slot, writes it, or uses it as scratch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dir {
+    In,
+    Out,
+    Work,
+}
+
+/// An argument's place in an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub name: &'static str,
+    pub dir: Dir,
+}
+
+const fn i(name: &'static str) -> Slot {
+    Slot { name, dir: Dir::In }
+}
+const fn o(name: &'static str) -> Slot {
+    Slot { name, dir: Dir::Out }
+}
+/// Scratch memory of the kernel; its size is the kernel's own and its contents are undefined before and after.
+const WORK: Slot = Slot { name: "work", dir: Dir::Work };
+
+impl OpKind {
+    /// The operation's arguments in the order in which kernels see their pointers. `*_prev` is the value before an update or accumulation:
+    /// where both are bound, it lies at the same address as the output.
+    #[must_use]
+    pub fn slots(&self) -> &'static [Slot] {
+        const FILL: &[Slot] = &[o("y")];
+        const UNARY: &[Slot] = &[i("x"), o("y"), WORK];
+        const GEMM: &[Slot] = &[i("a"), i("b"), i("bias"), i("saved"), i("c_prev"), o("c"), o("z"), WORK];
+        const BIAS: &[Slot] = &[i("x"), i("bias"), o("y")];
+        const ACT_BWD: &[Slot] = &[i("dy"), i("saved"), o("dx")];
+        const BIAS_GRAD: &[Slot] = &[i("dy"), i("db_prev"), o("db"), WORK];
+        const BN: &[Slot] = &[
+            i("x"), i("gamma"), i("beta"), i("mean_prev"), i("var_prev"), o("y"), o("mean"), o("rstd"), o("running_mean"), o("running_var"), WORK,
+        ];
+        const BN_EVAL: &[Slot] = &[i("x"), i("gamma"), i("beta"), i("running_mean"), i("running_var"), o("y")];
+        const BN_BWD: &[Slot] = &[
+            i("dy"), i("x"), i("gamma"), i("mean"), i("rstd"), i("saved"), i("dgamma_prev"), i("dbeta_prev"), o("dx"), o("dgamma"), o("dbeta"), WORK,
+        ];
+        const LN: &[Slot] = &[i("x"), i("gamma"), i("beta"), o("y"), o("mean"), o("rstd")];
+        const LN_BWD: &[Slot] = &[
+            i("dy"), i("x"), i("gamma"), i("mean"), i("rstd"), i("dgamma_prev"), i("dbeta_prev"), o("dx"), o("dgamma"), o("dbeta"), WORK,
+        ];
+        const MAX_POOL: &[Slot] = &[i("x"), o("y"), o("index")];
+        const MAX_POOL_BWD: &[Slot] = &[i("dy"), i("index"), o("dx")];
+        const POOL_BWD: &[Slot] = &[i("dy"), o("dx")];
+        const DROPOUT: &[Slot] = &[i("x"), i("counter"), o("y"), o("mask")];
+        const DROPOUT_BWD: &[Slot] = &[i("dy"), i("mask"), o("dx")];
+        const ADD: &[Slot] = &[i("a"), i("b"), o("y")];
+        const SOFTMAX: &[Slot] = &[i("logits"), i("labels"), o("row_loss"), o("probs")];
+        const SOFTMAX_GRAD: &[Slot] = &[i("probs"), i("labels"), o("dlogits")];
+        const LOSS_MEAN: &[Slot] = &[i("row_loss"), o("loss")];
+        const ACCURACY: &[Slot] = &[i("scores"), i("labels"), o("accuracy")];
+        const SOFTMAX_FUSED: &[Slot] = &[i("logits"), i("labels"), o("dlogits"), o("loss"), o("accuracy"), WORK];
+        const MSE: &[Slot] = &[i("y"), i("target"), o("loss"), WORK];
+        const MSE_GRAD: &[Slot] = &[i("y"), i("target"), o("dy")];
+        const MSE_FUSED: &[Slot] = &[i("y"), i("target"), o("dy"), o("loss"), WORK];
+        const STEP_INC: &[Slot] = &[i("counter_prev"), o("counter")];
+        const BIAS_CORR: &[Slot] = &[i("counter"), o("corr")];
+        const ADAM: &[Slot] = &[
+            i("param_prev"), i("grad"), i("m_prev"), i("v_prev"), i("hyper"), i("corr"), o("param"), o("m"), o("v"), o("update_max"), o("grad_sq"), WORK,
+        ];
+        const SGD: &[Slot] = &[i("param_prev"), i("grad"), i("momentum_prev"), i("hyper"), o("param"), o("momentum"), o("update_max"), o("grad_sq"), WORK];
+        const METRICS: &[Slot] = &[i("update_max_seg"), i("grad_sq_seg"), o("update_max"), o("grad_norm")];
+        match self {
+            Self::Fill { .. } => FILL,
+            Self::Transpose { .. } | Self::Act { .. } | Self::AvgPool { .. } | Self::GlobalAvgPool { .. } => UNARY,
+            Self::Gemm(_) | Self::Conv2d { .. } | Self::Conv2dBwdX { .. } | Self::Conv2dBwdW { .. } => GEMM,
+            Self::BiasAdd { .. } => BIAS,
+            Self::ActBwd { .. } => ACT_BWD,
+            Self::BiasGrad { .. } => BIAS_GRAD,
+            Self::BatchNorm { .. } => BN,
+            Self::BatchNormEval { .. } => BN_EVAL,
+            Self::BatchNormBwd { .. } => BN_BWD,
+            Self::LayerNorm { .. } => LN,
+            Self::LayerNormBwd { .. } => LN_BWD,
+            Self::MaxPool { .. } => MAX_POOL,
+            Self::MaxPoolBwd { .. } => MAX_POOL_BWD,
+            Self::AvgPoolBwd { .. } | Self::GlobalAvgPoolBwd { .. } => POOL_BWD,
+            Self::Dropout { .. } => DROPOUT,
+            Self::DropoutBwd { .. } => DROPOUT_BWD,
+            Self::Add { .. } => ADD,
+            Self::SoftmaxCe { .. } => SOFTMAX,
+            Self::SoftmaxCeGrad { .. } => SOFTMAX_GRAD,
+            Self::LossMean { .. } => LOSS_MEAN,
+            Self::Accuracy { .. } => ACCURACY,
+            Self::SoftmaxCeFused { .. } => SOFTMAX_FUSED,
+            Self::Mse { .. } => MSE,
+            Self::MseGrad { .. } => MSE_GRAD,
+            Self::MseFused { .. } => MSE_FUSED,
+            Self::StepInc => STEP_INC,
+            Self::BiasCorr { .. } => BIAS_CORR,
+            Self::AdamStep { .. } => ADAM,
+            Self::SgdStep { .. } => SGD,
+            Self::UpdateMetrics { .. } => METRICS,
+        }
+    }
+
+    /// The position of a slot by name.
+    #[must_use]
+    pub fn slot(&self, name: &str) -> Option<usize> {
+        self.slots().iter().position(|s| s.name == name)
+    }
+
+    /// The operation's name, as in listings.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Fill { .. } => "fill",
+            Self::Transpose { .. } => "transpose",
+            Self::Gemm(g) => match g.trans {
+                Trans::Nn => "gemm",
+                Trans::Nt => "gemm_nt",
+                Trans::Tn => "gemm_tn",
+            },
+            Self::BiasAdd { .. } => "bias_add",
+            Self::Act { func, .. } => func.name(),
+            Self::ActBwd { func, .. } => func.backward_name(),
+            Self::BiasGrad { .. } => "reduce_sum",
+            Self::Conv2d { .. } => "conv2d",
+            Self::Conv2dBwdX { .. } => "conv2d_bwd_x",
+            Self::Conv2dBwdW { .. } => "conv2d_bwd_w",
+            Self::BatchNorm { .. } => "batch_norm",
+            Self::BatchNormEval { .. } => "batch_norm_eval",
+            Self::BatchNormBwd { .. } => "batch_norm_bwd",
+            Self::LayerNorm { .. } => "layer_norm",
+            Self::LayerNormBwd { .. } => "layer_norm_bwd",
+            Self::MaxPool { .. } => "max_pool",
+            Self::MaxPoolBwd { .. } => "max_pool_bwd",
+            Self::AvgPool { .. } => "avg_pool",
+            Self::AvgPoolBwd { .. } => "avg_pool_bwd",
+            Self::GlobalAvgPool { .. } => "global_avg_pool",
+            Self::GlobalAvgPoolBwd { .. } => "global_avg_pool_bwd",
+            Self::Dropout { .. } => "dropout",
+            Self::DropoutBwd { .. } => "dropout_bwd",
+            Self::Add { .. } => "add",
+            Self::SoftmaxCe { .. } => "softmax_ce",
+            Self::SoftmaxCeGrad { .. } => "softmax_ce_grad",
+            Self::LossMean { .. } => "loss_mean",
+            Self::Accuracy { .. } => "accuracy",
+            Self::SoftmaxCeFused { .. } => "softmax_ce_fused",
+            Self::Mse { .. } => "mse",
+            Self::MseGrad { .. } => "mse_grad",
+            Self::MseFused { .. } => "mse_fused",
+            Self::StepInc => "step_inc",
+            Self::BiasCorr { .. } => "bias_corr",
+            Self::AdamStep { .. } => "adam_step",
+            Self::SgdStep { .. } => "sgd_step",
+            Self::UpdateMetrics { .. } => "update_metrics",
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The lowered program: values with a place in memory, operations in order.
+
+use super::flat::ParamOrder;
+use super::op::{Dir, OpKind, Segment};
+use crate::ir::{Mode, NodeId, Phase, Role};
+use crate::model::{LayerId, ParamId};
+use crate::tensor::{DType, Shape};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A value of a program: its position in [`Program::values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LValueId(pub u32);
+
+impl fmt::Display for LValueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.0)
+    }
+}
+
+/// The order in which a sample's elements lie in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// As the logical shape says.
+    #[default]
+    Plain,
+    /// A logical `[c, h, w]` (or its flattened form) lies as `[h, w, c]`.
+    ChannelsLast { c: usize, h: usize, w: usize },
+}
+
+impl Layout {
+    /// The layout that kernels want for images; plain where both orders are the same.
+    #[must_use]
+    pub const fn image(c: usize, h: usize, w: usize) -> Self {
+        if c == 1 || h * w == 1 { Self::Plain } else { Self::ChannelsLast { c, h, w } }
+    }
+}
+
+/// A value that lies inside another's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alias {
+    pub of: LValueId,
+    /// First element inside the other value.
+    pub start: usize,
+}
+
+/// One value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LValue {
+    pub name: String,
+    pub role: Role,
+    pub dtype: DType,
+    /// Logical shape, with the batch.
+    pub shape: Shape,
+    pub layout: Layout,
+    /// Set where the value shares another's memory: views, slices of flat vectors, values updated or accumulated in place.
+    pub alias: Option<Alias>,
+    /// True where it is there before the step or is read after it.
+    pub persistent: bool,
+    pub layer: Option<LayerId>,
+    pub pass: u32,
+    pub param: Option<ParamId>,
+}
+
+impl LValue {
+    /// Bytes of its elements, without padding.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (self.shape.len() * self.dtype.size()) as u64
+    }
+}
+
+/// One operation with its arguments.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Op {
+    #[serde(flatten)]
+    pub kind: OpKind,
+    /// Arguments by slot; `None` where the slot is unused.
+    pub args: Vec<Option<LValueId>>,
+    pub layer: Option<LayerId>,
+    pub pass: u32,
+    pub phase: Phase,
+    /// The nodes of the graph that it carries out.
+    pub nodes: Vec<NodeId>,
+    /// The plain operations that were fused into it, by name; empty where it is one of them.
+    pub fused: Vec<String>,
+}
+
+impl Op {
+    /// The value in the slot with this name.
+    #[must_use]
+    pub fn arg(&self, slot: &str) -> Option<LValueId> {
+        self.kind.slot(slot).and_then(|i| self.args[i])
+    }
+
+    /// The bound values of one direction, with their slots' names.
+    pub fn bound(&self, dir: Dir) -> impl Iterator<Item = (&'static str, LValueId)> + '_ {
+        self.kind.slots().iter().zip(&self.args).filter(move |(s, _)| s.dir == dir).filter_map(|(s, a)| a.map(|a| (s.name, a)))
+    }
+
+    /// The values it reads.
+    pub fn reads(&self) -> impl Iterator<Item = LValueId> + '_ {
+        self.bound(Dir::In).map(|(_, v)| v)
+    }
+
+    /// The values it writes.
+    pub fn writes(&self) -> impl Iterator<Item = LValueId> + '_ {
+        self.bound(Dir::Out).map(|(_, v)| v)
+    }
+}
+
+/// Where a parameter lies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ParamSlot {
+    /// Its value before the step; after it, the same memory holds the new one.
+    pub value: LValueId,
+    pub order: ParamOrder,
+    /// Its gradient, where it is trained and the program trains.
+    pub grad: Option<LValueId>,
+}
+
+/// The step as a list of operations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    pub mode: Mode,
+    /// The type of real values.
+    pub real: DType,
+    pub values: Vec<LValue>,
+    pub ops: Vec<Op>,
+    pub x: LValueId,
+    pub y: Option<LValueId>,
+    /// The network's output before the loss; its memory may be overwritten by its gradient.
+    pub output: LValueId,
+    /// Every parameter and running statistic, by [`ParamId`].
+    pub params: Vec<ParamSlot>,
+    /// The stretch of the flat vectors that each trained parameter takes, in order of [`ParamId`].
+    pub segments: Vec<(ParamId, Segment)>,
+}
+
+impl Program {
+    #[must_use]
+    pub fn value(&self, id: LValueId) -> &LValue {
+        &self.values[id.0 as usize]
+    }
+
+    /// The value whose memory this one lies in, and the first element in it. Aliases of aliases are followed.
+    #[must_use]
+    pub fn root(&self, id: LValueId) -> (LValueId, usize) {
+        let (mut id, mut start) = (id, 0);
+        while let Some(alias) = self.value(id).alias {
+            start += alias.start;
+            id = alias.of;
+        }
+        (id, start)
+    }
+
+    /// The value with this name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<LValueId> {
+        self.values.iter().position(|v| v.name == name).map(|i| LValueId(i as u32))
+    }
+
+    /// Elements of the flat parameter vector, padding included.
+    #[must_use]
+    pub fn flat_len(&self) -> usize {
+        self.segments.last().map_or(0, |(_, s)| (s.start + s.len).next_multiple_of(super::FLAT_ALIGN))
+    }
+}

@@ -1,0 +1,447 @@
+//! From the document to a checked model: shapes, parameters, every mistake.
+
+use super::{Activation, Diagnostic, Init, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset};
+use crate::tensor::Shape;
+use serde::{Deserialize, Serialize};
+
+/// A layer of a model: its position in [`Model::layers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LayerId(pub u32);
+
+/// A parameter of a model: its position in [`Model::params`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ParamId(pub u32);
+
+/// What a parameter is to its layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ParamKind {
+    Weight,
+    Bias,
+    /// The scale of a normalisation; named `weight` in files.
+    Gamma,
+    /// The shift of a normalisation; named `bias` in files.
+    Beta,
+    RunningMean,
+    RunningVar,
+}
+
+impl ParamKind {
+    /// The last part of the parameter's name.
+    #[must_use]
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            Self::Weight | Self::Gamma => "weight",
+            Self::Bias | Self::Beta => "bias",
+            Self::RunningMean => "running_mean",
+            Self::RunningVar => "running_var",
+        }
+    }
+
+    /// False for running statistics, which no gradient reaches.
+    #[must_use]
+    pub const fn is_trained(self) -> bool {
+        !matches!(self, Self::RunningMean | Self::RunningVar)
+    }
+}
+
+/// A parameter or running statistic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Param {
+    /// `layers.1.layers.0.weight`.
+    pub name: String,
+    pub layer: LayerId,
+    pub kind: ParamKind,
+    /// Logical shape: dense `[in, units]`, convolution `[filters, C / groups, kh, kw]`.
+    pub shape: Shape,
+    pub init: Init,
+}
+
+/// A layer of a checked model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    pub path: LayerPath,
+    pub spec: LayerSpec,
+    /// One sample's shape before and after.
+    pub input: Shape,
+    pub output: Shape,
+    pub params: Vec<ParamId>,
+    /// The layers inside a block, in order.
+    pub children: Vec<LayerId>,
+}
+
+impl Layer {
+    /// The name in listings: `L1.0:Conv2d`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        format!("L{}:{}", self.path.number(), self.spec.kind().class)
+    }
+}
+
+/// A network without mistakes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    pub name: String,
+    pub input: Shape,
+    pub batch: usize,
+    /// Every layer, blocks before their children.
+    pub layers: Vec<Layer>,
+    /// The outermost layers in order.
+    pub roots: Vec<LayerId>,
+    pub params: Vec<Param>,
+    /// One sample's output.
+    pub output: Shape,
+    pub loss: LossSpec,
+    pub optimizer: OptimizerSpec,
+    pub precision: Precision,
+}
+
+impl Model {
+    #[must_use]
+    pub fn layer(&self, id: LayerId) -> &Layer {
+        &self.layers[id.0 as usize]
+    }
+
+    #[must_use]
+    pub fn param(&self, id: ParamId) -> &Param {
+        &self.params[id.0 as usize]
+    }
+
+    /// The number of trained values.
+    #[must_use]
+    pub fn trained_len(&self) -> usize {
+        self.params.iter().filter(|p| p.kind.is_trained()).map(|p| p.shape.len()).sum()
+    }
+
+    /// The same model for another batch size.
+    #[must_use]
+    pub fn with_batch(&self, batch: usize) -> Self {
+        Self { batch, ..self.clone() }
+    }
+}
+
+/// What is known of one layer of a document, with or without mistakes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerFacts {
+    pub path: LayerPath,
+    pub kind: LayerKind,
+    pub input: Option<Shape>,
+    pub output: Option<Shape>,
+    /// Trained values.
+    pub params: usize,
+}
+
+/// A checked document.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The model, where there is no mistake.
+    pub model: Option<Model>,
+    /// Every layer in document order, blocks before their children.
+    pub facts: Vec<LayerFacts>,
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// More values than this in one buffer are a mistake, not a plan: 2^40 elements are 4 TiB.
+const MAX_ELEMENTS: usize = 1 << 40;
+/// Nested blocks beyond this depth are refused.
+const MAX_DEPTH: usize = 16;
+/// More layer applications than this are refused: the step would hold millions of operations.
+const MAX_APPLICATIONS: usize = 100_000;
+
+/// What a layer's shape rule sees and tells.
+pub struct Infer<'a> {
+    pub input: &'a Shape,
+    pub batch: usize,
+    path: &'a LayerPath,
+    activation: Option<Activation>,
+    params: Vec<(ParamKind, Shape, Init)>,
+    diagnostics: &'a mut Vec<Diagnostic>,
+}
+
+impl Infer<'_> {
+    /// Records a mistake in field `name`, or in the layer as a whole where it is empty.
+    pub fn fail(&mut self, name: &str, message: impl Into<String>, help: impl Into<String>) {
+        let path = if name.is_empty() { self.path.to_string() } else { format!("{}.{name}", self.path) };
+        self.diagnostics.push(Diagnostic { layer: Some(self.path.clone()), path, message: message.into(), help: help.into() });
+    }
+
+    /// The input as `[C, H, W]`, or a mistake.
+    pub fn image(&mut self, what: &str) -> Option<[usize; 3]> {
+        if let [c, h, w] = self.input.0[..] {
+            return Some([c, h, w]);
+        }
+        let found = format!("found an input of shape {}", self.input);
+        self.fail("", found, format!("{what} takes an image [C, H, W]; give the input three dimensions or move it before flatten"));
+        None
+    }
+
+    /// False, with a mistake, where one of the values is zero.
+    pub fn at_least_one(&mut self, name: &str, values: &[usize]) -> bool {
+        let sound = values.iter().all(|&v| v > 0);
+        if !sound {
+            self.fail(name, "found 0", "expected at least 1");
+        }
+        sound
+    }
+
+    /// A weight, initialised by what follows it.
+    pub fn weight(&mut self, kind: ParamKind, shape: impl Into<Shape>, fan_in: usize, fan_out: usize) {
+        let init = if self.activation.is_some_and(Activation::is_relu_like) {
+            Init::He { fan_in }
+        } else {
+            Init::Xavier { fan_in, fan_out }
+        };
+        self.params.push((kind, shape.into(), init));
+    }
+
+    /// A vector of `len` equal values.
+    pub fn constant(&mut self, kind: ParamKind, len: usize, value: f64) {
+        self.params.push((kind, Shape::from([len]), Init::Constant { value }));
+    }
+}
+
+struct Checker<'a> {
+    batch: usize,
+    layers: Vec<Layer>,
+    params: Vec<Param>,
+    facts: Vec<LayerFacts>,
+    diagnostics: &'a mut Vec<Diagnostic>,
+}
+
+/// The activation that meets a layer's output first: its own, or that of a later layer with only shape-keeping or pooling layers between.
+fn activation_after(layers: &[LayerSpec], index: usize) -> Option<Activation> {
+    if let Some(own) = layers[index].activation() {
+        return Some(own);
+    }
+    for next in &layers[index + 1..] {
+        match next {
+            LayerSpec::Activation(a) => return Some(a.function),
+            LayerSpec::BatchNorm(_) | LayerSpec::LayerNorm(_) | LayerSpec::Dropout(_) | LayerSpec::Flatten => {}
+            LayerSpec::MaxPool2d(_) | LayerSpec::AvgPool2d(_) | LayerSpec::GlobalAvgPool => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+impl Checker<'_> {
+    fn fail(&mut self, path: &LayerPath, field: &str, message: String, help: &str) {
+        let at = if field.is_empty() { path.to_string() } else { format!("{path}.{field}") };
+        self.diagnostics.push(Diagnostic { layer: Some(path.clone()), path: at, message, help: help.into() });
+    }
+
+    /// Walks a list of layers from a known or unknown input shape; gives the ids and the output shape.
+    fn walk(&mut self, specs: &[LayerSpec], parent: &LayerPath, input: Option<Shape>) -> (Vec<LayerId>, Option<Shape>) {
+        let mut shape = input;
+        let mut ids = Vec::with_capacity(specs.len());
+        for (index, spec) in specs.iter().enumerate() {
+            let path = parent.child(index);
+            let (id, output) = self.layer(spec, specs, index, &path, shape);
+            ids.push(id);
+            shape = output;
+        }
+        (ids, shape)
+    }
+
+    fn layer(&mut self, spec: &LayerSpec, siblings: &[LayerSpec], index: usize, path: &LayerPath, input: Option<Shape>) -> (LayerId, Option<Shape>) {
+        let id = LayerId(self.layers.len() as u32);
+        let fact = self.facts.len();
+        self.facts.push(LayerFacts { path: path.clone(), kind: spec.kind(), input: input.clone(), output: None, params: 0 });
+        // A layer whose input is unknown is still listed; its place in `layers` only matters where there are no mistakes.
+        self.layers.push(Layer {
+            path: path.clone(),
+            spec: spec.clone(),
+            input: input.clone().unwrap_or_default(),
+            output: Shape::default(),
+            params: Vec::new(),
+            children: Vec::new(),
+        });
+        let first_param = self.params.len();
+        let output = match spec {
+            LayerSpec::Residual(_) | LayerSpec::Repeat(_) => self.block(spec, path, id, input),
+            _ => input.and_then(|input| self.leaf(spec, activation_after(siblings, index), path, id, &input)),
+        };
+        let trained = |p: &&Param| p.kind.is_trained();
+        self.facts[fact].params = self.params[first_param..].iter().filter(trained).fold(0usize, |a, p| a.saturating_add(p.shape.checked_len().unwrap_or(usize::MAX)));
+        self.facts[fact].output.clone_from(&output);
+        self.layers[id.0 as usize].output = output.clone().unwrap_or_default();
+        (id, output)
+    }
+
+    fn leaf(&mut self, spec: &LayerSpec, activation: Option<Activation>, path: &LayerPath, id: LayerId, input: &Shape) -> Option<Shape> {
+        let mut cx = Infer { input, batch: self.batch, path, activation, params: Vec::new(), diagnostics: self.diagnostics };
+        let output = spec.infer(&mut cx);
+        let params = cx.params;
+        let too_large = |s: &Shape, times: usize| s.checked_len().and_then(|n| n.checked_mul(times)).is_none_or(|n| n > MAX_ELEMENTS);
+        if params.iter().any(|(_, s, _)| too_large(s, 1)) || output.as_ref().is_some_and(|s| too_large(s, self.batch)) {
+            let found = output.as_ref().map_or_else(String::new, |s| format!(" with an output of {} for each of {} samples", s, self.batch));
+            self.fail(path, "", format!("this layer is too large{found}"), "one buffer may hold at most 2^40 values");
+            return None;
+        }
+        for (kind, shape, init) in params {
+            let param = ParamId(self.params.len() as u32);
+            let name = format!("{}.{}", path.dotted(), kind.file_name());
+            self.params.push(Param { name, layer: id, kind, shape, init });
+            self.layers[id.0 as usize].params.push(param);
+        }
+        output
+    }
+
+    fn block(&mut self, spec: &LayerSpec, path: &LayerPath, id: LayerId, input: Option<Shape>) -> Option<Shape> {
+        let children = spec.children();
+        if path.0.len() > MAX_DEPTH {
+            self.fail(path, "", format!("blocks nested {} deep", path.0.len()), "at most 16 levels");
+            return None;
+        }
+        if children.is_empty() {
+            self.fail(path, "layers", "the block is empty".into(), "add at least one layer to it, or remove the block");
+            return input;
+        }
+        let (ids, output) = self.walk(children, path, input.clone());
+        self.layers[id.0 as usize].children = ids;
+        let (input, output) = (input?, output?);
+        let (field, times) = match spec {
+            LayerSpec::Repeat(r) => ("times", r.times),
+            _ => ("layers", 1),
+        };
+        if times == 0 {
+            self.fail(path, field, "found 0".into(), "expected at least 1");
+            return None;
+        }
+        let shapes_must_agree = times > 1 || matches!(spec, LayerSpec::Residual(_));
+        if shapes_must_agree && output != input {
+            let why = if times > 1 { "repeated layers" } else { "the layers of a residual block" };
+            let message = format!("the block turns {input} into {output}");
+            self.fail(path, "layers", message, &format!("{why} must keep the shape"));
+            return None;
+        }
+        Some(output)
+    }
+}
+
+/// The number of layer applications of a list, repeats multiplied out.
+fn applications(specs: &[LayerSpec]) -> usize {
+    let one = |s: &LayerSpec| match s {
+        LayerSpec::Repeat(r) => applications(&r.layers).saturating_mul(r.times),
+        _ => 1usize.saturating_add(applications(s.children())),
+    };
+    specs.iter().map(one).fold(0, usize::saturating_add)
+}
+
+/// Checks a document.
+#[must_use]
+pub fn check(preset: &Preset) -> Checked {
+    let mut diagnostics = Vec::new();
+    let input = check_input(&preset.input, &mut diagnostics);
+    check_loss(preset.loss, &mut diagnostics);
+    check_optimizer(&preset.optimizer, &mut diagnostics);
+    let mut global = |path: &str, message: &str, help: &str| {
+        diagnostics.push(Diagnostic { layer: None, path: path.into(), message: message.into(), help: help.into() });
+    };
+    if preset.layers.is_empty() {
+        global("layers", "the network has no layers", "add at least one");
+    }
+    if preset.train.is_some_and(|t| t.steps == 0) {
+        global("train.steps", "found 0", "expected at least 1");
+    }
+    if applications(&preset.layers) > MAX_APPLICATIONS {
+        global("layers", "more than 100000 layer applications", "use fewer layers or smaller `times`");
+        return Checked { model: None, facts: Vec::new(), diagnostics };
+    }
+    let before = diagnostics.len();
+    let batch = preset.input.batch;
+    let mut checker = Checker { batch, layers: Vec::new(), params: Vec::new(), facts: Vec::new(), diagnostics: &mut diagnostics };
+    let (roots, output) = checker.walk(&preset.layers, &LayerPath::default(), input);
+    let Checker { layers, params, facts, .. } = checker;
+    if diagnostics.len() == before && let Some(output) = &output {
+        check_output(preset, output, &mut diagnostics);
+    }
+    if diagnostics.is_empty() && !params.iter().any(|p| p.kind.is_trained()) {
+        let help = "add a layer with weights, such as dense or conv2d".into();
+        diagnostics.push(Diagnostic { layer: None, path: "layers".into(), message: "nothing here can be trained".into(), help });
+    }
+    let model = match output {
+        Some(output) if diagnostics.is_empty() => Some(Model {
+            name: preset.name.clone(),
+            input: preset.input.shape.clone(),
+            batch,
+            layers,
+            roots,
+            params,
+            output,
+            loss: preset.loss,
+            optimizer: preset.optimizer,
+            precision: preset.precision,
+        }),
+        _ => None,
+    };
+    Checked { model, facts, diagnostics }
+}
+
+fn check_input(input: &InputSpec, out: &mut Vec<Diagnostic>) -> Option<Shape> {
+    let mut fail = |path: &str, message: String, help: &str| {
+        out.push(Diagnostic { layer: None, path: path.into(), message, help: help.into() });
+    };
+    let mut sound = true;
+    if !matches!(input.shape.rank(), 1 | 3) {
+        fail("input.shape", format!("found {}", input.shape), "expected [features] or [C, H, W]");
+        sound = false;
+    } else if input.shape.checked_len().is_none_or(|n| n == 0 || n > MAX_ELEMENTS) {
+        fail("input.shape", format!("found {}", input.shape), "every size must be at least 1, and a sample at most 2^40 values");
+        sound = false;
+    }
+    if input.batch == 0 || input.batch > 1 << 30 {
+        fail("input.batch", format!("found {}", input.batch), "expected at least 1 and at most 2^30");
+        sound = false;
+    } else if sound && input.shape.len().checked_mul(input.batch).is_none_or(|n| n > MAX_ELEMENTS) {
+        fail("input", format!("{} samples of shape {}", input.batch, input.shape), "a batch may hold at most 2^40 values");
+        sound = false;
+    }
+    sound.then(|| input.shape.clone())
+}
+
+fn check_loss(loss: LossSpec, out: &mut Vec<Diagnostic>) {
+    if let LossSpec::SoftmaxCrossEntropy { label_smoothing } = loss
+        && !(0.0..=1.0).contains(&label_smoothing)
+    {
+        let message = format!("found {label_smoothing}");
+        out.push(Diagnostic { layer: None, path: "loss.label_smoothing".into(), message, help: "expected a number from 0 to 1".into() });
+    }
+}
+
+fn check_output(preset: &Preset, output: &Shape, out: &mut Vec<Diagnostic>) {
+    if matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }) && output.rank() != 1 {
+        let layer = preset.layers.len().checked_sub(1).map(|i| LayerPath(vec![i]));
+        out.push(Diagnostic {
+            layer,
+            path: "loss".into(),
+            message: format!("softmax_cross_entropy on an output of shape {output}"),
+            help: "it takes [classes]: end with flatten and dense, or global_avg_pool and dense".into(),
+        });
+    }
+}
+
+fn check_optimizer(optimizer: &OptimizerSpec, out: &mut Vec<Diagnostic>) {
+    let mut within = |name: &str, value: f64, sound: bool, help: &str| {
+        if !sound {
+            out.push(Diagnostic { layer: None, path: format!("optimizer.{name}"), message: format!("found {value}"), help: help.into() });
+        }
+    };
+    let (lr, decay) = (optimizer.lr(), optimizer.weight_decay());
+    within("lr", lr, (0.0..=1e6).contains(&lr), "expected a number from 0 to 1e6, such as 0.001");
+    within("weight_decay", decay, (0.0..=1e6).contains(&decay), "expected a number from 0 to 1e6");
+    match *optimizer {
+        OptimizerSpec::Sgd { momentum, nesterov, .. } => {
+            within("momentum", momentum, (0.0..1.0).contains(&momentum), "expected a number from 0 up to, but not including, 1");
+            within("nesterov", momentum, !nesterov || momentum > 0.0, "nesterov needs a momentum above 0");
+        }
+        OptimizerSpec::Adam { betas, eps, .. } => {
+            for beta in betas {
+                within("betas", beta, (0.0..1.0).contains(&beta), "expected two numbers from 0 up to, but not including, 1");
+            }
+            within("eps", eps, eps > 0.0 && eps <= 1.0, "expected a number above 0 and at most 1, such as 1e-8");
+        }
+    }
+}

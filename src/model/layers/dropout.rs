@@ -1,0 +1,29 @@
+//! `dropout`: zeroes a random share of elements while training and scales the rest up.
+
+use super::super::Fields;
+use super::super::check::Infer;
+use crate::tensor::Shape;
+use serde_json::{Map, Value};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dropout {
+    /// The share that is zeroed, in `[0, 1)`.
+    pub rate: f64,
+}
+
+impl Dropout {
+    pub(super) fn read(f: &mut Fields<'_>) -> Self {
+        Self { rate: f.number("rate", None) }
+    }
+
+    pub(super) fn write(self, map: &mut Map<String, Value>) {
+        map.insert("rate".into(), self.rate.into());
+    }
+
+    pub(super) fn infer(self, cx: &mut Infer<'_>) -> Option<Shape> {
+        if !(0.0..1.0).contains(&self.rate) {
+            cx.fail("rate", format!("found {}", self.rate), "expected a number from 0 up to, but not including, 1");
+        }
+        Some(cx.input.clone())
+    }
+}

@@ -1,0 +1,30 @@
+//! From a preset as a person edits it to a checked model.
+//!
+//! [`Preset`] is the raw document: it may hold any mistake a person can make. [`check`] turns it into a [`Checked`]: shapes for every layer up to
+//! the first that cannot be computed, every mistake as a [`Diagnostic`] on its layer, and, where there is none, the [`Model`] that later stages compile.
+//!
+//! A new layer is one file in `layers/` (fields, shape rule, diagnostics), its nodes in `ir`, and its lowering.
+
+mod activation;
+mod check;
+mod diagnostic;
+mod init;
+pub mod layers;
+mod preset;
+mod read;
+mod rng;
+mod spec;
+mod write;
+
+pub use activation::Activation;
+pub use check::{Checked, Layer, LayerFacts, LayerId, Model, Param, ParamId, ParamKind, check};
+pub use diagnostic::{Diagnostic, LayerPath};
+pub use init::{Init, init_values};
+pub use layers::{LayerKind, LayerSpec};
+pub use preset::{
+    DataSource, DataSpec, Header, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
+};
+pub use read::{FIELD_HELP, read_preset, read_value};
+pub use rng::Rng;
+pub use spec::Fields;
+pub use write::write_preset;

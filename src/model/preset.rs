@@ -1,0 +1,217 @@
+//! The preset document, as a person edits it.
+
+use super::LayerSpec;
+use crate::tensor::Shape;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A network with its loss, optimizer, data and training length: one JSON file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preset {
+    pub name: String,
+    /// What a newcomer reads before pressing Train.
+    pub about: String,
+    pub input: InputSpec,
+    pub layers: Vec<LayerSpec>,
+    pub loss: LossSpec,
+    pub optimizer: OptimizerSpec,
+    pub precision: Precision,
+    pub data: Option<DataSpec>,
+    pub train: Option<TrainSpec>,
+}
+
+/// The network's input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputSpec {
+    /// One sample: `[features]` or `[C, H, W]`.
+    pub shape: Shape,
+    /// Samples a step.
+    pub batch: usize,
+}
+
+/// The loss; the mean over the batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LossSpec {
+    SoftmaxCrossEntropy { label_smoothing: f64 },
+    Mse,
+}
+
+/// The update rule, with PyTorch's definitions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OptimizerSpec {
+    Sgd { lr: f64, momentum: f64, nesterov: bool, weight_decay: f64 },
+    Adam { lr: f64, betas: [f64; 2], eps: f64, weight_decay: f64, decoupled: bool },
+}
+
+impl OptimizerSpec {
+    /// The name used in presets.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Sgd { .. } => "sgd",
+            Self::Adam { decoupled: false, .. } => "adam",
+            Self::Adam { decoupled: true, .. } => "adamw",
+        }
+    }
+
+    /// The learning rate.
+    #[must_use]
+    pub const fn lr(&self) -> f64 {
+        match self {
+            Self::Sgd { lr, .. } | Self::Adam { lr, .. } => *lr,
+        }
+    }
+
+    /// The weight decay.
+    #[must_use]
+    pub const fn weight_decay(&self) -> f64 {
+        match self {
+            Self::Sgd { weight_decay, .. } | Self::Adam { weight_decay, .. } => *weight_decay,
+        }
+    }
+}
+
+impl LossSpec {
+    /// The name used in presets.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::SoftmaxCrossEntropy { .. } => "softmax_cross_entropy",
+            Self::Mse => "mse",
+        }
+    }
+}
+
+/// The precision of products and activations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    #[default]
+    F32,
+    /// f32 storage, products rounded to 10 bits of mantissa on a GPU's tensor cores.
+    Tf32,
+    Bf16,
+    F16,
+}
+
+impl Precision {
+    pub const ALL: [Self; 4] = [Self::F32, Self::Tf32, Self::Bf16, Self::F16];
+
+    /// The name used in presets.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Tf32 => "tf32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+}
+
+/// How long and from which seed to train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrainSpec {
+    pub steps: usize,
+    pub seed: u64,
+}
+
+/// A data set and how it is divided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DataSpec {
+    pub source: DataSource,
+    /// Samples kept for evaluation: below 1 a share of all, from 1 a count; 0 keeps none.
+    pub held_out: f64,
+    pub split: SplitKind,
+}
+
+impl DataSpec {
+    /// This source with a shuffled fifth held out.
+    #[must_use]
+    pub fn of(source: DataSource) -> Self {
+        Self { source, held_out: 0.2, split: SplitKind::Shuffled }
+    }
+}
+
+/// Which samples are held out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SplitKind {
+    /// Drawn at random from the seed.
+    #[default]
+    Shuffled,
+    /// The last ones of the file.
+    Last,
+}
+
+/// Where samples come from. Relative paths are taken from the preset's folder.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DataSource {
+    /// 1,797 handwritten digits, as 64 features or 1x8x8, scaled to 0..1; 10 classes. Bundled.
+    Digits,
+    /// 150 flowers, 4 standardised features, 3 classes. Bundled.
+    Iris,
+    /// Interleaved spiral arms in the plane, one a class.
+    Spirals { samples: usize, classes: usize, noise: f64 },
+    /// Two interleaved half circles.
+    Moons { samples: usize, noise: f64 },
+    /// Two concentric circles; the inner has `factor` times the radius.
+    Circles { samples: usize, noise: f64, factor: f64 },
+    /// Four clusters; opposite ones share a class.
+    Xor { samples: usize, noise: f64 },
+    /// One smooth function of `input.shape[0]` variables, one target value.
+    Regression { samples: usize, noise: f64 },
+    /// A text table. `classes`: whether the target column names classes (`None`: where the loss wants classes).
+    Csv { path: PathBuf, header: Header, target: TargetColumn, standardize: bool, delimiter: char },
+    /// Arrays `x` and `y` of one `.npz` archive.
+    Npz { path: PathBuf, x: String, y: String },
+    /// Two `.npy` files.
+    Npy { x: PathBuf, y: PathBuf },
+    /// Two IDX files (the MNIST family), plain or gzip; bytes are scaled to 0..1.
+    Idx { images: PathBuf, labels: PathBuf },
+    /// CIFAR-10 binary batches, scaled to 0..1.
+    Cifar10 { paths: Vec<PathBuf> },
+    /// A folder with one subfolder of PNG or JPEG files a class, resized to the input's height and width.
+    Images { path: PathBuf },
+}
+
+impl DataSource {
+    /// The name used in presets.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Digits => "digits",
+            Self::Iris => "iris",
+            Self::Spirals { .. } => "spirals",
+            Self::Moons { .. } => "moons",
+            Self::Circles { .. } => "circles",
+            Self::Xor { .. } => "xor",
+            Self::Regression { .. } => "regression",
+            Self::Csv { .. } => "csv",
+            Self::Npz { .. } => "npz",
+            Self::Npy { .. } => "npy",
+            Self::Idx { .. } => "idx",
+            Self::Cifar10 { .. } => "cifar10",
+            Self::Images { .. } => "images",
+        }
+    }
+}
+
+/// Whether a text table starts with a line of names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Header {
+    /// Yes where a cell of the first line, outside a column of names, is not a number.
+    #[default]
+    Auto,
+    Yes,
+    No,
+}
+
+/// The column that holds the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TargetColumn {
+    #[default]
+    Last,
+    /// Counted from 0.
+    Index(usize),
+    Name(String),
+}

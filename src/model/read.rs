@@ -1,0 +1,274 @@
+//! Reading a preset's JSON: every mistake with its path, all at once.
+
+use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
+use super::{Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, TrainSpec};
+use crate::tensor::Shape;
+use serde_json::{Map, Value};
+
+/// Nested blocks deeper than this are refused before they are read.
+const MAX_DEPTH: usize = 32;
+
+/// What a preset looks like, for messages.
+pub const FIELD_HELP: &str = "a preset is a JSON object with version, name, input, layers, loss and optimizer";
+
+/// Reads a preset from text.
+///
+/// # Errors
+/// Every mistake of syntax or type. Mistakes of shape and range are found by [`super::check`].
+pub fn read_preset(text: &str) -> Result<Preset, Vec<Diagnostic>> {
+    let whole = |message: String, help: &str| vec![Diagnostic { layer: None, path: String::new(), message, help: help.into() }];
+    if text.trim().is_empty() {
+        return Err(whole("the file is empty".into(), FIELD_HELP));
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match serde_json::from_str::<Value>(text) {
+        Err(e) => Err(whole(format!("this is not JSON: {e}"), FIELD_HELP)),
+        Ok(value) => read_value(&value),
+    }
+}
+
+/// Reads a preset from a JSON value.
+///
+/// # Errors
+/// As [`read_preset`].
+pub fn read_value(value: &Value) -> Result<Preset, Vec<Diagnostic>> {
+    let Value::Object(map) = value else {
+        let message = "the document is not an object".into();
+        return Err(vec![Diagnostic { layer: None, path: String::new(), message, help: FIELD_HELP.into() }]);
+    };
+    let mut out = Vec::new();
+    let mut f = Fields::new(map, "", None, &mut out);
+    let version = f.count("version", Some(1));
+    if version != 1 {
+        f.fail("version", format!("found {version}"), "this program reads version 1");
+    }
+    let name = f.text("name", None);
+    let about = f.text("about", Some(""));
+    let input = f.object("input", true).map(|m| {
+        let mut g = Fields::new(m, "input", None, f.sink());
+        let input = InputSpec { shape: Shape(g.counts("shape")), batch: g.count("batch", None) };
+        g.finish();
+        input
+    });
+    let layers = read_layers(&mut f);
+    let loss = f.object("loss", true).and_then(|m| read_loss(&mut Fields::new(m, "loss", None, f.sink())));
+    let optimizer = f.object("optimizer", true).and_then(|m| read_optimizer(&mut Fields::new(m, "optimizer", None, f.sink())));
+    let precision = f.choice("precision", &Precision::ALL.map(|p| (p.name(), p)), false).unwrap_or_default();
+    let data = f.object("data", false).and_then(|m| read_data(Fields::new(m, "data", None, f.sink())));
+    let train = f.object("train", false).map(|m| {
+        let mut g = Fields::new(m, "train", None, f.sink());
+        let train = TrainSpec { steps: g.count("steps", Some(1000)), seed: g.seed("seed", 0) };
+        g.finish();
+        train
+    });
+    f.finish();
+    match (input, loss, optimizer) {
+        (Some(input), Some(loss), Some(optimizer)) if out.is_empty() => {
+            Ok(Preset { name, about, input, layers, loss, optimizer, precision, data, train })
+        }
+        _ => Err(out),
+    }
+}
+
+/// The `layers` list of the object that `f` reads.
+fn read_layers(f: &mut Fields<'_>) -> Vec<LayerSpec> {
+    let parent = f.layer().cloned().unwrap_or_default();
+    let at = f.at("layers");
+    let items = match f.raw("layers") {
+        Some(Value::Array(items)) => items,
+        Some(_) => {
+            f.fail("layers", "found something that is not a list", "expected a list of layers");
+            return Vec::new();
+        }
+        None => {
+            f.fail("layers", "is missing", "add \"layers\": a list of layers");
+            return Vec::new();
+        }
+    };
+    if parent.0.len() >= MAX_DEPTH {
+        f.fail("layers", "blocks are nested too deep", "at most 16 levels");
+        return Vec::new();
+    }
+    let mut layers = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        let here = format!("{at}[{index}]");
+        let path = parent.child(index);
+        let Value::Object(map) = item else {
+            let help = "expected a layer such as {\"type\": \"dense\", \"units\": 10}".into();
+            f.sink().push(Diagnostic { layer: Some(path), path: here, message: "found something that is not an object".into(), help });
+            continue;
+        };
+        layers.extend(read_layer(map, here, path, f.sink()));
+    }
+    layers
+}
+
+fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut Vec<Diagnostic>) -> Option<LayerSpec> {
+    let mut f = Fields::new(map, here, Some(path), out);
+    let kind = f.choice("type", &LayerKind::ALL.map(|k| (k.type_name, k)), true)?;
+    let layer = LayerSpec::read(kind, &mut f, read_layers);
+    f.finish();
+    Some(layer)
+}
+
+fn read_loss(f: &mut Fields<'_>) -> Option<LossSpec> {
+    #[derive(Clone, Copy)]
+    enum Kind {
+        Ce,
+        Mse,
+    }
+    let kind = f.choice("type", &[("softmax_cross_entropy", Kind::Ce), ("mse", Kind::Mse)], true)?;
+    let loss = match kind {
+        Kind::Ce => LossSpec::SoftmaxCrossEntropy { label_smoothing: f.number("label_smoothing", Some(0.0)) },
+        Kind::Mse => LossSpec::Mse,
+    };
+    f.finish_ref();
+    Some(loss)
+}
+
+fn read_optimizer(f: &mut Fields<'_>) -> Option<OptimizerSpec> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Kind {
+        Sgd,
+        Adam,
+        AdamW,
+    }
+    let kind = f.choice("type", &[("sgd", Kind::Sgd), ("adam", Kind::Adam), ("adamw", Kind::AdamW)], true)?;
+    let lr = f.number("lr", None);
+    // PyTorch's AdamW decays by 0.01 unless told otherwise; a preset says what it does, so the default here is none for all three.
+    let weight_decay = f.number("weight_decay", Some(0.0));
+    let optimizer = if kind == Kind::Sgd {
+        let (momentum, nesterov) = (f.number("momentum", Some(0.0)), f.flag("nesterov", false));
+        OptimizerSpec::Sgd { lr, momentum, nesterov, weight_decay }
+    } else {
+        let (betas, eps) = (f.numbers2("betas", [0.9, 0.999]), f.number("eps", Some(1e-8)));
+        OptimizerSpec::Adam { lr, betas, eps, weight_decay, decoupled: kind == Kind::AdamW }
+    };
+    f.finish_ref();
+    Some(optimizer)
+}
+
+fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
+    const TYPES: [&str; 13] =
+        ["digits", "iris", "spirals", "moons", "circles", "xor", "regression", "csv", "npz", "npy", "idx", "cifar10", "images"];
+    let kind = f.choice("type", &TYPES.map(|t| (t, t)), true)?;
+    let source = read_source(kind, &mut f);
+    let held_out = f.number("held_out", Some(0.2));
+    if held_out < 0.0 || (held_out >= 1.0 && held_out.fract() != 0.0) {
+        f.fail("held_out", format!("found {held_out}"), "expected a share below 1, or a whole number of samples");
+    }
+    let split = f.choice("split", &[("shuffled", SplitKind::Shuffled), ("last", SplitKind::Last)], false).unwrap_or_default();
+    f.finish();
+    Some(DataSpec { source, held_out, split })
+}
+
+fn read_source(kind: &str, f: &mut Fields<'_>) -> DataSource {
+    /// Synthetic sets are small; more samples than this would only fill memory.
+    const MAX_SAMPLES: usize = 10_000_000;
+    let samples = |f: &mut Fields<'_>| {
+        let n = f.count("samples", Some(2000));
+        if !(4..=MAX_SAMPLES).contains(&n) {
+            f.fail("samples", format!("found {n}"), "expected a whole number from 4 to 10000000");
+        }
+        n
+    };
+    let noise = |f: &mut Fields<'_>, default: f64| {
+        let n = f.number("noise", Some(default));
+        if !(0.0..=10.0).contains(&n) {
+            f.fail("noise", format!("found {n}"), "expected a number from 0 to 10");
+        }
+        n
+    };
+    let path = |f: &mut Fields<'_>, name: &'static str| {
+        let text = f.text(name, None);
+        if text.is_empty() && f.has(name) {
+            f.fail(name, "found an empty path", "give the file's path, from the preset's folder");
+        }
+        text.into()
+    };
+    match kind {
+        "digits" => DataSource::Digits,
+        "iris" => DataSource::Iris,
+        "spirals" => {
+            let classes = f.count("classes", Some(3));
+            if !(2..=100).contains(&classes) {
+                f.fail("classes", format!("found {classes}"), "expected a whole number from 2 to 100");
+            }
+            DataSource::Spirals { samples: samples(f), classes, noise: noise(f, 0.1) }
+        }
+        "moons" => DataSource::Moons { samples: samples(f), noise: noise(f, 0.1) },
+        "circles" => {
+            let factor = f.number("factor", Some(0.5));
+            if !(0.0..1.0).contains(&factor) {
+                f.fail("factor", format!("found {factor}"), "expected a number from 0 up to, but not including, 1");
+            }
+            DataSource::Circles { samples: samples(f), noise: noise(f, 0.05), factor }
+        }
+        "xor" => DataSource::Xor { samples: samples(f), noise: noise(f, 0.2) },
+        "regression" => DataSource::Regression { samples: samples(f), noise: noise(f, 0.05) },
+        "csv" => DataSource::Csv {
+            path: path(f, "path"),
+            header: read_header(f),
+            target: read_target(f),
+            standardize: f.flag("standardize", true),
+            delimiter: read_delimiter(f),
+        },
+        "npz" => DataSource::Npz { path: path(f, "path"), x: f.text("x", Some("x")), y: f.text("y", Some("y")) },
+        "npy" => DataSource::Npy { x: path(f, "x"), y: path(f, "y") },
+        "idx" => DataSource::Idx { images: path(f, "images"), labels: path(f, "labels") },
+        "cifar10" => DataSource::Cifar10 { paths: read_paths(f) },
+        _ => DataSource::Images { path: path(f, "path") },
+    }
+}
+
+fn read_header(f: &mut Fields<'_>) -> Header {
+    match f.raw("header") {
+        None => Header::Auto,
+        Some(Value::Bool(true)) => Header::Yes,
+        Some(Value::Bool(false)) => Header::No,
+        Some(Value::String(s)) if s == "auto" => Header::Auto,
+        Some(v) => {
+            f.fail("header", format!("found {v}"), "expected true, false or \"auto\"");
+            Header::Auto
+        }
+    }
+}
+
+fn read_target(f: &mut Fields<'_>) -> TargetColumn {
+    match f.raw("target") {
+        None => TargetColumn::Last,
+        Some(Value::String(s)) => TargetColumn::Name(s.clone()),
+        Some(v) if v.as_i64() == Some(-1) => TargetColumn::Last,
+        Some(v) => match v.as_u64() {
+            Some(i) => TargetColumn::Index(i as usize),
+            None => {
+                f.fail("target", format!("found {v}"), "expected a column's name, its number from 0, or -1 for the last");
+                TargetColumn::Last
+            }
+        },
+    }
+}
+
+fn read_delimiter(f: &mut Fields<'_>) -> char {
+    let text = f.text("delimiter", Some(","));
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(c), None) if c.is_ascii() => c,
+        _ => {
+            f.fail("delimiter", format!("found {text:?}"), "expected one character, such as \",\" or \";\" or \"\\t\"");
+            ','
+        }
+    }
+}
+
+fn read_paths(f: &mut Fields<'_>) -> Vec<std::path::PathBuf> {
+    if f.has("path") {
+        return vec![f.text("path", None).into()];
+    }
+    let list = f.raw("paths").and_then(Value::as_array);
+    let read: Option<Vec<std::path::PathBuf>> = list.and_then(|a| a.iter().map(|v| v.as_str().map(Into::into)).collect());
+    read.filter(|p| !p.is_empty()).unwrap_or_else(|| {
+        f.fail("paths", "is missing or not a list of texts", "add \"paths\": [\"data_batch_1.bin\", ...]");
+        Vec::new()
+    })
+}

@@ -1,0 +1,88 @@
+//! Writing a preset as JSON.
+
+use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
+use super::{LossSpec, OptimizerSpec, Preset};
+use serde_json::{Map, Value, json};
+
+/// The document of a preset, pretty-printed, with a final line break. Reading it back gives the same preset.
+#[must_use]
+pub fn write_preset(preset: &Preset) -> String {
+    let mut doc = Map::new();
+    doc.insert("version".into(), 1.into());
+    doc.insert("name".into(), preset.name.clone().into());
+    doc.insert("about".into(), preset.about.clone().into());
+    doc.insert("input".into(), json!({ "shape": preset.input.shape.0, "batch": preset.input.batch }));
+    doc.insert("layers".into(), preset.layers.iter().map(|l| Value::Object(l.write())).collect());
+    doc.insert("loss".into(), write_loss(preset.loss));
+    doc.insert("optimizer".into(), write_optimizer(&preset.optimizer));
+    doc.insert("precision".into(), preset.precision.name().into());
+    if let Some(data) = &preset.data {
+        doc.insert("data".into(), Value::Object(write_data(data)));
+    }
+    if let Some(train) = preset.train {
+        doc.insert("train".into(), json!({ "steps": train.steps, "seed": train.seed }));
+    }
+    // A map of plain values always serialises.
+    let mut text = serde_json::to_string_pretty(&Value::Object(doc)).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn write_loss(loss: LossSpec) -> Value {
+    match loss {
+        LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 } | LossSpec::Mse => json!({ "type": loss.name() }),
+        LossSpec::SoftmaxCrossEntropy { label_smoothing } => json!({ "type": loss.name(), "label_smoothing": label_smoothing }),
+    }
+}
+
+fn write_optimizer(optimizer: &OptimizerSpec) -> Value {
+    match *optimizer {
+        OptimizerSpec::Sgd { lr, momentum, nesterov, weight_decay } => {
+            json!({ "type": "sgd", "lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay })
+        }
+        OptimizerSpec::Adam { lr, betas, eps, weight_decay, .. } => {
+            json!({ "type": optimizer.name(), "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay })
+        }
+    }
+}
+
+fn write_data(data: &DataSpec) -> Map<String, Value> {
+    let fields = match &data.source {
+        DataSource::Digits | DataSource::Iris => json!({}),
+        DataSource::Spirals { samples, classes, noise } => json!({ "samples": samples, "classes": classes, "noise": noise }),
+        DataSource::Moons { samples, noise } | DataSource::Xor { samples, noise } | DataSource::Regression { samples, noise } => {
+            json!({ "samples": samples, "noise": noise })
+        }
+        DataSource::Circles { samples, noise, factor } => json!({ "samples": samples, "noise": noise, "factor": factor }),
+        DataSource::Csv { path, header, target, standardize, delimiter } => {
+            let header = match header {
+                Header::Auto => json!("auto"),
+                Header::Yes => json!(true),
+                Header::No => json!(false),
+            };
+            let target = match target {
+                TargetColumn::Last => json!(-1),
+                TargetColumn::Index(i) => json!(i),
+                TargetColumn::Name(n) => json!(n),
+            };
+            json!({ "path": path, "header": header, "target": target, "standardize": standardize, "delimiter": delimiter })
+        }
+        DataSource::Npz { path, x, y } => json!({ "path": path, "x": x, "y": y }),
+        DataSource::Npy { x, y } => json!({ "x": x, "y": y }),
+        DataSource::Idx { images, labels } => json!({ "images": images, "labels": labels }),
+        DataSource::Cifar10 { paths } => json!({ "paths": paths }),
+        DataSource::Images { path } => json!({ "path": path }),
+    };
+    let mut map = Map::new();
+    map.insert("type".into(), data.source.name().into());
+    if let Value::Object(fields) = fields {
+        map.extend(fields);
+    }
+    map.insert("held_out".into(), if data.held_out >= 1.0 { json!(data.held_out as u64) } else { json!(data.held_out) });
+    let split = match data.split {
+        SplitKind::Shuffled => "shuffled",
+        SplitKind::Last => "last",
+    };
+    map.insert("split".into(), split.into());
+    map
+}

@@ -1,0 +1,47 @@
+//! First fit: item after item goes to the lowest gap that is free while it lives.
+
+use super::problem::{Item, Placement, Problem};
+
+/// Places the items in the given order, each at the lowest offset that the earlier ones leave free.
+///
+/// `order` names every item once, by its position in the problem.
+pub(super) fn plan(problem: &Problem, order: &[u32]) -> Placement {
+    let items = problem.items();
+    let mut offsets = vec![0; items.len()];
+    let mut placed: Vec<Placed> = Vec::with_capacity(items.len());
+    for &id in order {
+        let item = &items[id as usize];
+        if item.extent() == 0 {
+            continue;
+        }
+        let offset = lowest_gap(&placed, item);
+        offsets[id as usize] = offset;
+        let at = placed.partition_point(|p| p.offset <= offset);
+        placed.insert(at, Placed { offset, top: offset + item.extent(), lower: item.lower, upper: item.upper });
+    }
+    Placement::new(problem, offsets)
+}
+
+/// An item that has its place; the list of them is sorted by offset.
+struct Placed {
+    offset: u64,
+    top: u64,
+    lower: u64,
+    upper: u64,
+}
+
+/// The lowest aligned offset at which the item meets nothing that is placed, in bytes.
+fn lowest_gap(placed: &[Placed], item: &Item) -> u64 {
+    let extent = item.extent();
+    let mut offset = 0u64;
+    for p in placed {
+        if p.lower >= item.upper || item.lower >= p.upper || p.top <= offset {
+            continue;
+        }
+        if offset + extent <= p.offset {
+            break;
+        }
+        offset = p.top.next_multiple_of(item.align);
+    }
+    offset
+}

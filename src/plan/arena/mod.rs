@@ -1,0 +1,239 @@
+//! The arena: an offset for every buffer of a step, in as few bytes as can be.
+//!
+//! Buffers that are alive at different times may share bytes. Which offsets make the arena smallest is *offline dynamic
+//! storage allocation*, which is NP-hard; but no arena is smaller than the largest sum of live bytes, and on the buffers
+//! of training steps quick planners mostly meet this bound. So [`plan_best`] tries the planners in the order of their
+//! success and stops as soon as one meets the bound; where none does, the search takes over.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `problem` | items, problems, placements |
+//! | `sections` | time cut where items begin |
+//! | `orders` | what goes first |
+//! | `skyline` | the lowest-offset-first planner |
+//! | `greedy` | the first-fit planner |
+//! | `dive`, `search` | one depth-first search, and the many of them |
+//! | `referee` | checks placements, and shares no code with the planners |
+//! | `csv` | problems from files |
+
+pub mod csv;
+mod dive;
+mod greedy;
+mod orders;
+mod problem;
+pub mod referee;
+#[cfg(test)]
+mod samples;
+mod search;
+mod sections;
+mod skyline;
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use orders::Key;
+pub use problem::{Item, ItemId, Placement, Problem, ProblemError};
+pub use referee::Violation;
+use search::Limit;
+use sections::Sections;
+
+/// A way to place buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Planner {
+    /// Lowest offset first; of those the one in the fullest section, then the one that lives longest.
+    LowestByTotalThenDuration,
+    /// Lowest offset first; of those the one that lives longest, then the one of the largest area.
+    LowestByDuration,
+    /// Lowest offset first; of those the one in the fullest section, then the one of the largest area.
+    LowestByTotalThenArea,
+    /// Lowest offset first; of those the one of the largest bytes times time.
+    LowestByArea,
+    /// Lowest offset first; of those the largest.
+    LowestBySize,
+    /// First fit; the largest goes first.
+    GreedyBySize,
+    /// First fit; the one in the fullest section goes first, then the largest.
+    GreedyByTotal,
+    /// First fit; the largest bytes times time goes first.
+    GreedyByArea,
+    /// First fit; the one that lives longest goes first.
+    GreedyByDuration,
+    /// Depth-first search for what is lower than the best of the others.
+    Search,
+}
+
+impl Planner {
+    /// Every planner, in the order in which [`plan_best`] tries them.
+    pub const ALL: [Self; 10] = [
+        Self::LowestByTotalThenDuration,
+        Self::LowestByDuration,
+        Self::LowestByTotalThenArea,
+        Self::LowestByArea,
+        Self::LowestBySize,
+        Self::GreedyBySize,
+        Self::GreedyByTotal,
+        Self::GreedyByArea,
+        Self::GreedyByDuration,
+        Self::Search,
+    ];
+
+    /// The name by which reports call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LowestByTotalThenDuration => "lowest_by_total_then_duration",
+            Self::LowestByDuration => "lowest_by_duration",
+            Self::LowestByTotalThenArea => "lowest_by_total_then_area",
+            Self::LowestByArea => "lowest_by_area",
+            Self::LowestBySize => "lowest_by_size",
+            Self::GreedyBySize => "greedy_by_size",
+            Self::GreedyByTotal => "greedy_by_total",
+            Self::GreedyByArea => "greedy_by_area",
+            Self::GreedyByDuration => "greedy_by_duration",
+            Self::Search => "search",
+        }
+    }
+
+    /// The placement that this planner finds; the search sets out from that of the first planner.
+    pub fn plan(self, problem: &Problem) -> Placement {
+        self.place(problem, &Sections::new(problem))
+    }
+
+    fn place(self, problem: &Problem, sections: &Sections) -> Placement {
+        let order = |keys: &[Key]| orders::sorted(problem, sections, keys);
+        let lowest = |keys: &[Key]| skyline::plan(problem, sections, &order(keys));
+        let greedy = |keys: &[Key]| greedy::plan(problem, &order(keys));
+        match self {
+            Self::LowestByTotalThenDuration => lowest(&[Key::Total, Key::Duration, Key::Area]),
+            Self::LowestByDuration => lowest(&[Key::Duration, Key::Area, Key::Total]),
+            Self::LowestByTotalThenArea => lowest(&[Key::Total, Key::Area, Key::Duration]),
+            Self::LowestByArea => lowest(&[Key::Area, Key::Duration]),
+            Self::LowestBySize => lowest(&[Key::Size, Key::Duration]),
+            Self::GreedyBySize => greedy(&[Key::Size, Key::Duration]),
+            Self::GreedyByTotal => greedy(&[Key::Total, Key::Size]),
+            Self::GreedyByArea => greedy(&[Key::Area]),
+            Self::GreedyByDuration => greedy(&[Key::Duration, Key::Size]),
+            Self::Search => {
+                let first = Self::LowestByTotalThenDuration.place(problem, sections);
+                let limit = Limit::Steps(DEFAULT_STEPS);
+                search::improve(problem, sections, first.height, limit).placement.unwrap_or(first)
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Planner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// How many steps the search may take where no time is given: some ten milliseconds.
+const DEFAULT_STEPS: u64 = 1 << 25;
+
+/// How much may be spent on a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Budget {
+    /// How long to search where the quick planners leave a gap; without it a fixed small amount of work, so that the
+    /// result depends on nothing but the problem.
+    pub time: Option<Duration>,
+}
+
+/// What one planner reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub planner: Planner,
+    /// The height of its placement, in bytes.
+    pub height: u64,
+    /// The time that it took.
+    pub micros: u64,
+}
+
+/// The best placement, and how it came about.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    pub placement: Placement,
+    /// The planner that found the placement.
+    pub planner: Planner,
+    /// The largest sum of live extents, in bytes.
+    pub lower_bound: u64,
+    /// The sum of all extents, in bytes.
+    pub unshared: u64,
+    /// Height over lower bound; 1 for an empty arena.
+    pub ratio: f64,
+    /// What was tried, in order.
+    pub tried: Vec<Attempt>,
+    /// Whether it is proved that no placement is lower.
+    pub proved_optimal: bool,
+}
+
+/// The lowest placement that the planners find within the budget, none of which runs once the bound is met.
+pub fn plan_best(problem: &Problem, budget: Budget) -> Report {
+    let started = Instant::now();
+    let lower_bound = problem.lower_bound();
+    let sections = Sections::new(problem);
+    let mut tried = Vec::new();
+    let mut best: Option<(Placement, Planner)> = None;
+    let mut proved_optimal = false;
+    for planner in Planner::ALL {
+        let attempt_started = Instant::now();
+        let best_height = best.as_ref().map_or(u64::MAX, |(placement, _)| placement.height);
+        let placement = if planner == Planner::Search {
+            let limit = budget
+                .time
+                .and_then(|time| started.checked_add(time))
+                .map_or(Limit::Steps(DEFAULT_STEPS), Limit::Deadline);
+            let found = search::improve(problem, &sections, best_height, limit);
+            proved_optimal = found.proved;
+            found.placement
+        } else {
+            Some(planner.place(problem, &sections))
+        };
+        tried.push(Attempt {
+            planner,
+            height: placement.as_ref().map_or(best_height, |placement| placement.height),
+            micros: attempt_started.elapsed().as_micros() as u64,
+        });
+        if let Some(placement) = placement.filter(|placement| placement.height < best_height) {
+            best = Some((placement, planner));
+        }
+        if let Some((placement, _)) = &best
+            && placement.height == lower_bound
+        {
+            proved_optimal = true;
+            break;
+        }
+    }
+    let (placement, planner) = best.expect("every planner but the search has a placement");
+    let ratio = if lower_bound == 0 { 1.0 } else { placement.height as f64 / lower_bound as f64 };
+    Report { placement, planner, lower_bound, unshared: problem.unshared(), ratio, tried, proved_optimal }
+}
+
+pub fn squeak(problem: &Problem, tries: u64, mode: u32) -> (f64, f64) {
+    let sections = Sections::new(problem);
+    let n = problem.items().len();
+    let lb = problem.lower_bound();
+    let mut best = u64::MAX; let mut first = u64::MAX;
+    let bases = [Key::Total, Key::Duration, Key::Area, Key::Size];
+    for (b, &key) in bases.iter().enumerate() {
+        let vals = orders::values(problem, &sections, key);
+        let mut boost = vec![1.0f64; n];
+        let mut best_here = u64::MAX; let mut best_boost = boost.clone();
+        for t in 0..tries {
+            if t > 0 && mode == 0 { for i in 0..n { boost[i] = 1.0 + 0.5 * (dive::scramble((t << 32) + i as u64 + 77 * b as u64) >> 11) as f64 / (1u64 << 53) as f64; } }
+            if t > 0 && mode == 2 { for i in 0..n { boost[i] = best_boost[i]; } for k in 0..(1 + t % 8) { let i = dive::scramble(t * 64 + k + 999 * b as u64) as usize % n; let f = (dive::scramble(t * 77 + k + 31 * b as u64) >> 11) as f64 / (1u64 << 53) as f64; boost[i] *= (4.0 * (f - 0.5)).exp(); } }
+            let mut order: Vec<u32> = (0..n as u32).collect();
+            order.sort_by(|&a, &b| (vals[b as usize] as f64 * boost[b as usize]).total_cmp(&(vals[a as usize] as f64 * boost[a as usize])).then(a.cmp(&b)));
+            let p = skyline::plan(problem, &sections, &order);
+            if t == 0 { first = first.min(p.height); }
+            if p.height <= best_here { best_here = p.height; best_boost = boost.clone(); }
+            best = best.min(p.height);
+            if best == lb { break }
+            if mode == 1 || mode == 3 { if mode == 3 && p.height > best_here && t % 4 == 3 { boost = best_boost.clone(); } for (i, it) in problem.items().iter().enumerate() { if p.offsets[i] + it.extent() > lb { boost[i] *= 1.0 + 1.0 * (dive::scramble((t << 32) + i as u64) >> 11) as f64 / (1u64 << 53) as f64; } } }
+        }
+    }
+    (first as f64 / lb as f64, best as f64 / lb as f64)
+}

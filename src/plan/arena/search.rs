@@ -1,0 +1,252 @@
+//! The search for lower placements: many short depth-first dives, each with an order of its own.
+//!
+//! Where a dive succeeds at all, it mostly does so within a few nodes an item, and where it does not, hours may not be
+//! enough. So the dives are short and many, and few are long, in the proportions of Luby, Sinclair and Zuckerman
+//! ("Optimal speedup of Las Vegas algorithms", 1993). Orders are drawn from those of the planners with growing noise,
+//! by a fixed rule: dive number k is the same on every machine.
+//!
+//! Dives run in batches on all cores. The outcome of a batch is that of its first dive in number that settled
+//! something, so it does not depend on which thread was quicker; only the moment at which time runs out does.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use super::dive::{Dive, First, Instance, STACK_BYTES, Strategy, Verdict, scramble};
+use super::orders::{self, Key};
+use super::problem::{Placement, Problem};
+use super::sections::{Sections, Span};
+
+/// How long to search.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Limit {
+    /// Up to so many steps: a look at one item in one section is a step, and takes about a nanosecond.
+    Steps(u64),
+    /// Until then.
+    Deadline(Instant),
+}
+
+/// What a search found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The lowest placement, if one is lower than that from which the search set out.
+    pub placement: Option<Placement>,
+    /// Whether nothing can be lower than that placement, or than the first one if there is none.
+    pub proved: bool,
+}
+
+/// How many dives a batch has.
+const BATCH: u64 = 8;
+/// Where a look at every section takes more steps than this, dives look at the lowest valley only.
+const LARGE: u64 = 20_000;
+/// More threads than this gain little on problems of a few hundred items.
+const MOST_THREADS: usize = 8;
+
+/// Looks for placements lower than `height` bytes until one meets the bound or the limit is reached.
+pub(super) fn improve(problem: &Problem, sections: &Sections, height: u64, limit: Limit) -> Found {
+    let nothing = Found { placement: None, proved: false };
+    match Field::new(problem, sections) {
+        Some(field) => field.improve(height, limit),
+        None => nothing,
+    }
+}
+
+/// A problem as the dives see it, and the keys of their orders.
+struct Field<'a> {
+    problem: &'a Problem,
+    instance: Instance,
+    /// The items of the instance, by their position in the problem: those that have bytes.
+    items: Vec<usize>,
+    /// The bytes of one unit of the instance.
+    unit: u64,
+    /// Whether the instance has a placement exactly where the problem has one.
+    exact: bool,
+    /// The values of each key, by instance item.
+    keys: Vec<Vec<f64>>,
+}
+
+/// The first and second key of the orders, the most successful one first.
+const BASES: [(Key, Key); 8] = [
+    (Key::Size, Key::Duration),
+    (Key::Area, Key::Duration),
+    (Key::Duration, Key::Total),
+    (Key::Total, Key::Size),
+    (Key::Size, Key::Total),
+    (Key::Duration, Key::Area),
+    (Key::Total, Key::Duration),
+    (Key::Area, Key::Size),
+];
+
+impl<'a> Field<'a> {
+    /// Sets the field up; nothing if alignments are so odd that no common one fits in 64 bits.
+    fn new(problem: &'a Problem, sections: &Sections) -> Option<Self> {
+        let all = problem.items();
+        let items: Vec<usize> = (0..all.len()).filter(|&i| all[i].extent() > 0).collect();
+        // The dives know no alignment. Where extents are multiples of every alignment, so are all offsets that they
+        // can find. Elsewhere extents are rounded up, which may lose a placement and proves nothing.
+        let align = items.iter().try_fold(1, |align, &i| least_common_multiple(align, all[i].align))?;
+        let extents =
+            items.iter().map(|&i| all[i].extent().checked_next_multiple_of(align)).collect::<Option<Vec<u64>>>()?;
+        extents.iter().try_fold(0u64, |sum, &extent| sum.checked_add(extent))?;
+        let exact = items.iter().zip(&extents).all(|(&i, &extent)| all[i].extent() == extent);
+        let unit = extents.iter().fold(0, |unit, &extent| greatest_common_divisor(extent, unit)).max(1);
+        let spans: Vec<Span> = items.iter().map(|&i| sections.spans[i]).collect();
+        let keys = [Key::Size, Key::Duration, Key::Area, Key::Total]
+            .map(|key| {
+                let values = orders::values(problem, sections, key);
+                items.iter().map(|&i| values[i] as f64).collect()
+            })
+            .to_vec();
+        Some(Self {
+            problem,
+            instance: Instance::new(sections, &spans, extents.iter().map(|extent| extent / unit).collect()),
+            items,
+            unit,
+            exact,
+            keys,
+        })
+    }
+
+    /// Lowers the target between what is proved impossible and what is found.
+    fn improve(&self, height: u64, limit: Limit) -> Found {
+        let mut best: Option<Placement> = None;
+        // No placement is below `low`, one is known at `high`; both in units.
+        let mut low = self.instance.bound();
+        let mut high = height.div_ceil(self.unit);
+        let mut dives_left = match limit {
+            Limit::Steps(steps) => steps / (self.instance.steps_a_node() * self.nodes(0)).max(1),
+            Limit::Deadline(_) => u64::MAX,
+        };
+        let deadline = match limit {
+            Limit::Steps(_) => None,
+            Limit::Deadline(deadline) => Some(deadline),
+        };
+        let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let (mut at_bound, mut between) = (0, 0);
+        let mut nearness = 1;
+        while low < high && dives_left > 0 && !is_over() {
+            // Every other batch aims between the bound and what is known, ever nearer to the latter until one hits.
+            let gap = high - low;
+            let aims_at_bound = gap == 1 || at_bound <= between;
+            let (target, first) =
+                if aims_at_bound { (low, &mut at_bound) } else { (high - (gap >> nearness).max(1), &mut between) };
+            let count = BATCH.min(dives_left);
+            let verdict = self.batch(target, *first..*first + count, deadline);
+            *first += count;
+            dives_left -= count;
+            match verdict {
+                Verdict::Solved(offsets) => {
+                    let placement = self.placement(&offsets);
+                    high = placement.height.div_ceil(self.unit).min(target);
+                    best = Some(placement);
+                }
+                Verdict::Impossible => low = target + 1,
+                Verdict::Stopped if !aims_at_bound => {
+                    nearness = if gap >> nearness > 1 { nearness + 1 } else { 1 };
+                }
+                Verdict::Stopped => {}
+            }
+        }
+        Found { placement: best, proved: self.exact && low >= high }
+    }
+
+    /// Runs the dives of these numbers; the verdict of the first that came to one.
+    fn batch(&self, target: u64, numbers: std::ops::Range<u64>, deadline: Option<Instant>) -> Verdict {
+        let next = AtomicU64::new(numbers.start);
+        let settled = AtomicU64::new(u64::MAX);
+        let verdict = Mutex::new((u64::MAX, Verdict::Stopped));
+        let work = || {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= numbers.end || settled.load(Ordering::Relaxed) < number {
+                    return;
+                }
+                let stop = || {
+                    settled.load(Ordering::Relaxed) < number
+                        || deadline.is_some_and(|deadline| Instant::now() >= deadline)
+                };
+                let found = Dive::run(&self.instance, target, &self.strategy(number), &stop);
+                if found != Verdict::Stopped {
+                    settled.fetch_min(number, Ordering::Relaxed);
+                    let mut first = verdict.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    if number < first.0 {
+                        *first = (number, found);
+                    }
+                }
+            }
+        };
+        let threads = thread::available_parallelism().map_or(1, |n| n.get().min(MOST_THREADS));
+        thread::scope(|scope| {
+            for index in 0..threads {
+                let spawned = thread::Builder::new()
+                    .name(format!("arena-search-{index}"))
+                    .stack_size(STACK_BYTES)
+                    .spawn_scoped(scope, work);
+                // Fewer threads only take longer, and without any the batch has no verdict.
+                if spawned.is_err() {
+                    break;
+                }
+            }
+        });
+        verdict.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).1
+    }
+
+    /// How dive number `number` goes about it.
+    fn strategy(&self, number: u64) -> Strategy {
+        let bases = BASES.len() as u64;
+        let (primary, secondary) = BASES[(number % bases) as usize];
+        let lap = number / bases;
+        let noise = if lap == 0 { 0.0 } else { [0.1, 0.3, 1.0][(lap % 3) as usize] };
+        let is_large = self.instance.steps_a_node() > LARGE;
+        let first = if is_large || lap % 4 == 3 { First::LowestValley } else { First::FewestChoices };
+        let value = |item: usize| {
+            let luck = scramble(number << 32 | item as u64) >> 11;
+            self.keys[primary as usize][item] * (1.0 + noise * luck as f64 / (1u64 << 53) as f64)
+        };
+        let mut order: Vec<(f64, f64, usize)> =
+            (0..self.items.len()).map(|item| (value(item), self.keys[secondary as usize][item], item)).collect();
+        order.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
+        let mut ranks = vec![0; order.len()];
+        for (rank, &(_, _, item)) in order.iter().enumerate() {
+            ranks[item] = rank as u32;
+        }
+        Strategy { first, ranks, nodes: self.nodes(number) }
+    }
+
+    /// How many nodes dive number `number` may visit.
+    fn nodes(&self, number: u64) -> u64 {
+        2 * self.items.len() as u64 * luby(number + 1)
+    }
+
+    /// Turns a dive's offsets into a placement of the problem.
+    fn placement(&self, offsets: &[u64]) -> Placement {
+        let mut all = vec![0; self.problem.items().len()];
+        for (&item, offset) in self.items.iter().zip(offsets) {
+            all[item] = offset * self.unit;
+        }
+        Placement::new(self.problem, all)
+    }
+}
+
+/// The sequence 1 1 2 1 1 2 4 1 1 2 1 1 2 4 8 ..., counted from 1.
+fn luby(mut number: u64) -> u64 {
+    loop {
+        let power = (number + 1).next_power_of_two();
+        if power == number + 1 {
+            return power / 2;
+        }
+        number -= power / 2 - 1;
+    }
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+fn least_common_multiple(a: u64, b: u64) -> Option<u64> {
+    (a / greatest_common_divisor(a, b)).checked_mul(b)
+}

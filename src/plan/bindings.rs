@@ -1,0 +1,360 @@
+//! The contract for running a step: every buffer with its role, life and place.
+
+use super::arena::{self, Budget, Item, Problem, Report};
+use super::inplace::{alias_in_place, roots};
+use super::{ALIGN, referee};
+use crate::ir::Role;
+use crate::lower::{Dir, LValueId, Op, Program};
+use crate::model::LayerId;
+use crate::select::Selection;
+use crate::tensor::{DType, Shape, align_up};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A buffer of a plan: its position in [`BindingPlan::buffers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BufferId(pub u32);
+
+/// A stretch of memory with one owner at a time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Buffer {
+    pub name: String,
+    pub role: Role,
+    pub shape: Shape,
+    pub dtype: DType,
+    /// Bytes taken, padding up to the alignment included.
+    pub bytes: u64,
+    /// First byte in the arena; a multiple of [`ALIGN`].
+    pub offset: u64,
+    /// First operation that writes or reads it, and one past the last; the whole step for what survives it.
+    pub live: [usize; 2],
+    /// True where it is there before the step or is read after it.
+    pub persistent: bool,
+    pub layer: Option<LayerId>,
+    /// The values that lie in it, the first of which names it.
+    pub values: Vec<LValueId>,
+    /// The parameters or their gradients or moments, for a flat vector.
+    pub parts: Vec<Part>,
+    /// Operations that write it and read it, in order.
+    pub writers: Vec<usize>,
+    pub readers: Vec<usize>,
+}
+
+/// One parameter's stretch of a flat vector.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    pub name: String,
+    pub shape: Shape,
+    /// First byte from the start of the buffer.
+    pub start: u64,
+    /// Bytes taken, padding included.
+    pub bytes: u64,
+    pub layer: Option<LayerId>,
+    pub value: LValueId,
+}
+
+/// Where a value lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    pub buffer: BufferId,
+    /// First byte in the arena.
+    pub offset: u64,
+}
+
+/// A scalar of an operation: frozen when the step is recorded, or read from memory at every replay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Constant {
+    pub op: usize,
+    pub name: String,
+    /// The frozen value, or the buffer it is read from.
+    pub value: String,
+    pub live: bool,
+}
+
+/// Why a program cannot be bound.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum PlanError {
+    #[error("the buffers cannot be placed: {0}")]
+    Problem(#[from] arena::ProblemError),
+    #[error("the arena's referee rejects the placement: {0}")]
+    Arena(#[from] arena::Violation),
+    #[error("the plan's referee: {0}")]
+    Dataflow(#[from] referee::DataflowError),
+    #[error("the step takes more than {limit} bytes")]
+    TooLarge { limit: u64 },
+}
+
+/// A program with every value in its place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BindingPlan {
+    /// The selected program, with what runs in place marked as aliases.
+    pub program: Program,
+    pub buffers: Vec<Buffer>,
+    /// The place of every value, by [`LValueId`]; `None` for values that fusion made superfluous.
+    pub places: Vec<Option<Place>>,
+    /// The scratch buffer of every operation that has one.
+    pub workspaces: Vec<Option<BufferId>>,
+    /// Bytes of what survives the step; it lies first.
+    pub persistent_bytes: u64,
+    /// Bytes of the whole arena.
+    pub arena_bytes: u64,
+    /// The largest sum of live bytes: no placement takes less.
+    pub lower_bound_bytes: u64,
+    /// The sum of all buffers.
+    pub unshared_bytes: u64,
+    /// How the buffers that share memory were placed.
+    pub report: Report,
+}
+
+/// More than this many bytes are a mistake, not a plan.
+const MAX_BYTES: u64 = 1 << 46;
+
+struct Binder {
+    program: Program,
+    buffers: Vec<Buffer>,
+    buffer_of: Vec<Option<BufferId>>,
+    starts: Vec<usize>,
+    workspaces: Vec<Option<BufferId>>,
+}
+
+/// Binds a selection: decides what runs in place, how long everything lives, and where it lies; the result is checked by the referees.
+///
+/// # Errors
+/// Where the program is too large to place, or a referee rejects the result (which would be a defect of this program).
+pub fn bind(selection: &Selection, budget: Budget) -> Result<BindingPlan, PlanError> {
+    let mut program = selection.program.clone();
+    alias_in_place(&mut program);
+    let count = program.values.len();
+    let mut b = Binder {
+        starts: vec![0; count],
+        buffer_of: vec![None; count],
+        workspaces: vec![None; program.ops.len()],
+        buffers: Vec::new(),
+        program,
+    };
+    b.make_buffers();
+    b.make_workspaces(selection);
+    b.lives();
+    let (report, persistent_bytes) = b.place(budget)?;
+    let places = (0..count)
+        .map(|i| {
+            let buffer = b.buffer_of[i]?;
+            let size = b.program.values[i].dtype.size() as u64;
+            Some(Place { buffer, offset: b.buffers[buffer.0 as usize].offset + b.starts[i] as u64 * size })
+        })
+        .collect();
+    let plan = BindingPlan {
+        places,
+        workspaces: b.workspaces,
+        persistent_bytes,
+        arena_bytes: persistent_bytes + report.placement.height,
+        lower_bound_bytes: persistent_bytes + report.lower_bound,
+        unshared_bytes: persistent_bytes + report.unshared,
+        report,
+        buffers: b.buffers,
+        program: b.program,
+    };
+    referee::check(&plan)?;
+    Ok(plan)
+}
+
+impl Binder {
+    /// One buffer for every root that any operation or the host touches.
+    fn make_buffers(&mut self) {
+        let roots = roots(&self.program);
+        let mut used = vec![false; self.program.values.len()];
+        for op in &self.program.ops {
+            for id in op.args.iter().flatten() {
+                used[roots[id.0 as usize].0.0 as usize] = true;
+            }
+        }
+        for (index, (root, start)) in roots.iter().enumerate() {
+            self.starts[index] = *start;
+            let root_value = self.program.value(*root);
+            if !used[root.0 as usize] && !root_value.persistent {
+                continue;
+            }
+            let r = root.0 as usize;
+            let id = *self.buffer_of[r].get_or_insert_with(|| {
+                let value = root_value.clone();
+                self.buffers.push(Buffer {
+                    bytes: align_up(value.bytes().max(1), ALIGN),
+                    name: value.name,
+                    role: value.role,
+                    shape: value.shape,
+                    dtype: value.dtype,
+                    offset: 0,
+                    live: [usize::MAX, 0],
+                    persistent: value.persistent,
+                    layer: value.layer,
+                    values: Vec::new(),
+                    parts: Vec::new(),
+                    writers: Vec::new(),
+                    readers: Vec::new(),
+                });
+                BufferId(self.buffers.len() as u32 - 1)
+            });
+            self.buffer_of[index] = Some(id);
+            self.buffers[id.0 as usize].values.push(LValueId(index as u32));
+        }
+        self.make_parts();
+    }
+
+    /// The parameters inside flat vectors.
+    fn make_parts(&mut self) {
+        for buffer in &mut self.buffers {
+            let root = buffer.values.iter().copied().find(|v| self.program.value(*v).alias.is_none());
+            let mut seen = std::collections::HashSet::new();
+            for &id in &buffer.values {
+                let value = self.program.value(id);
+                let start = self.starts[id.0 as usize];
+                if value.param.is_none() || Some(id) == root || !seen.insert(start) {
+                    continue;
+                }
+                let size = value.dtype.size() as u64;
+                let (name, shape) = (value.name.clone(), value.shape.clone());
+                let bytes = align_up(value.bytes().max(1), ALIGN * size / 4);
+                buffer.parts.push(Part { name, shape, start: start as u64 * size, bytes, layer: value.layer, value: id });
+            }
+            buffer.parts.sort_by_key(|p| p.start);
+        }
+    }
+
+    fn make_workspaces(&mut self, selection: &Selection) {
+        for (index, choice) in selection.choices.iter().enumerate() {
+            if choice.workspace_bytes == 0 {
+                continue;
+            }
+            let op = &self.program.ops[index];
+            self.workspaces[index] = Some(BufferId(self.buffers.len() as u32));
+            self.buffers.push(Buffer {
+                name: format!("work.{index}.{}", choice.kernel),
+                role: Role::Workspace,
+                shape: Shape::from([choice.workspace_bytes as usize]),
+                dtype: DType::U8,
+                bytes: align_up(choice.workspace_bytes, ALIGN),
+                offset: 0,
+                live: [index, index + 1],
+                persistent: false,
+                layer: op.layer,
+                values: Vec::new(),
+                parts: Vec::new(),
+                writers: vec![index],
+                readers: vec![index],
+            });
+        }
+    }
+
+    fn lives(&mut self) {
+        let ops = self.program.ops.len();
+        for (index, op) in self.program.ops.iter().enumerate() {
+            for dir in [Dir::In, Dir::Out] {
+                for (_, value) in op.bound(dir) {
+                    let Some(id) = self.buffer_of[value.0 as usize] else { continue };
+                    let buffer = &mut self.buffers[id.0 as usize];
+                    buffer.live = [buffer.live[0].min(index), buffer.live[1].max(index + 1)];
+                    let list = if dir == Dir::In { &mut buffer.readers } else { &mut buffer.writers };
+                    if list.last() != Some(&index) {
+                        list.push(index);
+                    }
+                }
+            }
+        }
+        for buffer in self.buffers.iter_mut().filter(|b| b.persistent) {
+            buffer.live = [0, ops.max(1)];
+        }
+    }
+
+    /// Persistent buffers one after the other, the rest by the arena's planners behind them.
+    fn place(&mut self, budget: Budget) -> Result<(Report, u64), PlanError> {
+        let total = self.buffers.iter().try_fold(0u64, |sum, b| sum.checked_add(b.bytes));
+        if total.is_none_or(|t| t > MAX_BYTES) {
+            return Err(PlanError::TooLarge { limit: MAX_BYTES });
+        }
+        let mut persistent = 0;
+        for buffer in self.buffers.iter_mut().filter(|b| b.persistent) {
+            buffer.offset = persistent;
+            persistent += buffer.bytes;
+        }
+        let transient: Vec<usize> = (0..self.buffers.len()).filter(|&i| !self.buffers[i].persistent).collect();
+        let item = |&i: &usize| {
+            let Buffer { live, bytes, .. } = &self.buffers[i];
+            Item { lower: live[0] as u64, upper: live[1] as u64, size: *bytes, align: ALIGN }
+        };
+        let problem = Problem::new(transient.iter().map(item).collect())?;
+        let report = arena::plan_best(&problem, budget);
+        arena::referee::check(&problem, &report.placement)?;
+        for (&i, offset) in transient.iter().zip(&report.placement.offsets) {
+            self.buffers[i].offset = persistent + offset;
+        }
+        Ok((report, persistent))
+    }
+}
+
+impl BindingPlan {
+    /// The place of a value, where it has one.
+    #[must_use]
+    pub fn place(&self, id: LValueId) -> Option<Place> {
+        self.places[id.0 as usize]
+    }
+
+    #[must_use]
+    pub fn buffer(&self, id: BufferId) -> &Buffer {
+        &self.buffers[id.0 as usize]
+    }
+
+    /// The arena's height over its lower bound.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        if self.lower_bound_bytes == 0 { 1.0 } else { self.arena_bytes as f64 / self.lower_bound_bytes as f64 }
+    }
+
+    /// The placement problem of the buffers that share memory, with their positions in [`Self::buffers`].
+    ///
+    /// # Errors
+    /// Never for a plan that [`bind`] made.
+    pub fn problem(&self) -> Result<(Problem, Vec<BufferId>), arena::ProblemError> {
+        let ids: Vec<BufferId> = (0..self.buffers.len() as u32).map(BufferId).filter(|b| !self.buffer(*b).persistent).collect();
+        let item = |id: &BufferId| {
+            let b = self.buffer(*id);
+            Item { lower: b.live[0] as u64, upper: b.live[1] as u64, size: b.bytes, align: ALIGN }
+        };
+        Ok((Problem::new(ids.iter().map(item).collect())?, ids))
+    }
+
+    /// Live bytes at every operation.
+    #[must_use]
+    pub fn live_bytes(&self) -> Vec<u64> {
+        let mut change = vec![0i64; self.program.ops.len() + 2];
+        for b in self.buffers.iter().filter(|b| b.live[0] < b.live[1]) {
+            change[b.live[0]] += b.bytes as i64;
+            change[b.live[1]] -= b.bytes as i64;
+        }
+        let mut sum = 0i64;
+        change[..self.program.ops.len()].iter().map(|c| { sum += c; sum as u64 }).collect()
+    }
+
+    /// Every scalar of every operation, frozen or read from memory.
+    #[must_use]
+    pub fn constants(&self) -> Vec<Constant> {
+        let mut out = Vec::new();
+        for (index, op) in self.program.ops.iter().enumerate() {
+            out.extend(frozen(op).into_iter().map(|(name, value)| Constant { op: index, name, value, live: false }));
+            for (slot, value) in op.bound(Dir::In) {
+                if matches!(slot, "hyper" | "corr" | "counter" | "counter_prev") {
+                    let value = self.program.value(value).name.clone();
+                    out.push(Constant { op: index, name: slot.to_owned(), value, live: true });
+                }
+            }
+        }
+        out
+    }
+}
+
+/// The scalars frozen into an operation: its fields that are neither sizes nor lists.
+fn frozen(op: &Op) -> Vec<(String, String)> {
+    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(&op.kind) else { return Vec::new() };
+    let scalar = |v: &serde_json::Value| v.is_f64() || v.is_boolean() || v.is_string();
+    fields.into_iter().filter(|(k, v)| k != "op" && scalar(v)).map(|(k, v)| (k, v.to_string())).collect()
+}

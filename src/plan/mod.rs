@@ -1,0 +1,18 @@
+//! Where everything lies: the role, life and address of every buffer of a selected program.
+//!
+//! [`bind`] decides what shares memory by being the same thing (views, slices of flat vectors, updates in place), [`arena`] places what is left,
+//! and [`referee`] checks the result by walking through the step and asking of every read whether the bytes are still those that were written.
+
+pub mod arena;
+mod bindings;
+mod capture;
+mod inplace;
+pub mod referee;
+mod svg;
+
+pub use bindings::{BindingPlan, Buffer, BufferId, Constant, Part, Place, PlanError, bind};
+pub use capture::{CapturePlan, LossBufs, PerLayerBufs, TensorRef};
+pub use svg::{RoleColor, arena_svg};
+
+/// Every buffer starts at a multiple of this many bytes.
+pub const ALIGN: u64 = 256;

@@ -1,0 +1,181 @@
+//! The plan's referee: it walks through the step with the addresses alone and asks of every read whether the bytes still belong to the value.
+//!
+//! It shares nothing with the binder: no live ranges, no reuse rules, only places, and what each operation reads and writes.
+
+use super::BindingPlan;
+use crate::lower::{Dir, LValueId, Program};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// A read or write that the plan makes wrong.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum DataflowError {
+    #[error("op {op} ({name}) reads {value}, but bytes {from}..{to} were last written as {owner}")]
+    Overwritten { op: usize, name: &'static str, value: String, from: u64, to: u64, owner: String },
+    #[error("op {op} ({name}): {value} has no place")]
+    NoPlace { op: usize, name: &'static str, value: String },
+    #[error("op {op} ({name}): {value} reaches past the end of the arena")]
+    OutOfArena { op: usize, name: &'static str, value: String },
+    #[error("op {op} ({name}): its scratch memory overlaps {value}")]
+    Workspace { op: usize, name: &'static str, value: String },
+    #[error("the parameter {value} does not hold its new value at the end of the step")]
+    Lost { value: String },
+}
+
+/// Who wrote which bytes last: disjoint stretches by their first byte.
+#[derive(Default)]
+struct Owners(BTreeMap<u64, (u64, Owner)>);
+
+/// The last writer of some bytes: a value, or scratch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Value(LValueId),
+    Scratch,
+}
+
+impl Owners {
+    fn write(&mut self, from: u64, to: u64, owner: Owner) {
+        let before = self.0.range(..from).next_back().map(|(s, v)| (*s, *v));
+        if let Some((start, (end, old))) = before
+            && end > from
+        {
+            self.0.insert(start, (from, old));
+            if end > to {
+                self.0.insert(to, (end, old));
+            }
+        }
+        let inside: Vec<u64> = self.0.range(from..to).map(|(s, _)| *s).collect();
+        for start in inside {
+            if let Some((end, old)) = self.0.remove(&start)
+                && end > to
+            {
+                self.0.insert(to, (end, old));
+            }
+        }
+        self.0.insert(from, (to, owner));
+    }
+
+    /// The stretches that cover `[from, to)`; gaps are left out.
+    fn read(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64, Owner)> + '_ {
+        let first = self.0.range(..from).next_back().filter(|(_, (end, _))| *end > from);
+        first.into_iter().chain(self.0.range(from..to)).map(move |(s, (e, o))| ((*s).max(from), (*e).min(to), *o))
+    }
+}
+
+/// Checks a plan.
+///
+/// # Errors
+/// The first read of bytes that no longer hold the value.
+pub fn check(plan: &BindingPlan) -> Result<(), DataflowError> {
+    let program = &plan.program;
+    let mut owners = Owners::default();
+    let extent = |id: LValueId| plan.place(id).map(|p| (p.offset, p.offset + program.value(id).bytes()));
+    let origin = origins(program);
+    // Before the step, everything that survives it holds itself.
+    for (index, value) in program.values.iter().enumerate() {
+        let id = LValueId(index as u32);
+        if value.persistent && value.alias.is_none() && let Some((from, to)) = extent(id) {
+            owners.write(from, to, Owner::Value(id));
+        }
+    }
+    for (index, op) in program.ops.iter().enumerate() {
+        let name = op.kind.name();
+        let text = |id: LValueId| program.value(id).name.clone();
+        for (_, id) in op.bound(Dir::In).chain(op.bound(Dir::Out)) {
+            let Some((_, to)) = extent(id) else { return Err(DataflowError::NoPlace { op: index, name, value: text(id) }) };
+            if to > plan.arena_bytes {
+                return Err(DataflowError::OutOfArena { op: index, name, value: text(id) });
+            }
+        }
+        for (_, id) in op.bound(Dir::In) {
+            let Some((from, to)) = extent(id) else { continue };
+            for (from, to, owner) in stretches(program, &origin, id, from, to).flat_map(|(a, b)| owners.read(a, b)) {
+                let holds = match owner {
+                    Owner::Value(owner) => holds(program, &origin, id, owner),
+                    Owner::Scratch => false,
+                };
+                if !holds {
+                    let owner = match owner {
+                        Owner::Value(v) => text(v),
+                        Owner::Scratch => "scratch memory".into(),
+                    };
+                    return Err(DataflowError::Overwritten { op: index, name, value: text(id), from, to, owner });
+                }
+            }
+        }
+        if let Some(work) = plan.workspaces[index] {
+            let work = plan.buffer(work);
+            let (from, to) = (work.offset, work.offset + work.bytes);
+            for (_, id) in op.bound(Dir::In).chain(op.bound(Dir::Out)) {
+                if let Some((a, b)) = extent(id)
+                    && a < to
+                    && from < b
+                {
+                    return Err(DataflowError::Workspace { op: index, name, value: text(id) });
+                }
+            }
+            owners.write(from, to, Owner::Scratch);
+        }
+        for (_, id) in op.bound(Dir::Out) {
+            if let Some((from, to)) = extent(id) {
+                owners.write(from, to, Owner::Value(id));
+            }
+        }
+    }
+    survivors(plan, &owners)
+}
+
+/// For each value, the value that it is a view of and that some operation (or the host) wrote; itself where it was written.
+fn origins(program: &Program) -> Vec<LValueId> {
+    let mut written = vec![false; program.values.len()];
+    for id in program.ops.iter().flat_map(crate::lower::Op::writes) {
+        written[id.0 as usize] = true;
+    }
+    (0..program.values.len() as u32)
+        .map(|i| {
+            let mut id = LValueId(i);
+            while let (false, Some(alias)) = (written[id.0 as usize], program.value(id).alias) {
+                id = alias.of;
+            }
+            id
+        })
+        .collect()
+}
+
+/// Whether bytes last written as `owner` are what a reader of `id` expects: the very value, or, for the flat gradient, one of its parts.
+fn holds(program: &Program, origin: &[LValueId], id: LValueId, owner: LValueId) -> bool {
+    let wanted = origin[id.0 as usize];
+    if wanted == owner {
+        return true;
+    }
+    // A flat vector that no operation writes as a whole consists of its parts.
+    let part = program.value(owner);
+    wanted == id && part.alias.is_some_and(|_| program.root(owner).0 == wanted) && part.param.is_some()
+}
+
+/// The bytes of a value that count: all of it, or, for a flat vector that is written part by part, its parts without the padding between them.
+fn stretches<'p>(program: &'p Program, origin: &[LValueId], id: LValueId, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> + 'p {
+    let value = program.value(id);
+    let is_flat = !value.persistent && origin[id.0 as usize] == id && value.param.is_none() && value.shape.len() == program.flat_len();
+    let by_parts = is_flat && program.values.iter().any(|v| v.param.is_some() && v.alias.is_some_and(|a| a.of == id));
+    let size = value.dtype.size() as u64;
+    let parts = if by_parts { &program.segments[..] } else { &[] };
+    let whole = (!by_parts).then_some((from, to));
+    whole.into_iter().chain(parts.iter().map(move |(_, s)| (from + s.start as u64 * size, from + (s.start + s.len) as u64 * size)))
+}
+
+/// At the end every persistent value's memory must hold it or its successor.
+fn survivors(plan: &BindingPlan, owners: &Owners) -> Result<(), DataflowError> {
+    let program = &plan.program;
+    for (index, value) in program.values.iter().enumerate() {
+        let id = LValueId(index as u32);
+        let Some(place) = plan.place(id).filter(|_| value.persistent && value.alias.is_none()) else { continue };
+        for (_, _, owner) in owners.read(place.offset, place.offset + value.bytes()) {
+            let sound = matches!(owner, Owner::Value(o) if program.root(o).0 == id);
+            if !sound {
+                return Err(DataflowError::Lost { value: value.name.clone() });
+            }
+        }
+    }
+    Ok(())
+}

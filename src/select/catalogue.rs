@@ -1,0 +1,95 @@
+//! Every kernel there is, with its id, its preconditions and a rough cost.
+
+use super::{CpuFacts, Isa, Variant, cpu_gemm, cpu_rest};
+use crate::lower::{Epilogue, OpKind};
+use crate::tensor::DType;
+
+/// The stem of a kernel id: the operation with what is fused into it, such as `gemm_bias_relu`.
+#[must_use]
+pub fn stem(kind: &OpKind) -> String {
+    let mut name = match kind {
+        OpKind::BiasGrad { .. } => "bias_grad".to_owned(),
+        _ => kind.name().to_owned(),
+    };
+    let epilogue = match kind {
+        OpKind::Gemm(g) => g.epilogue,
+        OpKind::Conv2d { epilogue, .. } | OpKind::Conv2dBwdX { epilogue, .. } => *epilogue,
+        OpKind::BatchNorm { act, .. } | OpKind::BatchNormEval { act, .. } => Epilogue { act: *act, ..Epilogue::default() },
+        OpKind::BatchNormBwd { act_grad, .. } => Epilogue { act_grad: *act_grad, ..Epilogue::default() },
+        _ => Epilogue::default(),
+    };
+    if epilogue.bias {
+        name.push_str("_bias");
+    }
+    if let Some(act) = epilogue.act {
+        name.push('_');
+        name.push_str(act.name());
+    }
+    if let Some(act) = epilogue.act_grad {
+        name.push('_');
+        name.push_str(act.backward_name());
+    }
+    name
+}
+
+/// A kernel's full id.
+#[must_use]
+pub fn id(kind: &OpKind, variant: Variant) -> String {
+    format!("{}_{}", stem(kind), variant.suffix())
+}
+
+/// The variants that exist for an operation on any CPU, the plain-loop reference first.
+#[must_use]
+pub const fn variants(real: DType) -> &'static [Variant] {
+    match real {
+        DType::F64 => &[Variant::RefF64],
+        _ => &[Variant::RefF32, Variant::Fast(Isa::Portable), Variant::Fast(Isa::Avx2), Variant::Fast(Isa::Avx512)],
+    }
+}
+
+/// Whether the operation is a product, whose kernels are the gemm and convolution families.
+#[must_use]
+pub const fn is_product(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Gemm(_) | OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. })
+}
+
+/// Whether a kernel may run: the machine must have the instructions, and the shape must suit it.
+///
+/// # Errors
+/// The reason why not.
+pub fn accepts(kind: &OpKind, variant: Variant, cpu: CpuFacts) -> Result<(), String> {
+    match variant {
+        Variant::RefF32 | Variant::RefF64 => Ok(()),
+        Variant::Fast(isa) if isa > cpu.isa => Err(format!("this processor has no {}", isa.name())),
+        Variant::Fast(isa) if is_product(kind) => Ok(()),
+        Variant::Fast(_) => Ok(()),
+    }
+}
+
+/// Scratch memory of a kernel, in bytes.
+#[must_use]
+pub fn workspace_bytes(kind: &OpKind, variant: Variant, threads: usize) -> usize {
+    match variant {
+        Variant::Fast(isa) if is_product(kind) => cpu_gemm::workspace_bytes(kind, isa, threads),
+        _ => cpu_rest::workspace_bytes(kind, variant, threads),
+    }
+}
+
+/// A rough estimate of a kernel's time in microseconds: good for ranking and for a first idea of where time goes, measured times replace it.
+#[must_use]
+pub fn cost_us(kind: &OpKind, variant: Variant, cpu: CpuFacts) -> f64 {
+    // Rates of one core in operations and bytes a microsecond, for products and for everything else.
+    let (product, other, bytes) = match variant {
+        Variant::RefF32 | Variant::RefF64 => (1.0e3, 0.5e3, 4.0e3),
+        Variant::Fast(Isa::Portable) => (12.0e3, 4.0e3, 12.0e3),
+        Variant::Fast(Isa::Avx2) => (70.0e3, 12.0e3, 24.0e3),
+        Variant::Fast(Isa::Avx512) => (140.0e3, 20.0e3, 32.0e3),
+    };
+    let elem = if variant == Variant::RefF64 { 8 } else { 4 };
+    let rate = if is_product(kind) { product } else { other };
+    let one = (cpu_rest::flops(kind) as f64 / rate).max(cpu_rest::bytes_moved(kind, elem) as f64 / bytes);
+    let reference = matches!(variant, Variant::RefF32 | Variant::RefF64);
+    // A barrier costs 0.3 us, so that small operations run on one thread.
+    let shared = one / cpu.threads as f64 + 0.3;
+    0.02 + if reference || cpu.threads == 1 { one } else { one.min(shared) }
+}

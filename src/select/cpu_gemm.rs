@@ -1,0 +1,130 @@
+//! How the CPU's matrix products and convolutions are cut up: pure functions of shape and instruction set.
+//!
+//! Selection asks here whether a kernel takes an operation, how much scratch it needs and what it costs; the kernels take their blocking from
+//! the same functions, so that plan and kernel cannot disagree. Nothing here depends on the number of threads except the size of
+//! scratch, and no result of a kernel does.
+
+use super::Isa;
+use crate::lower::{Gemm, OpKind, Trans};
+
+/// The register tile of an instruction set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileShape {
+    /// The most rows.
+    pub rows: usize,
+    /// Elements in one vector.
+    pub lanes: usize,
+}
+
+impl TileShape {
+    /// Columns of a full tile: two vectors.
+    #[must_use]
+    pub const fn columns(self) -> usize {
+        2 * self.lanes
+    }
+}
+
+/// The register tile of an instruction set: accumulators, two vectors of `b` and one of `a` fill its registers.
+#[must_use]
+pub const fn tile_shape(isa: Isa) -> TileShape {
+    match isa {
+        Isa::Portable => TileShape { rows: 4, lanes: 4 },
+        Isa::Avx2 => TileShape { rows: 6, lanes: 8 },
+        Isa::Avx512 => TileShape { rows: 14, lanes: 16 },
+    }
+}
+
+/// `total` cut into `parts` stretches whose lengths differ by at most one: start and length of stretch `i`.
+#[must_use]
+pub const fn stretch(total: usize, parts: usize, i: usize) -> (usize, usize) {
+    let (base, more) = (total / parts, total % parts);
+    (i * base + if i < more { i } else { more }, base + (i < more) as usize)
+}
+
+/// How a product is cut into tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmBlocking {
+    /// Tiles down the rows, of nearly equal height.
+    pub row_tiles: usize,
+    /// Panels of columns; all but the last are as wide as a tile.
+    pub panels: usize,
+    /// Stretches of the reduction; partial sums pass through the output.
+    pub k_blocks: usize,
+    /// `a` is rearranged in a phase of its own, tile by tile.
+    pub pack_a: bool,
+    /// Each panel of `b` is rearranged by who uses it.
+    pub pack_b: bool,
+}
+
+/// The reduction stretch that keeps a packed panel of `b` and a tile's rows of `a` in the first-level cache.
+const K_BLOCK: usize = 256;
+
+/// How a product is cut up.
+#[must_use]
+pub fn gemm_blocking(g: &Gemm, isa: Isa) -> GemmBlocking {
+    let tile = tile_shape(isa);
+    let row_tiles = g.m.div_ceil(tile.rows);
+    let panels = g.n.div_ceil(tile.columns());
+    let pack_b = match g.trans {
+        Trans::Nt => true,
+        // Plain code has no masked loads worth the name: its tails are padded.
+        Trans::Nn | Trans::Tn if isa == Isa::Portable && g.n % tile.lanes != 0 => true,
+        // A panel in place is spread over as many lines and pages as it has rows.
+        Trans::Nn | Trans::Tn => row_tiles >= 3 && g.k * g.n > 128 * 128,
+    };
+    let pack_a = match g.trans {
+        Trans::Nn | Trans::Nt => g.k >= 256 && panels >= 4,
+        Trans::Tn => g.m % 256 == 0 && panels >= 4,
+    };
+    GemmBlocking { row_tiles, panels, k_blocks: g.k.div_ceil(K_BLOCK), pack_a, pack_b }
+}
+
+impl GemmBlocking {
+    /// Elements of the packed `a`, rounded up to whole cache lines.
+    #[must_use]
+    pub fn packed_a_len(&self, g: &Gemm) -> usize {
+        if self.pack_a { (g.m * g.k).next_multiple_of(LINE) } else { 0 }
+    }
+
+    /// Elements of a thread's packed panel of `b`.
+    #[must_use]
+    pub fn panel_len(&self, g: &Gemm, isa: Isa) -> usize {
+        if self.pack_b { (g.k.div_ceil(self.k_blocks) * tile_shape(isa).columns()).next_multiple_of(LINE) } else { 0 }
+    }
+}
+
+/// Elements in a cache line.
+const LINE: usize = 16;
+
+/// Work below this many microseconds stays on one thread: handing it over would cost as much as it saves.
+pub const PARALLEL_US: f64 = 4.0;
+
+/// Bytes of scratch that the kernel for `op` needs when up to `threads` threads share it; 0 for operations that are not handled here.
+#[must_use]
+pub fn workspace_bytes(op: &OpKind, isa: Isa, threads: usize) -> usize {
+    match op {
+        OpKind::Gemm(g) => {
+            let plan = gemm_blocking(g, isa);
+            4 * (plan.packed_a_len(g) + threads * plan.panel_len(g, isa))
+        }
+        _ => 0,
+    }
+}
+
+/// A rough time of `op` on one thread in microseconds; 0 for operations that are not handled here.
+#[must_use]
+pub fn cost_us(op: &OpKind, isa: Isa) -> f64 {
+    // Multiply-adds in a microsecond at a usual clock, somewhat below what large shapes reach.
+    let rate = match isa {
+        Isa::Portable => 6e3,
+        Isa::Avx2 => 4e4,
+        Isa::Avx512 => 8e4,
+    };
+    match op {
+        OpKind::Gemm(g) => {
+            let columns = g.n.next_multiple_of(tile_shape(isa).lanes);
+            0.1 + (g.m * columns * g.k) as f64 / rate
+        }
+        _ => 0.0,
+    }
+}

@@ -1,0 +1,18 @@
+//! Which kernel runs each operation, what was fused into it, and why the other candidates lost.
+//!
+//! [`select`] first fuses (visibly: every fused operation lists what it stands for), then asks the [`catalogue`] for every kernel that could do each
+//! operation on the [`Target`], and keeps the cheapest that accepts the shape.
+
+pub mod catalogue;
+pub mod cpu_gemm;
+pub mod cpu_rest;
+mod fuse;
+mod print;
+mod selection;
+mod target;
+mod variant;
+
+pub use fuse::fuse;
+pub use selection::{Candidate, Choice, Policy, SelectError, Selection, select};
+pub use target::{CpuFacts, CudaFacts, Device, Isa, Target};
+pub use variant::Variant;

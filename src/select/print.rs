@@ -1,0 +1,20 @@
+//! The selection as text.
+
+use super::Selection;
+use crate::lower::dims;
+use std::fmt;
+
+/// A line an operation with its kernel and estimate, and one line for each candidate that lost.
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "target: {}", self.target.name)?;
+        for (index, (op, choice)) in self.program.ops.iter().zip(&self.choices).enumerate() {
+            let fused = if op.fused.is_empty() { String::new() } else { format!("  [{}]", op.fused.join(" + ")) };
+            writeln!(f, "{index:>4}  {:<38} {:<34} {:>8.1} us{fused}", choice.kernel, dims(&op.kind), choice.cost_us)?;
+            for candidate in choice.candidates.iter().filter(|c| !c.lost.is_empty()) {
+                writeln!(f, "        not {:<34} {}", candidate.kernel, candidate.lost)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! The choice of a kernel for every operation.
+
+use super::{Device, Target, Variant, catalogue, fuse};
+use crate::lower::{Program, ProgramError, verify};
+use crate::tensor::DType;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Which kernels may be chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// The cheapest that accepts the shape, operations fused.
+    #[default]
+    Fast,
+    /// The plain-loop reference of every operation, nothing fused.
+    Reference,
+}
+
+/// A kernel that could do an operation, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate {
+    pub kernel: String,
+    /// Estimated time; `None` where it was refused before.
+    pub cost_us: Option<f64>,
+    /// Why it was not chosen; empty for the one that was.
+    pub lost: String,
+}
+
+/// The kernel of one operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    pub kernel: String,
+    pub variant: Variant,
+    pub cost_us: f64,
+    pub workspace_bytes: u64,
+    pub flops: u64,
+    /// Bytes that the operation must read and write at least.
+    pub bytes: u64,
+    pub candidates: Vec<Candidate>,
+}
+
+/// The fused program with a kernel for each operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Selection {
+    pub target: Target,
+    pub program: Program,
+    /// One for each operation of the program.
+    pub choices: Vec<Choice>,
+}
+
+/// Why no kernels could be chosen.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum SelectError {
+    #[error("op {op} ({name}): no kernel for {target}; {reasons}")]
+    NoKernel { op: usize, name: &'static str, target: String, reasons: String },
+    #[error("there are no kernels for {0} yet; plan for the CPU")]
+    Device(String),
+    #[error("fusion broke the program: {0}")]
+    Fusion(#[from] ProgramError),
+}
+
+impl Selection {
+    /// The sum of the operations' estimated times, in microseconds.
+    #[must_use]
+    pub fn cost_us(&self) -> f64 {
+        self.choices.iter().map(|c| c.cost_us).sum()
+    }
+
+    /// Floating-point operations of a step.
+    #[must_use]
+    pub fn flops(&self) -> u64 {
+        self.choices.iter().map(|c| c.flops).sum()
+    }
+}
+
+/// Fuses (unless told to keep to references) and chooses a kernel for every operation.
+///
+/// # Errors
+/// Where an operation has no kernel on the target.
+pub fn select(program: &Program, target: &Target, policy: Policy) -> Result<Selection, SelectError> {
+    let Device::Cpu(cpu) = target.device else { return Err(SelectError::Device(target.name.clone())) };
+    let program = match policy {
+        Policy::Fast => fuse(program),
+        Policy::Reference => program.clone(),
+    };
+    verify(&program)?;
+    let elem = if program.real == DType::F64 { 8 } else { 4 };
+    let mut choices = Vec::with_capacity(program.ops.len());
+    for (index, op) in program.ops.iter().enumerate() {
+        let mut candidates = Vec::new();
+        let mut best: Option<(Variant, f64)> = None;
+        for &variant in catalogue::variants(program.real) {
+            let is_reference = matches!(variant, Variant::RefF32 | Variant::RefF64);
+            if policy == Policy::Reference && !is_reference {
+                continue;
+            }
+            let kernel = catalogue::id(&op.kind, variant);
+            match catalogue::accepts(&op.kind, variant, cpu) {
+                Err(lost) => candidates.push(Candidate { kernel, cost_us: None, lost }),
+                Ok(()) => {
+                    let cost = catalogue::cost_us(&op.kind, variant, cpu);
+                    candidates.push(Candidate { kernel, cost_us: Some(cost), lost: String::new() });
+                    // The last of equals wins: variants stand in rising order of preference.
+                    if best.is_none_or(|(_, b)| cost <= b) {
+                        best = Some((variant, cost));
+                    }
+                }
+            }
+        }
+        let Some((variant, cost_us)) = best else {
+            let reasons = candidates.iter().map(|c| format!("{}: {}", c.kernel, c.lost)).collect::<Vec<_>>().join("; ");
+            return Err(SelectError::NoKernel { op: index, name: op.kind.name(), target: target.name.clone(), reasons });
+        };
+        let kernel = catalogue::id(&op.kind, variant);
+        for candidate in candidates.iter_mut().filter(|c| c.kernel != kernel) {
+            if let Some(cost) = candidate.cost_us {
+                candidate.lost = format!("estimated {cost:.1} us against {cost_us:.1} us");
+            }
+        }
+        choices.push(Choice {
+            variant,
+            cost_us,
+            workspace_bytes: catalogue::workspace_bytes(&op.kind, variant, cpu.threads) as u64,
+            flops: super::cpu_rest::flops(&op.kind),
+            bytes: super::cpu_rest::bytes_moved(&op.kind, elem),
+            kernel,
+            candidates,
+        });
+    }
+    Ok(Selection { target: target.clone(), program, choices })
+}

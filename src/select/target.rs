@@ -1,0 +1,80 @@
+//! What is known about the machine that a step is planned for. Plain data: a plan for a machine can be made on another.
+
+use serde::{Deserialize, Serialize};
+
+/// Instruction sets that CPU kernels are written for, in rising order of preference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isa {
+    /// Whatever the compiler's baseline has.
+    Portable,
+    /// AVX2 with fused multiply-add.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+impl Isa {
+    /// The name used in kernel ids.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+}
+
+/// The machine that a step is planned for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// The name that a person knows it by.
+    pub name: String,
+    pub device: Device,
+}
+
+/// What kind of device it is, with the facts that planning needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "kind")]
+pub enum Device {
+    Cpu(CpuFacts),
+    Cuda(CudaFacts),
+}
+
+/// A CPU as the planner sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuFacts {
+    pub isa: Isa,
+    /// Threads that share a step.
+    pub threads: usize,
+}
+
+/// An NVIDIA GPU as the planner sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CudaFacts {
+    /// Compute capability, major and minor.
+    pub capability: (u32, u32),
+    pub multiprocessors: u32,
+    pub memory_bytes: u64,
+    pub has_cublaslt: bool,
+    pub has_cudnn: bool,
+}
+
+impl Target {
+    /// A CPU with the given instruction set.
+    #[must_use]
+    pub fn cpu(isa: Isa, threads: usize) -> Self {
+        let plural = if threads == 1 { "thread" } else { "threads" };
+        Self { name: format!("CPU, {}, {threads} {plural}", isa.name()), device: Device::Cpu(CpuFacts { isa, threads }) }
+    }
+
+    /// The CPU's facts, where it is one.
+    #[must_use]
+    pub const fn as_cpu(&self) -> Option<CpuFacts> {
+        match &self.device {
+            Device::Cpu(facts) => Some(*facts),
+            Device::Cuda(_) => None,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The implementations that an operation may have.
+
+use super::Isa;
+use serde::{Deserialize, Serialize};
+
+/// One implementation of an operation; the tail of a kernel id, such as `f32_avx512_v0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Variant {
+    /// Plain loops in f32: the specification that the others are compared with.
+    RefF32,
+    /// The same plain loops in f64, for gradient checks.
+    RefF64,
+    /// The fast kernel for one instruction set.
+    Fast(Isa),
+}
+
+impl Variant {
+    /// The tail of the kernel id.
+    #[must_use]
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::RefF32 => "f32_ref_v0",
+            Self::RefF64 => "f64_ref_v0",
+            Self::Fast(Isa::Portable) => "f32_portable_v0",
+            Self::Fast(Isa::Avx2) => "f32_avx2_v0",
+            Self::Fast(Isa::Avx512) => "f32_avx512_v0",
+        }
+    }
+}
