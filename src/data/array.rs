@@ -199,7 +199,7 @@ impl Pair<'_> {
             Target::Values { values, shape }
         };
         let dataset = Dataset { name: self.name, sample, x, target, feature_names: Vec::new(), notes };
-        Ok(Loaded::new(self.x_file, dataset))
+        Ok(Loaded { dataset, file: self.x_file, target_file: self.y_file, lines: None })
     }
 }
 

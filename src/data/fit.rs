@@ -27,7 +27,7 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
         (Target::Values { .. }, false) => fit_values(&mut loaded, request)?,
         (Target::Values { .. }, true) => {
             return Err(DataError::fit(
-                &loaded.file,
+                &loaded.target_file,
                 Place::Whole,
                 "target values",
                 "one class a sample, as the loss takes classes",
@@ -84,12 +84,24 @@ fn check_labels(loaded: &mut Loaded, allowed: usize, why: &str) -> Result<(), Da
         let some: Vec<&str> = names.iter().take(8).map(String::as_str).collect();
         let more = if names.len() > some.len() { ", ..." } else { "" };
         let found = format!("{} classes ({}{more})", names.len(), some.join(", "));
-        return Err(DataError::fit(&loaded.file, Place::Whole, found, format!("at most {allowed}, {why}"), help));
+        return Err(DataError::fit(
+            &loaded.target_file,
+            Place::Whole,
+            found,
+            format!("at most {allowed}, {why}"),
+            help,
+        ));
     }
     let wrong = labels.iter().position(|&label| usize::try_from(label).map_or(true, |label| label >= allowed));
     if let Some(i) = wrong {
         let expected = format!("0 to {}, {why}", allowed.saturating_sub(1));
-        return Err(DataError::fit(&loaded.file, loaded.place(i), format!("class {}", labels[i]), expected, help));
+        return Err(DataError::fit(
+            &loaded.target_file,
+            loaded.place(i),
+            format!("class {}", labels[i]),
+            expected,
+            help,
+        ));
     }
     let highest = labels.iter().copied().max().unwrap_or(0);
     if let Target::Classes { names, .. } = &mut loaded.dataset.target
@@ -126,7 +138,13 @@ fn spread_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataErro
         let mut values: Vec<f32> = Vec::new();
         if total.is_none_or(|total| values.try_reserve_exact(total).is_err()) {
             let found = format!("{} samples of {outputs} one-hot values", labels.len());
-            return Err(DataError::fit(&loaded.file, Place::Whole, found, "what memory holds", "use fewer outputs"));
+            return Err(DataError::fit(
+                &loaded.target_file,
+                Place::Whole,
+                found,
+                "what memory holds",
+                "use fewer outputs",
+            ));
         }
         data.notes.push("classes are learnt as one-hot values".to_owned());
         for &label in labels {
@@ -142,7 +160,7 @@ fn fit_values(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     if let Target::Values { shape, .. } = &mut loaded.dataset.target {
         if !matches_up_to_layout(shape, &request.output) {
             return Err(DataError::fit(
-                &loaded.file,
+                &loaded.target_file,
                 Place::Whole,
                 format!("targets of shape {shape}{}", counted(shape)),
                 format!("{}{}, the network's output", request.output, counted(&request.output)),
@@ -165,7 +183,7 @@ mod tests {
         };
         let x = vec![0.5; n * sample.len()];
         let dataset = Dataset { name: "t".into(), sample, x, target, feature_names: vec![], notes: vec![] };
-        Loaded { dataset, file: "t.csv".into(), lines: Some((2..2 + n as u64).collect()) }
+        Loaded { lines: Some((2..2 + n as u64).collect()), ..Loaded::new("t.csv".into(), dataset) }
     }
 
     fn classes(labels: &[i32], names: &[&str]) -> Target {

@@ -91,8 +91,10 @@ pub struct Request {
 /// A data set as its source gives it, before it is compared with the network.
 struct Loaded {
     dataset: Dataset,
-    /// The file as messages name it.
+    /// The file of the samples as messages name it.
     file: String,
+    /// The file of the targets, often the same.
+    target_file: String,
     /// The line of every sample, where the source is text.
     lines: Option<Vec<u64>>,
 }
@@ -100,7 +102,7 @@ struct Loaded {
 impl Loaded {
     /// A data set whose samples have no lines.
     fn new(file: String, dataset: Dataset) -> Self {
-        Self { dataset, file, lines: None }
+        Self { dataset, target_file: file.clone(), file, lines: None }
     }
 
     /// Where sample `i` stands.
@@ -132,7 +134,7 @@ pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, 
         | DataSource::Moons { .. }
         | DataSource::Circles { .. }
         | DataSource::Xor { .. }
-        | DataSource::Regression { .. } => synthetic::draw(&spec.source, &request.input, request.seed)?,
+        | DataSource::Regression { .. } => synthetic::draw(&spec.source, &request.input, &request.output, request.seed)?,
     };
     fit::fit(loaded, request)
 }

@@ -17,11 +17,11 @@ const MOST_VALUES: usize = 1 << 28;
 /// How far an arm of the spirals turns, in radians.
 const SPIRAL_TURN: f64 = 4.5;
 
-/// Draws a synthetic source; `input` gives the number of variables of the regression.
+/// Draws a synthetic source; `input` and `output` give the number of variables and of target values of the regression.
 ///
 /// # Errors
 /// Where a field of the source has a value that cannot work.
-pub(super) fn draw(source: &DataSource, input: &Shape, seed: u64) -> Result<Loaded, DataError> {
+pub(super) fn draw(source: &DataSource, input: &Shape, output: &Shape, seed: u64) -> Result<Loaded, DataError> {
     let mut rng = Rng::new(seed, STREAM);
     let dataset = match *source {
         DataSource::Spirals { samples, classes, noise } => {
@@ -58,7 +58,7 @@ pub(super) fn draw(source: &DataSource, input: &Shape, seed: u64) -> Result<Load
             let up = right == (class == 0);
             [if right { 0.7 } else { -0.7 }, if up { 0.7 } else { -0.7 }]
         })?,
-        DataSource::Regression { samples, noise } => regression(source, input, noise, samples, &mut rng)?,
+        DataSource::Regression { samples, noise } => regression(source, [input, output], noise, samples, &mut rng)?,
         DataSource::Digits
         | DataSource::Iris
         | DataSource::Csv { .. }
@@ -114,40 +114,47 @@ fn plane(
     })
 }
 
-/// Variables uniform in [-1, 1) and one target, standardised, with d variables counted cyclically:
-/// `f(x) = (1 / sqrt(d)) * sum_i (sin(pi x_i) + x_i x_{i+1})`, plus normal noise of deviation `noise` before the standardisation.
+/// Variables uniform in [-1, 1) and as many target values as the network has outputs, each standardised. With d variables counted cyclically, target k is
+/// `f_k(x) = (1 / sqrt(d)) * sum_i (sin(pi (x_i + k / 2)) + x_i x_{i+1+k})`, plus normal noise of deviation `noise` before the standardisation.
 fn regression(
     source: &DataSource,
-    input: &Shape,
+    [input, output]: [&Shape; 2],
     noise: f64,
     samples: usize,
     rng: &mut Rng,
 ) -> Result<Dataset, DataError> {
     let variables = input.checked_len().unwrap_or(usize::MAX);
-    check(samples, variables, noise)?;
-    let (mut x, mut targets) = (Vec::with_capacity(variables * samples), Vec::with_capacity(samples));
+    let outputs = output.checked_len().unwrap_or(usize::MAX).max(1);
+    check(samples, variables.max(outputs), noise)?;
+    let (mut x, mut raw) = (Vec::with_capacity(variables * samples), Vec::with_capacity(outputs * samples));
     for _ in 0..samples {
         let start = x.len();
         x.extend((0..variables).map(|_| rng.range(-1.0, 1.0) as f32));
         let row = &x[start..];
-        let sum: f64 = (0..variables)
-            .map(|i| {
-                let (here, next) = (f64::from(row[i]), f64::from(row[(i + 1) % variables]));
-                libm::sin(PI * here) + here * next
-            })
-            .sum();
-        targets.push(sum / (variables.max(1) as f64).sqrt() + noise * rng.normal());
+        for k in 0..outputs {
+            let term = |i: usize| {
+                let (here, other) = (f64::from(row[i]), f64::from(row[(i + 1 + k) % variables]));
+                libm::sin(PI * (here + 0.5 * k as f64)) + here * other
+            };
+            let sum: f64 = (0..variables).map(term).sum();
+            raw.push(sum / (variables.max(1) as f64).sqrt() + noise * rng.normal());
+        }
     }
-    let count = samples as f64;
-    let mean = targets.iter().sum::<f64>() / count;
-    let variance = targets.iter().map(|t| (t - mean) * (t - mean)).sum::<f64>() / count;
-    let scale = if variance > 0.0 { 1.0 / variance.sqrt() } else { 0.0 };
-    let values = targets.iter().map(|t| ((t - mean) * scale) as f32).collect();
+    let mut values = vec![0.0; raw.len()];
+    for k in 0..outputs {
+        let column = || raw.iter().skip(k).step_by(outputs);
+        let mean = column().sum::<f64>() / samples as f64;
+        let variance = column().map(|t| (t - mean) * (t - mean)).sum::<f64>() / samples as f64;
+        let scale = if variance > 0.0 { 1.0 / variance.sqrt() } else { 0.0 };
+        for (value, t) in values.iter_mut().skip(k).step_by(outputs).zip(column()) {
+            *value = ((t - mean) * scale) as f32;
+        }
+    }
     Ok(Dataset {
         name: source.name().to_owned(),
         sample: [variables].into(),
         x,
-        target: Target::Values { values, shape: [1].into() },
+        target: Target::Values { values, shape: [outputs].into() },
         feature_names: (0..variables).map(|i| format!("x{i}")).collect(),
         notes: vec!["the target is standardised".to_owned()],
     })
@@ -168,7 +175,7 @@ mod tests {
     }
 
     fn drawn(source: &DataSource, seed: u64) -> Dataset {
-        draw(source, &[2].into(), seed).unwrap_or_else(|e| panic!("{e}")).dataset
+        draw(source, &[2].into(), &[1].into(), seed).unwrap_or_else(|e| panic!("{e}")).dataset
     }
 
     #[test]
@@ -228,7 +235,7 @@ mod tests {
             let radius = point[0].hypot(point[1]);
             assert!((radius - if label == 0 { 1.0 } else { 0.3 }).abs() < 1e-5, "{radius}");
         }
-        let line = draw(&DataSource::Regression { samples: 500, noise: 0.0 }, &[1].into(), 0).unwrap().dataset;
+        let line = draw(&DataSource::Regression { samples: 500, noise: 0.0 }, &[1].into(), &[1].into(), 0).unwrap().dataset;
         let Target::Values { values, .. } = &line.target else { panic!("values") };
         let raw: Vec<f64> = line.x.iter().map(|&x| libm::sin(PI * f64::from(x)) + f64::from(x * x)).collect();
         let slope = (values[1] - values[0]) as f64 / (raw[1] - raw[0]);
@@ -237,13 +244,22 @@ mod tests {
         }
         let squares: f32 = values.iter().map(|v| v * v).sum::<f32>() / 500.0;
         assert!((squares - 1.0).abs() < 1e-4 && values.iter().sum::<f32>().abs() < 1e-2);
+        let source = DataSource::Regression { samples: 400, noise: 0.0 };
+        let several = draw(&source, &[4].into(), &[3].into(), 0).unwrap().dataset;
+        let Target::Values { values, shape } = &several.target else { panic!("values") };
+        assert_eq!((shape.0.as_slice(), several.len()), (&[3][..], 400));
+        for k in 0..3 {
+            let column: Vec<f32> = values.iter().skip(k).step_by(3).copied().collect();
+            let squares: f32 = column.iter().map(|v| v * v).sum::<f32>() / 400.0;
+            assert!((squares - 1.0).abs() < 1e-3, "every target has a scale of its own");
+        }
     }
 
     #[test]
     fn fields_that_cannot_work_are_named() {
         let big = Shape::from([usize::MAX, 3]);
         let fails = |source: DataSource, input: &Shape, wanted: &str| {
-            let text = draw(&source, input, 0).err().unwrap().to_string();
+            let text = draw(&source, input, &[1].into(), 0).err().unwrap().to_string();
             assert!(text.starts_with(wanted), "{text}");
         };
         let two = Shape::from([2]);

@@ -395,7 +395,8 @@ impl Table {
     pub(super) fn into_loaded(self, name: String, file: String) -> Loaded {
         let Self { x, target, feature_names, lines, notes } = self;
         let sample = [feature_names.len()].into();
-        Loaded { dataset: Dataset { name, sample, x, target, feature_names, notes }, file, lines: Some(lines) }
+        let dataset = Dataset { name, sample, x, target, feature_names, notes };
+        Loaded { lines: Some(lines), ..Loaded::new(file, dataset) }
     }
 }
 

@@ -6,6 +6,7 @@
 //! A new layer is one file in `layers/` (fields, shape rule, diagnostics), its nodes in `ir`, and its lowering.
 
 mod activation;
+mod bundled;
 mod check;
 mod diagnostic;
 mod init;
@@ -17,6 +18,7 @@ mod spec;
 mod write;
 
 pub use activation::Activation;
+pub use bundled::{BUNDLED, Bundled};
 pub use check::{Checked, Layer, LayerFacts, LayerId, Model, Param, ParamId, ParamKind, check};
 pub use diagnostic::{Diagnostic, LayerPath};
 pub use init::{Init, init_values};

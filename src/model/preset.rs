@@ -158,7 +158,7 @@ pub enum DataSource {
     Circles { samples: usize, noise: f64, factor: f64 },
     /// Four clusters; opposite ones share a class.
     Xor { samples: usize, noise: f64 },
-    /// One smooth function of `input.shape[0]` variables, one target value.
+    /// Smooth functions of `input.shape[0]` variables, one for each output.
     Regression { samples: usize, noise: f64 },
     /// A text table. `classes`: whether the target column names classes (`None`: where the loss wants classes).
     Csv { path: PathBuf, header: Header, target: TargetColumn, standardize: bool, delimiter: char },

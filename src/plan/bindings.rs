@@ -3,7 +3,7 @@
 use super::arena::{self, Budget, Item, Problem, Report};
 use super::inplace::{alias_in_place, roots};
 use super::{ALIGN, referee};
-use crate::ir::Role;
+use crate::ir::{Mode, Role};
 use crate::lower::{Dir, LValueId, Op, Program};
 use crate::model::LayerId;
 use crate::select::Selection;
@@ -31,6 +31,8 @@ pub struct Buffer {
     pub live: [usize; 2],
     /// True where it is there before the step or is read after it.
     pub persistent: bool,
+    /// True where the memory belongs to another plan: an evaluation's parameters are those of the training step.
+    pub external: bool,
     pub layer: Option<LayerId>,
     /// The values that lie in it, the first of which names it.
     pub values: Vec<LValueId>,
@@ -106,6 +108,9 @@ pub struct BindingPlan {
     /// How the buffers that share memory were placed.
     pub report: Report,
 }
+
+/// Buffers that belong to another plan have offsets from here on, outside every arena.
+pub const EXTERNAL: u64 = 1 << 48;
 
 /// More than this many bytes are a mistake, not a plan.
 const MAX_BYTES: u64 = 1 << 46;
@@ -186,6 +191,7 @@ impl Binder {
                     dtype: value.dtype,
                     offset: 0,
                     live: [usize::MAX, 0],
+                    external: value.persistent && self.program.mode == Mode::Eval && matches!(value.role, Role::Param | Role::State),
                     persistent: value.persistent,
                     layer: value.layer,
                     values: Vec::new(),
@@ -237,6 +243,7 @@ impl Binder {
                 offset: 0,
                 live: [index, index + 1],
                 persistent: false,
+                external: false,
                 layer: op.layer,
                 values: Vec::new(),
                 parts: Vec::new(),
@@ -272,10 +279,11 @@ impl Binder {
         if total.is_none_or(|t| t > MAX_BYTES) {
             return Err(PlanError::TooLarge { limit: MAX_BYTES });
         }
-        let mut persistent = 0;
+        let (mut persistent, mut external) = (0, EXTERNAL);
         for buffer in self.buffers.iter_mut().filter(|b| b.persistent) {
-            buffer.offset = persistent;
-            persistent += buffer.bytes;
+            let next = if buffer.external { &mut external } else { &mut persistent };
+            buffer.offset = *next;
+            *next += buffer.bytes;
         }
         let transient: Vec<usize> = (0..self.buffers.len()).filter(|&i| !self.buffers[i].persistent).collect();
         let item = |&i: &usize| {
@@ -327,7 +335,7 @@ impl BindingPlan {
     #[must_use]
     pub fn live_bytes(&self) -> Vec<u64> {
         let mut change = vec![0i64; self.program.ops.len() + 2];
-        for b in self.buffers.iter().filter(|b| b.live[0] < b.live[1]) {
+        for b in self.buffers.iter().filter(|b| b.live[0] < b.live[1] && !b.external) {
             change[b.live[0]] += b.bytes as i64;
             change[b.live[1]] -= b.bytes as i64;
         }

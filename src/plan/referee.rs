@@ -2,7 +2,7 @@
 //!
 //! It shares nothing with the binder: no live ranges, no reuse rules, only places, and what each operation reads and writes.
 
-use super::BindingPlan;
+use super::{BindingPlan, EXTERNAL};
 use crate::lower::{Dir, LValueId, Program};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -83,7 +83,7 @@ pub fn check(plan: &BindingPlan) -> Result<(), DataflowError> {
         let text = |id: LValueId| program.value(id).name.clone();
         for (_, id) in op.bound(Dir::In).chain(op.bound(Dir::Out)) {
             let Some((_, to)) = extent(id) else { return Err(DataflowError::NoPlace { op: index, name, value: text(id) }) };
-            if to > plan.arena_bytes {
+            if to > plan.arena_bytes && to < EXTERNAL {
                 return Err(DataflowError::OutOfArena { op: index, name, value: text(id) });
             }
         }

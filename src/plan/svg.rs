@@ -48,7 +48,7 @@ pub fn arena_svg(plan: &BindingPlan, title: &str) -> String {
     );
     let _ = writeln!(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">");
     let _ = writeln!(out, "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"{LEFT}\" y=\"24\" font-size=\"15\">{head}</text>");
-    for b in &plan.buffers {
+    for b in plan.buffers.iter().filter(|b| !b.external) {
         let [r, g, bl] = RoleColor::rgb(b.role);
         let (x, w) = (LEFT + b.live[0] as f64 * sx, (b.live[1] - b.live[0]) as f64 * sx);
         let h = b.bytes as f64 * sy;

@@ -61,42 +61,50 @@ pub fn is_parallel(op: &OpKind, threads: usize) -> bool {
     threads > 1 && work_ns(op) >= PARALLEL_NS
 }
 
-/// A rough time on one core, in nanoseconds: the larger of what memory takes at 64 bytes a nanosecond and what arithmetic takes at the
-/// operation's own rate.
+/// Bytes that a second-level cache holds.
+const CACHED_BYTES: u64 = 1 << 20;
+
+/// A rough time on one core, in nanoseconds: the larger of what memory takes (160 bytes a nanosecond from the second-level cache, 64 from
+/// beyond) and what arithmetic takes at the operation's own rate, as measured with AVX-512. Zero arithmetic stands for less than memory's.
 #[must_use]
 pub fn work_ns(op: &OpKind) -> u64 {
-    let memory = bytes_moved(op, size_of::<f32>()) / 64;
-    // Elements times picoseconds an element.
-    let (elements, ps) = match op {
-        OpKind::Act { func, len } | OpKind::ActBwd { func, len } => (*len, activation_ps(*func)),
-        OpKind::BatchNorm { rows, channels, act, .. } => (rows * channels, 150 + act.map_or(0, activation_ps)),
-        OpKind::BatchNormEval { rows, channels, act, .. } => (rows * channels, 60 + act.map_or(0, activation_ps)),
-        OpKind::BatchNormBwd { rows, channels, .. } => (rows * channels, 150),
-        OpKind::LayerNorm { rows, cols, .. } | OpKind::LayerNormBwd { rows, cols, .. } => (rows * (cols + 16), 150),
-        OpKind::MaxPool { geometry } | OpKind::AvgPool { geometry } => (pool_reads(geometry), pool_ps(geometry)),
-        OpKind::MaxPoolBwd { geometry } | OpKind::AvgPoolBwd { geometry } => (pool_inputs(geometry), pool_ps(geometry)),
-        OpKind::Dropout { len, .. } => (*len, 400),
-        OpKind::DropoutBwd { len, .. } => (*len, 80),
-        OpKind::SoftmaxCe { rows, classes, .. } | OpKind::SoftmaxCeFused { rows, classes, .. } => (rows * classes, 1_000),
-        OpKind::Transpose { n, rows, cols } => (n * rows * cols, 300),
-        OpKind::AdamStep { len, .. } => (*len, 300),
-        _ => (0, 0),
+    let bytes = bytes_moved(op, size_of::<f32>());
+    let memory = if bytes <= CACHED_BYTES { bytes / 160 } else { bytes / 64 };
+    let picoseconds = match op {
+        OpKind::Act { func, len } => len * activation_ps(*func),
+        OpKind::ActBwd { func: Activation::Gelu, len } => len * 540,
+        OpKind::ActBwd { func: Activation::Silu, len } => len * 380,
+        OpKind::BatchNorm { rows, channels, act, .. } => rows * channels * (130 + act.map_or(0, activation_ps)),
+        OpKind::BatchNormEval { rows, channels, act, .. } => rows * channels * (60 + act.map_or(0, activation_ps)),
+        OpKind::BatchNormBwd { rows, channels, .. } => rows * channels * 220,
+        OpKind::LayerNorm { rows, cols, .. } | OpKind::LayerNormBwd { rows, cols, .. } => rows * (cols * 130 + 6_000),
+        OpKind::MaxPool { geometry } | OpKind::AvgPool { geometry } => pool_ps(geometry, 3_000),
+        OpKind::MaxPoolBwd { geometry } | OpKind::AvgPoolBwd { geometry } => pool_ps(geometry, 4_000),
+        OpKind::Dropout { len, .. } => len * 340,
+        OpKind::DropoutBwd { len, .. } => len * 65,
+        OpKind::SoftmaxCe { rows, classes, .. } | OpKind::SoftmaxCeFused { rows, classes, .. } => {
+            rows * (classes * 500 + 12_000)
+        }
+        OpKind::Transpose { n, rows, cols } => n * rows * cols * 350,
+        OpKind::AdamStep { len, .. } => len * 140,
+        _ => 0,
     };
-    memory.max(elements as u64 * ps / 1_000)
+    memory.max(picoseconds as u64 / 1_000)
 }
 
 /// Picoseconds that one element of an activation function takes.
-fn activation_ps(func: Activation) -> u64 {
+fn activation_ps(func: Activation) -> usize {
     match func {
-        Activation::Relu | Activation::LeakyRelu => 20,
-        Activation::Gelu => 400,
-        Activation::Silu | Activation::Sigmoid | Activation::Tanh => 250,
+        Activation::Relu | Activation::LeakyRelu => 0,
+        Activation::Gelu => 250,
+        Activation::Silu | Activation::Sigmoid => 310,
+        Activation::Tanh => 160,
     }
 }
 
-/// Picoseconds that one element of a window takes: few channels leave most lanes idle.
-fn pool_ps(g: &PoolGeometry) -> u64 {
-    (1_500 / g.c.clamp(1, 16)) as u64
+/// Picoseconds of a pooling: those given and 1,000 for each position of the window, for each output and 16 channels.
+fn pool_ps(g: &PoolGeometry, output_ps: usize) -> usize {
+    g.n * g.ho * g.wo * g.c.div_ceil(16) * (output_ps + g.size[0] * g.size[1] * 1_000)
 }
 
 fn pool_inputs(g: &PoolGeometry) -> usize {
@@ -164,7 +172,9 @@ pub fn bytes_moved(op: &OpKind, elem: usize) -> u64 {
         }
         OpKind::MaxPool { geometry: g } => pool_inputs(g) * elem + pool_outputs(g) * (elem + index_bytes(g)),
         OpKind::MaxPoolBwd { geometry: g } => pool_inputs(g) * elem + pool_outputs(g) * (elem + index_bytes(g)),
-        OpKind::AvgPool { geometry: g } | OpKind::AvgPoolBwd { geometry: g } => (pool_inputs(g) + pool_outputs(g)) * elem,
+        OpKind::AvgPool { geometry: g } | OpKind::AvgPoolBwd { geometry: g } => {
+            (pool_inputs(g) + pool_outputs(g)) * elem
+        }
         OpKind::GlobalAvgPool { n, hw, c } | OpKind::GlobalAvgPoolBwd { n, hw, c } => n * c * (hw + 1) * elem,
         OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. } => 2 * len * elem + len.div_ceil(8),
         OpKind::SoftmaxCe { rows, classes, .. } => (2 * rows * classes + rows) * elem + rows * label,
@@ -206,7 +216,9 @@ pub fn flops(op: &OpKind) -> u64 {
         OpKind::BatchNormBwd { rows, channels, .. } => 9 * rows * channels,
         OpKind::LayerNorm { rows, cols, .. } => 7 * rows * cols,
         OpKind::LayerNormBwd { rows, cols, .. } => 13 * rows * cols,
-        OpKind::MaxPool { geometry: g } | OpKind::AvgPool { geometry: g } | OpKind::AvgPoolBwd { geometry: g } => pool_reads(g),
+        OpKind::MaxPool { geometry: g } | OpKind::AvgPool { geometry: g } | OpKind::AvgPoolBwd { geometry: g } => {
+            pool_reads(g)
+        }
         OpKind::MaxPoolBwd { geometry: g } => pool_outputs(g),
         OpKind::GlobalAvgPool { n, hw, c } => n * hw * c,
         OpKind::GlobalAvgPoolBwd { n, c, .. } => n * c,
@@ -220,7 +232,13 @@ pub fn flops(op: &OpKind) -> u64 {
         OpKind::MseFused { len } => 4 * len,
         OpKind::BiasCorr { .. } => 6,
         OpKind::AdamStep { len, .. } => 16 * len,
-        OpKind::SgdStep { len, momentum, .. } => if momentum.get() == 0.0 { 4 * len } else { 7 * len },
+        OpKind::SgdStep { len, momentum, .. } => {
+            if momentum.get() == 0.0 {
+                4 * len
+            } else {
+                7 * len
+            }
+        }
         OpKind::UpdateMetrics { segments } => 2 * segments,
     };
     count as u64

@@ -2,10 +2,12 @@
 
 mod bytes;
 mod dtype;
+mod files;
 mod host;
 mod shape;
 
 pub use bytes::{Bytes, align_up};
 pub use dtype::DType;
+pub use files::{write_atomic, write_atomic_with};
 pub use host::{Element, HostTensor, TensorError};
 pub use shape::Shape;

@@ -49,7 +49,7 @@ pub enum CsvError {
 /// The problem that a file describes; sizes are in bytes, every alignment is 1.
 ///
 /// The header may order its columns as it likes and may have more of them; those are ignored, so the output of
-/// [`write`] can be read again.
+/// [`write()`] can be read again.
 ///
 /// # Errors
 /// [`CsvError`] names the line, what was found there, and what was expected.

@@ -19,101 +19,16 @@
 //! The ideas of a ground that only rises, of inference over sections and of splitting at borders are those of
 //! M. D. Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023.
 
-use super::sections::{Sections, Span};
+use super::instance::Instance;
+use super::luck::scramble;
 
 /// How many choices may be open at a time, and the stack that a thread needs for them, in bytes.
-const DEEPEST: u32 = 40_000;
+const DEEPEST: u32 = 20_000;
 pub(super) const STACK_BYTES: usize = 64 << 20;
 
 const UNPLACED: u64 = u64::MAX;
 /// An offset above every other: what no item reaches.
 const NOWHERE: u64 = u64::MAX;
-
-/// The part of a problem that stays fixed during the search, in units of the largest common divisor of all extents.
-#[derive(Debug)]
-pub(super) struct Instance {
-    spans: Vec<Span>,
-    extents: Vec<u64>,
-    /// The items that meet each item.
-    meets: Vec<Vec<u32>>,
-    /// The items of each section.
-    members: Vec<Vec<u32>>,
-    /// How many sections the earlier items span together.
-    places: Vec<usize>,
-    /// Two random words for each item, from which the memory's keys are made.
-    marks: Vec<[u64; 2]>,
-}
-
-impl Instance {
-    /// Takes the items with these spans and extents; none of the extents may be 0.
-    ///
-    /// Sections whose items are all alive in the next one too are left out: they restrict nothing.
-    pub fn new(sections: &Sections, spans: &[Span], extents: Vec<u64>) -> Self {
-        let mut kept = vec![0usize; sections.count + 1];
-        for span in spans {
-            kept[span.end] = 1;
-        }
-        // `kept[s]` becomes how many kept sections lie before section s.
-        for s in 1..kept.len() {
-            kept[s] += kept[s - 1];
-        }
-        let spans: Vec<Span> = spans.iter().map(|span| Span { first: kept[span.first], end: kept[span.end] }).collect();
-        let mut members = vec![Vec::new(); kept[sections.count]];
-        for (item, span) in spans.iter().enumerate() {
-            for section in &mut members[span.first..span.end] {
-                section.push(item as u32);
-            }
-        }
-        let mut begins = vec![Vec::new(); members.len()];
-        for (item, span) in spans.iter().enumerate() {
-            begins[span.first].push(item as u32);
-        }
-        let meets = spans
-            .iter()
-            .enumerate()
-            .map(|(item, span)| {
-                let mut others = members[span.first].clone();
-                others.extend(begins[span.first + 1..span.end].iter().flatten());
-                others.retain(|&other| other as usize != item);
-                others
-            })
-            .collect();
-        let places = spans
-            .iter()
-            .scan(0, |sum, span| {
-                let before = *sum;
-                *sum += span.width();
-                Some(before)
-            })
-            .collect();
-        let marks = (0..spans.len() as u64).map(|item| [scramble(2 * item + 1), scramble(2 * item + 2)]).collect();
-        Self { spans, extents, meets, members, places, marks }
-    }
-
-    /// A number of its own for each pair of an item and one of its sections.
-    fn place(&self, item: usize, section: usize) -> usize {
-        self.places[item] + section - self.spans[item].first
-    }
-
-    /// The largest sum of extents in any section.
-    pub fn bound(&self) -> u64 {
-        let total = |items: &Vec<u32>| items.iter().map(|&item| self.extents[item as usize]).sum();
-        self.members.iter().map(total).max().unwrap_or(0)
-    }
-
-    /// How many looks at an item in a section a node takes at most.
-    pub fn steps_a_node(&self) -> u64 {
-        self.members.iter().map(|items| items.len() as u64).sum()
-    }
-}
-
-/// Spreads a number over 64 bits (the finalizer of SplitMix64, Steele et al. 2014).
-pub(super) fn scramble(seed: u64) -> u64 {
-    let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 /// How a search ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,9 +56,9 @@ struct Memory {
 }
 
 impl Memory {
-    /// A memory that is roomy for so many nodes, up to 64 MiB.
+    /// A memory that is roomy for so many nodes, up to 32 MiB.
     fn for_nodes(nodes: u64) -> Self {
-        let slots = nodes.saturating_mul(2).clamp(1 << 8, 1 << 22);
+        let slots = nodes.saturating_mul(2).clamp(1 << 8, 1 << 21);
         Self { slots: vec![[0; 2]; slots.next_power_of_two() as usize] }
     }
 

@@ -45,3 +45,34 @@ fn lowest_gap(placed: &[Placed], item: &Item) -> u64 {
     }
     offset
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{Rng, random_problem};
+    use super::*;
+
+    #[test]
+    fn every_item_takes_the_lowest_offset_that_was_free() {
+        let mut rng = Rng::new(5);
+        for _ in 0..100 {
+            let problem = random_problem(&mut rng, 15);
+            let items = problem.items();
+            let order: Vec<u32> = (0..items.len() as u32).rev().collect();
+            let offsets = plan(&problem, &order).offsets;
+            for (place, &id) in order.iter().enumerate() {
+                let item = &items[id as usize];
+                if item.extent() == 0 {
+                    continue;
+                }
+                let is_free = |offset: u64| {
+                    order[..place].iter().all(|&other| {
+                        let (before, at) = (&items[other as usize], offsets[other as usize]);
+                        !item.meets(before) || offset + item.extent() <= at || at + before.extent() <= offset
+                    })
+                };
+                let lowest = (0..).step_by(item.align as usize).find(|&offset| is_free(offset));
+                assert_eq!(Some(offsets[id as usize]), lowest);
+            }
+        }
+    }
+}

@@ -12,16 +12,21 @@
 //! | `orders` | what goes first |
 //! | `skyline` | the lowest-offset-first planner |
 //! | `greedy` | the first-fit planner |
-//! | `dive`, `search` | one depth-first search, and the many of them |
+//! | `instance`, `dive`, `search` | what a depth-first search looks at, one such search, and the many of them |
+//! | `repair` | skyline plans that learn from the one before |
+//! | `luck` | repeatable noise for the orders of search and repair |
 //! | `referee` | checks placements, and shares no code with the planners |
 //! | `csv` | problems from files |
 
 pub mod csv;
 mod dive;
 mod greedy;
+mod instance;
+mod luck;
 mod orders;
 mod problem;
 pub mod referee;
+mod repair;
 #[cfg(test)]
 mod samples;
 mod search;
@@ -37,6 +42,7 @@ use serde::{Deserialize, Serialize};
 use orders::Key;
 pub use problem::{Item, ItemId, Placement, Problem, ProblemError};
 pub use referee::Violation;
+use repair::Repair;
 use search::Limit;
 use sections::Sections;
 
@@ -62,13 +68,15 @@ pub enum Planner {
     GreedyByArea,
     /// First fit; the one that lives longest goes first.
     GreedyByDuration,
-    /// Depth-first search for what is lower than the best of the others.
+    /// Depth-first search, many times over, for what is lower than the best of the planners before.
     Search,
+    /// Lowest offset first, many times over; what ended too high goes earlier the next time.
+    Repair,
 }
 
 impl Planner {
     /// Every planner, in the order in which [`plan_best`] tries them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::LowestByTotalThenDuration,
         Self::LowestByDuration,
         Self::LowestByTotalThenArea,
@@ -79,6 +87,7 @@ impl Planner {
         Self::GreedyByArea,
         Self::GreedyByDuration,
         Self::Search,
+        Self::Repair,
     ];
 
     /// The name by which reports call it.
@@ -94,6 +103,7 @@ impl Planner {
             Self::GreedyByArea => "greedy_by_area",
             Self::GreedyByDuration => "greedy_by_duration",
             Self::Search => "search",
+            Self::Repair => "repair",
         }
     }
 
@@ -121,8 +131,26 @@ impl Planner {
                 let limit = Limit::Steps(DEFAULT_STEPS);
                 search::improve(problem, sections, first.height, limit).placement.unwrap_or(first)
             }
+            Self::Repair => repaired(problem, sections),
         }
     }
+}
+
+/// The lowest of a fixed number of rounds of repair, or the first that meets the bound.
+fn repaired(problem: &Problem, sections: &Sections) -> Placement {
+    let lower_bound = problem.lower_bound();
+    let mut repair = Repair::new(problem, sections);
+    let mut best = repair.next_round();
+    for _ in 1..REPAIR_PLACEMENTS / problem.items().len().max(1) {
+        if best.height == lower_bound {
+            break;
+        }
+        let placement = repair.next_round();
+        if placement.height < best.height {
+            best = placement;
+        }
+    }
+    best
 }
 
 impl std::fmt::Display for Planner {
@@ -133,6 +161,9 @@ impl std::fmt::Display for Planner {
 
 /// How many steps the search may take where no time is given: some ten milliseconds.
 const DEFAULT_STEPS: u64 = 1 << 25;
+
+/// How many items repair may place in all its rounds, which takes about as long.
+const REPAIR_PLACEMENTS: usize = 1 << 15;
 
 /// How much may be spent on a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -172,7 +203,7 @@ pub struct Report {
 
 /// The lowest placement that the planners find within the budget, none of which runs once the bound is met.
 pub fn plan_best(problem: &Problem, budget: Budget) -> Report {
-    let started = Instant::now();
+    let deadline = budget.time.and_then(|time| Instant::now().checked_add(time));
     let lower_bound = problem.lower_bound();
     let sections = Sections::new(problem);
     let mut tried = Vec::new();
@@ -182,10 +213,7 @@ pub fn plan_best(problem: &Problem, budget: Budget) -> Report {
         let attempt_started = Instant::now();
         let best_height = best.as_ref().map_or(u64::MAX, |(placement, _)| placement.height);
         let placement = if planner == Planner::Search {
-            let limit = budget
-                .time
-                .and_then(|time| started.checked_add(time))
-                .map_or(Limit::Steps(DEFAULT_STEPS), Limit::Deadline);
+            let limit = deadline.map_or(Limit::Steps(DEFAULT_STEPS), Limit::Deadline);
             let found = search::improve(problem, &sections, best_height, limit);
             proved_optimal = found.proved;
             found.placement
@@ -200,40 +228,12 @@ pub fn plan_best(problem: &Problem, budget: Budget) -> Report {
         if let Some(placement) = placement.filter(|placement| placement.height < best_height) {
             best = Some((placement, planner));
         }
-        if let Some((placement, _)) = &best
-            && placement.height == lower_bound
-        {
-            proved_optimal = true;
+        proved_optimal |= best.as_ref().is_some_and(|(placement, _)| placement.height == lower_bound);
+        if proved_optimal || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             break;
         }
     }
     let (placement, planner) = best.expect("every planner but the search has a placement");
     let ratio = if lower_bound == 0 { 1.0 } else { placement.height as f64 / lower_bound as f64 };
     Report { placement, planner, lower_bound, unshared: problem.unshared(), ratio, tried, proved_optimal }
-}
-
-pub fn squeak(problem: &Problem, tries: u64, mode: u32) -> (f64, f64) {
-    let sections = Sections::new(problem);
-    let n = problem.items().len();
-    let lb = problem.lower_bound();
-    let mut best = u64::MAX; let mut first = u64::MAX;
-    let bases = [Key::Total, Key::Duration, Key::Area, Key::Size];
-    for (b, &key) in bases.iter().enumerate() {
-        let vals = orders::values(problem, &sections, key);
-        let mut boost = vec![1.0f64; n];
-        let mut best_here = u64::MAX; let mut best_boost = boost.clone();
-        for t in 0..tries {
-            if t > 0 && mode == 0 { for i in 0..n { boost[i] = 1.0 + 0.5 * (dive::scramble((t << 32) + i as u64 + 77 * b as u64) >> 11) as f64 / (1u64 << 53) as f64; } }
-            if t > 0 && mode == 2 { for i in 0..n { boost[i] = best_boost[i]; } for k in 0..(1 + t % 8) { let i = dive::scramble(t * 64 + k + 999 * b as u64) as usize % n; let f = (dive::scramble(t * 77 + k + 31 * b as u64) >> 11) as f64 / (1u64 << 53) as f64; boost[i] *= (4.0 * (f - 0.5)).exp(); } }
-            let mut order: Vec<u32> = (0..n as u32).collect();
-            order.sort_by(|&a, &b| (vals[b as usize] as f64 * boost[b as usize]).total_cmp(&(vals[a as usize] as f64 * boost[a as usize])).then(a.cmp(&b)));
-            let p = skyline::plan(problem, &sections, &order);
-            if t == 0 { first = first.min(p.height); }
-            if p.height <= best_here { best_here = p.height; best_boost = boost.clone(); }
-            best = best.min(p.height);
-            if best == lb { break }
-            if mode == 1 || mode == 3 { if mode == 3 && p.height > best_here && t % 4 == 3 { boost = best_boost.clone(); } for (i, it) in problem.items().iter().enumerate() { if p.offsets[i] + it.extent() > lb { boost[i] *= 1.0 + 1.0 * (dive::scramble((t << 32) + i as u64) >> 11) as f64 / (1u64 << 53) as f64; } } }
-        }
-    }
-    (first as f64 / lb as f64, best as f64 / lb as f64)
 }

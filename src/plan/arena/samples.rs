@@ -10,7 +10,7 @@ impl Rng {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -19,7 +19,7 @@ impl Rng {
 
     /// A number in `[0, end)`.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.word() % end
     }
 }
 

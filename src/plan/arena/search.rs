@@ -13,9 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use super::dive::{Dive, First, Instance, STACK_BYTES, Strategy, Verdict, scramble};
+use super::dive::{Dive, First, STACK_BYTES, Strategy, Verdict};
+use super::instance::Instance;
+use super::luck::luck;
 use super::orders::{self, Key};
 use super::problem::{Placement, Problem};
+use super::repair::Repair;
 use super::sections::{Sections, Span};
 
 /// How long to search.
@@ -46,8 +49,15 @@ const MOST_THREADS: usize = 8;
 /// Looks for placements lower than `height` bytes until one meets the bound or the limit is reached.
 pub(super) fn improve(problem: &Problem, sections: &Sections, height: u64, limit: Limit) -> Found {
     let nothing = Found { placement: None, proved: false };
+    if let Limit::Steps(steps) = limit {
+        // Setting up the field already costs more than these steps where not even one dive is within them.
+        let steps_a_node: u64 = sections.spans.iter().map(|span| span.width() as u64).sum();
+        if steps_a_node.saturating_mul(sections.spans.len() as u64) > steps {
+            return nothing;
+        }
+    }
     match Field::new(problem, sections) {
-        Some(field) => field.improve(height, limit),
+        Some(field) => field.improve(height, limit, Repair::new(problem, sections)),
         None => nothing,
     }
 }
@@ -62,7 +72,7 @@ struct Field<'a> {
     unit: u64,
     /// Whether the instance has a placement exactly where the problem has one.
     exact: bool,
-    /// The values of each key, by instance item.
+    /// The values of each key, in the order of the variants of [`Key`], by instance item.
     keys: Vec<Vec<f64>>,
 }
 
@@ -109,7 +119,7 @@ impl<'a> Field<'a> {
     }
 
     /// Lowers the target between what is proved impossible and what is found.
-    fn improve(&self, height: u64, limit: Limit) -> Found {
+    fn improve(&self, height: u64, limit: Limit, mut repair: Repair<'_>) -> Found {
         let mut best: Option<Placement> = None;
         // No placement is below `low`, one is known at `high`; both in units.
         let mut low = self.instance.bound();
@@ -122,13 +132,33 @@ impl<'a> Field<'a> {
             Limit::Steps(_) => None,
             Limit::Deadline(deadline) => Some(deadline),
         };
+        // Dives of large problems are slow and seldom hit, so there the time is better spent on repair.
+        let rounds = match deadline {
+            None => 0,
+            Some(_) if self.is_large() => 512,
+            Some(_) => 8,
+        };
         let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let (mut at_bound, mut between) = (0, 0);
         let mut nearness = 1;
-        while low < high && dives_left > 0 && !is_over() {
-            // Every other batch aims between the bound and what is known, ever nearer to the latter until one hits.
+        while low < high && dives_left > 0 {
+            for _ in 0..rounds {
+                if low >= high || is_over() {
+                    break;
+                }
+                let placement = repair.next_round();
+                let reached = placement.height.div_ceil(self.unit);
+                if reached < high {
+                    high = reached;
+                    best = Some(placement);
+                }
+            }
+            if low >= high || is_over() {
+                break;
+            }
+            // Every third batch aims between the bound and what is known, ever nearer to the latter until one hits.
             let gap = high - low;
-            let aims_at_bound = gap == 1 || at_bound <= between;
+            let aims_at_bound = gap == 1 || at_bound <= 2 * between;
             let (target, first) =
                 if aims_at_bound { (low, &mut at_bound) } else { (high - (gap >> nearness).max(1), &mut between) };
             let count = BATCH.min(dives_left);
@@ -192,18 +222,20 @@ impl<'a> Field<'a> {
         verdict.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).1
     }
 
+    /// Whether a look at every section is too slow.
+    fn is_large(&self) -> bool {
+        self.instance.steps_a_node() > LARGE
+    }
+
     /// How dive number `number` goes about it.
     fn strategy(&self, number: u64) -> Strategy {
         let bases = BASES.len() as u64;
         let (primary, secondary) = BASES[(number % bases) as usize];
         let lap = number / bases;
         let noise = if lap == 0 { 0.0 } else { [0.1, 0.3, 1.0][(lap % 3) as usize] };
-        let is_large = self.instance.steps_a_node() > LARGE;
-        let first = if is_large || lap % 4 == 3 { First::LowestValley } else { First::FewestChoices };
-        let value = |item: usize| {
-            let luck = scramble(number << 32 | item as u64) >> 11;
-            self.keys[primary as usize][item] * (1.0 + noise * luck as f64 / (1u64 << 53) as f64)
-        };
+        let first = if self.is_large() || lap % 2 == 1 { First::LowestValley } else { First::FewestChoices };
+        let value =
+            |item: usize| self.keys[primary as usize][item] * (1.0 + noise * luck((number << 32) + item as u64));
         let mut order: Vec<(f64, f64, usize)> =
             (0..self.items.len()).map(|item| (value(item), self.keys[secondary as usize][item], item)).collect();
         order.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
@@ -249,4 +281,21 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 
 fn least_common_multiple(a: u64, b: u64) -> Option<u64> {
     (a / greatest_common_divisor(a, b)).checked_mul(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_dives_are_short_and_few_are_long() {
+        let start: Vec<u64> = (1..=15).map(luby).collect();
+        assert_eq!(start, [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn common_alignments_are_least_and_may_be_too_large() {
+        assert_eq!(least_common_multiple(12, 256), Some(768));
+        assert_eq!(least_common_multiple(u64::MAX, u64::MAX - 1), None);
+    }
 }

@@ -212,3 +212,53 @@ impl Waiting {
 fn join(a: Node, b: Node) -> Node {
     Node { rank: a.rank.min(b.rank), earliest_end: a.earliest_end.min(b.earliest_end) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{Rng, full_problem, random_problem};
+    use super::*;
+
+    /// The same rule without a skyline: of all items the one that can lie lowest, and of those the first in the order.
+    fn plainly(problem: &Problem, order: &[u32]) -> Vec<u64> {
+        let items = problem.items();
+        let mut offsets = vec![None; items.len()];
+        for _ in order {
+            let rest = |id: usize| {
+                let below = |other: &usize| items[id].meets(&items[*other]);
+                let top = |other: usize| offsets[other].map(|offset: u64| offset + items[other].extent());
+                (0..items.len()).filter(below).filter_map(top).max().unwrap_or(0)
+            };
+            let waiting = order.iter().map(|&id| id as usize).filter(|&id| offsets[id].is_none());
+            let next = waiting.min_by_key(|&id| rest(id)).unwrap();
+            offsets[next] = Some(rest(next));
+        }
+        offsets.into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn the_skyline_follows_the_plain_rule() {
+        let mut rng = Rng::new(9);
+        for _ in 0..100 {
+            let problem = full_problem(&mut rng, 12, 20);
+            let mut order: Vec<u32> = (0..problem.items().len() as u32).collect();
+            for last in (1..order.len()).rev() {
+                order.swap(last, rng.below(last as u64 + 1) as usize);
+            }
+            let placement = plan(&problem, &Sections::new(&problem), &order);
+            assert_eq!(placement.offsets, plainly(&problem, &order));
+        }
+    }
+
+    #[test]
+    fn items_without_bytes_lie_at_zero() {
+        let mut rng = Rng::new(10);
+        for _ in 0..50 {
+            let problem = random_problem(&mut rng, 12);
+            let order: Vec<u32> = (0..problem.items().len() as u32).collect();
+            let placement = plan(&problem, &Sections::new(&problem), &order);
+            for (item, offset) in problem.items().iter().zip(placement.offsets) {
+                assert!(item.extent() > 0 || offset == 0);
+            }
+        }
+    }
+}

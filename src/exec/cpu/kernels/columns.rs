@@ -9,6 +9,25 @@ use super::lanes::{LANES, Lanes};
 /// Columns of a wide row that are worked on together.
 pub const TILE: usize = 256;
 
+/// A number for each column of a tile's wide row, aligned so that no stretch crosses a line of the cache.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub struct Tile(pub [f32; TILE]);
+
+impl Tile {
+    const ZERO: Self = Self([0.0; TILE]);
+
+    /// The 16 numbers from column `j` on.
+    ///
+    /// # Safety
+    /// `j` is a multiple of 16 below [`TILE`].
+    #[inline(always)]
+    pub unsafe fn lanes<V: Lanes>(&self, j: usize) -> V {
+        // SAFETY: promised by the caller.
+        unsafe { V::load(self.0.as_ptr().add(j)) }
+    }
+}
+
 /// How the rows of a matrix are taken together. The choice depends on the number of columns alone.
 #[derive(Clone, Copy)]
 pub struct Grid {
@@ -23,12 +42,7 @@ pub struct Grid {
 impl Grid {
     #[must_use]
     pub fn new(cols: usize) -> Self {
-        let per = match cols {
-            0..=4 => 64,
-            5..=16 => 16,
-            17..=63 => 4,
-            _ => 1,
-        };
+        let per = if cols < 64 { 64usize.div_ceil(cols.max(1)).next_power_of_two() } else { 1 };
         Self { cols, per, width: per * cols }
     }
 
@@ -41,9 +55,9 @@ impl Grid {
 
     /// `f(i)` of the tile's column `i`, repeated along the wide row.
     #[inline(always)]
-    pub fn spread(self, tile: usize, f: impl Fn(usize) -> f32) -> [f32; TILE] {
-        let mut out = [0.0; TILE];
-        let cols = self.tile_cols(tile);
+    pub fn spread(self, tile: usize, f: impl Fn(usize) -> f32) -> Tile {
+        let mut spread = Tile::ZERO;
+        let (out, cols) = (&mut spread.0, self.tile_cols(tile));
         for (i, value) in out[..cols].iter_mut().enumerate() {
             *value = f(i);
         }
@@ -52,7 +66,7 @@ impl Grid {
                 out[i] = out[i - cols];
             }
         }
-        out
+        spread
     }
 }
 
@@ -113,49 +127,26 @@ pub unsafe fn column_sums<V: Lanes, const N: usize, T: Term<V, N>>(
     cols: usize,
     from: usize,
     to: usize,
-) -> [[f32; TILE]; N] {
-    const BLOCK: usize = 4 * LANES;
-    let mut out = [[0.0; TILE]; N];
+) -> [Tile; N] {
+    let mut out = [Tile::ZERO; N];
     let tile_width = if grid.per > 1 { grid.width } else { cols };
-    let (begin, end) = (from * grid.cols + tile, to * grid.cols);
-    let full = (to - from) / grid.per;
-    let rest = begin + full * grid.width;
     let mut j = 0;
     while j < tile_width {
-        let mut sums = [[V::zero(); N]; 4];
-        // SAFETY: every stretch lies in the rows `from..to`; `out` has room for whole stretches, as the tile is a multiple of 16.
+        // SAFETY: the block lies in the tile.
         unsafe {
-            if j + BLOCK <= tile_width {
-                for row in 0..full {
-                    let at = begin + row * grid.width + j;
-                    for (u, sums) in sums.iter_mut().enumerate() {
-                        accumulate(sums, term.at(at + u * LANES, j + u * LANES, LANES));
-                    }
-                }
-            } else {
-                let n = (tile_width - j).min(LANES);
-                for row in 0..full {
-                    accumulate(&mut sums[0], term.at(begin + row * grid.width + j, j, n));
-                }
-            }
-            let stretches = if j + BLOCK <= tile_width { 4 } else { 1 };
-            for (u, sums) in sums.iter_mut().enumerate().take(stretches) {
-                let (at, j) = (rest + j + u * LANES, j + u * LANES);
-                if grid.per > 1 && at < end {
-                    accumulate(sums, term.at(at, j, (end - at).min(LANES)));
-                }
-                for i in 0..N {
-                    sums[i].store(out[i].as_mut_ptr().add(j));
-                }
-            }
-            j += stretches * LANES;
+            let width = tile_width - j;
+            j += match width.div_ceil(LANES) {
+                1 => column_block::<V, N, T, 1>(term, grid, tile, [j, width], [from, to], &mut out),
+                2 | 3 => column_block::<V, N, T, 2>(term, grid, tile, [j, width], [from, to], &mut out),
+                _ => column_block::<V, N, T, 4>(term, grid, tile, [j, width], [from, to], &mut out),
+            };
         }
     }
     // The rows of a wide row are folded onto each other, halves onto halves.
     let mut half = grid.per / 2;
     while half > 0 {
         for sums in &mut out {
-            let (upper, lower) = (half * grid.cols, &mut sums[..2 * half * grid.cols]);
+            let (upper, lower) = (half * grid.cols, &mut sums.0[..2 * half * grid.cols]);
             for i in 0..upper {
                 lower[i] += lower[i + upper];
             }
@@ -163,6 +154,55 @@ pub unsafe fn column_sums<V: Lanes, const N: usize, T: Term<V, N>>(
         half /= 2;
     }
     out
+}
+
+/// Sums of `U` stretches of columns of the wide rows in the rows `from..to`, from the tile's column `j` on, with `width` columns left in the
+/// tile. Gives the columns that it went over.
+///
+/// # Safety
+/// The rows lie within the term's matrix, the first `U - 1` stretches within the tile.
+#[inline(always)]
+unsafe fn column_block<V: Lanes, const N: usize, T: Term<V, N>, const U: usize>(
+    term: &T,
+    grid: Grid,
+    tile: usize,
+    [j, width]: [usize; 2],
+    [from, to]: [usize; 2],
+    out: &mut [Tile; N],
+) -> usize {
+    let (begin, end) = (from * grid.cols + tile, to * grid.cols);
+    let full = (to - from) / grid.per;
+    let rest = begin + full * grid.width + j;
+    let mut sums = [[V::zero(); N]; U];
+    // SAFETY: every stretch lies in the rows `from..to`; `out` has room for whole stretches, as a tile is a multiple of 16.
+    unsafe {
+        if width >= U * LANES {
+            for row in 0..full {
+                let at = begin + row * grid.width + j;
+                for (u, sums) in sums.iter_mut().enumerate() {
+                    accumulate(sums, term.at(at + u * LANES, j + u * LANES, LANES));
+                }
+            }
+        } else {
+            for row in 0..full {
+                let at = begin + row * grid.width + j;
+                for (u, sums) in sums.iter_mut().enumerate() {
+                    let n = (width - u * LANES).min(LANES);
+                    accumulate(sums, term.at(at + u * LANES, j + u * LANES, n));
+                }
+            }
+        }
+        for (u, sums) in sums.iter_mut().enumerate() {
+            let at = rest + u * LANES;
+            if grid.per > 1 && at < end {
+                accumulate(sums, term.at(at, j + u * LANES, (end - at).min(LANES)));
+            }
+            for i in 0..N {
+                sums[i].store(out[i].0.as_mut_ptr().add(j + u * LANES));
+            }
+        }
+    }
+    U * LANES
 }
 
 /// Sums over the `len` elements from `at` on.

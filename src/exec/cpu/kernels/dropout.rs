@@ -74,11 +74,11 @@ unsafe fn dropout<V: Lanes>(call: &Call, part: Part) {
     let (from, to) = part.range(len, GRAIN);
     for group in (from..to).step_by(GROUP) {
         let mut keep = [[0u16; LANES]; 4];
+        let [first, second, third, fourth] = &mut keep;
         for lane in 0..LANES {
             let words = words(seed, stream, step, (group / GROUP * LANES + lane) as u32);
-            for i in 0..4 {
-                keep[i][lane] = u16::from(words[i] >= threshold) << lane;
-            }
+            let bits = words.map(|word| u16::from(word >= threshold) << lane);
+            [first[lane], second[lane], third[lane], fourth[lane]] = bits;
         }
         for (i, keep) in keep.iter().enumerate() {
             let at = group + i * LANES;

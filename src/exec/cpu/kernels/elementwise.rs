@@ -11,58 +11,49 @@ use crate::model::Activation;
 use crate::select::{Isa, cpu_rest};
 
 /// Elements at whose multiples a flat array is cut between threads.
-const GRAIN: usize = 1_024;
+pub const GRAIN: usize = 1_024;
 
-/// Stands for no activation where functions are numbered by their place in [`Activation::ALL`].
-pub const NO_FUNCTION: usize = Activation::ALL.len();
+/// Stands for a function that is known only when the kernel runs, where functions are numbered by their place in [`Activation::ALL`].
+pub const ANY: usize = Activation::ALL.len();
 
-/// The place of a function in [`Activation::ALL`], or [`NO_FUNCTION`].
-#[must_use]
-pub fn number(func: Option<Activation>) -> usize {
-    Activation::ALL.iter().position(|&f| Some(f) == func).unwrap_or(NO_FUNCTION)
-}
+/// Stands for no function.
+pub const NONE: usize = ANY + 1;
 
-/// [`for_isa!`] with the number of an activation function (known only when it runs) as a constant parameter.
-macro_rules! for_activation {
-    ($isa:expr, $func:expr, $body:ident) => {
-        match crate::exec::cpu::kernels::elementwise::number($func) {
-            0 => for_isa!($isa, $body, 0),
-            1 => for_isa!($isa, $body, 1),
-            2 => for_isa!($isa, $body, 2),
-            3 => for_isa!($isa, $body, 3),
-            4 => for_isa!($isa, $body, 4),
-            5 => for_isa!($isa, $body, 5),
-            _ => for_isa!($isa, $body, 6),
-        }
-    };
-}
-pub(super) use for_activation;
-
-/// The function numbered `F` of each lane.
+/// The function numbered `F`; `func` for [`ANY`]. What is written after it is compiled for the function alone where `F` names one.
 #[inline(always)]
-pub fn activate<V: Lanes, const F: usize>(x: V) -> V {
-    if F == NO_FUNCTION {
-        return x;
-    }
-    match Activation::ALL[F] {
-        Activation::Relu => V::select(x.lt(V::zero()), V::zero(), x),
-        Activation::LeakyRelu => V::select(V::zero().lt(x), x, V::splat(0.01) * x),
-        Activation::Gelu => x.map(math::gelu),
-        Activation::Silu => x.map(math::silu),
-        Activation::Sigmoid => x.map(math::sigmoid),
-        Activation::Tanh => x.map(math::tanh),
+pub fn known<const F: usize>(func: Option<Activation>) -> Option<Activation> {
+    match F {
+        NONE => None,
+        ANY => func,
+        _ => Some(Activation::ALL[F]),
     }
 }
 
-/// `dy` times the derivative of the function numbered `F`, at what it saved; `dy` itself for [`NO_FUNCTION`].
+/// The function of each lane.
 #[inline(always)]
-pub fn deactivate<V: Lanes, const F: usize>(dy: V, saved: impl FnOnce() -> V) -> V {
-    if F == NO_FUNCTION {
-        return dy;
+pub fn activate<V: Lanes>(func: Option<Activation>, x: V) -> V {
+    match func {
+        None => x,
+        Some(Activation::Relu) => V::select(x.lt(V::zero()), V::zero(), x),
+        Some(Activation::LeakyRelu) => V::select(V::zero().lt(x), x, V::splat(0.01) * x),
+        Some(Activation::Gelu) => x.map(math::gelu),
+        Some(Activation::Silu) => x.map(math::silu),
+        Some(Activation::Sigmoid) => x.map(math::sigmoid),
+        Some(Activation::Tanh) => x.map(math::tanh),
     }
-    let s = saved();
+}
+
+/// `dy` times the function's derivative at the `n` values that it saved; `dy` itself where there is no function.
+///
+/// # Safety
+/// Where there is a function, `n` floats can be read at `saved`.
+#[inline(always)]
+pub unsafe fn deactivate<V: Lanes>(func: Option<Activation>, dy: V, saved: *const f32, n: usize) -> V {
+    let Some(func) = func else { return dy };
+    // SAFETY: promised by the caller.
+    let s = unsafe { V::load_n(saved, n) };
     let one = V::splat(1.0);
-    dy * match Activation::ALL[F] {
+    dy * match func {
         Activation::Relu => V::select(s.le(V::zero()), V::zero(), one),
         Activation::LeakyRelu => V::select(s.le(V::zero()), V::splat(0.01), one),
         Activation::Gelu => s.map(math::gelu_grad),
@@ -72,14 +63,28 @@ pub fn deactivate<V: Lanes, const F: usize>(dy: V, saved: impl FnOnce() -> V) ->
     }
 }
 
+/// [`for_isa!`] with the number of an activation function as a constant parameter.
+macro_rules! for_function {
+    ($isa:expr, $func:expr, $body:ident) => {
+        match $func {
+            Activation::Relu => for_isa!($isa, $body, 0),
+            Activation::LeakyRelu => for_isa!($isa, $body, 1),
+            Activation::Gelu => for_isa!($isa, $body, 2),
+            Activation::Silu => for_isa!($isa, $body, 3),
+            Activation::Sigmoid => for_isa!($isa, $body, 4),
+            Activation::Tanh => for_isa!($isa, $body, 5),
+        }
+    };
+}
+
 /// The fast kernel of an operation of this family.
 #[must_use]
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let parallel = cpu_rest::is_parallel(op, threads);
     let (run, phases) = match op {
         OpKind::BiasAdd { .. } => (for_isa!(isa, bias_add), 1),
-        OpKind::Act { func, .. } => (for_activation!(isa, Some(*func), act), 1),
-        OpKind::ActBwd { func, .. } => (for_activation!(isa, Some(*func), act_bwd), 1),
+        OpKind::Act { func, .. } => (for_function!(isa, *func, act), 1),
+        OpKind::ActBwd { func, .. } => (for_function!(isa, *func, act_bwd), 1),
         OpKind::Add { .. } => (for_isa!(isa, add), 1),
         OpKind::BiasGrad { rows, cols, .. } => {
             (for_isa!(isa, bias_grad), if cpu_rest::row_chunks(*rows, *cols) > 1 { 2 } else { 1 })
@@ -92,7 +97,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
 /// Runs `$body` for every stretch `$at` of `$n` elements of this part's share of `$len` elements.
 macro_rules! for_flat {
     ($part:expr, $len:expr, |$at:ident, $n:ident| $body:block) => {{
-        let (mut $at, end) = $part.range($len, crate::exec::cpu::kernels::elementwise::FLAT_GRAIN);
+        let (mut $at, end) = $part.range($len, crate::exec::cpu::kernels::elementwise::GRAIN);
         while $at + LANES <= end {
             let $n = LANES;
             $body
@@ -106,28 +111,23 @@ macro_rules! for_flat {
 }
 pub(super) use for_flat;
 
-/// [`GRAIN`] under the name that [`for_flat!`] uses.
-pub const FLAT_GRAIN: usize = GRAIN;
-
 #[inline(always)]
 unsafe fn act<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::Act { len, .. } = call.op else { return };
-    let (x, y) = (call.arg::<f32>(0), call.arg::<f32>(1));
+    let OpKind::Act { len, func } = call.op else { return };
+    let (x, y, func) = (call.arg::<f32>(0), call.arg::<f32>(1), known::<F>(Some(func)));
     // SAFETY: both buffers hold `len` floats, and stretches stay below `len`.
-    for_flat!(part, len, |at, n| {
-        unsafe { activate::<V, F>(V::load_n(x.add(at), n)).store_n(y.add(at), n) }
-    });
+    for_flat!(part, len, |at, n| { unsafe { activate(func, V::load_n(x.add(at), n)).store_n(y.add(at), n) } });
 }
 
 #[inline(always)]
 unsafe fn act_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::ActBwd { len, .. } = call.op else { return };
+    let OpKind::ActBwd { len, func } = call.op else { return };
     let (dy, saved, dx) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    let func = known::<F>(Some(func));
     for_flat!(part, len, |at, n| {
         // SAFETY: the buffers hold `len` floats, and stretches stay below `len`.
         unsafe {
-            let saved = V::load_n(saved.add(at), n);
-            deactivate::<V, F>(V::load_n(dy.add(at), n), || saved).store_n(dx.add(at), n);
+            deactivate(func, V::load_n(dy.add(at), n), saved.add(at), n).store_n(dx.add(at), n);
         }
     });
 }
@@ -154,7 +154,7 @@ unsafe fn bias_add<V: Lanes>(call: &Call, part: Part) {
         unsafe {
             let bias = grid.spread(tile, |i| *bias.add(tile + i));
             for_stretches!(grid, tile, from, to, |at, j, n| {
-                (V::load_n(x.add(at), n) + V::load(bias.as_ptr().add(j))).store_n(y.add(at), n);
+                (V::load_n(x.add(at), n) + bias.lanes::<V>(j)).store_n(y.add(at), n);
             });
         }
     }
@@ -186,7 +186,7 @@ unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
             while tile < end {
                 let width = (end - tile).min(TILE);
                 let [sums] = column_sums::<V, 1, _>(&Values(dy), grid, tile, width, 0, rows);
-                store_sums(&sums[..width], db.add(tile), accumulate);
+                store_sums(&sums.0[..width], db.add(tile), accumulate);
                 tile += TILE;
             }
         } else if part.phase == 0 {
@@ -196,7 +196,7 @@ unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
                 for tile in (0..cols).step_by(TILE) {
                     let width = grid.tile_cols(tile);
                     let [sums] = column_sums::<V, 1, _>(&Values(dy), grid, tile, width, first, last);
-                    store_sums(&sums[..width], work.add(chunk * cols + tile), false);
+                    store_sums(&sums.0[..width], work.add(chunk * cols + tile), false);
                 }
             }
         } else {

@@ -60,6 +60,9 @@ pub trait Lanes:
     /// `self == other`, false where one is NaN.
     fn same(self, other: Self) -> Self::Mask;
 
+    /// Whether `self` takes the place of the largest so far: it is larger, or the first NaN.
+    fn beats(self, best: Self) -> Self::Mask;
+
     /// `yes` where the mask is set, else `no`.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
 
@@ -104,29 +107,11 @@ pub trait Lanes:
         if n >= LANES { self } else { Self::select(Self::mask((1 << n) - 1), self, Self::zero()) }
     }
 
-    /// The sum of the lanes: halves are added to halves.
-    #[inline(always)]
-    fn sum(self) -> f32 {
-        let mut values = self.to_array();
-        for half in [8, 4, 2, 1] {
-            for i in 0..half {
-                values[i] += values[i + half];
-            }
-        }
-        values[0]
-    }
+    /// The sum of the lanes: the upper half is added to the lower, eight lanes, then four, two, one.
+    fn sum(self) -> f32;
 
-    /// The largest of the lanes; a NaN is passed over where it meets a number on its left.
-    #[inline(always)]
-    fn largest(self) -> f32 {
-        let mut values = self.to_array();
-        for half in [8, 4, 2, 1] {
-            for i in 0..half {
-                values[i] = if values[i + half] > values[i] { values[i + half] } else { values[i] };
-            }
-        }
-        values[0]
-    }
+    /// The largest of the lanes, in the order of [`Lanes::sum`]. Where a pair does not compare, the lower lane is kept.
+    fn largest(self) -> f32;
 
     /// The larger of each pair; `self` where they do not compare.
     #[inline(always)]
@@ -143,20 +128,12 @@ pub struct Portable([f32; LANES]);
 impl Portable {
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
-        let mut out = self;
-        for i in 0..LANES {
-            out.0[i] = f(self.0[i], other.0[i]);
-        }
-        out
+        Self(std::array::from_fn(|i| f(self.0[i], other.0[i])))
     }
 
     #[inline(always)]
     fn compare(self, other: Self, f: impl Fn(f32, f32) -> bool) -> [bool; LANES] {
-        let mut out = [false; LANES];
-        for i in 0..LANES {
-            out[i] = f(self.0[i], other.0[i]);
-        }
-        out
+        std::array::from_fn(|i| f(self.0[i], other.0[i]))
     }
 }
 
@@ -190,8 +167,15 @@ impl Lanes for Portable {
     #[inline(always)]
     unsafe fn load_n(from: *const f32, n: usize) -> Self {
         let mut out = [0.0; LANES];
-        // SAFETY: the caller promises `n` floats, and `n` is at most 16.
-        unsafe { from.copy_to_nonoverlapping(out.as_mut_ptr(), n.min(LANES)) };
+        // SAFETY: the caller promises `n` floats.
+        unsafe {
+            if n >= LANES {
+                return Self::load(from);
+            }
+            for (i, value) in out.iter_mut().enumerate().take(n) {
+                *value = *from.add(i);
+            }
+        }
         Self(out)
     }
 
@@ -203,8 +187,15 @@ impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn store_n(self, to: *mut f32, n: usize) {
-        // SAFETY: the caller promises `n` floats, and `n` is at most 16.
-        unsafe { self.0.as_ptr().copy_to_nonoverlapping(to, n.min(LANES)) };
+        // SAFETY: the caller promises `n` floats.
+        unsafe {
+            if n >= LANES {
+                return self.store(to);
+            }
+            for (i, value) in self.0.iter().enumerate().take(n) {
+                *to.add(i) = *value;
+            }
+        }
     }
 
     #[inline(always)]
@@ -239,12 +230,13 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    fn beats(self, best: Self) -> Self::Mask {
+        self.compare(best, |value, best| (value > best) | (value.is_nan() & !best.is_nan()))
+    }
+
+    #[inline(always)]
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
-        let mut out = no;
-        for i in 0..LANES {
-            out.0[i] = if mask[i] { yes.0[i] } else { no.0[i] };
-        }
-        out
+        Self(std::array::from_fn(|i| if mask[i] { yes.0[i] } else { no.0[i] }))
     }
 
     #[inline(always)]
@@ -253,12 +245,30 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn mask(bits: u16) -> Self::Mask {
-        let mut out = [false; LANES];
-        for (i, lane) in out.iter_mut().enumerate() {
-            *lane = bits >> i & 1 == 1;
+    fn sum(self) -> f32 {
+        let mut values = self.0;
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                values[i] += values[i + half];
+            }
         }
-        out
+        values[0]
+    }
+
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        let mut values = self.0;
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                values[i] = if values[i] < values[i + half] { values[i + half] } else { values[i] };
+            }
+        }
+        values[0]
+    }
+
+    #[inline(always)]
+    fn mask(bits: u16) -> Self::Mask {
+        std::array::from_fn(|i| bits >> i & 1 == 1)
     }
 }
 

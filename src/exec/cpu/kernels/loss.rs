@@ -70,11 +70,16 @@ struct Softmax {
     target: Target,
 }
 
-/// The sum of `exp(logit - largest)` of a row, and what its logarithm has to be added to for the loss.
-#[derive(Clone, Copy)]
-struct RowSum {
-    sum: f32,
-    rest: f32,
+/// For up to 16 rows: the sum of `exp(logit - largest)`, and what its logarithm has to be added to for the loss.
+struct RowSums {
+    exps: [f32; LANES],
+    rest: [f32; LANES],
+}
+
+impl RowSums {
+    fn new() -> Self {
+        Self { exps: [1.0; LANES], rest: [0.0; LANES] }
+    }
 }
 
 impl Softmax {
@@ -97,24 +102,26 @@ impl Softmax {
     unsafe fn rows<V: Lanes, const GRADIENT: bool>(&self, from: usize, to: usize) {
         for first in (from..to).step_by(LANES) {
             let n = (to - first).min(LANES);
-            let (mut sums, mut rests) = ([1.0; LANES], [0.0; LANES]);
             // SAFETY: the rows from `first` to `first + n` exist, and so do the bound vectors' elements.
             unsafe {
-                for i in 0..n {
-                    let (row, label) = (first + i, self.class(first + i));
-                    if !self.right.is_null() {
-                        let right = is_right::<V>(self.logits.add(row * self.classes), label, self.classes);
+                if !self.right.is_null() {
+                    for row in first..first + n {
+                        let logits = self.logits.add(row * self.classes);
+                        let right = is_right::<V>(logits, self.class(row), self.classes);
                         *self.right.add(row) = f32::from(u8::from(right));
                     }
-                    let RowSum { sum, rest } = if self.classes <= LANES {
-                        self.short_row::<V, GRADIENT>(row, label)
-                    } else {
-                        self.long_row::<V, GRADIENT>(row, label)
-                    };
-                    (sums[i], rests[i]) = (sum, rest);
                 }
+                let sums = if self.classes <= LANES {
+                    self.short_rows::<V, GRADIENT>(first, n)
+                } else {
+                    let mut sums = RowSums::new();
+                    for i in 0..n {
+                        (sums.exps[i], sums.rest[i]) = self.long_row::<V, GRADIENT>(first + i);
+                    }
+                    sums
+                };
                 if !self.row_loss.is_null() {
-                    let losses = V::from_array(sums).map(math::ln) + V::from_array(rests);
+                    let losses = V::from_array(sums.exps).map(math::ln) + V::from_array(sums.rest);
                     losses.store_n(self.row_loss.add(first), n);
                 }
             }
@@ -128,46 +135,56 @@ impl Softmax {
         if self.smoothing == 0.0 { rest } else { rest - self.target.off * sum }
     }
 
-    /// A row of up to 16 classes, which stays in lanes.
+    /// Up to 16 rows of up to 16 classes. Everything is read before anything is written: a row's masked store reaches over the next row,
+    /// whose load would have to wait for it.
     #[inline(always)]
-    unsafe fn short_row<V: Lanes, const GRADIENT: bool>(&self, row: usize, label: Option<usize>) -> RowSum {
-        let (start, classes) = (row * self.classes, self.classes);
-        // SAFETY: the caller promises that the row exists.
+    unsafe fn short_rows<V: Lanes, const GRADIENT: bool>(&self, first: usize, n: usize) -> RowSums {
+        let classes = self.classes;
+        let valid = V::mask(below(classes));
+        let mut exps = [V::zero(); LANES];
+        let mut sums = RowSums::new();
+        // SAFETY: the caller promises that the rows exist.
         unsafe {
-            let logits = V::load_n(self.logits.add(start), classes);
-            let own = label.map_or(f32::NAN, |label| *self.logits.add(start + label));
-            let logits = V::select(V::mask(below(classes)), logits, V::splat(f32::NEG_INFINITY));
-            let max = logits.largest();
-            let relative = logits - V::splat(max);
-            let exps = relative.map(math::exp);
-            let sum = exps.sum();
-            if !self.out.is_null() {
-                let probs = exps * V::splat(1.0 / sum);
-                let value = if GRADIENT {
-                    let Target { on, off, scale } = self.target;
-                    let target = match label {
+            for (i, exps) in exps.iter_mut().enumerate().take(n) {
+                let row = self.logits.add((first + i) * classes);
+                let own = self.class(first + i).map_or(f32::NAN, |label| *row.add(label));
+                let logits = V::load_n(row, classes);
+                let max = V::select(valid, logits, V::splat(f32::NEG_INFINITY)).largest();
+                // Zero in the unused lanes: results that underflow would be slow.
+                let relative = (logits - V::splat(max)).first(classes);
+                *exps = relative.map(math::exp).first(classes);
+                sums.exps[i] = exps.sum();
+                let total = if self.smoothing == 0.0 { 0.0 } else { relative.sum() };
+                sums.rest[i] = self.rest(own - max, total);
+            }
+            if self.out.is_null() {
+                return sums;
+            }
+            let Target { on, off, scale } = self.target;
+            let inverse = (V::splat(1.0) / V::from_array(sums.exps)).to_array();
+            for (i, exps) in exps.into_iter().enumerate().take(n) {
+                let mut value = exps * V::splat(inverse[i]);
+                if GRADIENT {
+                    let target = match self.class(first + i) {
                         Some(label) => V::select(V::mask(1 << label), V::splat(on), V::splat(off)),
                         None => V::splat(f32::NAN),
                     };
-                    (probs - target) * V::splat(scale)
-                } else {
-                    probs
-                };
-                value.store_n(self.out.add(start), classes);
+                    value = (value - target) * V::splat(scale);
+                }
+                value.store_n(self.out.add((first + i) * classes), classes);
             }
-            let total = if self.smoothing == 0.0 { 0.0 } else { relative.first(classes).sum() };
-            RowSum { sum, rest: self.rest(own - max, total) }
         }
+        sums
     }
 
-    /// A row of more classes: largest, exponentials (kept in `out`), result.
+    /// A row of more classes: largest, exponentials (kept in `out`), result. Gives the row's sum of exponentials and the rest of its loss.
     #[inline(always)]
-    unsafe fn long_row<V: Lanes, const GRADIENT: bool>(&self, row: usize, label: Option<usize>) -> RowSum {
+    unsafe fn long_row<V: Lanes, const GRADIENT: bool>(&self, row: usize) -> (f32, f32) {
         let (start, classes) = (row * self.classes, self.classes);
         let stretch = |j: usize| (classes - j).min(LANES);
         // SAFETY: the caller promises that the row exists; stretches and label lie within it.
         unsafe {
-            let logits = self.logits.add(start);
+            let (logits, label) = (self.logits.add(start), self.class(row));
             let out = if self.out.is_null() { self.out } else { self.out.add(start) };
             let own = label.map_or(f32::NAN, |label| *logits.add(label));
             let mut max = [V::splat(f32::NEG_INFINITY); 4];
@@ -214,7 +231,7 @@ impl Softmax {
                     }
                 }
             }
-            RowSum { sum, rest: self.rest(own - max, total.sum()) }
+            (sum, self.rest(own - max, total.sum()))
         }
     }
 }

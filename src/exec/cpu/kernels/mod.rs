@@ -37,7 +37,9 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
 fn fast(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     match op {
         OpKind::Gemm(_) => gemm::resolve(op, isa, threads),
-        OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => conv::resolve(op, isa, threads),
+        OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => {
+            conv::resolve(op, isa, threads)
+        }
         OpKind::Fill { .. } | OpKind::Transpose { .. } => layout::resolve(op, isa, threads),
         OpKind::BiasAdd { .. }
         | OpKind::Act { .. }

@@ -4,20 +4,32 @@
 //! combined in order (Chan, Golub and LeVeque, 1979), which stays exact where the mean is large beside the deviation. Every thread
 //! combines for itself: that is shorter than another barrier.
 
-use super::columns::{Grid, TILE, Term, column_sums, for_stretches};
-use super::elementwise::{Values, activate, deactivate, for_activation, store_sums};
+use super::columns::{Grid, TILE, Term, Tile, column_sums, for_stretches};
+use super::elementwise::{ANY, NONE, Values, activate, deactivate, known, store_sums};
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
+use crate::model::Activation;
 use crate::select::{Isa, cpu_rest};
+
+/// [`for_isa!`] for no activation function, for relu, and for any other.
+macro_rules! for_function {
+    ($isa:expr, $func:expr, $body:ident) => {
+        match $func {
+            None => for_isa!($isa, $body, NONE),
+            Some(Activation::Relu) => for_isa!($isa, $body, 0),
+            Some(_) => for_isa!($isa, $body, ANY),
+        }
+    };
+}
 
 /// The fast kernel of an operation of this family.
 #[must_use]
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let (run, phases) = match op {
-        OpKind::BatchNorm { act, .. } => (for_activation!(isa, *act, batch_norm), 2),
-        OpKind::BatchNormEval { act, .. } => (for_activation!(isa, *act, batch_norm_eval), 1),
-        OpKind::BatchNormBwd { act_grad, .. } => (for_activation!(isa, *act_grad, batch_norm_bwd), 2),
+        OpKind::BatchNorm { act, .. } => (for_function!(isa, *act, batch_norm), 2),
+        OpKind::BatchNormEval { act, .. } => (for_function!(isa, *act, batch_norm_eval), 1),
+        OpKind::BatchNormBwd { act_grad, .. } => (for_function!(isa, *act_grad, batch_norm_bwd), 2),
         _ => return None,
     };
     Some(KernelImpl { phases, ..KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)) })
@@ -33,7 +45,7 @@ unsafe fn or(vector: *const f32, i: usize, default: f32) -> f32 {
 /// Squared deviations from a mean for each column of the tile's wide row.
 struct Deviations<'a> {
     x: *const f32,
-    mean: &'a [f32; TILE],
+    mean: &'a Tile,
 }
 
 impl<V: Lanes> Term<V, 1> for Deviations<'_> {
@@ -41,7 +53,7 @@ impl<V: Lanes> Term<V, 1> for Deviations<'_> {
     unsafe fn at(&self, at: usize, j: usize, n: usize) -> [V; 1] {
         // SAFETY: promised by the caller; a stretch of the tile lies within the tile.
         unsafe {
-            let deviation = (V::load_n(self.x.add(at), n) - V::load(self.mean.as_ptr().add(j))).first(n);
+            let deviation = (V::load_n(self.x.add(at), n) - self.mean.lanes::<V>(j)).first(n);
             [deviation * deviation]
         }
     }
@@ -51,7 +63,8 @@ impl<V: Lanes> Term<V, 1> for Deviations<'_> {
 /// First phase: mean and squared deviations of each chunk. Second phase: combination and the result.
 #[inline(always)]
 unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::BatchNorm { rows, channels, eps, momentum, .. } = call.op else { return };
+    let OpKind::BatchNorm { rows, channels, eps, momentum, act } = call.op else { return };
+    let func = known::<F>(act);
     let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let (y, work) = (call.arg::<f32>(5), call.arg::<f32>(10));
     let grid = Grid::new(channels);
@@ -66,15 +79,15 @@ unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
                     let width = grid.tile_cols(tile);
                     let [mut sums] = column_sums::<V, 1, _>(&Values(x), grid, tile, width, from, to);
                     let inverse = 1.0 / (to - from) as f32;
-                    for sum in &mut sums {
+                    for sum in &mut sums.0[..width] {
                         *sum *= inverse;
                     }
-                    let mean = grid.spread(tile, |i| sums[i]);
+                    let mean = grid.spread(tile, |i| sums.0[i]);
                     let term = Deviations { x, mean: &mean };
                     let [squares] = column_sums::<V, 1, _>(&term, grid, tile, width, from, to);
                     let out = work.add(2 * chunk * channels + tile);
-                    store_sums(&mean[..width], out, false);
-                    store_sums(&squares[..width], out.add(channels), false);
+                    store_sums(&mean.0[..width], out, false);
+                    store_sums(&squares.0[..width], out.add(channels), false);
                 }
             }
             return;
@@ -94,9 +107,9 @@ unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
             let scale = grid.spread(tile, |i| or(gamma, tile + i, 1.0) * scale[i]);
             let shift = grid.spread(tile, |i| or(beta, tile + i, 0.0));
             for_stretches!(grid, tile, from, to, |at, j, n| {
-                let deviation = V::load_n(x.add(at), n) - V::load(mean.as_ptr().add(j));
-                let value = deviation * V::load(scale.as_ptr().add(j)) + V::load(shift.as_ptr().add(j));
-                activate::<V, F>(value).store_n(y.add(at), n);
+                let deviation = V::load_n(x.add(at), n) - mean.lanes::<V>(j);
+                let value = deviation * scale.lanes::<V>(j) + shift.lanes::<V>(j);
+                activate(func, value).store_n(y.add(at), n);
             });
         }
     }
@@ -107,12 +120,7 @@ unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
 /// # Safety
 /// `partials` holds the first phase's results from the first of these channels on.
 #[inline(always)]
-unsafe fn combine(
-    partials: *const f32,
-    rows: usize,
-    channels: usize,
-    width: usize,
-) -> ([f32; TILE], [f32; TILE]) {
+unsafe fn combine(partials: *const f32, rows: usize, channels: usize, width: usize) -> ([f32; TILE], [f32; TILE]) {
     let (size, chunks) = (cpu_rest::rows_per_chunk(rows, channels), cpu_rest::row_chunks(rows, channels));
     let (mut mean, mut var) = ([0.0; TILE], [0.0; TILE]);
     let weight = |chunk: usize| (rows - chunk * size).min(size) as f32 / rows as f32;
@@ -175,7 +183,8 @@ unsafe fn store_statistics(
 /// Slots: x, gamma, beta, running_mean, running_var, y.
 #[inline(always)]
 unsafe fn batch_norm_eval<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::BatchNormEval { rows, channels, eps, .. } = call.op else { return };
+    let OpKind::BatchNormEval { rows, channels, eps, act } = call.op else { return };
+    let func = known::<F>(act);
     let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let (mean, var, y) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
     let grid = Grid::new(channels);
@@ -188,9 +197,9 @@ unsafe fn batch_norm_eval<V: Lanes, const F: usize>(call: &Call, part: Part) {
             let shift = grid.spread(tile, |i| or(beta, tile + i, 0.0));
             let mean = grid.spread(tile, |i| *mean.add(tile + i));
             for_stretches!(grid, tile, from, to, |at, j, n| {
-                let deviation = V::load_n(x.add(at), n) - V::load(mean.as_ptr().add(j));
-                let value = deviation * V::load(scale.as_ptr().add(j)) + V::load(shift.as_ptr().add(j));
-                activate::<V, F>(value).store_n(y.add(at), n);
+                let deviation = V::load_n(x.add(at), n) - mean.lanes::<V>(j);
+                let value = deviation * scale.lanes::<V>(j) + shift.lanes::<V>(j);
+                activate(func, value).store_n(y.add(at), n);
             });
         }
     }
@@ -198,10 +207,11 @@ unsafe fn batch_norm_eval<V: Lanes, const F: usize>(call: &Call, part: Part) {
 
 /// `g = dy f'(saved)` and `g (x - mean)`.
 struct Gradients<'a, const F: usize> {
+    func: Option<Activation>,
     dy: *const f32,
     x: *const f32,
     saved: *const f32,
-    mean: &'a [f32; TILE],
+    mean: &'a Tile,
 }
 
 impl<V: Lanes, const F: usize> Term<V, 2> for Gradients<'_, F> {
@@ -210,8 +220,8 @@ impl<V: Lanes, const F: usize> Term<V, 2> for Gradients<'_, F> {
         // SAFETY: promised by the caller; a stretch of the tile lies within the tile.
         unsafe {
             let dy = V::load_n(self.dy.add(at), n);
-            let g = deactivate::<V, F>(dy, || V::load_n(self.saved.add(at), n));
-            let deviation = V::load_n(self.x.add(at), n) - V::load(self.mean.as_ptr().add(j));
+            let g = deactivate(known::<F>(self.func), dy, self.saved.wrapping_add(at), n);
+            let deviation = V::load_n(self.x.add(at), n) - self.mean.lanes::<V>(j);
             [g, (g * deviation).first(n)]
         }
     }
@@ -222,7 +232,8 @@ impl<V: Lanes, const F: usize> Term<V, 2> for Gradients<'_, F> {
 /// `dx = gamma rstd (g - mean of g - x^ mean of g x^)`.
 #[inline(always)]
 unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::BatchNormBwd { rows, channels, accumulate, .. } = call.op else { return };
+    let OpKind::BatchNormBwd { rows, channels, accumulate, act_grad } = call.op else { return };
+    let func = known::<F>(act_grad);
     let (dy, x, gamma) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let (mean, rstd, saved) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
     let (dx, dgamma, dbeta) = (call.arg::<f32>(8), call.arg::<f32>(9), call.arg::<f32>(10));
@@ -236,17 +247,17 @@ unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
         // SAFETY: chunks of rows and tiles of channels stay within the matrices, the vectors and the workspace.
         unsafe {
             let means = grid.spread(tile, |i| *mean.add(tile + i));
-            let term = Gradients::<F> { dy, x, saved, mean: &means };
+            let term = Gradients::<F> { func, dy, x, saved, mean: &means };
             if part.phase == 0 {
                 for chunk in first_chunk..last_chunk {
                     let (from, to) = (chunk * size, (chunk * size + size).min(rows));
                     let [sum_g, mut sum_gx] = column_sums::<V, 2, _>(&term, grid, tile, width, from, to);
-                    for (i, sum) in sum_gx[..width].iter_mut().enumerate() {
+                    for (i, sum) in sum_gx.0[..width].iter_mut().enumerate() {
                         *sum *= *rstd.add(tile + i);
                     }
                     let out = work.add(2 * chunk * channels + tile);
-                    store_sums(&sum_g[..width], out, false);
-                    store_sums(&sum_gx[..width], out.add(channels), false);
+                    store_sums(&sum_g.0[..width], out, false);
+                    store_sums(&sum_gx.0[..width], out.add(channels), false);
                 }
                 continue;
             }
@@ -273,10 +284,10 @@ unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
             let mean_g = grid.spread(tile, |i| sum_g[i] * inverse);
             let slope = grid.spread(tile, |i| sum_gx[i] * inverse * *rstd.add(tile + i));
             for_stretches!(grid, tile, from, to, |at, j, n| {
-                let g = deactivate::<V, F>(V::load_n(dy.add(at), n), || V::load_n(saved.add(at), n));
-                let deviation = V::load_n(x.add(at), n) - V::load(means.as_ptr().add(j));
-                let inner = g - V::load(mean_g.as_ptr().add(j)) - deviation * V::load(slope.as_ptr().add(j));
-                (V::load(scale.as_ptr().add(j)) * inner).store_n(dx.add(at), n);
+                let g = deactivate(func, V::load_n(dy.add(at), n), saved.wrapping_add(at), n);
+                let deviation = V::load_n(x.add(at), n) - means.lanes::<V>(j);
+                let inner = g - mean_g.lanes::<V>(j) - deviation * slope.lanes::<V>(j);
+                (scale.lanes::<V>(j) * inner).store_n(dx.add(at), n);
             });
         }
     }

@@ -2,7 +2,7 @@
 //! bias corrections and the metrics of a step.
 //!
 //! The vector is worked on in fixed chunks. Where a chunk meets a segment is a *piece*: its largest change and its sum of squares go to the
-//! workspace, and are combined segment by segment in the second phase. Padding between segments is left alone.
+//! workspace, and are combined segment by segment in the second phase. Segments lie in rising order; padding between them is left alone.
 
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
@@ -248,16 +248,16 @@ impl<V: Lanes, const DECOUPLED: bool> Rule<V> for Adam<V, DECOUPLED> {
     unsafe fn update(&self, at: usize, n: usize) -> (V, V, V) {
         // SAFETY: promised by the caller.
         unsafe {
-            let [old, m, v] = self.prev.map(|p| V::load_n(p.add(at), n));
+            let old = V::load_n(self.prev[0].add(at), n);
+            let (m, v) = (V::load_n(self.prev[1].add(at), n), V::load_n(self.prev[2].add(at), n));
             let grad = V::load_n(self.grad.add(at), n);
-            let (g, decayed) =
-                if DECOUPLED { (grad, old - self.decay * old) } else { (grad + self.decay * old, old) };
+            let (g, decayed) = if DECOUPLED { (grad, old - self.decay * old) } else { (grad + self.decay * old, old) };
             let m = self.beta1 * m + self.rest1 * g;
             let v = self.beta2 * v + self.rest2 * (g * g);
             let new = decayed - self.rate * m / (v.sqrt() * self.corr + self.eps);
-            for (to, value) in self.next.iter().zip([new, m, v]) {
-                value.store_n(to.add(at), n);
-            }
+            new.store_n(self.next[0].add(at), n);
+            m.store_n(self.next[1].add(at), n);
+            v.store_n(self.next[2].add(at), n);
             (old, new, grad)
         }
     }

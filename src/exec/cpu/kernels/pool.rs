@@ -1,19 +1,18 @@
 //! Pooling of `x [n, h, w, c]` to `y [n, ho, wo, c]`.
 //!
-//! Lanes run over channels. Threads share the rows of what is written: forward those of the output; backward those of the input, where each
-//! element gathers from the windows that cover it, so that windows may overlap and everything is written once. With few channels, backward
-//! goes through the outputs of a sample instead and adds to the elements one by one.
+//! Lanes run over channels (forward with one channel, over neighbouring outputs). Threads share rows of outputs; backward through
+//! overlapping windows, rows of the input instead, whose elements gather from the windows that cover them. Every element is written once,
+//! by one thread.
 
+mod backward;
+
+use self::backward::{avg_pool_bwd, max_pool_bwd};
 use super::columns::{Grid, TILE, column_sums, for_stretches};
 use super::elementwise::Values;
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::{OpKind, PoolGeometry};
 use crate::select::{Isa, cpu_rest};
-use std::ops::Range;
-
-/// Channels from which on lanes run over channels backward.
-const MIN_CHANNELS: usize = 8;
 
 /// The fast kernel of an operation of this family.
 #[must_use]
@@ -28,28 +27,6 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
         _ => return None,
     };
     Some(KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)))
-}
-
-/// The positions of output `out`'s window along `axis` that lie in the input, not in the padding.
-#[inline(always)]
-fn inside(g: &PoolGeometry, axis: usize, out: usize) -> Range<usize> {
-    let (start, padding) = (out * g.stride[axis], g.padding[axis]);
-    let size = [g.h, g.w][axis];
-    padding.saturating_sub(start)..(size + padding).saturating_sub(start).min(g.size[axis])
-}
-
-/// The outputs along `axis` whose windows cover input `at`.
-#[inline(always)]
-fn covering(g: &PoolGeometry, axis: usize, at: usize) -> Range<usize> {
-    let (place, outs) = (at + g.padding[axis], [g.ho, g.wo][axis]);
-    let from = if place >= g.size[axis] { (place - g.size[axis]) / g.stride[axis] + 1 } else { 0 };
-    from..(place / g.stride[axis] + 1).min(outs)
-}
-
-/// The input row or column at position `k` of output `out`'s window, which must lie inside.
-#[inline(always)]
-fn input(g: &PoolGeometry, axis: usize, out: usize, k: usize) -> usize {
-    out * g.stride[axis] + k - g.padding[axis]
 }
 
 /// The index tensor of a maximum pooling: `u8`, or `u16` for windows of more than 256 positions.
@@ -74,11 +51,9 @@ impl Index {
         unsafe {
             let value = value.to_array().map(|k| k.to_int_unchecked::<i32>());
             if self.wide {
-                let value = value.map(|k| k as u16);
-                value.as_ptr().copy_to_nonoverlapping(self.at.cast::<u16>().add(at), n);
+                copy_some(value.map(|k| k as u16).as_ptr(), self.at.cast::<u16>().add(at), n);
             } else {
-                let value = value.map(|k| k as u8);
-                value.as_ptr().copy_to_nonoverlapping(self.at.add(at), n);
+                copy_some(value.map(|k| k as u8).as_ptr(), self.at.add(at), n);
             }
         }
     }
@@ -89,21 +64,42 @@ impl Index {
         // SAFETY: the caller promises the elements.
         unsafe {
             if self.wide {
-                let mut value = [0u16; LANES];
-                self.at.cast::<u16>().add(at).copy_to_nonoverlapping(value.as_mut_ptr(), n);
-                V::from_array(value.map(f32::from))
+                let mut values = [0u16; LANES];
+                copy_some(self.at.cast::<u16>().add(at), values.as_mut_ptr(), n);
+                V::from_array(values.map(f32::from))
             } else {
-                let mut value = [0u8; LANES];
-                self.at.add(at).copy_to_nonoverlapping(value.as_mut_ptr(), n);
-                V::from_array(value.map(f32::from))
+                let mut values = [0u8; LANES];
+                copy_some(self.at.add(at), values.as_mut_ptr(), n);
+                V::from_array(values.map(f32::from))
             }
         }
     }
+}
 
-    #[inline(always)]
-    unsafe fn get(self, at: usize) -> usize {
-        // SAFETY: the caller promises the element.
-        unsafe { if self.wide { (*self.at.cast::<u16>().add(at)).into() } else { (*self.at.add(at)).into() } }
+/// Copies `n` values, at most 16, in pieces of fixed sizes: a call for a few bytes would take longer than the rest.
+#[inline(always)]
+unsafe fn copy_some<T: Copy>(from: *const T, to: *mut T, n: usize) {
+    let mut done = 0;
+    // SAFETY: the caller promises `n` values at both places.
+    unsafe {
+        if n == LANES {
+            return from.copy_to_nonoverlapping(to, LANES);
+        }
+        if n & 8 != 0 {
+            from.copy_to_nonoverlapping(to, 8);
+            done = 8;
+        }
+        if n & 4 != 0 {
+            from.add(done).copy_to_nonoverlapping(to.add(done), 4);
+            done += 4;
+        }
+        if n & 2 != 0 {
+            from.add(done).copy_to_nonoverlapping(to.add(done), 2);
+            done += 2;
+        }
+        if n & 1 != 0 {
+            *to.add(done) = *from.add(done);
+        }
     }
 }
 
@@ -124,231 +120,244 @@ impl<V: Lanes> Best<V> {
     /// Takes `value` at `place` where it is larger, or the first NaN.
     #[inline(always)]
     fn offer(&mut self, value: V, place: usize) {
-        // Not at most the best: larger, or one of them is NaN. A best that is NaN already stays.
-        let stays = V::bits(value.le(self.value)) | !V::bits(self.value.same(self.value));
-        let stays = V::mask(stays);
-        self.value = V::select(stays, self.value, value);
-        self.place = V::select(stays, self.place, V::splat(place as f32));
+        let better = value.beats(self.value);
+        self.value = V::select(better, value, self.value);
+        self.place = V::select(better, V::splat(place as f32), self.place);
+    }
+}
+
+/// Runs `$body` for every stretch of `$n` channels from `$c` on; `$n` is a constant 16 but for the last.
+macro_rules! for_channels {
+    ($channels:expr, |$c:ident, $n:ident| $body:block) => {{
+        let mut $c = 0;
+        while $c + LANES <= $channels {
+            let $n = LANES;
+            $body
+            $c += LANES;
+        }
+        if $c < $channels {
+            let $n = $channels - $c;
+            $body
+        }
+    }};
+}
+
+use for_channels;
+
+/// Calls `$function` for a window with its size as constant parameters where it is whole and of a common size, with zeros otherwise.
+macro_rules! for_window {
+    ($g:expr, $down:expr, $across:expr, $function:ident::<$($type:ty),*>($($argument:expr),*)) => {
+        match ($g.size, $down.len == $g.size[0] && $across.len == $g.size[1]) {
+            ([2, 2], true) => $function::<$($type,)* 2>($($argument),*),
+            ([3, 3], true) => $function::<$($type,)* 3>($($argument),*),
+            _ => $function::<$($type,)* 0>($($argument),*),
+        }
+    };
+}
+
+use for_window;
+
+/// The part of a window along one axis that lies inside the input.
+#[derive(Clone, Copy, PartialEq)]
+struct Span {
+    /// Its first row or column of the input, and its first position in the whole window.
+    input: usize,
+    place: usize,
+    /// Its positions.
+    len: usize,
+}
+
+impl Span {
+    /// The span of output `out`'s window along `axis`.
+    #[inline(always)]
+    fn new(g: &PoolGeometry, axis: usize, out: usize) -> Self {
+        let (start, padding) = (out * g.stride[axis], g.padding[axis]);
+        let size = [g.h, g.w][axis];
+        let place = padding.saturating_sub(start);
+        let end = (size + padding).saturating_sub(start).min(g.size[axis]);
+        // A window that is all padding has no positions.
+        Self { input: (start + place - padding).min(size - 1), place, len: end.saturating_sub(place) }
     }
 }
 
 /// Slots: x, y, index.
 #[inline(always)]
 unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::MaxPool { geometry: g } = call.op else { return };
-    let (x, y, index) = (call.arg::<f32>(0), call.arg::<f32>(1), Index::new(call.arg(2), &g));
+    let OpKind::MaxPool { geometry } = call.op else { return };
+    let g = &geometry;
+    let (x, y, index) = (call.arg::<f32>(0), call.arg::<f32>(1), Index::new(call.arg(2), g));
     let (from, to) = part.range(g.n * g.ho, 1);
     for unit in from..to {
         let (sample, oy) = (unit / g.ho, unit % g.ho);
-        let ks = inside(&g, 0, oy);
-        let row_of = |k: usize| (sample * g.h + input(&g, 0, oy, k)) * g.w * g.c;
+        let down = Span::new(g, 0, oy);
+        let rows = x.wrapping_add((sample * g.h + down.input) * g.w * g.c);
         let mut ox = 0;
         while ox < g.wo {
-            let js = inside(&g, 1, ox);
-            let first = if ks.is_empty() || js.is_empty() { 0 } else { ks.start * g.size[1] + js.start };
-            let last = ox + LANES - 1;
-            // With one channel, lanes run along the row of outputs where all windows lie inside.
-            let along = g.c == 1 && last < g.wo && js.len() == g.size[1] && inside(&g, 1, last).len() == g.size[1];
+            let across = Span::new(g, 1, ox);
+            let at = (unit * g.wo + ox) * g.c;
+            let beside = windows_beside(g, ox);
             // SAFETY: positions inside a window lie in the input; stretches end with the channels or, along a row, before its end.
             unsafe {
-                if along {
-                    let mut best = Best::<V>::none(first);
-                    for k in ks.clone() {
-                        for j in js.clone() {
-                            let row = x.add(row_of(k) + input(&g, 1, ox, j));
-                            let mut values = [0.0; LANES];
-                            for (lane, value) in values.iter_mut().enumerate() {
-                                *value = *row.add(lane * g.stride[1]);
-                            }
-                            best.offer(V::from_array(values), k * g.size[1] + j);
-                        }
-                    }
-                    let at = unit * g.wo + ox;
-                    best.value.store(y.add(at));
-                    index.store(at, best.place, LANES);
-                    ox += LANES;
+                let source = rows.add(across.input * g.c);
+                if beside > 0 {
+                    let outputs = Strided { x: source, stride: g.stride[1] };
+                    let best = for_window!(g, down, across, largest_of::<V, _>(&outputs, g, [down, across], beside));
+                    best.value.store_n(y.add(at), beside);
+                    index.store(at, best.place, beside);
+                    ox += beside;
                     continue;
                 }
-                for c in (0..g.c).step_by(LANES) {
-                    let n = (g.c - c).min(LANES);
-                    let mut best = Best::<V>::none(first);
-                    for k in ks.clone() {
-                        let row = x.add(row_of(k) + c);
-                        for j in js.clone() {
-                            best.offer(V::load_n(row.add(input(&g, 1, ox, j) * g.c), n), k * g.size[1] + j);
-                        }
-                    }
-                    let at = (unit * g.wo + ox) * g.c + c;
-                    best.value.store_n(y.add(at), n);
-                    index.store(at, best.place, n);
-                }
+                for_channels!(g.c, |c, n| {
+                    let channels = Channels { x: source.add(c) };
+                    let best = for_window!(g, down, across, largest_of::<V, _>(&channels, g, [down, across], n));
+                    best.value.store_n(y.add(at + c), n);
+                    index.store(at + c, best.place, n);
+                });
             }
             ox += 1;
         }
     }
 }
 
-/// What an output gives to an element of the input at a position of its window.
-trait Share<V: Lanes> {
-    /// The shares of `n` channels, for the output element `at` and the window's position `place`.
-    ///
+/// Outputs from `ox` on, up to 16, that lanes can take together: with one channel, those whose windows lie inside across. Zero where they
+/// do not, and with more channels.
+#[inline(always)]
+fn windows_beside(g: &PoolGeometry, ox: usize) -> usize {
+    let n = (g.wo - ox).min(LANES);
+    let whole = |ox: usize| Span::new(g, 1, ox).len == g.size[1];
+    if g.c == 1 && whole(ox) && whole(ox + n - 1) { n } else { 0 }
+}
+
+/// What lanes hold at an offset from the first position of a window.
+trait Source<V: Lanes> {
     /// # Safety
-    /// The output elements exist.
-    unsafe fn of(&self, at: usize, n: usize, place: usize) -> V;
+    /// The elements exist.
+    unsafe fn at(&self, offset: usize, n: usize) -> V;
 }
 
-/// The gradient of the elements that were chosen.
-struct Chosen {
-    dy: *const f32,
-    index: Index,
+/// Neighbouring channels.
+struct Channels {
+    x: *const f32,
 }
 
-impl<V: Lanes> Share<V> for Chosen {
+impl<V: Lanes> Source<V> for Channels {
     #[inline(always)]
-    unsafe fn of(&self, at: usize, n: usize, place: usize) -> V {
+    unsafe fn at(&self, offset: usize, n: usize) -> V {
         // SAFETY: promised by the caller.
-        unsafe {
-            let chosen = self.index.load::<V>(at, n).same(V::splat(place as f32));
-            V::select(chosen, V::load_n(self.dy.add(at), n), V::zero())
+        unsafe { V::load_n(self.x.add(offset), n) }
+    }
+}
+
+/// The same position of neighbouring windows of one channel.
+struct Strided {
+    x: *const f32,
+    stride: usize,
+}
+
+impl<V: Lanes> Source<V> for Strided {
+    #[inline(always)]
+    unsafe fn at(&self, offset: usize, n: usize) -> V {
+        let mut values = [0.0; LANES];
+        for (lane, value) in values.iter_mut().enumerate().take(n) {
+            // SAFETY: promised by the caller.
+            *value = unsafe { *self.x.add(offset + lane * self.stride) };
         }
+        V::from_array(values)
     }
 }
 
-/// An equal part of the gradient.
-struct Equal<V> {
-    dy: *const f32,
-    part: V,
+/// Positions of a window down and across: `K` where it is not zero.
+#[inline(always)]
+fn extent<const K: usize>([down, across]: [Span; 2]) -> (usize, usize) {
+    if K > 0 { (K, K) } else { (down.len, across.len) }
 }
 
-impl<V: Lanes> Share<V> for Equal<V> {
-    #[inline(always)]
-    unsafe fn of(&self, at: usize, n: usize, _place: usize) -> V {
-        // SAFETY: promised by the caller.
-        unsafe { V::load_n(self.dy.add(at), n) * self.part }
-    }
-}
-
-/// Writes to each element of this part's rows of `dx` the sum of its shares in the outputs that cover it.
+/// The largest of a window in `n` lanes.
 ///
 /// # Safety
-/// `dx [n, h, w, c]` is writable, and the outputs exist.
+/// The source holds the window.
 #[inline(always)]
-unsafe fn gather<V: Lanes, S: Share<V>>(share: &S, g: &PoolGeometry, dx: *mut f32, part: Part) {
-    let (from, to) = part.range(g.n * g.h, 1);
-    for unit in from..to {
-        let (sample, iy) = (unit / g.h, unit % g.h);
-        let rows = covering(g, 0, iy);
-        for ix in 0..g.w {
-            let cols = covering(g, 1, ix);
-            for c in (0..g.c).step_by(LANES) {
-                let n = (g.c - c).min(LANES);
-                let mut sum = V::zero();
-                for oy in rows.clone() {
-                    let k = iy + g.padding[0] - oy * g.stride[0];
-                    for ox in cols.clone() {
-                        let place = k * g.size[1] + ix + g.padding[1] - ox * g.stride[1];
-                        let at = ((sample * g.ho + oy) * g.wo + ox) * g.c + c;
-                        // SAFETY: the outputs that cover an input exist, and the stretch ends with the channels.
-                        sum = sum + unsafe { share.of(at, n, place) };
-                    }
-                }
-                // SAFETY: as above, for the element of the input.
-                unsafe { sum.store_n(dx.add((unit * g.w + ix) * g.c + c), n) };
-            }
+unsafe fn largest_of<V: Lanes, S: Source<V>, const K: usize>(
+    source: &S,
+    g: &PoolGeometry,
+    window: [Span; 2],
+    n: usize,
+) -> Best<V> {
+    let [down, across] = window;
+    let first = down.place * g.size[1] + across.place;
+    let mut best = Best::none(if down.len == 0 || across.len == 0 { 0 } else { first });
+    let (height, width) = extent::<K>(window);
+    for k in 0..height {
+        for j in 0..width {
+            // SAFETY: promised by the caller.
+            let value = unsafe { source.at((k * g.w + j) * g.c, n) };
+            best.offer(value, first + k * g.size[1] + j);
         }
     }
-}
-
-/// Slots: dy, index, dx.
-#[inline(always)]
-unsafe fn max_pool_bwd<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::MaxPoolBwd { geometry: g } = call.op else { return };
-    let (dy, index, dx) = (call.arg::<f32>(0), Index::new(call.arg(1), &g), call.arg::<f32>(2));
-    if g.c >= MIN_CHANNELS {
-        // SAFETY: the call's buffers are as the operation says.
-        return unsafe { gather::<V, _>(&Chosen { dy, index }, &g, dx, part) };
-    }
-    let (from, to) = part.range(g.n, 1);
-    let sample_len = g.h * g.w * g.c;
-    // SAFETY: the samples lie in the buffers.
-    unsafe { dx.add(from * sample_len).write_bytes(0, (to - from) * sample_len) };
-    for unit in from * g.ho..to * g.ho {
-        let (sample, oy) = (unit / g.ho, unit % g.ho);
-        let ks = inside(&g, 0, oy);
-        for ox in 0..g.wo {
-            let js = inside(&g, 1, ox);
-            for c in 0..g.c {
-                let at = (unit * g.wo + ox) * g.c + c;
-                // SAFETY: the output exists; a place outside the window's inside is passed over.
-                unsafe {
-                    let place = index.get(at);
-                    let (k, j) = (place / g.size[1], place % g.size[1]);
-                    if ks.contains(&k) && js.contains(&j) {
-                        let pixel = (sample * g.h + input(&g, 0, oy, k)) * g.w + input(&g, 1, ox, j);
-                        *dx.add(pixel * g.c + c) += *dy.add(at);
-                    }
-                }
-            }
-        }
-    }
+    best
 }
 
 /// Slots: x, y, work.
 #[inline(always)]
 unsafe fn avg_pool<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::AvgPool { geometry: g } = call.op else { return };
+    let OpKind::AvgPool { geometry } = call.op else { return };
+    let g = &geometry;
     let (x, y) = (call.arg::<f32>(0), call.arg::<f32>(1));
     let inverse = V::splat(1.0 / (g.size[0] * g.size[1]) as f32);
     let (from, to) = part.range(g.n * g.ho, 1);
     for unit in from..to {
         let (sample, oy) = (unit / g.ho, unit % g.ho);
-        for ox in 0..g.wo {
-            for c in (0..g.c).step_by(LANES) {
-                let n = (g.c - c).min(LANES);
+        let down = Span::new(g, 0, oy);
+        let rows = x.wrapping_add((sample * g.h + down.input) * g.w * g.c);
+        let mut ox = 0;
+        while ox < g.wo {
+            let across = Span::new(g, 1, ox);
+            let source = rows.wrapping_add(across.input * g.c);
+            let at = (unit * g.wo + ox) * g.c;
+            let beside = windows_beside(g, ox);
+            if beside > 0 {
+                let outputs = Strided { x: source, stride: g.stride[1] };
+                // SAFETY: these windows lie in the input along the row, and their outputs before its end.
+                unsafe {
+                    let sum = for_window!(g, down, across, sum_of::<V, _>(&outputs, g, [down, across], beside));
+                    (sum * inverse).store_n(y.add(at), beside);
+                }
+                ox += beside;
+                continue;
+            }
+            for_channels!(g.c, |c, n| {
                 // SAFETY: positions inside a window lie in the input; stretches end with the channels.
                 unsafe {
-                    let mut sum = V::zero();
-                    for k in inside(&g, 0, oy) {
-                        let row = x.add((sample * g.h + input(&g, 0, oy, k)) * g.w * g.c + c);
-                        for j in inside(&g, 1, ox) {
-                            sum = sum + V::load_n(row.add(input(&g, 1, ox, j) * g.c), n);
-                        }
-                    }
-                    (sum * inverse).store_n(y.add((unit * g.wo + ox) * g.c + c), n);
+                    let channels = Channels { x: source.add(c) };
+                    let sum = for_window!(g, down, across, sum_of::<V, _>(&channels, g, [down, across], n));
+                    (sum * inverse).store_n(y.add(at + c), n);
                 }
-            }
+            });
+            ox += 1;
         }
     }
 }
 
-/// Slots: dy, dx.
+/// The sum of a window in `n` lanes.
+///
+/// # Safety
+/// The source holds the window.
 #[inline(always)]
-unsafe fn avg_pool_bwd<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::AvgPoolBwd { geometry: g } = call.op else { return };
-    let (dy, dx) = (call.arg::<f32>(0), call.arg::<f32>(1));
-    let share = 1.0 / (g.size[0] * g.size[1]) as f32;
-    if g.c >= MIN_CHANNELS {
-        // SAFETY: the call's buffers are as the operation says.
-        return unsafe { gather::<V, _>(&Equal { dy, part: V::splat(share) }, &g, dx, part) };
-    }
-    let (from, to) = part.range(g.n, 1);
-    let sample_len = g.h * g.w * g.c;
-    // SAFETY: the samples lie in the buffers.
-    unsafe { dx.add(from * sample_len).write_bytes(0, (to - from) * sample_len) };
-    for unit in from * g.ho..to * g.ho {
-        let (sample, oy) = (unit / g.ho, unit % g.ho);
-        for ox in 0..g.wo {
-            for k in inside(&g, 0, oy) {
-                for j in inside(&g, 1, ox) {
-                    let pixel = (sample * g.h + input(&g, 0, oy, k)) * g.w + input(&g, 1, ox, j);
-                    for c in 0..g.c {
-                        // SAFETY: the output exists, and positions inside a window lie in the input.
-                        unsafe { *dx.add(pixel * g.c + c) += *dy.add((unit * g.wo + ox) * g.c + c) * share };
-                    }
-                }
-            }
+unsafe fn sum_of<V: Lanes, S: Source<V>, const K: usize>(
+    source: &S,
+    g: &PoolGeometry,
+    window: [Span; 2],
+    n: usize,
+) -> V {
+    let mut sum = V::zero();
+    let (height, width) = extent::<K>(window);
+    for k in 0..height {
+        for j in 0..width {
+            // SAFETY: promised by the caller.
+            sum = sum + unsafe { source.at((k * g.w + j) * g.c, n) };
         }
     }
+    sum
 }
 
 /// Slots: x `[n, hw, c]`, y `[n, c]`, work.
@@ -365,7 +374,7 @@ unsafe fn global_avg_pool<V: Lanes>(call: &Call, part: Part) {
             unsafe {
                 let rows = (sample * hw, (sample + 1) * hw);
                 let [sums] = column_sums::<V, 1, _>(&Values(x), grid, tile, width, rows.0, rows.1);
-                for (i, sum) in sums[..width].iter().enumerate() {
+                for (i, sum) in sums.0[..width].iter().enumerate() {
                     *y.add(sample * c + tile + i) = sum / hw as f32;
                 }
             }
@@ -386,7 +395,7 @@ unsafe fn global_avg_pool_bwd<V: Lanes>(call: &Call, part: Part) {
             unsafe {
                 let share = grid.spread(tile, |i| *dy.add(sample * c + tile + i) / hw as f32);
                 for_stretches!(grid, tile, sample * hw, (sample + 1) * hw, |at, j, n| {
-                    V::load(share.as_ptr().add(j)).store_n(dx.add(at), n);
+                    share.lanes::<V>(j).store_n(dx.add(at), n);
                 });
             }
         }

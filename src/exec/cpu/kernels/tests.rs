@@ -1,0 +1,5 @@
+//! Tests of the kernels: each against its reference, and against known values.
+
+mod harness;
+mod parity;
+mod values;

@@ -146,8 +146,16 @@ pub unsafe fn micro<V: Vector, const ROWS: usize, const VECTORS: usize, const CO
         }
         match t.finish {
             Finish::None => {}
-            Finish::Relu => acc = acc.map(|row| row.map(|v| v.relu())),
-            Finish::LeakyRelu => acc = acc.map(|row| row.map(|v| v.scale_where_not_positive(v, LEAKY_SLOPE))),
+            Finish::Relu => {
+                for v in acc.as_flattened_mut() {
+                    *v = v.relu();
+                }
+            }
+            Finish::LeakyRelu => {
+                for v in acc.as_flattened_mut() {
+                    *v = v.scale_where_not_positive(*v, LEAKY_SLOPE);
+                }
+            }
             Finish::ReluGrad | Finish::LeakyReluGrad => {
                 let low = if t.finish == Finish::ReluGrad { 0.0 } else { LEAKY_SLOPE };
                 for i in 0..ROWS {

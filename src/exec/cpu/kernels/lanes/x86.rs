@@ -45,6 +45,24 @@ fn below(n: usize) -> u16 {
     ((1u32 << n.min(LANES)) - 1) as u16
 }
 
+/// Folds the halves of a register onto each other with an operation on pairs `(lower, upper)`, down to one lane.
+macro_rules! fold {
+    ($eight:expr, $four_op:ident) => {{
+        let eight = $eight;
+        let four = $four_op(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+        let two = $four_op(four, _mm_movehl_ps(four, four));
+        let one = $four_op(two, _mm_shuffle_ps::<1>(two, two));
+        _mm_cvtss_f32(one)
+    }};
+}
+
+/// The larger of each pair, the first where they do not compare: the instruction gives its second operand then.
+#[inline(always)]
+unsafe fn larger(a: __m128, b: __m128) -> __m128 {
+    // SAFETY: the baseline has it.
+    unsafe { _mm_max_ps(b, a) }
+}
+
 // In all of the following the calls are sound because the type is only used where the processor has AVX-512, and memory is as the trait's
 // contract promises.
 impl Lanes for Avx512 {
@@ -120,9 +138,42 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn beats(self, best: Self) -> Self::Mask {
+        // SAFETY: see above. Not at most the best: larger, or one is NaN; and the best is a number.
+        unsafe {
+            let number = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(best.0, best.0);
+            _mm512_mask_cmp_ps_mask::<_CMP_NLE_UQ>(number, self.0, best.0)
+        }
+    }
+
+    #[inline(always)]
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
         // SAFETY: see above.
         Self(unsafe { _mm512_mask_blend_ps(mask, no.0, yes.0) })
+    }
+
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        // SAFETY: see above.
+        unsafe {
+            let upper = _mm512_extractf32x8_ps::<1>(self.0);
+            fold!(_mm256_add_ps(_mm512_castps512_ps256(self.0), upper), _mm_add_ps)
+        }
+    }
+
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        // SAFETY: see above.
+        unsafe {
+            let upper = _mm512_extractf32x8_ps::<1>(self.0);
+            fold!(_mm256_max_ps(upper, _mm512_castps512_ps256(self.0)), larger)
+        }
+    }
+
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        // SAFETY: see above. The instruction gives its second operand where the two do not compare.
+        Self(unsafe { _mm512_max_ps(other.0, self.0) })
     }
 
     #[inline(always)]
@@ -166,6 +217,9 @@ impl Lanes for Avx2 {
     unsafe fn load_n(from: *const f32, n: usize) -> Self {
         // SAFETY: see above; masked lanes are not read.
         unsafe {
+            if n >= LANES {
+                return Self::load(from);
+            }
             let upper = from.wrapping_add(8);
             Self(_mm256_maskload_ps(from, below_eight(n, 0)), _mm256_maskload_ps(upper, below_eight(n, 8)))
         }
@@ -184,6 +238,9 @@ impl Lanes for Avx2 {
     unsafe fn store_n(self, to: *mut f32, n: usize) {
         // SAFETY: see above; masked lanes are not written.
         unsafe {
+            if n >= LANES {
+                return self.store(to);
+            }
             _mm256_maskstore_ps(to, below_eight(n, 0), self.0);
             _mm256_maskstore_ps(to.wrapping_add(8), below_eight(n, 8), self.1);
         }
@@ -234,9 +291,41 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn beats(self, best: Self) -> Self::Mask {
+        #[inline(always)]
+        unsafe fn beats(value: __m256, best: __m256) -> __m256 {
+            // SAFETY: promised by the caller: the processor has AVX2.
+            unsafe {
+                let number = _mm256_cmp_ps::<_CMP_ORD_Q>(best, best);
+                _mm256_and_ps(number, _mm256_cmp_ps::<_CMP_NLE_UQ>(value, best))
+            }
+        }
+        // SAFETY: see above. Not at most the best: larger, or one is NaN; and the best is a number.
+        unsafe { [beats(self.0, best.0), beats(self.1, best.1)] }
+    }
+
+    #[inline(always)]
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
         // SAFETY: see above.
         unsafe { Self(_mm256_blendv_ps(no.0, yes.0, mask[0]), _mm256_blendv_ps(no.1, yes.1, mask[1])) }
+    }
+
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        // SAFETY: see above.
+        unsafe { fold!(_mm256_add_ps(self.0, self.1), _mm_add_ps) }
+    }
+
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        // SAFETY: see above.
+        unsafe { fold!(_mm256_max_ps(self.1, self.0), larger) }
+    }
+
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        // SAFETY: see above. The instruction gives its second operand where the two do not compare.
+        unsafe { Self(_mm256_max_ps(other.0, self.0), _mm256_max_ps(other.1, self.1)) }
     }
 
     #[inline(always)]

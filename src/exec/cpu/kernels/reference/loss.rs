@@ -122,8 +122,7 @@ pub(super) fn mse_grad<T: Real>(args: Args, len: usize) {
 
 /// [`mse`] and [`mse_grad`]; `dy` may lie on `y`.
 pub(super) fn mse_fused<T: Real>(args: Args, len: usize) {
-    let (y, target, dy, loss): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) =
-        (args.buf(0), args.buf(1), args.buf(2), args.buf(3));
+    let (y, target, dy, loss): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2), args.buf(3));
     loss.put(0, mean_square(y, target, len));
     if dy.is_bound() {
         mse_grad::<T>(args, len);

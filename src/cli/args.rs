@@ -1,0 +1,371 @@
+//! The command line as clap reads it: raw values, one struct a command, with examples in the help of each.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// See how a neural network's training step is compiled, record it once, and replay it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "stepgraph",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  stepgraph                          open the studio
+  stepgraph presets                  list the networks inside the program
+  stepgraph train digits-mlp         train one of them
+  stepgraph plan digits-mlp          print how its training step is compiled
+  stepgraph doctor                   what this machine offers and what is missing
+
+PRESET is the name of a bundled preset or the path of a JSON file.
+Exit status: 0 done; 2 what was given is wrong, and nothing was written; 1 anything else."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Preset to open in the studio
+    #[arg(value_name = "PRESET")]
+    pub preset: Option<String>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Studio(StudioArgs),
+    Train(TrainArgs),
+    Plan(PlanArgs),
+    Verify(VerifyArgs),
+    Bench(BenchArgs),
+    Arena(ArenaArgs),
+    Presets(PresetsArgs),
+    Doctor(DoctorArgs),
+    Completions(CompletionsArgs),
+}
+
+/// Open the desktop studio
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  stepgraph studio\n  stepgraph studio digits-cnn\n  stepgraph studio my-network.json")]
+pub struct StudioArgs {
+    /// Preset to open
+    pub preset: Option<String>,
+}
+
+/// Train a network
+///
+/// Progress goes to standard error, the closing summary to standard output. Ctrl+C ends the run after the current step and still saves
+/// what was asked for; a second Ctrl+C ends the program at once. Files are written beside their final name and renamed into place.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stepgraph train digits-mlp
+  stepgraph train digits-cnn --steps 500 --seed 3 --save cnn.safetensors
+  stepgraph train my.json --log run.jsonl --json > summary.json
+  stepgraph train my.json --init start.safetensors --batches batches.safetensors
+  stepgraph train digits-mlp --steps 1000 --checkpoint half.ckpt
+  stepgraph train digits-mlp --steps 2000 --resume half.ckpt")]
+pub struct TrainArgs {
+    /// Name of a bundled preset, or path of a JSON file
+    pub preset: String,
+    /// Where to run: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: Device,
+    /// How to run each step: recorded and replayed, or op by op
+    #[arg(long, value_enum, default_value_t = ExecutorArg::Replay)]
+    pub executor: ExecutorArg,
+    /// Steps to train, instead of the preset's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub steps: Option<u64>,
+    /// Seed of weights, data and dropout, instead of the preset's
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Initial parameters: a safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub init: Option<PathBuf>,
+    /// Train on batch.x and batch.y of a safetensors file, in order
+    #[arg(long, value_name = "FILE")]
+    pub batches: Option<PathBuf>,
+    /// Write one JSON object a step; FILE.part while the run lasts
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Write the final parameters and running statistics: a safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Print the closing summary as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Threads that share a step
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub threads: Option<u16>,
+    /// Write everything needed to go on later, at the end of the run
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: Option<PathBuf>,
+    /// Write the checkpoint every N steps too
+    #[arg(long, value_name = "N", requires = "checkpoint", value_parser = clap::value_parser!(u64).range(1..))]
+    pub checkpoint_every: Option<u64>,
+    /// Go on from a checkpoint; --steps counts from the very start
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+    /// Evaluate on the held-out part every N steps
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub eval_every: Option<u64>,
+    /// Samples to hold out, instead of the preset's: a share below 1, or a count
+    #[arg(long, value_name = "SHARE")]
+    pub held_out: Option<f64>,
+    /// Which samples to hold out, instead of the preset's
+    #[arg(long, value_enum)]
+    pub split: Option<SplitArg>,
+}
+
+/// Print the compiled step: IR, lowered ops, kernels, bindings, arena
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stepgraph plan digits-mlp | less
+  stepgraph plan digits-mlp --stage capture
+  stepgraph plan digits-mlp --json | jq .arena_bytes
+  stepgraph plan digits-mlp --stage ir --dot | dot -Tsvg > ir.svg
+  stepgraph plan stress-200 --svg arena.svg --stage arena
+  stepgraph plan digits-cnn --stage arena --planner greedy_by_size")]
+pub struct PlanArgs {
+    /// Name of a bundled preset, or path of a JSON file
+    pub preset: String,
+    /// The stage to print
+    #[arg(long, value_enum)]
+    pub stage: Option<Stage>,
+    /// The form to print it in
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with_all = ["format", "dot"])]
+    pub json: bool,
+    /// The same as --format dot: Graphviz
+    #[arg(long, conflicts_with = "format")]
+    pub dot: bool,
+    /// Write a picture of the arena
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Plan the evaluation instead of the training step
+    #[arg(long)]
+    pub eval: bool,
+    /// Place buffers with this planner alone
+    #[arg(long, value_name = "NAME", conflicts_with = "time_budget")]
+    pub planner: Option<PlannerArg>,
+    /// Seconds to search for a smaller arena, where the quick planners leave a gap
+    #[arg(long, value_name = "SECONDS")]
+    pub time_budget: Option<Seconds>,
+    /// Threads that share a step
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub threads: Option<u16>,
+}
+
+/// Check the step: gradients, eager against replay, pointers, determinism
+///
+/// Exit status 1 where a check fails.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stepgraph verify digits-mlp
+  stepgraph verify --all
+  stepgraph verify my.json other.json --replays 100000
+  stepgraph verify my.json --json > report.json")]
+pub struct VerifyArgs {
+    /// Names of bundled presets, or paths of JSON files
+    #[arg(required_unless_present = "all", value_name = "PRESET")]
+    pub presets: Vec<String>,
+    /// Every bundled preset
+    #[arg(long, conflicts_with = "presets")]
+    pub all: bool,
+    /// Replays of the endurance check
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub replays: Option<u64>,
+    /// Seed of weights and batches
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Initial parameters: a safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub init: Option<PathBuf>,
+    /// Replay on batch.x and batch.y of a safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub batches: Option<PathBuf>,
+    /// Threads that share a step
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub threads: Option<u16>,
+    /// Print the reports as JSON: one object, or a list for several presets
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Time eager and replayed steps side by side
+///
+/// One random batch stays in place, and blocks of eager and replayed steps alternate, so that both meet the same machine.
+/// No data is needed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stepgraph bench digits-mlp
+  stepgraph bench digits-mlp digits-cnn --seconds 5
+  stepgraph bench my.json --per-op
+  stepgraph bench my.json --json | jq .replay_us.median")]
+pub struct BenchArgs {
+    /// Names of bundled presets, or paths of JSON files
+    #[arg(required = true, value_name = "PRESET")]
+    pub presets: Vec<String>,
+    /// Where to run: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: Device,
+    /// Seconds to measure for, each preset
+    #[arg(long, default_value = "2", value_name = "SECONDS")]
+    pub seconds: Seconds,
+    /// Threads that share a step
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub threads: Option<u16>,
+    /// Print the time of each operation too
+    #[arg(long)]
+    pub per_op: bool,
+    /// Print the results as JSON: one object, or a list for several presets
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Place the buffers of a file in as few bytes as possible
+///
+/// The file has the columns id,lower,upper,size; a buffer is alive from lower up to, but not including, upper.
+/// The placement goes to standard output, the summary to standard error.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stepgraph arena buffers.csv > placed.csv
+  stepgraph arena buffers.csv --time 30 --svg arena.svg
+  cat buffers.csv | stepgraph arena -")]
+pub struct ArenaArgs {
+    /// The file; - for standard input
+    #[arg(value_name = "FILE.csv")]
+    pub file: PathBuf,
+    /// Seconds to search for, where the quick planners leave a gap
+    #[arg(long, default_value = "3", value_name = "SECONDS")]
+    pub time: Seconds,
+    /// Print placement and summary as one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Write a picture of the placement
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+/// List the presets inside the program, or print one
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  stepgraph presets\n  stepgraph presets digits-mlp > my-network.json")]
+pub struct PresetsArgs {
+    /// Print this preset's JSON, to start one's own from
+    pub name: Option<String>,
+    /// List as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Report devices, libraries found and missing, and how to get them
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  stepgraph doctor\n  stepgraph doctor --json")]
+pub struct DoctorArgs {
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Print a completion script for a shell
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stepgraph completions bash > ~/.local/share/bash-completion/completions/stepgraph
+  stepgraph completions zsh > ~/.zfunc/_stepgraph
+  stepgraph completions fish > ~/.config/fish/completions/stepgraph.fish")]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// The device that the user asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    Auto,
+    Cpu,
+    Cuda(u32),
+}
+
+impl FromStr for Device {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            _ => text
+                .strip_prefix("cuda:")
+                .and_then(|n| n.parse().ok())
+                .map(Self::Cuda)
+                .ok_or_else(|| "expected auto, cpu, cuda or cuda:N with a device number N".to_owned()),
+        }
+    }
+}
+
+/// A length of time in seconds, above 0 and at most a day.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seconds(pub f64);
+
+impl FromStr for Seconds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let seconds = text.parse::<f64>().ok().filter(|s| *s > 0.0 && *s <= 86_400.0);
+        seconds.map(Self).ok_or_else(|| "expected a number of seconds above 0 and at most 86400".to_owned())
+    }
+}
+
+/// A planner by its name in reports.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannerArg(pub crate::plan::arena::Planner);
+
+impl FromStr for PlannerArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = crate::plan::arena::Planner::ALL;
+        let names = || all.map(crate::plan::arena::Planner::name).join(", ");
+        all.into_iter().find(|p| p.name() == text).map(Self).ok_or_else(|| format!("expected one of {}", names()))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExecutorArg {
+    Replay,
+    Eager,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SplitArg {
+    /// Drawn at random from the seed
+    Shuffled,
+    /// The last samples of the file
+    Last,
+}
+
+/// A stage of the compiler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stage {
+    /// The graph of meanings
+    Ir,
+    /// Operations with every dimension
+    Lowered,
+    /// The kernel of each operation, and those that lost
+    Selected,
+    /// Every buffer with its role, life and place
+    Bindings,
+    /// How the buffers were placed
+    Arena,
+    /// The table of buffers per layer, and frozen and live constants
+    Capture,
+    /// All of them
+    All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Text,
+    Json,
+    Dot,
+}

@@ -1,0 +1,34 @@
+//! The choice of a device, and what to say about it.
+
+use super::args::Device;
+use super::error::wrong;
+use crate::exec::cpu::{cpu_name, default_threads, host_target};
+use crate::select::Target;
+
+/// Threads that share a step: as given, or this machine's default.
+#[must_use]
+pub fn threads(given: Option<u16>) -> usize {
+    given.map_or_else(default_threads, usize::from)
+}
+
+/// The machine that a command runs on, as a planning target and as a name for people. Says on standard error what was taken, and why.
+///
+/// # Errors
+/// Where the user insists on a device that cannot be used.
+pub fn choose(device: Device, threads: usize) -> anyhow::Result<(Target, String)> {
+    let target = host_target(threads);
+    let name = cpu_name().map_or_else(|| target.name.clone(), |cpu| format!("{} ({cpu})", target.name));
+    match device {
+        Device::Cuda(number) => Err(wrong(format!(
+            "cuda:{number} cannot be used: this version has no CUDA executor yet; use --device cpu, or leave the option out"
+        ))),
+        Device::Auto => {
+            eprintln!("device: {name}; this version has no CUDA executor, so the CPU is taken");
+            Ok((target, name))
+        }
+        Device::Cpu => {
+            eprintln!("device: {name}, as asked");
+            Ok((target, name))
+        }
+    }
+}

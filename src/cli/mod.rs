@@ -1,0 +1,48 @@
+//! The command line: one file a command.
+//!
+//! Results go to standard output, progress and notes to standard error. Files are written beside their final name and renamed into place.
+
+mod arena;
+pub mod args;
+mod bench;
+mod completions;
+mod device;
+mod doctor;
+mod error;
+mod output;
+mod plan;
+mod plan_json;
+mod plan_text;
+mod presets;
+mod progress;
+mod step_log;
+mod studio;
+mod train;
+mod verify;
+
+use args::{Cli, Command};
+use std::process::ExitCode;
+
+/// Carries out a command line and gives the exit status.
+#[must_use]
+pub fn run(cli: &Cli) -> ExitCode {
+    let outcome = match &cli.command {
+        None => studio::run(cli.preset.as_deref()),
+        Some(Command::Studio(args)) => studio::run(args.preset.as_deref()),
+        Some(Command::Train(args)) => train::run(args),
+        Some(Command::Plan(args)) => plan::run(args),
+        Some(Command::Verify(args)) => return verify::run(args).unwrap_or_else(|e| error::report(&e)),
+        Some(Command::Bench(args)) => bench::run(args),
+        Some(Command::Arena(args)) => arena::run(args),
+        Some(Command::Presets(args)) => presets::run(args),
+        Some(Command::Doctor(args)) => doctor::run(args),
+        Some(Command::Completions(args)) => completions::run(args),
+    };
+    outcome.map_or_else(|e| error::report(&e), |()| ExitCode::SUCCESS)
+}
+
+/// Whether a command line opens the window, which keeps running where a part of it fails.
+#[must_use]
+pub const fn opens_window(cli: &Cli) -> bool {
+    matches!(cli.command, None | Some(Command::Studio(_)))
+}

@@ -1,0 +1,158 @@
+//! Standard output, figures for people, and places where results go.
+
+use super::error::wrong;
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// Prints to standard output.
+///
+/// # Errors
+/// Where it fails; a reader that went away is among these, and ends the program quietly.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Prints a value as indented JSON.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Whether progress may be drawn.
+#[must_use]
+pub fn is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// A whole number with thin groups of three: `12,345`.
+#[must_use]
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A time in microseconds with three significant figures and a unit: `18.2 us`, `1.20 ms`.
+#[must_use]
+pub fn micros(us: f64) -> String {
+    let (value, unit) = match us {
+        us if us >= 1e6 => (us / 1e6, "s"),
+        us if us >= 1e3 => (us / 1e3, "ms"),
+        us => (us, "us"),
+    };
+    let decimals = if value >= 100.0 { 0 } else if value >= 10.0 { 1 } else { 2 };
+    format!("{value:.decimals$} {unit}")
+}
+
+/// Text in lines of at most `width` letters behind `indent`, each with its line break.
+#[must_use]
+pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
+    let (mut out, mut line) = (String::new(), String::new());
+    for word in text.split_whitespace() {
+        if !line.is_empty() && indent.len() + line.len() + 1 + word.len() > width {
+            out.push_str(&format!("{indent}{line}\n"));
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    out.push_str(&format!("{indent}{line}\n"));
+    out
+}
+
+/// The quantile `q` of values that are sorted already; 0 where there are none.
+#[must_use]
+pub fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((last as f64 * q).round() as usize).copied().unwrap_or(0.0)
+}
+
+/// Median, first and last decile, and 99th percentile of a step's time, in microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Distribution {
+    pub median: f64,
+    pub p10: f64,
+    pub p90: f64,
+    pub p99: f64,
+}
+
+impl Distribution {
+    /// The distribution of times, which are put in order.
+    #[must_use]
+    pub fn of(times: &mut [f64]) -> Self {
+        times.sort_by(f64::total_cmp);
+        let [median, p10, p90, p99] = [0.5, 0.1, 0.9, 0.99].map(|q| quantile(times, q));
+        Self { median, p10, p90, p99 }
+    }
+}
+
+/// Where to write what the user named `path`: links are followed, so that a link stays one.
+///
+/// # Errors
+/// Where nothing can be written there. A file is made beside it and removed again; nothing is left behind.
+pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
+    let refused = |why: String| wrong(format!("{}: {what} cannot be written there: {why}", path.display()));
+    if path.as_os_str().is_empty() {
+        return Err(wrong(format!("the path for {what} is empty")));
+    }
+    if path.is_dir() {
+        return Err(refused("this is a folder; name a file in it".into()));
+    }
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if target.exists() && !target.is_file() {
+        return Err(refused("this is a device or pipe, not a file".into()));
+    }
+    let folder = folder_of(&target);
+    let probe = tempfile::Builder::new().prefix(".stepgraph-").suffix(".part").tempfile_in(folder);
+    probe.map_err(|e| refused(format!("{e}; choose a folder that exists and that you may write to")))?;
+    Ok(target)
+}
+
+/// The folder that a file lies in.
+#[must_use]
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_well() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.5, 18.23, 456.0, 1200.0, 2.5e6].map(micros), ["0.50 us", "18.2 us", "456 us", "1.20 ms", "2.50 s"]);
+        assert_eq!(wrapped("one two three", 9, "  "), "  one two\n  three\n");
+    }
+
+    #[test]
+    fn quantiles_of_few_values_are_values() {
+        assert_eq!((quantile(&[], 0.5), quantile(&[3.0], 0.99)), (0.0, 3.0));
+        let d = Distribution::of(&mut [4.0, 1.0, 3.0, 2.0, 5.0]);
+        assert_eq!((d.median, d.p10, d.p99), (3.0, 1.0, 5.0));
+    }
+
+    #[test]
+    fn a_probe_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(writable(&folder.path().join("a.json"), "the log").is_ok());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(writable(folder.path(), "the log").is_err());
+        assert!(writable(&folder.path().join("no/a.json"), "the log").is_err());
+    }
+}

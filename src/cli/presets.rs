@@ -1,0 +1,119 @@
+//! Finding a preset by name or path, and the command that lists the bundled ones.
+
+use super::args::PresetsArgs;
+use super::error::wrong;
+use super::output;
+use crate::model::{BUNDLED, Diagnostic, Model, Precision, Preset, check, read_preset};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A preset without mistakes, and where it came from.
+pub struct Loaded {
+    pub preset: Preset,
+    pub model: Model,
+    /// The folder that relative paths in it are taken from.
+    pub base: PathBuf,
+}
+
+/// Larger files are no presets; reading one to its end would only fill memory.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The preset of this name or path.
+///
+/// # Errors
+/// Where there is none, or it has mistakes: all of them, one a line.
+pub fn load(given: &str) -> anyhow::Result<Loaded> {
+    let (preset, base) = read(given)?;
+    let checked = check(&preset);
+    let Some(model) = checked.model else { return Err(mistakes(given, &checked.diagnostics)) };
+    Ok(Loaded { preset, model, base })
+}
+
+/// Tells on standard error what the CPU does with a precision that it has no arithmetic for.
+pub fn warn_of_precision(preset: &Preset) {
+    if preset.precision != Precision::F32 {
+        let name = preset.precision.name();
+        eprintln!("note: {} asks for {name}; the CPU computes in f32, so figures are those of f32", preset.name);
+    }
+}
+
+fn read(given: &str) -> anyhow::Result<(Preset, PathBuf)> {
+    let path = Path::new(given);
+    if let Some(bundled) = BUNDLED.iter().find(|b| b.name == given && !path.exists()) {
+        let preset = read_preset(bundled.text).map_err(|e| mistakes(given, &e))?;
+        return Ok((preset, PathBuf::from(".")));
+    }
+    let text = read_text(given, path)?;
+    let preset = read_preset(&text).map_err(|e| mistakes(given, &e))?;
+    let base = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    Ok((preset, base.to_owned()))
+}
+
+fn read_text(given: &str, path: &Path) -> anyhow::Result<String> {
+    if path.is_dir() {
+        return Err(wrong(format!("{given} is a folder; name a preset file in it")));
+    }
+    let cannot = |e: std::io::Error| {
+        if e.kind() != std::io::ErrorKind::NotFound {
+            return wrong(format!("{given} cannot be read: {e}; check the path and its permissions"));
+        }
+        let names: Vec<&str> = BUNDLED.iter().map(|b| b.name).collect();
+        wrong(format!("{given}: no such file, and no bundled preset of that name; bundled are {}", names.join(", ")))
+    };
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|f| f.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(cannot)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(wrong(format!("{given} is larger than 64 MiB; a preset is a short JSON file")));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        wrong(format!("{given} is not text: byte {at} is not UTF-8; a preset is a JSON file"))
+    })
+}
+
+fn mistakes(given: &str, diagnostics: &[Diagnostic]) -> anyhow::Error {
+    let lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+    let count = if lines.len() == 1 { "a mistake".to_owned() } else { format!("{} mistakes", lines.len()) };
+    wrong(format!("{given} has {count}:\n{}", lines.join("\n")))
+}
+
+/// Lists the bundled presets, or prints the document of one.
+///
+/// # Errors
+/// Where there is none of the name, or standard output fails.
+pub fn run(args: &PresetsArgs) -> anyhow::Result<()> {
+    if let Some(name) = &args.name {
+        let found = BUNDLED.iter().find(|b| b.name == name);
+        let names = || BUNDLED.iter().map(|b| b.name).collect::<Vec<_>>().join(", ");
+        let found = found.ok_or_else(|| wrong(format!("no bundled preset is called {name}; there are {}", names())))?;
+        return output::print(found.text);
+    }
+    let mut list = Vec::new();
+    let mut text = String::new();
+    for bundled in BUNDLED {
+        let Loaded { preset, model, .. } = load_bundled(bundled.name)?;
+        let params = model.trained_len();
+        list.push(serde_json::json!({
+            "name": preset.name,
+            "about": preset.about,
+            "input": preset.input.shape,
+            "layers": model.layers.len(),
+            "params": params,
+            "data": preset.data.as_ref().map(|d| d.source.name()),
+            "steps": preset.train.map(|t| t.steps),
+        }));
+        text.push_str(&format!("{}  ({} layers, {} parameters)\n", preset.name, model.layers.len(), output::count(params as u64)));
+        text.push_str(&output::wrapped(&preset.about, 76, "    "));
+    }
+    if args.json { output::print_json(&list) } else { output::print(&text) }
+}
+
+/// A bundled preset, whatever files lie in the current folder.
+fn load_bundled(name: &str) -> anyhow::Result<Loaded> {
+    let text = BUNDLED.iter().find(|b| b.name == name).map_or("", |b| b.text);
+    let preset = read_preset(text).map_err(|e| mistakes(name, &e))?;
+    let checked = check(&preset);
+    let Some(model) = checked.model else { return Err(mistakes(name, &checked.diagnostics)) };
+    Ok(Loaded { preset, model, base: PathBuf::from(".") })
+}

@@ -1,0 +1,89 @@
+//! What a training run says while it lasts: a bar on a terminal, about twenty lines otherwise. Both go to standard error.
+
+use super::output;
+use crate::train::{Evaluation, StepReport};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::{Duration, Instant};
+
+/// Lines of a run whose output is not a terminal.
+const LINES: u64 = 16;
+/// Time between drawings of the bar.
+const DRAW_EVERY: Duration = Duration::from_millis(100);
+
+/// The progress of one run.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    batch: u64,
+    first: u64,
+    total: u64,
+    started: Instant,
+    drawn: Instant,
+}
+
+impl Progress {
+    /// Progress from step `first` (those made before) to `total`.
+    #[must_use]
+    pub fn new(first: u64, total: u64, batch: usize) -> Self {
+        let bar = output::is_terminal().then(|| {
+            let bar = ProgressBar::new(total);
+            let style = ProgressStyle::with_template("{bar:28} {pos}/{len} steps, {eta} left, {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_position(first);
+            bar.reset_eta();
+            bar
+        });
+        let now = Instant::now();
+        Self { bar, batch: batch as u64, first, total, started: now, drawn: now }
+    }
+
+    /// Sees a step; draws where it is time.
+    pub fn step(&mut self, report: &StepReport, now: Instant) {
+        let made = report.step - self.first;
+        if let Some(bar) = &self.bar {
+            if now.duration_since(self.drawn) >= DRAW_EVERY || report.step == self.total {
+                self.drawn = now;
+                bar.set_message(self.figures(report, made, now));
+                bar.set_position(report.step);
+            }
+            return;
+        }
+        let stride = (self.total - self.first).div_ceil(LINES).max(1);
+        if made == 1 || made.is_multiple_of(stride) || report.step == self.total {
+            eprintln!("step {}/{}: {}", report.step, self.total, self.figures(report, made, now));
+        }
+    }
+
+    fn figures(&self, report: &StepReport, made: u64, now: Instant) -> String {
+        let seconds = now.duration_since(self.started).as_secs_f64().max(1e-9);
+        let rate = (made * self.batch) as f64 / seconds;
+        let accuracy = if report.accuracy.is_finite() { format!(", accuracy {:.3}", report.accuracy) } else { String::new() };
+        format!("loss {:.4}{accuracy}, {} samples/s", report.loss, output::count(rate as u64))
+    }
+
+    /// Tells an evaluation in between.
+    pub fn evaluated(&self, step: u64, found: &Evaluation) {
+        self.say(&format!("step {step}: {}", held_out(found)));
+    }
+
+    /// Tells one line without tearing the bar.
+    pub fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("{line}")),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// An evaluation in words.
+#[must_use]
+pub fn held_out(found: &Evaluation) -> String {
+    let accuracy = found.accuracy.map_or_else(String::new, |a| format!("accuracy {:.2} %, ", a * 100.0));
+    format!("held out: {accuracy}loss {:.4} on {} samples", found.loss, output::count(found.samples as u64))
+}

@@ -1,0 +1,41 @@
+//! `stepgraph studio`: opens the window, or says why there is none.
+
+#[cfg(feature = "studio")]
+use super::error::wrong;
+
+/// Opens the studio, with a preset where one is given.
+///
+/// # Errors
+/// Where the preset does not exist, or no window can be opened.
+#[cfg(feature = "studio")]
+pub fn run(preset: Option<&str>) -> anyhow::Result<()> {
+    let Some(given) = preset else { return crate::studio::run(None) };
+    let path = std::path::Path::new(given);
+    if path.is_file() {
+        return crate::studio::run(Some(path.to_owned()));
+    }
+    let bundled = crate::model::BUNDLED.iter().find(|b| b.name == given);
+    let help = "give the path of a preset or the name of a bundled one; `stepgraph presets` lists them, `stepgraph --help` the commands";
+    let bundled = bundled.ok_or_else(|| wrong(format!("{given}: no such preset, and no command of that name; {help}")))?;
+    // The studio opens files. A bundled preset becomes one for as long as the window is open; saving it asks for a place.
+    let folder = tempfile::tempdir()?;
+    let copy = folder.path().join(format!("{given}.json"));
+    crate::tensor::write_atomic(&copy, bundled.text.as_bytes())?;
+    crate::studio::run(Some(copy))
+}
+
+/// Says that this build has no window.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "studio"))]
+pub fn run(preset: Option<&str>) -> anyhow::Result<()> {
+    let known = preset.is_none_or(|p| std::path::Path::new(p).is_file() || crate::model::BUNDLED.iter().any(|b| b.name == p));
+    if let (false, Some(given)) = (known, preset) {
+        return Err(super::error::wrong(format!("{given}: no such preset, and no command of that name; see stepgraph --help")));
+    }
+    anyhow::bail!(
+        "this build has no window: it was made without the feature \"studio\"; build with `cargo build --release`, or use the commands, which \
+         need none (stepgraph --help)"
+    )
+}

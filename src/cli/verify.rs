@@ -1,0 +1,75 @@
+//! `stepgraph verify`: proofs that a step is right, with figures.
+
+use super::args::VerifyArgs;
+use super::{device, output, presets};
+use crate::model::BUNDLED;
+use crate::train::{Check, VerifyOptions, VerifyReport, verify};
+use std::process::ExitCode;
+
+const fn verdict(check: &Check) -> &'static str {
+    match check.passed {
+        Some(true) => "pass",
+        Some(false) => "FAIL",
+        None => "skip",
+    }
+}
+
+fn line(check: &Check) -> String {
+    let mut out = format!("  {}  {:<48} {}\n", verdict(check), check.name, check.figures);
+    for detail in &check.detail {
+        out.push_str(&format!("          {detail}\n"));
+    }
+    out
+}
+
+/// Verifies every preset; status 1 where a check fails.
+///
+/// # Errors
+/// Where a preset, its data or a given file is wrong, or a step cannot run.
+pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+    let names: Vec<&str> = if args.all { BUNDLED.iter().map(|b| b.name).collect() } else { args.presets.iter().map(String::as_str).collect() };
+    let mut loaded = Vec::with_capacity(names.len());
+    // Every preset is read before the first is verified: a misspelt name should not cost minutes.
+    for name in names {
+        loaded.push(presets::load(name)?);
+    }
+    let mut reports: Vec<VerifyReport> = Vec::new();
+    for found in loaded {
+        presets::warn_of_precision(&found.preset);
+        let options = VerifyOptions {
+            replays: args.replays,
+            threads: device::threads(args.threads),
+            seed: args.seed,
+            base: found.base,
+            batches: args.batches.clone(),
+            init: args.init.clone(),
+        };
+        if !args.json {
+            output::print(&format!("{}\n", found.preset.name))?;
+        }
+        let mut closed = None;
+        let report = verify(&found.preset, &options, |check| {
+            if args.json {
+                eprintln!("{}: {} {}", found.preset.name, verdict(check), check.name);
+            } else if let Err(error) = output::print(&line(check)) {
+                closed.get_or_insert(error);
+            }
+        })?;
+        if let Some(error) = closed {
+            return Err(error);
+        }
+        reports.push(report);
+    }
+    let passed = reports.iter().all(|r| r.passed);
+    if args.json {
+        match &reports[..] {
+            [one] => output::print_json(one)?,
+            several => output::print_json(&several)?,
+        }
+    } else {
+        let of = |verdict: Option<bool>| reports.iter().flat_map(|r| &r.checks).filter(|c| c.passed == verdict).count();
+        let (good, bad, skipped) = (of(Some(true)), of(Some(false)), of(None));
+        output::print(&format!("{good} checks passed, {bad} failed, {skipped} skipped\n"))?;
+    }
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}

@@ -1,0 +1,387 @@
+//! Runs one operation on buffers of its own, with guards around each, poison in outputs and workspace, and any number of parts.
+
+use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
+use crate::exec::cpu::kernels::resolve;
+use crate::lower::{Dir, OpKind};
+use crate::select::{Isa, Variant, cpu_rest};
+use std::collections::BTreeMap;
+use std::sync::Barrier;
+
+/// Bytes before and after each buffer that no kernel may touch.
+const GUARD: usize = 64;
+const GUARD_BYTE: u8 = 0xa5;
+
+/// Element types of slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Real,
+    I32,
+    I64,
+    U8,
+    U16,
+    Work,
+}
+
+/// Values by slot name; whole numbers are kept as f64 too.
+pub type Values = BTreeMap<&'static str, Vec<f64>>;
+
+/// The instruction sets of this machine.
+pub fn isas() -> Vec<Isa> {
+    let mut isas = vec![Isa::Portable];
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            isas.push(Isa::Avx2);
+        }
+        if ["avx512f", "avx512bw", "avx512dq", "avx512vl"].iter().all(|f| has(f)) {
+            isas.push(Isa::Avx512);
+        }
+    }
+    isas
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has(feature: &str) -> bool {
+    match feature {
+        "avx512f" => is_x86_feature_detected!("avx512f"),
+        "avx512bw" => is_x86_feature_detected!("avx512bw"),
+        "avx512dq" => is_x86_feature_detected!("avx512dq"),
+        _ => is_x86_feature_detected!("avx512vl"),
+    }
+}
+
+/// Type and length of each slot of an operation.
+pub fn slots(op: &OpKind) -> Vec<(&'static str, Dir, Kind, usize)> {
+    op.slots().iter().map(|slot| (slot.name, slot.dir, kind(op, slot.name), length(op, slot.name))).collect()
+}
+
+fn kind(op: &OpKind, name: &str) -> Kind {
+    match (name, op) {
+        ("labels", _) => Kind::I32,
+        ("counter" | "counter_prev", _) => Kind::I64,
+        ("mask", _) => Kind::U8,
+        ("index", OpKind::MaxPool { geometry: g } | OpKind::MaxPoolBwd { geometry: g }) => {
+            if g.size[0] * g.size[1] > 256 { Kind::U16 } else { Kind::U8 }
+        }
+        ("work", _) => Kind::Work,
+        _ => Kind::Real,
+    }
+}
+
+fn length(op: &OpKind, name: &str) -> usize {
+    if name == "work" {
+        return 0;
+    }
+    match op {
+        OpKind::Fill { len } | OpKind::Act { len, .. } | OpKind::ActBwd { len, .. } | OpKind::Add { len } => *len,
+        OpKind::Mse { len } | OpKind::MseGrad { len } | OpKind::MseFused { len } => {
+            if name == "loss" {
+                1
+            } else {
+                *len
+            }
+        }
+        OpKind::Transpose { n, rows, cols } => n * rows * cols,
+        OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. } => match name {
+            "counter" => 2,
+            "mask" => len.div_ceil(8),
+            _ => *len,
+        },
+        OpKind::BiasAdd { rows, cols } | OpKind::BiasGrad { rows, cols, .. } => match name {
+            "x" | "y" | "dy" => rows * cols,
+            _ => *cols,
+        },
+        OpKind::BatchNorm { rows, channels, .. }
+        | OpKind::BatchNormEval { rows, channels, .. }
+        | OpKind::BatchNormBwd { rows, channels, .. } => match name {
+            "x" | "y" | "dy" | "dx" | "saved" => rows * channels,
+            _ => *channels,
+        },
+        OpKind::LayerNorm { rows, cols, .. } | OpKind::LayerNormBwd { rows, cols, .. } => match name {
+            "x" | "y" | "dy" | "dx" => rows * cols,
+            "mean" | "rstd" => *rows,
+            _ => *cols,
+        },
+        OpKind::MaxPool { geometry: g }
+        | OpKind::MaxPoolBwd { geometry: g }
+        | OpKind::AvgPool { geometry: g }
+        | OpKind::AvgPoolBwd { geometry: g } => match name {
+            "x" | "dx" => g.n * g.h * g.w * g.c,
+            _ => g.n * g.ho * g.wo * g.c,
+        },
+        OpKind::GlobalAvgPool { n, hw, c } | OpKind::GlobalAvgPoolBwd { n, hw, c } => match name {
+            "x" | "dx" => n * hw * c,
+            _ => n * c,
+        },
+        OpKind::SoftmaxCe { rows, classes, .. }
+        | OpKind::SoftmaxCeGrad { rows, classes, .. }
+        | OpKind::SoftmaxCeFused { rows, classes, .. }
+        | OpKind::Accuracy { rows, classes } => match name {
+            "logits" | "probs" | "dlogits" | "scores" => rows * classes,
+            "labels" | "row_loss" => *rows,
+            _ => 1,
+        },
+        OpKind::LossMean { rows } => {
+            if name == "loss" {
+                1
+            } else {
+                *rows
+            }
+        }
+        OpKind::StepInc | OpKind::BiasCorr { .. } => 2,
+        OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } => match name {
+            "hyper" | "corr" => 2,
+            "update_max" | "grad_sq" => segments.len(),
+            _ => *len,
+        },
+        OpKind::UpdateMetrics { segments } => match name {
+            "update_max" | "grad_norm" => 1,
+            _ => *segments,
+        },
+        OpKind::Gemm(g) => match name {
+            "a" => g.m * g.k,
+            "b" => g.k * g.n,
+            "bias" => g.n,
+            _ => g.m * g.n,
+        },
+        OpKind::Conv2d { geometry: g, .. }
+        | OpKind::Conv2dBwdX { geometry: g, .. }
+        | OpKind::Conv2dBwdW { geometry: g, .. } => {
+            let x = g.n * g.h * g.w * g.c;
+            let weight = g.kernel[0] * g.kernel[1] * (g.c / g.groups) * g.f;
+            let y = g.n * g.ho * g.wo * g.f;
+            let (a, b, c, bias) = match op {
+                OpKind::Conv2d { .. } => (x, weight, y, g.f),
+                OpKind::Conv2dBwdX { .. } => (y, weight, x, g.c),
+                _ => (x, y, weight, 0),
+            };
+            match name {
+                "a" => a,
+                "b" => b,
+                "bias" => bias,
+                _ => c,
+            }
+        }
+    }
+}
+
+/// The output whose memory a `*_prev` slot shares.
+fn output_of(prev: &str) -> Option<&'static str> {
+    Some(match prev {
+        "param_prev" => "param",
+        "m_prev" => "m",
+        "v_prev" => "v",
+        "momentum_prev" => "momentum",
+        "db_prev" => "db",
+        "dgamma_prev" => "dgamma",
+        "dbeta_prev" => "dbeta",
+        "mean_prev" => "running_mean",
+        "var_prev" => "running_var",
+        "counter_prev" => "counter",
+        "c_prev" => "c",
+        _ => return None,
+    })
+}
+
+/// A buffer at a multiple of 64 bytes between two guards.
+struct Guarded {
+    memory: Vec<u64>,
+    start: usize,
+    bytes: usize,
+}
+
+impl Guarded {
+    fn new(bytes: usize) -> Self {
+        let mut memory = vec![0u64; (bytes + 2 * GUARD + 64) / 8 + 1];
+        let base = memory.as_mut_ptr().cast::<u8>();
+        let start = base.align_offset(64) + GUARD;
+        // SAFETY: the vector has room for the buffer, its guards and the alignment.
+        unsafe { base.add(start - GUARD).write_bytes(GUARD_BYTE, bytes + 2 * GUARD) };
+        Self { memory, start, bytes }
+    }
+
+    fn pointer(&mut self) -> *mut u8 {
+        // SAFETY: the buffer lies in the vector.
+        unsafe { self.memory.as_mut_ptr().cast::<u8>().add(self.start) }
+    }
+
+    fn is_intact(&self) -> bool {
+        // SAFETY: both guards lie in the vector.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(
+                self.memory.as_ptr().cast::<u8>().add(self.start - GUARD),
+                self.bytes + 2 * GUARD,
+            )
+        };
+        let end = GUARD + self.bytes;
+        bytes[..GUARD].iter().chain(&bytes[end..]).all(|&byte| byte == GUARD_BYTE)
+    }
+}
+
+/// How an operation is to be run.
+#[derive(Clone, Debug)]
+pub struct How {
+    pub variant: Variant,
+    pub parts: usize,
+    /// Pairs of an output and the input on which it lies.
+    pub aliases: Vec<(&'static str, &'static str)>,
+    /// Slots that are not bound.
+    pub unbound: Vec<&'static str>,
+}
+
+impl How {
+    pub fn new(variant: Variant) -> Self {
+        Self { variant, parts: 1, aliases: Vec::new(), unbound: Vec::new() }
+    }
+}
+
+fn element_size(kind: Kind, reals: usize) -> usize {
+    match kind {
+        Kind::Real => reals,
+        Kind::I64 => 8,
+        Kind::I32 => 4,
+        Kind::U16 => 2,
+        Kind::U8 | Kind::Work => 1,
+    }
+}
+
+/// The outputs, as they are after the operation has run on `inputs`. Reals come as f64, which holds every f32 (NaN's bits aside).
+pub fn run(op: &OpKind, inputs: &Values, how: &How) -> Values {
+    let reals = if how.variant == Variant::RefF64 { 8 } else { 4 };
+    let kernel = resolve(op, how.variant, how.parts).expect("a kernel");
+    let slots = slots(op);
+    let mut buffers: Vec<Option<Guarded>> = Vec::new();
+    let mut pointers = [std::ptr::null_mut(); MAX_ARGS];
+    let position = |name: &str| slots.iter().position(|slot| slot.0 == name).expect("a slot of that name");
+    for (name, _, kind, len) in &slots {
+        let bytes = if *kind == Kind::Work {
+            cpu_rest::workspace_bytes(op, how.variant, how.parts)
+        } else {
+            len * element_size(*kind, reals)
+        };
+        let bound = !how.unbound.contains(name);
+        buffers.push(bound.then(|| Guarded::new(bytes)));
+    }
+    for (i, buffer) in buffers.iter_mut().enumerate() {
+        let Some(buffer) = buffer else { continue };
+        let (name, _, kind, _) = slots[i];
+        let pointer = buffer.pointer();
+        // SAFETY: the buffer has as many bytes. All ones are NaN as a real and -1 as a whole number.
+        unsafe { pointer.write_bytes(0xff, buffer.bytes) };
+        pointers[i] = pointer;
+        if let Some(values) = inputs.get(name) {
+            write(pointer, kind, reals, values);
+        }
+    }
+    for (name, values) in inputs {
+        if let Some(out) = output_of(name).map(position)
+            && !pointers[out].is_null()
+        {
+            write(pointers[out], slots[out].2, reals, values);
+            pointers[position(name)] = pointers[out];
+        }
+    }
+    for (out, on) in &how.aliases {
+        pointers[position(out)] = pointers[position(on)];
+    }
+    let call = Call {
+        run: kernel.run,
+        op: op.clone(),
+        ptr: pointers,
+        table: kernel.table,
+        phases: kernel.phases,
+        parallel: kernel.parallel,
+    };
+    execute(&call, how.parts);
+    for (buffer, slot) in buffers.iter().zip(&slots) {
+        assert!(buffer.as_ref().is_none_or(Guarded::is_intact), "{op:?}: {} was overrun", slot.0);
+    }
+    let mut outputs = Values::new();
+    for (i, (name, dir, kind, len)) in slots.iter().enumerate() {
+        if *dir == Dir::Out && !pointers[i].is_null() {
+            outputs.insert(name, read(pointers[i], *kind, reals, *len));
+        }
+    }
+    outputs
+}
+
+/// Runs all parts: on threads where there are two, else one after the other, in changing order.
+fn execute(call: &Call, parts: usize) {
+    if parts == 2 {
+        let barrier = Barrier::new(parts);
+        std::thread::scope(|scope| {
+            for index in 0..parts {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    for phase in 0..call.phases {
+                        // SAFETY: the buffers are as the operation says.
+                        unsafe { (call.run)(call, Part { index, count: parts, phase }) };
+                        barrier.wait();
+                    }
+                });
+            }
+        });
+        return;
+    }
+    for phase in 0..call.phases {
+        for i in 0..parts {
+            let index = if phase % 2 == 0 { parts - 1 - i } else { i };
+            // SAFETY: the buffers are as the operation says.
+            unsafe { (call.run)(call, Part { index, count: parts, phase }) };
+        }
+    }
+}
+
+fn write(to: *mut u8, kind: Kind, reals: usize, values: &[f64]) {
+    for (i, &value) in values.iter().enumerate() {
+        // SAFETY: the buffer was made for these values.
+        unsafe {
+            match kind {
+                Kind::Real if reals == 8 => to.cast::<f64>().add(i).write(value),
+                Kind::Real => to.cast::<f32>().add(i).write(value as f32),
+                Kind::I32 => to.cast::<i32>().add(i).write(value as i32),
+                Kind::I64 => to.cast::<i64>().add(i).write(value as i64),
+                Kind::U16 => to.cast::<u16>().add(i).write(value as u16),
+                Kind::U8 | Kind::Work => to.add(i).write(value as u8),
+            }
+        }
+    }
+}
+
+fn read(from: *const u8, kind: Kind, reals: usize, len: usize) -> Vec<f64> {
+    // SAFETY: the buffer was made for these values.
+    let element = |i: usize| unsafe {
+        match kind {
+            Kind::Real if reals == 8 => from.cast::<f64>().add(i).read(),
+            Kind::Real => from.cast::<f32>().add(i).read().into(),
+            Kind::I32 => from.cast::<i32>().add(i).read().into(),
+            Kind::I64 => from.cast::<i64>().add(i).read() as f64,
+            Kind::U16 => from.cast::<u16>().add(i).read().into(),
+            Kind::U8 | Kind::Work => from.add(i).read().into(),
+        }
+    };
+    (0..len).map(element).collect()
+}
+
+/// Asserts that two sets of outputs are the same bit for bit, NaN being equal to NaN.
+pub fn assert_same(what: &str, found: &Values, expected: &Values) {
+    for (name, values) in found {
+        for (i, (a, b)) in values.iter().zip(&expected[name]).enumerate() {
+            let same = a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+            assert!(same, "{what}: {name}[{i}] is {a}, not {b}");
+        }
+    }
+}
+
+/// Asserts that outputs agree to `tolerance` of each tensor's largest magnitude.
+pub fn assert_close(what: &str, found: &Values, expected: &Values, tolerance: f64) {
+    for (name, values) in found {
+        let expected = &expected[name];
+        assert_eq!(values.len(), expected.len());
+        let largest = expected.iter().filter(|v| v.is_finite()).fold(0.0f64, |max, v| max.max(v.abs()));
+        for (i, (a, b)) in values.iter().zip(expected).enumerate() {
+            let near = (a - b).abs() <= tolerance * largest + 1e-30 || a == b || (a.is_nan() && b.is_nan());
+            assert!(near, "{what}: {name}[{i}] is {a}, not {b} (largest {largest})");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The pointer ledger: what a recording holds against what the plan says, looked at before every replay.
+
+use super::call::{Call, MAX_ARGS};
+use crate::compile::Compiled;
+use crate::exec::{ExecError, SealedEnv};
+use crate::lower::Dir;
+use crate::plan::Place;
+
+/// The planned address of every argument of every call.
+pub struct Ledger {
+    base: usize,
+    planned: Vec<[usize; MAX_ARGS]>,
+}
+
+impl Ledger {
+    /// The ledger of a plan in `env`.
+    #[must_use]
+    pub fn new(compiled: &Compiled, env: &SealedEnv) -> Self {
+        let ops = compiled.plan.program.ops.len();
+        Self { base: env.base(), planned: (0..ops).map(|op| Self::new_row(compiled, env, op)).collect() }
+    }
+
+    /// The planned addresses of one operation, worked out anew from the plan.
+    #[must_use]
+    pub fn new_row(compiled: &Compiled, env: &SealedEnv, index: usize) -> [usize; MAX_ARGS] {
+        let plan = &compiled.plan;
+        let op = &plan.program.ops[index];
+        let mut row = [0; MAX_ARGS];
+        for (slot, (kind, arg)) in op.kind.slots().iter().zip(&op.args).enumerate() {
+            let place = match (kind.dir, arg) {
+                (Dir::Work, _) => plan.workspaces[index].map(|b| Place { buffer: b, offset: plan.buffer(b).offset }),
+                (_, Some(value)) => plan.place(*value),
+                (_, None) => None,
+            };
+            row[slot] = place.map_or(0, |p| env.address(plan, p) as usize);
+        }
+        row
+    }
+
+    /// The planned addresses of operation `op`, by slot; 0 where a slot is unused.
+    #[must_use]
+    pub fn row(&self, op: usize) -> &[usize; MAX_ARGS] {
+        &self.planned[op]
+    }
+
+    /// Compares a recording with the plan.
+    ///
+    /// # Errors
+    /// The first call whose addresses differ, with its layer.
+    pub fn check(&self, calls: &[Call], env: &SealedEnv, compiled: &Compiled) -> Result<(), ExecError> {
+        if self.base != env.base() {
+            return Err(ExecError::ArenaMoved { recorded: self.base, found: env.base() });
+        }
+        for (index, (call, planned)) in calls.iter().zip(&self.planned).enumerate() {
+            let differs = (0..MAX_ARGS).fold(0, |acc, i| acc | (call.ptr[i] as usize ^ planned[i]));
+            if differs != 0 {
+                return Err(self.mismatch(index, call, compiled));
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn mismatch(&self, index: usize, call: &Call, compiled: &Compiled) -> ExecError {
+        let planned = &self.planned[index];
+        let slot = (0..MAX_ARGS).find(|&i| call.ptr[i] as usize != planned[i]).unwrap_or(0);
+        let op = &compiled.plan.program.ops[index];
+        ExecError::Ledger {
+            op: index,
+            kernel: compiled.selection.choices[index].kernel.clone(),
+            layer: op.layer.map_or_else(|| op.phase.name().to_owned(), |l| compiled.model.layer(l).label()),
+            slot: op.kind.slots().get(slot).map_or("?", |s| s.name),
+            expected: planned[slot],
+            found: call.ptr[slot] as usize,
+        }
+    }
+}

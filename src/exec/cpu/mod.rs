@@ -1,0 +1,24 @@
+//! The CPU executor.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `call` | a kernel with its arguments fixed |
+//! | `kernels` | the kernels, one family a file, and their plain-loop references |
+//! | `pool` | the threads that share a step |
+//! | `detect` | what this processor can do |
+//! | `step` | a plan in memory, run eagerly or replayed |
+//! | `ledger` | recorded addresses against planned ones |
+
+pub mod call;
+mod detect;
+pub mod kernels;
+mod ledger;
+mod pool;
+mod step;
+mod tensors;
+
+pub use detect::{cpu_name, default_threads, detect_isa, host_target};
+pub use ledger::Ledger;
+pub use pool::Pool;
+pub use step::{Executor, Step};
+pub(crate) use tensors::to_stored as samples_to_stored;

@@ -1,0 +1,295 @@
+//! A compiled step in memory: run op by op, or recorded and replayed.
+
+use super::call::{Call, KernelImpl, Part};
+use super::ledger::Ledger;
+use super::{Pool, kernels};
+use crate::compile::Compiled;
+use crate::exec::{EnvBuilder, ExecError, SealedEnv};
+use crate::lower::OpKind;
+use crate::select::Variant;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How a step is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Executor {
+    /// The recording, all at once.
+    #[default]
+    Replay,
+    /// Op by op: kernel looked up, arguments resolved, threads gathered for each.
+    Eager,
+}
+
+/// A compiled step with its memory.
+pub struct Step {
+    pub(super) compiled: Arc<Compiled>,
+    pub(super) env: SealedEnv,
+    calls: Vec<Call>,
+    /// Whether a barrier stands after each call.
+    barriers: Vec<bool>,
+    /// Whether any call is shared among threads.
+    parallel: bool,
+    ledger: Ledger,
+    eager: HashMap<(OpKind, Variant), KernelImpl>,
+    /// Operations run since tracing began, where it is on.
+    trace: Option<Vec<u32>>,
+    threads: usize,
+}
+
+impl Step {
+    /// Takes the memory of a compiled step, seals it, and records the calls. `threads` is the number of threads of the pools that will run it.
+    ///
+    /// # Errors
+    /// Where memory is short.
+    pub fn new(compiled: Arc<Compiled>, threads: usize) -> Result<Self, ExecError> {
+        let env = EnvBuilder::allocate(&compiled.plan)?.seal(&compiled.plan);
+        Self::record(compiled, env, threads)
+    }
+
+    /// A step (an evaluation) that shares the parameters and running statistics of `owner`.
+    ///
+    /// # Errors
+    /// Where memory is short, or the owner trains another network.
+    pub fn sharing(compiled: Arc<Compiled>, owner: &Self) -> Result<Self, ExecError> {
+        let env = EnvBuilder::allocate(&compiled.plan)?.share(&compiled.plan, &owner.env, &owner.compiled.plan)?;
+        let env = env.seal(&compiled.plan);
+        Self::record(compiled, env, owner.threads)
+    }
+
+    /// Binds every operation to its kernel and addresses. Only addresses are asked of the environment here: it is sealed.
+    fn record(compiled: Arc<Compiled>, env: SealedEnv, threads: usize) -> Result<Self, ExecError> {
+        let ledger = Ledger::new(&compiled, &env);
+        let mut calls = Vec::with_capacity(compiled.plan.program.ops.len());
+        for (index, (op, choice)) in compiled.plan.program.ops.iter().zip(&compiled.selection.choices).enumerate() {
+            let found = kernels::resolve(&op.kind, choice.variant, threads);
+            let found = found.ok_or_else(|| ExecError::MissingKernel { op: index, kernel: choice.kernel.clone() })?;
+            calls.push(Call {
+                run: found.run,
+                op: op.kind.clone(),
+                ptr: ledger.row(index).map(|a| a as *mut u8),
+                table: found.table,
+                phases: found.phases,
+                parallel: found.parallel && threads > 1,
+            });
+        }
+        let next_parallel = |i: usize| calls.get(i + 1).is_none_or(|c: &Call| c.parallel);
+        let barriers = (0..calls.len()).map(|i| !calls[i].parallel && next_parallel(i)).collect();
+        let parallel = calls.iter().any(|c| c.parallel);
+        Ok(Self { compiled, env, calls, barriers, parallel, ledger, eager: HashMap::new(), trace: None, threads })
+    }
+
+    /// The artefacts it was made from.
+    #[must_use]
+    pub fn compiled(&self) -> &Arc<Compiled> {
+        &self.compiled
+    }
+
+    /// Runs the whole step once.
+    ///
+    /// # Errors
+    /// Where the ledger finds a recorded address that the plan does not have; nothing was run then.
+    pub fn run(&mut self, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
+        match executor {
+            Executor::Replay => self.replay(pool),
+            Executor::Eager => self.run_ops(0, self.calls.len(), pool),
+        }
+    }
+
+    /// Replays the recording once. Allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn replay(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
+        self.ledger.check(&self.calls, &self.env, &self.compiled)?;
+        if self.parallel && pool.threads() > 1 {
+            let (calls, barriers) = (&self.calls[..], &self.barriers[..]);
+            let count = pool.threads();
+            pool.run(&|index, barrier| {
+                for (call, &sync) in calls.iter().zip(barriers) {
+                    if call.parallel {
+                        for phase in 0..call.phases {
+                            // SAFETY: the ledger holds, the environment is exclusively ours, and a barrier stands between phases and calls.
+                            unsafe { (call.run)(call, Part { index, count, phase }) };
+                            barrier.wait();
+                        }
+                    } else {
+                        if index == 0 {
+                            // SAFETY: as above; the other threads do not touch memory until the next barrier.
+                            unsafe { run_alone(call) };
+                        }
+                        if sync {
+                            barrier.wait();
+                        }
+                    }
+                }
+            });
+        } else {
+            for call in &self.calls {
+                // SAFETY: the ledger holds, and the environment is exclusively ours.
+                unsafe { run_alone(call) };
+            }
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.extend(0..self.calls.len() as u32);
+        }
+        Ok(())
+    }
+
+    /// Runs operations `from..to` eagerly: each is looked up, bound and run by itself.
+    ///
+    /// # Errors
+    /// Where a kernel is missing.
+    pub fn run_ops(&mut self, from: usize, to: usize, pool: &mut Pool) -> Result<(), ExecError> {
+        for index in from..to.min(self.calls.len()) {
+            self.run_op(index, pool)?;
+        }
+        Ok(())
+    }
+
+    fn run_op(&mut self, index: usize, pool: &mut Pool) -> Result<(), ExecError> {
+        let compiled = Arc::clone(&self.compiled);
+        let (op, choice) = (&compiled.plan.program.ops[index], &compiled.selection.choices[index]);
+        let key = (op.kind.clone(), choice.variant);
+        let threads = self.threads;
+        if !self.eager.contains_key(&key) {
+            let found = kernels::resolve(&op.kind, choice.variant, threads);
+            let found = found.ok_or_else(|| ExecError::MissingKernel { op: index, kernel: choice.kernel.clone() })?;
+            self.eager.insert(key.clone(), found);
+        }
+        let Some(found) = self.eager.get(&key) else { return Ok(()) };
+        let addresses = Ledger::new_row(&compiled, &self.env, index);
+        let call = Call {
+            run: found.run,
+            op: key.0,
+            ptr: addresses.map(|a| a as *mut u8),
+            table: found.table.clone(),
+            phases: found.phases,
+            parallel: found.parallel && threads > 1 && pool.threads() > 1,
+        };
+        if call.parallel {
+            let count = pool.threads();
+            pool.run(&|index, barrier| {
+                for phase in 0..call.phases {
+                    // SAFETY: the addresses are the plan's, and a barrier stands between phases.
+                    unsafe { (call.run)(&call, Part { index, count, phase }) };
+                    barrier.wait();
+                }
+            });
+        } else {
+            // SAFETY: the addresses are the plan's.
+            unsafe { run_alone(&call) };
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.push(index as u32);
+        }
+        Ok(())
+    }
+
+    /// Runs the step once and puts back everything that survives a step: caches are warm and memory is mapped, and nothing has changed.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn warm_up(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
+        let saved = self.snapshot();
+        self.run(Executor::Eager, pool)?;
+        self.replay(pool)?;
+        self.restore(&saved);
+        Ok(())
+    }
+
+    /// Everything that survives a step, byte for byte.
+    #[must_use]
+    pub fn snapshot(&mut self) -> Vec<u8> {
+        let compiled = Arc::clone(&self.compiled);
+        // SAFETY: `self` is borrowed exclusively, so that no step runs.
+        unsafe { self.env.persistent_mut(&compiled.plan) }.to_vec()
+    }
+
+    /// As [`Self::snapshot`], into memory of the same size.
+    pub fn snapshot_into(&mut self, saved: &mut [u8]) {
+        let compiled = Arc::clone(&self.compiled);
+        // SAFETY: `self` is borrowed exclusively, so that no step runs.
+        let memory = unsafe { self.env.persistent_mut(&compiled.plan) };
+        let len = memory.len().min(saved.len());
+        saved[..len].copy_from_slice(&memory[..len]);
+    }
+
+    /// Puts back what [`Self::snapshot`] took from this step.
+    pub fn restore(&mut self, saved: &[u8]) {
+        let compiled = Arc::clone(&self.compiled);
+        // SAFETY: `self` is borrowed exclusively, so that no step runs.
+        let memory = unsafe { self.env.persistent_mut(&compiled.plan) };
+        let len = memory.len().min(saved.len());
+        memory[..len].copy_from_slice(&saved[..len]);
+    }
+
+    /// The whole arena's bytes, to compare.
+    #[must_use]
+    pub fn arena(&self) -> &[u8] {
+        // SAFETY: the arena is one allocation of this many initialised bytes, and no step runs while `self` is borrowed.
+        unsafe { std::slice::from_raw_parts(self.env.base() as *const u8, self.env.bytes() as usize) }
+    }
+
+    /// Starts or stops keeping the ids of executed kernels.
+    pub fn set_trace(&mut self, on: bool) {
+        self.trace = on.then(|| Vec::with_capacity(self.calls.len() * 4));
+    }
+
+    /// The ids of the kernels executed since tracing began.
+    #[must_use]
+    pub fn trace(&self) -> Vec<String> {
+        let ids = self.trace.iter().flatten();
+        ids.map(|&op| self.compiled.selection.choices[op as usize].kernel.clone()).collect()
+    }
+
+    /// Moves one recorded address by 64 bytes, so that a test can see the ledger catch it.
+    pub fn inject_fault(&mut self, op: usize, slot: usize) {
+        let pointer = &mut self.calls[op].ptr[slot];
+        *pointer = (*pointer as usize).wrapping_add(64) as *mut u8;
+    }
+
+    /// Takes back [`Self::inject_fault`].
+    pub fn mend_fault(&mut self, op: usize, slot: usize) {
+        self.calls[op].ptr[slot] = self.ledger.row(op)[slot] as *mut u8;
+    }
+
+    /// Times each recorded call by itself, `rounds` times over the whole list in order; the median of each, in microseconds.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn time_calls(&mut self, rounds: usize, pool: &mut Pool) -> Result<Vec<f64>, ExecError> {
+        self.ledger.check(&self.calls, &self.env, &self.compiled)?;
+        let mut samples = vec![vec![0.0; rounds]; self.calls.len()];
+        for round in 0..rounds {
+            for (call, sample) in self.calls.iter().zip(&mut samples) {
+                let started = std::time::Instant::now();
+                if call.parallel && pool.threads() > 1 {
+                    let count = pool.threads();
+                    pool.run(&|index, barrier| {
+                        for phase in 0..call.phases {
+                            // SAFETY: the ledger holds, and a barrier stands between phases.
+                            unsafe { (call.run)(call, Part { index, count, phase }) };
+                            barrier.wait();
+                        }
+                    });
+                } else {
+                    // SAFETY: the ledger holds.
+                    unsafe { run_alone(call) };
+                }
+                sample[round] = started.elapsed().as_secs_f64() * 1e6;
+            }
+        }
+        Ok(samples.into_iter().map(|mut s| { s.sort_by(f64::total_cmp); s[s.len() / 2] }).collect())
+    }
+}
+
+/// Runs a whole call on this thread.
+///
+/// # Safety
+/// As [`super::call::KernelFn`].
+unsafe fn run_alone(call: &Call) {
+    for phase in 0..call.phases {
+        // SAFETY: the caller's promise; one part is the whole.
+        unsafe { (call.run)(call, Part { index: 0, count: 1, phase }) };
+    }
+}

@@ -1,0 +1,27 @@
+//! What can go wrong while a step is prepared or run.
+
+use crate::tensor::Bytes;
+use thiserror::Error;
+
+/// A failure of execution, with the operation and layer where it has one.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum ExecError {
+    #[error("the step needs {needed} of memory, and {available} are free; use a smaller batch or fewer units")]
+    OutOfMemory { needed: Bytes, available: Bytes },
+    #[error("the system refused {0} of memory; use a smaller batch or fewer units")]
+    AllocationRefused(Bytes),
+    #[error("op {op}: the kernel {kernel} is planned but not built in")]
+    MissingKernel { op: usize, kernel: String },
+    #[error("op {op} ({kernel}, {layer}): argument {slot} was recorded at {found:#x}, but the plan has it at {expected:#x}; nothing was run")]
+    Ledger { op: usize, kernel: String, layer: String, slot: &'static str, expected: usize, found: usize },
+    #[error("the arena was recorded at {recorded:#x} and lies at {found:#x} now; nothing was run")]
+    ArenaMoved { recorded: usize, found: usize },
+    #[error("{name} holds {expected} elements, {found} were given")]
+    Size { name: String, expected: usize, found: usize },
+    #[error("there is no {0} in this step")]
+    NoValue(String),
+    #[error("thread {name} could not be started: {why}")]
+    Thread { name: String, why: String },
+    #[error("step {step}: the loss is {loss}; {origin}")]
+    NonFinite { step: u64, loss: f64, origin: String },
+}

@@ -1,0 +1,13 @@
+//! Running a plan: memory that is allocated once and sealed, an eager executor, and a recording that is replayed.
+//!
+//! Everything before this module is data. Here a plan meets a machine. The type of a recorder has no way to allocate: it is given a
+//! [`SealedEnv`], which offers addresses and nothing else.
+
+pub mod cpu;
+mod env;
+mod error;
+mod memory;
+
+pub use env::{EnvBuilder, SealedEnv};
+pub use error::ExecError;
+pub use memory::available_bytes;

@@ -1,0 +1,52 @@
+//! The program: arguments, logging, dispatch.
+
+use clap::Parser;
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::process::ExitCode;
+use stepgraph::cli::{self, args::Cli};
+
+/// Messages of libraries and of our own, on standard error.
+struct StderrLog;
+
+impl Log for StderrLog {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if self.enabled(record.metadata()) {
+            let level = if record.level() == Level::Error { "error" } else { "note" };
+            eprintln!("{level}: {}: {}", record.target(), record.args());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// `STEPGRAPH_LOG` is off, error, warn, info, debug or trace; errors are told unless it says otherwise.
+fn start_logging() {
+    let level = std::env::var("STEPGRAPH_LOG").ok().and_then(|l| l.parse().ok());
+    log::set_max_level(level.unwrap_or(LevelFilter::Error));
+    // A second logger cannot be there: this runs once.
+    let _ = log::set_logger(&StderrLog);
+}
+
+/// A panic is a defect of this program: one clear line. A command ends there, even where another thread panicked that it would wait for;
+/// the window stays, because it may still save its work.
+fn explain_panics(ends: bool) {
+    std::panic::set_hook(Box::new(move |info| {
+        let place = info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();
+        let message = info.payload_as_str().unwrap_or("no message");
+        eprintln!("error: this is a defect of stepgraph{place}: {message}; please report it with the command and the preset");
+        if ends {
+            std::process::exit(1);
+        }
+    }));
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    explain_panics(!cli::opens_window(&cli));
+    start_logging();
+    cli::run(&cli)
+}

@@ -1,0 +1,235 @@
+//! Everything a person can do, once: menus, shortcuts, tooltips and the command palette are made from it.
+
+use super::document::Edit;
+use super::icons;
+use super::selection::Selection;
+use crate::model::{LayerKind, LayerPath};
+use egui::{Key, KeyboardShortcut, Modifiers};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A tab in the middle of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Tab {
+    Train,
+    StepGraph,
+    Arena,
+    Capture,
+}
+
+impl Tab {
+    pub const ALL: [Self; 4] = [Self::Train, Self::StepGraph, Self::Arena, Self::Capture];
+
+    /// The name on the tab.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Train => "Train",
+            Self::StepGraph => "Step graph",
+            Self::Arena => "Arena",
+            Self::Capture => "Capture plan",
+        }
+    }
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    New,
+    NewFromPreset(usize),
+    Open,
+    OpenByPath,
+    OpenFile(PathBuf),
+    Save,
+    SaveAs,
+    SaveByPath,
+    SaveFile(PathBuf),
+    Quit,
+    Undo,
+    Redo,
+    AddLayer,
+    /// A new layer of this kind behind the selected one.
+    AddKind(LayerKind),
+    Duplicate,
+    Remove,
+    MoveUp,
+    MoveDown,
+    TrainOrPause,
+    Train,
+    Pause,
+    Step,
+    Stop,
+    Reset,
+    Back,
+    Forward,
+    ShowTab(Tab),
+    FitArena,
+    FollowPlots,
+    ToggleLogAxis,
+    ToggleTheme,
+    Palette,
+    /// A change to the document that comes from a control of its own.
+    Edit(Edit),
+    Select(Selection),
+    /// Selects a layer to do something with it from its own menu.
+    OnLayer(LayerPath, Box<Command>),
+    SetLr(f32),
+    SetSmoothing(f32),
+    DismissNotice,
+}
+
+/// How a command looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// What it does, as in a menu; an ellipsis where a dialog follows.
+    pub label: &'static str,
+    pub icon: &'static str,
+    pub shortcut: Option<KeyboardShortcut>,
+    /// The tooltip.
+    pub about: &'static str,
+}
+
+const fn keys(modifiers: Modifiers, key: Key) -> Option<KeyboardShortcut> {
+    Some(KeyboardShortcut::new(modifiers, key))
+}
+
+const CTRL: Modifiers = Modifiers::COMMAND;
+const CTRL_SHIFT: Modifiers = Modifiers { shift: true, ..Modifiers::COMMAND };
+const NONE: Modifiers = Modifiers::NONE;
+const ALT: Modifiers = Modifiers::ALT;
+
+impl Command {
+    /// What the palette lists, in the order of the menus. Commands that carry an argument of their own control are not among them.
+    #[must_use]
+    pub fn listed() -> Vec<Self> {
+        let mut out = vec![Self::New, Self::Open, Self::OpenByPath, Self::Save, Self::SaveAs, Self::SaveByPath];
+        out.extend((0..super::presets::count()).map(Self::NewFromPreset));
+        out.extend([Self::Undo, Self::Redo, Self::AddLayer, Self::Duplicate, Self::Remove, Self::MoveUp, Self::MoveDown]);
+        out.extend(LayerKind::ALL.map(Self::AddKind));
+        out.extend([Self::TrainOrPause, Self::Step, Self::Stop, Self::Reset, Self::Back, Self::Forward]);
+        out.extend(Tab::ALL.map(Self::ShowTab));
+        out.extend([Self::FitArena, Self::FollowPlots, Self::ToggleLogAxis, Self::ToggleTheme, Self::Quit]);
+        out
+    }
+
+    /// The name as the palette shows it: unlike [`Info::label`], it names what it is about.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self {
+            Self::NewFromPreset(index) => format!("New from preset: {}", super::presets::name(*index)),
+            Self::AddKind(kind) => format!("Add layer: {}", kind.class),
+            Self::ShowTab(tab) => format!("Show {}", tab.title()),
+            other => other.info().label.to_owned(),
+        }
+    }
+
+    /// How the command looks.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        let of = |label, icon, shortcut, about| Info { label, icon, shortcut, about };
+        match self {
+            Self::New => of("New", icons::FILE_NEW, keys(CTRL, Key::N), "A network without layers"),
+            Self::NewFromPreset(_) => of("New from preset", icons::FILE, None, "A bundled network, to look at and to change"),
+            Self::Open => of("Open…", icons::OPEN, keys(CTRL, Key::O), "Opens a preset file"),
+            Self::OpenByPath => of("Open by path…", icons::OPEN, keys(CTRL_SHIFT, Key::O), "Opens a preset whose path is typed"),
+            Self::OpenFile(_) => of("Open recent", icons::RECENT, None, "Opens this file again"),
+            Self::Save => of("Save", icons::SAVE, keys(CTRL, Key::S), "Writes the preset to its file"),
+            Self::SaveAs => of("Save as…", icons::SAVE, keys(CTRL_SHIFT, Key::S), "Writes the preset to another file"),
+            Self::SaveByPath | Self::SaveFile(_) => of("Save by path…", icons::SAVE, None, "Writes the preset to a file whose path is typed"),
+            Self::Quit => of("Quit", icons::QUIT, keys(CTRL, Key::Q), "Closes the window; unsaved changes are asked about"),
+            Self::Undo => of("Undo", icons::UNDO, keys(CTRL, Key::Z), "Takes back the last edit"),
+            Self::Redo => of("Redo", icons::REDO, keys(CTRL_SHIFT, Key::Z), "Makes the edit that was taken back"),
+            Self::AddLayer => of("Add layer…", icons::ADD, keys(CTRL, Key::L), "Chooses a layer to put behind the selected one"),
+            Self::AddKind(kind) => of("Add layer", icons::ADD, None, kind.about),
+            Self::Duplicate => of("Duplicate", icons::COPY, keys(CTRL, Key::D), "Copies the selected layer"),
+            Self::Remove => of("Remove", icons::TRASH, keys(CTRL, Key::Backspace), "Removes the selected layer"),
+            Self::MoveUp => of("Move up", icons::UP, keys(ALT, Key::ArrowUp), "Moves the selected layer before the one above"),
+            Self::MoveDown => of("Move down", icons::DOWN, keys(ALT, Key::ArrowDown), "Moves the selected layer behind the one below"),
+            Self::TrainOrPause => of("Train or pause", icons::PLAY, keys(NONE, Key::F5), "Trains on, or pauses after the current step"),
+            Self::Train => of("Train", icons::PLAY, keys(NONE, Key::F5), "Replays the recorded step until the run is over"),
+            Self::Pause => of("Pause", icons::PAUSE, keys(NONE, Key::F5), "Stops after the current step and keeps everything"),
+            Self::Step => of("Step", icons::STEP, keys(NONE, Key::F10), "Makes a single step"),
+            Self::Stop => of("Stop", icons::STOP, keys(Modifiers::SHIFT, Key::F5), "Ends the run; its result stays"),
+            Self::Reset => of("Reset", icons::RESET, keys(CTRL_SHIFT, Key::F5), "Forgets the run; the next one starts from new weights"),
+            Self::Back => of("Back", icons::BACK, keys(ALT, Key::ArrowLeft), "To the selection before"),
+            Self::Forward => of("Forward", icons::FORWARD, keys(ALT, Key::ArrowRight), "To the selection after"),
+            Self::ShowTab(Tab::Train) => of("Train", icons::TRAIN, keys(CTRL, Key::Num1), "Curves and numbers of the run"),
+            Self::ShowTab(Tab::StepGraph) => of("Step graph", icons::STEPS, keys(CTRL, Key::Num2), "The operations of a step with their kernels"),
+            Self::ShowTab(Tab::Arena) => of("Arena", icons::ARENA, keys(CTRL, Key::Num3), "Where every buffer lies, and when"),
+            Self::ShowTab(Tab::Capture) => of("Capture plan", icons::CAPTURE, keys(CTRL, Key::Num4), "Buffers by layer; what is frozen and what is live"),
+            Self::FitArena => of("Fit arena", icons::FIT, keys(CTRL, Key::Num0), "Shows the whole arena"),
+            Self::FollowPlots => of("Follow", icons::FOLLOW, None, "Keeps the whole run in view"),
+            Self::ToggleLogAxis => of("Logarithmic axes", icons::TRAIN, None, "Shows loss, time and update on logarithmic axes"),
+            Self::ToggleTheme => of("Switch theme", icons::THEME, None, "Light or dark"),
+            Self::Palette => of("Command palette…", icons::PALETTE, keys(CTRL, Key::K), "Finds any command by name"),
+            Self::Edit(_) => of("Edit", icons::FILE, None, "Changes the document"),
+            Self::Select(_) => of("Select", icons::FIT, None, "Shows this in every view"),
+            Self::OnLayer(_, command) => command.info(),
+            Self::SetLr(_) => of("Set learning rate", icons::LIVE, None, "Changes the learning rate of the run from the next step on"),
+            Self::SetSmoothing(_) => of("Set smoothing", icons::TRAIN, None, "Share of the past in the smoothed curves"),
+            Self::DismissNotice => of("Dismiss", icons::CLOSE, None, "Closes the notice"),
+        }
+    }
+
+    /// The tooltip with the shortcut.
+    #[must_use]
+    pub fn tooltip(&self, ctx: &egui::Context) -> String {
+        let info = self.info();
+        match info.shortcut {
+            Some(keys) => format!("{} ({})", info.about, ctx.format_shortcut(&keys)),
+            None => info.about.to_owned(),
+        }
+    }
+
+    /// The commands whose shortcut was pressed, longer shortcuts first, so that one does not hide another.
+    #[must_use]
+    pub fn pressed(ctx: &egui::Context) -> Vec<Self> {
+        let mut with_keys: Vec<(KeyboardShortcut, Self)> = Self::listed().into_iter().filter_map(|c| c.info().shortcut.map(|s| (s, c))).collect();
+        with_keys.push((KeyboardShortcut::new(CTRL, Key::K), Self::Palette));
+        with_keys.push((KeyboardShortcut::new(CTRL, Key::Y), Self::Redo));
+        with_keys.sort_by_key(|(s, _)| !(s.modifiers.shift));
+        ctx.input_mut(|input| with_keys.into_iter().filter(|(s, _)| input.consume_shortcut(s)).map(|(_, c)| c).collect())
+    }
+}
+
+/// What the panels ask for during a frame.
+#[derive(Debug, Default)]
+pub struct Queue(Vec<Command>);
+
+impl Queue {
+    pub fn push(&mut self, command: Command) {
+        self.0.push(command);
+    }
+
+    /// Everything asked for, in order.
+    pub fn take(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn no_two_commands_share_a_shortcut_or_a_title() {
+        let mut keys: HashMap<String, String> = HashMap::new();
+        let mut titles = std::collections::HashSet::new();
+        for command in Command::listed() {
+            assert!(titles.insert(command.title()), "{}", command.title());
+            if let Some(s) = command.info().shortcut {
+                let other = keys.insert(format!("{s:?}"), command.title());
+                assert_eq!(other, None, "{}", command.title());
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_says_what_it_does() {
+        for command in Command::listed() {
+            let info = command.info();
+            assert!(info.about.len() > 8 && !info.about.ends_with('.') || matches!(command, Command::AddKind(_)), "{}", command.title());
+        }
+    }
+}

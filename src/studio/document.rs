@@ -1,0 +1,316 @@
+//! The preset that is being edited: changed by [`Edit`]s only, through one undo point.
+
+use super::fields::{FieldValue, Owner, set_layer_field, set_preset_field};
+use crate::model::{LayerKind, LayerPath, LayerSpec, Preset};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A change to the document.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Edit {
+    SetField { owner: Owner, name: &'static str, value: FieldValue },
+    /// Puts a new layer before position `index` of a block, or of the network where `parent` is empty.
+    Insert { parent: LayerPath, index: usize, kind: LayerKind },
+    Remove(LayerPath),
+    Duplicate(LayerPath),
+    /// Moves a layer before position `index` of another list; both are counted before the move.
+    Move { from: LayerPath, parent: LayerPath, index: usize },
+}
+
+/// Edits of one field within this time of each other are undone together.
+const MERGE_WITHIN: Duration = Duration::from_secs(1);
+/// Documents kept for undo.
+const UNDO_LIMIT: usize = 500;
+
+/// The document with its history.
+#[derive(Debug)]
+pub struct Document {
+    preset: Arc<Preset>,
+    /// As on disk, or as opened.
+    saved: Arc<Preset>,
+    path: Option<PathBuf>,
+    undo: Vec<Arc<Preset>>,
+    redo: Vec<Arc<Preset>>,
+    last: Option<(Owner, &'static str, Instant)>,
+    revision: u64,
+}
+
+impl Document {
+    /// A document as opened from `path`, or from within the program.
+    #[must_use]
+    pub fn new(preset: Preset, path: Option<PathBuf>) -> Self {
+        let preset = Arc::new(preset);
+        Self { saved: Arc::clone(&preset), preset, path, undo: Vec::new(), redo: Vec::new(), last: None, revision: 1 }
+    }
+
+    /// Replaces everything by another document, with a revision of its own.
+    pub fn replace(&mut self, preset: Preset, path: Option<PathBuf>) {
+        let revision = self.revision + 1;
+        *self = Self { revision, ..Self::new(preset, path) };
+    }
+
+    /// Replaces everything by edits that were never saved.
+    pub fn restore(&mut self, preset: Preset, saved: Preset, path: Option<PathBuf>) {
+        self.replace(preset, path);
+        self.saved = Arc::new(saved);
+    }
+
+    #[must_use]
+    pub const fn preset(&self) -> &Arc<Preset> {
+        &self.preset
+    }
+
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Rises with every change.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The file's name, or the preset's.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let file = self.path.as_deref().and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
+        file.unwrap_or_else(|| self.preset.name.clone())
+    }
+
+    /// The folder that relative paths in the preset are taken from.
+    #[must_use]
+    pub fn base(&self) -> PathBuf {
+        self.path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default()
+    }
+
+    /// True where there is something to lose.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        !Arc::ptr_eq(&self.preset, &self.saved) && self.preset != self.saved
+    }
+
+    #[must_use]
+    pub fn can_undo(&self) -> bool {
+        !self.undo.is_empty()
+    }
+
+    #[must_use]
+    pub fn can_redo(&self) -> bool {
+        !self.redo.is_empty()
+    }
+
+    /// The document was written to `path` as it was in `preset`.
+    pub fn mark_saved(&mut self, path: PathBuf, preset: Arc<Preset>) {
+        self.path = Some(path);
+        self.saved = preset;
+        self.last = None;
+    }
+
+    fn moved(&mut self) {
+        self.revision += 1;
+        self.last = None;
+    }
+
+    pub fn undo(&mut self) {
+        if let Some(before) = self.undo.pop() {
+            self.redo.push(std::mem::replace(&mut self.preset, before));
+            self.moved();
+        }
+    }
+
+    pub fn redo(&mut self) {
+        if let Some(after) = self.redo.pop() {
+            self.undo.push(std::mem::replace(&mut self.preset, after));
+            self.moved();
+        }
+    }
+
+    /// Makes a change, with a point to undo to; gives the layer that it made or moved. An edit that changes nothing leaves no trace.
+    pub fn apply(&mut self, edit: &Edit) -> Option<LayerPath> {
+        let mut next = (*self.preset).clone();
+        let touched = change(&mut next, edit)?;
+        if next == *self.preset {
+            return Some(touched);
+        }
+        let now = Instant::now();
+        let key = match edit {
+            Edit::SetField { owner, name, .. } => Some((owner.clone(), *name, now)),
+            _ => None,
+        };
+        let merges = matches!((&self.last, &key), (Some((o, n, t)), Some((owner, name, _))) if o == owner && n == name && now - *t < MERGE_WITHIN);
+        let before = std::mem::replace(&mut self.preset, Arc::new(next));
+        if !merges {
+            self.undo.push(before);
+            if self.undo.len() > UNDO_LIMIT {
+                self.undo.remove(0);
+            }
+        }
+        self.redo.clear();
+        self.revision += 1;
+        self.last = key;
+        Some(touched)
+    }
+}
+
+/// The list of layers that `parent` holds.
+fn list_mut<'a>(preset: &'a mut Preset, parent: &LayerPath) -> Option<&'a mut Vec<LayerSpec>> {
+    let mut list = &mut preset.layers;
+    for &index in &parent.0 {
+        list = list.get_mut(index)?.children_mut()?;
+    }
+    Some(list)
+}
+
+/// The layer at `path`.
+#[must_use]
+pub fn layer_at<'a>(preset: &'a Preset, path: &LayerPath) -> Option<&'a LayerSpec> {
+    let (&last, parents) = path.0.split_last()?;
+    let mut list = preset.layers.as_slice();
+    for &index in parents {
+        list = list.get(index)?.children();
+    }
+    list.get(last)
+}
+
+/// The block that a layer stands in, and its place there.
+#[must_use]
+pub fn split_path(path: &LayerPath) -> (LayerPath, usize) {
+    let (&last, parents) = path.0.split_last().unwrap_or((&0, &[]));
+    (LayerPath(parents.to_vec()), last)
+}
+
+fn change(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
+    match edit {
+        Edit::SetField { owner: Owner::Preset, name, value } => set_preset_field(preset, name, value).then(LayerPath::default),
+        Edit::SetField { owner: Owner::Layer(path), name, value } => {
+            let (parent, index) = split_path(path);
+            let layer = list_mut(preset, &parent)?.get_mut(index)?;
+            set_layer_field(layer, name, value).then(|| path.clone())
+        }
+        Edit::Insert { parent, index, kind } => {
+            let list = list_mut(preset, parent)?;
+            let index = (*index).min(list.len());
+            list.insert(index, kind.example());
+            Some(parent.child(index))
+        }
+        Edit::Remove(path) => {
+            let (parent, index) = split_path(path);
+            let list = list_mut(preset, &parent)?;
+            if index >= list.len() {
+                return None;
+            }
+            list.remove(index);
+            // The neighbour is what a person goes on with.
+            Some(if list.is_empty() { parent } else { parent.child(index.min(list.len() - 1)) })
+        }
+        Edit::Duplicate(path) => {
+            let (parent, index) = split_path(path);
+            let list = list_mut(preset, &parent)?;
+            let copy = list.get(index)?.clone();
+            list.insert(index + 1, copy);
+            Some(parent.child(index + 1))
+        }
+        Edit::Move { from, parent, index } => move_layer(preset, from, parent, *index),
+    }
+}
+
+fn move_layer(preset: &mut Preset, from: &LayerPath, parent: &LayerPath, index: usize) -> Option<LayerPath> {
+    // A block cannot be moved into itself.
+    if parent.0.starts_with(&from.0) {
+        return None;
+    }
+    let (source, at) = split_path(from);
+    list_mut(preset, parent)?;
+    let list = list_mut(preset, &source)?;
+    if at >= list.len() {
+        return None;
+    }
+    let layer = list.remove(at);
+    // Taking the layer out moved what stood behind it in the same list.
+    let (mut parent, mut index) = (parent.clone(), index);
+    if parent == source && index > at {
+        index -= 1;
+    } else if parent.0.starts_with(&source.0)
+        && let Some(step) = parent.0.get_mut(source.0.len())
+        && *step > at
+    {
+        *step -= 1;
+    }
+    let list = list_mut(preset, &parent)?;
+    let index = index.min(list.len());
+    list.insert(index, layer);
+    Some(parent.child(index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studio::presets::digits;
+
+    fn path(p: &[usize]) -> LayerPath {
+        LayerPath(p.to_vec())
+    }
+
+    fn kind(name: &str) -> LayerKind {
+        LayerKind::from_name(name).unwrap()
+    }
+
+    fn classes(doc: &Document) -> String {
+        fn of(list: &[LayerSpec]) -> Vec<String> {
+            let one = |l: &LayerSpec| {
+                let inner = of(l.children());
+                if inner.is_empty() { l.kind().class.to_owned() } else { format!("{}({})", l.kind().class, inner.join(" ")) }
+            };
+            list.iter().map(one).collect()
+        }
+        of(&doc.preset.layers).join(" ")
+    }
+
+    fn units(n: usize) -> Edit {
+        Edit::SetField { owner: Owner::Layer(path(&[0])), name: "units", value: FieldValue::Count(n) }
+    }
+
+    #[test]
+    fn typing_a_number_is_undone_as_one() {
+        let mut doc = Document::new(digits(), None);
+        for n in [2, 25, 256] {
+            doc.apply(&units(n));
+        }
+        assert!(doc.is_dirty() && doc.can_undo());
+        doc.undo();
+        assert!(!doc.is_dirty() && !doc.can_undo() && doc.can_redo());
+        doc.redo();
+        doc.undo();
+        doc.apply(&units(7));
+        assert!(!doc.can_redo());
+    }
+
+    #[test]
+    fn an_edit_without_effect_leaves_no_trace() {
+        let mut doc = Document::new(digits(), None);
+        doc.apply(&units(128));
+        assert_eq!(doc.apply(&Edit::Remove(path(&[9]))), None);
+        assert!(!doc.can_undo() && doc.revision() == 1);
+    }
+
+    #[test]
+    fn layers_move_into_blocks_and_out() {
+        let mut doc = Document::new(digits(), None);
+        doc.apply(&Edit::Insert { parent: path(&[]), index: 2, kind: kind("residual") });
+        assert_eq!(classes(&doc), "Dense Dropout Residual Dense");
+        let moved = doc.apply(&Edit::Move { from: path(&[1]), parent: path(&[2]), index: 0 });
+        assert_eq!((moved, classes(&doc).as_str()), (Some(path(&[1, 0])), "Dense Residual(Dropout) Dense"));
+        assert_eq!(doc.apply(&Edit::Move { from: path(&[1]), parent: path(&[1]), index: 0 }), None);
+        doc.apply(&Edit::Move { from: path(&[1, 0]), parent: path(&[]), index: 3 });
+        assert_eq!(classes(&doc), "Dense Residual Dense Dropout");
+        doc.apply(&Edit::Duplicate(path(&[3])));
+        doc.apply(&Edit::Remove(path(&[1])));
+        assert_eq!(classes(&doc), "Dense Dense Dropout Dropout");
+        for _ in 0..5 {
+            doc.undo();
+        }
+        assert_eq!(classes(&doc), "Dense Dropout Dense");
+    }
+}

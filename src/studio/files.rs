@@ -1,0 +1,237 @@
+//! Reading, writing and asking for files, away from the thread that draws.
+//!
+//! One thread does the reading and writing in order; each dialog has its own, since it lasts as long as a person thinks.
+
+use crate::model::{Diagnostic, Preset, read_preset, write_preset};
+use crate::tensor::write_atomic;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a dialog is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    Open,
+    SaveAs,
+}
+
+/// What came of a file.
+#[derive(Debug)]
+pub enum FileEvent {
+    /// A dialog ended; `None` where it was cancelled.
+    Chosen(Asked, Option<PathBuf>),
+    /// The system has no dialogs: a path must be typed.
+    NoDialog(Asked),
+    Opened(PathBuf, Box<Result<Preset, String>>),
+    Saved(PathBuf, Arc<Preset>),
+    Failed(String),
+}
+
+enum Job {
+    Read(PathBuf),
+    Save(PathBuf, Arc<Preset>),
+    Recover(PathBuf, Option<(Arc<Preset>, Option<PathBuf>)>),
+}
+
+/// Jobs that may wait.
+const BOUND: usize = 16;
+
+/// The file thread.
+pub struct Files {
+    jobs: Sender<Job>,
+    events: Receiver<FileEvent>,
+    outbox: Sender<FileEvent>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Files {
+    /// Starts the thread; `wake` is called when there is an event.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn spawn(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
+        let (jobs, inbox) = bounded::<Job>(BOUND);
+        let (outbox, events) = bounded(BOUND);
+        let (out, bell) = (outbox.clone(), Arc::clone(&wake));
+        let work = move || {
+            for job in inbox {
+                if let Some(event) = carry_out(job) {
+                    if out.send(event).is_err() {
+                        return;
+                    }
+                    bell();
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("stepgraph-files".into()).spawn(work)?;
+        Ok(Self { jobs, events, outbox, wake, thread: Some(thread) })
+    }
+
+    /// The next event, if there is one.
+    #[must_use]
+    pub fn poll(&self) -> Option<FileEvent> {
+        self.events.try_recv().ok()
+    }
+
+    /// Reads a preset; the answer is an event. False where too much is waiting.
+    pub fn read(&self, path: PathBuf) -> bool {
+        self.jobs.try_send(Job::Read(path)).is_ok()
+    }
+
+    /// Writes a preset; the answer is an event. False where too much is waiting.
+    pub fn save(&self, path: PathBuf, preset: Arc<Preset>) -> bool {
+        self.jobs.try_send(Job::Save(path, preset)).is_ok()
+    }
+
+    /// Writes the recovery file, or removes it where there is nothing to recover. False where too much is waiting.
+    pub fn recover(&self, path: PathBuf, edits: Option<(Arc<Preset>, Option<PathBuf>)>) -> bool {
+        self.jobs.try_send(Job::Recover(path, edits)).is_ok()
+    }
+
+    /// Opens a system dialog on a thread of its own.
+    pub fn ask(&self, what: Asked, name: &str, folder: Option<&Path>) {
+        let (out, wake) = (self.outbox.clone(), Arc::clone(&self.wake));
+        let mut dialog = rfd::FileDialog::new().add_filter("Preset", &["json"]);
+        if let Some(folder) = folder.filter(|f| f.is_dir()) {
+            dialog = dialog.set_directory(folder);
+        }
+        dialog = match what {
+            Asked::Open => dialog.set_title("Open a preset"),
+            Asked::SaveAs => dialog.set_title("Save the preset").set_file_name(name),
+        };
+        let work = move || {
+            /// No person cancels faster than this: the system has no dialog to show.
+            const TOO_FAST: Duration = Duration::from_millis(400);
+            let started = Instant::now();
+            let path = match what {
+                Asked::Open => dialog.pick_file(),
+                Asked::SaveAs => dialog.save_file(),
+            };
+            let missing = path.is_none() && started.elapsed() < TOO_FAST;
+            // The window may be gone by now; then nobody asks any more.
+            drop(out.send(if missing { FileEvent::NoDialog(what) } else { FileEvent::Chosen(what, path) }));
+            wake();
+        };
+        if std::thread::Builder::new().name("stepgraph-dialog".into()).spawn(work).is_err() {
+            drop(self.outbox.try_send(FileEvent::NoDialog(what)));
+        }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // The last save must reach the disk before the program ends.
+        let (closed, _) = bounded(0);
+        self.jobs = closed;
+        self.events = crossbeam_channel::never();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Reads a preset file.
+///
+/// # Errors
+/// Every mistake in it, a line each, or why it cannot be read.
+pub fn read(path: &Path) -> Result<Preset, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: cannot be read: {e}", path.display()))?;
+    let listed = |mistakes: Vec<Diagnostic>| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    read_preset(&text).map_err(|m| format!("{}:\n{}", path.display(), listed(m)))
+}
+
+fn carry_out(job: Job) -> Option<FileEvent> {
+    match job {
+        Job::Read(path) => {
+            let result = read(&path);
+            Some(FileEvent::Opened(path, Box::new(result)))
+        }
+        Job::Save(path, preset) => Some(match write_atomic(&path, write_preset(&preset).as_bytes()) {
+            Ok(()) => FileEvent::Saved(path, preset),
+            Err(e) => FileEvent::Failed(format!("{} cannot be written: {e}. Choose another place or free some space.", path.display())),
+        }),
+        Job::Recover(path, Some((preset, origin))) => {
+            let origin = origin.map(|p| p.display().to_string());
+            let text = serde_json::json!({ "origin": origin, "preset": write_preset(&preset) }).to_string();
+            let failed = write_atomic(&path, text.as_bytes()).err()?;
+            Some(FileEvent::Failed(format!("Unsaved edits cannot be kept safe in {}: {failed}. Save the preset soon.", path.display())))
+        }
+        Job::Recover(path, None) => {
+            // A file that is not there needs no removal.
+            let _ = std::fs::remove_file(path);
+            None
+        }
+    }
+}
+
+/// Where one window keeps edits that are not saved, safe through a crash.
+///
+/// Several windows may be open, so there are several places; a window owns the one whose lock it holds.
+pub struct Recovery {
+    path: PathBuf,
+    _lock: std::fs::File,
+}
+
+impl Recovery {
+    /// A place that no other window uses, one with edits left by a crash before an empty one; `None` where the folder cannot be used.
+    #[must_use]
+    pub fn claim(folder: &Path) -> Option<Self> {
+        const PLACES: usize = 16;
+        std::fs::create_dir_all(folder).ok()?;
+        let claim = |index: usize| {
+            let lock = std::fs::File::create(folder.join(format!("window-{index}.lock"))).ok()?;
+            lock.try_lock().ok()?;
+            Some(Self { path: folder.join(format!("unsaved-{index}.json")), _lock: lock })
+        };
+        let mut places: Vec<Self> = (0..PLACES).filter_map(claim).collect();
+        let left = places.iter().position(|p| p.path.exists()).unwrap_or(0);
+        (!places.is_empty()).then(|| places.swap_remove(left))
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The edits left by a crash, with the file that they belong to.
+    #[must_use]
+    pub fn left(&self) -> Option<(Preset, Option<PathBuf>)> {
+        let value: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&self.path).ok()?).ok()?;
+        let preset = read_preset(value["preset"].as_str()?).ok()?;
+        Some((preset, value["origin"].as_str().map(PathBuf::from)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studio::presets::digits;
+
+    #[test]
+    fn edits_left_by_a_crash_are_found_by_the_next_window() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = Recovery::claim(folder.path()).unwrap();
+        let second = Recovery::claim(folder.path()).unwrap();
+        assert_ne!(first.path(), second.path());
+        let edits = (Arc::new(digits()), Some(PathBuf::from("/a/b.json")));
+        assert!(carry_out(Job::Recover(second.path().to_owned(), Some(edits))).is_none());
+        drop(second);
+        let third = Recovery::claim(folder.path()).unwrap();
+        assert_eq!(third.left(), Some((digits(), Some("/a/b.json".into()))));
+        carry_out(Job::Recover(third.path().to_owned(), None));
+        assert_eq!(third.left(), None);
+        drop(first);
+    }
+
+    #[test]
+    fn what_is_saved_reads_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        assert!(matches!(carry_out(Job::Save(path.clone(), Arc::new(digits()))), Some(FileEvent::Saved(..))));
+        assert_eq!(read(&path), Ok(digits()));
+        std::fs::write(&path, "{}").unwrap();
+        assert!(read(&path).unwrap_err().contains("name"));
+    }
+}

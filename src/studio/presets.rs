@@ -1,0 +1,59 @@
+//! The presets to begin with.
+
+use crate::model::{BUNDLED, DataSource, DataSpec, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, TrainSpec, read_preset};
+
+/// The preset that the studio opens with: small, on real data, learnt within seconds.
+const FIRST: &str = "digits-mlp";
+
+/// The number of bundled presets.
+#[must_use]
+pub fn count() -> usize {
+    BUNDLED.len()
+}
+
+/// The name of a bundled preset.
+#[must_use]
+pub fn name(index: usize) -> &'static str {
+    BUNDLED.get(index).map_or("", |b| b.name)
+}
+
+/// A bundled preset.
+#[must_use]
+pub fn bundled(index: usize) -> Option<Preset> {
+    read_preset(BUNDLED.get(index)?.text).ok()
+}
+
+/// The preset that the studio opens with.
+#[must_use]
+pub fn digits() -> Preset {
+    BUNDLED.iter().position(|b| b.name == FIRST).and_then(bundled).unwrap_or_else(empty)
+}
+
+/// A network without layers, to build from nothing.
+#[must_use]
+pub fn empty() -> Preset {
+    Preset {
+        name: "untitled".into(),
+        about: String::new(),
+        input: InputSpec { shape: [64].into(), batch: 64 },
+        layers: Vec::new(),
+        loss: LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 },
+        optimizer: OptimizerSpec::Adam { lr: 0.001, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.0001, decoupled: true },
+        precision: Precision::F32,
+        data: Some(DataSpec::of(DataSource::Digits)),
+        train: Some(TrainSpec { steps: 2000, seed: 0 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bundled_preset_opens() {
+        for index in 0..count() {
+            assert!(bundled(index).is_some(), "{}", name(index));
+        }
+        assert_eq!((digits().name.as_str(), digits().layers.len()), (FIRST, 3));
+    }
+}

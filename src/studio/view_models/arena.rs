@@ -1,0 +1,132 @@
+//! The arena as rectangles and numbers.
+
+use crate::compile::Compiled;
+use crate::ir::Role;
+use crate::model::LayerPath;
+use crate::plan::BufferId;
+use crate::tensor::{Bytes, Shape};
+
+/// One buffer: op indices to the right, bytes upwards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BufferRect {
+    pub id: BufferId,
+    pub role: Role,
+    pub name: String,
+    pub shape: Shape,
+    pub dtype: &'static str,
+    pub bytes: u64,
+    pub offset: u64,
+    /// First operation, and one past the last.
+    pub live: [usize; 2],
+    pub layer: Option<LayerPath>,
+    pub writers: Vec<usize>,
+    pub readers: Vec<usize>,
+}
+
+/// What one planner reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptRow {
+    pub planner: &'static str,
+    pub bytes: u64,
+    pub micros: u64,
+    pub chosen: bool,
+}
+
+/// The whole arena.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArenaView {
+    pub rects: Vec<BufferRect>,
+    pub ops: usize,
+    pub arena_bytes: u64,
+    pub persistent_bytes: u64,
+    pub lower_bound_bytes: u64,
+    pub unshared_bytes: u64,
+    pub ratio: f64,
+    pub is_optimal: bool,
+    /// Bytes of all buffers of a role.
+    pub by_role: Vec<(Role, u64)>,
+    /// Bytes added by alignment.
+    pub padding_bytes: u64,
+    pub attempts: Vec<AttemptRow>,
+    /// Live bytes at every operation.
+    pub live_bytes: Vec<u64>,
+}
+
+impl ArenaView {
+    /// The arena of a compiled step.
+    #[must_use]
+    pub fn new(compiled: &Compiled) -> Self {
+        let (plan, model) = (&compiled.plan, &compiled.model);
+        let own = || (0u32..).zip(&plan.buffers).filter(|(_, b)| !b.external);
+        let rect = |(index, b): (u32, &crate::plan::Buffer)| BufferRect {
+            id: BufferId(index),
+            role: b.role,
+            name: b.name.clone(),
+            shape: b.shape.clone(),
+            dtype: b.dtype.name(),
+            bytes: b.bytes,
+            offset: b.offset,
+            live: b.live,
+            layer: b.layer.map(|l| model.layer(l).path.clone()),
+            writers: b.writers.clone(),
+            readers: b.readers.clone(),
+        };
+        let of_role = |role: Role| (role, own().filter(|(_, b)| b.role == role).map(|(_, b)| b.bytes).sum::<u64>());
+        let payload = |b: &crate::plan::Buffer| (b.shape.len() * b.dtype.size()) as u64;
+        let report = &plan.report;
+        let attempt = |a: &crate::plan::arena::Attempt| AttemptRow {
+            planner: a.planner.name(),
+            bytes: plan.persistent_bytes + a.height,
+            micros: a.micros,
+            chosen: a.planner == report.planner,
+        };
+        Self {
+            rects: own().map(rect).collect(),
+            ops: plan.program.ops.len(),
+            arena_bytes: plan.arena_bytes,
+            persistent_bytes: plan.persistent_bytes,
+            lower_bound_bytes: plan.lower_bound_bytes,
+            unshared_bytes: plan.unshared_bytes,
+            ratio: plan.ratio(),
+            is_optimal: report.proved_optimal,
+            by_role: Role::ALL.map(of_role).into_iter().filter(|(_, b)| *b > 0).collect(),
+            padding_bytes: own().map(|(_, b)| b.bytes.saturating_sub(payload(b))).sum(),
+            attempts: report.tried.iter().map(attempt).collect(),
+            live_bytes: plan.live_bytes(),
+        }
+    }
+
+    /// The rectangle of a buffer.
+    #[must_use]
+    pub fn rect(&self, id: BufferId) -> Option<&BufferRect> {
+        // Buffers are in order; those of another plan are left out.
+        self.rects.binary_search_by_key(&id, |r| r.id).ok().map(|i| &self.rects[i])
+    }
+}
+
+impl BufferRect {
+    /// The facts of the tooltip, a line each.
+    #[must_use]
+    pub fn tooltip(&self) -> String {
+        let list = |ops: &[usize]| match ops {
+            [] => "none".to_owned(),
+            ops => {
+                let shown: Vec<String> = ops.iter().take(6).map(ToString::to_string).collect();
+                if ops.len() > 6 { format!("{} and {} more", shown.join(", "), ops.len() - 6) } else { shown.join(", ") }
+            }
+        };
+        format!(
+            "{}\n{} {}{}\n{} at {:#x}\nlive in ops {} to {}\nwritten by {}\nread by {}",
+            self.name,
+            self.role.name(),
+            self.dtype,
+            self.shape,
+            Bytes(self.bytes),
+            self.offset,
+            self.live[0],
+            self.live[1].saturating_sub(1),
+            list(&self.writers),
+            list(&self.readers)
+        )
+    }
+}

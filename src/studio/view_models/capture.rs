@@ -1,0 +1,83 @@
+//! The capture plan as a table, and every scalar as frozen or live.
+
+use crate::compile::Compiled;
+use crate::model::LayerPath;
+use crate::plan::{BufferId, CapturePlan, TensorRef};
+use crate::tensor::Bytes;
+
+/// A tensor in its cell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    pub text: String,
+    pub tooltip: String,
+    pub buffer: BufferId,
+}
+
+/// One row: a layer, the loss, or the input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaptureRow {
+    pub name: String,
+    pub layer: Option<LayerPath>,
+    /// In the order of [`COLUMNS`].
+    pub cells: Vec<Option<Cell>>,
+}
+
+/// A scalar of an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConstantRow {
+    pub op: usize,
+    pub kernel: String,
+    pub name: String,
+    pub value: String,
+    pub live: bool,
+}
+
+/// The columns after the layer's name.
+pub const COLUMNS: [&str; 6] = ["y", "z", "gA", "gW", "gB", "work"];
+
+/// The capture plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaptureView {
+    pub layers: Vec<CaptureRow>,
+    pub loss: Option<Cell>,
+    pub x: Option<Cell>,
+    pub y: Option<Cell>,
+    pub constants: Vec<ConstantRow>,
+}
+
+fn cell(t: &Option<TensorRef>) -> Option<Cell> {
+    let t = t.as_ref()?;
+    let aliases = if t.aliases.is_empty() { String::new() } else { format!("\nshares its bytes with {}", t.aliases.join(", ")) };
+    let tooltip = format!("{}\n{}{}\n{} at {:#x}{aliases}", t.name, t.dtype, t.shape, Bytes(t.bytes), t.offset);
+    Some(Cell { text: t.shape.to_string(), tooltip, buffer: t.buffer })
+}
+
+impl CaptureView {
+    /// The capture plan of a compiled step.
+    #[must_use]
+    pub fn new(compiled: &Compiled) -> Self {
+        let plan = CapturePlan::new(&compiled.plan, &compiled.model);
+        let layers = plan
+            .layers
+            .iter()
+            .map(|l| CaptureRow {
+                name: l.name.clone(),
+                layer: Some(compiled.model.layer(l.layer).path.clone()),
+                cells: [&l.y, &l.z, &l.grad_a, &l.grad_w, &l.grad_b, &l.work].map(cell).into(),
+            })
+            .collect();
+        let constants = compiled
+            .plan
+            .constants()
+            .into_iter()
+            .map(|c| ConstantRow {
+                kernel: compiled.selection.choices[c.op].kernel.clone(),
+                op: c.op,
+                name: c.name,
+                value: c.value.trim_matches('"').to_owned(),
+                live: c.live,
+            })
+            .collect();
+        Self { layers, loss: cell(&plan.loss.grad_y), x: cell(&plan.x), y: cell(&plan.y), constants }
+    }
+}

@@ -1,0 +1,94 @@
+//! Numbers for people.
+
+/// A count with a thousand's letter: `3.4 M`.
+#[must_use]
+pub fn count(value: f64) -> String {
+    const UNITS: [&str; 5] = ["", " k", " M", " G", " T"];
+    let mut scaled = value;
+    let mut unit = 0;
+    while scaled >= 999.5 && unit + 1 < UNITS.len() {
+        scaled /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 && scaled.fract() == 0.0 { format!("{scaled}") } else { format!("{scaled:.1}{}", UNITS[unit]) }
+}
+
+/// A time in microseconds, in the unit that suits it.
+#[must_use]
+pub fn micros(us: f64) -> String {
+    if us >= 1e6 {
+        format!("{:.2} s", us / 1e6)
+    } else if us >= 10_000.0 {
+        format!("{:.1} ms", us / 1e3)
+    } else if us >= 1000.0 {
+        format!("{:.2} ms", us / 1e3)
+    } else {
+        format!("{us:.1} µs")
+    }
+}
+
+/// A duration in seconds as a person says it: `1 h 02 min`.
+#[must_use]
+pub fn duration(seconds: f64) -> String {
+    let s = seconds.round().max(0.0) as u64;
+    if s >= 3600 {
+        format!("{} h {:02} min", s / 3600, s % 3600 / 60)
+    } else if s >= 60 {
+        format!("{} min {:02} s", s / 60, s % 60)
+    } else {
+        format!("{s} s")
+    }
+}
+
+/// A small or large number with four digits.
+#[must_use]
+pub fn number(value: f64) -> String {
+    let a = value.abs();
+    if value == 0.0 {
+        "0".into()
+    } else if !(1e-3..1e5).contains(&a) {
+        format!("{value:.2e}")
+    } else if a >= 100.0 {
+        format!("{value:.1}")
+    } else if a >= 1.0 {
+        format!("{value:.3}")
+    } else {
+        format!("{value:.4}")
+    }
+}
+
+/// A share as a percentage.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    let p = share * 100.0;
+    if p > 0.0 && p < 0.95 { "<1%".into() } else { format!("{p:.0}%") }
+}
+
+/// A whole number with thin spaces between thousands.
+#[must_use]
+pub fn exact(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push('\u{2009}');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_speak_human() {
+        assert_eq!([0.0, 12.0, 1290.0, 3_400_000.0].map(count), ["0", "12", "1.3 k", "3.4 M"]);
+        assert_eq!([0.3, 999.94, 18_200.0, 2_500_000.0].map(micros), ["0.3 µs", "999.9 µs", "18.2 ms", "2.50 s"]);
+        assert_eq!([5.0, 65.0, 3725.0].map(duration), ["5 s", "1 min 05 s", "1 h 02 min"]);
+        assert_eq!([0.0, 0.000_14, 0.25, 2.5, 250.0].map(number), ["0", "1.40e-4", "0.2500", "2.500", "250.0"]);
+        assert_eq!([0.0, 0.001, 0.414, 1.0].map(percent), ["0%", "<1%", "41%", "100%"]);
+        assert_eq!(exact(1_234_567), "1\u{2009}234\u{2009}567");
+    }
+}

@@ -1,0 +1,248 @@
+//! The facts of what is selected, in groups.
+
+use super::PlanView;
+use super::format;
+use crate::ir::Phase;
+use crate::lower::Dir;
+use crate::model::{LayerPath, Preset};
+use crate::plan::BufferId;
+use crate::studio::document::layer_at;
+use crate::studio::selection::Selection;
+use crate::tensor::Bytes;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Row {
+    Fact { label: String, value: String, exact: String },
+    /// A line that selects something else.
+    Link { label: String, text: String, to: Selection },
+    Note(String),
+}
+
+/// Lines under a title.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    pub title: &'static str,
+    pub rows: Vec<Row>,
+}
+
+/// The inspector's page.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InspectorView {
+    pub kind: &'static str,
+    pub title: String,
+    pub about: String,
+    pub groups: Vec<Group>,
+}
+
+/// Links listed before the rest is counted only.
+const LINKS: usize = 40;
+
+fn fact(label: &str, value: impl Into<String>) -> Row {
+    let value = value.into();
+    Row::Fact { label: label.into(), exact: value.clone(), value }
+}
+
+fn bytes(label: &str, n: u64) -> Row {
+    Row::Fact { label: label.into(), value: Bytes(n).to_string(), exact: format!("{} bytes", format::exact(n)) }
+}
+
+fn flops(n: u64) -> Row {
+    Row::Fact { label: "FLOPs".into(), value: format::count(n as f64), exact: format::exact(n) }
+}
+
+fn cut(mut rows: Vec<Row>) -> Vec<Row> {
+    if rows.len() > LINKS {
+        let more = rows.len() - LINKS;
+        rows.truncate(LINKS);
+        rows.push(Row::Note(format!("and {more} more")));
+    }
+    rows
+}
+
+impl InspectorView {
+    /// The page of a selection. `updates` is the largest change of each trained parameter in a recent step, for the same network.
+    #[must_use]
+    pub fn new(selection: &Selection, preset: &Preset, plan: Option<&PlanView>, updates: &[f32]) -> Self {
+        let mut page = match (selection, plan) {
+            (Selection::Nothing, plan) => network(preset, plan),
+            (Selection::Layer(path), plan) => layer(path, preset, plan, updates),
+            (Selection::Op(index), Some(plan)) => op(*index, plan),
+            (Selection::Buffer(id), Some(plan)) => buffer(*id, plan),
+            (_, None) => Self { kind: "Selection", title: "No plan yet".into(), ..Self::default() },
+        };
+        page.groups.retain(|g| !g.rows.is_empty());
+        page
+    }
+}
+
+fn op_link(plan: &PlanView, index: usize, label: &str) -> Row {
+    let text = plan.ops.get(index).map_or_else(|| index.to_string(), |o| format!("{index} {}", o.kernel));
+    Row::Link { label: label.into(), text, to: Selection::Op(index) }
+}
+
+fn buffer_link(plan: &PlanView, id: BufferId, label: &str) -> Row {
+    let b = plan.compiled.plan.buffer(id);
+    Row::Link { label: label.into(), text: format!("{} {}", b.name, Bytes(b.bytes)), to: Selection::Buffer(id) }
+}
+
+fn network(preset: &Preset, plan: Option<&PlanView>) -> InspectorView {
+    let mut page = InspectorView { kind: "Network", title: preset.name.clone(), about: preset.about.clone(), groups: Vec::new() };
+    let Some(plan) = plan else { return page };
+    let c = &plan.compiled;
+    let params = c.model.trained_len();
+    page.groups.push(Group {
+        title: "Step",
+        rows: vec![
+            Row::Fact { label: "parameters".into(), value: format::count(params as f64), exact: format::exact(params as u64) },
+            fact("operations", plan.ops.len().to_string()),
+            flops(plan.flops),
+            fact("estimated time", format::micros(plan.cost_us)),
+            fact("target", c.selection.target.name.clone()),
+        ],
+    });
+    page.groups.push(Group {
+        title: "Memory",
+        rows: vec![
+            bytes("arena", c.plan.arena_bytes),
+            bytes("lower bound", c.plan.lower_bound_bytes),
+            bytes("unshared", c.plan.unshared_bytes),
+            bytes("survives the step", c.plan.persistent_bytes),
+        ],
+    });
+    let us = |d: std::time::Duration| format::micros(d.as_secs_f64() * 1e6);
+    page.groups.push(Group {
+        title: "Compile time",
+        rows: vec![
+            fact("graph", us(c.times.ir)),
+            fact("lowering", us(c.times.lower)),
+            fact("kernels", us(c.times.select)),
+            fact("memory plan", us(c.times.plan)),
+        ],
+    });
+    page
+}
+
+fn layer(path: &LayerPath, preset: &Preset, plan: Option<&PlanView>, updates: &[f32]) -> InspectorView {
+    let Some(spec) = layer_at(preset, path) else {
+        return InspectorView { kind: "Layer", title: "No such layer".into(), ..InspectorView::default() };
+    };
+    let kind = spec.kind();
+    let mut page = InspectorView { kind: "Layer", title: format!("L{}:{}", path.number(), kind.class), about: kind.about.into(), groups: Vec::new() };
+    let Some(plan) = plan else { return page };
+    let model = &plan.compiled.model;
+    let Some((index, layer)) = model.layers.iter().enumerate().find(|(_, l)| l.path == *path) else { return page };
+    let share = plan.flop_shares[index];
+    let mut rows = vec![fact("input", layer.input.to_string()), fact("output", layer.output.to_string())];
+    if share > 0.0 {
+        rows.push(fact("share of FLOPs", format::percent(share)));
+    }
+    page.groups.push(Group { title: "Shape", rows });
+    let trained: Vec<u32> = (0u32..).zip(&model.params).filter(|(_, p)| p.kind.is_trained()).map(|(i, _)| i).collect();
+    let params = layer.params.iter().map(|id| {
+        let p = model.param(*id);
+        let change = trained.iter().position(|t| *t == id.0).and_then(|i| updates.get(i));
+        let change = change.map_or_else(String::new, |c| format!("  Δ {}", format::number(f64::from(*c))));
+        let name = p.name.rsplit('.').next().unwrap_or(&p.name).to_owned();
+        Row::Fact { label: name, value: format!("{}{change}", p.shape), exact: format!("{}: {} values", p.name, format::exact(p.shape.len() as u64)) }
+    });
+    page.groups.push(Group { title: "Parameters", rows: params.collect() });
+    let related = crate::studio::selection::Related::new(&Selection::Layer(path.clone()), Some(plan));
+    let ops = related.ops.iter().map(|&i| op_link(plan, i, plan.ops[i].phase.name()));
+    page.groups.push(Group { title: "Operations", rows: cut(ops.collect()) });
+    let buffers = related.buffers.iter().map(|&b| buffer_link(plan, b, plan.compiled.plan.buffer(b).role.name()));
+    page.groups.push(Group { title: "Buffers", rows: cut(buffers.collect()) });
+    page
+}
+
+fn op(index: usize, plan: &PlanView) -> InspectorView {
+    let Some(row) = plan.ops.get(index) else {
+        return InspectorView { kind: "Operation", title: "No such operation".into(), ..InspectorView::default() };
+    };
+    let c = &plan.compiled;
+    let (op, choice) = (&c.plan.program.ops[index], &c.selection.choices[index]);
+    let mut page = InspectorView { kind: "Operation", title: format!("{index} {}", row.op), about: String::new(), groups: Vec::new() };
+    let mut rows = vec![fact("kernel", row.kernel.clone()), fact("phase", phase_name(row.phase))];
+    if let Some(path) = &row.path {
+        rows.push(Row::Link { label: "layer".into(), text: row.layer.clone(), to: Selection::Layer(path.clone()) });
+    }
+    rows.extend([fact("dimensions", row.dims.clone()), flops(row.flops), bytes("moved at least", row.bytes)]);
+    let share = if plan.cost_us > 0.0 { row.cost_us / plan.cost_us } else { 0.0 };
+    rows.push(fact("estimated time", format!("{} ({} of the step)", format::micros(row.cost_us), format::percent(share))));
+    if !op.fused.is_empty() {
+        rows.push(fact("fused from", op.fused.join(" + ")));
+    }
+    page.groups.push(Group { title: "Operation", rows });
+    for (title, dir) in [("Reads", Dir::In), ("Writes", Dir::Out)] {
+        let links = op.bound(dir).filter_map(|(slot, value)| {
+            let place = c.plan.place(value)?;
+            let v = c.plan.program.value(value);
+            Some(Row::Link { label: slot.into(), text: format!("{} {}{}", v.name, v.dtype, v.shape), to: Selection::Buffer(place.buffer) })
+        });
+        page.groups.push(Group { title, rows: links.collect() });
+    }
+    if let Some(work) = c.plan.workspaces[index] {
+        page.groups.push(Group { title: "Workspace", rows: vec![buffer_link(plan, work, "scratch")] });
+    }
+    let lost = choice.candidates.iter().filter(|k| !k.lost.is_empty());
+    let lost = lost.map(|k| fact(&k.kernel, k.lost.clone())).collect();
+    page.groups.push(Group { title: "Candidates that lost", rows: lost });
+    let constants = plan.capture.constants.iter().filter(|k| k.op == index);
+    let constants = constants.map(|k| fact(&k.name, if k.live { format!("live, from {}", k.value) } else { format!("frozen at {}", k.value) }));
+    page.groups.push(Group { title: "Constants", rows: constants.collect() });
+    page
+}
+
+const fn phase_name(phase: Phase) -> &'static str {
+    phase.name()
+}
+
+fn buffer(id: BufferId, plan: &PlanView) -> InspectorView {
+    let Some(b) = plan.compiled.plan.buffers.get(id.0 as usize) else {
+        return InspectorView { kind: "Buffer", title: "No such buffer".into(), ..InspectorView::default() };
+    };
+    let c = &plan.compiled;
+    let mut page = InspectorView { kind: "Buffer", title: b.name.clone(), about: String::new(), groups: Vec::new() };
+    let mut rows = vec![
+        fact("role", b.role.name()),
+        fact("shape", format!("{}{}", b.dtype, b.shape)),
+        bytes("size", b.bytes),
+        Row::Fact { label: "offset".into(), value: format!("{:#x}", b.offset), exact: format!("{} bytes", format::exact(b.offset)) },
+        fact("live", if b.persistent { "the whole step".into() } else { format!("ops {} to {}", b.live[0], b.live[1].saturating_sub(1)) }),
+    ];
+    if let Some(layer) = b.layer {
+        let layer = c.model.layer(layer);
+        rows.push(Row::Link { label: "layer".into(), text: layer.label(), to: Selection::Layer(layer.path.clone()) });
+    }
+    page.groups.push(Group { title: "Buffer", rows });
+    let links = |ops: &[usize]| cut(ops.iter().map(|&i| op_link(plan, i, plan.ops[i].phase.name())).collect());
+    page.groups.push(Group { title: "Written by", rows: links(&b.writers) });
+    page.groups.push(Group { title: "Read by", rows: links(&b.readers) });
+    let parts = b.parts.iter().map(|p| Row::Fact {
+        label: p.name.clone(),
+        value: format!("{} {}", p.shape, Bytes(p.bytes)),
+        exact: format!("{} bytes from byte {}", format::exact(p.bytes), format::exact(p.start)),
+    });
+    page.groups.push(Group { title: "Parts", rows: cut(parts.collect()) });
+    let values = b.values.iter().map(|v| c.plan.program.value(*v)).filter(|v| v.name != b.name && v.param.is_none());
+    page.groups.push(Group { title: "Also holds", rows: cut(values.map(|v| fact(&v.name, v.shape.to_string())).collect()) });
+    page
+}
+
+/// The page as text, a line each.
+impl std::fmt::Display for InspectorView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}: {}", self.kind, self.title)?;
+        for group in &self.groups {
+            writeln!(f, "[{}]", group.title)?;
+            for row in &group.rows {
+                match row {
+                    Row::Fact { label, value, .. } => writeln!(f, "  {label}: {value}")?,
+                    Row::Link { label, text, .. } => writeln!(f, "  {label} -> {text}")?,
+                    Row::Note(text) => writeln!(f, "  {text}")?,
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,12 @@
+//! What the panels show, as plain data: made away from the interface thread where it is large, and tested as text.
+
+pub mod arena;
+pub mod capture;
+pub mod format;
+pub mod inspector;
+pub mod network;
+pub mod plan;
+pub mod status;
+pub mod step_graph;
+
+pub use plan::PlanView;

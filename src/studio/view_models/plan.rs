@@ -1,0 +1,60 @@
+//! A compiled step with the views of it, made once on the compile thread.
+
+use super::arena::ArenaView;
+use super::capture::CaptureView;
+use super::step_graph::OpRow;
+use crate::compile::Compiled;
+use std::sync::Arc;
+
+/// A compiled step, ready to be drawn.
+#[derive(Debug)]
+pub struct PlanView {
+    pub compiled: Arc<Compiled>,
+    pub ops: Vec<OpRow>,
+    pub arena: ArenaView,
+    pub capture: CaptureView,
+    /// Estimated time of a step, in microseconds.
+    pub cost_us: f64,
+    pub flops: u64,
+    /// Each layer's share of the step's floating-point operations, by [`crate::model::LayerId`]; blocks have none of their own.
+    pub flop_shares: Vec<f64>,
+    /// Bytes of the buffers that belong to each layer.
+    pub layer_bytes: Vec<u64>,
+}
+
+impl PlanView {
+    /// The views of a compiled step.
+    #[must_use]
+    pub fn new(compiled: Arc<Compiled>) -> Self {
+        let layers = compiled.model.layers.len();
+        let mut flop_shares = vec![0.0; layers];
+        let flops = compiled.selection.flops();
+        for (op, choice) in compiled.plan.program.ops.iter().zip(&compiled.selection.choices) {
+            if let Some(share) = op.layer.and_then(|l| flop_shares.get_mut(l.0 as usize)) {
+                *share += choice.flops as f64 / flops.max(1) as f64;
+            }
+        }
+        let mut layer_bytes = vec![0; layers];
+        let mut add = |layer: Option<crate::model::LayerId>, bytes| {
+            if let Some(sum) = layer.and_then(|l| layer_bytes.get_mut(l.0 as usize)) {
+                *sum += bytes;
+            }
+        };
+        for buffer in &compiled.plan.buffers {
+            if buffer.parts.is_empty() {
+                add(buffer.layer, buffer.bytes);
+            }
+            buffer.parts.iter().for_each(|p| add(p.layer, p.bytes));
+        }
+        Self {
+            ops: OpRow::all(&compiled),
+            arena: ArenaView::new(&compiled),
+            capture: CaptureView::new(&compiled),
+            cost_us: compiled.selection.cost_us(),
+            flops,
+            flop_shares,
+            layer_bytes,
+            compiled,
+        }
+    }
+}

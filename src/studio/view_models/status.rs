@@ -1,0 +1,109 @@
+//! The status line: the plan, what the last edit changed about it, and the run.
+
+use super::PlanView;
+use super::format;
+use crate::studio::training::Training;
+use crate::tensor::Bytes;
+use crate::train::RunState;
+
+/// The numbers of a plan that an edit changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlanNumbers {
+    pub arena_bytes: u64,
+    pub ops: usize,
+    pub cost_us: f64,
+}
+
+impl PlanNumbers {
+    #[must_use]
+    pub fn of(plan: &PlanView) -> Self {
+        Self { arena_bytes: plan.compiled.plan.arena_bytes, ops: plan.ops.len(), cost_us: plan.cost_us }
+    }
+
+    /// What changed since `before`: `arena +1.2 MiB, 3 ops more, step +4.0 µs`; `None` where nothing did.
+    #[must_use]
+    pub fn difference(&self, before: &Self) -> Option<String> {
+        let mut parts = Vec::new();
+        if self.arena_bytes != before.arena_bytes {
+            let sign = if self.arena_bytes > before.arena_bytes { '+' } else { '−' };
+            parts.push(format!("arena {sign}{}", Bytes(self.arena_bytes.abs_diff(before.arena_bytes))));
+        }
+        if self.ops != before.ops {
+            let n = self.ops.abs_diff(before.ops);
+            let ops = if n == 1 { "op" } else { "ops" };
+            parts.push(format!("{n} {ops} {}", if self.ops > before.ops { "more" } else { "fewer" }));
+        }
+        let us = self.cost_us - before.cost_us;
+        if us.abs() >= 0.05 {
+            parts.push(format!("step {}{}", if us > 0.0 { '+' } else { '−' }, format::micros(us.abs())));
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+/// The run's state in a word.
+#[must_use]
+pub const fn state_name(state: Option<&RunState>) -> &'static str {
+    match state {
+        None => "No run",
+        Some(RunState::Preparing) => "Preparing",
+        Some(RunState::Ready) => "Ready",
+        Some(RunState::Running) => "Training",
+        Some(RunState::Paused) => "Paused",
+        Some(RunState::Finished) => "Finished",
+        Some(RunState::Stopped) => "Stopped",
+        Some(RunState::Failed(_)) => "Failed",
+    }
+}
+
+/// What the status line says of the plan.
+#[must_use]
+pub fn plan_text(plan: &PlanView) -> String {
+    format!("arena {} · {} ops · step about {}", Bytes(plan.compiled.plan.arena_bytes), plan.ops.len(), format::micros(plan.cost_us))
+}
+
+/// Whether the step is recorded, and if not, why.
+#[must_use]
+pub fn recorded_text(training: &Training) -> String {
+    match (&training.compiled, &training.state) {
+        (Some(compiled), _) => format!("recorded, {} calls", compiled.plan.program.ops.len()),
+        (None, Some(RunState::Preparing)) => "recording".into(),
+        (None, Some(RunState::Failed(_))) => "not recorded: the run could not be prepared".into(),
+        (None, _) => "not recorded: press Train or Step".into(),
+    }
+}
+
+/// What the status line says of the run; empty where there is none.
+#[must_use]
+pub fn run_text(training: &Training) -> String {
+    let Some(preset) = &training.preset else { return String::new() };
+    let rate = training.statistics.steps_per_s;
+    let mut out = format!("step {} of {}", training.done(), training.total);
+    if training.is_running() && rate > 0.0 {
+        let left = training.total.saturating_sub(training.done()) as f64 / rate;
+        out += &format!(" · {} samples/s · {} left", format::count(rate * preset.input.batch as f64), format::duration(left));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_says_what_it_changed() {
+        let before = PlanNumbers { arena_bytes: 1 << 20, ops: 20, cost_us: 10.0 };
+        let after = PlanNumbers { arena_bytes: 3 << 20, ops: 21, cost_us: 14.0 };
+        assert_eq!(after.difference(&before).unwrap(), "arena +2.0 MiB, 1 op more, step +4.0 µs");
+        assert_eq!(before.difference(&after).unwrap(), "arena −2.0 MiB, 1 op fewer, step −4.0 µs");
+        assert_eq!(before.difference(&before), None);
+    }
+
+    #[test]
+    fn without_a_run_the_line_says_what_to_do() {
+        let training = Training::default();
+        assert_eq!(run_text(&training), "");
+        assert_eq!(recorded_text(&training), "not recorded: press Train or Step");
+        assert_eq!(state_name(None), "No run");
+    }
+}

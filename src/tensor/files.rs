@@ -1,0 +1,68 @@
+//! Files that are there whole or not at all.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Writes a file beside its final name, flushes it to the disk, and renames it into place: whoever looks sees the old file or the new one.
+///
+/// # Errors
+/// Where the folder is missing or not writable, or the disk is full; the old file is untouched then.
+pub fn write_atomic(path: &Path, contents: &[u8]) -> io::Result<()> {
+    write_atomic_with(path, |out| out.write_all(contents))
+}
+
+/// As [`write_atomic`], with the contents written by `fill`.
+///
+/// # Errors
+/// As [`write_atomic`], and where `fill` fails.
+pub fn write_atomic_with(path: &Path, fill: impl FnOnce(&mut io::BufWriter<&mut File>) -> io::Result<()>) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder; name a file in it"));
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".stepgraph-").suffix(".part");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // A temporary file is private by default; a result is as readable as any other file of the user's.
+        builder.permissions(std::fs::Permissions::from_mode(0o644));
+    }
+    let mut temporary = builder.tempfile_in(folder)?;
+    {
+        let mut out = io::BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
+        fill(&mut out)?;
+        out.flush()?;
+    }
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map_err(|e| e.error)?;
+    // The rename itself must survive a power failure; some systems cannot open folders, and lose only that.
+    if let Ok(folder) = File::open(folder) {
+        let _ = folder.sync_all();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        write_atomic(&path, b"old").unwrap();
+        let failed = write_atomic_with(&path, |out| {
+            out.write_all(b"half")?;
+            Err(io::Error::other("the disk is full"))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "the disk is full");
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        write_atomic(&path, b"new").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert!(write_atomic(folder.path(), b"x").is_err());
+        assert!(write_atomic(&folder.path().join("no/such/folder"), b"x").is_err());
+    }
+}

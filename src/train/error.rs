@@ -1,0 +1,42 @@
+//! What can stop a training run.
+
+use crate::compile::CompileError;
+use crate::data::DataError;
+use crate::exec::ExecError;
+use crate::model::Diagnostic;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// A failure of training. [`TrainError::is_user`] tells what the user gave from what went wrong here.
+#[derive(Debug, Error)]
+pub enum TrainError {
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Preset(Vec<Diagnostic>),
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error("the preset names no data; add a \"data\" field to it, or give a file of batches")]
+    NoData,
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    #[error("{path}: {message}; {help}")]
+    File { path: PathBuf, message: String, help: String },
+    #[error("{path} cannot be written: {cause}; choose another place or free some space")]
+    Write { path: PathBuf, cause: io::Error },
+    #[error("the worker thread could not be started: {0}")]
+    Thread(io::Error),
+}
+
+impl TrainError {
+    /// True where the mistake lies in what the user gave: exit status 2.
+    #[must_use]
+    pub const fn is_user(&self) -> bool {
+        matches!(self, Self::Preset(_) | Self::Data(_) | Self::NoData | Self::File { .. } | Self::Write { .. })
+    }
+
+    pub(super) fn file(path: &std::path::Path, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::File { path: path.to_owned(), message: message.into(), help: help.into() }
+    }
+}

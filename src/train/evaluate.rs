@@ -1,0 +1,106 @@
+//! Evaluation on the held-out part: a forward-only step that shares the parameters.
+
+use super::TrainError;
+use super::feed::gather;
+use crate::compile::{Options, compile};
+use crate::data::{Dataset, Target};
+use crate::exec::cpu::{Executor, Pool, Step};
+use crate::model::{LossSpec, Model};
+use crate::select::Target as Machine;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What an evaluation found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evaluation {
+    pub samples: usize,
+    /// Mean loss, without label smoothing.
+    pub loss: f64,
+    /// Share of samples classified right; absent for values.
+    pub accuracy: Option<f64>,
+    /// Samples by true class (rows) and predicted class (columns).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub confusion: Vec<Vec<u32>>,
+}
+
+/// The compiled evaluation of a network.
+pub(super) struct Evaluator {
+    step: Step,
+    indices: Vec<u32>,
+}
+
+/// More classes than this make a confusion matrix that nobody reads.
+const MAX_CONFUSION: usize = 256;
+
+impl Evaluator {
+    pub(super) fn new(model: &Model, machine: &Machine, owner: &Step) -> Result<Self, TrainError> {
+        let compiled = compile(model, &Options::eval(machine.clone()))?;
+        let step = Step::sharing(Arc::new(compiled), owner)?;
+        Ok(Self { step, indices: vec![0; model.batch] })
+    }
+
+    /// The network's outputs for samples by index, `[indices.len(), output]`, handed to `each` batch by batch with the number of rows that count.
+    pub(super) fn outputs(
+        &mut self,
+        pool: &mut Pool,
+        set: &Dataset,
+        stored: &[f32],
+        indices: &[u32],
+        mut each: impl FnMut(&[u32], &[f32]),
+    ) -> Result<(), TrainError> {
+        let (x, output) = (self.step.compiled().plan.program.x, self.step.compiled().plan.program.output);
+        for chunk in indices.chunks(self.indices.len()) {
+            // The last batch is filled up with its first sample; those rows do not count.
+            self.indices.fill(chunk[0]);
+            self.indices[..chunk.len()].copy_from_slice(chunk);
+            gather(&mut self.step, x, None, stored, &set.target, &self.indices)?;
+            self.step.run(Executor::Replay, pool)?;
+            let values = self.step.stored::<f32>(output)?;
+            let width = values.len() / self.indices.len();
+            each(chunk, &values[..chunk.len() * width]);
+        }
+        Ok(())
+    }
+
+    /// Loss and accuracy over `indices`.
+    pub(super) fn evaluate(&mut self, pool: &mut Pool, model: &Model, set: &Dataset, stored: &[f32], indices: &[u32]) -> Result<Evaluation, TrainError> {
+        let width = model.output.len();
+        let classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+        let mut confusion = if classes && width <= MAX_CONFUSION { vec![vec![0u32; width]; width] } else { Vec::new() };
+        let (mut loss, mut right) = (0.0f64, 0usize);
+        self.outputs(pool, set, stored, indices, |chunk, values| {
+            for (&i, row) in chunk.iter().zip(values.chunks_exact(width)) {
+                match &set.target {
+                    Target::Classes { labels, .. } => {
+                        let label = labels[i as usize] as usize;
+                        let guess = argmax(row);
+                        loss += cross_entropy(row, label);
+                        right += usize::from(guess == label);
+                        if let Some(cell) = confusion.get_mut(label).and_then(|r| r.get_mut(guess)) {
+                            *cell += 1;
+                        }
+                    }
+                    Target::Values { values, .. } => {
+                        let target = &values[i as usize * width..][..width];
+                        let square: f64 = row.iter().zip(target).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+                        loss += square / width as f64;
+                    }
+                }
+            }
+        })?;
+        let samples = indices.len();
+        let n = samples.max(1) as f64;
+        Ok(Evaluation { samples, loss: loss / n, accuracy: classes.then(|| right as f64 / n), confusion })
+    }
+}
+
+/// The position of the largest value, the first of equals.
+fn argmax(row: &[f32]) -> usize {
+    row.iter().enumerate().fold(0, |best, (i, &v)| if v > row[best] { i } else { best })
+}
+
+fn cross_entropy(row: &[f32], label: usize) -> f64 {
+    let max = row.iter().fold(f64::NEG_INFINITY, |m, &v| m.max(f64::from(v)));
+    let sum: f64 = row.iter().map(|&v| (f64::from(v) - max).exp()).sum();
+    max + sum.ln() - f64::from(row[label])
+}

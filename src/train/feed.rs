@@ -1,0 +1,258 @@
+//! Where a step's batch comes from.
+
+use super::{TensorFile, TrainError};
+use crate::data::{Batches, Dataset, Position, Split, Target};
+use crate::exec::cpu::Step;
+use crate::lower::{LValueId, Layout};
+use crate::model::{LossSpec, Model, Rng};
+use crate::tensor::DType;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How far a feed has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FeedPosition {
+    Data(Position),
+    /// The number of batches handed out.
+    Batches(usize),
+}
+
+/// A source of batches, already in the layout in which the step reads them.
+pub enum Feed {
+    /// Shuffled batches of a data set.
+    Data {
+        set: Arc<Dataset>,
+        /// The samples in the step's layout.
+        stored: Arc<Vec<f32>>,
+        split: Arc<Split>,
+        batches: Batches,
+    },
+    /// Given batches, in order.
+    Batches { x: Vec<f32>, y: Labels, count: usize, next: usize },
+    /// One random batch that stays where it is: for benchmarks.
+    Resident,
+}
+
+/// Targets of given batches.
+pub enum Labels {
+    Classes(Vec<i32>),
+    Values(Vec<f32>),
+}
+
+impl Feed {
+    /// The feed of a data set.
+    ///
+    /// # Errors
+    /// Where the training part is smaller than a batch.
+    pub fn data(set: Arc<Dataset>, split: Arc<Split>, model: &Model, layout: Layout, seed: u64) -> Result<Self, TrainError> {
+        let batches = Batches::new(split.train.clone(), model.batch, seed)?;
+        let stored = Arc::new(crate::exec::cpu::samples_to_stored(&set.x, layout));
+        Ok(Self::Data { set, stored, split, batches })
+    }
+
+    /// The feed of `batch.x` and `batch.y` of a file.
+    ///
+    /// # Errors
+    /// Where they are missing, have the wrong shape or type, or labels out of range.
+    pub fn batches(file: &TensorFile, path: &Path, model: &Model, layout: Layout) -> Result<Self, TrainError> {
+        let need = |name: &str| {
+            let help = "a file of batches holds batch.x [S, B, ...] and batch.y";
+            file.get(name).ok_or_else(|| TrainError::file(path, format!("has no tensor {name}"), help))
+        };
+        let (x, y) = (need("batch.x")?, need("batch.y")?);
+        let expect = |name: &str, found: &crate::tensor::Shape, tail: Vec<usize>| {
+            let good = found.0.len() == tail.len() + 1 && found.0[1..] == tail[..] && found.0[0] > 0;
+            let dims = tail.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let message = format!("{name} has shape {found}, the network needs [S, {dims}] with S at least 1");
+            if good { Ok(found.0[0]) } else { Err(TrainError::file(path, message, "give batches made for this preset")) }
+        };
+        let count = expect("batch.x", &x.shape, model.input.batched(model.batch).0)?;
+        let floats = |name: &str, t: &crate::tensor::HostTensor| -> Result<Vec<f32>, TrainError> {
+            let values = match t.dtype {
+                DType::F32 => t.to_vec::<f32>().ok(),
+                DType::F64 => t.to_f64().map(|v| v.into_iter().map(|x| x as f32).collect()),
+                _ => None,
+            };
+            let values = values.ok_or_else(|| TrainError::file(path, format!("{name} holds {}", t.dtype), "expected f32"))?;
+            match values.iter().position(|v| !v.is_finite()) {
+                Some(at) => Err(TrainError::file(path, format!("{name} holds {} at element {at}", values[at]), "every value must be finite")),
+                None => Ok(values),
+            }
+        };
+        let samples = floats("batch.x", x)?;
+        let labels = match model.loss {
+            LossSpec::Mse => {
+                let steps = expect("batch.y", &y.shape, model.output.batched(model.batch).0)?;
+                same_count(path, count, steps)?;
+                Labels::Values(floats("batch.y", y)?)
+            }
+            LossSpec::SoftmaxCrossEntropy { .. } => {
+                let steps = expect("batch.y", &y.shape, vec![model.batch])?;
+                same_count(path, count, steps)?;
+                let values: Option<Vec<i32>> = match y.dtype {
+                    DType::I32 => y.to_vec::<i32>().ok(),
+                    DType::I64 | DType::U8 | DType::U16 => y.to_f64().map(|v| v.into_iter().map(|x| x as i32).collect()),
+                    _ => None,
+                };
+                let values = values.ok_or_else(|| TrainError::file(path, format!("batch.y holds {}", y.dtype), "expected i32 classes"))?;
+                let classes = model.output.len() as i32;
+                if let Some(at) = values.iter().position(|l| !(0..classes).contains(l)) {
+                    let message = format!("batch.y holds class {} in batch {}, sample {}", values[at], at / model.batch, at % model.batch);
+                    return Err(TrainError::file(path, message, format!("classes must lie in 0..{classes}")));
+                }
+                Labels::Classes(values)
+            }
+        };
+        Ok(Self::Batches { x: crate::exec::cpu::samples_to_stored(&samples, layout), y: labels, count, next: 0 })
+    }
+
+    /// Writes one random batch into the step, to stay: for benchmarks and checks.
+    ///
+    /// # Errors
+    /// Never for a training step of this model.
+    pub fn resident(step: &mut Step, model: &Model, seed: u64) -> Result<Self, TrainError> {
+        let mut rng = Rng::new(seed, 0xBEEF);
+        let program = &step.compiled().plan.program;
+        let (x, y, real) = (program.x, program.y, program.real);
+        let len = model.batch * model.input.len();
+        let samples: Vec<f64> = (0..len).map(|_| rng.normal()).collect();
+        write_real(step, x, real, &samples)?;
+        if let Some(y) = y {
+            match model.loss {
+                LossSpec::SoftmaxCrossEntropy { .. } => {
+                    let classes = model.output.len();
+                    let labels: Vec<i32> = (0..model.batch).map(|_| rng.below(classes) as i32).collect();
+                    step.write(y, &labels)?;
+                }
+                LossSpec::Mse => {
+                    let targets: Vec<f64> = (0..model.batch * model.output.len()).map(|_| rng.normal()).collect();
+                    write_real(step, y, real, &targets)?;
+                }
+            }
+        }
+        Ok(Self::Resident)
+    }
+
+    /// Copies the next batch to where the step reads it; false where there is none left. Allocates nothing.
+    ///
+    /// # Errors
+    /// Never for a step of the model that the feed was made for.
+    pub fn next(&mut self, step: &mut Step, x: LValueId, y: Option<LValueId>) -> Result<bool, TrainError> {
+        match self {
+            Self::Resident => {}
+            Self::Data { set, stored, batches, .. } => {
+                let indices = batches.next();
+                gather(step, x, y, stored, &set.target, indices)?;
+            }
+            Self::Batches { x: samples, y: labels, count, next } => {
+                if *next >= *count {
+                    return Ok(false);
+                }
+                let stretch = |len: usize| *next * (len / *count)..(*next + 1) * (len / *count);
+                step.write(x, &samples[stretch(samples.len())])?;
+                match (labels, y) {
+                    (Labels::Classes(v), Some(y)) => step.write(y, &v[stretch(v.len())])?,
+                    (Labels::Values(v), Some(y)) => step.write(y, &v[stretch(v.len())])?,
+                    (_, None) => {}
+                }
+                *next += 1;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The number of batches, where it is limited.
+    #[must_use]
+    pub const fn limit(&self) -> Option<usize> {
+        match self {
+            Self::Batches { count, .. } => Some(*count),
+            _ => None,
+        }
+    }
+
+    /// How far it has come.
+    #[must_use]
+    pub const fn position(&self) -> FeedPosition {
+        match self {
+            Self::Data { batches, .. } => FeedPosition::Data(batches.position()),
+            Self::Batches { next, .. } => FeedPosition::Batches(*next),
+            Self::Resident => FeedPosition::Batches(0),
+        }
+    }
+
+    /// Goes on from a saved position.
+    ///
+    /// # Errors
+    /// Where the position belongs to another feed.
+    pub fn resume(&mut self, position: FeedPosition) -> Result<(), TrainError> {
+        match (self, position) {
+            (Self::Data { batches, .. }, FeedPosition::Data(p)) => Ok(batches.resume(p)?),
+            (Self::Batches { next, count, .. }, FeedPosition::Batches(n)) if n <= *count => {
+                *next = n;
+                Ok(())
+            }
+            (Self::Resident, _) => Ok(()),
+            _ => Err(TrainError::file(Path::new("checkpoint"), "was made with other data", "resume with the data it was made with")),
+        }
+    }
+
+    /// Samples in one pass over the training part, where it is a data set.
+    #[must_use]
+    pub fn epoch_len(&self) -> Option<usize> {
+        match self {
+            Self::Data { split, .. } => Some(split.train.len()),
+            _ => None,
+        }
+    }
+}
+
+fn same_count(path: &Path, x: usize, y: usize) -> Result<(), TrainError> {
+    if x == y {
+        return Ok(());
+    }
+    Err(TrainError::file(path, format!("batch.x holds {x} batches and batch.y {y}"), "both need the same number"))
+}
+
+/// Copies samples and targets, by index, to where a step reads them.
+pub(super) fn gather(
+    step: &mut Step,
+    x: LValueId,
+    y: Option<LValueId>,
+    stored: &[f32],
+    target: &Target,
+    indices: &[u32],
+) -> Result<(), TrainError> {
+    let out = step.stored_mut::<f32>(x)?;
+    let width = out.len() / indices.len().max(1);
+    for (row, &i) in out.chunks_exact_mut(width).zip(indices) {
+        row.copy_from_slice(&stored[i as usize * width..][..width]);
+    }
+    let Some(y) = y else { return Ok(()) };
+    match target {
+        Target::Classes { labels, .. } => {
+            for (out, &i) in step.stored_mut::<i32>(y)?.iter_mut().zip(indices) {
+                *out = labels[i as usize];
+            }
+        }
+        Target::Values { values, shape } => {
+            let width = shape.len();
+            for (row, &i) in step.stored_mut::<f32>(y)?.chunks_exact_mut(width).zip(indices) {
+                row.copy_from_slice(&values[i as usize * width..][..width]);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes real values in the step's own precision.
+pub(super) fn write_real(step: &mut Step, id: LValueId, real: DType, values: &[f64]) -> Result<(), TrainError> {
+    if real == DType::F64 {
+        step.write(id, values)?;
+    } else {
+        let narrow: Vec<f32> = values.iter().map(|&v| v as f32).collect();
+        step.write(id, &narrow)?;
+    }
+    Ok(())
+}

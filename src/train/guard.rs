@@ -1,0 +1,104 @@
+//! Finding the operation that made the first NaN.
+//!
+//! A step leaves no trace of where a value stopped being finite: activations are overwritten and parameters updated. But a run is exactly
+//! repeatable, so it is enough to keep a snapshot every few hundred steps: when a loss or gradient is no longer finite, the run goes back to the snapshot,
+//! replays up to the step in question, and runs that one op by op, looking at every output.
+
+use super::{Feed, FeedPosition, TrainError};
+use crate::exec::cpu::{Pool, Step};
+use crate::lower::{LValueId, Op};
+use crate::tensor::DType;
+
+/// Steps between snapshots.
+const INTERVAL: u64 = 256;
+
+/// A rolling snapshot of a run.
+pub(super) struct Guard {
+    saved: Vec<u8>,
+    position: FeedPosition,
+    step: u64,
+}
+
+impl Guard {
+    /// A guard over a run that has made `step` steps.
+    pub(super) fn new(step: &mut Step, feed: &Feed, steps_done: u64) -> Self {
+        Self { saved: step.snapshot(), position: feed.position(), step: steps_done }
+    }
+
+    /// Renews the snapshot where it is old, or where something outside the step changed its state. Allocates nothing.
+    pub(super) fn renew(&mut self, step: &mut Step, feed: &Feed, steps_done: u64, force: bool) {
+        if force || steps_done >= self.step + INTERVAL {
+            step.snapshot_into(&mut self.saved);
+            self.position = feed.position();
+            self.step = steps_done;
+        }
+    }
+
+    /// Says where step `failed` (from 1) went wrong, and leaves the run as it was before that step.
+    pub(super) fn explain(
+        &self,
+        step: &mut Step,
+        feed: &mut Feed,
+        pool: &mut Pool,
+        failed: u64,
+        x: LValueId,
+        y: Option<LValueId>,
+    ) -> Result<String, TrainError> {
+        step.restore(&self.saved);
+        feed.resume(self.position)?;
+        for _ in self.step + 1..failed {
+            feed.next(step, x, y)?;
+            step.replay(pool)?;
+        }
+        let before = step.snapshot();
+        let position = feed.position();
+        feed.next(step, x, y)?;
+        let origin = first_bad_op(step, pool)?;
+        step.restore(&before);
+        feed.resume(position)?;
+        Ok(origin)
+    }
+}
+
+/// Runs the step op by op and names the first that makes a value that is not finite.
+fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> {
+    let compiled = std::sync::Arc::clone(step.compiled());
+    let program = &compiled.plan.program;
+    let x = program.x;
+    if !is_finite(step, x) {
+        return Ok("the batch itself holds values that are not finite".into());
+    }
+    for (index, op) in program.ops.iter().enumerate() {
+        step.run_ops(index, index + 1, pool)?;
+        let bad = op.bound(crate::lower::Dir::Out).find(|(_, v)| !is_finite(step, *v));
+        if let Some((slot, value)) = bad {
+            let kernel = &compiled.selection.choices[index].kernel;
+            let layer = op.layer.map_or_else(|| op.phase.name().to_owned(), |l| compiled.model.layer(l).label());
+            let large = largest_input(step, op).map(|(name, v)| format!("; its largest input is {v:.1e} in {name}")).unwrap_or_default();
+            let name = &program.value(value).name;
+            return Ok(format!(
+                "the first value that is not finite is {name} ({slot}), made by op {index} {kernel} of {layer}{large}; lower the learning rate or look at the data"
+            ));
+        }
+    }
+    Ok("run op by op, the step stays finite".into())
+}
+
+/// Runs nothing; true where every element is finite. Values that are no floats are.
+fn is_finite(step: &Step, id: LValueId) -> bool {
+    match step.compiled().plan.program.value(id).dtype {
+        DType::F32 => step.stored::<f32>(id).is_ok_and(|v| v.iter().all(|x| x.is_finite())),
+        DType::F64 => step.stored::<f64>(id).is_ok_and(|v| v.iter().all(|x| x.is_finite())),
+        _ => true,
+    }
+}
+
+fn largest_input(step: &Step, op: &Op) -> Option<(String, f32)> {
+    let program = &step.compiled().plan.program;
+    let inputs = op.reads().filter(|v| program.value(*v).dtype == DType::F32);
+    let largest = inputs.filter_map(|v| {
+        let max = step.stored::<f32>(v).ok()?.iter().fold(0f32, |m, x| m.max(x.abs()));
+        Some((program.value(v).name.clone(), max))
+    });
+    largest.max_by(|a, b| a.1.total_cmp(&b.1))
+}

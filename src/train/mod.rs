@@ -1,0 +1,20 @@
+//! Training: a session that steps, evaluates and saves; a worker thread that runs one for a window; commands and events between them.
+
+mod checkpoint;
+mod error;
+mod evaluate;
+mod feed;
+mod guard;
+mod session;
+mod verify;
+mod weights;
+mod worker;
+
+pub use error::TrainError;
+pub use evaluate::Evaluation;
+pub use feed::{Feed, FeedPosition};
+pub use session::{DataChoice, Session, SessionSpec, StepReport, prepare_feed};
+
+pub use verify::{Check, Report as VerifyReport, VerifyOptions, verify};
+pub use weights::{TensorFile, read_tensors};
+pub use worker::{Command, Event, RunState, Worker};

@@ -1,0 +1,367 @@
+//! A training run: one network, its data, its memory, stepped from outside.
+
+use super::evaluate::{Evaluation, Evaluator};
+use super::guard::Guard;
+use super::weights::{export, import};
+use super::{Feed, TensorFile, TrainError, read_tensors};
+use crate::compile::{Compiled, Options, compile};
+use crate::data::{self, Dataset, Request};
+use crate::exec::ExecError;
+use crate::exec::cpu::{Executor, Pool, Step, host_target};
+use crate::ir::Metrics;
+use crate::lower::LValueId;
+use crate::model::{LossSpec, Model, ParamId, Preset, check, init_values};
+use crate::tensor::HostTensor;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Where the batches come from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum DataChoice {
+    /// The preset's data set.
+    #[default]
+    Preset,
+    /// `batch.x` and `batch.y` of a file, in order.
+    Batches(PathBuf),
+    /// One random batch, for benchmarks.
+    Resident,
+}
+
+/// What to train and how.
+#[derive(Clone, Debug)]
+pub struct SessionSpec {
+    pub preset: Preset,
+    /// The folder that relative paths in the preset are taken from.
+    pub base: PathBuf,
+    pub executor: Executor,
+    pub threads: usize,
+    /// Overrides of the preset's training length and seed.
+    pub steps: Option<usize>,
+    pub seed: Option<u64>,
+    pub init: Option<PathBuf>,
+    pub data: DataChoice,
+    pub metrics: Metrics,
+}
+
+impl SessionSpec {
+    /// The preset as it stands, replayed, on this machine's default number of threads.
+    #[must_use]
+    pub fn new(preset: Preset, base: PathBuf) -> Self {
+        Self {
+            preset,
+            base,
+            executor: Executor::Replay,
+            threads: crate::exec::cpu::default_threads(),
+            steps: None,
+            seed: None,
+            init: None,
+            data: DataChoice::Preset,
+            metrics: Metrics::default(),
+        }
+    }
+}
+
+/// What one step told.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StepReport {
+    /// From 1.
+    pub step: u64,
+    /// The loss of the batch, before its update.
+    pub loss: f32,
+    /// The largest change of any parameter; 0 where update metrics are off.
+    pub update_max: f32,
+    /// The length of the whole gradient; 0 where update metrics are off.
+    pub grad_norm: f32,
+    /// Share of the batch classified right, before the update; NaN where it is not measured.
+    #[serde(skip_serializing_if = "f32_is_nan")]
+    pub accuracy: f32,
+    pub lr: f32,
+    /// Time of the step itself, in microseconds.
+    pub step_us: f32,
+    /// Time to bring the batch, in microseconds.
+    pub feed_us: f32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn f32_is_nan(value: &f32) -> bool {
+    value.is_nan()
+}
+
+/// The values that the host reads after a step.
+struct Watched {
+    x: LValueId,
+    y: Option<LValueId>,
+    loss: LValueId,
+    accuracy: Option<LValueId>,
+    update_max: Option<LValueId>,
+    grad_norm: Option<LValueId>,
+    update_max_seg: Option<LValueId>,
+    hyper: LValueId,
+}
+
+/// A training run.
+pub struct Session {
+    model: Model,
+    pub(super) train: Step,
+    evaluator: Option<Evaluator>,
+    pub(super) pool: Pool,
+    pub(super) feed: Feed,
+    guard: Guard,
+    executor: Executor,
+    watched: Watched,
+    pub(super) done: u64,
+    total: u64,
+    seed: u64,
+    notes: Vec<String>,
+}
+
+/// Loads the data that a spec asks for, for a step of `model` with the given layout.
+///
+/// # Errors
+/// Where the data is missing, malformed, or does not fit the network.
+pub fn prepare_feed(spec: &SessionSpec, model: &Model, step: &mut Step, seed: u64) -> Result<(Feed, Vec<String>), TrainError> {
+    let program = &step.compiled().plan.program;
+    let layout = program.value(program.x).layout;
+    match &spec.data {
+        DataChoice::Resident => Ok((Feed::resident(step, model, seed)?, Vec::new())),
+        DataChoice::Batches(path) => Ok((Feed::batches(&read_tensors(path)?, path, model, layout)?, Vec::new())),
+        DataChoice::Preset => {
+            let source = spec.preset.data.as_ref().ok_or(TrainError::NoData)?;
+            let wants_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+            let request = Request { input: model.input.clone(), output: model.output.clone(), wants_classes, seed };
+            let set = data::load(source, &request, &spec.base)?;
+            let split = data::split(set.len(), source, seed)?;
+            let notes = set.notes.clone();
+            Ok((Feed::data(Arc::new(set), Arc::new(split), model, layout, seed)?, notes))
+        }
+    }
+}
+
+impl Session {
+    /// Checks, compiles, loads and warms up: everything up to the first step.
+    ///
+    /// # Errors
+    /// Every mistake in the preset, its data or the given files, and what the machine cannot do.
+    pub fn prepare(spec: &SessionSpec) -> Result<Self, TrainError> {
+        let checked = check(&spec.preset);
+        let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
+        let train_spec = spec.preset.train;
+        let seed = spec.seed.or(train_spec.map(|t| t.seed)).unwrap_or(0);
+        let machine = host_target(spec.threads);
+        let compiled = compile(&model, &Options { metrics: spec.metrics, ..Options::train(machine.clone()) })?;
+        let mut pool = Pool::new(spec.threads)?;
+        let mut train = Step::new(Arc::new(compiled), spec.threads)?;
+        for (index, param) in model.params.iter().enumerate() {
+            train.set_param(ParamId(index as u32), &init_values(param, index, seed))?;
+        }
+        if let Some(path) = &spec.init {
+            import(&mut train, &model, &read_tensors(path)?, path)?;
+        }
+        let watched = Watched::new(&train)?;
+        let hyper = [model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32];
+        train.write(watched.hyper, &hyper)?;
+        let counter = train.find("counter")?;
+        train.write(counter, &[seed as i64, 0])?;
+        let (mut feed, notes) = prepare_feed(spec, &model, &mut train, seed)?;
+        let start = feed.position();
+        feed.next(&mut train, watched.x, watched.y)?;
+        train.warm_up(&mut pool)?;
+        feed.resume(start)?;
+        let steps = spec.steps.or(train_spec.map(|t| t.steps)).or(feed.limit()).unwrap_or(1000);
+        let total = feed.limit().map_or(steps, |limit| steps.min(limit)) as u64;
+        let wants_evaluation = matches!(&feed, Feed::Data { split, .. } if !split.held_out.is_empty());
+        let evaluator = if wants_evaluation { Some(Evaluator::new(&model, &machine, &train)?) } else { None };
+        let guard = Guard::new(&mut train, &feed, 0);
+        Ok(Self { model, train, evaluator, pool, feed, guard, executor: spec.executor, watched, done: 0, total, seed, notes })
+    }
+
+    /// The network.
+    #[must_use]
+    pub const fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The compiled training step.
+    #[must_use]
+    pub fn compiled(&self) -> &Arc<Compiled> {
+        self.train.compiled()
+    }
+
+    /// The training step in memory.
+    pub const fn step_mut(&mut self) -> (&mut Step, &mut Pool) {
+        (&mut self.train, &mut self.pool)
+    }
+
+    /// Steps made so far.
+    #[must_use]
+    pub const fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Steps of the whole run.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Makes the run longer or shorter; given batches limit it.
+    pub fn set_total(&mut self, steps: u64) {
+        self.total = self.feed.limit().map_or(steps, |limit| steps.min(limit as u64));
+    }
+
+    #[must_use]
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// What the data loader did that a person should know.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The data set with its split, where there is one.
+    #[must_use]
+    pub fn dataset(&self) -> Option<(&Arc<Dataset>, &Arc<data::Split>)> {
+        match &self.feed {
+            Feed::Data { set, split, .. } => Some((set, split)),
+            _ => None,
+        }
+    }
+
+    /// The learning rate that the next step reads.
+    ///
+    /// # Errors
+    /// Never for a training step.
+    pub fn lr(&self) -> Result<f32, TrainError> {
+        Ok(self.train.stored::<f32>(self.watched.hyper)?[0])
+    }
+
+    /// Changes the learning rate from the next step on; the recording stays as it is.
+    ///
+    /// # Errors
+    /// Never for a training step.
+    pub fn set_lr(&mut self, lr: f32) -> Result<(), TrainError> {
+        self.train.stored_mut::<f32>(self.watched.hyper)?[0] = lr;
+        self.guard.renew(&mut self.train, &self.feed, self.done, true);
+        Ok(())
+    }
+
+    /// Makes one step; `None` where the run is at its end. Allocates nothing.
+    ///
+    /// # Errors
+    /// Where the ledger finds a wrong address, or the loss or gradient is no longer finite: the message names the operation, and the run
+    /// stands where it stood before that step.
+    pub fn step(&mut self) -> Result<Option<StepReport>, TrainError> {
+        if self.done >= self.total {
+            return Ok(None);
+        }
+        self.guard.renew(&mut self.train, &self.feed, self.done, false);
+        let started = Instant::now();
+        let w = &self.watched;
+        if !self.feed.next(&mut self.train, w.x, w.y)? {
+            return Ok(None);
+        }
+        let fed = Instant::now();
+        self.train.run(self.executor, &mut self.pool)?;
+        let step_us = fed.elapsed().as_secs_f32() * 1e6;
+        let first = |id: Option<LValueId>, or: f32| match id {
+            Some(id) => self.train.stored::<f32>(id).map(|v| v[0]),
+            None => Ok(or),
+        };
+        let report = StepReport {
+            step: self.done + 1,
+            loss: first(Some(w.loss), 0.0)?,
+            update_max: first(w.update_max, 0.0)?,
+            grad_norm: first(w.grad_norm, 0.0)?,
+            accuracy: first(w.accuracy, f32::NAN)?,
+            lr: first(Some(w.hyper), 0.0)?,
+            step_us,
+            feed_us: (fed - started).as_secs_f32() * 1e6,
+        };
+        if !(report.loss.is_finite() && report.update_max.is_finite() && report.grad_norm.is_finite()) {
+            return Err(self.explain(report.loss)?.into());
+        }
+        self.done += 1;
+        Ok(Some(report))
+    }
+
+    #[cold]
+    fn explain(&mut self, loss: f32) -> Result<ExecError, TrainError> {
+        let step = self.done + 1;
+        let origin = self.guard.explain(&mut self.train, &mut self.feed, &mut self.pool, step, self.watched.x, self.watched.y)?;
+        Ok(ExecError::NonFinite { step, loss: f64::from(loss), origin })
+    }
+
+    /// The largest change of each trained parameter in the last step, in order of the parameters; empty where it is not measured.
+    ///
+    /// # Errors
+    /// Never for a training step.
+    pub fn layer_updates(&self) -> Result<&[f32], TrainError> {
+        match self.watched.update_max_seg {
+            Some(id) => Ok(self.train.stored::<f32>(id)?),
+            None => Ok(&[]),
+        }
+    }
+
+    /// Loss and accuracy on the held-out part; `None` where nothing is held out.
+    ///
+    /// # Errors
+    /// Where the evaluation's memory does not suffice.
+    pub fn evaluate(&mut self) -> Result<Option<Evaluation>, TrainError> {
+        let (Some(evaluator), Feed::Data { set, stored, split, .. }) = (&mut self.evaluator, &self.feed) else { return Ok(None) };
+        evaluator.evaluate(&mut self.pool, &self.model, set, stored, &split.held_out).map(Some)
+    }
+
+    /// The network's outputs for samples of the data set, `[indices.len(), output]`.
+    ///
+    /// # Errors
+    /// As [`Self::evaluate`].
+    pub fn predict(&mut self, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
+        let mut out = Vec::new();
+        if let (Some(evaluator), Feed::Data { set, stored, .. }) = (&mut self.evaluator, &self.feed) {
+            evaluator.outputs(&mut self.pool, set, stored, indices, |_, values| out.extend_from_slice(values))?;
+        }
+        Ok(out)
+    }
+
+    /// The parameters and running statistics, in logical shapes.
+    ///
+    /// # Errors
+    /// Never for a training step.
+    pub fn weights(&self) -> Result<Vec<(String, HostTensor)>, TrainError> {
+        export(&self.train, &self.model)
+    }
+
+    /// Writes the parameters and running statistics.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn save_weights(&self, path: &Path) -> Result<(), TrainError> {
+        TensorFile { tensors: self.weights()?, metadata: std::collections::HashMap::default() }.write(path)
+    }
+
+    /// Renews the guard after the state was changed from outside.
+    pub(super) fn state_changed(&mut self) {
+        self.guard.renew(&mut self.train, &self.feed, self.done, true);
+    }
+}
+
+impl Watched {
+    fn new(step: &Step) -> Result<Self, TrainError> {
+        let program = &step.compiled().plan.program;
+        let find = |name: &str| program.find(name);
+        Ok(Self {
+            x: program.x,
+            y: program.y,
+            loss: step.find("loss")?,
+            accuracy: find("accuracy"),
+            update_max: find("update_max"),
+            grad_norm: find("grad_norm"),
+            update_max_seg: find("update_max_seg"),
+            hyper: step.find("hyper")?,
+        })
+    }
+}

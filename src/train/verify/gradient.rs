@@ -1,0 +1,179 @@
+//! Gradients: against central differences, fast against reference, their scale and direction.
+
+use super::{Check, VerifyOptions, prepared};
+use crate::compile::Options;
+use crate::exec::cpu::{Pool, Step, host_target};
+use crate::ir::Phase;
+use crate::model::layers::LayerSpec;
+use crate::model::{LossSpec, Model, OptimizerSpec, ParamId, Rng};
+use crate::train::TrainError;
+
+/// Samples in a gradient check: enough for batch statistics, few enough for plain loops.
+const BATCH: usize = 4;
+
+fn trained(model: &Model) -> impl Iterator<Item = ParamId> + '_ {
+    (0..model.params.len()).filter(|&i| model.params[i].kind.is_trained()).map(|i| ParamId(i as u32))
+}
+
+/// The first operation of a phase and everything after it.
+fn first_of(step: &Step, phase: Phase) -> usize {
+    let ops = &step.compiled().plan.program.ops;
+    ops.iter().position(|o| o.phase == phase).unwrap_or(ops.len())
+}
+
+/// Loss at the present parameters; everything else that the step changes is put back.
+fn loss_at(step: &mut Step, pool: &mut Pool, before: usize, saved: &[u8]) -> Result<f64, TrainError> {
+    step.run_ops(0, before, pool)?;
+    let loss = step.stored::<f64>(step.find("loss")?)?[0];
+    step.restore(saved);
+    Ok(loss)
+}
+
+/// f64 analytic gradients against central differences along random directions and single elements of each parameter.
+pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+    const STEP: f64 = 1e-6;
+    let small = model.with_batch(model.batch.min(BATCH).max(2));
+    let (mut step, mut pool) = prepared(&small, &Options::reference_f64(host_target(1)), options.seed)?;
+    let (backward, update) = (first_of(&step, Phase::Backward), first_of(&step, Phase::Optimizer));
+    let saved = step.snapshot();
+    step.run_ops(0, update, &mut pool)?;
+    let grads: Vec<(ParamId, Vec<f64>)> = trained(&small).map(|p| Ok((p, step.grad::<f64>(p)?))).collect::<Result<_, TrainError>>()?;
+    step.restore(&saved);
+    let mut rng = Rng::new(options.seed, 0x6AAD);
+    let (mut worst, mut worst_name, mut compared) = (0.0f64, String::new(), 0usize);
+    let mut failures = Vec::new();
+    // A network of many parameters is sampled: each costs several forward passes on plain loops.
+    let stride = grads.len().div_ceil(40);
+    for (p, grad) in grads.iter().skip(rng.below(stride)).step_by(stride) {
+        let start = step.param::<f64>(*p)?;
+        let name = &small.param(*p).name;
+        let scale = grad.iter().fold(0.0f64, |m, g| m.max(g.abs()));
+        for trial in 0..4 {
+            // Directions: one over all elements, then single ones.
+            let direction: Vec<f64> = if trial == 0 {
+                (0..start.len()).map(|_| if rng.uniform() < 0.5 { -1.0 } else { 1.0 }).collect()
+            } else {
+                let chosen = rng.below(start.len());
+                (0..start.len()).map(|i| f64::from(u8::from(i == chosen))).collect()
+            };
+            let norm = direction.iter().map(|d| d * d).sum::<f64>().sqrt();
+            let analytic: f64 = grad.iter().zip(&direction).map(|(g, d)| g * d).sum::<f64>() / norm;
+            let mut at = |sign: f64| {
+                let moved: Vec<f64> = start.iter().zip(&direction).map(|(v, d)| v + sign * STEP * d / norm).collect();
+                step.set_param(*p, &moved)?;
+                loss_at(&mut step, &mut pool, backward, &saved)
+            };
+            let numeric = (at(1.0)? - at(-1.0)?) / (2.0 * STEP);
+            let error = (analytic - numeric).abs() / scale.max(analytic.abs()).max(1e-6);
+            compared += 1;
+            if error > worst {
+                (worst, worst_name) = (error, name.clone());
+            }
+            // A relu or maximum that switches inside the interval spoils single comparisons; those stay far below a wrong gradient's error.
+            if error > 1e-4 {
+                failures.push(format!("{name}: analytic {analytic:.6e}, central difference {numeric:.6e}"));
+            }
+        }
+    }
+    let tolerated = compared / 50;
+    let passed = failures.len() <= tolerated;
+    let figures = format!("{compared} comparisons, largest relative error {worst:.1e} at {worst_name}, {} above 1e-4 (up to {tolerated} for kinks)", failures.len());
+    failures.truncate(8);
+    Ok(Check::new("gradient against central differences (f64)", passed, figures).detail(if passed { Vec::new() } else { failures }))
+}
+
+/// Gradients of the fast f32 kernels against the f64 reference, from the same parameters and batch.
+pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+    let small = model.with_batch(model.batch.min(2 * BATCH).max(2));
+    let (mut exact, mut exact_pool) = prepared(&small, &Options::reference_f64(host_target(1)), options.seed)?;
+    let (mut fast, mut pool) = prepared(&small, &Options::train(host_target(options.threads)), options.seed)?;
+    for (step, pool) in [(&mut exact, &mut exact_pool), (&mut fast, &mut pool)] {
+        let update = first_of(step, Phase::Optimizer);
+        step.run_ops(0, update, pool)?;
+    }
+    let (mut worst, mut worst_name) = (0.0f64, String::new());
+    let mut failures = Vec::new();
+    for p in trained(&small) {
+        let (a, b) = (exact.grad::<f64>(p)?, fast.grad::<f32>(p)?);
+        let scale = a.iter().fold(1e-12f64, |m, g| m.max(g.abs()));
+        let error = a.iter().zip(&b).fold(0.0f64, |m, (a, b)| m.max((a - f64::from(*b)).abs())) / scale;
+        let name = &small.param(p).name;
+        if error > worst || error.is_nan() {
+            (worst, worst_name) = (error, name.clone());
+        }
+        // A gradient that vanishes by symmetry, such as a bias before a batch norm, is pure rounding: its size against the whole decides.
+        let negligible = scale < 1e-7 && b.iter().all(|g| g.abs() < 1e-5);
+        if (error > 1e-3 || error.is_nan()) && !negligible {
+            failures.push(format!("{name}: off by {error:.1e} of its largest magnitude {scale:.1e}"));
+        }
+    }
+    let passed = failures.is_empty();
+    let figures = format!("largest difference {worst:.1e} of the tensor's magnitude, at {worst_name}");
+    failures.truncate(8);
+    Ok(Check::new("fast kernels against reference (f64)", passed, figures).detail(failures))
+}
+
+/// Whether the loss is the batch's mean or its sum: a batch that holds every sample twice must not change loss and gradients.
+pub(super) fn loss_scale(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+    const NAME: &str = "loss scale";
+    let drops = model.layers.iter().any(|l| matches!(&l.spec, LayerSpec::Dropout(d) if d.rate > 0.0));
+    if drops {
+        return Ok(Check::skipped(NAME, "dropout masks differ between the two batches"));
+    }
+    let (once, twice) = (model.with_batch(BATCH), model.with_batch(2 * BATCH));
+    let compiling = Options::reference_f64(host_target(1));
+    let (mut a, mut pool) = prepared(&once, &compiling, options.seed)?;
+    let (mut b, _) = prepared(&twice, &compiling, options.seed)?;
+    let program = &a.compiled().plan.program;
+    let (x, y) = (program.x, program.y);
+    let samples = a.stored::<f64>(x)?.to_vec();
+    b.write(b.compiled().plan.program.x, &[samples.clone(), samples].concat())?;
+    if let (Some(y), Some(to)) = (y, b.compiled().plan.program.y) {
+        if matches!(model.loss, LossSpec::Mse) {
+            let t = a.stored::<f64>(y)?.to_vec();
+            b.write(to, &[t.clone(), t].concat())?;
+        } else {
+            let t = a.stored::<i32>(y)?.to_vec();
+            b.write(to, &[t.clone(), t].concat())?;
+        }
+    }
+    let mut largest = [0.0f64; 2];
+    for (step, size) in [&mut a, &mut b].into_iter().zip(&mut largest) {
+        let update = first_of(step, Phase::Optimizer);
+        step.run_ops(0, update, &mut pool)?;
+        for p in trained(model) {
+            *size = step.grad::<f64>(p)?.iter().fold(*size, |m, g| m.max(g.abs()));
+        }
+    }
+    let (loss_a, loss_b) = (a.stored::<f64>(a.find("loss")?)?[0], b.stored::<f64>(b.find("loss")?)?[0]);
+    let (loss, grad) = (loss_b / loss_a, largest[1] / largest[0]);
+    let is_mean = (loss - 1.0).abs() < 1e-6 && (grad - 1.0).abs() < 1e-6;
+    let word = if is_mean { "mean over the batch" } else { "not the batch mean" };
+    let figures = format!("{word}: doubling the batch scales the loss by {loss:.6} and the gradients by {grad:.6}");
+    Ok(Check::new(NAME, is_mean, figures))
+}
+
+/// The first update must go against the gradient.
+pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+    let (mut step, mut pool) = prepared(model, &Options::train(host_target(options.threads)), options.seed)?;
+    let before: Vec<Vec<f32>> = trained(model).map(|p| step.param::<f32>(p)).collect::<Result<_, _>>()?;
+    let update = first_of(&step, Phase::Optimizer);
+    let ops = step.compiled().plan.program.ops.len();
+    step.run_ops(0, update, &mut pool)?;
+    let grads: Vec<Vec<f32>> = trained(model).map(|p| step.grad::<f32>(p)).collect::<Result<_, _>>()?;
+    step.run_ops(update, ops, &mut pool)?;
+    let mut product = 0.0f64;
+    for ((p, before), grad) in trained(model).zip(&before).zip(&grads) {
+        let after = step.param::<f32>(p)?;
+        product += after.iter().zip(before).zip(grad).map(|((a, b), g)| f64::from(a - b) * f64::from(*g)).sum::<f64>();
+    }
+    let decays = model.optimizer.weight_decay() > 0.0;
+    let rule = match model.optimizer {
+        OptimizerSpec::Sgd { .. } => "SGD",
+        OptimizerSpec::Adam { decoupled: true, .. } => "AdamW",
+        OptimizerSpec::Adam { .. } => "Adam",
+    };
+    let figures = format!("{rule}: sum of update times gradient {product:.3e}{}", if decays { " (weight decay included)" } else { "" });
+    let still = model.optimizer.lr() == 0.0 && product == 0.0;
+    Ok(Check::new("update direction", product < 0.0 || still, figures))
+}

@@ -1,0 +1,156 @@
+//! Proofs that a step is right, with figures.
+//!
+//! Each check compares two things that share as little as possible: gradients with central differences in f64 on the plain-loop kernels, the fast kernels
+//! with those, replay with eager, one run with another, recorded addresses with planned ones.
+
+mod gradient;
+mod replay;
+
+use super::feed::{Feed, write_real};
+use super::{DataChoice, SessionSpec, TrainError};
+use crate::compile::{Options, compile};
+use crate::exec::cpu::{Pool, Step, host_target};
+use crate::model::{Model, ParamId, Preset, check, init_values};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What to verify with.
+#[derive(Clone, Debug)]
+pub struct VerifyOptions {
+    /// Replays of the endurance check; by default 10,000 for small networks, fewer where a step is long.
+    pub replays: Option<u64>,
+    pub threads: usize,
+    pub seed: u64,
+    /// The folder that relative paths in the preset are taken from.
+    pub base: PathBuf,
+    pub batches: Option<PathBuf>,
+    pub init: Option<PathBuf>,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> Self {
+        Self { replays: None, threads: crate::exec::cpu::default_threads(), seed: 0, base: PathBuf::from("."), batches: None, init: None }
+    }
+}
+
+/// One check and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    pub name: String,
+    /// `None` where the check does not apply, which `figures` explains.
+    pub passed: Option<bool>,
+    /// The figures in one line.
+    pub figures: String,
+    /// What failed, in words.
+    pub detail: Vec<String>,
+}
+
+impl Check {
+    fn new(name: &str, passed: bool, figures: String) -> Self {
+        Self { name: name.into(), passed: Some(passed), figures, detail: Vec::new() }
+    }
+
+    fn skipped(name: &str, why: &str) -> Self {
+        Self { name: name.into(), passed: None, figures: format!("skipped: {why}"), detail: Vec::new() }
+    }
+
+    fn detail(mut self, lines: Vec<String>) -> Self {
+        self.detail = lines;
+        self
+    }
+}
+
+/// All checks of one preset.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub preset: String,
+    pub checks: Vec<Check>,
+    pub passed: bool,
+}
+
+/// Verifies a preset; `progress` sees each check as it is done.
+///
+/// # Errors
+/// Where the preset, its data or the given files are wrong, or the machine cannot run the step. A failed check is no error: it is in the report.
+pub fn verify(preset: &Preset, options: &VerifyOptions, mut progress: impl FnMut(&Check)) -> Result<Report, TrainError> {
+    let checked = check(preset);
+    let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
+    let mut checks = Vec::new();
+    let mut add = |check: Check| {
+        progress(&check);
+        checks.push(check);
+    };
+    add(plan_check(&model, options)?);
+    add(gradient::against_differences(&model, options)?);
+    add(gradient::fast_against_reference(&model, options)?);
+    add(gradient::loss_scale(&model, options)?);
+    add(gradient::update_direction(&model, options)?);
+    let mut rig = replay::Rig::new(preset, &model, options)?;
+    add(rig.warm_up()?);
+    add(rig.eager_against_replay()?);
+    add(rig.threads(&model, options)?);
+    add(rig.ledger()?);
+    add(rig.endurance(options.replays)?);
+    let passed = checks.iter().all(|c| c.passed != Some(false));
+    Ok(Report { preset: preset.name.clone(), checks, passed })
+}
+
+/// Compiles the preset; every verifier and referee has run when this returns.
+fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+    let compiled = compile(model, &Options::train(host_target(options.threads)))?;
+    let plan = &compiled.plan;
+    let figures = format!(
+        "{} ops, {} buffers, arena {} at {:.4} of the lower bound, {} unshared, planned in {:.1} ms",
+        plan.program.ops.len(),
+        plan.buffers.len(),
+        crate::tensor::Bytes(plan.arena_bytes),
+        plan.ratio(),
+        crate::tensor::Bytes(plan.unshared_bytes),
+        compiled.times.total().as_secs_f64() * 1e3
+    );
+    Ok(Check::new("plan", plan.arena_bytes >= plan.lower_bound_bytes, figures))
+}
+
+/// A step with initial parameters and one batch, in the precision of `compiling`.
+fn prepared(model: &Model, compiling: &Options, seed: u64) -> Result<(Step, Pool), TrainError> {
+    let threads = compiling.target.as_cpu().map_or(1, |c| c.threads);
+    let mut step = Step::new(Arc::new(compile(model, compiling)?), threads)?;
+    set_initial(&mut step, model, seed)?;
+    Feed::resident(&mut step, model, seed)?;
+    Ok((step, Pool::new(threads)?))
+}
+
+/// Initial parameters, learning rate and counters, in the step's own precision. Biases and the like start away from zero, so that their gradients count.
+fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
+    let program = &step.compiled().plan.program;
+    let (real, hyper) = (program.real, step.find("hyper")?);
+    for (index, param) in model.params.iter().enumerate() {
+        let id = ParamId(index as u32);
+        let mut values: Vec<f64> = init_values(param, index, seed).into_iter().map(f64::from).collect();
+        if matches!(param.init, crate::model::Init::Constant { .. }) && param.kind.is_trained() {
+            let mut rng = crate::model::Rng::new(seed, 0x7000 + index as u64);
+            values.iter_mut().for_each(|v| *v = f64::from((*v + rng.range(-0.1, 0.1)) as f32));
+        }
+        if real == crate::tensor::DType::F64 {
+            step.set_param(id, &values)?;
+        } else {
+            let narrow: Vec<f32> = values.iter().map(|&v| v as f32).collect();
+            step.set_param(id, &narrow)?;
+        }
+    }
+    write_real(step, hyper, real, &[model.optimizer.lr(), model.optimizer.weight_decay()])?;
+    let counter = step.find("counter")?;
+    step.write(counter, &[seed as i64, 0])?;
+    Ok(())
+}
+
+/// The session and feed of a preset's own data, or a random batch where it names none.
+fn session_spec(preset: &Preset, options: &VerifyOptions) -> SessionSpec {
+    let data = match (&options.batches, &preset.data) {
+        (Some(path), _) => DataChoice::Batches(path.clone()),
+        (None, Some(_)) => DataChoice::Preset,
+        (None, None) => DataChoice::Resident,
+    };
+    SessionSpec { threads: options.threads, seed: Some(options.seed), init: options.init.clone(), data, ..SessionSpec::new(preset.clone(), options.base.clone()) }
+}

@@ -1,0 +1,188 @@
+//! Replay: against eager, against itself, against the ledger, over many steps.
+
+use super::{Check, VerifyOptions, session_spec};
+use crate::exec::ExecError;
+use crate::exec::cpu::Executor;
+use crate::lower::Dir;
+use crate::model::{Model, Preset};
+use crate::train::{Feed, Session, TrainError};
+use std::time::{Duration, Instant};
+
+/// A prepared run that every check starts from.
+pub(super) struct Rig {
+    session: Session,
+    start: Vec<u8>,
+}
+
+impl Rig {
+    pub(super) fn new(preset: &Preset, model: &Model, options: &VerifyOptions) -> Result<Self, TrainError> {
+        debug_assert_eq!(model.name, preset.name, "the model was checked from this preset");
+        let mut session = Session::prepare(&session_spec(preset, options))?;
+        let start = session.train.snapshot();
+        Ok(Self { session, start })
+    }
+
+    fn rewind(&mut self) -> Result<(), TrainError> {
+        self.session.train.restore(&self.start);
+        let first = match self.session.feed {
+            Feed::Data { .. } => super::super::FeedPosition::Data(crate::data::Position::default()),
+            _ => super::super::FeedPosition::Batches(0),
+        };
+        self.session.feed.resume(first)
+    }
+
+    /// Runs `count` steps and gives the state after them with the update magnitudes on the way. Given batches start over at their end.
+    fn steps(&mut self, executor: Executor, count: u64) -> Result<(Vec<u8>, Vec<f32>), TrainError> {
+        self.rewind()?;
+        let Session { train, pool, feed, .. } = &mut self.session;
+        let program = &train.compiled().plan.program;
+        let (x, y, magnitude) = (program.x, program.y, program.find("update_max"));
+        let mut magnitudes = Vec::with_capacity(count as usize);
+        for _ in 0..count {
+            if !feed.next(train, x, y)? {
+                feed.resume(super::super::FeedPosition::Batches(0))?;
+                feed.next(train, x, y)?;
+            }
+            train.run(executor, pool)?;
+            if let Some(id) = magnitude {
+                magnitudes.push(train.stored::<f32>(id)?[0]);
+            }
+        }
+        Ok((train.snapshot(), magnitudes))
+    }
+
+    /// Warming up must change nothing that survives a step.
+    pub(super) fn warm_up(&mut self) -> Result<Check, TrainError> {
+        self.rewind()?;
+        let Session { train, pool, .. } = &mut self.session;
+        let before = train.snapshot();
+        train.warm_up(pool)?;
+        let same = train.snapshot() == before;
+        Ok(Check::new("warm-up leaves no trace", same, format!("{} bytes of parameters, state and seeds compared", before.len())))
+    }
+
+    /// One step eagerly and one replayed, from the same state: every buffer must be equal, bit for bit, and the same kernels must have run.
+    pub(super) fn eager_against_replay(&mut self) -> Result<Check, TrainError> {
+        const STEPS: u64 = 3;
+        let mut traces = Vec::new();
+        let mut memories = Vec::new();
+        for executor in [Executor::Eager, Executor::Replay] {
+            self.session.train.set_trace(true);
+            self.steps(executor, STEPS)?;
+            traces.push(self.session.train.trace());
+            self.session.train.set_trace(false);
+            memories.push(self.session.train.arena().to_vec());
+        }
+        let same_kernels = traces[0] == traces[1];
+        let plan = &self.session.compiled().plan;
+        let differs = |b: &&crate::plan::Buffer| {
+            let range = b.offset as usize..(b.offset + b.bytes) as usize;
+            memories[0][range.clone()] != memories[1][range]
+        };
+        // Workspace is left out: what lies there after a kernel is nobody's value.
+        let counted = plan.buffers.iter().filter(|b| b.role != crate::ir::Role::Workspace);
+        let mut wrong: Vec<_> = counted.clone().filter(|b| still_there(plan, b)).filter(differs).collect();
+        wrong.sort_by_key(|b| b.writers.first().copied());
+        let detail = wrong.iter().take(8).map(|b| {
+            let op = b.writers.first().map_or_else(|| "no op".to_owned(), |&o| format!("op {o} {}", self.session.compiled().selection.choices[o].kernel));
+            format!("{} differs; first written by {op}", b.name)
+        });
+        let detail: Vec<String> = detail.collect();
+        let compared = counted.filter(|b| still_there(plan, b)).count();
+        let figures = format!("{STEPS} steps, {compared} buffers bit-equal: {}, kernel traces equal: {same_kernels} ({} calls)", wrong.is_empty(), traces[0].len());
+        Ok(Check::new("eager against replay", wrong.is_empty() && same_kernels, figures).detail(detail))
+    }
+
+    /// One thread and several must give the same bits.
+    pub(super) fn threads(&mut self, model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+        const NAME: &str = "threads do not change results";
+        if options.threads < 2 {
+            return Ok(Check::skipped(NAME, "only one thread"));
+        }
+        let (many, _) = self.steps(Executor::Replay, 5)?;
+        let compiled = std::sync::Arc::clone(self.session.compiled());
+        let mut pool = crate::exec::cpu::Pool::new(1)?;
+        std::mem::swap(&mut pool, &mut self.session.pool);
+        let alone = self.steps(Executor::Replay, 5);
+        std::mem::swap(&mut pool, &mut self.session.pool);
+        let same = alone?.0 == many;
+        let figures = format!("5 steps of {} operations on {} threads and on one: {}", compiled.plan.program.ops.len(), options.threads, if same { "bit-equal" } else { "different" });
+        debug_assert_eq!(compiled.model.name, model.name, "the rig runs this model");
+        Ok(Check::new(NAME, same, figures))
+    }
+
+    /// The ledger must be silent on the recording as it is, and name any argument that is moved.
+    pub(super) fn ledger(&mut self) -> Result<Check, TrainError> {
+        self.rewind()?;
+        let Session { train, pool, .. } = &mut self.session;
+        train.replay(pool)?;
+        let ops = train.compiled().plan.program.ops.len();
+        let (mut tried, mut missed) = (0, Vec::new());
+        for op in 0..ops {
+            let bound = train.compiled().plan.program.ops[op].clone();
+            let slot = bound.kind.slots().iter().zip(&bound.args).position(|(s, a)| s.dir != Dir::Work && a.is_some());
+            let Some(slot) = slot else { continue };
+            train.inject_fault(op, slot);
+            tried += 1;
+            let caught = matches!(train.replay(pool), Err(ExecError::Ledger { op: named, .. }) if named == op);
+            train.mend_fault(op, slot);
+            if !caught {
+                missed.push(format!("op {op} {} ran with a moved argument", bound.kind.name()));
+            }
+        }
+        train.replay(pool)?;
+        let figures = format!("recorded addresses equal the plan's; {} of {tried} injected faults caught and named", tried - missed.len());
+        Ok(Check::new("pointer ledger", missed.is_empty() && tried > 0, figures).detail(missed))
+    }
+
+    /// Many replays, twice: bit-equal, finite, and without the alternating magnitudes of a reused buffer.
+    pub(super) fn endurance(&mut self, asked: Option<u64>) -> Result<Check, TrainError> {
+        let started = Instant::now();
+        self.steps(Executor::Replay, 20)?;
+        let one = started.elapsed() / 20;
+        let affordable = (Duration::from_secs(6).as_nanos() / one.as_nanos().max(1)) as u64;
+        let count = asked.unwrap_or_else(|| affordable.clamp(20, 10_000));
+        let (first, magnitudes) = self.steps(Executor::Replay, count)?;
+        let (second, _) = self.steps(Executor::Replay, count)?;
+        let same = first == second;
+        let finite = magnitudes.iter().all(|m| m.is_finite());
+        let alternating = alternates(&magnitudes);
+        let span = magnitudes.iter().fold((f32::INFINITY, 0f32), |(a, b), &m| (a.min(m), b.max(m)));
+        let figures = format!(
+            "{count} replays twice, {}; update magnitudes {:.1e} to {:.1e}, finite: {finite}, alternating: {alternating}",
+            if same { "bit-equal" } else { "different" },
+            span.0,
+            span.1
+        );
+        self.rewind()?;
+        Ok(Check::new("endurance and determinism", same && finite && !alternating, figures))
+    }
+}
+
+/// Whether a buffer's bytes are still its own at the end of the step: nobody who lives later overlaps it.
+fn still_there(plan: &crate::plan::BindingPlan, b: &crate::plan::Buffer) -> bool {
+    let overlaps = |o: &crate::plan::Buffer| o.offset < b.offset + b.bytes && b.offset < o.offset + o.bytes;
+    b.persistent || !plan.buffers.iter().any(|o| o.live[0] >= b.live[1] && overlaps(o))
+}
+
+/// True where every second magnitude is at least ten times its neighbours over most of the run: an output that was allocated while recording and reused.
+fn alternates(magnitudes: &[f32]) -> bool {
+    if magnitudes.len() < 8 {
+        return false;
+    }
+    let jump = |w: &[f32]| w[1] > 10.0 * w[0] && w[1] > 10.0 * w[2];
+    let jumps = magnitudes.windows(3).filter(|w| jump(w)).count();
+    jumps * 4 > magnitudes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alternating_magnitudes_are_recognised() {
+        let bad: Vec<f32> = (0..40).map(|i| if i % 2 == 0 { 6e-2 } else { 1e-4 }).collect();
+        let good: Vec<f32> = (0..40).map(|i| 1e-3 / (1.0 + i as f32)).collect();
+        assert!(alternates(&bad) && !alternates(&good) && !alternates(&bad[..5]));
+    }
+}

@@ -1,0 +1,326 @@
+//! The thread that trains while a window draws.
+//!
+//! Commands go in and events come out over bounded channels. The worker never waits for its listener: reports that do not fit into the channel
+//! stay with the worker and go with the next event, so that none is lost and none delays a step.
+
+use super::{Evaluation, Session, SessionSpec, StepReport, TrainError};
+use crate::compile::Compiled;
+use crate::data::{Dataset, Split};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// What a person asks of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Trains on, from the start or from a pause.
+    Start,
+    /// Stops after the current step and keeps everything.
+    Pause,
+    /// Makes this many steps, then pauses.
+    Step(u64),
+    /// Ends the run; its result stays.
+    Stop,
+    SetLr(f32),
+    /// The run's length in steps.
+    SetTotal(u64),
+    Evaluate,
+    /// The network's outputs for these samples of the data set.
+    Predict(Vec<u32>),
+    SaveWeights(PathBuf),
+    SaveCheckpoint(PathBuf),
+    LoadCheckpoint(PathBuf),
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunState {
+    /// Data is loaded, the step compiled and recorded.
+    Preparing,
+    /// Nothing has been trained yet.
+    Ready,
+    Running,
+    Paused,
+    /// All steps are made.
+    Finished,
+    /// Ended by a person.
+    Stopped,
+    /// Ended by an error, which the text tells.
+    Failed(String),
+}
+
+/// What a run tells.
+#[derive(Clone, Debug)]
+pub enum Event {
+    State(RunState),
+    /// The run is ready: its step, its data, its length.
+    Prepared { compiled: Arc<Compiled>, data: Option<(Arc<Dataset>, Arc<Split>)>, total: u64, notes: Vec<String> },
+    /// Steps made since the last report, in order.
+    Steps(Vec<StepReport>),
+    /// The largest change of each trained parameter in step `step`.
+    LayerUpdates { step: u64, values: Vec<f32> },
+    Evaluated { step: u64, result: Evaluation },
+    Predicted { step: u64, indices: Vec<u32>, outputs: Vec<f32> },
+    Saved(PathBuf),
+    /// A command that failed; the run goes on.
+    Problem(String),
+}
+
+/// Events that may wait for the listener.
+const EVENT_BOUND: usize = 256;
+/// Commands that may wait for the worker.
+const COMMAND_BOUND: usize = 64;
+/// Time between reports.
+const REPORT_EVERY: Duration = Duration::from_millis(16);
+/// Time between evaluations while running.
+const EVALUATE_EVERY: Duration = Duration::from_millis(500);
+
+/// A run on its own thread. Dropping it stops the run.
+pub struct Worker {
+    commands: Option<Sender<Command>>,
+    events: Receiver<Event>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts preparing a run. `wake` is called whenever there is an event to fetch; it must be quick and may be called from the worker's thread.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn spawn(spec: SessionSpec, wake: impl Fn() + Send + 'static) -> Result<Self, TrainError> {
+        let (commands, inbox) = bounded(COMMAND_BOUND);
+        let (outbox, events) = bounded(EVENT_BOUND);
+        let link = Link { inbox, outbox, wake: Box::new(wake), reports: Vec::new(), backlog: Vec::new(), sent: Instant::now() };
+        let thread = Builder::new().name("stepgraph-train".into()).spawn(move || run(&spec, link)).map_err(TrainError::Thread)?;
+        Ok(Self { commands: Some(commands), events, thread: Some(thread) })
+    }
+
+    /// Sends a command; false where the worker has ended or is drowning in commands.
+    #[must_use]
+    pub fn send(&self, command: Command) -> bool {
+        self.commands.as_ref().is_some_and(|c| c.try_send(command).is_ok())
+    }
+
+    /// The next event, if there is one; never waits.
+    #[must_use]
+    pub fn try_event(&self) -> Option<Event> {
+        self.events.try_recv().ok()
+    }
+
+    /// The next event; waits at most this long.
+    #[must_use]
+    pub fn wait_event(&self, timeout: Duration) -> Option<Event> {
+        self.events.recv_timeout(timeout).ok()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Closing the channel is the order to end; what the worker still tells is thrown away so that it cannot wait.
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Link {
+    inbox: Receiver<Command>,
+    outbox: Sender<Event>,
+    wake: Box<dyn Fn() + Send>,
+    reports: Vec<StepReport>,
+    /// Events that found the channel full, oldest first.
+    backlog: Vec<Event>,
+    sent: Instant,
+}
+
+impl Link {
+    fn tell(&mut self, event: Event) {
+        self.backlog.push(event);
+        self.push_out();
+    }
+
+    fn push_out(&mut self) {
+        let mut told = false;
+        while !self.backlog.is_empty() {
+            match self.outbox.try_send(self.backlog.remove(0)) {
+                Ok(()) => told = true,
+                Err(TrySendError::Full(event)) => {
+                    self.backlog.insert(0, event);
+                    break;
+                }
+                Err(TrySendError::Disconnected(_)) => self.backlog.clear(),
+            }
+        }
+        if told {
+            (self.wake)();
+        }
+    }
+
+    /// Sends the collected reports where it is time, or at once. They stay together while the channel is full.
+    fn report(&mut self, now: bool) {
+        if self.reports.is_empty() || !(now || self.sent.elapsed() >= REPORT_EVERY) {
+            return;
+        }
+        if self.outbox.is_full() && !now {
+            return;
+        }
+        self.sent = Instant::now();
+        let reports = std::mem::take(&mut self.reports);
+        self.tell(Event::Steps(reports));
+    }
+}
+
+fn run(spec: &SessionSpec, mut link: Link) {
+    link.tell(Event::State(RunState::Preparing));
+    match Session::prepare(spec) {
+        Err(error) => link.tell(Event::State(RunState::Failed(error.to_string()))),
+        Ok(mut session) => {
+            let data = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s)));
+            let (compiled, total, notes) = (Arc::clone(session.compiled()), session.total(), session.notes().to_vec());
+            link.tell(Event::Prepared { compiled, data, total, notes });
+            link.tell(Event::State(RunState::Ready));
+            serve(&mut session, spec, &mut link);
+        }
+    }
+    while !link.backlog.is_empty() && !link.outbox.is_empty() && link.inbox.try_recv() != Err(TryRecvError::Disconnected) {
+        std::thread::sleep(REPORT_EVERY);
+        link.push_out();
+    }
+}
+
+/// Steps left before the next pause: none while paused, all while running.
+fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
+    let mut budget = 0u64;
+    let mut evaluated = Instant::now();
+    loop {
+        let command = if budget == 0 {
+            match link.inbox.recv_timeout(Duration::from_millis(50)) {
+                Ok(command) => Some(command),
+                Err(crossbeam_channel::RecvTimeoutError::Timeout) => {
+                    link.push_out();
+                    continue;
+                }
+                Err(crossbeam_channel::RecvTimeoutError::Disconnected) => return,
+            }
+        } else {
+            match link.inbox.try_recv() {
+                Ok(command) => Some(command),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => return,
+            }
+        };
+        if let Some(command) = command {
+            let ended = obey(session, spec, link, command, &mut budget);
+            if ended {
+                return;
+            }
+            continue;
+        }
+        match session.step() {
+            Ok(Some(report)) => {
+                link.reports.push(report);
+                budget -= 1;
+                let over = session.done() >= session.total();
+                if link.sent.elapsed() >= REPORT_EVERY || budget == 0 || over {
+                    layer_updates(session, link, report.step);
+                    link.report(budget == 0 || over);
+                }
+                if over {
+                    budget = 0;
+                    evaluate(session, link);
+                    link.tell(Event::State(RunState::Finished));
+                } else if budget == 0 {
+                    link.tell(Event::State(RunState::Paused));
+                } else if evaluated.elapsed() >= EVALUATE_EVERY {
+                    evaluate(session, link);
+                    evaluated = Instant::now();
+                }
+            }
+            Ok(None) => {
+                budget = 0;
+                link.report(true);
+                link.tell(Event::State(RunState::Finished));
+            }
+            Err(error) => {
+                budget = 0;
+                link.report(true);
+                link.tell(Event::State(RunState::Failed(error.to_string())));
+            }
+        }
+    }
+}
+
+fn layer_updates(session: &Session, link: &mut Link, step: u64) {
+    if let Ok(values) = session.layer_updates()
+        && !values.is_empty()
+        && !link.outbox.is_full()
+    {
+        let values = values.to_vec();
+        link.tell(Event::LayerUpdates { step, values });
+    }
+}
+
+fn evaluate(session: &mut Session, link: &mut Link) {
+    match session.evaluate() {
+        Ok(Some(result)) => link.tell(Event::Evaluated { step: session.done(), result }),
+        Ok(None) => {}
+        Err(error) => link.tell(Event::Problem(error.to_string())),
+    }
+}
+
+/// Carries out one command; true where the run has ended.
+fn obey(session: &mut Session, spec: &SessionSpec, link: &mut Link, command: Command, budget: &mut u64) -> bool {
+    let outcome = match command {
+        Command::Start | Command::Step(_) if session.done() >= session.total() => {
+            link.tell(Event::State(RunState::Finished));
+            Ok(())
+        }
+        Command::Start => {
+            *budget = u64::MAX;
+            link.tell(Event::State(RunState::Running));
+            Ok(())
+        }
+        Command::Step(count) => {
+            *budget = count;
+            Ok(())
+        }
+        Command::Pause => {
+            *budget = 0;
+            link.report(true);
+            link.tell(Event::State(RunState::Paused));
+            Ok(())
+        }
+        Command::Stop => {
+            link.report(true);
+            evaluate(session, link);
+            link.tell(Event::State(RunState::Stopped));
+            return true;
+        }
+        Command::SetLr(lr) => session.set_lr(lr),
+        Command::SetTotal(steps) => {
+            session.set_total(steps);
+            Ok(())
+        }
+        Command::Evaluate => {
+            evaluate(session, link);
+            Ok(())
+        }
+        Command::Predict(indices) => session.predict(&indices).map(|outputs| {
+            let step = session.done();
+            link.tell(Event::Predicted { step, indices, outputs });
+        }),
+        Command::SaveWeights(path) => session.save_weights(&path).map(|()| link.tell(Event::Saved(path))),
+        Command::SaveCheckpoint(path) => session.save_checkpoint(&path, &spec.preset).map(|()| link.tell(Event::Saved(path))),
+        Command::LoadCheckpoint(path) => session.load_checkpoint(&path).map(|()| {
+            *budget = 0;
+            link.tell(Event::State(RunState::Paused));
+        }),
+    };
+    if let Err(error) = outcome {
+        link.tell(Event::Problem(error.to_string()));
+    }
+    false
+}

@@ -1,0 +1,3 @@
+//! Tests of the whole, one module a subject.
+
+mod golden;
