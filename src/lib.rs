@@ -21,3 +21,8 @@ pub mod exec;
 pub mod data;
 
 pub mod train;
+
+pub mod cli;
+
+#[cfg(feature = "studio")]
+pub mod studio;

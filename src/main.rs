@@ -2,10 +2,11 @@
 
 use clap::Parser;
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::io::{Write, stderr};
 use std::process::ExitCode;
 use stepgraph::cli::{self, args::Cli};
 
-/// Messages of libraries and of our own, on standard error.
+/// Messages of libraries and of our own, on standard error. Where that is closed, nobody listens.
 struct StderrLog;
 
 impl Log for StderrLog {
@@ -16,7 +17,7 @@ impl Log for StderrLog {
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
             let level = if record.level() == Level::Error { "error" } else { "note" };
-            eprintln!("{level}: {}: {}", record.target(), record.args());
+            let _ = writeln!(stderr(), "{level}: {}: {}", record.target(), record.args());
         }
     }
 
@@ -37,7 +38,7 @@ fn explain_panics(ends: bool) {
     std::panic::set_hook(Box::new(move |info| {
         let place = info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();
         let message = info.payload_as_str().unwrap_or("no message");
-        eprintln!("error: this is a defect of stepgraph{place}: {message}; please report it with the command and the preset");
+        let _ = writeln!(stderr(), "error: this is a defect of stepgraph{place}: {message}; please report it with the command and the preset");
         if ends {
             std::process::exit(1);
         }

@@ -23,11 +23,11 @@ pub fn choose(device: Device, threads: usize) -> anyhow::Result<(Target, String)
             "cuda:{number} cannot be used: this version has no CUDA executor yet; use --device cpu, or leave the option out"
         ))),
         Device::Auto => {
-            eprintln!("device: {name}; this version has no CUDA executor, so the CPU is taken");
+            super::output::note(&format!("device: {name}; this version has no CUDA executor, so the CPU is taken"));
             Ok((target, name))
         }
         Device::Cpu => {
-            eprintln!("device: {name}, as asked");
+            super::output::note(&format!("device: {name}, as asked"));
             Ok((target, name))
         }
     }

@@ -27,7 +27,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {error:#}");
+    super::output::note(&format!("error: {error:#}"));
     let train = error.downcast_ref::<TrainError>();
     if error.is::<Wrong>() || train.is_some_and(TrainError::is_user) { ExitCode::from(2) } else { ExitCode::from(1) }
 }

@@ -15,6 +15,11 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
+/// Tells something on standard error. Where even that fails nobody listens, and the work goes on.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Prints a value as indented JSON.
 ///
 /// # Errors

@@ -34,7 +34,7 @@ pub fn load(given: &str) -> anyhow::Result<Loaded> {
 pub fn warn_of_precision(preset: &Preset) {
     if preset.precision != Precision::F32 {
         let name = preset.precision.name();
-        eprintln!("note: {} asks for {name}; the CPU computes in f32, so figures are those of f32", preset.name);
+        output::note(&format!("note: {} asks for {name}; the CPU computes in f32, so figures are those of f32", preset.name));
     }
 }
 

@@ -49,7 +49,7 @@ impl Progress {
         }
         let stride = (self.total - self.first).div_ceil(LINES).max(1);
         if made == 1 || made.is_multiple_of(stride) || report.step == self.total {
-            eprintln!("step {}/{}: {}", report.step, self.total, self.figures(report, made, now));
+            output::note(&format!("step {}/{}: {}", report.step, self.total, self.figures(report, made, now)));
         }
     }
 
@@ -68,8 +68,8 @@ impl Progress {
     /// Tells one line without tearing the bar.
     pub fn say(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| output::note(line)),
+            None => output::note(line),
         }
     }
 

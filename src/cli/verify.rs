@@ -50,7 +50,7 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         let mut closed = None;
         let report = verify(&found.preset, &options, |check| {
             if args.json {
-                eprintln!("{}: {} {}", found.preset.name, verdict(check), check.name);
+                output::note(&format!("{}: {} {}", found.preset.name, verdict(check), check.name));
             } else if let Err(error) = output::print(&line(check)) {
                 closed.get_or_insert(error);
             }

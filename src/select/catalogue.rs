@@ -1,6 +1,6 @@
 //! Every kernel there is, with its id, its preconditions and a rough cost.
 
-use super::{CpuFacts, Isa, Variant, cpu_gemm, cpu_rest};
+use super::{CpuFacts, Isa, Variant, cpu_conv, cpu_gemm, cpu_rest};
 use crate::lower::{Epilogue, OpKind};
 use crate::tensor::DType;
 
@@ -61,7 +61,7 @@ pub fn accepts(kind: &OpKind, variant: Variant, cpu: CpuFacts) -> Result<(), Str
     match variant {
         Variant::RefF32 | Variant::RefF64 => Ok(()),
         Variant::Fast(isa) if isa > cpu.isa => Err(format!("this processor has no {}", isa.name())),
-        Variant::Fast(isa) if is_product(kind) => Ok(()),
+        Variant::Fast(_) if is_product(kind) => cpu_conv::accepts(kind),
         Variant::Fast(_) => Ok(()),
     }
 }
@@ -70,7 +70,8 @@ pub fn accepts(kind: &OpKind, variant: Variant, cpu: CpuFacts) -> Result<(), Str
 #[must_use]
 pub fn workspace_bytes(kind: &OpKind, variant: Variant, threads: usize) -> usize {
     match variant {
-        Variant::Fast(isa) if is_product(kind) => cpu_gemm::workspace_bytes(kind, isa, threads),
+        Variant::Fast(isa) if matches!(kind, OpKind::Gemm(_)) => cpu_gemm::workspace_bytes(kind, isa, threads),
+        Variant::Fast(isa) if is_product(kind) => cpu_conv::workspace_bytes(kind, isa, threads),
         _ => cpu_rest::workspace_bytes(kind, variant, threads),
     }
 }

@@ -4,6 +4,7 @@
 //! operation on the [`Target`], and keeps the cheapest that accepts the shape.
 
 pub mod catalogue;
+pub mod cpu_conv;
 pub mod cpu_gemm;
 pub mod cpu_rest;
 mod fuse;

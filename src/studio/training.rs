@@ -169,7 +169,9 @@ impl Training {
     pub fn set_smoothing(&mut self, weight: f32) {
         self.smoothing = weight;
         let h = &mut self.history;
-        [&mut h.loss, &mut h.accuracy, &mut h.step_us, &mut h.update_max].map(|s| s.set_weight(weight));
+        for curve in [&mut h.loss, &mut h.accuracy, &mut h.step_us, &mut h.update_max] {
+            curve.set_weight(weight);
+        }
     }
 
     /// Takes in what the worker told, for at most `budget`; true where something is left.

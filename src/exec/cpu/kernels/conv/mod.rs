@@ -1,5 +1,72 @@
-//! Convolution (temporarily by the plain loops).
-use super::super::call::KernelImpl;
+//! Convolutions over images `[n, h, w, c]` with weights `[kh, kw, c / groups, f]`: forward, gradient of the input, gradient of the weight.
+//!
+//! All three are matrix products whose left operand is never built: the rows of `a` are addresses in an image with its padding written out, and the
+//! reduction walks over the taps (see [`crate::select::cpu_conv`]). The innermost kernel is that of the matrix products.
+
+mod correlate;
+mod pad;
+#[cfg(test)]
+mod tests;
+mod weight;
+
+use super::gemm::machine::{self, Machine};
+use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
 use crate::lower::OpKind;
 use crate::select::Isa;
-pub fn resolve(_op: &OpKind, _isa: Isa, _threads: usize) -> Option<KernelImpl> { Some(super::reference::resolve::<f32>()) }
+use crate::select::cpu_conv::{Correlation, is_parallel};
+
+/// The kernel of a convolution for an instruction set; none for other operations.
+#[must_use]
+pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
+    let (table, phases) = match op {
+        OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } => (correlate::table(&Correlation::of(op)?), 2),
+        OpKind::Conv2dBwdW { geometry, .. } => (weight::table(geometry), weight::phases(geometry)),
+        _ => return None,
+    };
+    let run: KernelFn = match isa {
+        Isa::Portable => run_portable,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => run_avx2,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => run_avx512,
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => return None,
+    };
+    Some(KernelImpl { run, phases, table, parallel: threads > 1 && is_parallel(op, isa) })
+}
+
+unsafe fn run_portable(call: &Call, part: Part) {
+    // SAFETY: plain code runs everywhere; the call is the caller's.
+    unsafe { run::<machine::Portable>(call, part) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn run_avx2(call: &Call, part: Part) {
+    // SAFETY: compiled for the instruction set; the call is the caller's.
+    unsafe { run::<machine::Avx2Fma>(call, part) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+unsafe fn run_avx512(call: &Call, part: Part) {
+    // SAFETY: compiled for the instruction set; the call is the caller's.
+    unsafe { run::<machine::Avx512Full>(call, part) }
+}
+
+/// Runs one part of a convolution.
+///
+/// # Safety
+/// As for [`KernelFn`], where the instruction set is available.
+#[inline(always)]
+unsafe fn run<M: Machine>(call: &Call, part: Part) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match &call.op {
+            OpKind::Conv2d { geometry, epilogue } => correlate::run::<M>(geometry, epilogue, false, call, part),
+            OpKind::Conv2dBwdX { geometry, epilogue } => correlate::run::<M>(geometry, epilogue, true, call, part),
+            OpKind::Conv2dBwdW { geometry, accumulate } => weight::run::<M>(geometry, *accumulate, call, part),
+            _ => {}
+        }
+    }
+}

@@ -5,11 +5,11 @@
 //! [`crate::select::cpu_gemm`]), who needs a panel rearranges it first. `a` is read in place or, where its rows would fall on the same
 //! cache sets, rearranged by all threads in a phase of its own. Every element is summed in one order, whatever the number of threads.
 
-mod finish;
-mod machine;
-mod micro;
-mod pack;
-mod simd;
+pub(super) mod finish;
+pub(super) mod machine;
+pub(super) mod micro;
+pub(super) mod pack;
+pub(super) mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
 #[cfg(test)]

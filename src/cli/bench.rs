@@ -1,0 +1,256 @@
+//! `stepgraph bench`: eager and replayed steps side by side.
+//!
+//! One random batch stays where the step reads it. After a warm-up, blocks of eager and of replayed steps alternate, so that a machine that is busy
+//! for a while is busy for both; every block starts from the same parameters, so that no run drifts into numbers that cost more. Each step is
+//! timed by itself; where it is shorter than [`SHORT_US`], several are timed together and their mean counts, so that the clock does not.
+
+use super::args::BenchArgs;
+use super::output::{self, Distribution};
+use super::presets::{self, Loaded};
+use super::device;
+use crate::compile::{Options, compile};
+use crate::exec::cpu::{Executor, Pool, Step};
+use crate::select::Target;
+use crate::tensor::Bytes;
+use crate::train::{DataChoice, Session, SessionSpec};
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Steps shorter than this are timed several at once.
+const SHORT_US: f64 = 20.0;
+/// What is timed at once lasts about so long then.
+const SAMPLE_US: f64 = 100.0;
+/// One block of eager or replayed steps.
+const BLOCK: Duration = Duration::from_millis(40);
+/// Rounds over the list for the time of each operation.
+const OP_ROUNDS: usize = 31;
+
+/// What `--json` prints; times are microseconds unless their name says otherwise.
+#[derive(Serialize)]
+struct Report {
+    preset: String,
+    device: String,
+    threads: usize,
+    batch: usize,
+    parameters: usize,
+    eager_us: Distribution,
+    replay_us: Distribution,
+    /// Eager over replay, of the medians.
+    speedup: f64,
+    samples_per_s: f64,
+    /// A replay whose kernels are all empty: ledger, calls and the threads' meetings. The mean of many.
+    host_us: f64,
+    /// Kernel calls a step.
+    launches: usize,
+    /// The sum of the operations' medians, each timed by itself.
+    kernels_us: f64,
+    /// The catalogue's estimate of the step; a floor where its rates are this machine's.
+    estimate_us: f64,
+    flops: u64,
+    /// Floating-point operations a second, in thousands of millions.
+    gflops: f64,
+    /// Steps timed at once, and how many such samples there are of each kind.
+    steps_per_sample: usize,
+    samples: usize,
+    /// From a checked preset to a recording: the compiler's stages, then memory and recording.
+    capture_ms: f64,
+    compile_ms: f64,
+    record_ms: f64,
+    arena_bytes: u64,
+    lower_bound_bytes: u64,
+    unshared_bytes: u64,
+    /// The largest memory of this process so far, where the system tells.
+    peak_rss_bytes: Option<u64>,
+    ops: Vec<OpTime>,
+}
+
+#[derive(Serialize)]
+struct OpTime {
+    index: usize,
+    kernel: String,
+    layer: Option<String>,
+    dims: String,
+    /// The median, timed by itself.
+    us: f64,
+    estimate_us: f64,
+}
+
+/// Measures every preset.
+///
+/// # Errors
+/// Where a preset is wrong, or the machine cannot run its step.
+pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
+    let threads = device::threads(args.threads);
+    let loaded: Vec<Loaded> = args.presets.iter().map(|p| presets::load(p)).collect::<Result<_, _>>()?;
+    let (target, device_name) = device::choose(args.device, threads)?;
+    let mut reports = Vec::with_capacity(loaded.len());
+    for found in &loaded {
+        presets::warn_of_precision(&found.preset);
+        let report = measure(found, &target, &device_name, threads, args.seconds.0)?;
+        if !args.json {
+            output::print(&told(&report, args.per_op))?;
+        }
+        reports.push(report);
+    }
+    match (&reports[..], args.json) {
+        (_, false) => Ok(()),
+        ([one], true) => output::print_json(one),
+        (several, true) => output::print_json(&several),
+    }
+}
+
+fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, seconds: f64) -> anyhow::Result<Report> {
+    let started = Instant::now();
+    let compiled = Arc::new(compile(&found.model, &Options::train(target.clone()))?);
+    let compile_ms = started.elapsed().as_secs_f64() * 1e3;
+    let started = Instant::now();
+    drop(Step::new(Arc::clone(&compiled), threads)?);
+    let record_ms = started.elapsed().as_secs_f64() * 1e3;
+
+    let spec = SessionSpec { threads, data: DataChoice::Resident, ..SessionSpec::new(found.preset.clone(), found.base.clone()) };
+    let mut session = Session::prepare(&spec)?;
+    let (step, pool) = session.step_mut();
+    let mut bench = Bench { start: step.snapshot(), step, pool };
+    let single = bench.single_us()?;
+    let steps_per_sample = if single < SHORT_US { (SAMPLE_US / single.max(0.05)).ceil() as usize } else { 1 };
+    let (mut eager, mut replay) = (Vec::new(), Vec::new());
+    let deadline = Instant::now() + Duration::from_secs_f64(seconds);
+    while eager.is_empty() || Instant::now() < deadline {
+        bench.block(Executor::Eager, steps_per_sample, &mut eager)?;
+        bench.block(Executor::Replay, steps_per_sample, &mut replay)?;
+    }
+    let rounds = (20_000.0 / single.max(1.0)).clamp(50.0, 5000.0) as usize;
+    let host_us = bench.step.time_bookkeeping(rounds, bench.pool)?;
+    bench.step.restore(&bench.start);
+    let medians = bench.step.time_calls(OP_ROUNDS, bench.pool)?;
+
+    let samples = replay.len();
+    let (eager_us, replay_us) = (Distribution::of(&mut eager), Distribution::of(&mut replay));
+    let (plan, model) = (&compiled.plan, &compiled.model);
+    let rows = plan.program.ops.iter().zip(&compiled.selection.choices).zip(&medians).enumerate();
+    let ops = rows.map(|(index, ((op, choice), us))| OpTime {
+        index,
+        kernel: choice.kernel.clone(),
+        layer: op.layer.map(|l| model.layer(l).label()),
+        dims: crate::lower::dims(&op.kind),
+        us: *us,
+        estimate_us: choice.cost_us,
+    });
+    let flops = compiled.selection.flops();
+    Ok(Report {
+        preset: model.name.clone(),
+        device: device.to_owned(),
+        threads,
+        batch: model.batch,
+        parameters: model.trained_len(),
+        eager_us,
+        replay_us,
+        speedup: eager_us.median / replay_us.median,
+        samples_per_s: model.batch as f64 * 1e6 / replay_us.median,
+        host_us,
+        launches: plan.program.ops.len(),
+        kernels_us: medians.iter().sum(),
+        estimate_us: compiled.selection.cost_us(),
+        flops,
+        gflops: flops as f64 / replay_us.median / 1e3,
+        steps_per_sample,
+        samples,
+        capture_ms: compile_ms + record_ms,
+        compile_ms,
+        record_ms,
+        arena_bytes: plan.arena_bytes,
+        lower_bound_bytes: plan.lower_bound_bytes,
+        unshared_bytes: plan.unshared_bytes,
+        peak_rss_bytes: peak_rss_bytes(),
+        ops: ops.collect(),
+    })
+}
+
+/// A step under measurement.
+struct Bench<'a> {
+    step: &'a mut Step,
+    pool: &'a mut Pool,
+    /// The parameters and state that every block starts from.
+    start: Vec<u8>,
+}
+
+impl Bench<'_> {
+    /// The time of one replay, roughly: the shortest of a few.
+    fn single_us(&mut self) -> anyhow::Result<f64> {
+        let mut best = f64::INFINITY;
+        for _ in 0..10 {
+            let started = Instant::now();
+            self.step.run(Executor::Replay, self.pool)?;
+            best = best.min(started.elapsed().as_secs_f64() * 1e6);
+        }
+        Ok(best)
+    }
+
+    /// Steps back to back for about [`BLOCK`], at least one sample; the first is not counted.
+    fn block(&mut self, executor: Executor, steps_per_sample: usize, times: &mut Vec<f64>) -> anyhow::Result<()> {
+        self.step.restore(&self.start);
+        self.step.run(executor, self.pool)?;
+        let end = Instant::now() + BLOCK;
+        loop {
+            let started = Instant::now();
+            for _ in 0..steps_per_sample {
+                self.step.run(executor, self.pool)?;
+            }
+            let now = Instant::now();
+            times.push((now - started).as_secs_f64() * 1e6 / steps_per_sample as f64);
+            if now >= end {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The process's largest resident memory.
+fn peak_rss_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+fn told(r: &Report, per_op: bool) -> String {
+    let row = |name: &str, d: &Distribution| {
+        let [median, p10, p99] = [d.median, d.p10, d.p99].map(output::micros);
+        format!("  {name:<10} median {median:>9}, p10 {p10:>9}, p99 {p99:>9}\n")
+    };
+    let mut out = format!("{} (batch {}, {} parameters, {} threads)\n", r.preset, r.batch, output::count(r.parameters as u64), r.threads);
+    out.push_str(&row("eager", &r.eager_us));
+    out.push_str(&row("replay", &r.replay_us));
+    out.push_str(&format!(
+        "  replay is {:.2} times as fast: {} samples/s, {:.1} GFLOP/s\n",
+        r.speedup,
+        output::count(r.samples_per_s as u64),
+        r.gflops
+    ));
+    out.push_str(&format!(
+        "  {} kernel calls, {} when each is timed by itself; {} a step without them; estimated {}\n",
+        r.launches,
+        output::micros(r.kernels_us),
+        output::micros(r.host_us),
+        output::micros(r.estimate_us)
+    ));
+    out.push_str(&format!(
+        "  preset to recording {:.2} ms; arena {} (bound {}, unshared {})\n",
+        r.capture_ms,
+        Bytes(r.arena_bytes),
+        Bytes(r.lower_bound_bytes),
+        Bytes(r.unshared_bytes)
+    ));
+    if r.steps_per_sample > 1 {
+        out.push_str(&format!("  each of the {} samples is the mean of {} steps\n", output::count(r.samples as u64), r.steps_per_sample));
+    }
+    if per_op {
+        for op in &r.ops {
+            let (us, estimate) = (output::micros(op.us), output::micros(op.estimate_us));
+            let layer = op.layer.as_deref().unwrap_or("-");
+            out.push_str(&format!("  {:>4}  {:<38} {us:>9}  estimated {estimate:>9}  {layer:<16} {}\n", op.index, op.kernel, op.dims));
+        }
+    }
+    out
+}

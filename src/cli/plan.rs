@@ -1,0 +1,101 @@
+//! `stepgraph plan`: the compiled step, stage by stage.
+
+use super::args::{Format, PlanArgs, Stage};
+use super::error::wrong;
+use super::{device, output, plan_json, plan_text, presets};
+use crate::compile::{Compiled, Options, compile};
+use crate::exec::cpu::host_target;
+use crate::plan::arena::{Attempt, Budget, Planner};
+use crate::plan::{BindingPlan, CapturePlan, EXTERNAL, arena_svg, referee};
+use crate::tensor::write_atomic;
+use std::time::{Duration, Instant};
+
+/// Compiles a preset and prints what was asked.
+///
+/// # Errors
+/// Where the preset is wrong, or a picture cannot be written.
+pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
+    let found = presets::load(&args.preset)?;
+    let svg = args.svg.as_deref().map(|p| output::writable(p, "the picture")).transpose()?;
+    let format = if args.json {
+        Format::Json
+    } else if args.dot {
+        Format::Dot
+    } else {
+        args.format
+    };
+    let target = host_target(device::threads(args.threads));
+    let options = if args.eval { Options::eval(target) } else { Options::train(target) };
+    let budget = Budget { time: args.time_budget.map(|s| Duration::from_secs_f64(s.0)) };
+    let mut compiled = compile(&found.model, &Options { budget, ..options })?;
+    if let Some(planner) = args.planner {
+        place_again(&mut compiled.plan, planner.0)?;
+    }
+    presets::warn_of_precision(&found.preset);
+    output::print(&shown(&compiled, args.stage, format)?)?;
+    if let Some(path) = svg {
+        write_atomic(&path, arena_svg(&compiled.plan, &found.preset.name).as_bytes())?;
+        output::note(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+fn shown(compiled: &Compiled, stage: Option<Stage>, format: Format) -> anyhow::Result<String> {
+    let stage_or_all = stage.unwrap_or(Stage::All);
+    match format {
+        Format::Text => Ok(plan_text::text(compiled, stage_or_all)),
+        Format::Dot => dot(compiled, stage),
+        Format::Json => {
+            let mut text = match stage_or_all {
+                Stage::Ir => serde_json::to_string_pretty(&compiled.graph)?,
+                Stage::Lowered => serde_json::to_string_pretty(&compiled.program)?,
+                Stage::Selected => serde_json::to_string_pretty(&compiled.selection)?,
+                Stage::Bindings => serde_json::to_string_pretty(&compiled.plan)?,
+                Stage::Arena => serde_json::to_string_pretty(&compiled.plan.report)?,
+                Stage::Capture => serde_json::to_string_pretty(&CapturePlan::new(&compiled.plan, &compiled.model))?,
+                Stage::All => serde_json::to_string_pretty(&plan_json::document(compiled))?,
+            };
+            text.push('\n');
+            Ok(text)
+        }
+    }
+}
+
+fn dot(compiled: &Compiled, stage: Option<Stage>) -> anyhow::Result<String> {
+    match stage.unwrap_or(Stage::Selected) {
+        Stage::Ir => Ok(compiled.graph.to_dot()),
+        Stage::Lowered => Ok(compiled.program.to_dot(|i, op| format!("{i} {}", op.kind.name()))),
+        Stage::Selected => {
+            let choices = &compiled.selection.choices;
+            Ok(compiled.plan.program.to_dot(|i, _| format!("{i} {}", choices[i].kernel)))
+        }
+        Stage::Bindings | Stage::Arena | Stage::Capture | Stage::All => {
+            Err(wrong("only the stages ir, lowered and selected are graphs; use --stage with one of them, or --format json"))
+        }
+    }
+}
+
+/// Places the buffers that share memory by one planner, and has the referee look at the result.
+fn place_again(plan: &mut BindingPlan, planner: Planner) -> anyhow::Result<()> {
+    let (problem, ids) = plan.problem()?;
+    let started = Instant::now();
+    let placement = planner.plan(&problem);
+    let micros = started.elapsed().as_micros() as u64;
+    crate::plan::arena::referee::check(&problem, &placement)?;
+    let before: Vec<u64> = plan.buffers.iter().map(|b| b.offset).collect();
+    for (id, offset) in ids.iter().zip(&placement.offsets) {
+        plan.buffers[id.0 as usize].offset = plan.persistent_bytes + offset;
+    }
+    for place in plan.places.iter_mut().flatten().filter(|p| p.offset < EXTERNAL) {
+        let buffer = place.buffer.0 as usize;
+        place.offset = place.offset - before[buffer] + plan.buffers[buffer].offset;
+    }
+    let report = &mut plan.report;
+    plan.arena_bytes = plan.persistent_bytes + placement.height;
+    report.proved_optimal = placement.height == report.lower_bound;
+    report.ratio = if report.lower_bound == 0 { 1.0 } else { placement.height as f64 / report.lower_bound as f64 };
+    report.tried = vec![Attempt { planner, height: placement.height, micros }];
+    report.planner = planner;
+    report.placement = placement;
+    Ok(referee::check(plan)?)
+}

@@ -1,0 +1,135 @@
+//! The compiled step as text, for people.
+
+use super::args::Stage;
+use super::output;
+use crate::compile::Compiled;
+use crate::ir::{Phase, Role};
+use crate::plan::{BindingPlan, CapturePlan};
+use crate::tensor::Bytes;
+
+/// One stage, or all of them under headings.
+#[must_use]
+pub(super) fn text(compiled: &Compiled, stage: Stage) -> String {
+    match stage {
+        Stage::Ir => compiled.graph.to_string(),
+        Stage::Lowered => compiled.program.to_string(),
+        Stage::Selected => compiled.selection.to_string(),
+        Stage::Bindings => bindings(compiled),
+        Stage::Arena => arena(&compiled.plan),
+        Stage::Capture => capture(compiled),
+        Stage::All => all(compiled),
+    }
+}
+
+fn all(compiled: &Compiled) -> String {
+    let parts = [
+        ("IR: what the step means", compiled.graph.to_string()),
+        ("Lowered: operations with every dimension", compiled.program.to_string()),
+        ("Selected: a kernel for each operation, and why the others lost", compiled.selection.to_string()),
+        ("Bindings: every buffer with its role, life and place", bindings(compiled)),
+        ("Arena: how the buffers were placed", arena(&compiled.plan)),
+        ("Capture plan: the buffers of each layer, and the constants", capture(compiled)),
+    ];
+    let sections: String = parts.iter().map(|(title, text)| format!("\n== {title}\n\n{text}")).collect();
+    summary(compiled) + &sections
+}
+
+fn summary(compiled: &Compiled) -> String {
+    let (plan, model) = (&compiled.plan, &compiled.model);
+    let ops = &plan.program.ops;
+    let of = |phase: Phase| ops.iter().filter(|o| o.phase == phase).count();
+    let phases: Vec<String> = Phase::ALL.iter().map(|p| (p, of(*p))).filter(|(_, n)| *n > 0).map(|(p, n)| format!("{n} {}", p.name())).collect();
+    let t = &compiled.times;
+    let ms = |d: std::time::Duration| d.as_secs_f64() * 1e3;
+    format!(
+        "{}: {} layers, {} parameters, input {} x {}\n\
+         target       {}\n\
+         operations   {} ({}); {} before fusion, {} nodes in the IR\n\
+         arithmetic   {} floating-point operations a step; estimated {}\n\
+         memory       {}\n\
+         compiled in  {:.2} ms: IR {:.2}, lowering {:.2}, selection {:.2}, plan {:.2}\n",
+        model.name,
+        model.layers.len(),
+        output::count(model.trained_len() as u64),
+        model.batch,
+        model.input,
+        compiled.selection.target.name,
+        ops.len(),
+        phases.join(", "),
+        compiled.program.ops.len(),
+        compiled.graph.nodes.len(),
+        output::count(compiled.selection.flops()),
+        output::micros(compiled.selection.cost_us()),
+        memory(plan),
+        ms(t.total()),
+        ms(t.ir),
+        ms(t.lower),
+        ms(t.select),
+        ms(t.plan)
+    )
+}
+
+fn memory(plan: &BindingPlan) -> String {
+    format!(
+        "arena {}, {:.4} of the lower bound; {} unshared, {} survive the step",
+        Bytes(plan.arena_bytes),
+        plan.ratio(),
+        Bytes(plan.unshared_bytes),
+        Bytes(plan.persistent_bytes)
+    )
+}
+
+/// A line a buffer, parts of flat vectors behind them.
+fn bindings(compiled: &Compiled) -> String {
+    let (plan, model) = (&compiled.plan, &compiled.model);
+    let mut out = format!("{:<10} {:>12} {:>12} {:>11}  {:<4} {:<18} {:<16} name\n", "role", "offset", "bytes", "live", "type", "shape", "layer");
+    let mut row = |role: &str, offset: u64, bytes: u64, live: [usize; 2], kind: &str, shape: &str, layer: &str, name: &str| {
+        let live = format!("{}..{}", live[0], live[1]);
+        let line = format!("{role:<10} {offset:>12} {bytes:>12} {live:>11}  {kind:<4} {shape:<18} {layer:<16} {name}");
+        out.push_str(line.trim_end());
+        out.push('\n');
+    };
+    for b in &plan.buffers {
+        let layer = |l: Option<crate::model::LayerId>| l.map_or_else(String::new, |l| model.layer(l).label());
+        let role = if b.external { "(external)" } else { b.role.name() };
+        let offset = if b.external { 0 } else { b.offset };
+        row(role, offset, b.bytes, b.live, b.dtype.name(), &b.shape.to_string(), &layer(b.layer), &b.name);
+        for p in &b.parts {
+            row("", offset + p.start, p.bytes, b.live, b.dtype.name(), &p.shape.to_string(), &layer(p.layer), &format!("  {}", p.name));
+        }
+    }
+    out
+}
+
+fn arena(plan: &BindingPlan) -> String {
+    let report = &plan.report;
+    let proof = if report.proved_optimal { "proved to be the smallest possible" } else { "not proved to be the smallest" };
+    let mut out = format!("{}\nplaced by {}, {proof}\n", memory(plan), report.planner);
+    for a in &report.tried {
+        out.push_str(&format!("  {:<32} {:>12} for what shares memory, {}\n", a.planner.name(), Bytes(a.height), output::micros(a.micros as f64)));
+    }
+    let live = plan.live_bytes();
+    if let Some((op, peak)) = live.iter().enumerate().max_by_key(|(i, b)| (**b, std::cmp::Reverse(*i))) {
+        let name = plan.program.ops[op].kind.name();
+        out.push_str(&format!("the most is alive at operation {op} ({name}): {}\n", Bytes(*peak)));
+        for role in Role::ALL {
+            let alive = |b: &&crate::plan::Buffer| b.role == role && !b.external && (b.live[0]..b.live[1]).contains(&op);
+            let bytes: u64 = plan.buffers.iter().filter(alive).map(|b| b.bytes).sum();
+            if bytes > 0 {
+                out.push_str(&format!("  {:<12} {:>12}\n", role.name(), Bytes(bytes)));
+            }
+        }
+    }
+    out
+}
+
+fn capture(compiled: &Compiled) -> String {
+    let mut out = CapturePlan::new(&compiled.plan, &compiled.model).to_string();
+    out.push_str("\nconstants\n");
+    for c in compiled.plan.constants() {
+        let kernel = &compiled.selection.choices[c.op].kernel;
+        let how = if c.live { "read from memory at every replay:" } else { "frozen:" };
+        out.push_str(&format!("  op {:>4} {kernel:<34} {:<14} {how} {}\n", c.op, c.name, c.value));
+    }
+    out
+}

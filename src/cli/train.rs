@@ -1,0 +1,378 @@
+//! `stepgraph train`: a run from the first step to the saved result.
+
+use super::args::{Device, ExecutorArg, SplitArg, TrainArgs};
+use super::error::wrong;
+use super::output::{self, Distribution, writable};
+use super::progress::{Progress, held_out};
+use super::step_log::StepLog;
+use super::{device, presets};
+use crate::exec::cpu::Executor;
+use crate::model::{Preset, SplitKind};
+use crate::tensor::Bytes;
+use crate::train::{DataChoice, Evaluation, Session, SessionSpec, StepReport, TrainError};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// What `--json` prints. Times ending in `_us` are microseconds.
+#[derive(Serialize)]
+struct Summary {
+    preset: String,
+    device: String,
+    executor: &'static str,
+    threads: usize,
+    seed: u64,
+    /// The last step made; `first_step` is above 1 for a run that was resumed.
+    steps: u64,
+    first_step: u64,
+    /// True where Ctrl+C ended the run before its last step.
+    interrupted: bool,
+    /// The loss of the last batch, before its update.
+    loss: Option<f32>,
+    held_out: Option<HeldOut>,
+    evaluations: Vec<HeldOut>,
+    /// From the first step to the end of the last, evaluations in between included.
+    seconds: f64,
+    steps_per_s: f64,
+    samples_per_s: f64,
+    /// Of the step itself, without bringing its batch.
+    step_us: Distribution,
+    /// The median time to bring a batch.
+    feed_us: f64,
+    prepare_ms: f64,
+    compile_ms: f64,
+    arena_bytes: u64,
+    lower_bound_bytes: u64,
+    unshared_bytes: u64,
+    parameters: usize,
+    /// Kernel calls a step.
+    launches: usize,
+    files: Vec<PathBuf>,
+    notes: Vec<String>,
+}
+
+#[derive(Clone, Serialize)]
+struct HeldOut {
+    step: u64,
+    loss: f64,
+    accuracy: Option<f64>,
+    samples: usize,
+}
+
+impl HeldOut {
+    fn new(step: u64, found: &Evaluation) -> Self {
+        Self { step, loss: found.loss, accuracy: found.accuracy, samples: found.samples }
+    }
+}
+
+/// Where results go, each looked at before the first step.
+struct Outputs {
+    save: Option<PathBuf>,
+    checkpoint: Option<PathBuf>,
+}
+
+/// At most this many step times are kept; longer runs keep every second, every third, and so on.
+const MAX_TIMES: u64 = 1 << 20;
+
+/// What is noted of a run while it lasts; its memory is taken before the first step.
+struct Times {
+    stride: u64,
+    step_us: Vec<f64>,
+    feed_us: Vec<f64>,
+}
+
+impl Times {
+    fn new(steps: u64) -> Self {
+        let stride = steps.div_ceil(MAX_TIMES).max(1);
+        let room = (steps / stride + 1) as usize;
+        Self { stride, step_us: Vec::with_capacity(room), feed_us: Vec::with_capacity(room) }
+    }
+
+    fn add(&mut self, report: &StepReport) {
+        if report.step.is_multiple_of(self.stride) {
+            self.step_us.push(f64::from(report.step_us));
+            self.feed_us.push(f64::from(report.feed_us));
+        }
+    }
+}
+
+/// Trains.
+///
+/// # Errors
+/// Where what was given is wrong, the run fails, or its results cannot be written.
+pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let mut found = presets::load(&args.preset)?;
+    change_split(&mut found.preset, args)?;
+    let threads = device::threads(args.threads);
+    if matches!(args.device, Device::Cuda(_)) {
+        device::choose(args.device, threads)?;
+    }
+    let outputs = outputs(args)?;
+    let spec = SessionSpec {
+        executor: if args.executor == ExecutorArg::Eager { Executor::Eager } else { Executor::Replay },
+        threads,
+        steps: args.steps.map(|s| usize::try_from(s).unwrap_or(usize::MAX)),
+        seed: args.seed,
+        init: args.init.clone(),
+        data: args.batches.clone().map_or(DataChoice::Preset, DataChoice::Batches),
+        ..SessionSpec::new(found.preset.clone(), found.base.clone())
+    };
+    let mut session = Session::prepare(&spec)?;
+    if let Some(path) = &args.resume {
+        session.load_checkpoint(path)?;
+    }
+    // The log is opened last: until here a mistake leaves no file at all.
+    let log = args.log.as_deref().map(StepLog::create).transpose()?;
+    let (_, device_name) = device::choose(args.device, threads)?;
+    presets::warn_of_precision(&found.preset);
+    introduce(&session, args);
+    let prepare_ms = started.elapsed().as_secs_f64() * 1e3;
+    let mut run = Run { first: session.done(), last: None, evaluations: Vec::new(), times: Times::new(session.total()), seconds: 0.0 };
+    let stop = stop_flag();
+    let outcome = run.steps(&mut session, args, &outputs, log, &stop, &found.preset);
+    // A run that fails at step n keeps the log of the steps before it, and nothing else: its parameters are those of no finished run.
+    let log_path = outcome?;
+    let interrupted = stop.load(Ordering::Relaxed) && session.done() < session.total();
+    let mut files: Vec<PathBuf> = log_path.into_iter().collect();
+    if let Some(path) = &outputs.save {
+        session.save_weights(path).map_err(late)?;
+        files.push(path.clone());
+    }
+    if let Some(path) = &outputs.checkpoint {
+        session.save_checkpoint(path, &found.preset).map_err(late)?;
+        files.push(path.clone());
+    }
+    let held = session.evaluate()?;
+    let summary = run.summary(&session, args, held.as_ref(), interrupted, files, prepare_ms, device_name, threads);
+    if args.json { output::print_json(&summary) } else { output::print(&told(&summary)) }
+}
+
+/// A file that could be written before the run and cannot now is nobody's mistake in the command: status 1.
+fn late(error: TrainError) -> anyhow::Error {
+    anyhow::anyhow!("{error}")
+}
+
+fn change_split(preset: &mut Preset, args: &TrainArgs) -> anyhow::Result<()> {
+    let wanted = args.held_out.is_some() || args.split.is_some();
+    let Some(data) = preset.data.as_mut().filter(|_| wanted) else {
+        let message = "--held-out and --split change the preset's data, and this preset names none";
+        return if wanted { Err(wrong(message)) } else { Ok(()) };
+    };
+    if let Some(share) = args.held_out {
+        data.held_out = share;
+    }
+    if let Some(split) = args.split {
+        data.split = if split == SplitArg::Last { SplitKind::Last } else { SplitKind::Shuffled };
+    }
+    Ok(())
+}
+
+/// Looks whether every result can be written, and that no two have the same name.
+fn outputs(args: &TrainArgs) -> anyhow::Result<Outputs> {
+    let check = |path: &Option<PathBuf>, what: &str| path.as_deref().map(|p| writable(p, what)).transpose();
+    let (log, save) = (check(&args.log, "the log")?, check(&args.save, "the parameters")?);
+    let checkpoint = check(&args.checkpoint, "the checkpoint")?;
+    let all: Vec<&PathBuf> = [&log, &save, &checkpoint].into_iter().flatten().collect();
+    for (i, path) in all.iter().enumerate() {
+        if all[..i].contains(path) {
+            return Err(wrong(format!("{} is named for two different results", path.display())));
+        }
+    }
+    Ok(Outputs { save, checkpoint })
+}
+
+/// True once Ctrl+C (or the system) asks the run to end; the second time ends the program.
+fn stop_flag() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&flag);
+    let handler = move || {
+        if seen.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        output::note("\nstopping after this step; press Ctrl+C again to end at once");
+    };
+    if let Err(error) = ctrlc::set_handler(handler) {
+        output::note(&format!("note: Ctrl+C will end the run at once ({error})"));
+    }
+    flag
+}
+
+fn introduce(session: &Session, args: &TrainArgs) {
+    let (model, plan) = (session.model(), &session.compiled().plan);
+    let samples = session.dataset().map(|(set, split)| {
+        format!(", {}: {} samples, {} held out", set.name, output::count(set.len() as u64), output::count(split.held_out.len() as u64))
+    });
+    output::note(&format!(
+        "{}: {} parameters, {} operations, arena {}{}",
+        model.name,
+        output::count(model.trained_len() as u64),
+        plan.program.ops.len(),
+        Bytes(plan.arena_bytes),
+        samples.unwrap_or_default()
+    ));
+    for note in session.notes() {
+        output::note(&format!("note: {note}"));
+    }
+    if session.done() >= session.total() {
+        output::note(&format!("note: step {} of {} is made already; give more --steps to go on", session.done(), session.total()));
+    }
+    if args.eval_every.is_some() && session.dataset().is_none_or(|(_, split)| split.held_out.is_empty()) {
+        output::note("note: nothing is held out, so --eval-every has nothing to evaluate");
+    }
+    let asked = args.steps.unwrap_or(0);
+    if asked > session.total() {
+        output::note(&format!("note: the file holds {} batches, so the run has that many steps", session.total()));
+    }
+}
+
+/// A run in progress.
+struct Run {
+    /// Steps made before.
+    first: u64,
+    last: Option<StepReport>,
+    evaluations: Vec<HeldOut>,
+    times: Times,
+    seconds: f64,
+}
+
+impl Run {
+    /// Makes the steps; gives the path of the log, which is whole even where a step fails.
+    fn steps(
+        &mut self,
+        session: &mut Session,
+        args: &TrainArgs,
+        outputs: &Outputs,
+        mut log: Option<StepLog>,
+        stop: &AtomicBool,
+        preset: &Preset,
+    ) -> anyhow::Result<Option<PathBuf>> {
+        let mut progress = Progress::new(self.first, session.total(), session.model().batch);
+        let started = Instant::now();
+        let mut failure: Option<anyhow::Error> = None;
+        while failure.is_none() && !stop.load(Ordering::Relaxed) {
+            match session.step() {
+                Ok(Some(report)) => {
+                    let now = Instant::now();
+                    failure = log.as_mut().and_then(|l| l.add(&report, now).err());
+                    self.times.add(&report);
+                    self.last = Some(report);
+                    progress.step(&report, now);
+                    if failure.is_none() && report.step < session.total() {
+                        failure = self.between(session, args, outputs, &progress, preset).err();
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => failure = Some(error.into()),
+            }
+        }
+        self.seconds = started.elapsed().as_secs_f64();
+        progress.finish();
+        if stop.load(Ordering::Relaxed) {
+            output::note(&format!("stopped after step {} of {}", session.done(), session.total()));
+        }
+        match (log, failure) {
+            (Some(log), None) => log.finish().map(Some),
+            (None, None) => Ok(None),
+            (Some(log), Some(error)) => {
+                // The first failure is the one to tell; the log keeps what it can.
+                if let Ok(path) = log.finish() {
+                    output::note(&format!("note: {} holds the steps before the failure", path.display()));
+                }
+                Err(error)
+            }
+            (None, Some(error)) => Err(error),
+        }
+    }
+
+    /// What the user wants between steps.
+    fn between(&mut self, session: &mut Session, args: &TrainArgs, outputs: &Outputs, progress: &Progress, preset: &Preset) -> anyhow::Result<()> {
+        let step = session.done();
+        if args.eval_every.is_some_and(|n| step.is_multiple_of(n))
+            && let Some(found) = session.evaluate()?
+        {
+            progress.evaluated(step, &found);
+            self.evaluations.push(HeldOut::new(step, &found));
+        }
+        if let (Some(every), Some(path)) = (args.checkpoint_every, &outputs.checkpoint)
+            && step.is_multiple_of(every)
+        {
+            session.save_checkpoint(path, preset).map_err(late)?;
+        }
+        Ok(())
+    }
+
+    fn summary(
+        mut self,
+        session: &Session,
+        args: &TrainArgs,
+        held: Option<&Evaluation>,
+        interrupted: bool,
+        files: Vec<PathBuf>,
+        prepare_ms: f64,
+        device: String,
+        threads: usize,
+    ) -> Summary {
+        let (compiled, step) = (session.compiled(), session.done());
+        let made = (step - self.first) as f64;
+        let held_out = held.map(|h| HeldOut::new(step, h));
+        self.evaluations.extend(held_out.clone());
+        let rate = if self.seconds > 0.0 { made / self.seconds } else { 0.0 };
+        Summary {
+            preset: session.model().name.clone(),
+            device,
+            executor: if args.executor == ExecutorArg::Eager { "eager" } else { "replay" },
+            threads,
+            seed: session.seed(),
+            steps: step,
+            first_step: self.first + 1,
+            interrupted,
+            loss: self.last.map(|r| r.loss),
+            held_out,
+            evaluations: self.evaluations,
+            seconds: self.seconds,
+            steps_per_s: rate,
+            samples_per_s: rate * session.model().batch as f64,
+            step_us: Distribution::of(&mut self.times.step_us),
+            feed_us: Distribution::of(&mut self.times.feed_us).median,
+            prepare_ms,
+            compile_ms: compiled.times.total().as_secs_f64() * 1e3,
+            arena_bytes: compiled.plan.arena_bytes,
+            lower_bound_bytes: compiled.plan.lower_bound_bytes,
+            unshared_bytes: compiled.plan.unshared_bytes,
+            parameters: session.model().trained_len(),
+            launches: compiled.plan.program.ops.len(),
+            files,
+            notes: session.notes().to_vec(),
+        }
+    }
+}
+
+/// The summary in words.
+fn told(s: &Summary) -> String {
+    let mut out = format!(
+        "{}: step {} after {:.2} s, {} samples/s, {} a step (median, {})\n",
+        s.preset,
+        output::count(s.steps),
+        s.seconds,
+        output::count(s.samples_per_s as u64),
+        output::micros(s.step_us.median),
+        s.executor
+    );
+    if let Some(loss) = s.loss {
+        out.push_str(&format!("last batch: loss {loss:.4}\n"));
+    }
+    match &s.held_out {
+        Some(h) => {
+            let found = Evaluation { samples: h.samples, loss: h.loss, accuracy: h.accuracy, confusion: Vec::new() };
+            out.push_str(&format!("{}\n", held_out(&found)));
+        }
+        None => out.push_str("held out: nothing, so there is no evaluation\n"),
+    }
+    for file in &s.files {
+        out.push_str(&format!("wrote {}\n", file.display()));
+    }
+    out
+}

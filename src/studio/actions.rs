@@ -1,0 +1,227 @@
+//! What each command does.
+
+use super::app::StudioApp;
+use super::commands::Command;
+use super::document::{Document, Edit, split_path};
+use super::files::{Asked, FileEvent};
+use super::panels::modals::Unsaved;
+use super::panels::palette::Offer;
+use super::presets;
+use super::selection::Selection;
+use crate::model::{LayerPath, Preset};
+use crate::train::Command as Order;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+impl StudioApp {
+    /// Carries out a command, where it makes sense now.
+    pub fn perform(&mut self, ctx: &egui::Context, command: Command) {
+        if !self.studio.is_enabled(&command) {
+            return;
+        }
+        let replaces = matches!(command, Command::New | Command::NewFromPreset(_) | Command::OpenFile(_) | Command::Quit);
+        if replaces && self.studio.document.is_dirty() {
+            self.panels.modals.ask_unsaved(command);
+            return;
+        }
+        self.carry_out(ctx, command);
+    }
+
+    fn carry_out(&mut self, ctx: &egui::Context, command: Command) {
+        match command {
+            Command::New => self.open_document(presets::empty(), None),
+            Command::NewFromPreset(index) => {
+                if let Some(preset) = presets::bundled(index) {
+                    self.open_document(preset, None);
+                }
+            }
+            Command::Open => self.ask(Asked::Open),
+            Command::OpenByPath => self.panels.modals.ask_path(Asked::Open, self.start_path(Asked::Open)),
+            Command::OpenFile(path) => {
+                if !self.studio.files.read(path) {
+                    self.studio.complain("Too many files are being opened at once. Try again.");
+                }
+            }
+            Command::Save => match self.studio.document.path().map(Path::to_owned) {
+                Some(path) => self.save_to(path),
+                None => self.ask(Asked::SaveAs),
+            },
+            Command::SaveAs => self.ask(Asked::SaveAs),
+            Command::SaveByPath => self.panels.modals.ask_path(Asked::SaveAs, self.start_path(Asked::SaveAs)),
+            Command::SaveFile(path) => self.save_to(path),
+            Command::Quit => {
+                self.may_close = true;
+                ctx.send_viewport_cmd(egui::ViewportCommand::Close);
+            }
+            Command::Undo => self.undo(),
+            Command::Redo => {
+                self.studio.document.redo();
+                self.panels.drafts.clear();
+            }
+            Command::AddLayer => self.panels.palette.open(Offer::Layers),
+            Command::Palette => self.panels.palette.open(Offer::Commands),
+            Command::AddKind(kind) => {
+                let (parent, index) = self.place_for_new();
+                self.edit(&Edit::Insert { parent, index, kind });
+            }
+            Command::Duplicate | Command::Remove | Command::MoveUp | Command::MoveDown => self.on_selected_layer(&command),
+            Command::OnLayer(path, command) => {
+                self.studio.selection.select(Selection::Layer(path));
+                self.on_selected_layer(&command);
+            }
+            Command::Edit(edit) => self.edit(&edit),
+            Command::Select(selection) => drop(self.studio.selection.select(selection)),
+            Command::Back => self.studio.selection.go_back(),
+            Command::Forward => self.studio.selection.go_forward(),
+            Command::TrainOrPause if self.studio.training.is_running() => self.studio.training.send(Order::Pause),
+            Command::Train | Command::TrainOrPause => self.train(Order::Start),
+            Command::Step => self.train(Order::Step(1)),
+            Command::Pause => self.studio.training.send(Order::Pause),
+            Command::Stop => self.studio.training.send(Order::Stop),
+            Command::Reset => self.studio.training.reset(),
+            Command::SetLr(lr) => self.studio.training.send(Order::SetLr(lr)),
+            Command::SetSmoothing(weight) => self.studio.training.set_smoothing(weight),
+            Command::ShowTab(tab) => drop(self.panels.tabs.make_active(|_, tile| matches!(tile, egui_tiles::Tile::Pane(t) if *t == tab))),
+            Command::FitArena => self.panels.arena.fit(),
+            Command::FollowPlots => self.panels.train.follow = true,
+            Command::ToggleLogAxis => self.studio.settings.log_axis ^= true,
+            Command::ToggleTheme => {
+                let dark = ctx.theme() != egui::Theme::Dark;
+                self.studio.settings.dark = Some(dark);
+                ctx.set_theme(if dark { egui::Theme::Dark } else { egui::Theme::Light });
+            }
+            Command::DismissNotice => self.studio.notice = None,
+        }
+    }
+
+    /// A wrong text is the last thing a person did: it goes first, and the document's own value is back.
+    fn undo(&mut self) {
+        if self.panels.drafts.mistakes() == 0 {
+            self.studio.document.undo();
+        }
+        self.panels.drafts.clear();
+    }
+
+    fn edit(&mut self, edit: &Edit) {
+        let touched = self.studio.document.apply(edit);
+        if matches!(edit, Edit::SetField { .. }) {
+            return;
+        }
+        // Layers have moved: what was typed into one must not appear in another.
+        self.panels.drafts.forget_layers();
+        if let Some(path) = touched {
+            let selection = if path.0.is_empty() { Selection::Nothing } else { Selection::Layer(path) };
+            self.studio.selection.select(selection);
+        }
+    }
+
+    /// Behind the selected layer, or at the end.
+    fn place_for_new(&self) -> (LayerPath, usize) {
+        match self.studio.selection.current() {
+            Selection::Layer(path) => {
+                let (parent, index) = split_path(path);
+                (parent, index + 1)
+            }
+            _ => (LayerPath::default(), self.studio.document.preset().layers.len()),
+        }
+    }
+
+    fn on_selected_layer(&mut self, command: &Command) {
+        let Selection::Layer(path) = self.studio.selection.current().clone() else { return };
+        let (parent, index) = split_path(&path);
+        let edit = match command {
+            Command::Duplicate => Edit::Duplicate(path),
+            Command::Remove => Edit::Remove(path),
+            Command::MoveUp if index > 0 => Edit::Move { from: path, parent, index: index - 1 },
+            Command::MoveDown => Edit::Move { from: path, parent, index: index + 2 },
+            _ => return,
+        };
+        self.edit(&edit);
+    }
+
+    fn train(&mut self, order: Order) {
+        if self.studio.training.is_alive() {
+            self.studio.training.send(order);
+            return;
+        }
+        let preset = Arc::clone(self.studio.document.preset());
+        let (base, wake) = (self.studio.document.base(), Arc::clone(&self.studio.wake));
+        self.studio.training.start(&preset, base, order, move || wake());
+        self.panels.train.follow = true;
+    }
+
+    fn open_document(&mut self, preset: Preset, path: Option<PathBuf>) {
+        self.studio.document.replace(preset, path);
+        self.studio.forget_plan();
+        self.studio.training.reset();
+        self.panels.drafts.clear();
+        self.studio.notice = None;
+    }
+
+    fn start_path(&self, what: Asked) -> String {
+        let document: &Document = &self.studio.document;
+        match (document.path(), what) {
+            (Some(path), _) => path.display().to_string(),
+            (None, Asked::SaveAs) => format!("{}.json", document.preset().name),
+            (None, Asked::Open) => String::new(),
+        }
+    }
+
+    fn ask(&self, what: Asked) {
+        let document = &self.studio.document;
+        let name = document.path().and_then(Path::file_name).map_or_else(|| format!("{}.json", document.preset().name), |n| n.to_string_lossy().into_owned());
+        self.studio.files.ask(what, &name, document.path().and_then(Path::parent));
+    }
+
+    fn save_to(&mut self, path: PathBuf) {
+        // A name without an extension is meant as a preset like any other.
+        let path = if path.extension().is_none() { path.with_extension("json") } else { path };
+        if !self.studio.files.save(path, Arc::clone(self.studio.document.preset())) {
+            self.studio.complain("Too many files are being written at once. Try again.");
+        }
+    }
+
+    /// Takes in what the file thread has to tell.
+    pub(super) fn take_file_events(&mut self, ctx: &egui::Context) {
+        while let Some(event) = self.studio.files.poll() {
+            match event {
+                FileEvent::Chosen(_, None) => self.after_save = None,
+                FileEvent::Chosen(Asked::Open, Some(path)) => self.perform(ctx, Command::OpenFile(path)),
+                FileEvent::Chosen(Asked::SaveAs, Some(path)) => self.save_to(path),
+                FileEvent::NoDialog(what) => self.panels.modals.ask_path(what, self.start_path(what)),
+                FileEvent::Opened(path, result) => match *result {
+                    Ok(preset) => {
+                        let path = std::path::absolute(&path).unwrap_or(path);
+                        self.studio.settings.remember(path.clone());
+                        self.open_document(preset, Some(path));
+                    }
+                    Err(text) => self.studio.complain(text),
+                },
+                FileEvent::Saved(path, preset) => {
+                    let path = std::path::absolute(&path).unwrap_or(path);
+                    self.studio.settings.remember(path.clone());
+                    self.studio.say(format!("Saved to {}", path.display()));
+                    self.studio.document.mark_saved(path, preset);
+                    if let Some(then) = self.after_save.take() {
+                        self.perform(ctx, then);
+                    }
+                }
+                FileEvent::Failed(text) => {
+                    self.after_save = None;
+                    self.studio.complain(text);
+                }
+            }
+        }
+    }
+
+    /// Goes on after the question about unsaved changes.
+    pub(super) fn answer_unsaved(&mut self, ctx: &egui::Context, answer: Unsaved) {
+        match answer {
+            Unsaved::SaveThen(then) => {
+                self.after_save = Some(then);
+                self.perform(ctx, Command::Save);
+            }
+            Unsaved::DiscardThen(then) => self.carry_out(ctx, then),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The window: lays out the rooms, hands them the state, and carries out what they ask for.
+
+use super::commands::{Command, Queue, Tab};
+use super::document::Document;
+use super::panels::{self, Panels};
+use super::state::{Settings, Studio};
+use super::{presets, theme};
+use egui::{CentralPanel, Frame, Margin, Panel, Ui};
+use egui_tiles::{Behavior, TileId, Tiles, UiResponse};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How the studio starts.
+#[derive(Clone, Debug, Default)]
+pub struct Startup {
+    /// The preset to open in place of the first bundled one.
+    pub preset: Option<PathBuf>,
+    /// Where unsaved edits are kept through a crash; `None` keeps none.
+    pub recovery: Option<PathBuf>,
+}
+
+/// The studio's window.
+pub struct StudioApp {
+    pub studio: Studio,
+    pub panels: Panels,
+    pub(super) queue: Queue,
+    /// Set once the person has decided about unsaved changes.
+    pub(super) may_close: bool,
+    /// What waits for a save to reach the disk.
+    pub(super) after_save: Option<Command>,
+}
+
+/// The time between frames while something runs: the worker must not be slowed by being watched.
+const FRAME_EVERY: Duration = Duration::from_millis(33);
+
+/// The key of the layout in the storage.
+const TABS_KEY: &str = "tabs";
+
+impl StudioApp {
+    /// The window's first state.
+    ///
+    /// # Errors
+    /// Where the system refuses threads.
+    pub fn new(cc: &eframe::CreationContext<'_>, startup: &Startup) -> std::io::Result<Self> {
+        theme::install(&cc.egui_ctx);
+        let stored = |key: &str| cc.storage.and_then(|s| s.get_string(key));
+        let settings: Settings = cc.storage.and_then(|s| eframe::get_value(s, eframe::APP_KEY)).unwrap_or_default();
+        if let Some(dark) = settings.dark {
+            cc.egui_ctx.set_theme(if dark { egui::Theme::Dark } else { egui::Theme::Light });
+        }
+        // Ctrl-Q asks about unsaved changes like every other way out.
+        cc.egui_ctx.options_mut(|o| o.quit_shortcuts.clear());
+        let ctx = cc.egui_ctx.clone();
+        let wake = Arc::new(move || ctx.request_repaint_after(FRAME_EVERY));
+        let mut studio = Studio::new(Document::new(presets::digits(), None), settings, wake)?;
+        let mut panels = Panels::default();
+        if let Some(tabs) = stored(TABS_KEY).and_then(|t| serde_json::from_str(&t).ok()) {
+            panels.tabs = tabs;
+        }
+        if let Some(folder) = &startup.recovery {
+            studio.recover_in(folder);
+        }
+        let mut app = Self { studio, panels, queue: Queue::default(), may_close: false, after_save: None };
+        if let Some(path) = &startup.preset {
+            app.open_at_start(path);
+        }
+        Ok(app)
+    }
+
+    /// Opens a file before the first frame, or a bundled preset of this name.
+    fn open_at_start(&mut self, path: &Path) {
+        let bundled = (0..presets::count()).find(|i| Path::new(presets::name(*i)) == path && !path.exists());
+        self.queue.push(match bundled {
+            Some(index) => Command::NewFromPreset(index),
+            None => Command::OpenFile(path.to_owned()),
+        });
+    }
+
+    /// Takes in answers, dropped files and shortcuts.
+    fn receive(&mut self, ctx: &egui::Context) {
+        self.studio.draft_mistakes = self.panels.drafts.mistakes();
+        self.take_file_events(ctx);
+        if self.studio.take_answers() {
+            ctx.request_repaint();
+        }
+        if let Some(after) = self.studio.until_safe() {
+            ctx.request_repaint_after(after.max(FRAME_EVERY));
+        }
+        let dropped = ctx.input(|i| i.raw.dropped_files.first().map(|f| f.path().to_owned()));
+        if let Some(path) = dropped {
+            self.queue.push(Command::OpenFile(path));
+        }
+        if ctx.input(|i| i.viewport().close_requested()) {
+            self.close_requested(ctx);
+        }
+    }
+
+    fn close_requested(&mut self, ctx: &egui::Context) {
+        if self.studio.document.is_dirty() && !self.may_close {
+            ctx.send_viewport_cmd(egui::ViewportCommand::CancelClose);
+            self.panels.modals.ask_unsaved(Command::Quit);
+        } else {
+            self.studio.end_recovery();
+        }
+    }
+
+    fn rooms_ui(&mut self, ui: &mut Ui) {
+        let (studio, panels, out) = (&self.studio, &mut self.panels, &mut self.queue);
+        let room = |ui: &Ui, x: i8, y: i8| Frame::new().fill(theme::colors(ui).panel).inner_margin(Margin::symmetric(x, y));
+        let frame = room(ui, 8, 6);
+        Panel::top("top bar").frame(frame).show(ui, |ui| panels::top_bar::top_bar_ui(ui, studio, out));
+        let frame = room(ui, 12, 4);
+        Panel::bottom("status").frame(frame).show(ui, |ui| panels::status::status_ui(ui, studio, out));
+        let frame = room(ui, 12, 8);
+        Panel::left("network panel").frame(frame).default_size(312.0).size_range(264.0..=480.0).show(ui, |ui| {
+            panels::network::network_ui(ui, studio, &mut panels.network, &mut panels.drafts, out);
+        });
+        Panel::right("inspector panel").frame(frame).default_size(264.0).size_range(200.0..=480.0).show(ui, |ui| {
+            panels::inspector::inspector_ui(ui, studio, out);
+        });
+        CentralPanel::no_frame().show(ui, |ui| {
+            let mut tabs = std::mem::replace(&mut panels.tabs, egui_tiles::Tree::empty(egui::Id::unique("no tabs")));
+            tabs.ui(&mut Rooms { studio, panels, out }, ui);
+            panels.tabs = tabs;
+        });
+        panels::palette::palette_ui(ui, studio, &mut panels.palette, out);
+        if let Some(answer) = panels::modals::modals_ui(ui, studio, &mut panels.modals, out) {
+            let ctx = ui.ctx().clone();
+            self.answer_unsaved(&ctx, answer);
+        }
+    }
+}
+
+impl eframe::App for StudioApp {
+    fn logic(&mut self, ctx: &egui::Context, _frame: &mut eframe::Frame) {
+        self.receive(ctx);
+    }
+
+    fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
+        let ctx = ui.ctx().clone();
+        for command in Command::pressed(&ctx) {
+            self.queue.push(command);
+        }
+        self.rooms_ui(ui);
+        let commands = self.queue.take();
+        if !commands.is_empty() {
+            for command in commands {
+                self.perform(&ctx, command);
+            }
+            // What a command changed is seen at once, not at the next movement of the pointer.
+            ctx.request_repaint();
+        }
+        let mark = if self.studio.document.is_dirty() { "• " } else { "" };
+        let title = format!("{mark}{} - Stepgraph", self.studio.document.title());
+        if ctx.input(|i| i.viewport().title.as_deref() != Some(&title)) {
+            ctx.send_viewport_cmd(egui::ViewportCommand::Title(title));
+        }
+    }
+
+    fn save(&mut self, storage: &mut dyn eframe::Storage) {
+        eframe::set_value(storage, eframe::APP_KEY, &self.studio.settings);
+        if let Ok(text) = serde_json::to_string(&self.panels.tabs) {
+            storage.set_string(TABS_KEY, text);
+        }
+    }
+
+    fn clear_color(&self, visuals: &egui::Visuals) -> [f32; 4] {
+        visuals.panel_fill.to_normalized_gamma_f32()
+    }
+}
+
+/// The tabs in the middle.
+struct Rooms<'a> {
+    studio: &'a Studio,
+    panels: &'a mut Panels,
+    out: &'a mut Queue,
+}
+
+impl Behavior<Tab> for Rooms<'_> {
+    fn pane_ui(&mut self, ui: &mut Ui, _tile: TileId, tab: &mut Tab) -> UiResponse {
+        let fill = theme::colors(ui).panel;
+        Frame::new().fill(fill).inner_margin(Margin::same(12)).show(ui, |ui| {
+            ui.take_available_space();
+            match tab {
+                Tab::Train => panels::train::train_ui(ui, self.studio, &mut self.panels.train, self.out),
+                Tab::StepGraph => panels::step_graph::step_graph_ui(ui, self.studio, &mut self.panels.step_graph, self.out),
+                Tab::Arena => panels::arena::arena_ui(ui, self.studio, &mut self.panels.arena, self.out),
+                Tab::Capture => panels::capture::capture_ui(ui, self.studio, self.out),
+            }
+        });
+        UiResponse::None
+    }
+
+    fn tab_title_for_pane(&mut self, tab: &Tab) -> egui::WidgetText {
+        tab.title().into()
+    }
+
+    fn tab_bar_height(&self, _style: &egui::Style) -> f32 {
+        32.0
+    }
+
+    fn tab_title_spacing(&self, _visuals: &egui::Visuals) -> f32 {
+        12.0
+    }
+
+    fn tab_bar_color(&self, visuals: &egui::Visuals) -> egui::Color32 {
+        visuals.extreme_bg_color
+    }
+
+    fn simplification_options(&self) -> egui_tiles::SimplificationOptions {
+        // A tab that stands alone after a drag keeps its name.
+        egui_tiles::SimplificationOptions { all_panes_must_have_tabs: true, ..Default::default() }
+    }
+
+    fn on_tab_button(&mut self, tiles: &mut Tiles<Tab>, tile: TileId, response: egui::Response) -> egui::Response {
+        match tiles.get_pane(&tile) {
+            Some(tab) => {
+                let command = Command::ShowTab(*tab);
+                let tooltip = command.tooltip(&response.ctx);
+                response.on_hover_text(tooltip)
+            }
+            None => response,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The studio: one window in which a person builds a network, sees how its training step is compiled, and watches it learn.
+//!
+//! The thread that draws only draws. Compiling, training, and reading files happen on threads of their own, behind bounded channels; an answer
+//! to an older revision of the document is dropped. Panels read plain view models and ask for [`commands::Command`]s; the document changes by
+//! [`document::Edit`]s alone.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `app`, `actions` | the window, and what each command does |
+//! | `commands` | everything a person can do, with name, icon, shortcut and tooltip |
+//! | `state`, `selection` | what the window shows, and what is selected in all views at once |
+//! | `document`, `fields` | the preset with undo and redo, and its fields as data |
+//! | `compiler`, `training`, `files` | the other threads |
+//! | `view_models` | what the panels show, as plain data |
+//! | `panels`, `widgets` | how it is drawn |
+//! | `theme`, `icons` | how it looks |
+
+pub mod actions;
+pub mod app;
+pub mod commands;
+pub mod compiler;
+pub mod document;
+pub mod fields;
+pub mod files;
+pub mod icons;
+pub mod panels;
+pub mod presets;
+pub mod selection;
+pub mod state;
+pub mod theme;
+pub mod training;
+pub mod view_models;
+pub mod widgets;
+
+pub use app::{Startup, StudioApp};
+
+use std::path::PathBuf;
+
+/// The name under which the system knows the window.
+const APP_ID: &str = "stepgraph";
+
+/// Opens the studio with this preset, or with the first bundled one, and returns when its window is closed.
+///
+/// # Errors
+/// Where no window can be opened: the message says which commands need none.
+pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
+    let recovery = directories::ProjectDirs::from("", "", APP_ID).map(|d| d.data_local_dir().join("unsaved"));
+    let startup = Startup { preset, recovery };
+    let viewport = egui::ViewportBuilder::default()
+        .with_app_id(APP_ID)
+        .with_title("Stepgraph")
+        .with_inner_size([1280.0, 800.0])
+        .with_min_inner_size([960.0, 600.0])
+        .with_drag_and_drop(true);
+    let options = eframe::NativeOptions { viewport, ..Default::default() };
+    let opened = eframe::run_native(APP_ID, options, Box::new(move |cc| Ok(Box::new(StudioApp::new(cc, &startup)?))));
+    opened.map_err(|cause| {
+        anyhow::anyhow!(
+            "the studio's window cannot be opened: {cause}\n\
+             Without a display, use the commands: stepgraph train, plan, verify, bench, arena and doctor need none.\n\
+             On Linux, a display is named by WAYLAND_DISPLAY or DISPLAY; over ssh, ssh -X forwards one."
+        )
+    })
+}

@@ -1,0 +1,78 @@
+//! The inspector: the facts of what is selected, with links to what it belongs to.
+
+use crate::studio::commands::{Command, Queue};
+use crate::studio::selection::Selection;
+use crate::studio::state::Studio;
+use crate::studio::theme;
+use crate::studio::view_models::inspector::{Group, Row};
+use crate::studio::widgets::button::{command_icon_ui, weak_ui};
+use egui::{Align, Button, Layout, RichText, ScrollArea, Ui};
+
+/// Shows the panel.
+pub fn inspector_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let page = &studio.inspector;
+    ui.horizontal(|ui| {
+        ui.label(RichText::new("Inspector").font(theme::strong(13.0)));
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            ui.spacing_mut().item_spacing.x = 0.0;
+            command_icon_ui(ui, Command::Forward, studio.selection.can_go_forward(), out);
+            command_icon_ui(ui, Command::Back, studio.selection.can_go_back(), out);
+        });
+    });
+    ui.separator();
+    ScrollArea::vertical().id_salt("inspector").auto_shrink([false, false]).show(ui, |ui| {
+        ui.spacing_mut().item_spacing.y = 2.0;
+        weak_ui(ui, page.kind);
+        ui.add(egui::Label::new(RichText::new(&page.title).font(theme::strong(15.0))).wrap());
+        if !page.about.is_empty() {
+            ui.add(egui::Label::new(RichText::new(&page.about).size(12.0).color(theme::colors(ui).weak)).wrap());
+        }
+        if *studio.selection.current() == Selection::Nothing {
+            ui.add_space(4.0);
+            weak_ui(ui, "Select a layer, an operation or a buffer to see it here and in every view.");
+        }
+        for group in &page.groups {
+            group_ui(ui, group, out);
+        }
+        ui.add_space(16.0);
+    });
+}
+
+fn group_ui(ui: &mut Ui, group: &Group, out: &mut Queue) {
+    ui.add_space(10.0);
+    ui.label(RichText::new(group.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
+    let width = ui.available_width();
+    for row in &group.rows {
+        match row {
+            Row::Note(text) => drop(weak_ui(ui, text)),
+            Row::Fact { label, value, exact } => fact_ui(ui, label, value, exact, width),
+            Row::Link { label, text, to } => {
+                ui.horizontal(|ui| {
+                    ui.spacing_mut().item_spacing.x = 6.0;
+                    weak_ui(ui, label);
+                    let text_of = RichText::new(text).font(theme::mono()).color(theme::colors(ui).accent);
+                    let button = ui.add(Button::new(text_of).frame(false).truncate()).on_hover_text(text);
+                    if button.clicked() {
+                        out.push(Command::Select(to.clone()));
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// A fact on one line where it fits, otherwise its value below its label.
+fn fact_ui(ui: &mut Ui, label: &str, value: &str, exact: &str, width: f32) {
+    let fits = (label.chars().count() + value.chars().count()) as f32 * 7.0 < width - 12.0;
+    let value = RichText::new(value).font(theme::mono());
+    if fits {
+        ui.horizontal(|ui| {
+            weak_ui(ui, label);
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.label(value).on_hover_text(exact));
+        });
+    } else {
+        ui.add_space(2.0);
+        ui.add(egui::Label::new(RichText::new(label).size(12.0).color(theme::colors(ui).weak)).wrap());
+        ui.add(egui::Label::new(value).wrap()).on_hover_text(exact);
+    }
+}

@@ -1,0 +1,139 @@
+//! One layer: its name and shape, its fields in place, what it costs, and what is wrong with it.
+
+use super::network::Dragged;
+use crate::studio::commands::{Command, Queue};
+use crate::studio::document::Edit;
+use crate::studio::fields::FieldValue;
+use crate::studio::icons;
+use crate::studio::selection::Selection;
+use crate::studio::theme;
+use crate::studio::view_models::network::Card;
+use crate::studio::widgets::button::{command_menu_ui, named, weak_ui};
+use crate::studio::widgets::field::{Drafts, Layout2, field_ui, problem_ui};
+use egui::{Align, Button, Layout, Rect, RichText, Sense, Ui, Vec2};
+
+/// Points that each level of nesting moves to the right.
+const INDENT: f32 = 12.0;
+
+/// Shows a card; gives the room that it took.
+pub fn card_ui(ui: &mut Ui, card: &Card, selected: bool, related: bool, drafts: &mut Drafts, out: &mut Queue) -> Rect {
+    let indent = card.depth() as f32 * INDENT;
+    let response = ui.push_id(&card.path, |ui| {
+        ui.horizontal_top(|ui| {
+            ui.spacing_mut().item_spacing.x = 0.0;
+            ui.add_space(indent);
+            ui.vertical(|ui| {
+                ui.spacing_mut().item_spacing.x = 8.0;
+                theme::card(ui, selected || related).show(ui, |ui| {
+                    ui.set_width(ui.available_width());
+                    ui.spacing_mut().item_spacing.y = 4.0;
+                    head_ui(ui, card, out);
+                    fields_ui(ui, card, drafts, out);
+                    foot_ui(ui, card, out);
+                });
+            });
+        });
+    });
+    let rect = response.response.rect;
+    if indent > 0.0 {
+        let x = rect.left() + indent - INDENT * 0.5;
+        ui.painter().vline(x, rect.y_range(), egui::Stroke::new(1.0, theme::colors(ui).hairline));
+    }
+    rect
+}
+
+fn head_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
+    let c = theme::colors(ui);
+    let label = format!("L{}:{}", card.number(), card.class);
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 4.0;
+        let grip = ui.add(egui::Label::new(RichText::new(icons::GRIP).size(14.0).color(c.weak)).sense(Sense::drag()).selectable(false));
+        let grip = grip.on_hover_cursor(egui::CursorIcon::Grab);
+        grip.dnd_set_drag_payload(Dragged(card.path.clone()));
+        let name = RichText::new(card.class).font(theme::strong(13.0));
+        let title = ui.add(egui::Label::new(name).sense(Sense::click()).selectable(false)).on_hover_text(card.about);
+        named(&title, &format!("Select {label}"), true);
+        if title.clicked() {
+            out.push(Command::Select(Selection::Layer(card.path.clone())));
+        }
+        ui.label(RichText::new(card.number()).font(theme::mono()).color(c.weak));
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            ui.spacing_mut().item_spacing.x = 4.0;
+            menu_ui(ui, card, &label, out);
+            let (shape, color) = card.output.as_deref().map_or(("no shape", c.error), |s| (s, c.text));
+            ui.label(RichText::new(shape).font(theme::mono()).color(color)).on_hover_text("Output of one sample");
+            // The rest of the line selects too.
+            let rest = ui.available_size_before_wrap();
+            let (_, response) = ui.allocate_exact_size(Vec2::new(rest.x.max(0.0), 20.0), Sense::click());
+            if response.clicked() {
+                out.push(Command::Select(Selection::Layer(card.path.clone())));
+            }
+        });
+    });
+}
+
+fn menu_ui(ui: &mut Ui, card: &Card, label: &str, out: &mut Queue) {
+    let button = ui.add(Button::new(RichText::new(icons::MENU).size(14.0)).frame(false).min_size(Vec2::splat(20.0)));
+    named(&button, &format!("Menu of {label}"), true);
+    let index = card.path.0.last().copied().unwrap_or(0);
+    egui::Popup::menu(&button).show(|ui| {
+        for (command, enabled) in [
+            (Command::Duplicate, true),
+            (Command::MoveUp, index > 0),
+            (Command::MoveDown, index + 1 < card.siblings),
+            (Command::Remove, true),
+        ] {
+            let text = command.info().label;
+            command_menu_ui(ui, Command::OnLayer(card.path.clone(), Box::new(command)), text, enabled, out);
+        }
+    });
+}
+
+/// Two fields a line; a choice or a text that needs room has a line of its own where there is an odd one left.
+fn fields_ui(ui: &mut Ui, card: &Card, drafts: &mut Drafts, out: &mut Queue) {
+    if card.fields.is_empty() {
+        return;
+    }
+    let gap = 12.0;
+    let width = ((ui.available_width() - gap) / 2.0).floor();
+    for pair in card.fields.chunks(2) {
+        ui.horizontal_top(|ui| {
+            ui.spacing_mut().item_spacing.x = gap;
+            for field in pair {
+                ui.vertical(|ui| {
+                    ui.set_width(width);
+                    let is_wrong = card.problems.iter().any(|p| p.field == field.name);
+                    let name = format!("L{} {}", card.number(), field.label);
+                    let label_width = if matches!(field.value, FieldValue::Flag(_)) { 56.0 } else { 60.0 };
+                    field_ui(ui, field, &name, is_wrong, Layout2 { label_width, width }, drafts, out);
+                });
+            }
+        });
+    }
+}
+
+fn foot_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
+    for p in &card.problems {
+        problem_ui(ui, &p.message, &p.help);
+    }
+    let facts = card.facts();
+    if !facts.is_empty() {
+        weak_ui(ui, facts);
+    }
+    if let Some(children) = card.children {
+        ui.horizontal(|ui| {
+            weak_ui(ui, format!("{} inside", crate::studio::fields::counted(children, "layer")));
+            let add = ui.add(Button::new(RichText::new(format!("{}  Add inside", icons::INTO)).size(12.0)).frame(false));
+            named(&add, &format!("Add inside L{}:{}", card.number(), card.class), true);
+            let popup = egui::Popup::menu(&add);
+            popup.show(|ui| {
+                for kind in crate::model::LayerKind::ALL {
+                    if ui.button(kind.class).on_hover_text(kind.about).clicked() {
+                        out.push(Command::Edit(Edit::Insert { parent: card.path.clone(), index: children, kind }));
+                        ui.close();
+                    }
+                }
+            });
+        });
+    }
+}

@@ -1,0 +1,133 @@
+//! The top bar: menus, the run's state, the device, and the transport.
+
+use crate::studio::commands::{Command, Queue, Tab};
+use crate::studio::icons;
+use crate::studio::presets;
+use crate::studio::state::Studio;
+use crate::studio::theme;
+use crate::studio::view_models::status::state_name;
+use crate::studio::widgets::button::{command_icon_ui, command_menu_ui, command_ui, named};
+use crate::train::RunState;
+use egui::{Align, Button, Layout, RichText, Ui, Vec2};
+
+/// Shows the bar.
+pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 4.0;
+        menus_ui(ui, studio, out);
+        ui.add_space(12.0);
+        let mark = if studio.document.is_dirty() { " •" } else { "" };
+        let title = RichText::new(format!("{}{mark}", studio.document.title())).font(theme::strong(13.0));
+        let place = studio.document.path().map_or_else(|| "Not saved to a file yet".to_owned(), |p| p.display().to_string());
+        ui.add(egui::Label::new(title).truncate()).on_hover_text(place);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            ui.spacing_mut().item_spacing.x = 4.0;
+            transport_ui(ui, studio, out);
+            ui.add_space(12.0);
+            let c = theme::colors(ui);
+            let device = format!("{}  {}", icons::DEVICE, studio.device);
+            ui.label(RichText::new(device).size(12.0).color(c.weak)).on_hover_text(format!("{}, {}", studio.device_name, studio.document.preset().precision.name()));
+            ui.add_space(12.0);
+            state_ui(ui, studio);
+        });
+    });
+}
+
+fn state_ui(ui: &mut Ui, studio: &Studio) {
+    let c = theme::colors(ui);
+    let state = studio.training.state.as_ref();
+    let color = match state {
+        Some(RunState::Running) => c.accent,
+        Some(RunState::Failed(_)) => c.error,
+        _ => c.weak,
+    };
+    ui.label(RichText::new(state_name(state)).size(12.0).color(color));
+    let (rect, _) = ui.allocate_exact_size(Vec2::splat(8.0), egui::Sense::hover());
+    ui.painter().circle_filled(rect.center(), 4.0, color);
+}
+
+/// Laid out from the right: stop, train or pause, step, reset.
+fn transport_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let t = studio.training.transport(studio.is_ready());
+    command_ui(ui, Command::Stop, t.stop, out);
+    if studio.training.is_running() {
+        command_ui(ui, Command::Pause, t.pause, out);
+    } else {
+        let c = theme::colors(ui);
+        let text = RichText::new(format!("{}  Train", icons::PLAY)).color(if t.train { c.on_accent } else { c.weak });
+        let mut button = Button::new(text);
+        if t.train {
+            button = button.fill(c.accent);
+        }
+        let response = ui.add_enabled(t.train, button).on_hover_text(Command::Train.tooltip(ui.ctx()));
+        named(&response, "Train", t.train);
+        if response.clicked() {
+            out.push(Command::Train);
+        }
+    }
+    command_ui(ui, Command::Step, t.step, out);
+    command_ui(ui, Command::Reset, t.reset, out);
+}
+
+fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let item = |ui: &mut Ui, command: Command, out: &mut Queue| {
+        let enabled = studio.is_enabled(&command);
+        let label = command.info().label;
+        command_menu_ui(ui, command, label, enabled, out);
+    };
+    ui.menu_button("File", |ui| {
+        ui.set_min_width(240.0);
+        item(ui, Command::New, out);
+        ui.menu_button(format!("{}   New from preset", icons::FILE), |ui| {
+            for index in 0..presets::count() {
+                command_menu_ui(ui, Command::NewFromPreset(index), presets::name(index), true, out);
+            }
+        });
+        ui.separator();
+        item(ui, Command::Open, out);
+        item(ui, Command::OpenByPath, out);
+        if !studio.settings.recent.is_empty() {
+            ui.menu_button(format!("{}   Open recent", icons::RECENT), |ui| {
+                for path in &studio.settings.recent {
+                    command_menu_ui(ui, Command::OpenFile(path.clone()), &path.display().to_string(), true, out);
+                }
+            });
+        }
+        ui.separator();
+        item(ui, Command::Save, out);
+        item(ui, Command::SaveAs, out);
+        item(ui, Command::SaveByPath, out);
+        ui.separator();
+        item(ui, Command::Quit, out);
+    });
+    ui.menu_button("Edit", |ui| {
+        ui.set_min_width(240.0);
+        for command in [Command::Undo, Command::Redo] {
+            item(ui, command, out);
+        }
+        ui.separator();
+        for command in [Command::AddLayer, Command::Duplicate, Command::MoveUp, Command::MoveDown, Command::Remove] {
+            item(ui, command, out);
+        }
+    });
+    ui.menu_button("View", |ui| {
+        ui.set_min_width(240.0);
+        for tab in Tab::ALL {
+            item(ui, Command::ShowTab(tab), out);
+        }
+        ui.separator();
+        for command in [Command::Back, Command::Forward, Command::FitArena, Command::FollowPlots, Command::ToggleLogAxis, Command::ToggleTheme] {
+            item(ui, command, out);
+        }
+        ui.separator();
+        item(ui, Command::Palette, out);
+    });
+    ui.menu_button("Run", |ui| {
+        ui.set_min_width(240.0);
+        for command in [Command::TrainOrPause, Command::Step, Command::Stop, Command::Reset] {
+            item(ui, command, out);
+        }
+    });
+    command_icon_ui(ui, Command::Undo, studio.is_enabled(&Command::Undo), out);
+    command_icon_ui(ui, Command::Redo, studio.is_enabled(&Command::Redo), out);
+}

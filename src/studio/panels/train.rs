@@ -1,0 +1,197 @@
+//! The run: its curves, its numbers, and the controls that act on it live.
+
+use crate::studio::commands::{Command, Queue};
+use crate::studio::icons;
+use crate::studio::state::Studio;
+use crate::studio::theme;
+use crate::studio::view_models::format;
+use crate::studio::view_models::status::state_name;
+use crate::studio::widgets::button::{command_icon_ui, command_ui, empty_ui, weak_ui};
+use crate::studio::widgets::field::problem_ui;
+use crate::studio::widgets::plot::{PlotSpec, plot_ui};
+use crate::train::RunState;
+use egui::{Align, Layout, RichText, Slider, TextEdit, Ui, Vec2};
+
+/// What the panel remembers.
+pub struct TrainPanel {
+    pub follow: bool,
+    /// The learning rate as it is being typed.
+    lr_text: Option<String>,
+}
+
+impl Default for TrainPanel {
+    fn default() -> Self {
+        Self { follow: true, lr_text: None }
+    }
+}
+
+/// Shows the panel.
+pub fn train_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
+    let run = &studio.training;
+    if let Some(RunState::Failed(error)) = &run.state {
+        problem_ui(ui, error, "The network and its curves are kept; change what is named here and train again.");
+    }
+    if let Some(problem) = &run.problem {
+        problem_ui(ui, problem, "");
+    }
+    if run.state.is_none() {
+        return first_ui(ui, studio, out);
+    }
+    numbers_ui(ui, studio);
+    ui.add_space(4.0);
+    controls_ui(ui, studio, panel, out);
+    ui.add_space(4.0);
+    plots_ui(ui, studio, panel);
+}
+
+/// Before the first run: what the network is, and the one thing to press.
+fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let preset = studio.document.preset();
+    let ready = studio.is_ready();
+    if !ready {
+        let next = "The problems are marked in the network at the left, each with its remedy.";
+        return empty_ui(ui, "Mend the network to train it", next);
+    }
+    ui.vertical_centered(|ui| {
+        ui.add_space((ui.available_height() * 0.28).min(160.0));
+        ui.set_max_width(460.0);
+        ui.label(RichText::new(&preset.name).font(theme::strong(20.0)));
+        ui.add_space(4.0);
+        ui.label(RichText::new(&preset.about).color(theme::colors(ui).weak));
+        ui.add_space(12.0);
+        let c = theme::colors(ui);
+        let text = RichText::new(format!("{}  Train", icons::PLAY)).color(c.on_accent).size(15.0);
+        let button = ui.add(egui::Button::new(text).fill(c.accent).min_size(Vec2::new(128.0, 32.0)));
+        crate::studio::widgets::button::named(&button, "Train this network", true);
+        if button.on_hover_text(Command::Train.tooltip(ui.ctx())).clicked() {
+            out.push(Command::Train);
+        }
+        ui.add_space(4.0);
+        let steps = preset.train.map_or(1000, |t| t.steps);
+        let data = preset.data.as_ref().map_or("no data", |d| d.source.name());
+        weak_ui(ui, format!("{} steps of {} samples on {data}", format::exact(steps as u64), preset.input.batch));
+    });
+}
+
+fn number_ui(ui: &mut Ui, label: &str, value: &str, tooltip: &str) {
+    ui.vertical(|ui| {
+        ui.spacing_mut().item_spacing.y = 0.0;
+        ui.set_min_width(84.0);
+        ui.label(RichText::new(value).font(theme::strong(15.0))).on_hover_text(tooltip);
+        weak_ui(ui, label);
+    });
+}
+
+fn numbers_ui(ui: &mut Ui, studio: &Studio) {
+    let (run, h) = (&studio.training, &studio.training.history);
+    let last = |points: &[[f64; 2]]| points.last().map(|p| p[1]);
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
+    let s = &run.statistics;
+    let batch = run.preset.as_ref().map_or(0, |p| p.input.batch) as f64;
+    let rate = |r: f64| (r > 0.0).then(|| format::count(r));
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing = Vec2::new(12.0, 4.0);
+        number_ui(ui, "step", &format!("{} / {}", format::exact(run.done()), format::exact(run.total)), "Steps made, of the run");
+        let loss = h.loss.smooth.last().map(|v| format::number(f64::from(v)));
+        number_ui(ui, "training loss", &or_dash(loss), "Smoothed loss of the batches, before each update");
+        number_ui(ui, "held-out loss", &or_dash(last(&h.held_out_loss).map(format::number)), "Mean loss over samples the run never trains on");
+        if !h.held_out_accuracy.is_empty() {
+            let text = last(&h.held_out_accuracy).map(|a| format!("{:.1}%", a * 100.0));
+            number_ui(ui, "held-out accuracy", &or_dash(text), "Share of held-out samples classified right");
+        }
+        number_ui(ui, "steps/s", &or_dash(rate(s.steps_per_s)), "Over the last second");
+        number_ui(ui, "samples/s", &or_dash(rate(s.steps_per_s * batch)), "Over the last second");
+        let time = |us: f32| (us > 0.0).then(|| format::micros(f64::from(us)));
+        number_ui(ui, "median step", &or_dash(time(s.median_us)), "Median host time over the last 4096 steps");
+        number_ui(ui, "p99 step", &or_dash(time(s.p99_us)), "99th percentile over the last 4096 steps");
+    });
+}
+
+fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
+    let run = &studio.training;
+    ui.horizontal(|ui| {
+        weak_ui(ui, "learning rate");
+        let mut text = panel.lr_text.clone().unwrap_or_else(|| format!("{}", run.lr));
+        let edit = TextEdit::singleline(&mut text).desired_width(80.0).font(theme::mono()).id_salt("live lr");
+        let response = ui.add_enabled_ui(run.is_alive(), |ui| ui.name_inputs("Live learning rate", |ui| ui.add(edit))).inner;
+        let response = response.on_hover_text("Live: the next replay reads it; the recording stays as it is. Enter sets it.");
+        let parsed = text.trim().parse::<f32>().ok().filter(|v| (0.0..=1e6).contains(v));
+        if response.lost_focus() {
+            if let Some(lr) = parsed.filter(|lr| *lr != run.lr) {
+                out.push(Command::SetLr(lr));
+            }
+            panel.lr_text = None;
+        } else if response.has_focus() {
+            panel.lr_text = Some(text);
+        }
+        for (label, name, factor) in [("÷2", "Halve the learning rate", 0.5), ("×2", "Double the learning rate", 2.0)] {
+            let button = ui.add_enabled(run.is_alive(), egui::Button::new(label)).on_hover_text(name);
+            crate::studio::widgets::button::named(&button, name, run.is_alive());
+            if button.clicked() {
+                out.push(Command::SetLr(run.lr * factor));
+            }
+        }
+        ui.add_space(8.0);
+        weak_ui(ui, "smoothing");
+        let mut smoothing = run.smoothing();
+        ui.spacing_mut().slider_width = 80.0;
+        let slider = Slider::new(&mut smoothing, 0.0..=0.99).fixed_decimals(2);
+        let response = ui.name_inputs("Smoothing", |ui| ui.add(slider)).on_hover_text("Share of the past in the bold curve; the raw one stays behind it");
+        if response.changed() {
+            out.push(Command::SetSmoothing(smoothing));
+        }
+        let mut log = studio.settings.log_axis;
+        if ui.checkbox(&mut log, "log").on_hover_text(Command::ToggleLogAxis.info().about).changed() {
+            out.push(Command::ToggleLogAxis);
+        }
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            if panel.follow {
+                weak_ui(ui, "following");
+            } else {
+                command_ui(ui, Command::FollowPlots, true, out);
+            }
+            if studio.is_stale() {
+                let c = theme::colors(ui);
+                let text = format!("{}  edited since", icons::INFO);
+                ui.label(RichText::new(text).size(12.0).color(c.warning)).on_hover_text("This run trains the network as it was; reset and train to use the edits");
+                command_icon_ui(ui, Command::Reset, true, out);
+            }
+        });
+    });
+}
+
+fn plots_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel) {
+    let h = &studio.training.history;
+    if h.loss.raw.is_empty() {
+        let state = state_name(studio.training.state.as_ref());
+        return empty_ui(ui, state, "Curves begin with the first step.");
+    }
+    let log = studio.settings.log_axis;
+    let has_accuracy = h.accuracy.raw.last().is_some_and(f32::is_finite);
+    let plot = |title, unit, curve| PlotSpec { title, unit, curve, curve_name: "train", points: &[], points_name: "", log, range: None };
+    let mut plots = vec![PlotSpec { points: &h.held_out_loss, points_name: "held-out", ..plot("Loss", "", &h.loss) }];
+    if has_accuracy {
+        let spec = plot("Accuracy", "", &h.accuracy);
+        plots.push(PlotSpec { points: &h.held_out_accuracy, points_name: "held-out", range: Some((0.0, 1.0)), log: false, ..spec });
+    }
+    plots.push(plot("Step time", "µs, host", &h.step_us));
+    plots.push(plot("Update", "largest change of a parameter", &h.update_max));
+    let columns = if ui.available_width() > 560.0 { 2 } else { 1 };
+    let rows = plots.len().div_ceil(columns);
+    let gap = 12.0;
+    let height = ((ui.available_height() - gap * (rows as f32 - 1.0)) / rows as f32).max(140.0);
+    let width = ((ui.available_width() - gap * (columns as f32 - 1.0)) / columns as f32).floor();
+    egui::ScrollArea::vertical().id_salt("plots").auto_shrink([false, false]).show(ui, |ui| {
+        ui.spacing_mut().item_spacing = Vec2::new(gap, 4.0);
+        for row in plots.chunks(columns) {
+            ui.horizontal_top(|ui| {
+                for spec in row {
+                    ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
+                        ui.set_width(width);
+                        plot_ui(ui, spec, height - 8.0, &mut panel.follow);
+                    });
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,290 @@
+//! Everything the window shows: the document, what was compiled of it, the run, the selection, and the views made of them.
+//!
+//! Panels read it. It changes by commands and by answers from the other threads, in `actions` and in [`Studio::take_answers`].
+
+use super::commands::Command;
+use super::compiler::{Answer, Compiler};
+use super::document::Document;
+use super::files::{Files, Recovery};
+use super::selection::{Related, Selection, SelectionHistory};
+use super::training::Training;
+use super::view_models::PlanView;
+use super::view_models::inspector::InspectorView;
+use super::view_models::network::NetworkView;
+use super::view_models::status::PlanNumbers;
+use crate::exec::cpu::{cpu_name, default_threads, host_target};
+use crate::model::Checked;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What is remembered from one start to the next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    pub recent: Vec<PathBuf>,
+    pub log_axis: bool,
+    /// `None` follows the system.
+    pub dark: Option<bool>,
+}
+
+/// Files remembered as recent.
+const RECENT: usize = 10;
+
+impl Settings {
+    /// Puts a file first among the recent ones.
+    pub fn remember(&mut self, path: PathBuf) {
+        self.recent.retain(|p| *p != path);
+        self.recent.insert(0, path);
+        self.recent.truncate(RECENT);
+    }
+}
+
+/// A message for the person, until it is dismissed or replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub text: String,
+    pub is_error: bool,
+}
+
+/// The time between writings of the recovery file.
+const RECOVER_EVERY: Duration = Duration::from_secs(1);
+
+/// The state of the window.
+pub struct Studio {
+    pub document: Document,
+    pub training: Training,
+    pub selection: SelectionHistory,
+    pub settings: Settings,
+    pub notice: Option<Notice>,
+    /// Fields whose text is no value, so that the document is not what the person sees.
+    pub draft_mistakes: usize,
+    /// The newest plan of a document without mistakes, and the revision it belongs to.
+    pub plan: Option<Arc<PlanView>>,
+    pub plan_revision: u64,
+    /// What the last edit changed about the plan.
+    pub difference: Option<String>,
+    pub network: NetworkView,
+    pub related: Related,
+    pub inspector: InspectorView,
+    /// The target's name, and the processor's.
+    pub device: String,
+    pub device_name: String,
+    pub(super) files: Files,
+    pub(super) wake: Arc<dyn Fn() + Send + Sync>,
+    compiler: Compiler,
+    checked: Option<Checked>,
+    failure: Option<String>,
+    answered: u64,
+    numbers: Option<PlanNumbers>,
+    /// What the views were last made of.
+    made_for: Option<(u64, u64, u64)>,
+    inspected: Option<(Selection, u64, u64, usize)>,
+    recovery: Option<Recovery>,
+    recovered: (u64, bool, Option<Instant>),
+}
+
+impl Studio {
+    /// The state with a document; `wake` asks for a frame, from any thread.
+    ///
+    /// # Errors
+    /// Where the system refuses threads.
+    pub fn new(document: Document, settings: Settings, wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
+        let bell = Arc::clone(&wake);
+        let target = host_target(default_threads());
+        Ok(Self {
+            compiler: Compiler::spawn(move || bell())?,
+            files: Files::spawn(Arc::clone(&wake))?,
+            document,
+            training: Training::default(),
+            selection: SelectionHistory::default(),
+            settings,
+            notice: None,
+            draft_mistakes: 0,
+            plan: None,
+            plan_revision: 0,
+            difference: None,
+            network: NetworkView::default(),
+            related: Related::default(),
+            inspector: InspectorView::default(),
+            device: target.name,
+            device_name: cpu_name().unwrap_or_else(|| "CPU".into()),
+            wake,
+            checked: None,
+            failure: None,
+            answered: 0,
+            numbers: None,
+            made_for: None,
+            inspected: None,
+            recovery: None,
+            recovered: (0, false, None),
+        })
+    }
+
+    /// Keeps unsaved edits in this folder from now on, and brings back those that a crash left there.
+    pub fn recover_in(&mut self, folder: &std::path::Path) {
+        self.recovery = Recovery::claim(folder);
+        let Some((preset, origin)) = self.recovery.as_ref().and_then(Recovery::left) else { return };
+        let saved = origin.as_deref().and_then(|p| super::files::read(p).ok()).unwrap_or_else(super::presets::empty);
+        self.document.restore(preset, saved, origin);
+        self.say("Edits that were not saved last time are back. Save them, or undo by opening the file again.");
+    }
+
+    /// Shows a message.
+    pub fn say(&mut self, text: impl Into<String>) {
+        self.notice = Some(Notice { text: text.into(), is_error: false });
+    }
+
+    /// Shows what went wrong.
+    pub fn complain(&mut self, text: impl Into<String>) {
+        self.notice = Some(Notice { text: text.into(), is_error: true });
+    }
+
+    /// The number of mistakes in what the person sees.
+    #[must_use]
+    pub const fn problems(&self) -> usize {
+        self.network.problems + self.draft_mistakes
+    }
+
+    /// True where the newest document has an answer.
+    #[must_use]
+    pub const fn is_answered(&self) -> bool {
+        self.answered == self.document.revision()
+    }
+
+    /// True where the document could be trained now.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.draft_mistakes == 0 && self.is_answered() && self.plan.is_some() && !self.is_plan_stale()
+    }
+
+    /// True where the plan belongs to an older document.
+    #[must_use]
+    pub const fn is_plan_stale(&self) -> bool {
+        self.plan_revision != self.document.revision()
+    }
+
+    /// True where the run trains another network than the one on screen.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.training.preset.as_ref().is_some_and(|p| !Arc::ptr_eq(p, self.document.preset()) && **p != **self.document.preset())
+    }
+
+    /// True where a command would do something now.
+    #[must_use]
+    pub fn is_enabled(&self, command: &Command) -> bool {
+        let transport = || self.training.transport(self.is_ready());
+        let layer = || match self.selection.current() {
+            Selection::Layer(path) => path.0.last().copied().zip(self.network.cards.iter().find(|c| c.path == *path)),
+            _ => None,
+        };
+        match command {
+            Command::Undo => self.document.can_undo() || self.draft_mistakes > 0,
+            Command::Redo => self.document.can_redo(),
+            Command::Duplicate | Command::Remove => layer().is_some(),
+            Command::MoveUp => layer().is_some_and(|(index, _)| index > 0),
+            Command::MoveDown => layer().is_some_and(|(index, card)| index + 1 < card.siblings),
+            Command::TrainOrPause => transport().train || transport().pause,
+            Command::Train => transport().train,
+            Command::Pause => transport().pause,
+            Command::Step => transport().step,
+            Command::Stop => transport().stop,
+            Command::Reset => transport().reset,
+            Command::Back => self.selection.can_go_back(),
+            Command::Forward => self.selection.can_go_forward(),
+            _ => true,
+        }
+    }
+
+    /// Takes in what the other threads have to tell, within a part of a frame; true where something is left.
+    pub fn take_answers(&mut self) -> bool {
+        const BUDGET: Duration = Duration::from_millis(3);
+        let revision = self.document.revision();
+        let preset = Arc::clone(self.document.preset());
+        self.compiler.ask(revision, &preset);
+        if let Some(answer) = self.compiler.poll() {
+            self.take_answer(answer);
+        }
+        let left = self.training.drain(BUDGET);
+        self.keep_safe();
+        self.make_views();
+        left
+    }
+
+    fn take_answer(&mut self, answer: Answer) {
+        self.answered = answer.revision;
+        self.failure = answer.error;
+        self.checked = Some(answer.checked);
+        if let Some(plan) = answer.plan {
+            let numbers = PlanNumbers::of(&plan);
+            self.difference = self.numbers.and_then(|before| numbers.difference(&before));
+            self.numbers = Some(numbers);
+            self.plan = Some(plan);
+            self.plan_revision = answer.revision;
+        }
+    }
+
+    /// Another document is open: what belonged to the old one goes.
+    pub(super) fn forget_plan(&mut self) {
+        (self.plan, self.numbers, self.difference, self.checked, self.failure) = (None, None, None, None, None);
+        self.selection.clear();
+    }
+
+    /// Writes the recovery file where there are new edits, at most once a second.
+    fn keep_safe(&mut self) {
+        let Some(recovery) = &self.recovery else { return };
+        let (revision, dirty) = (self.document.revision(), self.document.is_dirty());
+        let (last, was_dirty, at) = self.recovered;
+        let changed = (dirty && (revision != last || !was_dirty)) || (!dirty && was_dirty);
+        if !changed || at.is_some_and(|t| t.elapsed() < RECOVER_EVERY) {
+            return;
+        }
+        let edits = dirty.then(|| (Arc::clone(self.document.preset()), self.document.path().map(PathBuf::from)));
+        if self.files.recover(recovery.path().to_owned(), edits) {
+            self.recovered = (revision, dirty, Some(Instant::now()));
+        }
+    }
+
+    /// Time until unsaved edits must be written; `None` where all are.
+    #[must_use]
+    pub fn until_safe(&self) -> Option<Duration> {
+        let (last, was_dirty, at) = self.recovered;
+        let dirty = self.document.is_dirty();
+        let changed = (dirty && (self.document.revision() != last || !was_dirty)) || (!dirty && was_dirty);
+        (self.recovery.is_some() && changed).then(|| at.map_or(Duration::ZERO, |t| RECOVER_EVERY.saturating_sub(t.elapsed())))
+    }
+
+    /// Removes the recovery file: the person has decided what becomes of the edits.
+    pub fn end_recovery(&mut self) {
+        if let Some(recovery) = self.recovery.take() {
+            self.files.recover(recovery.path().to_owned(), None);
+        }
+    }
+
+    /// Makes the views anew where what they show has changed.
+    fn make_views(&mut self) {
+        let key = (self.document.revision(), self.answered, self.plan_revision);
+        if self.made_for != Some(key) {
+            self.made_for = Some(key);
+            let fresh = if self.is_plan_stale() { None } else { self.plan.as_deref() };
+            self.network = NetworkView::new(self.document.preset(), self.checked.as_ref(), fresh, self.failure.as_deref());
+        }
+        // A page shows changes of parameters too, but only those of the same network.
+        let updates = &self.training.history.layer_updates;
+        let shown = if self.is_stale() { 0 } else { updates.first().map_or(0, |_| self.training.history.loss.raw.len()) };
+        let key = (self.selection.current().clone(), self.document.revision(), self.plan_revision, shown);
+        if self.inspected.as_ref() != Some(&key) {
+            let updates: &[f32] = if shown == 0 { &[] } else { updates };
+            let same = self.inspected.as_ref().is_some_and(|k| (&k.0, k.1, k.2) == (&key.0, key.1, key.2));
+            if !same {
+                self.related = Related::new(self.selection.current(), self.plan.as_deref());
+            }
+            let is_layer = matches!(key.0, Selection::Layer(_));
+            if !same || is_layer {
+                self.inspector = InspectorView::new(self.selection.current(), self.document.preset(), self.plan.as_deref(), updates);
+            }
+            self.inspected = Some(key);
+        }
+    }
+}

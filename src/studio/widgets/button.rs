@@ -1,0 +1,89 @@
+//! Buttons and small signs.
+
+use crate::ir::{Phase, Role};
+use crate::studio::commands::{Command, Queue};
+use crate::studio::theme;
+use crate::studio::view_models::step_graph::letter;
+use egui::{Align2, Button, FontId, Response, RichText, Sense, Ui, Vec2};
+
+/// A button that shows an icon only; `name` is what assistive tools read.
+pub fn icon_ui(ui: &mut Ui, icon: &str, name: &str, tooltip: &str) -> Response {
+    let response = ui.add(Button::new(RichText::new(icon).size(14.0)).frame(false).min_size(Vec2::splat(24.0)));
+    named(&response, name, ui.is_enabled());
+    response.on_hover_text(tooltip)
+}
+
+/// Gives a control the name that assistive tools read.
+pub fn named(response: &Response, name: &str, enabled: bool) {
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, enabled, name));
+}
+
+/// A command as a button with its icon only.
+pub fn command_icon_ui(ui: &mut Ui, command: Command, enabled: bool, out: &mut Queue) -> Response {
+    let info = command.info();
+    let tooltip = command.tooltip(ui.ctx());
+    let response = ui.add_enabled_ui(enabled, |ui| icon_ui(ui, info.icon, info.label, &tooltip)).inner;
+    if response.clicked() {
+        out.push(command);
+    }
+    response
+}
+
+/// A command as a button with icon and name.
+pub fn command_ui(ui: &mut Ui, command: Command, enabled: bool, out: &mut Queue) -> Response {
+    let info = command.info();
+    let tooltip = command.tooltip(ui.ctx());
+    let text = format!("{}  {}", info.icon, info.label);
+    let response = ui.add_enabled(enabled, Button::new(text)).on_hover_text(tooltip);
+    named(&response, info.label, enabled);
+    if response.clicked() {
+        out.push(command);
+    }
+    response
+}
+
+/// A command as a menu entry with its shortcut.
+pub fn command_menu_ui(ui: &mut Ui, command: Command, label: &str, enabled: bool, out: &mut Queue) {
+    let info = command.info();
+    let mut button = Button::new(format!("{}   {label}", info.icon));
+    if let Some(keys) = info.shortcut {
+        button = button.shortcut_text(ui.ctx().format_shortcut(&keys));
+    }
+    let response = ui.add_enabled(enabled, button).on_hover_text(info.about);
+    named(&response, label, enabled);
+    if response.clicked() {
+        out.push(command);
+        ui.close();
+    }
+}
+
+/// A phase: its step of the lightness ramp, with its letter.
+pub fn phase_ui(ui: &mut Ui, phase: Phase) -> Response {
+    let (rect, response) = ui.allocate_exact_size(Vec2::splat(16.0), Sense::hover());
+    let (fill, text) = theme::colors(ui).phase(phase);
+    ui.painter().rect_filled(rect, 3, fill);
+    ui.painter().text(rect.center(), Align2::CENTER_CENTER, letter(phase), FontId::proportional(11.0), text);
+    response.on_hover_text(phase.name())
+}
+
+/// A role's colour as a small square.
+pub fn role_ui(ui: &mut Ui, role: Role) {
+    let (rect, response) = ui.allocate_exact_size(Vec2::splat(10.0), Sense::hover());
+    ui.painter().rect_filled(rect, 2, theme::role(role));
+    response.on_hover_text(role.name());
+}
+
+/// Weak text.
+pub fn weak_ui(ui: &mut Ui, text: impl Into<String>) -> Response {
+    let color = theme::colors(ui).weak;
+    ui.label(RichText::new(text).size(12.0).color(color))
+}
+
+/// An empty state: what is missing and what to do next.
+pub fn empty_ui(ui: &mut Ui, title: &str, next: &str) {
+    ui.vertical_centered(|ui| {
+        ui.add_space((ui.available_height() * 0.35).min(180.0));
+        ui.label(RichText::new(title).font(theme::strong(15.0)));
+        weak_ui(ui, next);
+    });
+}

@@ -1,0 +1,161 @@
+//! The editor of one field: text, switch or choice, in place.
+//!
+//! What is typed is kept while it is wrong, with what would be right below it; the document changes only with sound values.
+
+use super::button::weak_ui;
+use crate::studio::commands::{Command, Queue};
+use crate::studio::document::Edit;
+use crate::studio::fields::{Field, FieldValue, Owner};
+use crate::studio::icons;
+use crate::studio::theme;
+use egui::{Align, ComboBox, Layout, RichText, Stroke, TextEdit, Ui, Vec2};
+use std::collections::HashMap;
+
+/// A text that is being typed.
+#[derive(Clone, Debug)]
+struct Draft {
+    text: String,
+    /// The document's value when the text was last compared with it.
+    base: FieldValue,
+    error: Option<&'static str>,
+}
+
+/// The texts that differ from what the document would print.
+#[derive(Debug, Default)]
+pub struct Drafts(HashMap<(Owner, &'static str), Draft>);
+
+impl Drafts {
+    /// Fields whose text is no value.
+    #[must_use]
+    pub fn mistakes(&self) -> usize {
+        self.0.values().filter(|d| d.error.is_some()).count()
+    }
+
+    /// Forgets every text.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Forgets the texts of layers: their places have changed.
+    pub fn forget_layers(&mut self) {
+        self.0.retain(|(owner, _), _| *owner == Owner::Preset);
+    }
+}
+
+/// How a field is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout2 {
+    pub label_width: f32,
+    pub width: f32,
+}
+
+/// Shows one field; `name` is what assistive tools read, `is_wrong` marks it as the cause of a mistake.
+pub fn field_ui(ui: &mut Ui, field: &Field, name: &str, is_wrong: bool, layout: Layout2, drafts: &mut Drafts, out: &mut Queue) {
+    let row = Layout::left_to_right(Align::Center);
+    let error = ui
+        .allocate_ui_with_layout(Vec2::new(layout.width, 24.0), row, |ui| {
+            ui.set_min_width(layout.width);
+            ui.spacing_mut().item_spacing.x = 4.0;
+            ui.allocate_ui_with_layout(Vec2::new(layout.label_width, 24.0), row, |ui| {
+                ui.set_min_width(layout.label_width);
+                let text = RichText::new(field.label).size(12.0).color(theme::colors(ui).weak);
+                ui.add(egui::Label::new(text).truncate()).on_hover_text(field.help);
+            });
+            editor_ui(ui, field, name, is_wrong, drafts, out)
+        })
+        .inner;
+    if let Some(error) = error {
+        problem_ui(ui, error, "");
+    }
+}
+
+/// Shows the editor alone; gives what is wrong with the text.
+fn editor_ui(ui: &mut Ui, field: &Field, name: &str, is_wrong: bool, drafts: &mut Drafts, out: &mut Queue) -> Option<&'static str> {
+    let set = |value| Command::Edit(Edit::SetField { owner: field.owner.clone(), name: field.name, value });
+    match field.value {
+        FieldValue::Flag(mut flag) => {
+            let response = ui.checkbox(&mut flag, "").on_hover_text(field.help);
+            response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, flag, name));
+            if response.changed() {
+                out.push(set(FieldValue::Flag(flag)));
+            }
+            None
+        }
+        FieldValue::Choice(chosen) => {
+            let shown = field.options.get(chosen).copied().unwrap_or_default();
+            let width = ui.available_width();
+            let combo = ComboBox::from_id_salt(("choice", &field.owner, field.name)).width(width).truncate().selected_text(shown);
+            let response = combo.show_ui(ui, |ui| {
+                for (index, option) in field.options.iter().enumerate() {
+                    if ui.selectable_label(index == chosen, *option).clicked() && index != chosen {
+                        out.push(set(FieldValue::Choice(index)));
+                    }
+                }
+            });
+            response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, name));
+            response.response.on_hover_text(field.help);
+            None
+        }
+        _ => text_ui(ui, field, name, is_wrong, drafts, &mut |value| out.push(set(value))),
+    }
+}
+
+fn text_ui(
+    ui: &mut Ui,
+    field: &Field,
+    name: &str,
+    is_wrong: bool,
+    drafts: &mut Drafts,
+    set: &mut dyn FnMut(FieldValue),
+) -> Option<&'static str> {
+    let key = (field.owner.clone(), field.name);
+    let draft = drafts.0.get(&key).filter(|d| d.base == field.value);
+    let mut text = draft.map_or_else(|| field.value.text(), |d| d.text.clone());
+    let error = draft.and_then(|d| d.error);
+    if draft.is_none() {
+        // The document changed by other means, such as undo: its value counts.
+        drafts.0.remove(&key);
+    }
+    let c = theme::colors(ui);
+    if is_wrong || error.is_some() {
+        let line = Stroke::new(1.0, c.error);
+        let w = &mut ui.visuals_mut().widgets;
+        for state in [&mut w.inactive, &mut w.hovered, &mut w.active] {
+            state.bg_stroke = line;
+        }
+        ui.visuals_mut().selection.stroke = line;
+    }
+    let font = if matches!(field.value, FieldValue::Text(_)) { egui::FontId::proportional(13.0) } else { theme::mono() };
+    let width = ui.available_width();
+    let edit = TextEdit::singleline(&mut text).id_salt(("text", &field.owner, field.name)).font(font).desired_width(width);
+    let response = ui.name_inputs(name, |ui| ui.add(edit)).on_hover_text(field.help);
+    if response.changed() {
+        let parsed = field.value.parse(&text);
+        let (base, error) = match parsed {
+            Ok(value) => {
+                set(value.clone());
+                (value, None)
+            }
+            Err(error) => (field.value.clone(), Some(error)),
+        };
+        drafts.0.insert(key, Draft { text, base, error });
+        return error;
+    }
+    if response.lost_focus() && error.is_none() {
+        drafts.0.remove(&key);
+    }
+    error
+}
+
+/// A mistake with what to do about it.
+pub fn problem_ui(ui: &mut Ui, message: &str, help: &str) {
+    let c = theme::colors(ui);
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing.x = 4.0;
+        ui.label(RichText::new(icons::WARNING).size(12.0).color(c.error));
+        ui.label(RichText::new(message).size(12.0).color(c.error));
+        if !help.is_empty() {
+            weak_ui(ui, help);
+        }
+    });
+}

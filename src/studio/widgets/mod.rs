@@ -1,0 +1,7 @@
+//! Pieces that several panels are made of.
+
+pub mod arena_map;
+pub mod button;
+pub mod field;
+pub mod plot;
+pub mod series;

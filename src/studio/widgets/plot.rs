@@ -1,0 +1,147 @@
+//! A plot of curves against the step, with axes that can be logarithmic.
+
+use super::button::weak_ui;
+use super::series::Smoothed;
+use crate::studio::theme;
+use crate::studio::view_models::format;
+use egui::{Color32, Id, RichText, Sense, Ui, Vec2};
+use egui_plot::{GridMark, Line, Plot, PlotPoints};
+
+/// What a plot shows.
+pub struct PlotSpec<'a> {
+    pub title: &'static str,
+    /// The unit in the title, or nothing.
+    pub unit: &'static str,
+    /// A curve over every step.
+    pub curve: &'a Smoothed,
+    pub curve_name: &'static str,
+    /// Points at some steps.
+    pub points: &'a [[f64; 2]],
+    pub points_name: &'static str,
+    pub log: bool,
+    /// Bounds that the data should not leave, such as 0 to 1.
+    pub range: Option<(f64, f64)>,
+}
+
+/// The smallest value on a logarithmic axis.
+const FLOOR: f64 = 1e-12;
+
+fn scale(log: bool, y: f64) -> f64 {
+    if log { y.max(FLOOR).log10() } else { y }
+}
+
+fn key_ui(ui: &mut Ui, color: Color32, name: &str) {
+    let (rect, _) = ui.allocate_exact_size(Vec2::new(12.0, 12.0), Sense::hover());
+    ui.painter().hline(rect.x_range(), rect.center().y, egui::Stroke::new(2.0, color));
+    weak_ui(ui, name);
+}
+
+/// Shows a plot of this height; `follow` keeps the whole run in view and ends where a person pans or zooms.
+pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool) {
+    let c = theme::colors(ui);
+    let held_out = c.warning;
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 6.0;
+        ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
+        if !spec.unit.is_empty() {
+            weak_ui(ui, spec.unit);
+        }
+        if !spec.points_name.is_empty() {
+            key_ui(ui, c.accent, spec.curve_name);
+            key_ui(ui, held_out, spec.points_name);
+        }
+        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            if let Some(last) = spec.curve.smooth.last().filter(|v| v.is_finite()) {
+                ui.label(RichText::new(format::number(f64::from(last))).font(theme::mono()));
+            }
+        });
+    });
+    let log = spec.log;
+    let steps = spec.curve.raw.len().max(10) as f64;
+    let pixels = ui.available_width().max(64.0) as usize;
+    let following = *follow;
+    let (accent, faint) = (c.accent, c.accent.gamma_multiply(0.35));
+    let link = Id::unique("train plots");
+    let plot = Plot::new(spec.title)
+        .height((height - 24.0).max(64.0))
+        .link_axis(link, [true, false])
+        .link_cursor(link, [true, false])
+        .allow_scroll(false)
+        .show_x(true)
+        .grid_color(c.hairline)
+        .y_axis_min_width(44.0)
+        .x_axis_formatter(|mark: GridMark, _| if mark.value < 0.0 { String::new() } else { format::count(mark.value.round()) })
+        .y_axis_formatter(move |mark: GridMark, _| tick(if log { 10f64.powf(mark.value) } else { mark.value }))
+        .label_formatter(move |at| {
+            let (egui_plot::HoverPosition::NearDataPoint { position, .. } | egui_plot::HoverPosition::Elsewhere { position }) = at;
+            let y = if log { 10f64.powf(position.y) } else { position.y };
+            Some(format!("step {}\n{}", position.x.round().max(0.0), format::number(y)))
+        });
+    let response = plot.show(ui, |plot| {
+        let mut x = plot.plot_bounds().range_x();
+        if following {
+            x = 0.0..=steps;
+        }
+        let (from, to) = (*x.start(), *x.end());
+        if following {
+            let mut extent = spec.curve.raw.extent(from, to);
+            for p in spec.points {
+                extent = Some(extent.map_or((p[1], p[1]), |(a, b)| (a.min(p[1]), b.max(p[1]))));
+            }
+            let (low, high) = spec.range.or(extent).unwrap_or((0.0, 1.0));
+            let (low, high) = (scale(log, low), scale(log, high));
+            let margin = ((high - low) * 0.05).max(if log { 0.05 } else { high.abs() * 0.02 }).max(1e-9);
+            plot.set_plot_bounds_x(x);
+            plot.set_plot_bounds_y(low - margin..=high + margin);
+        }
+        let curve = |series: &super::series::Series| -> PlotPoints<'static> {
+            let points = series.points(from, to, pixels).into_iter().filter(|p| p[1].is_finite());
+            points.map(|[x, y]| [x, scale(log, y)]).collect()
+        };
+        plot.line(Line::new(format!("{} raw", spec.curve_name), curve(&spec.curve.raw)).color(faint).width(1.0).allow_hover(false));
+        plot.line(Line::new(spec.curve_name, curve(&spec.curve.smooth)).color(accent).width(1.5).allow_hover(false));
+        if !spec.points.is_empty() {
+            let points: PlotPoints<'static> = spec.points.iter().map(|[x, y]| [*x, scale(log, *y)]).collect();
+            plot.line(Line::new(spec.points_name, points).color(held_out).width(2.0).allow_hover(false));
+        }
+    });
+    let r = response.response;
+    r.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, format!("{} against step", spec.title)));
+    let zoomed = r.hovered() && ui.input(|i| i.zoom_delta() != 1.0);
+    if r.dragged() || zoomed {
+        *follow = false;
+    }
+    if r.double_clicked() {
+        *follow = true;
+    }
+}
+
+/// A mark on the vertical axis, as short as it can be.
+fn tick(value: f64) -> String {
+    let a = value.abs();
+    if value == 0.0 {
+        "0".into()
+    } else if a >= 1000.0 {
+        format::count(value)
+    } else if a < 1e-3 {
+        format!("{value:.0e}")
+    } else {
+        let text = format!("{value:.4}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_short() {
+        assert_eq!([0.0, 0.5, 2.0, 0.000_1, 12_000.0].map(tick), ["0", "0.5", "2", "1e-4", "12.0 k"]);
+    }
+
+    #[test]
+    fn logarithms_have_a_floor() {
+        assert_eq!((scale(true, 0.0), scale(true, 100.0), scale(false, -3.0)), (-12.0, 2.0, -3.0));
+    }
+}
