@@ -38,7 +38,10 @@ fn explain_panics(ends: bool) {
     std::panic::set_hook(Box::new(move |info| {
         let place = info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();
         let message = info.payload_as_str().unwrap_or("no message");
-        let _ = writeln!(stderr(), "error: this is a defect of stepgraph{place}: {message}; please report it with the command and the preset");
+        let _ = writeln!(
+            stderr(),
+            "error: this is a defect of stepgraph{place}: {message}; please report it with the command and the preset"
+        );
         if ends {
             std::process::exit(1);
         }

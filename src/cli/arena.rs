@@ -49,7 +49,8 @@ pub fn run(args: &ArenaArgs) -> anyhow::Result<()> {
     let report = plan_best(&table.problem, Budget { time: Some(Duration::from_secs_f64(args.time.0)) });
     let seconds = started.elapsed().as_secs_f64();
     referee::check(&table.problem, &report.placement).context("the referee rejects the placement")?;
-    let proof = if report.proved_optimal { "no placement is smaller" } else { "a smaller one may exist; give more --time" };
+    let proof =
+        if report.proved_optimal { "no placement is smaller" } else { "a smaller one may exist; give more --time" };
     output::note(&format!(
         "{} buffers: {} ({} bytes), {:.4} of the lower bound {}, unshared {}; by {} in {seconds:.2} s; {proof}",
         output::count(table.ids.len() as u64),
@@ -98,7 +99,9 @@ fn summary<'a>(table: &'a Table, report: &'a Report, seconds: f64) -> Summary<'a
         proved_optimal: report.proved_optimal,
         seconds,
         tried: &report.tried,
-        placement: rows.map(|((item, id), &offset)| Placed { id, lower: item.lower, upper: item.upper, size: item.size, offset }).collect(),
+        placement: rows
+            .map(|((item, id), &offset)| Placed { id, lower: item.lower, upper: item.upper, size: item.size, offset })
+            .collect(),
     }
 }
 

@@ -44,7 +44,9 @@ pub enum Command {
 
 /// Open the desktop studio
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  stepgraph studio\n  stepgraph studio digits-cnn\n  stepgraph studio my-network.json")]
+#[command(
+    after_help = "Examples:\n  stepgraph studio\n  stepgraph studio digits-cnn\n  stepgraph studio my-network.json"
+)]
 pub struct StudioArgs {
     /// Preset to open
     pub preset: Option<String>,

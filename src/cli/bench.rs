@@ -5,9 +5,9 @@
 //! timed by itself; where it is shorter than [`SHORT_US`], several are timed together and their mean counts, so that the clock does not.
 
 use super::args::BenchArgs;
+use super::device;
 use super::output::{self, Distribution};
 use super::presets::{self, Loaded};
-use super::device;
 use crate::compile::{Options, compile};
 use crate::exec::cpu::{Executor, Pool, Step};
 use crate::select::Target;
@@ -108,7 +108,11 @@ fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, second
     drop(Step::new(Arc::clone(&compiled), threads)?);
     let record_ms = started.elapsed().as_secs_f64() * 1e3;
 
-    let spec = SessionSpec { threads, data: DataChoice::Resident, ..SessionSpec::new(found.preset.clone(), found.base.clone()) };
+    let spec = SessionSpec {
+        threads,
+        data: DataChoice::Resident,
+        ..SessionSpec::new(found.preset.clone(), found.base.clone())
+    };
     let mut session = Session::prepare(&spec)?;
     let (step, pool) = session.step_mut();
     let mut bench = Bench { start: step.snapshot(), step, pool };
@@ -219,7 +223,13 @@ fn told(r: &Report, per_op: bool) -> String {
         let [median, p10, p99] = [d.median, d.p10, d.p99].map(output::micros);
         format!("  {name:<10} median {median:>9}, p10 {p10:>9}, p99 {p99:>9}\n")
     };
-    let mut out = format!("{} (batch {}, {} parameters, {} threads)\n", r.preset, r.batch, output::count(r.parameters as u64), r.threads);
+    let mut out = format!(
+        "{} (batch {}, {} parameters, {} threads)\n",
+        r.preset,
+        r.batch,
+        output::count(r.parameters as u64),
+        r.threads
+    );
     out.push_str(&row("eager", &r.eager_us));
     out.push_str(&row("replay", &r.replay_us));
     out.push_str(&format!(
@@ -243,13 +253,20 @@ fn told(r: &Report, per_op: bool) -> String {
         Bytes(r.unshared_bytes)
     ));
     if r.steps_per_sample > 1 {
-        out.push_str(&format!("  each of the {} samples is the mean of {} steps\n", output::count(r.samples as u64), r.steps_per_sample));
+        out.push_str(&format!(
+            "  each of the {} samples is the mean of {} steps\n",
+            output::count(r.samples as u64),
+            r.steps_per_sample
+        ));
     }
     if per_op {
         for op in &r.ops {
             let (us, estimate) = (output::micros(op.us), output::micros(op.estimate_us));
             let layer = op.layer.as_deref().unwrap_or("-");
-            out.push_str(&format!("  {:>4}  {:<38} {us:>9}  estimated {estimate:>9}  {layer:<16} {}\n", op.index, op.kernel, op.dims));
+            out.push_str(&format!(
+                "  {:>4}  {:<38} {us:>9}  estimated {estimate:>9}  {layer:<16} {}\n",
+                op.index, op.kernel, op.dims
+            ));
         }
     }
     out

@@ -74,7 +74,11 @@ fn examine() -> Report {
         );
     }
     for folder in folders.iter().filter(|f| !f.writable) {
-        advice.push(format!("{}: make {} writable, or set HOME to a folder that is.", folder.purpose, folder.path.display()));
+        advice.push(format!(
+            "{}: make {} writable, or set HOME to a folder that is.",
+            folder.purpose,
+            folder.path.display()
+        ));
     }
     Report {
         version: env!("CARGO_PKG_VERSION"),
@@ -176,7 +180,8 @@ fn loader_cache() -> Vec<PathBuf> {
 fn find(name: &str, folders: &[PathBuf], cached: &[PathBuf]) -> Option<PathBuf> {
     let fits = |path: &Path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(name));
     let listed = |folder: &PathBuf| {
-        let mut found: Vec<PathBuf> = std::fs::read_dir(folder).ok()?.filter_map(|e| Some(e.ok()?.path())).filter(|p| fits(p)).collect();
+        let mut found: Vec<PathBuf> =
+            std::fs::read_dir(folder).ok()?.filter_map(|e| Some(e.ok()?.path())).filter(|p| fits(p)).collect();
         found.sort();
         found.into_iter().next()
     };
@@ -186,7 +191,9 @@ fn find(name: &str, folders: &[PathBuf], cached: &[PathBuf]) -> Option<PathBuf> 
 fn folders() -> Vec<Folder> {
     let Some(dirs) = ProjectDirs::from("", "", "stepgraph") else { return Vec::new() };
     let all = [("settings", dirs.config_dir()), ("runs", dirs.data_dir()), ("cache", dirs.cache_dir())];
-    all.into_iter().map(|(purpose, path)| Folder { purpose, path: path.to_owned(), writable: is_writable(path) }).collect()
+    all.into_iter()
+        .map(|(purpose, path)| Folder { purpose, path: path.to_owned(), writable: is_writable(path) })
+        .collect()
 }
 
 /// Whether a folder, or the nearest one above it that exists, takes files; nothing is left behind.
@@ -204,7 +211,13 @@ fn told(r: &Report) -> String {
     row("memory", r.memory_available_bytes.map_or_else(|| "unknown".to_owned(), |b| format!("{} free", Bytes(b))));
     let studio = if r.studio { "in this build" } else { "not in this build" };
     row("studio", format!("{studio}; display: {}", r.display.as_deref().unwrap_or("none")));
-    row("executors", format!("{}; CUDA does not exist in this version, the libraries below are only looked for", r.executors.join(", ")));
+    row(
+        "executors",
+        format!(
+            "{}; CUDA does not exist in this version, the libraries below are only looked for",
+            r.executors.join(", ")
+        ),
+    );
     for l in &r.cuda {
         let found = l.found.as_ref().map_or_else(|| "not found".to_owned(), |p| p.display().to_string());
         row("cuda", format!("{:<15} {:<16} {found}", l.name, l.purpose));

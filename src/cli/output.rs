@@ -58,7 +58,13 @@ pub fn micros(us: f64) -> String {
         us if us >= 1e3 => (us / 1e3, "ms"),
         us => (us, "us"),
     };
-    let decimals = if value >= 100.0 { 0 } else if value >= 10.0 { 1 } else { 2 };
+    let decimals = if value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
     format!("{value:.decimals$} {unit}")
 }
 
@@ -141,7 +147,10 @@ mod tests {
     #[test]
     fn figures_read_well() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([0.5, 18.23, 456.0, 1200.0, 2.5e6].map(micros), ["0.50 us", "18.2 us", "456 us", "1.20 ms", "2.50 s"]);
+        assert_eq!(
+            [0.5, 18.23, 456.0, 1200.0, 2.5e6].map(micros),
+            ["0.50 us", "18.2 us", "456 us", "1.20 ms", "2.50 s"]
+        );
         assert_eq!(wrapped("one two three", 9, "  "), "  one two\n  three\n");
     }
 

@@ -69,9 +69,9 @@ fn dot(compiled: &Compiled, stage: Option<Stage>) -> anyhow::Result<String> {
             let choices = &compiled.selection.choices;
             Ok(compiled.plan.program.to_dot(|i, _| format!("{i} {}", choices[i].kernel)))
         }
-        Stage::Bindings | Stage::Arena | Stage::Capture | Stage::All => {
-            Err(wrong("only the stages ir, lowered and selected are graphs; use --stage with one of them, or --format json"))
-        }
+        Stage::Bindings | Stage::Arena | Stage::Capture | Stage::All => Err(wrong(
+            "only the stages ir, lowered and selected are graphs; use --stage with one of them, or --format json",
+        )),
     }
 }
 

@@ -142,8 +142,18 @@ pub(super) fn document(compiled: &Compiled) -> Document<'_> {
         ratio: plan.ratio(),
         flops: compiled.selection.flops(),
         cost_us: compiled.selection.cost_us(),
-        times_ms: StageTimes { ir: ms(t.ir), lower: ms(t.lower), select: ms(t.select), plan: ms(t.plan), total: ms(t.total()) },
-        planner: Planners { chosen: plan.report.planner.name(), proved_optimal: plan.report.proved_optimal, tried: &plan.report.tried },
+        times_ms: StageTimes {
+            ir: ms(t.ir),
+            lower: ms(t.lower),
+            select: ms(t.select),
+            plan: ms(t.plan),
+            total: ms(t.total()),
+        },
+        planner: Planners {
+            chosen: plan.report.planner.name(),
+            proved_optimal: plan.report.proved_optimal,
+            tried: &plan.report.tried,
+        },
         constants: plan.constants(),
         capture: CapturePlan::new(plan, model),
     }
@@ -156,7 +166,13 @@ fn ops(compiled: &Compiled) -> Vec<OpEntry<'_>> {
     rows.map(|(index, (op, choice))| {
         let arguments = |dir| {
             let bound = op.bound(dir);
-            bound.map(|(slot, v)| Argument { slot, value: &program.value(v).name, offset: plan.place(v).map(|p| p.offset) }).collect()
+            bound
+                .map(|(slot, v)| Argument {
+                    slot,
+                    value: &program.value(v).name,
+                    offset: plan.place(v).map(|p| p.offset),
+                })
+                .collect()
         };
         OpEntry {
             index,
@@ -182,20 +198,21 @@ fn ops(compiled: &Compiled) -> Vec<OpEntry<'_>> {
 
 /// The entries of one buffer: itself, or its parts with whatever lies between them.
 fn entries<'a>(plan: &'a BindingPlan, model: &Model, buffer: &'a Buffer, out: &mut Vec<BufferEntry<'a>>) {
-    let whole = |name: String, start: u64, bytes: u64, data_bytes: u64, shape: Shape, layer: Option<LayerId>| BufferEntry {
-        aliases: aliases(plan, buffer, &name, buffer.offset + start),
-        name,
-        role: buffer.role.name(),
-        shape,
-        dtype: buffer.dtype,
-        bytes,
-        data_bytes,
-        offset: buffer.offset + start,
-        live: buffer.live,
-        persistent: buffer.persistent,
-        layer: label(model, layer),
-        part_of: None,
-    };
+    let whole =
+        |name: String, start: u64, bytes: u64, data_bytes: u64, shape: Shape, layer: Option<LayerId>| BufferEntry {
+            aliases: aliases(plan, buffer, &name, buffer.offset + start),
+            name,
+            role: buffer.role.name(),
+            shape,
+            dtype: buffer.dtype,
+            bytes,
+            data_bytes,
+            offset: buffer.offset + start,
+            live: buffer.live,
+            persistent: buffer.persistent,
+            layer: label(model, layer),
+            part_of: None,
+        };
     let size = buffer.dtype.size() as u64;
     let apart = buffer.parts.windows(2).all(|p| p[0].start + p[0].bytes <= p[1].start);
     let inside = buffer.parts.last().is_some_and(|p| p.start + p.bytes <= buffer.bytes);

@@ -38,7 +38,12 @@ fn summary(compiled: &Compiled) -> String {
     let (plan, model) = (&compiled.plan, &compiled.model);
     let ops = &plan.program.ops;
     let of = |phase: Phase| ops.iter().filter(|o| o.phase == phase).count();
-    let phases: Vec<String> = Phase::ALL.iter().map(|p| (p, of(*p))).filter(|(_, n)| *n > 0).map(|(p, n)| format!("{n} {}", p.name())).collect();
+    let phases: Vec<String> = Phase::ALL
+        .iter()
+        .map(|p| (p, of(*p)))
+        .filter(|(_, n)| *n > 0)
+        .map(|(p, n)| format!("{n} {}", p.name()))
+        .collect();
     let t = &compiled.times;
     let ms = |d: std::time::Duration| d.as_secs_f64() * 1e3;
     format!(
@@ -82,20 +87,34 @@ fn memory(plan: &BindingPlan) -> String {
 /// A line a buffer, parts of flat vectors behind them.
 fn bindings(compiled: &Compiled) -> String {
     let (plan, model) = (&compiled.plan, &compiled.model);
-    let mut out = format!("{:<10} {:>12} {:>12} {:>11}  {:<4} {:<18} {:<16} name\n", "role", "offset", "bytes", "live", "type", "shape", "layer");
-    let mut row = |role: &str, offset: u64, bytes: u64, live: [usize; 2], kind: &str, shape: &str, layer: &str, name: &str| {
-        let live = format!("{}..{}", live[0], live[1]);
-        let line = format!("{role:<10} {offset:>12} {bytes:>12} {live:>11}  {kind:<4} {shape:<18} {layer:<16} {name}");
-        out.push_str(line.trim_end());
-        out.push('\n');
-    };
+    let mut out = format!(
+        "{:<10} {:>12} {:>12} {:>11}  {:<4} {:<18} {:<16} name\n",
+        "role", "offset", "bytes", "live", "type", "shape", "layer"
+    );
+    let mut row =
+        |role: &str, offset: u64, bytes: u64, live: [usize; 2], kind: &str, shape: &str, layer: &str, name: &str| {
+            let live = format!("{}..{}", live[0], live[1]);
+            let line =
+                format!("{role:<10} {offset:>12} {bytes:>12} {live:>11}  {kind:<4} {shape:<18} {layer:<16} {name}");
+            out.push_str(line.trim_end());
+            out.push('\n');
+        };
     for b in &plan.buffers {
         let layer = |l: Option<crate::model::LayerId>| l.map_or_else(String::new, |l| model.layer(l).label());
         let role = if b.external { "(external)" } else { b.role.name() };
         let offset = if b.external { 0 } else { b.offset };
         row(role, offset, b.bytes, b.live, b.dtype.name(), &b.shape.to_string(), &layer(b.layer), &b.name);
         for p in &b.parts {
-            row("", offset + p.start, p.bytes, b.live, b.dtype.name(), &p.shape.to_string(), &layer(p.layer), &format!("  {}", p.name));
+            row(
+                "",
+                offset + p.start,
+                p.bytes,
+                b.live,
+                b.dtype.name(),
+                &p.shape.to_string(),
+                &layer(p.layer),
+                &format!("  {}", p.name),
+            );
         }
     }
     out
@@ -103,17 +122,24 @@ fn bindings(compiled: &Compiled) -> String {
 
 fn arena(plan: &BindingPlan) -> String {
     let report = &plan.report;
-    let proof = if report.proved_optimal { "proved to be the smallest possible" } else { "not proved to be the smallest" };
+    let proof =
+        if report.proved_optimal { "proved to be the smallest possible" } else { "not proved to be the smallest" };
     let mut out = format!("{}\nplaced by {}, {proof}\n", memory(plan), report.planner);
     for a in &report.tried {
-        out.push_str(&format!("  {:<32} {:>12} for what shares memory, {}\n", a.planner.name(), Bytes(a.height), output::micros(a.micros as f64)));
+        out.push_str(&format!(
+            "  {:<32} {:>12} for what shares memory, {}\n",
+            a.planner.name(),
+            Bytes(a.height),
+            output::micros(a.micros as f64)
+        ));
     }
     let live = plan.live_bytes();
     if let Some((op, peak)) = live.iter().enumerate().max_by_key(|(i, b)| (**b, std::cmp::Reverse(*i))) {
         let name = plan.program.ops[op].kind.name();
         out.push_str(&format!("the most is alive at operation {op} ({name}): {}\n", Bytes(*peak)));
         for role in Role::ALL {
-            let alive = |b: &&crate::plan::Buffer| b.role == role && !b.external && (b.live[0]..b.live[1]).contains(&op);
+            let alive =
+                |b: &&crate::plan::Buffer| b.role == role && !b.external && (b.live[0]..b.live[1]).contains(&op);
             let bytes: u64 = plan.buffers.iter().filter(alive).map(|b| b.bytes).sum();
             if bytes > 0 {
                 out.push_str(&format!("  {:<12} {:>12}\n", role.name(), Bytes(bytes)));

@@ -34,7 +34,10 @@ pub fn load(given: &str) -> anyhow::Result<Loaded> {
 pub fn warn_of_precision(preset: &Preset) {
     if preset.precision != Precision::F32 {
         let name = preset.precision.name();
-        output::note(&format!("note: {} asks for {name}; the CPU computes in f32, so figures are those of f32", preset.name));
+        output::note(&format!(
+            "note: {} asks for {name}; the CPU computes in f32, so figures are those of f32",
+            preset.name
+        ));
     }
 }
 
@@ -103,7 +106,12 @@ pub fn run(args: &PresetsArgs) -> anyhow::Result<()> {
             "data": preset.data.as_ref().map(|d| d.source.name()),
             "steps": preset.train.map(|t| t.steps),
         }));
-        text.push_str(&format!("{}  ({} layers, {} parameters)\n", preset.name, model.layers.len(), output::count(params as u64)));
+        text.push_str(&format!(
+            "{}  ({} layers, {} parameters)\n",
+            preset.name,
+            model.layers.len(),
+            output::count(params as u64)
+        ));
         text.push_str(&output::wrapped(&preset.about, 76, "    "));
     }
     if args.json { output::print_json(&list) } else { output::print(&text) }

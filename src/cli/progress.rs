@@ -56,7 +56,8 @@ impl Progress {
     fn figures(&self, report: &StepReport, made: u64, now: Instant) -> String {
         let seconds = now.duration_since(self.started).as_secs_f64().max(1e-9);
         let rate = (made * self.batch) as f64 / seconds;
-        let accuracy = if report.accuracy.is_finite() { format!(", accuracy {:.3}", report.accuracy) } else { String::new() };
+        let accuracy =
+            if report.accuracy.is_finite() { format!(", accuracy {:.3}", report.accuracy) } else { String::new() };
         format!("loss {:.4}{accuracy}, {} samples/s", report.loss, output::count(rate as u64))
     }
 

@@ -74,7 +74,8 @@ impl StepLog {
     }
 
     fn write(&mut self, work: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> anyhow::Result<()> {
-        work(&mut self.out).with_context(|| format!("the log {} cannot be written; free some space", self.part.display()))
+        work(&mut self.out)
+            .with_context(|| format!("the log {} cannot be written; free some space", self.part.display()))
     }
 
     /// Gives the log its name.
@@ -84,7 +85,8 @@ impl StepLog {
     pub fn finish(mut self) -> anyhow::Result<PathBuf> {
         self.write(Write::flush)?;
         self.out.get_ref().sync_all().with_context(|| format!("the log {} cannot be written", self.part.display()))?;
-        std::fs::rename(&self.part, &self.path).with_context(|| format!("the log cannot be named {}", self.path.display()))?;
+        std::fs::rename(&self.part, &self.path)
+            .with_context(|| format!("the log cannot be named {}", self.path.display()))?;
         Ok(self.path.clone())
     }
 }

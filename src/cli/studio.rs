@@ -16,7 +16,8 @@ pub fn run(preset: Option<&str>) -> anyhow::Result<()> {
     }
     let bundled = crate::model::BUNDLED.iter().find(|b| b.name == given);
     let help = "give the path of a preset or the name of a bundled one; `stepgraph presets` lists them, `stepgraph --help` the commands";
-    let bundled = bundled.ok_or_else(|| wrong(format!("{given}: no such preset, and no command of that name; {help}")))?;
+    let bundled =
+        bundled.ok_or_else(|| wrong(format!("{given}: no such preset, and no command of that name; {help}")))?;
     // The studio opens files. A bundled preset becomes one for as long as the window is open; saving it asks for a place.
     let folder = tempfile::tempdir()?;
     let copy = folder.path().join(format!("{given}.json"));
@@ -30,9 +31,12 @@ pub fn run(preset: Option<&str>) -> anyhow::Result<()> {
 /// Always.
 #[cfg(not(feature = "studio"))]
 pub fn run(preset: Option<&str>) -> anyhow::Result<()> {
-    let known = preset.is_none_or(|p| std::path::Path::new(p).is_file() || crate::model::BUNDLED.iter().any(|b| b.name == p));
+    let known =
+        preset.is_none_or(|p| std::path::Path::new(p).is_file() || crate::model::BUNDLED.iter().any(|b| b.name == p));
     if let (false, Some(given)) = (known, preset) {
-        return Err(super::error::wrong(format!("{given}: no such preset, and no command of that name; see stepgraph --help")));
+        return Err(super::error::wrong(format!(
+            "{given}: no such preset, and no command of that name; see stepgraph --help"
+        )));
     }
     anyhow::bail!(
         "this build has no window: it was made without the feature \"studio\"; build with `cargo build --release`, or use the commands, which \

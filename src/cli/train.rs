@@ -130,7 +130,13 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     presets::warn_of_precision(&found.preset);
     introduce(&session, args);
     let prepare_ms = started.elapsed().as_secs_f64() * 1e3;
-    let mut run = Run { first: session.done(), last: None, evaluations: Vec::new(), times: Times::new(session.total()), seconds: 0.0 };
+    let mut run = Run {
+        first: session.done(),
+        last: None,
+        evaluations: Vec::new(),
+        times: Times::new(session.total()),
+        seconds: 0.0,
+    };
     let stop = stop_flag();
     let outcome = run.steps(&mut session, args, &outputs, log, &stop, &found.preset);
     // A run that fails at step n keeps the log of the steps before it, and nothing else: its parameters are those of no finished run.
@@ -203,7 +209,12 @@ fn stop_flag() -> Arc<AtomicBool> {
 fn introduce(session: &Session, args: &TrainArgs) {
     let (model, plan) = (session.model(), &session.compiled().plan);
     let samples = session.dataset().map(|(set, split)| {
-        format!(", {}: {} samples, {} held out", set.name, output::count(set.len() as u64), output::count(split.held_out.len() as u64))
+        format!(
+            ", {}: {} samples, {} held out",
+            set.name,
+            output::count(set.len() as u64),
+            output::count(split.held_out.len() as u64)
+        )
     });
     output::note(&format!(
         "{}: {} parameters, {} operations, arena {}{}",
@@ -217,7 +228,11 @@ fn introduce(session: &Session, args: &TrainArgs) {
         output::note(&format!("note: {note}"));
     }
     if session.done() >= session.total() {
-        output::note(&format!("note: step {} of {} is made already; give more --steps to go on", session.done(), session.total()));
+        output::note(&format!(
+            "note: step {} of {} is made already; give more --steps to go on",
+            session.done(),
+            session.total()
+        ));
     }
     if args.eval_every.is_some() && session.dataset().is_none_or(|(_, split)| split.held_out.is_empty()) {
         output::note("note: nothing is held out, so --eval-every has nothing to evaluate");
@@ -288,7 +303,14 @@ impl Run {
     }
 
     /// What the user wants between steps.
-    fn between(&mut self, session: &mut Session, args: &TrainArgs, outputs: &Outputs, progress: &Progress, preset: &Preset) -> anyhow::Result<()> {
+    fn between(
+        &mut self,
+        session: &mut Session,
+        args: &TrainArgs,
+        outputs: &Outputs,
+        progress: &Progress,
+        preset: &Preset,
+    ) -> anyhow::Result<()> {
         let step = session.done();
         if args.eval_every.is_some_and(|n| step.is_multiple_of(n))
             && let Some(found) = session.evaluate()?

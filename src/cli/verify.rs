@@ -27,7 +27,11 @@ fn line(check: &Check) -> String {
 /// # Errors
 /// Where a preset, its data or a given file is wrong, or a step cannot run.
 pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
-    let names: Vec<&str> = if args.all { BUNDLED.iter().map(|b| b.name).collect() } else { args.presets.iter().map(String::as_str).collect() };
+    let names: Vec<&str> = if args.all {
+        BUNDLED.iter().map(|b| b.name).collect()
+    } else {
+        args.presets.iter().map(String::as_str).collect()
+    };
     let mut loaded = Vec::with_capacity(names.len());
     // Every preset is read before the first is verified: a misspelt name should not cost minutes.
     for name in names {

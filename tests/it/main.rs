@@ -1,3 +1,6 @@
 //! Tests of the whole, one module a subject.
 
+mod cli;
 mod golden;
+mod nets;
+mod numerics;

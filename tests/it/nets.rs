@@ -58,7 +58,7 @@ impl Generator {
         };
         let batch = self.between(2.max(self.size.batch / 2), self.size.batch);
         let count = self.between(1, self.size.layers);
-        let (mut layers, mut output) = self.layers(count, &shape, 0, false);
+        let (mut layers, output) = self.layers(count, &shape, 0, false);
         let loss = if self.coin(0.6) {
             if output.rank() == 3 {
                 layers.push(if self.coin(0.5) { LayerSpec::Flatten } else { LayerSpec::GlobalAvgPool });
@@ -69,7 +69,6 @@ impl Generator {
         } else {
             LossSpec::Mse
         };
-        output.0.clear();
         Preset {
             name: format!("random-{seed}"),
             about: String::new(),

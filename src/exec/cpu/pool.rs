@@ -1,73 +1,68 @@
 //! Threads that share a step.
 //!
 //! A step of small operations lasts tens of microseconds, so that waking a sleeping thread for each operation would cost more than the work.
-//! All threads walk the whole list together and meet at barriers; between steps they spin for a while before they sleep.
+//! The caller walks the list and publishes each shared phase; the other threads spin beside it and claim parts. Whoever is there does the work:
+//! where the system has taken a thread's core away, the caller claims its parts too, so that a busy machine slows a step but does not stall it. Results do
+//! not depend on who ran which part. Between steps the threads spin for a while before they sleep.
 
+use super::call::Part;
 use crate::exec::ExecError;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 
 /// Keeps a counter on a cache line of its own, so that spinning on it disturbs nobody.
 #[repr(align(128))]
 struct Line<T>(T);
 
-type Job = *const (dyn Fn(usize, &Barrier) + Sync);
+/// What a claimed part is: called with the part, on any thread.
+type Job = *const (dyn Fn(Part) + Sync);
 
 struct Shared {
-    /// Counts jobs; a worker runs when it changes.
-    epoch: Line<AtomicU32>,
-    job: UnsafeCell<Option<Job>>,
-    /// Workers that finished the current job.
+    /// The present phase in the upper half, the next part to claim in the lower.
+    claim: Line<AtomicU64>,
+    job: UnsafeCell<Option<(Job, usize)>>,
+    /// Parts of the present phase that are done.
     done: Line<AtomicUsize>,
     asleep: Line<AtomicUsize>,
+    /// Counts the times that the caller wants the others awake.
+    calls: Line<AtomicU32>,
     stop: AtomicBool,
-    barrier: Barrier,
+    count: usize,
 }
 
-// SAFETY: `job` is written only while no job runs, before the release store of `epoch` that workers acquire.
+// SAFETY: `job` is written only while no part is claimable, before the release store of `claim` that claimants acquire.
 unsafe impl Sync for Shared {}
-// SAFETY: the pointer inside is only used while the caller of `run` keeps its target alive.
+// SAFETY: the pointer inside is only used while the caller of `share` keeps its target alive.
 unsafe impl Send for Shared {}
 
-/// Where all threads of a job wait for each other.
-pub struct Barrier {
-    count: usize,
-    arrived: Line<AtomicUsize>,
-    generation: Line<AtomicU32>,
-}
+/// A claim of this part number or above means that there is nothing to claim.
+const NONE: u64 = u32::MAX as u64 / 2;
+/// Spins of an idle thread before it sleeps: about 100 us.
+const SPINS_BEFORE_SLEEP: u32 = 20_000;
+/// Spins of the caller while others finish, before it lets them have its core.
+const SPINS_BEFORE_YIELD: u32 = 2_000;
 
-/// Spins before a thread lets others run: a barrier is usually reached by all within microseconds.
-const SPINS_BEFORE_YIELD: u32 = 20_000;
-/// Spins of an idle worker before it sleeps: about 100 us.
-const SPINS_BEFORE_SLEEP: u32 = 40_000;
-
-fn spin_until(condition: impl Fn() -> bool) {
-    let mut spins = 0u32;
-    while !condition() {
-        spins = spins.wrapping_add(1);
-        if spins > SPINS_BEFORE_YIELD {
-            thread::yield_now();
-        } else {
-            std::hint::spin_loop();
-        }
-    }
-}
-
-impl Barrier {
-    /// Waits for all threads of the job.
-    #[inline]
-    pub fn wait(&self) {
-        if self.count == 1 {
-            return;
-        }
-        let generation = self.generation.0.load(Ordering::Relaxed);
-        if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == self.count {
-            self.arrived.0.store(0, Ordering::Relaxed);
-            self.generation.0.store(generation.wrapping_add(1), Ordering::Release);
-        } else {
-            spin_until(|| self.generation.0.load(Ordering::Acquire) != generation);
+impl Shared {
+    /// Claims and runs parts of phase `epoch` until none is left.
+    fn work(&self, epoch: u64) {
+        loop {
+            let now = self.claim.0.load(Ordering::Acquire);
+            let part = now & u64::from(u32::MAX);
+            if now >> 32 != epoch || part >= self.count as u64 {
+                return;
+            }
+            if self.claim.0.compare_exchange_weak(now, now + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                continue;
+            }
+            // SAFETY: the claim succeeded, so the phase is the published one and its caller waits until this part is done.
+            if let Some((job, phase)) = unsafe { *self.job.get() } {
+                let part = Part { index: part as usize, count: self.count, phase };
+                // SAFETY: as above, the job is alive.
+                unsafe { (*job)(part) };
+            }
+            self.done.0.fetch_add(1, Ordering::Release);
         }
     }
 }
@@ -76,6 +71,7 @@ impl Barrier {
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<(Thread, Option<JoinHandle<()>>)>,
+    epoch: u64,
 }
 
 impl Pool {
@@ -86,18 +82,19 @@ impl Pool {
     pub fn new(threads: usize) -> Result<Self, ExecError> {
         let count = threads.max(1);
         let shared = Arc::new(Shared {
-            epoch: Line(AtomicU32::new(0)),
+            claim: Line(AtomicU64::new(NONE)),
             job: UnsafeCell::new(None),
             done: Line(AtomicUsize::new(0)),
             asleep: Line(AtomicUsize::new(0)),
+            calls: Line(AtomicU32::new(0)),
             stop: AtomicBool::new(false),
-            barrier: Barrier { count, arrived: Line(AtomicUsize::new(0)), generation: Line(AtomicU32::new(0)) },
+            count,
         });
-        let mut pool = Self { shared, workers: Vec::with_capacity(count - 1) };
+        let mut pool = Self { shared, workers: Vec::with_capacity(count - 1), epoch: 0 };
         for index in 1..count {
             let shared = Arc::clone(&pool.shared);
             let name = format!("stepgraph-cpu-{index}");
-            let spawned = thread::Builder::new().name(name.clone()).spawn(move || worker(&shared, index));
+            let spawned = thread::Builder::new().name(name.clone()).spawn(move || worker(&shared));
             let handle = spawned.map_err(|e| ExecError::Thread { name, why: e.to_string() })?;
             pool.workers.push((handle.thread().clone(), Some(handle)));
         }
@@ -110,31 +107,49 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Runs `job` on every thread at once, with the thread's index, and returns when all are done. Allocates nothing.
-    pub fn run(&mut self, job: &(dyn Fn(usize, &Barrier) + Sync)) {
+    /// Wakes the threads that sleep: worth its price before a list of phases, not before each.
+    pub fn wake(&self) {
+        if self.workers.is_empty() {
+            return;
+        }
+        // Sequentially consistent with a worker's announcement of sleep: one of the two sees the other.
+        self.shared.calls.0.fetch_add(1, Ordering::SeqCst);
+        if self.shared.asleep.0.load(Ordering::SeqCst) > 0 {
+            self.workers.iter().for_each(|(thread, _)| thread.unpark());
+        }
+    }
+
+    /// Runs `job` once for every part of phase `phase`, in as many parts as there are threads, and returns when all are done. Allocates nothing.
+    pub fn share(&mut self, phase: usize, job: &(dyn Fn(Part) + Sync)) {
         let shared = &*self.shared;
-        if !self.workers.is_empty() {
-            // SAFETY: the lifetime is erased only until this function returns, and it returns after every worker is done with the job.
-            let erased: Job = unsafe { std::mem::transmute::<*const (dyn Fn(usize, &Barrier) + Sync), Job>(std::ptr::from_ref(job)) };
-            // SAFETY: no worker reads the job between the end of the last run and the store of the epoch below.
-            unsafe { *shared.job.get() = Some(erased) };
-            shared.done.0.store(0, Ordering::Relaxed);
-            // Sequentially consistent with the worker's announcement of sleep: one of the two sees the other.
-            shared.epoch.0.fetch_add(1, Ordering::SeqCst);
-            if shared.asleep.0.load(Ordering::SeqCst) > 0 {
-                self.workers.iter().for_each(|(thread, _)| thread.unpark());
+        if self.workers.is_empty() {
+            job(Part { index: 0, count: 1, phase });
+            return;
+        }
+        // SAFETY: the lifetime is erased only until this function returns, and it returns after every part is done.
+        let erased: Job = unsafe { std::mem::transmute::<*const (dyn Fn(Part) + Sync), Job>(std::ptr::from_ref(job)) };
+        // SAFETY: every part of the last phase is done and none is claimable, so nobody reads the job.
+        unsafe { *shared.job.get() = Some((erased, phase)) };
+        shared.done.0.store(0, Ordering::Relaxed);
+        self.epoch = (self.epoch + 1) & u64::from(u32::MAX);
+        shared.claim.0.store(self.epoch << 32, Ordering::Release);
+        shared.work(self.epoch);
+        let mut spins = 0u32;
+        while shared.done.0.load(Ordering::Acquire) < shared.count {
+            spins += 1;
+            if spins > SPINS_BEFORE_YIELD {
+                thread::yield_now();
+            } else {
+                std::hint::spin_loop();
             }
         }
-        job(0, &shared.barrier);
-        let workers = self.workers.len();
-        spin_until(|| shared.done.0.load(Ordering::Acquire) == workers);
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        self.shared.calls.0.fetch_add(1, Ordering::SeqCst);
         for (thread, handle) in &mut self.workers {
             thread.unpark();
             if let Some(handle) = handle.take() {
@@ -145,68 +160,67 @@ impl Drop for Pool {
     }
 }
 
-fn worker(shared: &Shared, index: usize) {
-    let mut seen = 0;
+fn worker(shared: &Shared) {
+    let mut spins = 0;
     loop {
-        let mut spins = 0;
-        while shared.epoch.0.load(Ordering::Acquire) == seen {
-            spins += 1;
-            if spins < SPINS_BEFORE_SLEEP {
-                std::hint::spin_loop();
-                continue;
-            }
-            shared.asleep.0.fetch_add(1, Ordering::SeqCst);
-            while shared.epoch.0.load(Ordering::SeqCst) == seen {
-                thread::park();
-            }
-            shared.asleep.0.fetch_sub(1, Ordering::SeqCst);
+        let now = shared.claim.0.load(Ordering::Acquire);
+        if now & u64::from(u32::MAX) < shared.count as u64 {
+            shared.work(now >> 32);
+            spins = 0;
+            continue;
         }
-        seen = shared.epoch.0.load(Ordering::Acquire);
+        spins += 1;
+        if spins < SPINS_BEFORE_SLEEP {
+            std::hint::spin_loop();
+            continue;
+        }
         if shared.stop.load(Ordering::SeqCst) {
             return;
         }
-        // SAFETY: the epoch changed, so the caller of `run` stored a job and waits for `done` before it returns.
-        if let Some(job) = unsafe { *shared.job.get() } {
-            // SAFETY: as above, the job outlives this call.
-            unsafe { (*job)(index, &shared.barrier) };
+        let calls = shared.calls.0.load(Ordering::SeqCst);
+        shared.asleep.0.fetch_add(1, Ordering::SeqCst);
+        while shared.calls.0.load(Ordering::SeqCst) == calls && !shared.stop.load(Ordering::SeqCst) {
+            thread::park();
         }
-        shared.done.0.fetch_add(1, Ordering::Release);
+        shared.asleep.0.fetch_sub(1, Ordering::SeqCst);
+        spins = 0;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
 
     #[test]
-    fn every_thread_runs_every_job_and_barriers_hold() {
+    fn every_part_runs_once_and_phases_do_not_overlap() {
         for threads in [1, 2, 5] {
             let mut pool = Pool::new(threads).unwrap();
-            let sum = AtomicU64::new(0);
+            let counts: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
             let broken = AtomicU64::new(0);
-            for round in 0..200u64 {
-                pool.run(&|index, barrier| {
-                    sum.fetch_add(index as u64 + 1, Ordering::SeqCst);
-                    barrier.wait();
-                    let expected = (round + 1) * (threads * (threads + 1) / 2) as u64;
-                    if sum.load(Ordering::SeqCst) != expected {
+            for round in 0..400u64 {
+                pool.wake();
+                pool.share(round as usize % 3, &|part| {
+                    let before = counts[part.index].fetch_add(1, Ordering::SeqCst);
+                    if before != round || part.phase != round as usize % 3 || part.count != threads {
                         broken.fetch_add(1, Ordering::SeqCst);
                     }
-                    barrier.wait();
                 });
             }
             assert_eq!(broken.load(Ordering::SeqCst), 0);
+            assert!(counts.iter().all(|c| c.load(Ordering::SeqCst) == 400));
         }
     }
 
     #[test]
-    fn a_sleeping_pool_wakes() {
+    fn a_sleeping_pool_wakes_and_a_pool_that_is_not_woken_still_finishes() {
         let mut pool = Pool::new(3).unwrap();
-        for _ in 0..3 {
+        for wake in [true, false, true] {
             thread::sleep(std::time::Duration::from_millis(20));
             let count = AtomicU64::new(0);
-            pool.run(&|_, _| drop(count.fetch_add(1, Ordering::SeqCst)));
+            if wake {
+                pool.wake();
+            }
+            pool.share(0, &|_| drop(count.fetch_add(1, Ordering::SeqCst)));
             assert_eq!(count.load(Ordering::SeqCst), 3);
         }
     }

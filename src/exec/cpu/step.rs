@@ -25,8 +25,6 @@ pub struct Step {
     pub(super) compiled: Arc<Compiled>,
     pub(super) env: SealedEnv,
     calls: Vec<Call>,
-    /// Whether a barrier stands after each call.
-    barriers: Vec<bool>,
     /// Whether any call is shared among threads.
     parallel: bool,
     ledger: Ledger,
@@ -72,10 +70,8 @@ impl Step {
                 parallel: found.parallel && threads > 1,
             });
         }
-        let next_parallel = |i: usize| calls.get(i + 1).is_none_or(|c: &Call| c.parallel);
-        let barriers = (0..calls.len()).map(|i| !calls[i].parallel && next_parallel(i)).collect();
         let parallel = calls.iter().any(|c| c.parallel);
-        Ok(Self { compiled, env, calls, barriers, parallel, ledger, eager: HashMap::new(), trace: None, threads })
+        Ok(Self { compiled, env, calls, parallel, ledger, eager: HashMap::new(), trace: None, threads })
     }
 
     /// The artefacts it was made from.
@@ -101,33 +97,12 @@ impl Step {
     /// As [`Self::run`].
     pub fn replay(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
         self.ledger.check(&self.calls, &self.env, &self.compiled)?;
-        if self.parallel && pool.threads() > 1 {
-            let (calls, barriers) = (&self.calls[..], &self.barriers[..]);
-            let count = pool.threads();
-            pool.run(&|index, barrier| {
-                for (call, &sync) in calls.iter().zip(barriers) {
-                    if call.parallel {
-                        for phase in 0..call.phases {
-                            // SAFETY: the ledger holds, the environment is exclusively ours, and a barrier stands between phases and calls.
-                            unsafe { (call.run)(call, Part { index, count, phase }) };
-                            barrier.wait();
-                        }
-                    } else {
-                        if index == 0 {
-                            // SAFETY: as above; the other threads do not touch memory until the next barrier.
-                            unsafe { run_alone(call) };
-                        }
-                        if sync {
-                            barrier.wait();
-                        }
-                    }
-                }
-            });
-        } else {
-            for call in &self.calls {
-                // SAFETY: the ledger holds, and the environment is exclusively ours.
-                unsafe { run_alone(call) };
-            }
+        if self.parallel {
+            pool.wake();
+        }
+        for call in &self.calls {
+            // SAFETY: the ledger holds, the environment is exclusively ours, and each call is done before the next begins.
+            unsafe { run_call(call, pool) };
         }
         if let Some(trace) = &mut self.trace {
             trace.extend(0..self.calls.len() as u32);
@@ -164,21 +139,13 @@ impl Step {
             ptr: addresses.map(|a| a as *mut u8),
             table: found.table.clone(),
             phases: found.phases,
-            parallel: found.parallel && threads > 1 && pool.threads() > 1,
+            parallel: found.parallel && threads > 1,
         };
         if call.parallel {
-            let count = pool.threads();
-            pool.run(&|index, barrier| {
-                for phase in 0..call.phases {
-                    // SAFETY: the addresses are the plan's, and a barrier stands between phases.
-                    unsafe { (call.run)(&call, Part { index, count, phase }) };
-                    barrier.wait();
-                }
-            });
-        } else {
-            // SAFETY: the addresses are the plan's.
-            unsafe { run_alone(&call) };
+            pool.wake();
         }
+        // SAFETY: the addresses are the plan's.
+        unsafe { run_call(&call, pool) };
         if let Some(trace) = &mut self.trace {
             trace.push(index as u32);
         }
@@ -263,19 +230,8 @@ impl Step {
         for round in 0..rounds {
             for (call, sample) in self.calls.iter().zip(&mut samples) {
                 let started = std::time::Instant::now();
-                if call.parallel && pool.threads() > 1 {
-                    let count = pool.threads();
-                    pool.run(&|index, barrier| {
-                        for phase in 0..call.phases {
-                            // SAFETY: the ledger holds, and a barrier stands between phases.
-                            unsafe { (call.run)(call, Part { index, count, phase }) };
-                            barrier.wait();
-                        }
-                    });
-                } else {
-                    // SAFETY: the ledger holds.
-                    unsafe { run_alone(call) };
-                }
+                // SAFETY: the ledger holds.
+                unsafe { run_call(call, pool) };
                 sample[round] = started.elapsed().as_secs_f64() * 1e6;
             }
         }
@@ -305,13 +261,19 @@ impl Step {
 /// Always sound; the type is that of kernels.
 unsafe fn idle(_: &Call, _: Part) {}
 
-/// Runs a whole call on this thread.
+/// Runs a whole call: on this thread alone, or phase by phase on all.
 ///
 /// # Safety
 /// As [`super::call::KernelFn`].
-unsafe fn run_alone(call: &Call) {
+#[inline]
+unsafe fn run_call(call: &Call, pool: &mut Pool) {
     for phase in 0..call.phases {
-        // SAFETY: the caller's promise; one part is the whole.
-        unsafe { (call.run)(call, Part { index: 0, count: 1, phase }) };
+        if call.parallel {
+            // SAFETY: the caller's promise; all parts are done when `share` returns.
+            pool.share(phase, &|part| unsafe { (call.run)(call, part) });
+        } else {
+            // SAFETY: the caller's promise; one part is the whole.
+            unsafe { (call.run)(call, Part { index: 0, count: 1, phase }) };
+        }
     }
 }

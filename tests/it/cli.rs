@@ -1,0 +1,185 @@
+//! The commands as a user runs them: the real program, its output, its exit status, and the files that it leaves.
+
+mod files;
+mod mistakes;
+mod plan;
+mod train;
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use stepgraph::tensor::{DType, HostTensor, Shape};
+
+/// The program with these arguments, not started yet.
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stepgraph"));
+    command.args(args).env_remove("STEPGRAPH_ISA").env_remove("STEPGRAPH_THREADS").env_remove("STEPGRAPH_LOG");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    command(args).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Standard output of a command that must succeed.
+fn succeed(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(output.status.success(), "{args:?}: {:?}\n{}", output.status, stderr(&output));
+    stdout(&output)
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&succeed(args)).unwrap_or_else(|e| panic!("{args:?}: {e}"))
+}
+
+/// Standard error of a command that must find a mistake: exit status 2, nothing on standard output.
+fn refused(args: &[&str]) -> String {
+    let output = run(args);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+    assert!(output.stdout.is_empty(), "{args:?} printed {}", stdout(&output));
+    assert!(!text.contains("panicked") && !text.contains("defect"), "{text}");
+    text
+}
+
+/// The names in a folder.
+fn listing(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// A small network with no data of its own: 6 inputs, 4 classes, batch 8.
+const SMALL: &str = r#"{
+  "version": 1, "name": "small", "input": { "shape": [6], "batch": 8 },
+  "layers": [{ "type": "dense", "units": 5, "activation": "relu" }, { "type": "dense", "units": 4 }],
+  "loss": { "type": "softmax_cross_entropy" }, "optimizer": { "type": "sgd", "lr": 0.1 }
+}"#;
+
+/// A folder with `small.json` and `batches.safetensors`: `count` batches with these labels, over and over.
+fn small(count: usize, labels: &[i32]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("small.json"), SMALL).unwrap();
+    let x: Vec<f32> = (0..count * 48).map(|i| ((i * 7919 % 101) as f32 - 50.0) / 25.0).collect();
+    let y: Vec<i32> = (0..count * 8).map(|i| labels[i % labels.len()]).collect();
+    let tensors = [
+        ("batch.x", HostTensor::from_slice([count, 8, 6], &x).unwrap()),
+        ("batch.y", HostTensor::from_slice([count, 8], &y).unwrap()),
+    ];
+    save(&folder.path().join("batches.safetensors"), &tensors);
+    folder
+}
+
+fn save(path: &Path, tensors: &[(&str, HostTensor)]) {
+    use safetensors::tensor::{Dtype, TensorView};
+    let dtype = |t: &HostTensor| match t.dtype {
+        DType::F32 => Dtype::F32,
+        DType::I32 => Dtype::I32,
+        other => panic!("{other} is not written here"),
+    };
+    let views = tensors.iter().map(|(n, t)| (*n, TensorView::new(dtype(t), t.shape.0.clone(), t.bytes()).unwrap()));
+    std::fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
+}
+
+fn zeros(shape: &[usize]) -> HostTensor {
+    HostTensor::zeros(DType::F32, Shape(shape.to_vec()))
+}
+
+/// A path inside a folder, as an argument.
+fn at(folder: &tempfile::TempDir, name: &str) -> String {
+    folder.path().join(name).to_str().unwrap().to_owned()
+}
+
+fn bundled() -> Vec<&'static str> {
+    stepgraph::model::BUNDLED.iter().map(|b| b.name).collect()
+}
+
+fn data_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+}
+
+#[test]
+fn help_of_every_command_has_examples() {
+    let help = succeed(&["--help"]);
+    for name in ["studio", "train", "plan", "verify", "bench", "arena", "presets", "doctor", "completions"] {
+        assert!(help.contains(name), "{help}");
+        let text = succeed(&[name, "--help"]);
+        assert!(text.contains("Examples:") && text.contains(&format!("stepgraph {name}")), "{text}");
+    }
+    assert_eq!(succeed(&["--version"]).trim(), concat!("stepgraph ", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn presets_are_listed_and_printed() {
+    let list = succeed(&["presets"]);
+    let names: Vec<Value> =
+        json(&["presets", "--json"]).as_array().unwrap().iter().map(|p| p["name"].clone()).collect();
+    assert!(names.len() >= 10);
+    assert_eq!(names, bundled());
+    assert!(bundled().iter().all(|n| list.contains(n)));
+    let printed = succeed(&["presets", "xor"]);
+    assert!(stepgraph::model::read_preset(&printed).is_ok());
+    assert!(refused(&["presets", "nothing"]).contains("digits-mlp"));
+}
+
+#[test]
+fn doctor_tells_what_is_there_and_what_is_not() {
+    let report = json(&["doctor", "--json"]);
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(report["executors"], serde_json::json!(["cpu"]));
+    assert_eq!(report["cuda"].as_array().unwrap().len(), 4);
+    assert!(report["threads"].as_u64().unwrap() >= 1);
+    assert_eq!(report["studio"], cfg!(feature = "studio"));
+    assert!(succeed(&["doctor"]).contains("libcuda"));
+}
+
+#[test]
+fn completions_name_every_command() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = succeed(&["completions", shell]);
+        assert!(["train", "plan", "verify", "bench", "arena", "doctor"].iter().all(|c| script.contains(c)), "{shell}");
+    }
+}
+
+#[test]
+fn verify_proves_a_small_preset_and_prints_json() {
+    let report = json(&["verify", "xor", "--replays", "50", "--json"]);
+    assert_eq!(report["preset"], "xor");
+    assert_eq!(report["passed"], true);
+    assert!(report["checks"].as_array().unwrap().len() >= 8);
+    let text = succeed(&["verify", "xor", "iris", "--replays", "50"]);
+    assert!(text.contains("xor\n") && text.contains("iris\n") && text.contains(" 0 failed"), "{text}");
+}
+
+#[test]
+fn bench_reports_both_executors() {
+    let report = json(&["bench", "xor", "--seconds", "0.2", "--json"]);
+    for kind in ["eager_us", "replay_us"] {
+        let [low, mid, high] = ["p10", "median", "p99"].map(|q| report[kind][q].as_f64().unwrap());
+        assert!(0.0 < low && low <= mid && mid <= high, "{report}");
+    }
+    assert!(report["preset"] == "xor" && report["device"].is_string() && report["host_us"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["launches"].as_u64().unwrap() as usize, report["ops"].as_array().unwrap().len());
+    let several = json(&["bench", "xor", "iris", "--seconds", "0.1", "--json"]);
+    assert_eq!(several.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_build_without_a_window_says_so() {
+    if cfg!(feature = "studio") {
+        println!("skipped: this build has a window");
+        return;
+    }
+    let output = run(&["studio"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cargo build --release"), "{}", stderr(&output));
+}

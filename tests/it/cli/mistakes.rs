@@ -1,0 +1,217 @@
+//! What the user gives wrong: exit status 2, every mistake with its place, and no file written.
+
+use super::{SMALL, at, listing, refused, save, small, zeros};
+use stepgraph::tensor::HostTensor;
+
+/// `SMALL` with one piece of text exchanged.
+fn changed(from: &str, to: &str) -> String {
+    assert!(SMALL.contains(from), "{from}");
+    SMALL.replacen(from, to, 1)
+}
+
+/// Runs every command that reads a preset; each must refuse with all of `wanted`, and leave the folder as it was.
+fn check(contents: &[u8], wanted: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = at(&folder, "p.json");
+    std::fs::write(&path, contents).unwrap();
+    let (save, log) = (at(&folder, "out.safetensors"), at(&folder, "out.jsonl"));
+    for args in [
+        vec!["train", &path, "--save", &save, "--log", &log],
+        vec!["plan", &path, "--json"],
+        vec!["verify", &path],
+        vec!["bench", &path],
+    ] {
+        let text = refused(&args);
+        for part in wanted {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        assert_eq!(listing(folder.path()), ["p.json"], "{args:?}");
+    }
+}
+
+#[test]
+fn unknown_fields_and_types_name_their_path() {
+    check(changed("\"units\": 5", "\"unit\": 5").as_bytes(), &["layers[0].unit: unknown field", "units"]);
+    check(
+        changed("\"dense\", \"units\": 4", "\"densee\", \"units\": 4").as_bytes(),
+        &["layers[1].type: found \"densee\"", "\"conv2d\""],
+    );
+    check(changed("\"lr\": 0.1", "\"lr\": 0.1, \"beta\": 1").as_bytes(), &["optimizer.beta: unknown field"]);
+    check(
+        changed("\"mse\"", "\"mse\"").replace("softmax_cross_entropy", "hinge").as_bytes(),
+        &["loss.type: found \"hinge\""],
+    );
+}
+
+#[test]
+fn wrong_types_and_zero_sizes_say_what_was_found_and_expected() {
+    check(
+        changed("\"units\": 5", "\"units\": \"five\"").as_bytes(),
+        &["layers[0].units: found \"five\"; expected a whole number"],
+    );
+    check(changed("\"units\": 5", "\"units\": 0").as_bytes(), &["layers[0].units: found 0; expected at least 1"]);
+    check(changed("\"units\": 5", "\"units\": -3").as_bytes(), &["layers[0].units: found -3"]);
+    check(changed("\"batch\": 8", "\"batch\": 0").as_bytes(), &["input.batch: found 0"]);
+    check(changed("\"shape\": [6]", "\"shape\": [0]").as_bytes(), &["input.shape: found [0]"]);
+    check(changed("\"shape\": [6]", "\"shape\": []").as_bytes(), &["input.shape"]);
+    check(changed("\"lr\": 0.1", "\"lr\": -1").as_bytes(), &["optimizer.lr: found -1"]);
+}
+
+#[test]
+fn several_mistakes_are_told_at_once_one_a_line() {
+    let text = changed("\"units\": 5", "\"units\": 0").replace("\"lr\": 0.1", "\"lr\": -1");
+    check(text.as_bytes(), &["2 mistakes:", "\nlayers[0].units: found 0", "\noptimizer.lr: found -1"]);
+}
+
+#[test]
+fn numbers_that_are_none_are_refused() {
+    check(changed("\"lr\": 0.1", "\"lr\": NaN").as_bytes(), &["not JSON", "line"]);
+    check(changed("\"lr\": 0.1", "\"lr\": 1e999").as_bytes(), &["JSON"]);
+    check(changed("\"lr\": 0.1", "\"lr\": Infinity").as_bytes(), &["not JSON"]);
+    check(changed("\"batch\": 8", "\"batch\": 1e300").as_bytes(), &["input.batch"]);
+    check(changed("\"units\": 5", "\"units\": 9000000000000000").as_bytes(), &["layers[0]", "too large"]);
+}
+
+#[test]
+fn shapes_that_do_not_fit_name_the_layer() {
+    let conv =
+        changed("\"dense\", \"units\": 5, \"activation\": \"relu\"", "\"conv2d\", \"filters\": 2, \"kernel\": 3");
+    check(conv.as_bytes(), &["layers[0]", "[C, H, W]"]);
+    let block = "{ \"type\": \"residual\", \"layers\": [{ \"type\": \"dense\", \"units\": 7 }] }, { \"type\": \"dense\", \"units\": 5 }";
+    let block = changed("{ \"type\": \"dense\", \"units\": 5, \"activation\": \"relu\" }", block);
+    check(block.as_bytes(), &["layers[0].layers: the block turns [6] into [7]"]);
+}
+
+#[test]
+fn files_that_are_no_presets_are_refused() {
+    check(b"", &["the file is empty"]);
+    check(b"\x00\xff\xfe\x80binary", &["is not text"]);
+    check(&SMALL.as_bytes()[..SMALL.len() / 2], &["not JSON"]);
+    check(b"[1, 2]", &["not an object"]);
+    check("[".repeat(100_000).as_bytes(), &["not JSON"]);
+    let nested = "{\"type\":\"residual\",\"layers\":[".repeat(40) + "{\"type\":\"flatten\"}" + &"]}".repeat(40);
+    let nested = format!(
+        "{{\"name\":\"n\",\"input\":{{\"shape\":[6],\"batch\":8}},\"layers\":[{nested}],\"loss\":{{\"type\":\"mse\"}},\"optimizer\":{{\"type\":\"sgd\",\"lr\":1}}}}"
+    );
+    check(nested.as_bytes(), &["layers"]);
+}
+
+#[test]
+fn a_missing_preset_lists_the_bundled_ones() {
+    let text = refused(&["train", "no-such-preset"]);
+    assert!(text.contains("no such file") && text.contains("digits-mlp") && text.contains("spirals"), "{text}");
+    let folder = tempfile::tempdir().unwrap();
+    assert!(refused(&["plan", folder.path().to_str().unwrap()]).contains("is a folder"));
+}
+
+#[test]
+fn options_that_cannot_be_are_usage_errors() {
+    for args in [
+        &["train", "xor", "--steps", "0"][..],
+        &["train", "xor", "--steps", "-1"],
+        &["train", "xor", "--steps", "many"],
+        &["train", "xor", "--device", "tpu"],
+        &["train", "xor", "--device", "cuda:x"],
+        &["train", "xor", "--executor", "compiled"],
+        &["train", "xor", "--threads", "0"],
+        &["train", "xor", "--checkpoint-every", "5"],
+        &["train", "xor", "--no-such-option"],
+        &["train"],
+        &["plan", "xor", "--stage", "nowhere"],
+        &["plan", "xor", "--planner", "magic"],
+        &["plan", "xor", "--stage", "arena", "--dot"],
+        &["plan", "xor", "--time-budget", "-1"],
+        &["bench", "xor", "--seconds", "0"],
+        &["bench", "xor", "--seconds", "NaN"],
+        &["verify"],
+        &["arena", "x.csv", "--time", "inf"],
+        &["train", "xor", "--held-out", "-1"],
+        &["train", "xor", "--held-out", "5000"],
+    ] {
+        assert!(!refused(args).is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn cuda_is_refused_where_it_was_asked_for() {
+    for device in ["cuda", "cuda:1"] {
+        assert!(refused(&["train", "xor", "--device", device]).contains("no CUDA executor"));
+    }
+}
+
+#[test]
+fn results_that_cannot_be_written_are_found_before_training() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "kept").unwrap();
+    let inside_file = at(&folder, "file/w.safetensors");
+    let no_folder = at(&folder, "no/such/w.safetensors");
+    let is_folder = folder.path().to_str().unwrap().to_owned();
+    for option in ["--save", "--log", "--checkpoint"] {
+        for path in [&inside_file, &no_folder, &is_folder] {
+            let text = refused(&["train", "xor", "--steps", "1000000000", option, path]);
+            assert!(text.contains(path.as_str()) && text.contains("cannot be written"), "{text}");
+        }
+    }
+    let same = at(&folder, "same");
+    assert!(refused(&["train", "xor", "--save", &same, "--log", &same]).contains("two different results"));
+    assert_eq!(listing(folder.path()), ["file"]);
+    assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), b"kept");
+    if cfg!(unix) {
+        assert!(refused(&["train", "xor", "--save", "/dev/null"]).contains("device"));
+    }
+}
+
+#[test]
+fn initial_parameters_must_fit() {
+    let folder = small(2, &[0, 1, 2, 3]);
+    let (preset, batches, init) =
+        (at(&folder, "small.json"), at(&folder, "batches.safetensors"), at(&folder, "init.safetensors"));
+    let out = at(&folder, "out.safetensors");
+    let names = ["layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"];
+    let shapes: [&[usize]; 4] = [&[6, 5], &[5], &[5, 4], &[4]];
+    let good = || -> Vec<(&str, HostTensor)> { names.iter().copied().zip(shapes.map(zeros)).collect() };
+    let fails = |tensors: &[(&str, HostTensor)], wanted: &str| {
+        save(folder.path().join("init.safetensors").as_path(), tensors);
+        let text = refused(&["train", &preset, "--batches", &batches, "--init", &init, "--save", &out]);
+        assert!(text.contains(wanted), "{text}");
+        assert!(!listing(folder.path()).contains(&"out.safetensors".to_owned()));
+    };
+    fails(&good()[1..], "layers.0.weight is missing (expected [6, 5])");
+    let mut wrong = good();
+    wrong[2].1 = zeros(&[4, 5]);
+    fails(&wrong, "layers.1.weight has shape [4, 5], the network needs [5, 4]");
+    let mut more = good();
+    more.push(("layers.7.weight", zeros(&[1])));
+    fails(&more, "layers.7.weight belongs to no layer");
+    let mut broken = good();
+    broken[1].1 = HostTensor::from_slice([5], &[0.0, f32::NAN, 0.0, 0.0, 0.0]).unwrap();
+    fails(&broken, "layers.0.bias holds NaN");
+    std::fs::write(folder.path().join("init.safetensors"), b"not tensors").unwrap();
+    assert!(refused(&["train", &preset, "--batches", &batches, "--init", &init]).contains("init.safetensors"));
+}
+
+#[test]
+fn batches_must_fit() {
+    let folder = small(3, &[0, 1, 2, 4]);
+    let (preset, batches) = (at(&folder, "small.json"), at(&folder, "batches.safetensors"));
+    let fails = |wanted: &str| {
+        let log = at(&folder, "log.jsonl");
+        let text = refused(&["train", &preset, "--batches", &batches, "--log", &log]);
+        assert!(text.contains(wanted), "{text}");
+        assert_eq!(listing(folder.path()), ["batches.safetensors", "small.json"]);
+    };
+    fails("class 4 in batch 0, sample 3; classes must lie in 0..4");
+    let path = folder.path().join("batches.safetensors");
+    let labels = HostTensor::from_slice([3, 8], &[0i32; 24]).unwrap();
+    save(&path, &[("batch.x", zeros(&[3, 8, 7])), ("batch.y", labels.clone())]);
+    fails("batch.x has shape [3, 8, 7], the network needs [S, 8, 6]");
+    save(&path, &[("batch.x", zeros(&[2, 8, 6])), ("batch.y", labels.clone())]);
+    fails("batch.x holds 2 batches and batch.y 3");
+    save(&path, &[("batch.x", zeros(&[3, 8, 6]))]);
+    fails("no tensor batch.y");
+    let mut x = vec![0.0f32; 144];
+    x[100] = f32::INFINITY;
+    save(&path, &[("batch.x", HostTensor::from_slice([3, 8, 6], &x).unwrap()), ("batch.y", labels)]);
+    fails("batch.x holds inf at element 100");
+    assert!(refused(&["train", &preset]).contains("names no data"));
+}
