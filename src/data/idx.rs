@@ -213,7 +213,7 @@ mod tests {
         let double = idx(0x0E, &[2], &[0; 16]);
         mutation::throw(&[&plain, &double, &gzip(&plain)], 4000, |bytes| {
             if let Ok(array) = read_idx(bytes, "f") {
-                assert_eq!(array.values().count(), array.shape().iter().product());
+                assert_eq!(array.values().count(), array.shape().iter().product::<usize>());
             }
         });
     }

@@ -338,7 +338,7 @@ pub(super) mod tests {
         let fortran = written(&[1i64; 6], &[3, 2], npyz::Order::Fortran);
         mutation::throw(&[&c, &fortran], 6000, |bytes| {
             if let Ok(array) = read_npy(bytes, "f") {
-                assert_eq!(array.values().count(), array.shape().iter().product());
+                assert_eq!(array.values().count(), array.shape().iter().product::<usize>());
             }
         });
     }

@@ -113,10 +113,10 @@ impl StudioApp {
         let frame = room(ui, 12, 4);
         Panel::bottom("status").frame(frame).show(ui, |ui| panels::status::status_ui(ui, studio, out));
         let frame = room(ui, 12, 8);
-        Panel::left("network panel").frame(frame).default_size(312.0).size_range(264.0..=480.0).show(ui, |ui| {
+        Panel::left("network panel").frame(frame).default_size(340.0).size_range(264.0..=480.0).show(ui, |ui| {
             panels::network::network_ui(ui, studio, &mut panels.network, &mut panels.drafts, out);
         });
-        Panel::right("inspector panel").frame(frame).default_size(264.0).size_range(200.0..=480.0).show(ui, |ui| {
+        Panel::right("inspector panel").frame(frame).default_size(256.0).size_range(200.0..=480.0).show(ui, |ui| {
             panels::inspector::inspector_ui(ui, studio, out);
         });
         CentralPanel::no_frame().show(ui, |ui| {

@@ -220,7 +220,9 @@ mod tests {
             if wake {
                 pool.wake();
             }
-            pool.share(0, &|_| drop(count.fetch_add(1, Ordering::SeqCst)));
+            pool.share(0, &|_| {
+                count.fetch_add(1, Ordering::SeqCst);
+            });
             assert_eq!(count.load(Ordering::SeqCst), 3);
         }
     }

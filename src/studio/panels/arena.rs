@@ -75,7 +75,8 @@ fn tools_ui(ui: &mut Ui, panel: &mut ArenaPanel, out: &mut Queue) {
         ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
         let edit = TextEdit::singleline(&mut panel.search).hint_text("Find a buffer").desired_width(200.0).id_salt("buffer search");
         ui.name_inputs("Find a buffer", |ui| ui.add(edit));
-        weak_ui(ui, "wheel zooms, shift-wheel only in time, drag pans");
+        let hint = RichText::new("wheel zooms, shift-wheel in time only, drag pans").size(12.0).color(theme::colors(ui).weak);
+        ui.add(egui::Label::new(hint).truncate());
     });
 }
 
@@ -117,6 +118,7 @@ fn title_ui(ui: &mut Ui, title: &str) {
 
 fn numbers_ui(ui: &mut Ui, view: &ArenaView) {
     ui.spacing_mut().item_spacing.y = 2.0;
+    ui.spacing_mut().interact_size.y = 18.0;
     ui.label(RichText::new(Bytes(view.arena_bytes).to_string()).font(theme::strong(20.0))).on_hover_text(format!("{} bytes", format::exact(view.arena_bytes)));
     let saved = 1.0 - view.arena_bytes as f64 / view.unshared_bytes.max(1) as f64;
     let verdict = if view.is_optimal { "proved the smallest possible" } else { "the best plan found" };

@@ -21,16 +21,17 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         ui.label(RichText::new("Buffers by layer").font(theme::strong(13.0)));
         weak_ui(ui, recorded_text(&studio.training));
     });
-    let half = (ui.available_height() * 0.58).max(120.0);
+    // The table of buffers takes what its rows need, up to a good half.
+    let rows = view.layers.len() + 4;
+    let half = (ui.available_height() * 0.58).max(120.0).min(rows as f32 * 28.0);
     ui.push_id("layers", |ui| {
         let table = TableBuilder::new(ui)
             .id_salt("capture layers")
-            .auto_shrink([false, false])
+            .auto_shrink([false, true])
             .max_scroll_height(half)
-            .min_scrolled_height(half)
             .cell_layout(Layout::left_to_right(Align::Center))
-            .column(Column::initial(132.0).at_least(80.0).clip(true).resizable(true))
-            .columns(Column::remainder().at_least(72.0).clip(true), COLUMNS.len());
+            .column(Column::exact(132.0).clip(true))
+            .columns(Column::remainder().at_least(64.0).clip(true), COLUMNS.len());
         let table = table.header(20.0, |mut row| {
             row.col(|ui| drop(weak_ui(ui, "Layer")));
             for name in COLUMNS {

@@ -22,6 +22,8 @@ pub fn inspector_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     ui.separator();
     ScrollArea::vertical().id_salt("inspector").auto_shrink([false, false]).show(ui, |ui| {
         ui.spacing_mut().item_spacing.y = 2.0;
+        ui.spacing_mut().interact_size.y = 20.0;
+        ui.spacing_mut().button_padding = egui::Vec2::new(0.0, 1.0);
         weak_ui(ui, page.kind);
         ui.add(egui::Label::new(RichText::new(&page.title).font(theme::strong(15.0))).wrap());
         if !page.about.is_empty() {

@@ -3,7 +3,6 @@
 use super::network::Dragged;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::document::Edit;
-use crate::studio::fields::FieldValue;
 use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::theme;
@@ -104,7 +103,7 @@ fn fields_ui(ui: &mut Ui, card: &Card, drafts: &mut Drafts, out: &mut Queue) {
                     ui.set_width(width);
                     let is_wrong = card.problems.iter().any(|p| p.field == field.name);
                     let name = format!("L{} {}", card.number(), field.label);
-                    let label_width = if matches!(field.value, FieldValue::Flag(_)) { 56.0 } else { 60.0 };
+                    let label_width = 58.0;
                     field_ui(ui, field, &name, is_wrong, Layout2 { label_width, width }, drafts, out);
                 });
             }

@@ -24,6 +24,9 @@ pub struct StepGraphPanel {
 
 const HEADERS: [&str; 9] = ["", "#", "Layer", "Op", "Kernel", "Dimensions", "FLOPs", "Bytes", "Time"];
 
+/// The place of the dimensions among the headers.
+const DIMS: usize = 5;
+
 /// Shows the panel.
 pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, out: &mut Queue) {
     let Some(plan) = &studio.plan else {
@@ -50,23 +53,27 @@ pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, o
         _ => None,
     };
     panel.shown = selected.clone();
+    // Where there is little room, the dimensions stay in the inspector and the kernel's name keeps its room.
+    let with_dims = ui.available_width() > 820.0;
     let mut table = TableBuilder::new(ui)
         .id_salt("ops")
         .sense(Sense::click())
         .auto_shrink([false, false])
         .cell_layout(Layout::left_to_right(Align::Center))
         .column(Column::exact(20.0))
-        .column(Column::exact(36.0))
-        .column(Column::initial(112.0).at_least(60.0).clip(true).resizable(true))
-        .column(Column::initial(104.0).at_least(60.0).clip(true).resizable(true))
-        .column(Column::remainder().at_least(120.0).clip(true))
-        .column(Column::initial(150.0).at_least(60.0).clip(true).resizable(true))
-        .columns(Column::exact(68.0), 3);
+        .column(Column::exact(32.0))
+        .column(Column::exact(if with_dims { 120.0 } else { 92.0 }).clip(true))
+        .column(Column::exact(104.0).clip(true))
+        .column(Column::remainder().at_least(120.0).clip(true));
+    if with_dims {
+        table = table.column(Column::exact(160.0).clip(true));
+    }
+    table = table.columns(Column::exact(60.0), 3);
     if let Some(row) = jump {
         table = table.scroll_to_row(row, None);
     }
     let header = table.header(20.0, |mut row| {
-        for (index, name) in HEADERS.into_iter().enumerate() {
+        for (index, name) in HEADERS.into_iter().enumerate().filter(|(i, _)| with_dims || *i != DIMS) {
             row.col(|ui| {
                 if index >= 6 {
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| weak_ui(ui, name));
@@ -81,7 +88,7 @@ pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, o
             let op = &plan.ops[panel.rows[row.index()]];
             row.set_selected(*selected == Selection::Op(op.index));
             let related = studio.related.ops.contains(&op.index);
-            cells(&mut row, op, related);
+            cells(&mut row, op, related, with_dims);
             let response = row.response();
             crate::studio::widgets::button::named(&response, &format!("Op {} {}", op.index, op.kernel), true);
             if response.clicked() {
@@ -91,7 +98,7 @@ pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, o
     });
 }
 
-fn cells(row: &mut egui_extras::TableRow<'_, '_>, op: &OpRow, related: bool) {
+fn cells(row: &mut egui_extras::TableRow<'_, '_>, op: &OpRow, related: bool, with_dims: bool) {
     let mono = |ui: &mut Ui, text: &str, weak: bool| {
         let c = theme::colors(ui);
         let color = if weak { c.weak } else { c.text };
@@ -115,7 +122,9 @@ fn cells(row: &mut egui_extras::TableRow<'_, '_>, op: &OpRow, related: bool) {
     row.col(|ui| mono(ui, &op.layer, false));
     row.col(|ui| mono(ui, op.op, false));
     row.col(|ui| mono(ui, &op.kernel, false));
-    row.col(|ui| mono(ui, &op.dims, true));
+    if with_dims {
+        row.col(|ui| mono(ui, &op.dims, true));
+    }
     row.col(|ui| right(ui, format::count(op.flops as f64), format!("{} FLOP", format::exact(op.flops))));
     row.col(|ui| right(ui, Bytes(op.bytes).to_string(), format!("{} bytes moved at least", format::exact(op.bytes))));
     row.col(|ui| right(ui, format::micros(op.cost_us), "Estimated".into()));

@@ -14,7 +14,9 @@ use egui::{Align, Button, Layout, RichText, Ui, Vec2};
 pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
-        menus_ui(ui, studio, out);
+        egui::MenuBar::new().ui(ui, |ui| menus_ui(ui, studio, out));
+        command_icon_ui(ui, Command::Undo, studio.is_enabled(&Command::Undo), out);
+        command_icon_ui(ui, Command::Redo, studio.is_enabled(&Command::Redo), out);
         ui.add_space(12.0);
         let mark = if studio.document.is_dirty() { " •" } else { "" };
         let title = RichText::new(format!("{}{mark}", studio.document.title())).font(theme::strong(13.0));
@@ -128,6 +130,4 @@ fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             item(ui, command, out);
         }
     });
-    command_icon_ui(ui, Command::Undo, studio.is_enabled(&Command::Undo), out);
-    command_icon_ui(ui, Command::Redo, studio.is_enabled(&Command::Redo), out);
 }

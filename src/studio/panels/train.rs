@@ -73,13 +73,33 @@ fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     });
 }
 
-fn number_ui(ui: &mut Ui, label: &str, value: &str, tooltip: &str) {
-    ui.vertical(|ui| {
-        ui.spacing_mut().item_spacing.y = 0.0;
-        ui.set_min_width(84.0);
-        ui.label(RichText::new(value).font(theme::strong(15.0))).on_hover_text(tooltip);
-        weak_ui(ui, label);
-    });
+/// A number with its name below it, and where it comes from as a tooltip.
+struct Number {
+    label: String,
+    value: String,
+    about: &'static str,
+}
+
+/// Numbers side by side in columns of one width; a second row where there is no room for all.
+fn columns_ui(ui: &mut Ui, numbers: &[Number]) {
+    const LEAST: f32 = 80.0;
+    let fit = ((ui.available_width() / LEAST).floor() as usize).clamp(1, numbers.len().max(1));
+    let per_row = numbers.len().div_ceil(numbers.len().div_ceil(fit));
+    let width = (ui.available_width() / per_row as f32).floor().min(132.0);
+    for row in numbers.chunks(per_row) {
+        ui.horizontal(|ui| {
+            ui.spacing_mut().item_spacing = Vec2::ZERO;
+            for n in row {
+                ui.allocate_ui_with_layout(Vec2::new(width, 36.0), Layout::top_down(Align::Min), |ui| {
+                    ui.set_width(width - 4.0);
+                    let value = egui::Label::new(RichText::new(&n.value).font(theme::strong(15.0))).truncate();
+                    ui.add(value).on_hover_text(n.about);
+                    ui.add(egui::Label::new(RichText::new(&n.label).size(12.0).color(theme::colors(ui).weak)).truncate());
+                });
+                ui.add_space(4.0);
+            }
+        });
+    }
 }
 
 fn numbers_ui(ui: &mut Ui, studio: &Studio) {
@@ -89,22 +109,24 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
     let s = &run.statistics;
     let batch = run.preset.as_ref().map_or(0, |p| p.input.batch) as f64;
     let rate = |r: f64| (r > 0.0).then(|| format::count(r));
-    ui.horizontal_wrapped(|ui| {
-        ui.spacing_mut().item_spacing = Vec2::new(12.0, 4.0);
-        number_ui(ui, "step", &format!("{} / {}", format::exact(run.done()), format::exact(run.total)), "Steps made, of the run");
-        let loss = h.loss.smooth.last().map(|v| format::number(f64::from(v)));
-        number_ui(ui, "training loss", &or_dash(loss), "Smoothed loss of the batches, before each update");
-        number_ui(ui, "held-out loss", &or_dash(last(&h.held_out_loss).map(format::number)), "Mean loss over samples the run never trains on");
-        if !h.held_out_accuracy.is_empty() {
-            let text = last(&h.held_out_accuracy).map(|a| format!("{:.1}%", a * 100.0));
-            number_ui(ui, "held-out accuracy", &or_dash(text), "Share of held-out samples classified right");
-        }
-        number_ui(ui, "steps/s", &or_dash(rate(s.steps_per_s)), "Over the last second");
-        number_ui(ui, "samples/s", &or_dash(rate(s.steps_per_s * batch)), "Over the last second");
-        let time = |us: f32| (us > 0.0).then(|| format::micros(f64::from(us)));
-        number_ui(ui, "median step", &or_dash(time(s.median_us)), "Median host time over the last 4096 steps");
-        number_ui(ui, "p99 step", &or_dash(time(s.p99_us)), "99th percentile over the last 4096 steps");
-    });
+    let time = |us: f32| (us > 0.0).then(|| format::micros(f64::from(us)));
+    let number = |label: &str, value: Option<String>, about| Number { label: label.into(), value: or_dash(value), about };
+    let loss = h.loss.smooth.last().map(|v| format::number(f64::from(v)));
+    let accuracy = last(&h.held_out_accuracy).map(|a| format!("{:.1}%", a * 100.0));
+    let mut numbers = vec![
+        number(&format!("step of {}", format::exact(run.total)), Some(format::exact(run.done())), "Steps made, of the run"),
+        number("training loss", loss, "Smoothed loss of the batches, before each update"),
+        number("held-out loss", last(&h.held_out_loss).map(format::number), "Mean loss over samples the run never trains on"),
+        number("held-out acc.", accuracy, "Held-out accuracy: share of samples the run never trains on that it classifies right"),
+        number("steps/s", rate(s.steps_per_s), "Over the last second"),
+        number("samples/s", rate(s.steps_per_s * batch), "Over the last second"),
+        number("median step", time(s.median_us), "Median host time over the last 4096 steps"),
+        number("p99 step", time(s.p99_us), "99th percentile of the host time over the last 4096 steps"),
+    ];
+    if h.held_out_accuracy.is_empty() && !h.accuracy.raw.last().is_some_and(f32::is_finite) {
+        numbers.remove(3);
+    }
+    columns_ui(ui, &numbers);
 }
 
 fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
@@ -168,13 +190,16 @@ fn plots_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel) {
     }
     let log = studio.settings.log_axis;
     let has_accuracy = h.accuracy.raw.last().is_some_and(f32::is_finite);
-    let plot = |title, unit, curve| PlotSpec { title, unit, curve, curve_name: "train", points: &[], points_name: "", log, range: None };
+    let plot = |title, unit, curve| {
+        let (points, value) = (&[] as &[_], format::number as fn(f64) -> String);
+        PlotSpec { title, unit, curve, curve_name: "train", points, points_name: "", log, range: None, value }
+    };
     let mut plots = vec![PlotSpec { points: &h.held_out_loss, points_name: "held-out", ..plot("Loss", "", &h.loss) }];
     if has_accuracy {
         let spec = plot("Accuracy", "", &h.accuracy);
         plots.push(PlotSpec { points: &h.held_out_accuracy, points_name: "held-out", range: Some((0.0, 1.0)), log: false, ..spec });
     }
-    plots.push(plot("Step time", "µs, host", &h.step_us));
+    plots.push(PlotSpec { value: format::micros, ..plot("Step time", "on the host", &h.step_us) });
     plots.push(plot("Update", "largest change of a parameter", &h.update_max));
     let columns = if ui.available_width() > 560.0 { 2 } else { 1 };
     let rows = plots.len().div_ceil(columns);

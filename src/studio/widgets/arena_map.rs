@@ -20,7 +20,7 @@ impl Window {
     /// The whole arena.
     #[must_use]
     pub fn fit(view: &ArenaView) -> Self {
-        Self { ops: [0.0, view.ops.max(1) as f64], bytes: [0.0, view.arena_bytes.max(1) as f64 * 1.02] }
+        Self { ops: [0.0, view.ops.max(1) as f64], bytes: [0.0, view.arena_bytes.max(1) as f64 * 1.04] }
     }
 
     /// The window after zooming by `factor` around a point of it, `at` in 0..1 of both axes.
@@ -123,6 +123,7 @@ pub fn map_ui(ui: &mut Ui, view: &ArenaView, window: &mut Window, highlight: &Hi
     }
     let lower = frame.y(view.lower_bound_bytes as f64);
     inner.extend(Shape::dashed_line(&[Pos2::new(rect.left(), lower), Pos2::new(rect.right(), lower)], Stroke::new(1.0, c.text), 6.0, 4.0));
+    inner.text(Pos2::new(rect.right() - 4.0, lower - 2.0), Align2::RIGHT_BOTTOM, "lower bound", FontId::proportional(11.0), c.weak);
     painter.rect_stroke(rect, 0, Stroke::new(1.0, c.hairline), StrokeKind::Outside);
     let clicked = if response.clicked() { hovered.map(|b| b.id) } else { None };
     if let Some(b) = hovered {

@@ -84,6 +84,8 @@ fn editor_ui(ui: &mut Ui, field: &Field, name: &str, is_wrong: bool, drafts: &mu
         FieldValue::Choice(chosen) => {
             let shown = field.options.get(chosen).copied().unwrap_or_default();
             let width = ui.available_width();
+            ui.spacing_mut().button_padding.x = 6.0;
+            ui.spacing_mut().icon_width = 12.0;
             let combo = ComboBox::from_id_salt(("choice", &field.owner, field.name)).width(width).truncate().selected_text(shown);
             let response = combo.show_ui(ui, |ui| {
                 for (index, option) in field.options.iter().enumerate() {
@@ -128,6 +130,7 @@ fn text_ui(
     let font = if matches!(field.value, FieldValue::Text(_)) { egui::FontId::proportional(13.0) } else { theme::mono() };
     let width = ui.available_width();
     let edit = TextEdit::singleline(&mut text).id_salt(("text", &field.owner, field.name)).font(font).desired_width(width);
+    let edit = edit.margin(egui::Margin::symmetric(6, 2)).min_size(Vec2::new(0.0, 24.0)).align(egui::Align2::LEFT_CENTER);
     let response = ui.name_inputs(name, |ui| ui.add(edit)).on_hover_text(field.help);
     if response.changed() {
         let parsed = field.value.parse(&text);

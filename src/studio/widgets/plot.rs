@@ -21,6 +21,8 @@ pub struct PlotSpec<'a> {
     pub log: bool,
     /// Bounds that the data should not leave, such as 0 to 1.
     pub range: Option<(f64, f64)>,
+    /// How a value reads.
+    pub value: fn(f64) -> String,
 }
 
 /// The smallest value on a logarithmic axis.
@@ -52,11 +54,11 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
         }
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             if let Some(last) = spec.curve.smooth.last().filter(|v| v.is_finite()) {
-                ui.label(RichText::new(format::number(f64::from(last))).font(theme::mono()));
+                ui.label(RichText::new((spec.value)(f64::from(last))).font(theme::mono()));
             }
         });
     });
-    let log = spec.log;
+    let (log, value) = (spec.log, spec.value);
     let steps = spec.curve.raw.len().max(10) as f64;
     let pixels = ui.available_width().max(64.0) as usize;
     let following = *follow;
@@ -75,7 +77,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. } | egui_plot::HoverPosition::Elsewhere { position }) = at;
             let y = if log { 10f64.powf(position.y) } else { position.y };
-            Some(format!("step {}\n{}", position.x.round().max(0.0), format::number(y)))
+            Some(format!("step {}\n{}", position.x.round().max(0.0), value(y)))
         });
     let response = plot.show(ui, |plot| {
         let mut x = plot.plot_bounds().range_x();
@@ -122,7 +124,7 @@ fn tick(value: f64) -> String {
     if value == 0.0 {
         "0".into()
     } else if a >= 1000.0 {
-        format::count(value)
+        format::count(value).replace(".0 ", " ")
     } else if a < 1e-3 {
         format!("{value:.0e}")
     } else {
@@ -137,7 +139,7 @@ mod tests {
 
     #[test]
     fn marks_are_short() {
-        assert_eq!([0.0, 0.5, 2.0, 0.000_1, 12_000.0].map(tick), ["0", "0.5", "2", "1e-4", "12.0 k"]);
+        assert_eq!([0.0, 0.5, 2.0, 0.000_1, 12_000.0].map(tick), ["0", "0.5", "2", "1e-4", "12 k"]);
     }
 
     #[test]

@@ -2,4 +2,5 @@
 
 mod harness;
 mod parity;
+mod products;
 mod values;

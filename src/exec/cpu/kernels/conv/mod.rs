@@ -5,8 +5,6 @@
 
 mod correlate;
 mod pad;
-#[cfg(test)]
-mod tests;
 mod weight;
 
 use super::gemm::machine::{self, Machine};

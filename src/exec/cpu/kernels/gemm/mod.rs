@@ -12,8 +12,6 @@ pub(super) mod pack;
 pub(super) mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
-#[cfg(test)]
-mod tests;
 
 use self::machine::Machine;
 use self::micro::Tile;

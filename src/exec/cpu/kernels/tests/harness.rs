@@ -3,7 +3,7 @@
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::resolve;
 use crate::lower::{Dir, OpKind};
-use crate::select::{Isa, Variant, cpu_rest};
+use crate::select::{Isa, Variant, catalogue};
 use std::collections::BTreeMap;
 use std::sync::Barrier;
 
@@ -255,7 +255,7 @@ pub fn run(op: &OpKind, inputs: &Values, how: &How) -> Values {
     let position = |name: &str| slots.iter().position(|slot| slot.0 == name).expect("a slot of that name");
     for (name, _, kind, len) in &slots {
         let bytes = if *kind == Kind::Work {
-            cpu_rest::workspace_bytes(op, how.variant, how.parts)
+            catalogue::workspace_bytes(op, how.variant, how.parts)
         } else {
             len * element_size(*kind, reals)
         };

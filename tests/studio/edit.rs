@@ -1,0 +1,121 @@
+//! Building a network, breaking it, and mending it.
+
+use crate::robot::Robot;
+use egui::{Key, Modifiers};
+
+#[test]
+fn a_mistake_appears_on_its_card_and_goes_when_it_is_mended() {
+    let mut robot = Robot::open(None);
+    assert_eq!(robot.app().studio.problems(), 0);
+    robot.write("L1 rate", "1.5");
+    robot.settle();
+    assert!(robot.sees("found 1.5") && robot.sees("expected a number from 0 up to"));
+    assert!(robot.sees("1 problem"));
+    assert!(!robot.app().studio.is_ready() && robot.app().studio.plan.is_some());
+    robot.write("L1 rate", "0.3");
+    robot.settle();
+    assert!(!robot.sees("found 1.5"));
+    assert!(robot.app().studio.is_ready());
+}
+
+#[test]
+fn a_wrong_text_stays_as_it_was_typed_until_it_is_undone() {
+    let mut robot = Robot::open(None);
+    robot.write("L0 units", "many");
+    robot.settle();
+    assert_eq!(robot.value("L0 units"), "many");
+    assert!(robot.sees("expected a whole number, at least 0") && robot.sees("1 problem"));
+    assert!(!robot.app().studio.is_ready() && !robot.app().studio.document.is_dirty());
+    robot.key(Modifiers::COMMAND, Key::Z);
+    robot.settle();
+    assert_eq!(robot.value("L0 units"), "128");
+    assert!(robot.app().studio.is_ready());
+}
+
+#[test]
+fn an_edit_says_what_it_changed_and_is_undone_as_one() {
+    let mut robot = Robot::open(None);
+    robot.write("L0 units", "256");
+    robot.settle();
+    let difference = robot.app().studio.difference.clone().expect("a difference");
+    assert!(difference.starts_with("arena +"), "{difference}");
+    robot.press("Undo");
+    robot.settle();
+    assert_eq!(robot.value("L0 units"), "128");
+    assert!(!robot.app().studio.document.is_dirty());
+    robot.press("Redo");
+    assert_eq!(robot.value("L0 units"), "256");
+}
+
+#[test]
+fn a_network_is_built_from_nothing_by_keyboard() {
+    let mut robot = Robot::open(None);
+    robot.key(Modifiers::COMMAND, Key::N);
+    robot.settle();
+    assert!(robot.sees("the network has no layers"));
+    for layer in ["dense", "residual", "dense"] {
+        robot.key(Modifiers::COMMAND, Key::L);
+        for letter in layer.chars() {
+            robot.window.event(egui::Event::Text(letter.to_string()));
+        }
+        robot.window.step();
+        robot.key(Modifiers::NONE, Key::Enter);
+        robot.settle();
+    }
+    let text = robot.app().studio.network.to_string();
+    assert!(text.contains("1 Residual") && text.contains("2 Dense units=64"), "{text}");
+    assert!(robot.sees("the block is empty"));
+    robot.press("Add inside L1:Residual");
+    robot.press("LayerNorm");
+    robot.settle();
+    robot.write("L2 units", "10");
+    robot.settle();
+    let text = robot.app().studio.network.to_string();
+    assert!(text.contains("  1.0 LayerNorm eps=0.00001 -> [64]"), "{text}");
+    assert!(robot.app().studio.is_ready(), "{text}");
+}
+
+#[test]
+fn layers_move_and_go_by_shortcut() {
+    let mut robot = Robot::open(None);
+    robot.press("Select L1:Dropout");
+    robot.key(Modifiers::ALT, Key::ArrowUp);
+    robot.settle();
+    assert!(robot.app().studio.network.to_string().starts_with("0 Dropout"));
+    robot.key(Modifiers::COMMAND, Key::D);
+    robot.settle();
+    assert_eq!(robot.app().studio.network.cards.len(), 4);
+    robot.key(Modifiers::COMMAND, Key::Backspace);
+    robot.settle();
+    assert_eq!(robot.app().studio.network.cards.len(), 3);
+}
+
+#[test]
+fn one_selection_is_shown_in_every_view_and_goes_back() {
+    let mut robot = Robot::open(None);
+    robot.press("Select L0:Dense");
+    let related = &robot.app().studio.related;
+    assert!(!related.ops.is_empty() && !related.buffers.is_empty());
+    assert!(robot.sees("L0:Dense"));
+    robot.press("Step graph");
+    let op = robot.app().studio.plan.as_ref().expect("a plan").ops[0].kernel.clone();
+    robot.press(&format!("Op 0 {op}"));
+    assert!(robot.app().studio.inspector.to_string().contains("[Candidates that lost]"));
+    robot.key(Modifiers::ALT, Key::ArrowLeft);
+    assert!(robot.app().studio.inspector.to_string().starts_with("Layer: L0:Dense"));
+    robot.key(Modifiers::ALT, Key::ArrowRight);
+    assert!(robot.app().studio.inspector.to_string().starts_with("Operation: 0 gemm"));
+}
+
+#[test]
+fn the_palette_finds_any_command() {
+    let mut robot = Robot::open(None);
+    robot.key(Modifiers::COMMAND, Key::K);
+    for letter in "spirals".chars() {
+        robot.window.event(egui::Event::Text(letter.to_string()));
+    }
+    robot.window.step();
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.settle();
+    assert_eq!(robot.app().studio.document.preset().name, "spirals");
+}

@@ -1,0 +1,8 @@
+//! The studio through its accessibility tree: no display, no GPU.
+
+mod edit;
+mod files;
+mod robot;
+mod run;
+mod speed;
+mod views;

@@ -1,0 +1,57 @@
+//! Training from the window.
+
+use crate::robot::Robot;
+use egui::{Key, Modifiers};
+use stepgraph::train::RunState;
+
+fn state(app: &stepgraph::studio::StudioApp) -> Option<RunState> {
+    app.studio.training.state.clone()
+}
+
+#[test]
+fn a_run_is_trained_paused_stepped_and_stopped() {
+    let mut robot = Robot::open(None);
+    robot.write("steps", "100000000");
+    robot.settle();
+    robot.press("Train this network");
+    robot.until("some steps", |app| app.studio.training.done() > 20);
+    assert_eq!(state(robot.app()), Some(RunState::Running));
+    robot.press("Pause");
+    robot.until("the pause", |app| state(app) == Some(RunState::Paused));
+    let done = robot.app().studio.training.done();
+    robot.press("Step");
+    robot.until("one step", |app| app.studio.training.done() > done);
+    robot.until("the pause after it", |app| state(app) == Some(RunState::Paused));
+    assert_eq!(robot.app().studio.training.done(), done + 1);
+    robot.press("Halve the learning rate");
+    assert_eq!(robot.app().studio.training.lr, 0.0005);
+    robot.press("Stop");
+    robot.until("the end", |app| state(app) == Some(RunState::Stopped));
+    let h = &robot.app().studio.training.history;
+    assert_eq!(h.loss.raw.len() as u64, done + 1);
+    assert!(!h.held_out_accuracy.is_empty());
+    assert!(robot.sees("held-out acc."));
+    robot.press("Reset");
+    assert_eq!(state(robot.app()), None);
+}
+
+#[test]
+fn a_run_that_was_edited_meanwhile_says_so() {
+    let mut robot = Robot::open(None);
+    robot.key(Modifiers::NONE, Key::F10);
+    robot.until("one step", |app| state(app) == Some(RunState::Paused));
+    robot.write("L0 units", "32");
+    robot.settle();
+    assert!(robot.sees("edited since"));
+}
+
+#[test]
+fn a_run_that_cannot_start_says_why() {
+    let mut robot = Robot::open(None);
+    robot.write("sample shape", "32");
+    robot.settle();
+    robot.press("Train");
+    robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
+    assert!(robot.sees("does not fit the network"));
+    assert!(robot.sees("not recorded"));
+}

@@ -1,0 +1,90 @@
+//! View models as text.
+
+use stepgraph::compile::{Options, compile};
+use stepgraph::model::{LayerPath, check};
+use stepgraph::select::{Isa, Target};
+use stepgraph::studio::presets;
+use stepgraph::studio::selection::{Related, Selection};
+use stepgraph::studio::view_models::PlanView;
+use stepgraph::studio::view_models::inspector::InspectorView;
+use stepgraph::studio::view_models::network::NetworkView;
+
+fn plan() -> PlanView {
+    let model = check(&presets::digits()).model.expect("sound");
+    PlanView::new(std::sync::Arc::new(compile(&model, &Options::train(Target::cpu(Isa::Avx2, 1))).expect("compiles")))
+}
+
+#[test]
+fn the_network_is_a_line_a_layer() {
+    let preset = presets::digits();
+    let checked = check(&preset);
+    let text = NetworkView::new(&preset, Some(&checked), None, None).to_string();
+    let expected = "0 Dense units=128 activation=relu bias=true -> [128] 8320 params\n\
+                    1 Dropout rate=0.1 -> [128] 0 params\n\
+                    2 Dense units=10 activation=none bias=true -> [10] 1290 params\n";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn mistakes_stand_where_they_are_made() {
+    let mut preset = presets::digits();
+    preset.layers.remove(2);
+    preset.layers.insert(0, stepgraph::model::LayerKind::from_name("conv2d").expect("known").example());
+    preset.input.batch = 0;
+    let text = NetworkView::new(&preset, Some(&check(&preset)), None, None).to_string();
+    assert!(text.contains("Input ! input.batch: found 0; expected at least 1"), "{text}");
+    preset.input.batch = 8;
+    let text = NetworkView::new(&preset, Some(&check(&preset)), None, None).to_string();
+    assert!(text.starts_with("0 Conv2d filters=16 kernel=3") && text.contains("  ! : found an input of shape [64]; conv2d takes an image"), "{text}");
+}
+
+#[test]
+fn the_step_is_a_row_an_operation() {
+    let plan = plan();
+    assert_eq!(plan.ops[0].to_string(), "0 F L0:Dense gemm gemm_bias_relu_f32_avx2_v0 [m=64 n=128 k=64] 1.0 M FLOP 82.0 KiB 15.2 µs".replace("82.0 KiB 15.2 µs", &tail(&plan)));
+    let forward = plan.ops.iter().filter(|o| o.matches("forward dense")).count();
+    assert_eq!(forward, 2);
+    assert!(plan.ops.iter().all(|o| !o.matches("no such kernel")));
+}
+
+/// Bytes and time of the first operation: estimates that may be tuned.
+fn tail(plan: &PlanView) -> String {
+    let o = &plan.ops[0];
+    format!("{} {}", stepgraph::tensor::Bytes(o.bytes), stepgraph::studio::view_models::format::micros(o.cost_us))
+}
+
+#[test]
+fn the_arena_adds_up() {
+    let plan = plan();
+    let a = &plan.arena;
+    assert_eq!(a.by_role.iter().map(|(_, b)| b).sum::<u64>(), a.unshared_bytes);
+    assert_eq!(a.live_bytes.iter().max(), Some(&a.lower_bound_bytes));
+    assert!(a.rects.iter().all(|r| r.offset + r.bytes <= a.arena_bytes && a.rect(r.id) == Some(r)));
+    assert!(a.attempts.iter().any(|t| t.chosen && t.bytes == a.arena_bytes));
+    let params = a.rects.iter().find(|r| r.name == "params").expect("parameters");
+    assert!(params.tooltip().starts_with("params\nparam f32["), "{}", params.tooltip());
+}
+
+#[test]
+fn the_capture_plan_tells_frozen_from_live() {
+    let view = plan().capture;
+    assert_eq!(view.layers.iter().map(|l| l.name.as_str()).collect::<Vec<_>>(), ["L0:Dense", "L1:Dropout", "L2:Dense"]);
+    assert_eq!(view.layers[0].cells[0].as_ref().expect("y").text, "[64, 128]");
+    assert!(view.constants.iter().any(|c| c.live && c.name == "hyper"));
+    assert!(view.constants.iter().any(|c| !c.live && c.name == "beta1" && c.value == "0.9"));
+}
+
+#[test]
+fn a_selection_reaches_layers_ops_and_buffers() {
+    let plan = plan();
+    let layer = Related::new(&Selection::Layer(LayerPath(vec![0])), Some(&plan));
+    let op = *layer.ops.first().expect("an operation");
+    let of_op = Related::new(&Selection::Op(op), Some(&plan));
+    assert!(of_op.layers.contains(&LayerPath(vec![0])));
+    let buffer = *of_op.buffers.first().expect("a buffer");
+    assert!(Related::new(&Selection::Buffer(buffer), Some(&plan)).ops.contains(&op));
+    let page = InspectorView::new(&Selection::Op(op), &presets::digits(), Some(&plan), &[]).to_string();
+    assert!(page.contains("layer -> L0:Dense") && page.contains("[Candidates that lost]"), "{page}");
+    let page = InspectorView::new(&Selection::Layer(LayerPath(vec![0])), &presets::digits(), Some(&plan), &[0.5, 0.25]).to_string();
+    assert!(page.contains("weight: [64, 128]  Δ 0.5000"), "{page}");
+}
