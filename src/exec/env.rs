@@ -73,8 +73,14 @@ impl EnvBuilder {
     /// No memory is taken after this.
     #[must_use]
     pub fn seal(self, plan: &BindingPlan) -> SealedEnv {
-        let externals = plan.buffers.iter().map(|b| self.externals.get(&b.name).map_or(0, |(address, _)| *address)).collect();
-        SealedEnv { memory: self.memory, shared: self.externals.into_values().map(|(_, m)| m).collect(), externals, bytes: self.bytes }
+        let externals =
+            plan.buffers.iter().map(|b| self.externals.get(&b.name).map_or(0, |(address, _)| *address)).collect();
+        SealedEnv {
+            memory: self.memory,
+            shared: self.externals.into_values().map(|(_, m)| m).collect(),
+            externals,
+            bytes: self.bytes,
+        }
     }
 }
 

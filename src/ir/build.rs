@@ -419,7 +419,9 @@ impl Builder<'_> {
         };
         match tape {
             Tape::Linear { x, bias } => self.affine_bwd(layer, dy, x, bias, input_grad, None),
-            Tape::Conv { x, window, groups, bias } => self.affine_bwd(layer, dy, x, bias, input_grad, Some((window, groups))),
+            Tape::Conv { x, window, groups, bias } => {
+                self.affine_bwd(layer, dy, x, bias, input_grad, Some((window, groups)))
+            }
             Tape::BatchNorm { x, mean, rstd } => Some(self.norm_bwd(layer, dy, x, mean, rstd, true)),
             Tape::LayerNorm { x, mean, rstd } => Some(self.norm_bwd(layer, dy, x, mean, rstd, false)),
             Tape::Activation { func, saved } => {
@@ -478,13 +480,22 @@ impl Builder<'_> {
         dx
     }
 
-    fn norm_bwd(&mut self, layer: &Layer, dy: ValueId, x: ValueId, mean: ValueId, rstd: ValueId, batch: bool) -> ValueId {
+    fn norm_bwd(
+        &mut self,
+        layer: &Layer,
+        dy: ValueId,
+        x: ValueId,
+        mean: ValueId,
+        rstd: ValueId,
+        batch: bool,
+    ) -> ValueId {
         let (g_before, dgamma) = self.param_grad(layer, ParamKind::Gamma, "gW");
         let (b_before, dbeta) = self.param_grad(layer, ParamKind::Beta, "gB");
         let shape = self.shape(x);
         let dx = self.real("gA", shape);
         let gamma = self.param_value(layer, ParamKind::Gamma);
-        let inputs = [Some(dy), Some(x), gamma, Some(mean), Some(rstd), g_before, b_before].into_iter().flatten().collect();
+        let inputs =
+            [Some(dy), Some(x), gamma, Some(mean), Some(rstd), g_before, b_before].into_iter().flatten().collect();
         let outputs = [Some(dx), dgamma, dbeta].into_iter().flatten().collect();
         let accumulate = g_before.is_some();
         let kind = if batch { NodeKind::BatchNormBwd { accumulate } } else { NodeKind::LayerNormBwd { accumulate } };
@@ -518,7 +529,9 @@ impl Builder<'_> {
             OptimizerSpec::Sgd { momentum, nesterov, .. } => {
                 (OptimizerRule::Sgd { momentum, nesterov }, if momentum > 0.0 { &["momentum"] } else { &[] })
             }
-            OptimizerSpec::Adam { betas, eps, decoupled, .. } => (OptimizerRule::Adam { betas, eps, decoupled }, &["m", "v"]),
+            OptimizerSpec::Adam { betas, eps, decoupled, .. } => {
+                (OptimizerRule::Adam { betas, eps, decoupled }, &["m", "v"])
+            }
         };
         let trained: Vec<usize> = (0..params.len()).filter(|&i| self.grads[i].is_some()).collect();
         let mut inputs: Vec<ValueId> = std::iter::once(hyper).chain(corr).collect();
@@ -551,7 +564,8 @@ impl Builder<'_> {
         self.node(NodeKind::OptimizerStep { rule, measured }, inputs, outputs);
         if let Some(measures) = measures {
             self.phase = Phase::Metric;
-            let outputs = ["update_max", "grad_norm"].map(|name| self.value(name.into(), Role::Metric, Shape::from([1]), real));
+            let outputs =
+                ["update_max", "grad_norm"].map(|name| self.value(name.into(), Role::Metric, Shape::from([1]), real));
             self.node(NodeKind::UpdateMetrics, measures.to_vec(), outputs.to_vec());
         }
     }

@@ -49,12 +49,15 @@ impl Graph {
     /// The graph in Graphviz's language: nodes are operations, edges are values.
     #[must_use]
     pub fn to_dot(&self) -> String {
-        let mut out = String::from("digraph ir {\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"Helvetica\", fontsize=10];\n");
+        let mut out = String::from(
+            "digraph ir {\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"Helvetica\", fontsize=10];\n",
+        );
         for (index, node) in self.nodes.iter().enumerate() {
             let shape = node.outputs.first().map_or_else(String::new, |v| self.value(*v).shape.to_string());
             let fill = phase_fill(node.phase);
             let first = node.outputs.first().map_or("", |v| self.value(*v).name.as_str());
-            let _ = writeln!(out, "  n{index} [label=\"{}\\n{first} {shape}\", fillcolor=\"{fill}\"];", node.kind.name());
+            let _ =
+                writeln!(out, "  n{index} [label=\"{}\\n{first} {shape}\", fillcolor=\"{fill}\"];", node.kind.name());
         }
         for (index, node) in self.nodes.iter().enumerate() {
             for input in &node.inputs {

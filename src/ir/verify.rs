@@ -1,7 +1,7 @@
 //! The graph's referee: it knows the rules of the graph, not how the builder follows them.
 
-use super::graph::{Graph, Node, NodeKind, Phase, Role, ValueId};
 use super::Mode;
+use super::graph::{Graph, Node, NodeKind, Phase, Role, ValueId};
 use std::collections::HashSet;
 use thiserror::Error;
 
@@ -98,17 +98,20 @@ fn shapes(graph: &Graph, node: &Node) -> Result<(), String> {
             let spatial = (2..4).all(|a| {
                 let (i, k) = (a - 2, [*kh, *kw][a - 2]);
                 k == window.size[i]
-                    && x[a] + 2 * window.padding[i] >= (y[a] - 1) * window.stride[i] + window.dilation[i] * (k - 1) + 1
+                    && x[a] + 2 * window.padding[i] > (y[a] - 1) * window.stride[i] + window.dilation[i] * (k - 1)
                     && x[a] + 2 * window.padding[i] < y[a] * window.stride[i] + window.dilation[i] * (k - 1) + 1
             });
             must(xn == yn && f == yc && c * groups == *xc && spatial, format!("{x:?} by {w:?} cannot give {y:?}"))
         }
         NodeKind::BatchNorm { .. } | NodeKind::BatchNormEval { .. } => {
             same(input(0), output(0))?;
-            (1..5).try_for_each(|i| must(input(i) == [input(0)[1]], format!("{:?} is not one value a channel", input(i))))
+            (1..5)
+                .try_for_each(|i| must(input(i) == [input(0)[1]], format!("{:?} is not one value a channel", input(i))))
         }
         NodeKind::LayerNorm { .. } => same(input(0), output(0)),
-        NodeKind::Activation { .. } | NodeKind::Save | NodeKind::Dropout { .. } | NodeKind::StepInc => same(input(0), output(0)),
+        NodeKind::Activation { .. } | NodeKind::Save | NodeKind::Dropout { .. } | NodeKind::StepInc => {
+            same(input(0), output(0))
+        }
         NodeKind::Add | NodeKind::GradAdd | NodeKind::ActivationBwd { .. } => {
             same(input(0), input(1))?;
             same(input(0), output(0))
@@ -147,7 +150,10 @@ fn shapes(graph: &Graph, node: &Node) -> Result<(), String> {
         NodeKind::OptimizerStep { .. } => {
             let params = |role: Role, ids: &[ValueId]| ids.iter().filter(|&&v| graph.value(v).role == role).count();
             let (before, after) = (params(Role::Param, &node.inputs), params(Role::Param, &node.outputs));
-            must(before == after && before == params(Role::Grad, &node.inputs), "each parameter has one gradient and one update".into())
+            must(
+                before == after && before == params(Role::Grad, &node.inputs),
+                "each parameter has one gradient and one update".into(),
+            )
         }
         NodeKind::UpdateMetrics => same(input(0), input(1)),
     }

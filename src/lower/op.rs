@@ -131,77 +131,194 @@ pub struct Segment {
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum OpKind {
     /// `y = 0`.
-    Fill { len: usize },
+    Fill {
+        len: usize,
+    },
     /// `y [n, hw, c] = x [n, c, hw]` transposed within each sample; `rows`, `cols` are those of `x`.
-    Transpose { n: usize, rows: usize, cols: usize },
+    Transpose {
+        n: usize,
+        rows: usize,
+        cols: usize,
+    },
     Gemm(Gemm),
     /// `y [rows, cols] = x + bias [cols]`, in place.
-    BiasAdd { rows: usize, cols: usize },
+    BiasAdd {
+        rows: usize,
+        cols: usize,
+    },
     /// `y = f(x)` over `len` elements.
-    Act { func: Activation, len: usize },
+    Act {
+        func: Activation,
+        len: usize,
+    },
     /// `dx = dy * f'(saved)`, in place on `dy`.
-    ActBwd { func: Activation, len: usize },
+    ActBwd {
+        func: Activation,
+        len: usize,
+    },
     /// `db [cols] = sum over rows of dy [rows, cols]`.
-    BiasGrad { rows: usize, cols: usize, accumulate: bool },
-    Conv2d { geometry: ConvGeometry, epilogue: Epilogue },
+    BiasGrad {
+        rows: usize,
+        cols: usize,
+        accumulate: bool,
+    },
+    Conv2d {
+        geometry: ConvGeometry,
+        epilogue: Epilogue,
+    },
     /// Gradient of a convolution's input, from `dy` and the weight.
-    Conv2dBwdX { geometry: ConvGeometry, epilogue: Epilogue },
+    Conv2dBwdX {
+        geometry: ConvGeometry,
+        epilogue: Epilogue,
+    },
     /// Gradient of a convolution's weight, from `x` and `dy`.
-    Conv2dBwdW { geometry: ConvGeometry, accumulate: bool },
+    Conv2dBwdW {
+        geometry: ConvGeometry,
+        accumulate: bool,
+    },
     /// Training-mode batch normalisation of `x [rows, channels]`: statistics of the batch, running statistics updated in place with
     /// the unbiased variance: `running = (1 - momentum) running + momentum batch`. `act` is applied last. `rows` is at least 2.
-    BatchNorm { rows: usize, channels: usize, eps: Scalar, momentum: Scalar, act: Option<Activation> },
+    BatchNorm {
+        rows: usize,
+        channels: usize,
+        eps: Scalar,
+        momentum: Scalar,
+        act: Option<Activation>,
+    },
     /// Evaluation-mode batch normalisation with the running statistics.
-    BatchNormEval { rows: usize, channels: usize, eps: Scalar, act: Option<Activation> },
+    BatchNormEval {
+        rows: usize,
+        channels: usize,
+        eps: Scalar,
+        act: Option<Activation>,
+    },
     /// `act_grad`: `dy` is first multiplied by that function's derivative at `saved` (a function that keeps its output).
-    BatchNormBwd { rows: usize, channels: usize, act_grad: Option<Activation>, accumulate: bool },
+    BatchNormBwd {
+        rows: usize,
+        channels: usize,
+        act_grad: Option<Activation>,
+        accumulate: bool,
+    },
     /// Normalisation of each row of `x [rows, cols]` with biased variance, then `gamma`, `beta [cols]`.
-    LayerNorm { rows: usize, cols: usize, eps: Scalar },
-    LayerNormBwd { rows: usize, cols: usize, accumulate: bool },
+    LayerNorm {
+        rows: usize,
+        cols: usize,
+        eps: Scalar,
+    },
+    LayerNormBwd {
+        rows: usize,
+        cols: usize,
+        accumulate: bool,
+    },
     /// Maximum over windows (padding counts as minus infinity); `index` holds the position inside the window, row by row: the first
     /// of equals, NaN wins. `u8` for windows up to 256, `u16` above.
-    MaxPool { geometry: PoolGeometry },
-    MaxPoolBwd { geometry: PoolGeometry },
+    MaxPool {
+        geometry: PoolGeometry,
+    },
+    MaxPoolBwd {
+        geometry: PoolGeometry,
+    },
     /// Mean over windows; padding counts as zeros and in the divisor.
-    AvgPool { geometry: PoolGeometry },
-    AvgPoolBwd { geometry: PoolGeometry },
+    AvgPool {
+        geometry: PoolGeometry,
+    },
+    AvgPoolBwd {
+        geometry: PoolGeometry,
+    },
     /// `y [n, c] = mean over hw of x [n, hw, c]`.
-    GlobalAvgPool { n: usize, hw: usize, c: usize },
-    GlobalAvgPoolBwd { n: usize, hw: usize, c: usize },
+    GlobalAvgPool {
+        n: usize,
+        hw: usize,
+        c: usize,
+    },
+    GlobalAvgPoolBwd {
+        n: usize,
+        hw: usize,
+        c: usize,
+    },
     /// `y = x * keep / (1 - rate)`; the bits of `keep` are drawn from (seed, stream, step counter) and kept in `mask`.
-    Dropout { len: usize, rate: Scalar, stream: u32 },
-    DropoutBwd { len: usize, rate: Scalar },
+    Dropout {
+        len: usize,
+        rate: Scalar,
+        stream: u32,
+    },
+    DropoutBwd {
+        len: usize,
+        rate: Scalar,
+    },
     /// `y = a + b`, in place on `a`.
-    Add { len: usize },
+    Add {
+        len: usize,
+    },
     /// Row-wise softmax and cross entropy: `row_loss [rows]` and `probs [rows, classes]` (may be in place on the logits).
-    SoftmaxCe { rows: usize, classes: usize, smoothing: Scalar },
+    SoftmaxCe {
+        rows: usize,
+        classes: usize,
+        smoothing: Scalar,
+    },
     /// `dlogits = (probs - target) / rows`, in place on `probs`.
-    SoftmaxCeGrad { rows: usize, classes: usize, smoothing: Scalar },
+    SoftmaxCeGrad {
+        rows: usize,
+        classes: usize,
+        smoothing: Scalar,
+    },
     /// `loss [1] = mean of row_loss [rows]`.
-    LossMean { rows: usize },
+    LossMean {
+        rows: usize,
+    },
     /// `accuracy [1]`: share of rows whose largest score (the first of equals) stands at the label.
-    Accuracy { rows: usize, classes: usize },
+    Accuracy {
+        rows: usize,
+        classes: usize,
+    },
     /// The four operations above in one pass: `loss [1]`, `accuracy [1]` (where bound) and `dlogits` in place on the logits (where bound).
-    SoftmaxCeFused { rows: usize, classes: usize, smoothing: Scalar },
+    SoftmaxCeFused {
+        rows: usize,
+        classes: usize,
+        smoothing: Scalar,
+    },
     /// `loss [1] = mean over len of (y - target)^2`.
-    Mse { len: usize },
+    Mse {
+        len: usize,
+    },
     /// `dy = 2 (y - target) / len`, in place on `y`.
-    MseGrad { len: usize },
+    MseGrad {
+        len: usize,
+    },
     /// `Mse` and `MseGrad` in one pass.
-    MseFused { len: usize },
+    MseFused {
+        len: usize,
+    },
     /// `counter [2] (i64)`: seed, step; adds one to the step.
     StepInc,
     /// `corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)` with `t` the step of the counter, after `StepInc`.
-    BiasCorr { beta1: Scalar, beta2: Scalar },
+    BiasCorr {
+        beta1: Scalar,
+        beta2: Scalar,
+    },
     /// Adam over the flat parameters. With `g` the gradient (plus `wd * p` unless `decoupled`): `m = b1 m + (1-b1) g`, `v = b2 v + (1-b2) g^2`,
     /// `p -= lr wd p` first where `decoupled`, then `p -= lr corr0 m / (sqrt(v) corr1 + eps)`. `hyper [2]` is learning rate, weight decay.
     /// Where bound: `update_max [segments]` is the largest |change| and `grad_sq [segments]` the sum of squared (undecayed) gradients of each segment.
-    AdamStep { len: usize, segments: Vec<Segment>, beta1: Scalar, beta2: Scalar, eps: Scalar, decoupled: bool },
+    AdamStep {
+        len: usize,
+        segments: Vec<Segment>,
+        beta1: Scalar,
+        beta2: Scalar,
+        eps: Scalar,
+        decoupled: bool,
+    },
     /// Stochastic gradient descent over the flat parameters. `g += wd p`; with momentum `buf = momentum buf + g`, `g = nesterov ? g + momentum buf : buf`;
     /// `p -= lr g`. Metrics as for Adam.
-    SgdStep { len: usize, segments: Vec<Segment>, momentum: Scalar, nesterov: bool },
+    SgdStep {
+        len: usize,
+        segments: Vec<Segment>,
+        momentum: Scalar,
+        nesterov: bool,
+    },
     /// `update_max [1]` = largest of the segments', `grad_norm [1]` = square root of the sum of the segments' `grad_sq`.
-    UpdateMetrics { segments: usize },
+    UpdateMetrics {
+        segments: usize,
+    },
 }
 
 /// Whether an operation reads a slot, writes it, or uses it as scratch.
@@ -241,15 +358,46 @@ impl OpKind {
         const ACT_BWD: &[Slot] = &[i("dy"), i("saved"), o("dx")];
         const BIAS_GRAD: &[Slot] = &[i("dy"), i("db_prev"), o("db"), WORK];
         const BN: &[Slot] = &[
-            i("x"), i("gamma"), i("beta"), i("mean_prev"), i("var_prev"), o("y"), o("mean"), o("rstd"), o("running_mean"), o("running_var"), WORK,
+            i("x"),
+            i("gamma"),
+            i("beta"),
+            i("mean_prev"),
+            i("var_prev"),
+            o("y"),
+            o("mean"),
+            o("rstd"),
+            o("running_mean"),
+            o("running_var"),
+            WORK,
         ];
         const BN_EVAL: &[Slot] = &[i("x"), i("gamma"), i("beta"), i("running_mean"), i("running_var"), o("y")];
         const BN_BWD: &[Slot] = &[
-            i("dy"), i("x"), i("gamma"), i("mean"), i("rstd"), i("saved"), i("dgamma_prev"), i("dbeta_prev"), o("dx"), o("dgamma"), o("dbeta"), WORK,
+            i("dy"),
+            i("x"),
+            i("gamma"),
+            i("mean"),
+            i("rstd"),
+            i("saved"),
+            i("dgamma_prev"),
+            i("dbeta_prev"),
+            o("dx"),
+            o("dgamma"),
+            o("dbeta"),
+            WORK,
         ];
         const LN: &[Slot] = &[i("x"), i("gamma"), i("beta"), o("y"), o("mean"), o("rstd")];
         const LN_BWD: &[Slot] = &[
-            i("dy"), i("x"), i("gamma"), i("mean"), i("rstd"), i("dgamma_prev"), i("dbeta_prev"), o("dx"), o("dgamma"), o("dbeta"), WORK,
+            i("dy"),
+            i("x"),
+            i("gamma"),
+            i("mean"),
+            i("rstd"),
+            i("dgamma_prev"),
+            i("dbeta_prev"),
+            o("dx"),
+            o("dgamma"),
+            o("dbeta"),
+            WORK,
         ];
         const MAX_POOL: &[Slot] = &[i("x"), o("y"), o("index")];
         const MAX_POOL_BWD: &[Slot] = &[i("dy"), i("index"), o("dx")];
@@ -268,9 +416,30 @@ impl OpKind {
         const STEP_INC: &[Slot] = &[i("counter_prev"), o("counter")];
         const BIAS_CORR: &[Slot] = &[i("counter"), o("corr")];
         const ADAM: &[Slot] = &[
-            i("param_prev"), i("grad"), i("m_prev"), i("v_prev"), i("hyper"), i("corr"), o("param"), o("m"), o("v"), o("update_max"), o("grad_sq"), WORK,
+            i("param_prev"),
+            i("grad"),
+            i("m_prev"),
+            i("v_prev"),
+            i("hyper"),
+            i("corr"),
+            o("param"),
+            o("m"),
+            o("v"),
+            o("update_max"),
+            o("grad_sq"),
+            WORK,
         ];
-        const SGD: &[Slot] = &[i("param_prev"), i("grad"), i("momentum_prev"), i("hyper"), o("param"), o("momentum"), o("update_max"), o("grad_sq"), WORK];
+        const SGD: &[Slot] = &[
+            i("param_prev"),
+            i("grad"),
+            i("momentum_prev"),
+            i("hyper"),
+            o("param"),
+            o("momentum"),
+            o("update_max"),
+            o("grad_sq"),
+            WORK,
+        ];
         const METRICS: &[Slot] = &[i("update_max_seg"), i("grad_sq_seg"), o("update_max"), o("grad_norm")];
         match self {
             Self::Fill { .. } => FILL,

@@ -11,15 +11,24 @@ use std::fmt::{self, Write as _};
 pub(crate) fn dims(kind: &OpKind) -> String {
     match kind {
         OpKind::Gemm(g) => format!("m={} n={} k={}", g.m, g.n, g.k),
-        OpKind::Conv2d { geometry: g, .. } | OpKind::Conv2dBwdX { geometry: g, .. } | OpKind::Conv2dBwdW { geometry: g, .. } => {
+        OpKind::Conv2d { geometry: g, .. }
+        | OpKind::Conv2dBwdX { geometry: g, .. }
+        | OpKind::Conv2dBwdW { geometry: g, .. } => {
             format!("{}x{}x{}x{} {}x{} -> {}x{}x{}", g.n, g.h, g.w, g.c, g.kernel[0], g.kernel[1], g.ho, g.wo, g.f)
         }
         OpKind::BiasAdd { rows, cols } | OpKind::BiasGrad { rows, cols, .. } => format!("rows={rows} cols={cols}"),
-        OpKind::LayerNorm { rows, cols, .. } | OpKind::LayerNormBwd { rows, cols, .. } => format!("rows={rows} cols={cols}"),
-        OpKind::BatchNorm { rows, channels, .. } | OpKind::BatchNormEval { rows, channels, .. } | OpKind::BatchNormBwd { rows, channels, .. } => {
+        OpKind::LayerNorm { rows, cols, .. } | OpKind::LayerNormBwd { rows, cols, .. } => {
+            format!("rows={rows} cols={cols}")
+        }
+        OpKind::BatchNorm { rows, channels, .. }
+        | OpKind::BatchNormEval { rows, channels, .. }
+        | OpKind::BatchNormBwd { rows, channels, .. } => {
             format!("rows={rows} channels={channels}")
         }
-        OpKind::MaxPool { geometry: g } | OpKind::MaxPoolBwd { geometry: g } | OpKind::AvgPool { geometry: g } | OpKind::AvgPoolBwd { geometry: g } => {
+        OpKind::MaxPool { geometry: g }
+        | OpKind::MaxPoolBwd { geometry: g }
+        | OpKind::AvgPool { geometry: g }
+        | OpKind::AvgPoolBwd { geometry: g } => {
             format!("{}x{}x{}x{} {}x{} -> {}x{}", g.n, g.h, g.w, g.c, g.size[0], g.size[1], g.ho, g.wo)
         }
         OpKind::GlobalAvgPool { n, hw, c } | OpKind::GlobalAvgPoolBwd { n, hw, c } => format!("n={n} hw={hw} c={c}"),
@@ -38,7 +47,9 @@ pub(crate) fn dims(kind: &OpKind) -> String {
         | OpKind::Mse { len }
         | OpKind::MseGrad { len }
         | OpKind::MseFused { len } => format!("len={len}"),
-        OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } => format!("len={len} segments={}", segments.len()),
+        OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } => {
+            format!("len={len} segments={}", segments.len())
+        }
         OpKind::UpdateMetrics { segments } => format!("segments={segments}"),
         OpKind::StepInc | OpKind::BiasCorr { .. } => String::new(),
     }
@@ -48,18 +59,22 @@ impl Program {
     /// One operation on one line, without its number.
     #[must_use]
     pub fn op_line(&self, op: &Op) -> String {
-        let list = |dir| op.bound(dir).map(|(slot, v)| format!("{slot}={}", self.value(v).name)).collect::<Vec<_>>().join(" ");
+        let list =
+            |dir| op.bound(dir).map(|(slot, v)| format!("{slot}={}", self.value(v).name)).collect::<Vec<_>>().join(" ");
         format!("{:<22} {:<34} {} -> {}", op.kind.name(), dims(&op.kind), list(Dir::In), list(Dir::Out))
     }
 
     /// The program in Graphviz's language: operations in order, edges where one reads what another wrote.
     #[must_use]
     pub fn to_dot(&self, label: impl Fn(usize, &Op) -> String) -> String {
-        let mut out = String::from("digraph program {\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"Helvetica\", fontsize=10];\n");
+        let mut out = String::from(
+            "digraph program {\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"Helvetica\", fontsize=10];\n",
+        );
         let mut writer: HashMap<LValueId, usize> = HashMap::new();
         for (index, op) in self.ops.iter().enumerate() {
             let fill = crate::ir::phase_fill(op.phase);
-            let _ = writeln!(out, "  n{index} [label=\"{}\", fillcolor=\"{fill}\"];", label(index, op).replace('"', "'"));
+            let _ =
+                writeln!(out, "  n{index} [label=\"{}\", fillcolor=\"{fill}\"];", label(index, op).replace('"', "'"));
             for read in op.reads() {
                 let mut id = Some(read);
                 while let Some(value) = id {

@@ -97,7 +97,12 @@ impl Op {
 
     /// The bound values of one direction, with their slots' names.
     pub fn bound(&self, dir: Dir) -> impl Iterator<Item = (&'static str, LValueId)> + '_ {
-        self.kind.slots().iter().zip(&self.args).filter(move |(s, _)| s.dir == dir).filter_map(|(s, a)| a.map(|a| (s.name, a)))
+        self.kind
+            .slots()
+            .iter()
+            .zip(&self.args)
+            .filter(move |(s, _)| s.dir == dir)
+            .filter_map(|(s, a)| a.map(|a| (s.name, a)))
     }
 
     /// The values it reads.

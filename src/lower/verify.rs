@@ -74,7 +74,11 @@ fn is_made(program: &Program, id: LValueId, written: &HashSet<LValueId>, made: &
     let value = program.value(id);
     value.persistent
         || value.alias.is_some_and(|a| is_made(program, a.of, written, made))
-        || program.values.iter().enumerate().any(|(i, v)| v.alias.is_some_and(|a| a.of == id) && made.contains(&LValueId(i as u32)))
+        || program
+            .values
+            .iter()
+            .enumerate()
+            .any(|(i, v)| v.alias.is_some_and(|a| a.of == id) && made.contains(&LValueId(i as u32)))
 }
 
 /// Whether an operation cannot do without a slot.
@@ -99,7 +103,10 @@ fn required(kind: &OpKind, slot: &str) -> bool {
         (OpKind::SoftmaxCeFused { .. }, "accuracy") | (OpKind::MaxPool { .. }, "index") => false,
         (OpKind::SgdStep { momentum, .. }, "momentum_prev" | "momentum") => momentum.get() > 0.0,
         (OpKind::BatchNormBwd { act_grad, .. }, "saved") => act_grad.is_some(),
-        (OpKind::BatchNormBwd { accumulate, .. } | OpKind::LayerNormBwd { accumulate, .. }, "dgamma_prev" | "dbeta_prev")
+        (
+            OpKind::BatchNormBwd { accumulate, .. } | OpKind::LayerNormBwd { accumulate, .. },
+            "dgamma_prev" | "dbeta_prev",
+        )
         | (OpKind::BiasGrad { accumulate, .. }, "db_prev") => *accumulate,
         _ => true,
     }
@@ -112,7 +119,12 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
         (OpKind::Gemm(g), "b") => g.k * g.n,
         (OpKind::Gemm(g), "bias") => g.n,
         (OpKind::Gemm(g), _) => g.m * g.n,
-        (OpKind::Conv2d { geometry: g, .. } | OpKind::Conv2dBwdX { geometry: g, .. } | OpKind::Conv2dBwdW { geometry: g, .. }, _) => {
+        (
+            OpKind::Conv2d { geometry: g, .. }
+            | OpKind::Conv2dBwdX { geometry: g, .. }
+            | OpKind::Conv2dBwdW { geometry: g, .. },
+            _,
+        ) => {
             let (x, y) = (g.n * g.h * g.w * g.c, g.n * g.ho * g.wo * g.f);
             let w = g.kernel[0] * g.kernel[1] * (g.c / g.groups) * g.f;
             match (kind, slot) {
@@ -131,8 +143,17 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
         (OpKind::Act { len, .. } | OpKind::ActBwd { len, .. } | OpKind::Fill { len } | OpKind::Add { len }, _)
         | (OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. }, _) => *len,
         (OpKind::Transpose { n, rows, cols }, _) => n * rows * cols,
-        (OpKind::BatchNorm { rows, channels, .. } | OpKind::BatchNormEval { rows, channels, .. } | OpKind::BatchNormBwd { rows, channels, .. }, _) => {
-            if matches!(slot, "x" | "y" | "dy" | "dx" | "saved") { rows * channels } else { *channels }
+        (
+            OpKind::BatchNorm { rows, channels, .. }
+            | OpKind::BatchNormEval { rows, channels, .. }
+            | OpKind::BatchNormBwd { rows, channels, .. },
+            _,
+        ) => {
+            if matches!(slot, "x" | "y" | "dy" | "dx" | "saved") {
+                rows * channels
+            } else {
+                *channels
+            }
         }
         (OpKind::LayerNorm { rows, cols, .. } | OpKind::LayerNormBwd { rows, cols, .. }, _) => match slot {
             "x" | "y" | "dy" | "dx" => rows * cols,
@@ -159,7 +180,9 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
         (_, "loss") => 1,
         (OpKind::LossMean { rows }, _) => *rows,
         (OpKind::Mse { len } | OpKind::MseGrad { len } | OpKind::MseFused { len }, _) => *len,
-        (OpKind::AdamStep { segments, .. } | OpKind::SgdStep { segments, .. }, "update_max" | "grad_sq") => segments.len(),
+        (OpKind::AdamStep { segments, .. } | OpKind::SgdStep { segments, .. }, "update_max" | "grad_sq") => {
+            segments.len()
+        }
         (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "hyper" | "corr") => 2,
         (OpKind::AdamStep { len, .. } | OpKind::SgdStep { len, .. }, _) => *len,
         (OpKind::UpdateMetrics { segments }, "update_max_seg" | "grad_sq_seg") => *segments,

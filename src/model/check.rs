@@ -1,6 +1,9 @@
 //! From the document to a checked model: shapes, parameters, every mistake.
 
-use super::{Activation, Diagnostic, Init, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset};
+use super::{
+    Activation, Diagnostic, Init, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision,
+    Preset,
+};
 use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
 
@@ -164,7 +167,12 @@ impl Infer<'_> {
     /// Records a mistake in field `name`, or in the layer as a whole where it is empty.
     pub fn fail(&mut self, name: &str, message: impl Into<String>, help: impl Into<String>) {
         let path = if name.is_empty() { self.path.to_string() } else { format!("{}.{name}", self.path) };
-        self.diagnostics.push(Diagnostic { layer: Some(self.path.clone()), path, message: message.into(), help: help.into() });
+        self.diagnostics.push(Diagnostic {
+            layer: Some(self.path.clone()),
+            path,
+            message: message.into(),
+            help: help.into(),
+        });
     }
 
     /// The input as `[C, H, W]`, or a mistake.
@@ -173,7 +181,11 @@ impl Infer<'_> {
             return Some([c, h, w]);
         }
         let found = format!("found an input of shape {}", self.input);
-        self.fail("", found, format!("{what} takes an image [C, H, W]; give the input three dimensions or move it before flatten"));
+        self.fail(
+            "",
+            found,
+            format!("{what} takes an image [C, H, W]; give the input three dimensions or move it before flatten"),
+        );
         None
     }
 
@@ -245,10 +257,23 @@ impl Checker<'_> {
         (ids, shape)
     }
 
-    fn layer(&mut self, spec: &LayerSpec, siblings: &[LayerSpec], index: usize, path: &LayerPath, input: Option<Shape>) -> (LayerId, Option<Shape>) {
+    fn layer(
+        &mut self,
+        spec: &LayerSpec,
+        siblings: &[LayerSpec],
+        index: usize,
+        path: &LayerPath,
+        input: Option<Shape>,
+    ) -> (LayerId, Option<Shape>) {
         let id = LayerId(self.layers.len() as u32);
         let fact = self.facts.len();
-        self.facts.push(LayerFacts { path: path.clone(), kind: spec.kind(), input: input.clone(), output: None, params: 0 });
+        self.facts.push(LayerFacts {
+            path: path.clone(),
+            kind: spec.kind(),
+            input: input.clone(),
+            output: None,
+            params: 0,
+        });
         // A layer whose input is unknown is still listed; its place in `layers` only matters where there are no mistakes.
         self.layers.push(Layer {
             path: path.clone(),
@@ -264,19 +289,34 @@ impl Checker<'_> {
             _ => input.and_then(|input| self.leaf(spec, activation_after(siblings, index), path, id, &input)),
         };
         let trained = |p: &&Param| p.kind.is_trained();
-        self.facts[fact].params = self.params[first_param..].iter().filter(trained).fold(0usize, |a, p| a.saturating_add(p.shape.checked_len().unwrap_or(usize::MAX)));
+        self.facts[fact].params = self.params[first_param..]
+            .iter()
+            .filter(trained)
+            .fold(0usize, |a, p| a.saturating_add(p.shape.checked_len().unwrap_or(usize::MAX)));
         self.facts[fact].output.clone_from(&output);
         self.layers[id.0 as usize].output = output.clone().unwrap_or_default();
         (id, output)
     }
 
-    fn leaf(&mut self, spec: &LayerSpec, activation: Option<Activation>, path: &LayerPath, id: LayerId, input: &Shape) -> Option<Shape> {
-        let mut cx = Infer { input, batch: self.batch, path, activation, params: Vec::new(), diagnostics: self.diagnostics };
+    fn leaf(
+        &mut self,
+        spec: &LayerSpec,
+        activation: Option<Activation>,
+        path: &LayerPath,
+        id: LayerId,
+        input: &Shape,
+    ) -> Option<Shape> {
+        let mut cx =
+            Infer { input, batch: self.batch, path, activation, params: Vec::new(), diagnostics: self.diagnostics };
         let output = spec.infer(&mut cx);
         let params = cx.params;
-        let too_large = |s: &Shape, times: usize| s.checked_len().and_then(|n| n.checked_mul(times)).is_none_or(|n| n > MAX_ELEMENTS);
+        let too_large = |s: &Shape, times: usize| {
+            s.checked_len().and_then(|n| n.checked_mul(times)).is_none_or(|n| n > MAX_ELEMENTS)
+        };
         if params.iter().any(|(_, s, _)| too_large(s, 1)) || output.as_ref().is_some_and(|s| too_large(s, self.batch)) {
-            let found = output.as_ref().map_or_else(String::new, |s| format!(" with an output of {} for each of {} samples", s, self.batch));
+            let found = output
+                .as_ref()
+                .map_or_else(String::new, |s| format!(" with an output of {} for each of {} samples", s, self.batch));
             self.fail(path, "", format!("this layer is too large{found}"), "one buffer may hold at most 2^40 values");
             return None;
         }
@@ -352,15 +392,23 @@ pub fn check(preset: &Preset) -> Checked {
     }
     let before = diagnostics.len();
     let batch = preset.input.batch;
-    let mut checker = Checker { batch, layers: Vec::new(), params: Vec::new(), facts: Vec::new(), diagnostics: &mut diagnostics };
+    let mut checker =
+        Checker { batch, layers: Vec::new(), params: Vec::new(), facts: Vec::new(), diagnostics: &mut diagnostics };
     let (roots, output) = checker.walk(&preset.layers, &LayerPath::default(), input);
     let Checker { layers, params, facts, .. } = checker;
-    if diagnostics.len() == before && let Some(output) = &output {
+    if diagnostics.len() == before
+        && let Some(output) = &output
+    {
         check_output(preset, output, &mut diagnostics);
     }
     if diagnostics.is_empty() && !params.iter().any(|p| p.kind.is_trained()) {
         let help = "add a layer with weights, such as dense or conv2d".into();
-        diagnostics.push(Diagnostic { layer: None, path: "layers".into(), message: "nothing here can be trained".into(), help });
+        diagnostics.push(Diagnostic {
+            layer: None,
+            path: "layers".into(),
+            message: "nothing here can be trained".into(),
+            help,
+        });
     }
     let model = match output {
         Some(output) if diagnostics.is_empty() => Some(Model {
@@ -389,14 +437,22 @@ fn check_input(input: &InputSpec, out: &mut Vec<Diagnostic>) -> Option<Shape> {
         fail("input.shape", format!("found {}", input.shape), "expected [features] or [C, H, W]");
         sound = false;
     } else if input.shape.checked_len().is_none_or(|n| n == 0 || n > MAX_ELEMENTS) {
-        fail("input.shape", format!("found {}", input.shape), "every size must be at least 1, and a sample at most 2^40 values");
+        fail(
+            "input.shape",
+            format!("found {}", input.shape),
+            "every size must be at least 1, and a sample at most 2^40 values",
+        );
         sound = false;
     }
     if input.batch == 0 || input.batch > 1 << 30 {
         fail("input.batch", format!("found {}", input.batch), "expected at least 1 and at most 2^30");
         sound = false;
     } else if sound && input.shape.len().checked_mul(input.batch).is_none_or(|n| n > MAX_ELEMENTS) {
-        fail("input", format!("{} samples of shape {}", input.batch, input.shape), "a batch may hold at most 2^40 values");
+        fail(
+            "input",
+            format!("{} samples of shape {}", input.batch, input.shape),
+            "a batch may hold at most 2^40 values",
+        );
         sound = false;
     }
     sound.then(|| input.shape.clone())
@@ -407,7 +463,12 @@ fn check_loss(loss: LossSpec, out: &mut Vec<Diagnostic>) {
         && !(0.0..=1.0).contains(&label_smoothing)
     {
         let message = format!("found {label_smoothing}");
-        out.push(Diagnostic { layer: None, path: "loss.label_smoothing".into(), message, help: "expected a number from 0 to 1".into() });
+        out.push(Diagnostic {
+            layer: None,
+            path: "loss.label_smoothing".into(),
+            message,
+            help: "expected a number from 0 to 1".into(),
+        });
     }
 }
 
@@ -426,7 +487,12 @@ fn check_output(preset: &Preset, output: &Shape, out: &mut Vec<Diagnostic>) {
 fn check_optimizer(optimizer: &OptimizerSpec, out: &mut Vec<Diagnostic>) {
     let mut within = |name: &str, value: f64, sound: bool, help: &str| {
         if !sound {
-            out.push(Diagnostic { layer: None, path: format!("optimizer.{name}"), message: format!("found {value}"), help: help.into() });
+            out.push(Diagnostic {
+                layer: None,
+                path: format!("optimizer.{name}"),
+                message: format!("found {value}"),
+                help: help.into(),
+            });
         }
     };
     let (lr, decay) = (optimizer.lr(), optimizer.weight_decay());
@@ -434,12 +500,22 @@ fn check_optimizer(optimizer: &OptimizerSpec, out: &mut Vec<Diagnostic>) {
     within("weight_decay", decay, (0.0..=1e6).contains(&decay), "expected a number from 0 to 1e6");
     match *optimizer {
         OptimizerSpec::Sgd { momentum, nesterov, .. } => {
-            within("momentum", momentum, (0.0..1.0).contains(&momentum), "expected a number from 0 up to, but not including, 1");
+            within(
+                "momentum",
+                momentum,
+                (0.0..1.0).contains(&momentum),
+                "expected a number from 0 up to, but not including, 1",
+            );
             within("nesterov", momentum, !nesterov || momentum > 0.0, "nesterov needs a momentum above 0");
         }
         OptimizerSpec::Adam { betas, eps, .. } => {
             for beta in betas {
-                within("betas", beta, (0.0..1.0).contains(&beta), "expected two numbers from 0 up to, but not including, 1");
+                within(
+                    "betas",
+                    beta,
+                    (0.0..1.0).contains(&beta),
+                    "expected two numbers from 0 up to, but not including, 1",
+                );
             }
             within("eps", eps, eps > 0.0 && eps <= 1.0, "expected a number above 0 and at most 1, such as 1e-8");
         }

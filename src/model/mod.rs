@@ -24,7 +24,8 @@ pub use diagnostic::{Diagnostic, LayerPath};
 pub use init::{Init, init_values};
 pub use layers::{LayerKind, LayerSpec};
 pub use preset::{
-    DataSource, DataSpec, Header, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
+    DataSource, DataSpec, Header, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn,
+    TrainSpec,
 };
 pub use read::{FIELD_HELP, read_preset, read_value};
 pub use rng::Rng;

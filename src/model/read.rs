@@ -1,7 +1,10 @@
 //! Reading a preset's JSON: every mistake with its path, all at once.
 
 use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
-use super::{Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, TrainSpec};
+use super::{
+    Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset,
+    TrainSpec,
+};
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
 
@@ -16,7 +19,8 @@ pub const FIELD_HELP: &str = "a preset is a JSON object with version, name, inpu
 /// # Errors
 /// Every mistake of syntax or type. Mistakes of shape and range are found by [`super::check`].
 pub fn read_preset(text: &str) -> Result<Preset, Vec<Diagnostic>> {
-    let whole = |message: String, help: &str| vec![Diagnostic { layer: None, path: String::new(), message, help: help.into() }];
+    let whole =
+        |message: String, help: &str| vec![Diagnostic { layer: None, path: String::new(), message, help: help.into() }];
     if text.trim().is_empty() {
         return Err(whole("the file is empty".into(), FIELD_HELP));
     }
@@ -52,7 +56,8 @@ pub fn read_value(value: &Value) -> Result<Preset, Vec<Diagnostic>> {
     });
     let layers = read_layers(&mut f);
     let loss = f.object("loss", true).and_then(|m| read_loss(&mut Fields::new(m, "loss", None, f.sink())));
-    let optimizer = f.object("optimizer", true).and_then(|m| read_optimizer(&mut Fields::new(m, "optimizer", None, f.sink())));
+    let optimizer =
+        f.object("optimizer", true).and_then(|m| read_optimizer(&mut Fields::new(m, "optimizer", None, f.sink())));
     let precision = f.choice("precision", &Precision::ALL.map(|p| (p.name(), p)), false).unwrap_or_default();
     let data = f.object("data", false).and_then(|m| read_data(Fields::new(m, "data", None, f.sink())));
     let train = f.object("train", false).map(|m| {
@@ -95,7 +100,12 @@ fn read_layers(f: &mut Fields<'_>) -> Vec<LayerSpec> {
         let path = parent.child(index);
         let Value::Object(map) = item else {
             let help = "expected a layer such as {\"type\": \"dense\", \"units\": 10}".into();
-            f.sink().push(Diagnostic { layer: Some(path), path: here, message: "found something that is not an object".into(), help });
+            f.sink().push(Diagnostic {
+                layer: Some(path),
+                path: here,
+                message: "found something that is not an object".into(),
+                help,
+            });
             continue;
         };
         layers.extend(read_layer(map, here, path, f.sink()));
@@ -149,15 +159,29 @@ fn read_optimizer(f: &mut Fields<'_>) -> Option<OptimizerSpec> {
 }
 
 fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
-    const TYPES: [&str; 13] =
-        ["digits", "iris", "spirals", "moons", "circles", "xor", "regression", "csv", "npz", "npy", "idx", "cifar10", "images"];
+    const TYPES: [&str; 13] = [
+        "digits",
+        "iris",
+        "spirals",
+        "moons",
+        "circles",
+        "xor",
+        "regression",
+        "csv",
+        "npz",
+        "npy",
+        "idx",
+        "cifar10",
+        "images",
+    ];
     let kind = f.choice("type", &TYPES.map(|t| (t, t)), true)?;
     let source = read_source(kind, &mut f);
     let held_out = f.number("held_out", Some(0.2));
     if held_out < 0.0 || (held_out >= 1.0 && held_out.fract() != 0.0) {
         f.fail("held_out", format!("found {held_out}"), "expected a share below 1, or a whole number of samples");
     }
-    let split = f.choice("split", &[("shuffled", SplitKind::Shuffled), ("last", SplitKind::Last)], false).unwrap_or_default();
+    let split =
+        f.choice("split", &[("shuffled", SplitKind::Shuffled), ("last", SplitKind::Last)], false).unwrap_or_default();
     f.finish();
     Some(DataSpec { source, held_out, split })
 }
@@ -242,7 +266,11 @@ fn read_target(f: &mut Fields<'_>) -> TargetColumn {
         Some(v) => match v.as_u64() {
             Some(i) => TargetColumn::Index(i as usize),
             None => {
-                f.fail("target", format!("found {v}"), "expected a column's name, its number from 0, or -1 for the last");
+                f.fail(
+                    "target",
+                    format!("found {v}"),
+                    "expected a column's name, its number from 0, or -1 for the last",
+                );
                 TargetColumn::Last
             }
         },
@@ -266,7 +294,8 @@ fn read_paths(f: &mut Fields<'_>) -> Vec<std::path::PathBuf> {
         return vec![f.text("path", None).into()];
     }
     let list = f.raw("paths").and_then(Value::as_array);
-    let read: Option<Vec<std::path::PathBuf>> = list.and_then(|a| a.iter().map(|v| v.as_str().map(Into::into)).collect());
+    let read: Option<Vec<std::path::PathBuf>> =
+        list.and_then(|a| a.iter().map(|v| v.as_str().map(Into::into)).collect());
     read.filter(|p| !p.is_empty()).unwrap_or_else(|| {
         f.fail("paths", "is missing or not a list of texts", "add \"paths\": [\"data_batch_1.bin\", ...]");
         Vec::new()

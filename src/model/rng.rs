@@ -80,7 +80,10 @@ mod tests {
     fn a_seed_gives_the_same_numbers_forever() {
         let mut rng = Rng::new(0, 0);
         // SplitMix64 of 0 starts with 0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC.
-        assert_eq!(rng.state, [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4, 0x06C4_5D18_8009_454F, 0xF88B_B8A8_724C_81EC]);
+        assert_eq!(
+            rng.state,
+            [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4, 0x06C4_5D18_8009_454F, 0xF88B_B8A8_724C_81EC]
+        );
         let first = rng.next_u64();
         assert_eq!(first, rng_reference());
         assert_ne!(Rng::new(0, 1), Rng::new(0, 0));

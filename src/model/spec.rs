@@ -27,7 +27,12 @@ fn describe(value: &Value) -> String {
 
 impl<'a> Fields<'a> {
     /// The fields of `map`, which stands at `path` in the document and belongs to `layer` if to any.
-    pub fn new(map: &'a Map<String, Value>, path: impl Into<String>, layer: Option<LayerPath>, out: &'a mut Vec<Diagnostic>) -> Self {
+    pub fn new(
+        map: &'a Map<String, Value>,
+        path: impl Into<String>,
+        layer: Option<LayerPath>,
+        out: &'a mut Vec<Diagnostic>,
+    ) -> Self {
         Self { map, path: path.into(), layer, known: Vec::new(), out }
     }
 

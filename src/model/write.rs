@@ -31,7 +31,9 @@ pub fn write_preset(preset: &Preset) -> String {
 fn write_loss(loss: LossSpec) -> Value {
     match loss {
         LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 } | LossSpec::Mse => json!({ "type": loss.name() }),
-        LossSpec::SoftmaxCrossEntropy { label_smoothing } => json!({ "type": loss.name(), "label_smoothing": label_smoothing }),
+        LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
+            json!({ "type": loss.name(), "label_smoothing": label_smoothing })
+        }
     }
 }
 
@@ -49,11 +51,17 @@ fn write_optimizer(optimizer: &OptimizerSpec) -> Value {
 fn write_data(data: &DataSpec) -> Map<String, Value> {
     let fields = match &data.source {
         DataSource::Digits | DataSource::Iris => json!({}),
-        DataSource::Spirals { samples, classes, noise } => json!({ "samples": samples, "classes": classes, "noise": noise }),
-        DataSource::Moons { samples, noise } | DataSource::Xor { samples, noise } | DataSource::Regression { samples, noise } => {
+        DataSource::Spirals { samples, classes, noise } => {
+            json!({ "samples": samples, "classes": classes, "noise": noise })
+        }
+        DataSource::Moons { samples, noise }
+        | DataSource::Xor { samples, noise }
+        | DataSource::Regression { samples, noise } => {
             json!({ "samples": samples, "noise": noise })
         }
-        DataSource::Circles { samples, noise, factor } => json!({ "samples": samples, "noise": noise, "factor": factor }),
+        DataSource::Circles { samples, noise, factor } => {
+            json!({ "samples": samples, "noise": noise, "factor": factor })
+        }
         DataSource::Csv { path, header, target, standardize, delimiter } => {
             let header = match header {
                 Header::Auto => json!("auto"),
@@ -78,7 +86,10 @@ fn write_data(data: &DataSpec) -> Map<String, Value> {
     if let Value::Object(fields) = fields {
         map.extend(fields);
     }
-    map.insert("held_out".into(), if data.held_out >= 1.0 { json!(data.held_out as u64) } else { json!(data.held_out) });
+    map.insert(
+        "held_out".into(),
+        if data.held_out >= 1.0 { json!(data.held_out as u64) } else { json!(data.held_out) },
+    );
     let split = match data.split {
         SplitKind::Shuffled => "shuffled",
         SplitKind::Last => "last",

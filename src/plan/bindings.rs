@@ -191,7 +191,9 @@ impl Binder {
                     dtype: value.dtype,
                     offset: 0,
                     live: [usize::MAX, 0],
-                    external: value.persistent && self.program.mode == Mode::Eval && matches!(value.role, Role::Param | Role::State),
+                    external: value.persistent
+                        && self.program.mode == Mode::Eval
+                        && matches!(value.role, Role::Param | Role::State),
                     persistent: value.persistent,
                     layer: value.layer,
                     values: Vec::new(),
@@ -221,7 +223,14 @@ impl Binder {
                 let size = value.dtype.size() as u64;
                 let (name, shape) = (value.name.clone(), value.shape.clone());
                 let bytes = align_up(value.bytes().max(1), ALIGN * size / 4);
-                buffer.parts.push(Part { name, shape, start: start as u64 * size, bytes, layer: value.layer, value: id });
+                buffer.parts.push(Part {
+                    name,
+                    shape,
+                    start: start as u64 * size,
+                    bytes,
+                    layer: value.layer,
+                    value: id,
+                });
             }
             buffer.parts.sort_by_key(|p| p.start);
         }
@@ -323,7 +332,8 @@ impl BindingPlan {
     /// # Errors
     /// Never for a plan that [`bind`] made.
     pub fn problem(&self) -> Result<(Problem, Vec<BufferId>), arena::ProblemError> {
-        let ids: Vec<BufferId> = (0..self.buffers.len() as u32).map(BufferId).filter(|b| !self.buffer(*b).persistent).collect();
+        let ids: Vec<BufferId> =
+            (0..self.buffers.len() as u32).map(BufferId).filter(|b| !self.buffer(*b).persistent).collect();
         let item = |id: &BufferId| {
             let b = self.buffer(*id);
             Item { lower: b.live[0] as u64, upper: b.live[1] as u64, size: b.bytes, align: ALIGN }
@@ -340,7 +350,13 @@ impl BindingPlan {
             change[b.live[1]] -= b.bytes as i64;
         }
         let mut sum = 0i64;
-        change[..self.program.ops.len()].iter().map(|c| { sum += c; sum as u64 }).collect()
+        change[..self.program.ops.len()]
+            .iter()
+            .map(|c| {
+                sum += c;
+                sum as u64
+            })
+            .collect()
     }
 
     /// Every scalar of every operation, frozen or read from memory.

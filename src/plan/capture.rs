@@ -114,7 +114,8 @@ fn tensor(plan: &BindingPlan, id: LValueId) -> Option<TensorRef> {
         return None;
     }
     let shares = |v: &&LValueId| **v != id && plan.place(**v).is_some_and(|p| p.offset == place.offset);
-    let aliases = plan.buffer(place.buffer).values.iter().filter(shares).map(|v| plan.program.value(*v).name.clone()).collect();
+    let aliases =
+        plan.buffer(place.buffer).values.iter().filter(shares).map(|v| plan.program.value(*v).name.clone()).collect();
     Some(TensorRef {
         name: value.name.clone(),
         shape: value.shape.clone(),
@@ -136,7 +137,9 @@ fn work(plan: &BindingPlan, layer: LayerId, pass: u32) -> Option<TensorRef> {
 
 impl fmt::Display for CapturePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cell = |t: &Option<TensorRef>| t.as_ref().map_or_else(|| "-".to_owned(), |t| format!("{}@{:#x}", t.shape, t.offset));
+        let cell = |t: &Option<TensorRef>| {
+            t.as_ref().map_or_else(|| "-".to_owned(), |t| format!("{}@{:#x}", t.shape, t.offset))
+        };
         writeln!(f, "{:<22} {:<28} {:<28} {:<28} {:<28} {:<20} work", "layer", "y", "z", "gA", "gW", "gB")?;
         for l in &self.layers {
             let cells = [&l.y, &l.z, &l.grad_a, &l.grad_w].map(|t| format!("{:<28}", cell(t))).join(" ");

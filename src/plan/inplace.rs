@@ -5,7 +5,9 @@ use crate::lower::{Alias, LValueId, Op, OpKind, Program};
 /// The pairs of slots of an operation whose kernels allow input and output to be the same memory.
 const fn pairs(kind: &OpKind) -> &'static [(&'static str, &'static str)] {
     match kind {
-        OpKind::BiasAdd { .. } | OpKind::Act { .. } | OpKind::Dropout { .. } | OpKind::BatchNormEval { .. } => &[("x", "y")],
+        OpKind::BiasAdd { .. } | OpKind::Act { .. } | OpKind::Dropout { .. } | OpKind::BatchNormEval { .. } => {
+            &[("x", "y")]
+        }
         OpKind::ActBwd { .. } | OpKind::DropoutBwd { .. } | OpKind::BatchNormBwd { .. } => &[("dy", "dx")],
         OpKind::Add { .. } => &[("a", "y"), ("b", "y")],
         OpKind::SoftmaxCe { .. } => &[("logits", "probs")],
@@ -34,7 +36,8 @@ pub(super) fn alias_in_place(program: &mut Program) {
     }
     for index in 0..program.ops.len() {
         let op = &program.ops[index];
-        let found = pairs(&op.kind).iter().find_map(|&(from, to)| candidate(program, &root, &last_read, index, op, from, to));
+        let found =
+            pairs(&op.kind).iter().find_map(|&(from, to)| candidate(program, &root, &last_read, index, op, from, to));
         if let Some((from, to)) = found {
             let (into, out) = (root[from.0 as usize], root[to.0 as usize]);
             program.values[to.0 as usize].alias = Some(Alias { of: from, start: 0 });

@@ -74,7 +74,10 @@ pub fn check(plan: &BindingPlan) -> Result<(), DataflowError> {
     // Before the step, everything that survives it holds itself.
     for (index, value) in program.values.iter().enumerate() {
         let id = LValueId(index as u32);
-        if value.persistent && value.alias.is_none() && let Some((from, to)) = extent(id) {
+        if value.persistent
+            && value.alias.is_none()
+            && let Some((from, to)) = extent(id)
+        {
             owners.write(from, to, Owner::Value(id));
         }
     }
@@ -82,7 +85,9 @@ pub fn check(plan: &BindingPlan) -> Result<(), DataflowError> {
         let name = op.kind.name();
         let text = |id: LValueId| program.value(id).name.clone();
         for (_, id) in op.bound(Dir::In).chain(op.bound(Dir::Out)) {
-            let Some((_, to)) = extent(id) else { return Err(DataflowError::NoPlace { op: index, name, value: text(id) }) };
+            let Some((_, to)) = extent(id) else {
+                return Err(DataflowError::NoPlace { op: index, name, value: text(id) });
+            };
             if to > plan.arena_bytes && to < EXTERNAL {
                 return Err(DataflowError::OutOfArena { op: index, name, value: text(id) });
             }
@@ -154,14 +159,25 @@ fn holds(program: &Program, origin: &[LValueId], id: LValueId, owner: LValueId) 
 }
 
 /// The bytes of a value that count: all of it, or, for a flat vector that is written part by part, its parts without the padding between them.
-fn stretches<'p>(program: &'p Program, origin: &[LValueId], id: LValueId, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> + 'p {
+fn stretches<'p>(
+    program: &'p Program,
+    origin: &[LValueId],
+    id: LValueId,
+    from: u64,
+    to: u64,
+) -> impl Iterator<Item = (u64, u64)> + 'p {
     let value = program.value(id);
-    let is_flat = !value.persistent && origin[id.0 as usize] == id && value.param.is_none() && value.shape.len() == program.flat_len();
+    let is_flat = !value.persistent
+        && origin[id.0 as usize] == id
+        && value.param.is_none()
+        && value.shape.len() == program.flat_len();
     let by_parts = is_flat && program.values.iter().any(|v| v.param.is_some() && v.alias.is_some_and(|a| a.of == id));
     let size = value.dtype.size() as u64;
     let parts = if by_parts { &program.segments[..] } else { &[] };
     let whole = (!by_parts).then_some((from, to));
-    whole.into_iter().chain(parts.iter().map(move |(_, s)| (from + s.start as u64 * size, from + (s.start + s.len) as u64 * size)))
+    whole
+        .into_iter()
+        .chain(parts.iter().map(move |(_, s)| (from + s.start as u64 * size, from + (s.start + s.len) as u64 * size)))
 }
 
 /// At the end every persistent value's memory must hold it or its successor.

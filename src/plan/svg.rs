@@ -46,8 +46,14 @@ pub fn arena_svg(plan: &BindingPlan, title: &str) -> String {
         Bytes(plan.lower_bound_bytes),
         Bytes(plan.unshared_bytes)
     );
-    let _ = writeln!(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">");
-    let _ = writeln!(out, "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"{LEFT}\" y=\"24\" font-size=\"15\">{head}</text>");
+    let _ = writeln!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">"
+    );
+    let _ = writeln!(
+        out,
+        "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"{LEFT}\" y=\"24\" font-size=\"15\">{head}</text>"
+    );
     for b in plan.buffers.iter().filter(|b| !b.external) {
         let [r, g, bl] = RoleColor::rgb(b.role);
         let (x, w) = (LEFT + b.live[0] as f64 * sx, (b.live[1] - b.live[0]) as f64 * sx);
@@ -72,11 +78,22 @@ pub fn arena_svg(plan: &BindingPlan, title: &str) -> String {
     for (i, role) in Role::ALL.into_iter().enumerate() {
         let [r, g, b] = RoleColor::rgb(role);
         let x = LEFT + i as f64 * 110.0;
-        let _ = writeln!(out, "<rect x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"#{r:02x}{g:02x}{b:02x}\"/>", HEIGHT - 24.0);
+        let _ = writeln!(
+            out,
+            "<rect x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"#{r:02x}{g:02x}{b:02x}\"/>",
+            HEIGHT - 24.0
+        );
         let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", x + 16.0, HEIGHT - 14.0, role.name());
     }
-    let _ = writeln!(out, "<text x=\"{LEFT}\" y=\"{}\">operation 0 to {}</text>", HEIGHT - 38.0, plan.program.ops.len());
-    let _ = writeln!(out, "<text x=\"8\" y=\"{}\">0 B</text>\n<text x=\"8\" y=\"{}\">{}</text>", HEIGHT - 56.0, TOP + 12.0, Bytes(plan.arena_bytes));
+    let _ =
+        writeln!(out, "<text x=\"{LEFT}\" y=\"{}\">operation 0 to {}</text>", HEIGHT - 38.0, plan.program.ops.len());
+    let _ = writeln!(
+        out,
+        "<text x=\"8\" y=\"{}\">0 B</text>\n<text x=\"8\" y=\"{}\">{}</text>",
+        HEIGHT - 56.0,
+        TOP + 12.0,
+        Bytes(plan.arena_bytes)
+    );
     out.push_str("</svg>\n");
     out
 }

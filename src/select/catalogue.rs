@@ -14,7 +14,9 @@ pub fn stem(kind: &OpKind) -> String {
     let epilogue = match kind {
         OpKind::Gemm(g) => g.epilogue,
         OpKind::Conv2d { epilogue, .. } | OpKind::Conv2dBwdX { epilogue, .. } => *epilogue,
-        OpKind::BatchNorm { act, .. } | OpKind::BatchNormEval { act, .. } => Epilogue { act: *act, ..Epilogue::default() },
+        OpKind::BatchNorm { act, .. } | OpKind::BatchNormEval { act, .. } => {
+            Epilogue { act: *act, ..Epilogue::default() }
+        }
         OpKind::BatchNormBwd { act_grad, .. } => Epilogue { act_grad: *act_grad, ..Epilogue::default() },
         _ => Epilogue::default(),
     };

@@ -117,7 +117,20 @@ impl Correlation {
             ends.reduce(|x, y| (x.0.min(y.0), x.1.max(y.1))).map_or([0, 1], |(lo, hi)| [lo, hi])
         };
         let (rows, columns) = (span(0), span(1));
-        Self { n: g.n, in_dims, out_dims, in_c, out_c, groups: g.groups, in_step, out_step, classes, transposed, columns, rows }
+        Self {
+            n: g.n,
+            in_dims,
+            out_dims,
+            in_c,
+            out_c,
+            groups: g.groups,
+            in_step,
+            out_step,
+            classes,
+            transposed,
+            columns,
+            rows,
+        }
     }
 
     /// True where no pixel reads outside the image, which is then read where it lies.
@@ -130,7 +143,11 @@ impl Correlation {
     /// The first input column, and the number of columns, of an image as the kernel reads it.
     #[must_use]
     pub fn pitch(&self) -> (isize, usize) {
-        if self.in_place() { (0, self.in_dims[1]) } else { (self.columns[0], (self.columns[1] - self.columns[0]) as usize) }
+        if self.in_place() {
+            (0, self.in_dims[1])
+        } else {
+            (self.columns[0], (self.columns[1] - self.columns[0]) as usize)
+        }
     }
 
     /// Stripes of output rows that an image is cut into, so that there is enough to share and a stripe's input stays in the cache.
@@ -257,12 +274,21 @@ impl WeightPlan {
 /// # Errors
 /// Where they do not.
 pub fn accepts(op: &OpKind) -> Result<(), String> {
-    let (OpKind::Conv2d { geometry: g, .. } | OpKind::Conv2dBwdX { geometry: g, .. } | OpKind::Conv2dBwdW { geometry: g, .. }) = op else {
+    let (OpKind::Conv2d { geometry: g, .. }
+    | OpKind::Conv2dBwdX { geometry: g, .. }
+    | OpKind::Conv2dBwdW { geometry: g, .. }) = op
+    else {
         return Ok(());
     };
-    let image = |h: usize, w: usize, c: usize| (h + 2 * g.padding[0] + g.kernel[0] * g.dilation[0]) * (w + 2 * g.padding[1] + g.kernel[1] * g.dilation[1]) * c;
+    let image = |h: usize, w: usize, c: usize| {
+        (h + 2 * g.padding[0] + g.kernel[0] * g.dilation[0]) * (w + 2 * g.padding[1] + g.kernel[1] * g.dilation[1]) * c
+    };
     let largest = image(g.h, g.w, g.c).max(image(g.ho, g.wo, g.f)) * weight_plan(g).images;
-    if largest < 1 << 30 { Ok(()) } else { Err("an image of more than 2^30 elements does not fit the offset tables".into()) }
+    if largest < 1 << 30 {
+        Ok(())
+    } else {
+        Err("an image of more than 2^30 elements does not fit the offset tables".into())
+    }
 }
 
 /// Bytes of scratch that a convolution's kernel needs when up to `threads` threads share it.

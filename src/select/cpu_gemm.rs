@@ -68,13 +68,13 @@ pub fn gemm_blocking(g: &Gemm, isa: Isa) -> GemmBlocking {
     let pack_b = match g.trans {
         Trans::Nt => true,
         // Plain code has no masked loads worth the name: its tails are padded.
-        Trans::Nn | Trans::Tn if isa == Isa::Portable && g.n % tile.lanes != 0 => true,
+        Trans::Nn | Trans::Tn if isa == Isa::Portable && !g.n.is_multiple_of(tile.lanes) => true,
         // A panel in place is spread over as many lines and pages as it has rows.
         Trans::Nn | Trans::Tn => row_tiles >= 3 && g.k * g.n > 128 * 128,
     };
     let pack_a = match g.trans {
         Trans::Nn | Trans::Nt => g.k >= 256 && panels >= 4,
-        Trans::Tn => g.m % 256 == 0 && panels >= 4,
+        Trans::Tn => g.m.is_multiple_of(256) && panels >= 4,
     };
     GemmBlocking { row_tiles, panels, k_blocks: g.k.div_ceil(K_BLOCK), pack_a, pack_b }
 }

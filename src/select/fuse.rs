@@ -26,7 +26,8 @@ pub fn fuse(program: &Program) -> Program {
         readers[content[read.0 as usize].0 as usize] += 1;
     }
     readers[content[program.output.0 as usize].0 as usize] += usize::from(program.mode == Mode::Eval);
-    let mut f = Fuser { program: program.clone(), ops: Vec::new(), writer: vec![None; program.values.len()], content, readers };
+    let mut f =
+        Fuser { program: program.clone(), ops: Vec::new(), writer: vec![None; program.values.len()], content, readers };
     for op in program.ops.iter().cloned() {
         let fused = f.absorb(op);
         let index = f.ops.len();
@@ -99,7 +100,9 @@ impl Fuser {
                 let found = self.sole_producer(op.arg("dy"));
                 let Some((index, func, dy, saved)) = found.and_then(|i| match &self.ops[i] {
                     Some(p) => match p.kind {
-                        OpKind::ActBwd { func, .. } if func.saves_output() => Some((i, func, p.arg("dy"), p.arg("saved"))),
+                        OpKind::ActBwd { func, .. } if func.saves_output() => {
+                            Some((i, func, p.arg("dy"), p.arg("saved")))
+                        }
                         _ => None,
                     },
                     None => None,
@@ -107,14 +110,17 @@ impl Fuser {
                     return op;
                 };
                 let kind = OpKind::BatchNormBwd { rows, channels, act_grad: Some(func), accumulate };
-                let mut bound: Vec<(&str, Option<LValueId>)> = op.kind.slots().iter().zip(&op.args).map(|(s, a)| (s.name, *a)).collect();
+                let mut bound: Vec<(&str, Option<LValueId>)> =
+                    op.kind.slots().iter().zip(&op.args).map(|(s, a)| (s.name, *a)).collect();
                 bound.extend([("dy", dy), ("saved", saved)]);
                 let layer = op.layer;
                 let mut fused = self.merge(index, op, kind, &bound);
                 fused.layer = layer;
                 fused
             }
-            OpKind::SoftmaxCeGrad { rows, classes, smoothing } => self.softmax(op, rows, classes, OpKind::SoftmaxCeFused { rows, classes, smoothing }),
+            OpKind::SoftmaxCeGrad { rows, classes, smoothing } => {
+                self.softmax(op, rows, classes, OpKind::SoftmaxCeFused { rows, classes, smoothing })
+            }
             OpKind::MseGrad { len } => self.mse(op, len),
             _ => op,
         }
@@ -123,7 +129,10 @@ impl Fuser {
     /// Product or convolution, then bias.
     fn bias(&mut self, op: Op) -> Op {
         let Some(index) = self.sole_producer(op.arg("x")) else { return op };
-        let Some(kind) = self.ops[index].as_ref().and_then(|p| with_epilogue(&p.kind, |e| e.is_empty().then_some(Epilogue { bias: true, ..e }))) else {
+        let Some(kind) = self.ops[index]
+            .as_ref()
+            .and_then(|p| with_epilogue(&p.kind, |e| e.is_empty().then_some(Epilogue { bias: true, ..e })))
+        else {
             return op;
         };
         let bound = [("bias", op.arg("bias")), ("c", op.arg("y"))];
@@ -176,13 +185,19 @@ impl Fuser {
     /// Softmax, loss, its mean, accuracy and gradient.
     fn softmax(&mut self, op: Op, rows: usize, classes: usize, kind: OpKind) -> Op {
         let Some(index) = self.sole_producer(op.arg("probs")) else { return op };
-        let Some(softmax) = self.ops[index].clone().filter(|p| matches!(p.kind, OpKind::SoftmaxCe { .. })) else { return op };
+        let Some(softmax) = self.ops[index].clone().filter(|p| matches!(p.kind, OpKind::SoftmaxCe { .. })) else {
+            return op;
+        };
         let logits = softmax.arg("logits");
         let is = |i: usize, want: &dyn Fn(&Op) -> bool| self.ops[i].as_ref().is_some_and(want);
-        let mean = (0..self.ops.len()).find(|&i| is(i, &|p| matches!(p.kind, OpKind::LossMean { .. }) && p.arg("row_loss") == softmax.arg("row_loss")));
+        let mean = (0..self.ops.len()).find(|&i| {
+            is(i, &|p| matches!(p.kind, OpKind::LossMean { .. }) && p.arg("row_loss") == softmax.arg("row_loss"))
+        });
         let Some(mean) = mean else { return op };
-        let accuracy = (0..self.ops.len()).find(|&i| is(i, &|p| p.kind == (OpKind::Accuracy { rows, classes }) && p.arg("scores") == logits));
-        let (loss, dlogits, labels) = (self.ops[mean].as_ref().and_then(|p| p.arg("loss")), op.arg("dlogits"), op.arg("labels"));
+        let accuracy = (0..self.ops.len())
+            .find(|&i| is(i, &|p| p.kind == (OpKind::Accuracy { rows, classes }) && p.arg("scores") == logits));
+        let (loss, dlogits, labels) =
+            (self.ops[mean].as_ref().and_then(|p| p.arg("loss")), op.arg("dlogits"), op.arg("labels"));
         let score = accuracy.and_then(|i| self.ops[i].as_ref()).and_then(|p| p.arg("accuracy"));
         let mut names = Vec::new();
         let mut nodes = Vec::new();
@@ -201,7 +216,9 @@ impl Fuser {
 
     /// Squared error and its gradient.
     fn mse(&mut self, op: Op, len: usize) -> Op {
-        let is_loss = |p: &Op| matches!(p.kind, OpKind::Mse { .. }) && p.arg("y") == op.arg("y") && p.arg("target") == op.arg("target");
+        let is_loss = |p: &Op| {
+            matches!(p.kind, OpKind::Mse { .. }) && p.arg("y") == op.arg("y") && p.arg("target") == op.arg("target")
+        };
         let Some(index) = self.ops.iter().position(|p| p.as_ref().is_some_and(is_loss)) else { return op };
         let loss = self.ops[index].as_ref().and_then(|p| p.arg("loss"));
         let bound = [("y", op.arg("y")), ("target", op.arg("target")), ("dy", op.arg("dy")), ("loss", loss)];

@@ -110,7 +110,12 @@ pub fn select(program: &Program, target: &Target, policy: Policy) -> Result<Sele
         }
         let Some((variant, cost_us)) = best else {
             let reasons = candidates.iter().map(|c| format!("{}: {}", c.kernel, c.lost)).collect::<Vec<_>>().join("; ");
-            return Err(SelectError::NoKernel { op: index, name: op.kind.name(), target: target.name.clone(), reasons });
+            return Err(SelectError::NoKernel {
+                op: index,
+                name: op.kind.name(),
+                target: target.name.clone(),
+                reasons,
+            });
         };
         let kernel = catalogue::id(&op.kind, variant);
         for candidate in candidates.iter_mut().filter(|c| c.kernel != kernel) {

@@ -66,7 +66,10 @@ impl Target {
     #[must_use]
     pub fn cpu(isa: Isa, threads: usize) -> Self {
         let plural = if threads == 1 { "thread" } else { "threads" };
-        Self { name: format!("CPU, {}, {threads} {plural}", isa.name()), device: Device::Cpu(CpuFacts { isa, threads }) }
+        Self {
+            name: format!("CPU, {}, {threads} {plural}", isa.name()),
+            device: Device::Cpu(CpuFacts { isa, threads }),
+        }
     }
 
     /// The CPU's facts, where it is one.

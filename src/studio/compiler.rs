@@ -124,7 +124,9 @@ mod tests {
     #[test]
     fn only_the_newest_revision_is_answered() {
         let (sender, bell) = bounded(64);
-        let mut compiler = Compiler::spawn(move || drop(sender.try_send(()))).unwrap();
+        let mut compiler = Compiler::spawn(move || {
+            let _ = sender.try_send(());
+        }).unwrap();
         let mut preset = digits();
         for revision in 1..=40 {
             preset.input.batch = revision;

@@ -510,9 +510,9 @@ mod tests {
     #[test]
     fn every_data_source_can_be_chosen_and_edited() {
         let mut preset = crate::studio::presets::digits();
-        for index in 0..SOURCES.len() {
+        for (index, source) in SOURCES.iter().enumerate() {
             assert!(set_preset_field(&mut preset, "data.type", &FieldValue::Choice(index)));
-            assert_eq!(preset.data.as_ref().map_or("none", |d| d.source.name()), SOURCES[index]);
+            assert_eq!(preset.data.as_ref().map_or("none", |d| d.source.name()), *source);
             for (_, fields) in preset_fields(&preset.clone()) {
                 for field in fields {
                     assert!(set_preset_field(&mut preset, field.name, &field.value), "{}", field.name);

@@ -157,6 +157,9 @@ fn dress(style: &mut Style, c: &Colors) {
     s.icon_width_inner = 10.0;
     s.indent = 16.0;
     s.scroll = egui::style::ScrollStyle::thin();
+    s.scroll.foreground_color = true;
+    s.scroll.dormant_background_opacity = 0.0;
+    s.scroll.active_background_opacity = 0.0;
     style.interaction.tooltip_delay = 0.35;
     // Motion explains nothing here but what opens; it stays short.
     style.animation_time = 0.08;
@@ -195,7 +198,6 @@ fn dress(style: &mut Style, c: &Colors) {
 }
 
 /// A card that stands on a panel.
-#[must_use]
 pub fn card(ui: &egui::Ui, selected: bool) -> egui::Frame {
     let c = colors(ui);
     let line = if selected { c.accent } else { c.hairline };

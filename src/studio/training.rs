@@ -79,7 +79,7 @@ impl Default for Training {
             problem: None,
             total: 0,
             lr: 0.0,
-            smoothing: 0.9,
+            smoothing: 0.98,
             arrivals: Vec::new(),
             measured: None,
         }

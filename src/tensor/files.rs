@@ -16,7 +16,10 @@ pub fn write_atomic(path: &Path, contents: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`write_atomic`], and where `fill` fails.
-pub fn write_atomic_with(path: &Path, fill: impl FnOnce(&mut io::BufWriter<&mut File>) -> io::Result<()>) -> io::Result<()> {
+pub fn write_atomic_with(
+    path: &Path,
+    fill: impl FnOnce(&mut io::BufWriter<&mut File>) -> io::Result<()>,
+) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder; name a file in it"));
     }

@@ -63,7 +63,14 @@ impl Evaluator {
     }
 
     /// Loss and accuracy over `indices`.
-    pub(super) fn evaluate(&mut self, pool: &mut Pool, model: &Model, set: &Dataset, stored: &[f32], indices: &[u32]) -> Result<Evaluation, TrainError> {
+    pub(super) fn evaluate(
+        &mut self,
+        pool: &mut Pool,
+        model: &Model,
+        set: &Dataset,
+        stored: &[f32],
+        indices: &[u32],
+    ) -> Result<Evaluation, TrainError> {
         let width = model.output.len();
         let classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
         let mut confusion = if classes && width <= MAX_CONFUSION { vec![vec![0u32; width]; width] } else { Vec::new() };

@@ -46,7 +46,13 @@ impl Feed {
     ///
     /// # Errors
     /// Where the training part is smaller than a batch.
-    pub fn data(set: Arc<Dataset>, split: Arc<Split>, model: &Model, layout: Layout, seed: u64) -> Result<Self, TrainError> {
+    pub fn data(
+        set: Arc<Dataset>,
+        split: Arc<Split>,
+        model: &Model,
+        layout: Layout,
+        seed: u64,
+    ) -> Result<Self, TrainError> {
         let batches = Batches::new(split.train.clone(), model.batch, seed)?;
         let stored = Arc::new(crate::exec::cpu::samples_to_stored(&set.x, layout));
         Ok(Self::Data { set, stored, split, batches })
@@ -66,7 +72,11 @@ impl Feed {
             let good = found.0.len() == tail.len() + 1 && found.0[1..] == tail[..] && found.0[0] > 0;
             let dims = tail.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let message = format!("{name} has shape {found}, the network needs [S, {dims}] with S at least 1");
-            if good { Ok(found.0[0]) } else { Err(TrainError::file(path, message, "give batches made for this preset")) }
+            if good {
+                Ok(found.0[0])
+            } else {
+                Err(TrainError::file(path, message, "give batches made for this preset"))
+            }
         };
         let count = expect("batch.x", &x.shape, model.input.batched(model.batch).0)?;
         let floats = |name: &str, t: &crate::tensor::HostTensor| -> Result<Vec<f32>, TrainError> {
@@ -75,9 +85,14 @@ impl Feed {
                 DType::F64 => t.to_f64().map(|v| v.into_iter().map(|x| x as f32).collect()),
                 _ => None,
             };
-            let values = values.ok_or_else(|| TrainError::file(path, format!("{name} holds {}", t.dtype), "expected f32"))?;
+            let values =
+                values.ok_or_else(|| TrainError::file(path, format!("{name} holds {}", t.dtype), "expected f32"))?;
             match values.iter().position(|v| !v.is_finite()) {
-                Some(at) => Err(TrainError::file(path, format!("{name} holds {} at element {at}", values[at]), "every value must be finite")),
+                Some(at) => Err(TrainError::file(
+                    path,
+                    format!("{name} holds {} at element {at}", values[at]),
+                    "every value must be finite",
+                )),
                 None => Ok(values),
             }
         };
@@ -93,13 +108,22 @@ impl Feed {
                 same_count(path, count, steps)?;
                 let values: Option<Vec<i32>> = match y.dtype {
                     DType::I32 => y.to_vec::<i32>().ok(),
-                    DType::I64 | DType::U8 | DType::U16 => y.to_f64().map(|v| v.into_iter().map(|x| x as i32).collect()),
+                    DType::I64 | DType::U8 | DType::U16 => {
+                        y.to_f64().map(|v| v.into_iter().map(|x| x as i32).collect())
+                    }
                     _ => None,
                 };
-                let values = values.ok_or_else(|| TrainError::file(path, format!("batch.y holds {}", y.dtype), "expected i32 classes"))?;
+                let values = values.ok_or_else(|| {
+                    TrainError::file(path, format!("batch.y holds {}", y.dtype), "expected i32 classes")
+                })?;
                 let classes = model.output.len() as i32;
                 if let Some(at) = values.iter().position(|l| !(0..classes).contains(l)) {
-                    let message = format!("batch.y holds class {} in batch {}, sample {}", values[at], at / model.batch, at % model.batch);
+                    let message = format!(
+                        "batch.y holds class {} in batch {}, sample {}",
+                        values[at],
+                        at / model.batch,
+                        at % model.batch
+                    );
                     return Err(TrainError::file(path, message, format!("classes must lie in 0..{classes}")));
                 }
                 Labels::Classes(values)
@@ -194,7 +218,11 @@ impl Feed {
                 Ok(())
             }
             (Self::Resident, _) => Ok(()),
-            _ => Err(TrainError::file(Path::new("checkpoint"), "was made with other data", "resume with the data it was made with")),
+            _ => Err(TrainError::file(
+                Path::new("checkpoint"),
+                "was made with other data",
+                "resume with the data it was made with",
+            )),
         }
     }
 

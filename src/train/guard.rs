@@ -74,7 +74,9 @@ fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> 
         if let Some((slot, value)) = bad {
             let kernel = &compiled.selection.choices[index].kernel;
             let layer = op.layer.map_or_else(|| op.phase.name().to_owned(), |l| compiled.model.layer(l).label());
-            let large = largest_input(step, op).map(|(name, v)| format!("; its largest input is {v:.1e} in {name}")).unwrap_or_default();
+            let large = largest_input(step, op)
+                .map(|(name, v)| format!("; its largest input is {v:.1e} in {name}"))
+                .unwrap_or_default();
             let name = &program.value(value).name;
             return Ok(format!(
                 "the first value that is not finite is {name} ({slot}), made by op {index} {kernel} of {layer}{large}; lower the learning rate or look at the data"

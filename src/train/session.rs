@@ -121,7 +121,12 @@ pub struct Session {
 ///
 /// # Errors
 /// Where the data is missing, malformed, or does not fit the network.
-pub fn prepare_feed(spec: &SessionSpec, model: &Model, step: &mut Step, seed: u64) -> Result<(Feed, Vec<String>), TrainError> {
+pub fn prepare_feed(
+    spec: &SessionSpec,
+    model: &Model,
+    step: &mut Step,
+    seed: u64,
+) -> Result<(Feed, Vec<String>), TrainError> {
     let program = &step.compiled().plan.program;
     let layout = program.value(program.x).layout;
     match &spec.data {
@@ -174,7 +179,20 @@ impl Session {
         let wants_evaluation = matches!(&feed, Feed::Data { split, .. } if !split.held_out.is_empty());
         let evaluator = if wants_evaluation { Some(Evaluator::new(&model, &machine, &train)?) } else { None };
         let guard = Guard::new(&mut train, &feed, 0);
-        Ok(Self { model, train, evaluator, pool, feed, guard, executor: spec.executor, watched, done: 0, total, seed, notes })
+        Ok(Self {
+            model,
+            train,
+            evaluator,
+            pool,
+            feed,
+            guard,
+            executor: spec.executor,
+            watched,
+            done: 0,
+            total,
+            seed,
+            notes,
+        })
     }
 
     /// The network.
@@ -291,7 +309,14 @@ impl Session {
     #[cold]
     fn explain(&mut self, loss: f32) -> Result<ExecError, TrainError> {
         let step = self.done + 1;
-        let origin = self.guard.explain(&mut self.train, &mut self.feed, &mut self.pool, step, self.watched.x, self.watched.y)?;
+        let origin = self.guard.explain(
+            &mut self.train,
+            &mut self.feed,
+            &mut self.pool,
+            step,
+            self.watched.x,
+            self.watched.y,
+        )?;
         Ok(ExecError::NonFinite { step, loss: f64::from(loss), origin })
     }
 
@@ -311,7 +336,9 @@ impl Session {
     /// # Errors
     /// Where the evaluation's memory does not suffice.
     pub fn evaluate(&mut self) -> Result<Option<Evaluation>, TrainError> {
-        let (Some(evaluator), Feed::Data { set, stored, split, .. }) = (&mut self.evaluator, &self.feed) else { return Ok(None) };
+        let (Some(evaluator), Feed::Data { set, stored, split, .. }) = (&mut self.evaluator, &self.feed) else {
+            return Ok(None);
+        };
         evaluator.evaluate(&mut self.pool, &self.model, set, stored, &split.held_out).map(Some)
     }
 

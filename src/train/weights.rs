@@ -47,15 +47,23 @@ const fn file_dtype(dtype: DType) -> Dtype {
 /// # Errors
 /// Where it cannot be read, or is no safetensors file. Tensors of types that nothing here uses are left out.
 pub fn read_tensors(path: &Path) -> Result<TensorFile, TrainError> {
-    let bytes = std::fs::read(path).map_err(|e| TrainError::file(path, format!("cannot be read: {e}"), "check the path"))?;
-    let broken = |what: String| TrainError::file(path, format!("is not a complete safetensors file: {what}"), "write it again, or give another file");
+    let bytes =
+        std::fs::read(path).map_err(|e| TrainError::file(path, format!("cannot be read: {e}"), "check the path"))?;
+    let broken = |what: String| {
+        TrainError::file(
+            path,
+            format!("is not a complete safetensors file: {what}"),
+            "write it again, or give another file",
+        )
+    };
     let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| broken(e.to_string()))?;
     let metadata = header.metadata().clone().unwrap_or_default();
     let file = SafeTensors::deserialize(&bytes).map_err(|e| broken(e.to_string()))?;
     let mut tensors = Vec::new();
     for (name, view) in file.iter() {
         let Some(dtype) = dtype_of(view.dtype()) else { continue };
-        let tensor = HostTensor::from_bytes(dtype, Shape(view.shape().to_vec()), view.data().to_vec()).map_err(|e| broken(e.to_string()))?;
+        let tensor = HostTensor::from_bytes(dtype, Shape(view.shape().to_vec()), view.data().to_vec())
+            .map_err(|e| broken(e.to_string()))?;
         tensors.push((name.to_owned(), tensor));
     }
     Ok(TensorFile { tensors, metadata })
@@ -80,7 +88,8 @@ impl TensorFile {
             views.push((name.as_str(), view.map_err(|e| write_error(std::io::Error::other(e.to_string())))?));
         }
         let metadata = (!self.metadata.is_empty()).then(|| self.metadata.clone());
-        let bytes = safetensors::serialize(views, metadata).map_err(|e| write_error(std::io::Error::other(e.to_string())))?;
+        let bytes =
+            safetensors::serialize(views, metadata).map_err(|e| write_error(std::io::Error::other(e.to_string())))?;
         write_atomic(path, &bytes).map_err(write_error)
     }
 }
@@ -109,14 +118,18 @@ pub fn import(step: &mut Step, model: &Model, file: &TensorFile, path: &Path) ->
     for (index, param) in model.params.iter().enumerate() {
         let found = file.get(&format!("init.{}", param.name)).or_else(|| file.get(&param.name));
         match found {
-            None if param.kind.is_trained() => mistakes.push(format!("{} is missing (expected {})", param.name, param.shape)),
+            None if param.kind.is_trained() => {
+                mistakes.push(format!("{} is missing (expected {})", param.name, param.shape))
+            }
             None => {}
             Some(t) if t.shape != param.shape => {
                 mistakes.push(format!("{} has shape {}, the network needs {}", param.name, t.shape, param.shape));
             }
             Some(t) => match t.to_f64() {
                 None => mistakes.push(format!("{} holds {}, expected f32 or f64", param.name, t.dtype)),
-                Some(v) if v.iter().any(|x| !x.is_finite()) => mistakes.push(format!("{} holds NaN or infinite values", param.name)),
+                Some(v) if v.iter().any(|x| !x.is_finite()) => {
+                    mistakes.push(format!("{} holds NaN or infinite values", param.name))
+                }
                 Some(v) => {
                     let values: Vec<f32> = v.into_iter().map(|x| x as f32).collect();
                     step.set_param(ParamId(index as u32), &values)?;

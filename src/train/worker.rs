@@ -56,13 +56,28 @@ pub enum RunState {
 pub enum Event {
     State(RunState),
     /// The run is ready: its step, its data, its length.
-    Prepared { compiled: Arc<Compiled>, data: Option<(Arc<Dataset>, Arc<Split>)>, total: u64, notes: Vec<String> },
+    Prepared {
+        compiled: Arc<Compiled>,
+        data: Option<(Arc<Dataset>, Arc<Split>)>,
+        total: u64,
+        notes: Vec<String>,
+    },
     /// Steps made since the last report, in order.
     Steps(Vec<StepReport>),
     /// The largest change of each trained parameter in step `step`.
-    LayerUpdates { step: u64, values: Vec<f32> },
-    Evaluated { step: u64, result: Evaluation },
-    Predicted { step: u64, indices: Vec<u32>, outputs: Vec<f32> },
+    LayerUpdates {
+        step: u64,
+        values: Vec<f32>,
+    },
+    Evaluated {
+        step: u64,
+        result: Evaluation,
+    },
+    Predicted {
+        step: u64,
+        indices: Vec<u32>,
+        outputs: Vec<f32>,
+    },
     Saved(PathBuf),
     /// A command that failed; the run goes on.
     Problem(String),
@@ -92,8 +107,18 @@ impl Worker {
     pub fn spawn(spec: SessionSpec, wake: impl Fn() + Send + 'static) -> Result<Self, TrainError> {
         let (commands, inbox) = bounded(COMMAND_BOUND);
         let (outbox, events) = bounded(EVENT_BOUND);
-        let link = Link { inbox, outbox, wake: Box::new(wake), reports: Vec::new(), backlog: Vec::new(), sent: Instant::now() };
-        let thread = Builder::new().name("stepgraph-train".into()).spawn(move || run(&spec, link)).map_err(TrainError::Thread)?;
+        let link = Link {
+            inbox,
+            outbox,
+            wake: Box::new(wake),
+            reports: Vec::new(),
+            backlog: Vec::new(),
+            sent: Instant::now(),
+        };
+        let thread = Builder::new()
+            .name("stepgraph-train".into())
+            .spawn(move || run(&spec, link))
+            .map_err(TrainError::Thread)?;
         Ok(Self { commands: Some(commands), events, thread: Some(thread) })
     }
 
@@ -185,7 +210,10 @@ fn run(spec: &SessionSpec, mut link: Link) {
             serve(&mut session, spec, &mut link);
         }
     }
-    while !link.backlog.is_empty() && !link.outbox.is_empty() && link.inbox.try_recv() != Err(TryRecvError::Disconnected) {
+    while !link.backlog.is_empty()
+        && !link.outbox.is_empty()
+        && link.inbox.try_recv() != Err(TryRecvError::Disconnected)
+    {
         std::thread::sleep(REPORT_EVERY);
         link.push_out();
     }
@@ -313,7 +341,9 @@ fn obey(session: &mut Session, spec: &SessionSpec, link: &mut Link, command: Com
             link.tell(Event::Predicted { step, indices, outputs });
         }),
         Command::SaveWeights(path) => session.save_weights(&path).map(|()| link.tell(Event::Saved(path))),
-        Command::SaveCheckpoint(path) => session.save_checkpoint(&path, &spec.preset).map(|()| link.tell(Event::Saved(path))),
+        Command::SaveCheckpoint(path) => {
+            session.save_checkpoint(&path, &spec.preset).map(|()| link.tell(Event::Saved(path)))
+        }
         Command::LoadCheckpoint(path) => session.load_checkpoint(&path).map(|()| {
             *budget = 0;
             link.tell(Event::State(RunState::Paused));

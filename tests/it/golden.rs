@@ -27,7 +27,10 @@ fn names() -> Vec<String> {
 fn relative(found: &[f64], expected: &[f64]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let scale = expected.iter().fold(1e-30f64, |m, v| m.max(v.abs()));
-    let worst = found.iter().zip(expected).fold(0.0f64, |m, (a, b)| if (a - b).is_nan() { f64::NAN } else { m.max((a - b).abs()) });
+    let worst = found
+        .iter()
+        .zip(expected)
+        .fold(0.0f64, |m, (a, b)| if (a - b).is_nan() { f64::NAN } else { m.max((a - b).abs()) });
     worst / scale
 }
 
@@ -55,10 +58,18 @@ fn trajectory(name: &str, executor: Executor) {
     let (loss, update) = (expect("loss"), expect("update_max"));
     assert_eq!(losses.len(), loss.len());
     for (step, (found, expected)) in losses.iter().zip(&loss).enumerate() {
-        assert!(((found - expected) / expected).abs() < 1e-4, "{name} {executor:?} step {}: loss {found}, expected {expected}", step + 1);
+        assert!(
+            ((found - expected) / expected).abs() < 1e-4,
+            "{name} {executor:?} step {}: loss {found}, expected {expected}",
+            step + 1
+        );
     }
     for (step, (found, expected)) in updates.iter().zip(&update).enumerate() {
-        assert!(((found - expected) / expected).abs() < 1e-2, "{name} {executor:?} step {}: update {found}, expected {expected}", step + 1);
+        assert!(
+            ((found - expected) / expected).abs() < 1e-2,
+            "{name} {executor:?} step {}: update {found}, expected {expected}",
+            step + 1
+        );
     }
     for (param, tensor) in session.weights().unwrap() {
         let error = relative(&tensor.to_f64().unwrap(), &expect(&format!("final.{param}")));

@@ -4,3 +4,5 @@ mod cli;
 mod golden;
 mod nets;
 mod numerics;
+mod tidy;
+mod training;

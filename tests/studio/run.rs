@@ -23,8 +23,9 @@ fn a_run_is_trained_paused_stepped_and_stopped() {
     robot.until("one step", |app| app.studio.training.done() > done);
     robot.until("the pause after it", |app| state(app) == Some(RunState::Paused));
     assert_eq!(robot.app().studio.training.done(), done + 1);
+    let lr = robot.app().studio.training.lr;
     robot.press("Halve the learning rate");
-    assert_eq!(robot.app().studio.training.lr, 0.0005);
+    assert_eq!(robot.app().studio.training.lr, lr / 2.0);
     robot.press("Stop");
     robot.until("the end", |app| state(app) == Some(RunState::Stopped));
     let h = &robot.app().studio.training.history;

@@ -235,7 +235,13 @@ impl Step {
                 sample[round] = started.elapsed().as_secs_f64() * 1e6;
             }
         }
-        Ok(samples.into_iter().map(|mut s| { s.sort_by(f64::total_cmp); s[s.len() / 2] }).collect())
+        Ok(samples
+            .into_iter()
+            .map(|mut s| {
+                s.sort_by(f64::total_cmp);
+                s[s.len() / 2]
+            })
+            .collect())
     }
 
     /// What a replay costs besides its kernels, in microseconds: the ledger, the calls themselves, and the threads' meetings, timed over `rounds`

@@ -81,7 +81,11 @@ impl Step {
         let value = self.compiled.plan.program.value(id);
         let order = value.param.and_then(|p| self.compiled.program.params.get(p.0 as usize)).map(|s| s.order);
         let values = match order {
-            Some(order) if stored.len() == self.compiled.model.params[value.param.map_or(0, |p| p.0 as usize)].shape.len() => order.to_logical(stored),
+            Some(order)
+                if stored.len() == self.compiled.model.params[value.param.map_or(0, |p| p.0 as usize)].shape.len() =>
+            {
+                order.to_logical(stored)
+            }
             _ => to_logical(stored, value.layout),
         };
         HostTensor::from_slice(value.shape.clone(), &values).map_err(|e| ExecError::NoValue(e.to_string()))
@@ -125,7 +129,9 @@ impl Step {
     /// As [`Self::stored`].
     pub fn grad<T: Element + Default>(&self, id: ParamId) -> Result<Vec<T>, ExecError> {
         let slot = &self.compiled.plan.program.params[id.0 as usize];
-        let grad = slot.grad.ok_or_else(|| ExecError::NoValue(format!("gradient of {}", self.compiled.model.param(id).name)))?;
+        let grad = slot
+            .grad
+            .ok_or_else(|| ExecError::NoValue(format!("gradient of {}", self.compiled.model.param(id).name)))?;
         Ok(slot.order.to_logical(self.stored::<T>(grad)?))
     }
 

@@ -14,7 +14,15 @@ impl Lowerer<'_> {
         self.arranged(x, layout)
     }
 
-    pub(super) fn bias_add(&mut self, node: &Node, y: ValueId, before: LValueId, bias: usize, rows: usize, cols: usize) {
+    pub(super) fn bias_add(
+        &mut self,
+        node: &Node,
+        y: ValueId,
+        before: LValueId,
+        bias: usize,
+        rows: usize,
+        cols: usize,
+    ) {
         let layout = self.lv(before).layout;
         let out = self.twin(y, layout);
         // The value before the bias keeps the name of the sum, which is what a person looks for.
@@ -40,7 +48,11 @@ impl Lowerer<'_> {
         let (m, k) = self.matrix(x);
         let w = self.lowered(node.inputs[1]);
         let kind = OpKind::Gemm(Gemm { m, n, k, trans: Trans::Nn, accumulate: false, epilogue: Epilogue::default() });
-        let y = if bias { self.partial(node.outputs[0], Layout::Plain, "xW") } else { self.twin(node.outputs[0], Layout::Plain) };
+        let y = if bias {
+            self.partial(node.outputs[0], Layout::Plain, "xW")
+        } else {
+            self.twin(node.outputs[0], Layout::Plain)
+        };
         self.emit(kind, &[("a", Some(x)), ("b", Some(w)), ("c", Some(y))]);
         if bias {
             self.bias_add(node, node.outputs[0], y, 2, m, n);
@@ -57,8 +69,13 @@ impl Lowerer<'_> {
         let before = |l: &Self, i: usize| accumulate.then(|| l.lowered(node.inputs[i]));
         let (w_prev, b_prev) = (before(self, 3), if bias { before(self, 4) } else { None });
         let dw = self.gradient(node.outputs[0]);
-        let gemm = |m, n, k, trans, accumulate| OpKind::Gemm(Gemm { m, n, k, trans, accumulate, epilogue: Epilogue::default() });
-        self.emit(gemm(k, n, rows, Trans::Tn, accumulate), &[("a", Some(x)), ("b", Some(dy)), ("c_prev", w_prev), ("c", Some(dw))]);
+        let gemm = |m, n, k, trans, accumulate| {
+            OpKind::Gemm(Gemm { m, n, k, trans, accumulate, epilogue: Epilogue::default() })
+        };
+        self.emit(
+            gemm(k, n, rows, Trans::Tn, accumulate),
+            &[("a", Some(x)), ("b", Some(dy)), ("c_prev", w_prev), ("c", Some(dw))],
+        );
         if bias {
             let db = self.gradient(node.outputs[1]);
             let kind = OpKind::BiasGrad { rows, cols: n, accumulate };
@@ -96,7 +113,15 @@ impl Lowerer<'_> {
         }
     }
 
-    pub(super) fn conv_bwd(&mut self, node: &Node, window: Window, groups: usize, bias: bool, input_grad: bool, accumulate: bool) {
+    pub(super) fn conv_bwd(
+        &mut self,
+        node: &Node,
+        window: Window,
+        groups: usize,
+        bias: bool,
+        input_grad: bool,
+        accumulate: bool,
+    ) {
         let dy = self.lowered(node.inputs[0]);
         let dy = self.image(dy);
         let x = self.lowered(node.inputs[1]);
@@ -148,14 +173,22 @@ impl Lowerer<'_> {
         let y = Some(self.twin(node.outputs[0], layout));
         let Some(momentum) = momentum else {
             let kind = OpKind::BatchNormEval { rows, channels, eps: Scalar::new(eps), act: None };
-            let bound = [("x", Some(x)), ("gamma", gamma), ("beta", beta), ("running_mean", mean), ("running_var", var), ("y", y)];
+            let bound = [
+                ("x", Some(x)),
+                ("gamma", gamma),
+                ("beta", beta),
+                ("running_mean", mean),
+                ("running_var", var),
+                ("y", y),
+            ];
             self.emit(kind, &bound);
             return;
         };
         let [batch_mean, rstd] = [1, 2].map(|i| Some(self.twin(node.outputs[i], Layout::Plain)));
         let new_mean = mean.map(|m| self.updated(node.outputs[3], m));
         let new_var = var.map(|v| self.updated(node.outputs[4], v));
-        let kind = OpKind::BatchNorm { rows, channels, eps: Scalar::new(eps), momentum: Scalar::new(momentum), act: None };
+        let kind =
+            OpKind::BatchNorm { rows, channels, eps: Scalar::new(eps), momentum: Scalar::new(momentum), act: None };
         let bound = [
             ("x", Some(x)),
             ("gamma", gamma),

@@ -231,7 +231,13 @@ impl Lowerer<'_> {
             (Layout::ChannelsLast { c, h, w }, _) => (h * w, c, "nchw"),
             (Layout::Plain, Layout::Plain) => return id,
         };
-        let out = LValue { name: format!("{}.{suffix}", v.name), layout: if suffix == "nhwc" { layout } else { Layout::Plain }, alias: None, persistent: false, ..v };
+        let out = LValue {
+            name: format!("{}.{suffix}", v.name),
+            layout: if suffix == "nhwc" { layout } else { Layout::Plain },
+            alias: None,
+            persistent: false,
+            ..v
+        };
         let out = self.push(out);
         self.emit(OpKind::Transpose { n, rows, cols }, &[("x", Some(id)), ("y", Some(out))]);
         self.rearranged.insert((id, layout), out);
@@ -315,7 +321,9 @@ impl Lowerer<'_> {
             NodeKind::Conv2dBwd { window, groups, bias, input_grad, accumulate } => {
                 self.conv_bwd(node, window, groups, bias, input_grad, accumulate);
             }
-            NodeKind::BatchNormBwd { accumulate } | NodeKind::LayerNormBwd { accumulate } => self.norm_bwd(node, accumulate),
+            NodeKind::BatchNormBwd { accumulate } | NodeKind::LayerNormBwd { accumulate } => {
+                self.norm_bwd(node, accumulate)
+            }
             NodeKind::ActivationBwd { func } => {
                 let saved = self.lowered(input(1));
                 let (len, layout) = (self.lv(saved).shape.len(), self.lv(saved).layout);
@@ -360,7 +368,12 @@ impl Lowerer<'_> {
                 let (max, sq) = (self.lowered(input(0)), self.lowered(input(1)));
                 let segments = self.segments.len();
                 let (a, b) = (self.twin(node.outputs[0], Layout::Plain), self.twin(node.outputs[1], Layout::Plain));
-                let bound = [("update_max_seg", Some(max)), ("grad_sq_seg", Some(sq)), ("update_max", Some(a)), ("grad_norm", Some(b))];
+                let bound = [
+                    ("update_max_seg", Some(max)),
+                    ("grad_sq_seg", Some(sq)),
+                    ("update_max", Some(a)),
+                    ("grad_norm", Some(b)),
+                ];
                 self.emit(OpKind::UpdateMetrics { segments }, &bound);
             }
         }

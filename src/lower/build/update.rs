@@ -25,7 +25,10 @@ impl Lowerer<'_> {
                 };
                 let row_loss = Some(self.push(row_loss));
                 let kind = OpKind::SoftmaxCe { rows, classes, smoothing: Scalar::new(smoothing) };
-                self.emit(kind, &[("logits", Some(a)), ("labels", target), ("row_loss", row_loss), ("probs", Some(probs))]);
+                self.emit(
+                    kind,
+                    &[("logits", Some(a)), ("labels", target), ("row_loss", row_loss), ("probs", Some(probs))],
+                );
                 self.emit(OpKind::LossMean { rows }, &[("row_loss", row_loss), ("loss", Some(first))]);
             }
             NodeKind::SoftmaxCrossEntropyGrad { smoothing } => {
@@ -33,9 +36,14 @@ impl Lowerer<'_> {
                 self.emit(kind, &[("probs", Some(a)), ("labels", target), ("dlogits", Some(first))]);
             }
             NodeKind::Accuracy => {
-                self.emit(OpKind::Accuracy { rows, classes }, &[("scores", Some(a)), ("labels", target), ("accuracy", Some(first))]);
+                self.emit(
+                    OpKind::Accuracy { rows, classes },
+                    &[("scores", Some(a)), ("labels", target), ("accuracy", Some(first))],
+                );
             }
-            NodeKind::Mse => self.emit(OpKind::Mse { len }, &[("y", Some(a)), ("target", target), ("loss", Some(first))]),
+            NodeKind::Mse => {
+                self.emit(OpKind::Mse { len }, &[("y", Some(a)), ("target", target), ("loss", Some(first))])
+            }
             _ => self.emit(OpKind::MseGrad { len }, &[("y", Some(a)), ("target", target), ("dy", Some(first))]),
         }
     }
@@ -54,7 +62,11 @@ impl Lowerer<'_> {
         }
         let flat_update = |l: &mut Self, name: &'static str, role: Role| {
             let before = l.flat(name, role, real, true);
-            let after = LValue { name: format!("{name}.new"), alias: Some(Alias { of: before, start: 0 }), ..l.lv(before).clone() };
+            let after = LValue {
+                name: format!("{name}.new"),
+                alias: Some(Alias { of: before, start: 0 }),
+                ..l.lv(before).clone()
+            };
             (Some(before), Some(l.push(after)))
         };
         let (_, new_params) = flat_update(self, "params", Role::Param);
@@ -63,7 +75,8 @@ impl Lowerer<'_> {
         let (len, segments) = (self.flat_len, self.segments.iter().map(|(_, s)| *s).collect());
         match rule {
             OptimizerRule::Sgd { momentum, nesterov } => {
-                let (prev, next) = if momentum > 0.0 { flat_update(self, "momentum", Role::State) } else { (None, None) };
+                let (prev, next) =
+                    if momentum > 0.0 { flat_update(self, "momentum", Role::State) } else { (None, None) };
                 let kind = OpKind::SgdStep { len, segments, momentum: Scalar::new(momentum), nesterov };
                 let bound = [
                     ("param_prev", Some(params)),

@@ -36,7 +36,16 @@ impl Conv2d {
     #[must_use]
     pub const fn same(filters: usize, kernel: usize, activation: Option<Activation>) -> Self {
         let kernel = [kernel, kernel];
-        Self { filters, kernel, stride: [1, 1], padding: Padding::Same, dilation: [1, 1], groups: 1, bias: true, activation }
+        Self {
+            filters,
+            kernel,
+            stride: [1, 1],
+            padding: Padding::Same,
+            dilation: [1, 1],
+            groups: 1,
+            bias: true,
+            activation,
+        }
     }
 
     /// Rows and columns of zeros on each side.
@@ -110,19 +119,29 @@ impl Conv2d {
         }
         if self.padding == Padding::Same && self.kernel.iter().any(|k| k % 2 == 0) {
             let found = format!("\"same\" with a kernel of {}", pair_value(self.kernel));
-            cx.fail("padding", found, "\"same\" needs odd kernel sizes; use an odd kernel or give the padding as numbers");
+            cx.fail(
+                "padding",
+                found,
+                "\"same\" needs odd kernel sizes; use an odd kernel or give the padding as numbers",
+            );
             return None;
         }
-        if channels % self.groups != 0 || self.filters % self.groups != 0 {
+        if !channels.is_multiple_of(self.groups) || !self.filters.is_multiple_of(self.groups) {
             let found = format!("{} groups for {channels} input channels and {} filters", self.groups, self.filters);
             cx.fail("groups", found, "the number of groups must divide both");
             return None;
         }
         let pad = self.pad();
-        let out = [(0, h), (1, w)].map(|(a, size)| window_output(size, self.kernel[a], self.stride[a], pad[a], self.dilation[a]));
+        let out = [(0, h), (1, w)]
+            .map(|(a, size)| window_output(size, self.kernel[a], self.stride[a], pad[a], self.dilation[a]));
         let [Some(ho), Some(wo)] = out else {
             let reach = [0, 1].map(|a| self.dilation[a].saturating_mul(self.kernel[a] - 1).saturating_add(1));
-            let found = format!("a window of {}x{} on an image of {h}x{w} with padding {}", reach[0], reach[1], pair_value(pad));
+            let found = format!(
+                "a window of {}x{} on an image of {h}x{w} with padding {}",
+                reach[0],
+                reach[1],
+                pair_value(pad)
+            );
             cx.fail("kernel", found, "the window must fit: use a smaller kernel or dilation, or more padding");
             return None;
         };

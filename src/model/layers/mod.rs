@@ -52,18 +52,38 @@ pub struct LayerKind {
 impl LayerKind {
     /// Every layer there is.
     pub const ALL: [Self; 12] = [
-        Self { type_name: "dense", class: "Dense", about: "Every output is a weighted sum of every input, plus a bias." },
+        Self {
+            type_name: "dense",
+            class: "Dense",
+            about: "Every output is a weighted sum of every input, plus a bias.",
+        },
         Self { type_name: "conv2d", class: "Conv2d", about: "Slides small learned filters over an image." },
-        Self { type_name: "batch_norm", class: "BatchNorm", about: "Centres and scales each channel by its statistics over the batch." },
-        Self { type_name: "layer_norm", class: "LayerNorm", about: "Centres and scales each sample over its last axis." },
+        Self {
+            type_name: "batch_norm",
+            class: "BatchNorm",
+            about: "Centres and scales each channel by its statistics over the batch.",
+        },
+        Self {
+            type_name: "layer_norm",
+            class: "LayerNorm",
+            about: "Centres and scales each sample over its last axis.",
+        },
         Self { type_name: "activation", class: "Activation", about: "A nonlinear function of each element." },
         Self { type_name: "max_pool2d", class: "MaxPool2d", about: "Keeps the largest value of each window." },
         Self { type_name: "avg_pool2d", class: "AvgPool2d", about: "Keeps the mean of each window." },
-        Self { type_name: "global_avg_pool", class: "GlobalAvgPool", about: "The mean of each channel over the whole image." },
+        Self {
+            type_name: "global_avg_pool",
+            class: "GlobalAvgPool",
+            about: "The mean of each channel over the whole image.",
+        },
         Self { type_name: "flatten", class: "Flatten", about: "Sees an image as one row of features; moves nothing." },
         Self { type_name: "dropout", class: "Dropout", about: "Silences a random share of elements while training." },
         Self { type_name: "residual", class: "Residual", about: "Adds the block's input to its output." },
-        Self { type_name: "repeat", class: "Repeat", about: "Applies the same layers, with the same weights, several times." },
+        Self {
+            type_name: "repeat",
+            class: "Repeat",
+            about: "Applies the same layers, with the same weights, several times.",
+        },
     ];
 
     /// The kind with this name in presets.
@@ -144,7 +164,11 @@ impl LayerSpec {
     }
 
     /// Reads the fields of a layer of `kind`; nested layers are read by `nested`.
-    pub(super) fn read(kind: LayerKind, f: &mut Fields<'_>, nested: impl FnOnce(&mut Fields<'_>) -> Vec<LayerSpec>) -> Self {
+    pub(super) fn read(
+        kind: LayerKind,
+        f: &mut Fields<'_>,
+        nested: impl FnOnce(&mut Fields<'_>) -> Vec<LayerSpec>,
+    ) -> Self {
         match kind.type_name {
             "dense" => Self::Dense(Dense::read(f)),
             "conv2d" => Self::Conv2d(Conv2d::read(f)),

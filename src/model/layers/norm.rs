@@ -70,7 +70,11 @@ impl BatchNorm {
             }
         };
         if cx.batch * spots < 2 {
-            cx.fail("", "batch statistics of a single value", "batch_norm needs a batch of at least 2, or more than one pixel");
+            cx.fail(
+                "",
+                "batch statistics of a single value",
+                "batch_norm needs a batch of at least 2, or more than one pixel",
+            );
         }
         cx.constant(ParamKind::Gamma, channels, 1.0);
         cx.constant(ParamKind::Beta, channels, 0.0);

@@ -58,7 +58,8 @@ impl Pool {
             cx.fail("size", format!("found {}", pair_value(self.size)), "a window may hold at most 65536 elements");
             return None;
         }
-        let out = [(0, h), (1, w)].map(|(a, size)| window_output(size, self.size[a], self.stride[a], self.padding[a], 1));
+        let out =
+            [(0, h), (1, w)].map(|(a, size)| window_output(size, self.size[a], self.stride[a], self.padding[a], 1));
         let [Some(ho), Some(wo)] = out else {
             let found = format!("windows of {} on an image of {h}x{w}", pair_value(self.size));
             cx.fail("size", found, "the window must fit into the image: use a smaller one");

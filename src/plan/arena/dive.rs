@@ -344,7 +344,7 @@ impl<'a> Dive<'a> {
             }
             first = end;
         }
-        let (_, branch) = best.expect("the lowest floor of a part is a valley");
+        let Some((_, branch)) = best else { unreachable!("the lowest floor of a part is a valley") };
         branch
     }
 

@@ -233,7 +233,7 @@ pub fn plan_best(problem: &Problem, budget: Budget) -> Report {
             break;
         }
     }
-    let (placement, planner) = best.expect("every planner but the search has a placement");
+    let Some((placement, planner)) = best else { unreachable!("every planner but the search has a placement") };
     let ratio = if lower_bound == 0 { 1.0 } else { placement.height as f64 / lower_bound as f64 };
     Report { placement, planner, lower_bound, unshared: problem.unshared(), ratio, tried, proved_optimal }
 }

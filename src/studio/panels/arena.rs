@@ -8,7 +8,7 @@ use crate::studio::theme;
 use crate::studio::view_models::arena::ArenaView;
 use crate::studio::view_models::format;
 use crate::studio::widgets::arena_map::{Highlight, Window, map_ui};
-use crate::studio::widgets::button::{command_icon_ui, empty_ui, role_ui, weak_ui};
+use crate::studio::widgets::button::{command_icon_ui, empty_ui, role_ui, slider_ui, weak_ui};
 use crate::tensor::Bytes;
 use egui::{Align, Layout, RichText, Slider, TextEdit, Ui, Vec2};
 
@@ -85,9 +85,8 @@ fn scrubber_ui(ui: &mut Ui, panel: &mut ArenaPanel, view: &ArenaView, studio: &S
         let response = ui.checkbox(&mut panel.scrubbing, "Live at op");
         response.on_hover_text("Marks one operation and lights the buffers that are live there");
         let last = view.ops.saturating_sub(1);
-        ui.spacing_mut().slider_width = (ui.available_width() - 320.0).clamp(80.0, 600.0);
-        let slider = Slider::new(&mut panel.op, 0..=last);
-        let response = ui.name_inputs("Operation of the scrubber", |ui| ui.add(slider));
+        let width = (ui.available_width() - 300.0).clamp(80.0, 600.0);
+        let response = slider_ui(ui, Slider::new(&mut panel.op, 0..=last), "Operation of the scrubber", width);
         if response.changed() {
             panel.scrubbing = true;
         }

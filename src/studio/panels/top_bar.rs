@@ -14,7 +14,8 @@ use egui::{Align, Button, Layout, RichText, Ui, Vec2};
 pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
-        egui::MenuBar::new().ui(ui, |ui| menus_ui(ui, studio, out));
+        // A menu bar takes all the width there is, and the rest of the line is for others.
+        ui.allocate_ui(Vec2::new(176.0, 24.0), |ui| egui::MenuBar::new().style(menu_style).ui(ui, |ui| menus_ui(ui, studio, out)));
         command_icon_ui(ui, Command::Undo, studio.is_enabled(&Command::Undo), out);
         command_icon_ui(ui, Command::Redo, studio.is_enabled(&Command::Redo), out);
         ui.add_space(12.0);
@@ -33,6 +34,13 @@ pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             state_ui(ui, studio);
         });
     });
+}
+
+/// Names without frames, and room between them.
+fn menu_style(style: &mut egui::Style) {
+    egui::containers::menu::menu_style(style);
+    style.spacing.button_padding = Vec2::new(8.0, 2.0);
+    style.spacing.item_spacing.x = 0.0;
 }
 
 fn state_ui(ui: &mut Ui, studio: &Studio) {

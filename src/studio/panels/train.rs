@@ -6,7 +6,7 @@ use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::view_models::status::state_name;
-use crate::studio::widgets::button::{command_icon_ui, command_ui, empty_ui, weak_ui};
+use crate::studio::widgets::button::{command_icon_ui, command_ui, empty_ui, slider_ui, weak_ui};
 use crate::studio::widgets::field::problem_ui;
 use crate::studio::widgets::plot::{PlotSpec, plot_ui};
 use crate::train::RunState;
@@ -156,9 +156,8 @@ fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Q
         ui.add_space(8.0);
         weak_ui(ui, "smoothing");
         let mut smoothing = run.smoothing();
-        ui.spacing_mut().slider_width = 80.0;
-        let slider = Slider::new(&mut smoothing, 0.0..=0.99).fixed_decimals(2);
-        let response = ui.name_inputs("Smoothing", |ui| ui.add(slider)).on_hover_text("Share of the past in the bold curve; the raw one stays behind it");
+        let slider = Slider::new(&mut smoothing, 0.0..=0.999).fixed_decimals(3);
+        let response = slider_ui(ui, slider, "Smoothing", 80.0).on_hover_text("Share of the past in the bold curve; the raw one stays behind it");
         if response.changed() {
             out.push(Command::SetSmoothing(smoothing));
         }
@@ -199,7 +198,10 @@ fn plots_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel) {
         let spec = plot("Accuracy", "", &h.accuracy);
         plots.push(PlotSpec { points: &h.held_out_accuracy, points_name: "held-out", range: Some((0.0, 1.0)), log: false, ..spec });
     }
-    plots.push(PlotSpec { value: format::micros, ..plot("Step time", "on the host", &h.step_us) });
+    // A machine that does something else for a moment makes a step a hundred times longer; the numbers tell the 99th percentile, the plot the rest.
+    let usual = f64::from(studio.training.statistics.median_us) * 4.0;
+    let range = (usual > 0.0 && !log).then_some((0.0, usual));
+    plots.push(PlotSpec { value: format::micros, range, ..plot("Step time", "µs on the host", &h.step_us) });
     plots.push(plot("Update", "largest change of a parameter", &h.update_max));
     let columns = if ui.available_width() > 560.0 { 2 } else { 1 };
     let rows = plots.len().div_ceil(columns);

@@ -57,6 +57,18 @@ pub fn command_menu_ui(ui: &mut Ui, command: Command, label: &str, enabled: bool
     }
 }
 
+/// A slider of this width, with the name that assistive tools read.
+pub fn slider_ui(ui: &mut Ui, slider: egui::Slider<'_>, name: &str, width: f32) -> Response {
+    ui.scope(|ui| {
+        ui.spacing_mut().slider_width = width;
+        ui.spacing_mut().slider_rail_height = 4.0;
+        // The rail takes the fill of a control, which is that of the ground here.
+        ui.visuals_mut().widgets.inactive.bg_fill = theme::colors(ui).hairline;
+        ui.name_inputs(name, |ui| ui.add(slider))
+    })
+    .inner
+}
+
 /// A phase: its step of the lightness ramp, with its letter.
 pub fn phase_ui(ui: &mut Ui, phase: Phase) -> Response {
     let (rect, response) = ui.allocate_exact_size(Vec2::splat(16.0), Sense::hover());

@@ -5,7 +5,7 @@ use super::series::Smoothed;
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use egui::{Color32, Id, RichText, Sense, Ui, Vec2};
-use egui_plot::{GridMark, Line, Plot, PlotPoints};
+use egui_plot::{GridMark, Line, Plot, PlotPoints, Points};
 
 /// What a plot shows.
 pub struct PlotSpec<'a> {
@@ -25,6 +25,8 @@ pub struct PlotSpec<'a> {
     pub value: fn(f64) -> String,
 }
 
+/// Held-out points up to this number are marked.
+const MARKED: usize = 40;
 /// The smallest value on a logarithmic axis.
 const FLOOR: f64 = 1e-12;
 
@@ -72,7 +74,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
         .show_x(true)
         .grid_color(c.hairline)
         .y_axis_min_width(44.0)
-        .x_axis_formatter(|mark: GridMark, _| if mark.value < 0.0 { String::new() } else { format::count(mark.value.round()) })
+        .x_axis_formatter(|mark: GridMark, _| if mark.value < 0.0 { String::new() } else { format::count(mark.value.round()).replace(".0 ", " ") })
         .y_axis_formatter(move |mark: GridMark, _| tick(if log { 10f64.powf(mark.value) } else { mark.value }))
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. } | egui_plot::HoverPosition::Elsewhere { position }) = at;
@@ -105,6 +107,11 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
         if !spec.points.is_empty() {
             let points: PlotPoints<'static> = spec.points.iter().map(|[x, y]| [*x, scale(log, *y)]).collect();
             plot.line(Line::new(spec.points_name, points).color(held_out).width(2.0).allow_hover(false));
+            // Few points are marked: one alone makes no line.
+            if spec.points.len() <= MARKED {
+                let points: PlotPoints<'static> = spec.points.iter().map(|[x, y]| [*x, scale(log, *y)]).collect();
+                plot.points(Points::new("marks", points).color(held_out).radius(3.0).allow_hover(false));
+            }
         }
     });
     let r = response.response;

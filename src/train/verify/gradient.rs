@@ -32,12 +32,13 @@ fn loss_at(step: &mut Step, pool: &mut Pool, before: usize, saved: &[u8]) -> Res
 /// f64 analytic gradients against central differences along random directions and single elements of each parameter.
 pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     const STEP: f64 = 1e-6;
-    let small = model.with_batch(model.batch.min(BATCH).max(2));
+    let small = model.with_batch(model.batch.clamp(2, BATCH));
     let (mut step, mut pool) = prepared(&small, &Options::reference_f64(host_target(1)), options.seed)?;
     let (backward, update) = (first_of(&step, Phase::Backward), first_of(&step, Phase::Optimizer));
     let saved = step.snapshot();
     step.run_ops(0, update, &mut pool)?;
-    let grads: Vec<(ParamId, Vec<f64>)> = trained(&small).map(|p| Ok((p, step.grad::<f64>(p)?))).collect::<Result<_, TrainError>>()?;
+    let grads: Vec<(ParamId, Vec<f64>)> =
+        trained(&small).map(|p| Ok((p, step.grad::<f64>(p)?))).collect::<Result<_, TrainError>>()?;
     step.restore(&saved);
     let mut rng = Rng::new(options.seed, 0x6AAD);
     let (mut worst, mut worst_name, mut compared) = (0.0f64, String::new(), 0usize);
@@ -77,14 +78,21 @@ pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Res
     }
     let tolerated = compared / 50;
     let passed = failures.len() <= tolerated;
-    let figures = format!("{compared} comparisons, largest relative error {worst:.1e} at {worst_name}, {} above 1e-4 (up to {tolerated} for kinks)", failures.len());
+    let figures = format!(
+        "{compared} comparisons, largest relative error {worst:.1e} at {worst_name}, {} above 1e-4 (up to {tolerated} for kinks)",
+        failures.len()
+    );
     failures.truncate(8);
-    Ok(Check::new("gradient against central differences (f64)", passed, figures).detail(if passed { Vec::new() } else { failures }))
+    Ok(Check::new("gradient against central differences (f64)", passed, figures).detail(if passed {
+        Vec::new()
+    } else {
+        failures
+    }))
 }
 
 /// Gradients of the fast f32 kernels against the f64 reference, from the same parameters and batch.
 pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    let small = model.with_batch(model.batch.min(2 * BATCH).max(2));
+    let small = model.with_batch(model.batch.clamp(2, 2 * BATCH));
     let (mut exact, mut exact_pool) = prepared(&small, &Options::reference_f64(host_target(1)), options.seed)?;
     let (mut fast, mut pool) = prepared(&small, &Options::train(host_target(options.threads)), options.seed)?;
     for (step, pool) in [(&mut exact, &mut exact_pool), (&mut fast, &mut pool)] {
@@ -173,7 +181,10 @@ pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result
         OptimizerSpec::Adam { decoupled: true, .. } => "AdamW",
         OptimizerSpec::Adam { .. } => "Adam",
     };
-    let figures = format!("{rule}: sum of update times gradient {product:.3e}{}", if decays { " (weight decay included)" } else { "" });
+    let figures = format!(
+        "{rule}: sum of update times gradient {product:.3e}{}",
+        if decays { " (weight decay included)" } else { "" }
+    );
     let still = model.optimizer.lr() == 0.0 && product == 0.0;
     Ok(Check::new("update direction", product < 0.0 || still, figures))
 }

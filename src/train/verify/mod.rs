@@ -30,7 +30,14 @@ pub struct VerifyOptions {
 
 impl Default for VerifyOptions {
     fn default() -> Self {
-        Self { replays: None, threads: crate::exec::cpu::default_threads(), seed: 0, base: PathBuf::from("."), batches: None, init: None }
+        Self {
+            replays: None,
+            threads: crate::exec::cpu::default_threads(),
+            seed: 0,
+            base: PathBuf::from("."),
+            batches: None,
+            init: None,
+        }
     }
 }
 
@@ -73,7 +80,11 @@ pub struct Report {
 ///
 /// # Errors
 /// Where the preset, its data or the given files are wrong, or the machine cannot run the step. A failed check is no error: it is in the report.
-pub fn verify(preset: &Preset, options: &VerifyOptions, mut progress: impl FnMut(&Check)) -> Result<Report, TrainError> {
+pub fn verify(
+    preset: &Preset,
+    options: &VerifyOptions,
+    mut progress: impl FnMut(&Check),
+) -> Result<Report, TrainError> {
     let checked = check(preset);
     let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
     let mut checks = Vec::new();
@@ -152,5 +163,11 @@ fn session_spec(preset: &Preset, options: &VerifyOptions) -> SessionSpec {
         (None, Some(_)) => DataChoice::Preset,
         (None, None) => DataChoice::Resident,
     };
-    SessionSpec { threads: options.threads, seed: Some(options.seed), init: options.init.clone(), data, ..SessionSpec::new(preset.clone(), options.base.clone()) }
+    SessionSpec {
+        threads: options.threads,
+        seed: Some(options.seed),
+        init: options.init.clone(),
+        data,
+        ..SessionSpec::new(preset.clone(), options.base.clone())
+    }
 }

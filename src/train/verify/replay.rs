@@ -58,7 +58,11 @@ impl Rig {
         let before = train.snapshot();
         train.warm_up(pool)?;
         let same = train.snapshot() == before;
-        Ok(Check::new("warm-up leaves no trace", same, format!("{} bytes of parameters, state and seeds compared", before.len())))
+        Ok(Check::new(
+            "warm-up leaves no trace",
+            same,
+            format!("{} bytes of parameters, state and seeds compared", before.len()),
+        ))
     }
 
     /// One step eagerly and one replayed, from the same state: every buffer must be equal, bit for bit, and the same kernels must have run.
@@ -84,12 +88,19 @@ impl Rig {
         let mut wrong: Vec<_> = counted.clone().filter(|b| still_there(plan, b)).filter(differs).collect();
         wrong.sort_by_key(|b| b.writers.first().copied());
         let detail = wrong.iter().take(8).map(|b| {
-            let op = b.writers.first().map_or_else(|| "no op".to_owned(), |&o| format!("op {o} {}", self.session.compiled().selection.choices[o].kernel));
+            let op = b.writers.first().map_or_else(
+                || "no op".to_owned(),
+                |&o| format!("op {o} {}", self.session.compiled().selection.choices[o].kernel),
+            );
             format!("{} differs; first written by {op}", b.name)
         });
         let detail: Vec<String> = detail.collect();
         let compared = counted.filter(|b| still_there(plan, b)).count();
-        let figures = format!("{STEPS} steps, {compared} buffers bit-equal: {}, kernel traces equal: {same_kernels} ({} calls)", wrong.is_empty(), traces[0].len());
+        let figures = format!(
+            "{STEPS} steps, {compared} buffers bit-equal: {}, kernel traces equal: {same_kernels} ({} calls)",
+            wrong.is_empty(),
+            traces[0].len()
+        );
         Ok(Check::new("eager against replay", wrong.is_empty() && same_kernels, figures).detail(detail))
     }
 
@@ -106,7 +117,12 @@ impl Rig {
         let alone = self.steps(Executor::Replay, 5);
         std::mem::swap(&mut pool, &mut self.session.pool);
         let same = alone?.0 == many;
-        let figures = format!("5 steps of {} operations on {} threads and on one: {}", compiled.plan.program.ops.len(), options.threads, if same { "bit-equal" } else { "different" });
+        let figures = format!(
+            "5 steps of {} operations on {} threads and on one: {}",
+            compiled.plan.program.ops.len(),
+            options.threads,
+            if same { "bit-equal" } else { "different" }
+        );
         debug_assert_eq!(compiled.model.name, model.name, "the rig runs this model");
         Ok(Check::new(NAME, same, figures))
     }
@@ -131,7 +147,10 @@ impl Rig {
             }
         }
         train.replay(pool)?;
-        let figures = format!("recorded addresses equal the plan's; {} of {tried} injected faults caught and named", tried - missed.len());
+        let figures = format!(
+            "recorded addresses equal the plan's; {} of {tried} injected faults caught and named",
+            tried - missed.len()
+        );
         Ok(Check::new("pointer ledger", missed.is_empty() && tried > 0, figures).detail(missed))
     }
 

@@ -5,6 +5,12 @@
 //! coefficients are minimax fits (weighted for relative error) over the ranges named beside them; rounding in `f32` dominates their error.
 //! NaN gives NaN; arguments may be infinite or denormal.
 
+#![allow(
+    clippy::excessive_precision,
+    clippy::approx_constant,
+    reason = "coefficients of fitted polynomials, as they came out of the fit"
+)]
+
 use crate::model::Activation;
 
 /// `1.5 * 2^23`: adding it rounds to the nearest integer, which then stands in the low bits of the sum.
@@ -41,7 +47,7 @@ pub fn exp(x: f32) -> f32 {
     let p = (q * r) * r + r + 1.0;
     // The power of two is applied in two halves: neither overflows where the result is finite, and denormals round once.
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
-    let n = if n > 200 || n < -200 { 0 } else { n };
+    let n = if !(-200..=200).contains(&n) { 0 } else { n };
     let half = n >> 1;
     p * exp2i(half) * exp2i(n - half)
 }
@@ -182,10 +188,9 @@ pub fn leaky_relu(x: f32) -> f32 {
     if x > 0.0 { x } else { 0.01 * x }
 }
 
-/// The activation function `f` at `x`. With `f` known outside a loop, the loop over this is vector code.
-#[inline(always)]
-#[must_use]
-pub fn apply(f: Activation, x: f32) -> f32 {
+/// The activation function `f` at `x`.
+#[cfg(test)]
+fn apply(f: Activation, x: f32) -> f32 {
     match f {
         Activation::Relu => relu(x),
         Activation::LeakyRelu => leaky_relu(x),

@@ -44,7 +44,16 @@ pub fn table(c: &Correlation) -> Box<[i32]> {
             starts.push((tap.offset[0], tap.offset[1] - first_column));
         }
         let len = in_g * if merges { run } else { 1 };
-        let numbers = [class.first[0], class.first[1], class.count[0], class.count[1], starts.len(), len, depth, class.taps.len()];
+        let numbers = [
+            class.first[0],
+            class.first[1],
+            class.count[0],
+            class.count[1],
+            starts.len(),
+            len,
+            depth,
+            class.taps.len(),
+        ];
         out.extend(numbers.map(|v| v as i32));
         out.extend(starts.iter().map(|(row, column)| ((row * pitch as isize + column) * c.in_c as isize) as i32));
         out.extend(class.taps.iter().map(|t| t.weight as i32));
@@ -60,7 +69,7 @@ fn merged(offsets: impl Iterator<Item = [isize; 2]>, run: &mut usize) -> bool {
     let starts: Vec<usize> = (0..offsets.len()).filter(|&i| !follows(i)).collect();
     let Some(length) = starts.get(1).copied().or(Some(offsets.len())).filter(|&l| l > 0) else { return false };
     *run = length;
-    starts.iter().enumerate().all(|(i, &s)| s == i * length) && offsets.len() % length == 0
+    starts.iter().enumerate().all(|(i, &s)| s == i * length) && offsets.len().is_multiple_of(length)
 }
 
 /// Sizes that both directions share.
@@ -80,9 +89,23 @@ struct Sizes {
 #[inline(always)]
 pub unsafe fn run<M: Machine>(g: &ConvGeometry, epilogue: &Epilogue, backward: bool, call: &Call, part: Part) {
     let s = if backward {
-        Sizes { in_dims: [g.ho, g.wo], out_dims: [g.h, g.w], in_c: g.f, out_c: g.c, in_step: [1, 1], out_step: g.stride }
+        Sizes {
+            in_dims: [g.ho, g.wo],
+            out_dims: [g.h, g.w],
+            in_c: g.f,
+            out_c: g.c,
+            in_step: [1, 1],
+            out_step: g.stride,
+        }
     } else {
-        Sizes { in_dims: [g.h, g.w], out_dims: [g.ho, g.wo], in_c: g.c, out_c: g.f, in_step: g.stride, out_step: [1, 1] }
+        Sizes {
+            in_dims: [g.h, g.w],
+            out_dims: [g.ho, g.wo],
+            in_c: g.c,
+            out_c: g.f,
+            in_step: g.stride,
+            out_step: [1, 1],
+        }
     };
     // SAFETY: the caller's contract.
     unsafe {
@@ -134,7 +157,15 @@ unsafe fn pack_weight<M: Machine>(g: &ConvGeometry, s: &Sizes, backward: bool, c
                         for v in 0..vectors {
                             let rows = (width - v * lanes).min(lanes);
                             let from = tap.add((j0 + v * lanes) * f);
-                            pack::transpose_rows::<M::V>(from, f, rows, in_g, to.add(v * lanes), vectors * lanes, lanes);
+                            pack::transpose_rows::<M::V>(
+                                from,
+                                f,
+                                rows,
+                                in_g,
+                                to.add(v * lanes),
+                                vectors * lanes,
+                                lanes,
+                            );
                         }
                     } else {
                         pack::copy_rows::<M::V>(tap.add(j0), f, in_g, width, vectors, to);
@@ -171,7 +202,15 @@ unsafe fn multiply<M: Machine>(g: &ConvGeometry, s: &Sizes, epilogue: &Epilogue,
                 x
             } else {
                 let (row, rows) = (table[HEAD + 2 * index] as isize, table[HEAD + 2 * index + 1] as usize);
-                let window = Window { h: s.in_dims[0], w: s.in_dims[1], c: s.in_c, row, column: first_column, rows, columns: pitch };
+                let window = Window {
+                    h: s.in_dims[0],
+                    w: s.in_dims[1],
+                    c: s.in_c,
+                    row,
+                    column: first_column,
+                    rows,
+                    columns: pitch,
+                };
                 pad::copy(x, padded, &window);
                 padded.cast_const().wrapping_offset(-row * (pitch * s.in_c) as isize)
             };
@@ -197,7 +236,9 @@ unsafe fn multiply<M: Machine>(g: &ConvGeometry, s: &Sizes, epilogue: &Epilogue,
                         let width = (out_g - j0).min(2 * lanes);
                         let vectors = width.div_ceil(lanes);
                         let column = out_start + group * out_g + j0;
-                        t.b = work.add(group * depth * row_len + depth * j0 + head[6] as usize * vectors * lanes).cast_const();
+                        t.b = work
+                            .add(group * depth * row_len + depth * j0 + head[6] as usize * vectors * lanes)
+                            .cast_const();
                         t.b_step = vectors * lanes;
                         t.lanes = width - (vectors - 1) * lanes;
                         t.c = call.arg::<f32>(slot::C).add(column);

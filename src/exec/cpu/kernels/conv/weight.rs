@@ -68,7 +68,12 @@ pub unsafe fn run<M: Machine>(g: &ConvGeometry, accumulate: bool, call: &Call, p
         let images = work.add(plan.partials_len(g) + part.index * plan.images_len(g));
         let products = if plan.merged { g.kernel[0] } else { g.kernel[0] * g.kernel[1] * g.groups };
         let m = if plan.merged { g.kernel[1] * c_g } else { c_g };
-        let rows = Rows { products, m, tiles: m.div_ceil(tile_shape(M::ISA).rows), panels: (g.f / g.groups).div_ceil(2 * M::V::LANES) };
+        let rows = Rows {
+            products,
+            m,
+            tiles: m.div_ceil(tile_shape(M::ISA).rows),
+            panels: (g.f / g.groups).div_ceil(2 * M::V::LANES),
+        };
         let units = rows.products * rows.panels * rows.tiles;
         let groups = g.n.div_ceil(plan.images);
         if plan.chunks > 1 {
@@ -146,8 +151,10 @@ unsafe fn sum_group<M: Machine>(
         };
         for unit in units {
             // Tiles of a panel follow each other, so that its columns of `dy` stay in the cache.
-            let (tile, panel, product) = (unit % rows.tiles, unit / rows.tiles % rows.panels, unit / rows.tiles / rows.panels);
-            let (taps, conv_group) = if plan.merged { (product * g.kernel[1], 0) } else { (product / g.groups, product % g.groups) };
+            let (tile, panel, product) =
+                (unit % rows.tiles, unit / rows.tiles % rows.panels, unit / rows.tiles / rows.panels);
+            let (taps, conv_group) =
+                if plan.merged { (product * g.kernel[1], 0) } else { (product / g.groups, product % g.groups) };
             let (kh, kw) = (taps / g.kernel[1], taps % g.kernel[1]);
             let (row0, height) = stretch(rows.m, rows.tiles, tile);
             let j0 = panel * 2 * lanes;
@@ -155,7 +162,8 @@ unsafe fn sum_group<M: Machine>(
             let vectors = width.div_ceil(lanes);
             let column = conv_group * f_g + j0;
             t.lanes = width - (vectors - 1) * lanes;
-            t.a[0] = source.add((kh * g.dilation[0] * plan.padded[1] + kw * g.dilation[1]) * g.c + conv_group * c_g + row0);
+            t.a[0] =
+                source.add((kh * g.dilation[0] * plan.padded[1] + kw * g.dilation[1]) * g.c + conv_group * c_g + row0);
             t.b = dy.add(column);
             t.c = to.add((taps * c_g + row0) * g.f + column);
             for (i, row) in t.c_row.iter_mut().enumerate() {

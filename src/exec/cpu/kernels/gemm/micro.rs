@@ -4,6 +4,11 @@
 //! reduction index runs over segments, each a stretch of equal length that starts somewhere else in `a` (the taps of a convolution), while `b`
 //! simply goes on. What is done to the finished elements is done in registers, but for functions that take long: see [`super::finish`].
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "rows and vectors index registers and addresses alike; iterators hide that"
+)]
+
 use super::simd::Vector;
 
 /// The most rows of any tile.

@@ -8,7 +8,14 @@ use super::simd::{MAX_LANES, Vector};
 /// Runs where `V` may be used; `width` is `1..=vectors * LANES` and more than all vectors but one hold; `from` and `to` are valid for what is
 /// read and written.
 #[inline(always)]
-pub unsafe fn copy_rows<V: Vector>(from: *const f32, stride: usize, rows: usize, width: usize, vectors: usize, to: *mut f32) {
+pub unsafe fn copy_rows<V: Vector>(
+    from: *const f32,
+    stride: usize,
+    rows: usize,
+    width: usize,
+    vectors: usize,
+    to: *mut f32,
+) {
     let full = vectors - 1;
     // SAFETY: as above; the last vector is read under a mask.
     unsafe {

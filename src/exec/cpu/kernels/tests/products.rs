@@ -87,7 +87,11 @@ fn large_products_with_rearranged_operands() {
     let mut rng = Rng::new(12, 0);
     for (m, n, k) in [(64, 160, 300), (256, 200, 70), (90, 1000, 257), (33, 512, 513)] {
         for trans in [Trans::Nn, Trans::Nt, Trans::Tn] {
-            let epilogue = if trans == Trans::Nn { Epilogue { bias: true, act: Some(Activation::Relu), ..Epilogue::default() } } else { Epilogue::default() };
+            let epilogue = if trans == Trans::Nn {
+                Epilogue { bias: true, act: Some(Activation::Relu), ..Epilogue::default() }
+            } else {
+                Epilogue::default()
+            };
             let accumulate = trans == Trans::Tn;
             check(&OpKind::Gemm(Gemm { m, n, k, trans, accumulate, epilogue }), &epilogue, accumulate, &mut rng);
         }
@@ -104,7 +108,9 @@ fn geometry(rng: &mut Rng) -> ConvGeometry {
         let stride = [0; 2].map(|_| any(rng, &[1, 1, 2, 3]));
         let padding = [0; 2].map(|_| any(rng, &[0, 0, 1, 2, 3]));
         let dilation = [0; 2].map(|_| any(rng, &[1, 1, 2]));
-        let out = |size: usize, a: usize| (size + 2 * padding[a]).checked_sub(dilation[a] * (kernel[a] - 1) + 1).map(|v| v / stride[a] + 1);
+        let out = |size: usize, a: usize| {
+            (size + 2 * padding[a]).checked_sub(dilation[a] * (kernel[a] - 1) + 1).map(|v| v / stride[a] + 1)
+        };
         if let (Some(ho), Some(wo)) = (out(h, 0), out(w, 1)) {
             return ConvGeometry { n: 1 + rng.below(5), h, w, c, f, kernel, stride, padding, dilation, groups, ho, wo };
         }
@@ -146,7 +152,13 @@ fn convolutions_of_common_networks() {
         ho: side,
         wo: side,
     };
-    for geometry in [same(8, 8, 1, 16, 3), same(8, 4, 16, 32, 3), same(2, 28, 1, 32, 3), same(2, 14, 32, 64, 3), same(1, 40, 3, 8, 5)] {
+    for geometry in [
+        same(8, 8, 1, 16, 3),
+        same(8, 4, 16, 32, 3),
+        same(2, 28, 1, 32, 3),
+        same(2, 14, 32, 64, 3),
+        same(1, 40, 3, 8, 5),
+    ] {
         check_convolutions(geometry, &mut rng);
     }
     // Depthwise, strided as in mobile networks; and one whose weight is too large for sums of its own in each chunk.
