@@ -5,10 +5,12 @@
 
 mod build;
 mod graph;
+mod mode;
 mod print;
 mod verify;
 
-pub use build::{Metrics, Mode, build};
+pub use build::build;
 pub use graph::{Graph, Node, NodeId, NodeKind, OptimizerRule, Phase, PoolKind, Role, Value, ValueId, Window};
+pub use mode::{Metrics, Mode};
 pub(crate) use print::phase_fill;
 pub use verify::{IrError, verify};

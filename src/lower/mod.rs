@@ -6,6 +6,7 @@
 
 mod build;
 mod flat;
+mod geometry;
 mod op;
 mod print;
 mod program;
@@ -13,7 +14,8 @@ mod verify;
 
 pub use build::lower;
 pub use flat::{FLAT_ALIGN, ParamOrder};
-pub use op::{ConvGeometry, Dir, Epilogue, Gemm, OpKind, PoolGeometry, Scalar, Segment, Slot, Trans};
+pub use geometry::{ConvGeometry, Epilogue, Gemm, PoolGeometry, Scalar, Segment, Trans};
+pub use op::{Dir, OpKind, Slot};
 pub(crate) use print::dims;
 pub use program::{Alias, LValue, LValueId, Layout, Op, ParamSlot, Program};
 pub use verify::{ProgramError, verify};

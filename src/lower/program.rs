@@ -1,7 +1,8 @@
 //! The lowered program: values with a place in memory, operations in order.
 
 use super::flat::ParamOrder;
-use super::op::{Dir, OpKind, Segment};
+use super::geometry::Segment;
+use super::op::{Dir, OpKind};
 use crate::ir::{Mode, NodeId, Phase, Role};
 use crate::model::{LayerId, ParamId};
 use crate::tensor::{DType, Shape};

@@ -1,8 +1,8 @@
 //! From the document to a checked model: shapes, parameters, every mistake.
 
+use super::settings::{check_input, check_loss, check_optimizer, check_output};
 use super::{
-    Activation, Diagnostic, Init, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision,
-    Preset,
+    Activation, Diagnostic, Init, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset,
 };
 use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
@@ -147,11 +147,14 @@ pub struct Checked {
 }
 
 /// More values than this in one buffer are a mistake, not a plan: 2^40 elements are 4 TiB.
-const MAX_ELEMENTS: usize = 1 << 40;
+pub(super) const MAX_ELEMENTS: usize = 1 << 40;
 /// Nested blocks beyond this depth are refused.
 const MAX_DEPTH: usize = 16;
 /// More layer applications than this are refused: the step would hold millions of operations.
 const MAX_APPLICATIONS: usize = 100_000;
+
+/// The largest measure of a window, in pixels: beyond it sizes could no longer be computed safely.
+pub(super) const MAX_MEASURE: usize = 1 << 16;
 
 /// What a layer's shape rule sees and tells.
 pub struct Infer<'a> {
@@ -196,6 +199,20 @@ impl Infer<'_> {
             self.fail(name, "found 0", "expected at least 1");
         }
         sound
+    }
+
+    /// False, with a mistake, where one of a window's measures is zero or larger than any image.
+    pub fn measures(&mut self, name: &str, values: &[usize]) -> bool {
+        self.at_least_one(name, values) && self.at_most(name, values, MAX_MEASURE)
+    }
+
+    /// False, with a mistake, where one of the values is larger than `limit`.
+    pub fn at_most(&mut self, name: &str, values: &[usize], limit: usize) -> bool {
+        let largest = values.iter().copied().max().unwrap_or(0);
+        if largest > limit {
+            self.fail(name, format!("found {largest}"), format!("expected at most {limit}"));
+        }
+        largest <= limit
     }
 
     /// A weight, initialised by what follows it.
@@ -426,98 +443,4 @@ pub fn check(preset: &Preset) -> Checked {
         _ => None,
     };
     Checked { model, facts, diagnostics }
-}
-
-fn check_input(input: &InputSpec, out: &mut Vec<Diagnostic>) -> Option<Shape> {
-    let mut fail = |path: &str, message: String, help: &str| {
-        out.push(Diagnostic { layer: None, path: path.into(), message, help: help.into() });
-    };
-    let mut sound = true;
-    if !matches!(input.shape.rank(), 1 | 3) {
-        fail("input.shape", format!("found {}", input.shape), "expected [features] or [C, H, W]");
-        sound = false;
-    } else if input.shape.checked_len().is_none_or(|n| n == 0 || n > MAX_ELEMENTS) {
-        fail(
-            "input.shape",
-            format!("found {}", input.shape),
-            "every size must be at least 1, and a sample at most 2^40 values",
-        );
-        sound = false;
-    }
-    if input.batch == 0 || input.batch > 1 << 30 {
-        fail("input.batch", format!("found {}", input.batch), "expected at least 1 and at most 2^30");
-        sound = false;
-    } else if sound && input.shape.len().checked_mul(input.batch).is_none_or(|n| n > MAX_ELEMENTS) {
-        fail(
-            "input",
-            format!("{} samples of shape {}", input.batch, input.shape),
-            "a batch may hold at most 2^40 values",
-        );
-        sound = false;
-    }
-    sound.then(|| input.shape.clone())
-}
-
-fn check_loss(loss: LossSpec, out: &mut Vec<Diagnostic>) {
-    if let LossSpec::SoftmaxCrossEntropy { label_smoothing } = loss
-        && !(0.0..=1.0).contains(&label_smoothing)
-    {
-        let message = format!("found {label_smoothing}");
-        out.push(Diagnostic {
-            layer: None,
-            path: "loss.label_smoothing".into(),
-            message,
-            help: "expected a number from 0 to 1".into(),
-        });
-    }
-}
-
-fn check_output(preset: &Preset, output: &Shape, out: &mut Vec<Diagnostic>) {
-    if matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }) && output.rank() != 1 {
-        let layer = preset.layers.len().checked_sub(1).map(|i| LayerPath(vec![i]));
-        out.push(Diagnostic {
-            layer,
-            path: "loss".into(),
-            message: format!("softmax_cross_entropy on an output of shape {output}"),
-            help: "it takes [classes]: end with flatten and dense, or global_avg_pool and dense".into(),
-        });
-    }
-}
-
-fn check_optimizer(optimizer: &OptimizerSpec, out: &mut Vec<Diagnostic>) {
-    let mut within = |name: &str, value: f64, sound: bool, help: &str| {
-        if !sound {
-            out.push(Diagnostic {
-                layer: None,
-                path: format!("optimizer.{name}"),
-                message: format!("found {value}"),
-                help: help.into(),
-            });
-        }
-    };
-    let (lr, decay) = (optimizer.lr(), optimizer.weight_decay());
-    within("lr", lr, (0.0..=1e6).contains(&lr), "expected a number from 0 to 1e6, such as 0.001");
-    within("weight_decay", decay, (0.0..=1e6).contains(&decay), "expected a number from 0 to 1e6");
-    match *optimizer {
-        OptimizerSpec::Sgd { momentum, nesterov, .. } => {
-            within(
-                "momentum",
-                momentum,
-                (0.0..1.0).contains(&momentum),
-                "expected a number from 0 up to, but not including, 1",
-            );
-            within("nesterov", momentum, !nesterov || momentum > 0.0, "nesterov needs a momentum above 0");
-        }
-        OptimizerSpec::Adam { betas, eps, .. } => {
-            for beta in betas {
-                within(
-                    "betas",
-                    beta,
-                    (0.0..1.0).contains(&beta),
-                    "expected two numbers from 0 up to, but not including, 1",
-                );
-            }
-            within("eps", eps, eps > 0.0 && eps <= 1.0, "expected a number above 0 and at most 1, such as 1e-8");
-        }
-    }
 }

@@ -14,6 +14,7 @@ pub mod layers;
 mod preset;
 mod read;
 mod rng;
+mod settings;
 mod spec;
 mod write;
 

@@ -16,6 +16,8 @@ pub enum DataflowError {
     NoPlace { op: usize, name: &'static str, value: String },
     #[error("op {op} ({name}): {value} reaches past the end of the arena")]
     OutOfArena { op: usize, name: &'static str, value: String },
+    #[error("op {op} ({name}) writes {output} over {value}, which it uses too and which is another value")]
+    SharedBytes { op: usize, name: &'static str, output: String, value: String },
     #[error("op {op} ({name}): its scratch memory overlaps {value}")]
     Workspace { op: usize, name: &'static str, value: String },
     #[error("the parameter {value} does not hold its new value at the end of the step")]
@@ -90,6 +92,18 @@ pub fn check(plan: &BindingPlan) -> Result<(), DataflowError> {
             };
             if to > plan.arena_bytes && to < EXTERNAL {
                 return Err(DataflowError::OutOfArena { op: index, name, value: text(id) });
+            }
+        }
+        for (_, output) in op.bound(Dir::Out) {
+            for (_, id) in op.bound(Dir::In).chain(op.bound(Dir::Out)) {
+                let apart = program.root(output).0 != program.root(id).0;
+                if apart
+                    && let (Some((a, b)), Some((from, to))) = (extent(output), extent(id))
+                    && a < to
+                    && from < b
+                {
+                    return Err(DataflowError::SharedBytes { op: index, name, output: text(output), value: text(id) });
+                }
             }
         }
         for (_, id) in op.bound(Dir::In) {

@@ -279,11 +279,16 @@ impl Session {
         self.guard.renew(&mut self.train, &self.feed, self.done, false);
         let started = Instant::now();
         let w = &self.watched;
+        let position = self.feed.position();
         if !self.feed.next(&mut self.train, w.x, w.y)? {
             return Ok(None);
         }
         let fed = Instant::now();
-        self.train.run(self.executor, &mut self.pool)?;
+        if let Err(error) = self.train.run(self.executor, &mut self.pool) {
+            // The batch was not used: a step that is made after all sees it again.
+            self.feed.resume(position)?;
+            return Err(error.into());
+        }
         let step_us = fed.elapsed().as_secs_f32() * 1e6;
         let first = |id: Option<LValueId>, or: f32| match id {
             Some(id) => self.train.stored::<f32>(id).map(|v| v[0]),

@@ -89,7 +89,9 @@ fn replay_allocates_nothing_and_eager_does() {
                 }
             });
             let eager = counted(|| step.run(Executor::Eager, pool).unwrap());
-            println!("{name} on {threads} threads: 300 steps {steps} allocations, 200 replays {replays}, one eager step {eager}");
+            println!(
+                "{name} on {threads} threads: 300 steps {steps} allocations, 200 replays {replays}, one eager step {eager}"
+            );
             assert_eq!((steps, replays), (0, 0), "{name} on {threads} threads");
             assert!(eager > 0, "{name}: the eager executor allocates, so the counter counts");
         }

@@ -4,5 +4,7 @@ mod cli;
 mod golden;
 mod nets;
 mod numerics;
+mod plans;
+mod stages;
 mod tidy;
 mod training;

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use stepgraph::compile::{Options, compile};
 use stepgraph::exec::cpu::{Pool, Step};
-use stepgraph::model::layers::{ActivationLayer, BatchNorm, Conv2d, Dense, Dropout, LayerNorm, Padding, Pool as Window, Repeat, Residual};
+use stepgraph::model::layers::{
+    ActivationLayer, BatchNorm, Conv2d, Dense, Dropout, LayerNorm, Padding, Pool as Window, Repeat, Residual,
+};
 use stepgraph::model::{
-    Activation, InputSpec, LayerSpec, LossSpec, Model, OptimizerSpec, ParamId, Precision, Preset, Rng, check, init_values,
+    Activation, InputSpec, LayerSpec, LossSpec, Model, OptimizerSpec, ParamId, Precision, Preset, Rng, check,
+    init_values,
 };
 use stepgraph::tensor::{DType, Shape};
 
@@ -97,7 +100,9 @@ impl Generator {
         let (mut layers, mut shape) = (Vec::new(), input.clone());
         while layers.len() < count {
             let layer = self.layer(&shape, depth, keep);
-            if let Some(output) = output_of(&layer, &shape).filter(|o| o.len() <= self.size.sample && (!keep || *o == shape)) {
+            if let Some(output) =
+                output_of(&layer, &shape).filter(|o| o.len() <= self.size.sample && (!keep || *o == shape))
+            {
                 layers.push(layer);
                 shape = output;
             }
@@ -109,7 +114,11 @@ impl Generator {
         let image = shape.rank() == 3;
         match self.rng.below(if depth < 3 { 15 } else { 13 }) {
             0 | 1 => {
-                let units = if keep { shape.0[shape.rank() - 1] } else { self.between(1, if image { 9 } else { self.size.sample / 12 }) };
+                let units = if keep {
+                    shape.0[shape.rank() - 1]
+                } else {
+                    self.between(1, if image { 9 } else { self.size.sample / 12 })
+                };
                 LayerSpec::Dense(Dense { units, activation: self.activation(), bias: self.coin(0.7) })
             }
             2..=4 if image => self.conv(shape, keep),
@@ -117,7 +126,13 @@ impl Generator {
             6 => LayerSpec::LayerNorm(LayerNorm::default()),
             7 | 8 => LayerSpec::Activation(ActivationLayer { function: self.function() }),
             9 if image => self.pool(keep),
-            10 if !keep && self.coin(0.5) => if image && self.coin(0.3) { LayerSpec::GlobalAvgPool } else { LayerSpec::Flatten },
+            10 if !keep && self.coin(0.5) => {
+                if image && self.coin(0.3) {
+                    LayerSpec::GlobalAvgPool
+                } else {
+                    LayerSpec::Flatten
+                }
+            }
             11 | 12 => LayerSpec::Dropout(Dropout { rate: self.rng.range(0.0, 0.6) }),
             13 => LayerSpec::Residual(Residual { layers: self.block(shape, depth) }),
             14 => LayerSpec::Repeat(Repeat { times: self.between(1, 3), layers: self.block(shape, depth) }),
@@ -164,7 +179,11 @@ impl Generator {
             Window { size: [3, 3], stride: [1, 1], padding: [1, 1] }
         } else {
             let size = [self.between(1, 3), self.between(1, 3)];
-            Window { size, stride: [self.between(1, 3), self.between(1, 2)], padding: size.map(|s| self.rng.below(s / 2 + 1)) }
+            Window {
+                size,
+                stride: [self.between(1, 3), self.between(1, 2)],
+                padding: size.map(|s| self.rng.below(s / 2 + 1)),
+            }
         };
         if self.coin(0.5) { LayerSpec::MaxPool2d(window) } else { LayerSpec::AvgPool2d(window) }
     }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 /// The layers of the program, each of which may import from those before it.
-const LAYERS: [&str; 12] = ["tensor", "model", "ir", "lower", "select", "plan", "compile", "exec", "data", "train", "cli", "studio"];
+const LAYERS: [&str; 12] =
+    ["tensor", "model", "ir", "lower", "select", "plan", "compile", "exec", "data", "train", "cli", "studio"];
 
 /// Pairs that the order would allow and the architecture does not: what trains knows nothing of those who show it, and these nothing of each other.
 const STRANGERS: [(&str, &str); 1] = [("studio", "cli")];
@@ -130,7 +131,8 @@ fn imports(code: &str) -> Vec<(usize, String)> {
     for (at, _) in code.match_indices("crate::") {
         let line = code[..at].matches('\n').count() + 1;
         let tail = &code[at + "crate::".len()..];
-        let word = |s: &str| s.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+        let word =
+            |s: &str| s.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
         match tail.strip_prefix('{') {
             None => out.push((line, word(tail))),
             Some(list) => {
@@ -228,7 +230,8 @@ fn no_shortcuts_outside_tests() {
 fn anyhow_stays_in_the_program() {
     let allowed = |name: &str| ["src/cli/", "src/studio/", "src/main.rs"].iter().any(|p| name.starts_with(p));
     let all = sources();
-    let mistakes: Vec<String> = all.iter().filter(|s| !allowed(&s.name) && s.code.contains("anyhow")).map(|s| s.name.clone()).collect();
+    let mistakes: Vec<String> =
+        all.iter().filter(|s| !allowed(&s.name) && s.code.contains("anyhow")).map(|s| s.name.clone()).collect();
     report(&mistakes);
 }
 
@@ -279,7 +282,14 @@ fn files_have_a_header_and_an_end() {
 #[test]
 fn no_machine_is_named() {
     // Spelled in pieces, so that this file passes its own test. The machines' own folders and the names of hosts that hand out packages.
-    let pieces = [("/ho", "me/"), ("/ro", "ot/"), ("/Us", "ers/"), ("/wo", "rk/"), ("static.", "crates.io"), ("index.", "crates.io")];
+    let pieces = [
+        ("/ho", "me/"),
+        ("/ro", "ot/"),
+        ("/Us", "ers/"),
+        ("/wo", "rk/"),
+        ("static.", "crates.io"),
+        ("index.", "crates.io"),
+    ];
     let marks: Vec<String> = pieces.iter().map(|(a, b)| format!("{a}{b}")).collect();
     let mut paths = Vec::new();
     for folder in ["src", "tests", "presets", "kernels", "assets", ".ci", "fuzz"] {

@@ -3,7 +3,8 @@
 use super::Lowerer;
 use crate::ir::{Node, NodeKind, PoolKind, ValueId, Window};
 use crate::lower::flat::ParamOrder;
-use crate::lower::op::{ConvGeometry, Epilogue, Gemm, OpKind, PoolGeometry, Scalar, Trans};
+use crate::lower::geometry::{ConvGeometry, Epilogue, Gemm, PoolGeometry, Scalar, Trans};
+use crate::lower::op::OpKind;
 use crate::lower::program::{LValueId, Layout};
 
 impl Lowerer<'_> {

@@ -4,7 +4,8 @@ mod layers;
 mod update;
 
 use super::flat::{FLAT_ALIGN, ParamOrder, segments};
-use super::op::{OpKind, Scalar, Segment};
+use super::geometry::{Scalar, Segment};
+use super::op::OpKind;
 use super::program::{Alias, LValue, LValueId, Layout, Op, ParamSlot, Program};
 use crate::ir::{Graph, Mode, Node, NodeId, NodeKind, Role, ValueId};
 use crate::model::{Model, ParamId};

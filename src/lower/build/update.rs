@@ -2,7 +2,8 @@
 
 use super::Lowerer;
 use crate::ir::{Node, NodeKind, OptimizerRule, Role};
-use crate::lower::op::{OpKind, Scalar};
+use crate::lower::geometry::Scalar;
+use crate::lower::op::OpKind;
 use crate::lower::program::{Alias, LValue, Layout};
 use crate::tensor::Shape;
 

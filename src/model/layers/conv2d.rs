@@ -1,6 +1,6 @@
 //! `conv2d`: learned filters over an image; weight `[filters, C / groups, kh, kw]`.
 
-use super::super::check::{Infer, ParamKind};
+use super::super::check::{Infer, MAX_MEASURE, ParamKind};
 use super::super::spec::pair_of;
 use super::super::{Activation, Fields};
 use super::pool::window_output;
@@ -110,10 +110,13 @@ impl Conv2d {
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         let [channels, h, w] = cx.image("conv2d")?;
         let mut sound = cx.at_least_one("filters", &[self.filters]);
-        sound &= cx.at_least_one("kernel", &self.kernel);
-        sound &= cx.at_least_one("stride", &self.stride);
-        sound &= cx.at_least_one("dilation", &self.dilation);
+        sound &= cx.measures("kernel", &self.kernel);
+        sound &= cx.measures("stride", &self.stride);
+        sound &= cx.measures("dilation", &self.dilation);
         sound &= cx.at_least_one("groups", &[self.groups]);
+        if let Padding::Fixed(padding) = self.padding {
+            sound &= cx.at_most("padding", &padding, MAX_MEASURE);
+        }
         if !sound {
             return None;
         }

@@ -46,7 +46,7 @@ impl Pool {
 
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         let [channels, h, w] = cx.image("pooling")?;
-        if !(cx.at_least_one("size", &self.size) & cx.at_least_one("stride", &self.stride)) {
+        if !(cx.measures("size", &self.size) & cx.measures("stride", &self.stride)) {
             return None;
         }
         if [0, 1].iter().any(|&a| self.padding[a] > self.size[a] / 2) {

@@ -8,7 +8,7 @@ use crate::studio::selection::Selection;
 use crate::studio::theme;
 use crate::studio::view_models::network::Card;
 use crate::studio::widgets::button::{command_menu_ui, named, weak_ui};
-use crate::studio::widgets::field::{Drafts, Layout2, field_ui, problem_ui};
+use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
 use egui::{Align, Button, Layout, Rect, RichText, Sense, Ui, Vec2};
 
 /// Points that each level of nesting moves to the right.
@@ -59,8 +59,8 @@ fn head_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 4.0;
             menu_ui(ui, card, &label, out);
-            let (shape, color) = card.output.as_deref().map_or(("no shape", c.error), |s| (s, c.text));
-            ui.label(RichText::new(shape).font(theme::mono()).color(color)).on_hover_text("Output of one sample");
+            let (shape, color) = card.output.as_deref().map_or(("?", if card.problems.is_empty() { c.weak } else { c.error }), |s| (s, c.text));
+            ui.label(RichText::new(shape).font(theme::mono()).color(color)).on_hover_text("Output of one sample; ? where a problem before it hides it");
             // The rest of the line selects too.
             let rest = ui.available_size_before_wrap();
             let (_, response) = ui.allocate_exact_size(Vec2::new(rest.x.max(0.0), 20.0), Sense::click());
@@ -88,7 +88,7 @@ fn menu_ui(ui: &mut Ui, card: &Card, label: &str, out: &mut Queue) {
     });
 }
 
-/// Two fields a line; a choice or a text that needs room has a line of its own where there is an odd one left.
+/// Two fields a line.
 fn fields_ui(ui: &mut Ui, card: &Card, drafts: &mut Drafts, out: &mut Queue) {
     if card.fields.is_empty() {
         return;
@@ -104,7 +104,7 @@ fn fields_ui(ui: &mut Ui, card: &Card, drafts: &mut Drafts, out: &mut Queue) {
                     let is_wrong = card.problems.iter().any(|p| p.field == field.name);
                     let name = format!("L{} {}", card.number(), field.label);
                     let label_width = 58.0;
-                    field_ui(ui, field, &name, is_wrong, Layout2 { label_width, width }, drafts, out);
+                    field_ui(ui, field, &name, is_wrong, FieldLayout { label_width, width }, drafts, out);
                 });
             }
         });

@@ -12,7 +12,7 @@ use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::view_models::network::Section;
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
-use crate::studio::widgets::field::{Drafts, Layout2, field_ui, problem_ui};
+use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
 use egui::{Align, Button, Layout, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
 use std::collections::HashMap;
 
@@ -67,7 +67,7 @@ pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts
 fn section_ui(ui: &mut Ui, section: &Section, drafts: &mut Drafts, out: &mut Queue) {
     ui.add_space(4.0);
     ui.label(RichText::new(section.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
-    let layout = Layout2 { label_width: 104.0, width: ui.available_width() };
+    let layout = FieldLayout { label_width: 104.0, width: ui.available_width() };
     for field in &section.fields {
         let own = section.problems.iter().filter(|p| p.field == field.name);
         let is_wrong = own.clone().next().is_some();

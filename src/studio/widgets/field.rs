@@ -44,13 +44,13 @@ impl Drafts {
 
 /// How a field is laid out.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout2 {
+pub struct FieldLayout {
     pub label_width: f32,
     pub width: f32,
 }
 
 /// Shows one field; `name` is what assistive tools read, `is_wrong` marks it as the cause of a mistake.
-pub fn field_ui(ui: &mut Ui, field: &Field, name: &str, is_wrong: bool, layout: Layout2, drafts: &mut Drafts, out: &mut Queue) {
+pub fn field_ui(ui: &mut Ui, field: &Field, name: &str, is_wrong: bool, layout: FieldLayout, drafts: &mut Drafts, out: &mut Queue) {
     let row = Layout::left_to_right(Align::Center);
     let error = ui
         .allocate_ui_with_layout(Vec2::new(layout.width, 24.0), row, |ui| {

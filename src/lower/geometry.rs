@@ -1,0 +1,123 @@
+//! What operations are made of: products and what follows them, windows over images, frozen scalars, stretches of the flat vectors.
+
+use crate::model::Activation;
+use serde::{Deserialize, Serialize};
+
+/// How the two factors of a matrix product lie in memory; the product is always row-major `[m, n]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trans {
+    /// `a [m, k]`, `b [k, n]`: forward, `x W`.
+    Nn,
+    /// `a [m, k]`, `b [n, k]`: gradient of the input, `dy Wᵀ`.
+    Nt,
+    /// `a [k, m]`, `b [k, n]`: gradient of the weight, `xᵀ dy`.
+    Tn,
+}
+
+/// What is done to each element of a product before it is stored, in this order: add the previous value
+/// (`accumulate` of the operation), add the bias, store the pre-activation, apply the activation or multiply by an activation's derivative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Epilogue {
+    /// Adds `bias [n]` to each row.
+    pub bias: bool,
+    /// Applies an activation function.
+    pub act: Option<Activation>,
+    /// Also writes the value before the activation, for functions whose derivative needs it.
+    pub save_z: bool,
+    /// Multiplies by this function's derivative, taken at `saved` (see [`Activation::saves_output`]).
+    pub act_grad: Option<Activation>,
+}
+
+impl Epilogue {
+    /// True where nothing is done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A matrix product `c[m, n] = a b`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Gemm {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub trans: Trans,
+    /// Adds to what `c` holds instead of overwriting it.
+    pub accumulate: bool,
+    pub epilogue: Epilogue,
+}
+
+/// The geometry of a two-dimensional convolution. `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`, `y [n, ho, wo, f]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ConvGeometry {
+    pub n: usize,
+    pub h: usize,
+    pub w: usize,
+    pub c: usize,
+    pub f: usize,
+    pub kernel: [usize; 2],
+    pub stride: [usize; 2],
+    pub padding: [usize; 2],
+    pub dilation: [usize; 2],
+    pub groups: usize,
+    pub ho: usize,
+    pub wo: usize,
+}
+
+/// The geometry of a pooling window. `x [n, h, w, c]`, `y [n, ho, wo, c]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PoolGeometry {
+    pub n: usize,
+    pub h: usize,
+    pub w: usize,
+    pub c: usize,
+    pub size: [usize; 2],
+    pub stride: [usize; 2],
+    pub padding: [usize; 2],
+    pub ho: usize,
+    pub wo: usize,
+}
+
+/// A scalar frozen into an operation. Kept as bits so that operations compare and hash exactly.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Scalar(u64);
+
+impl Scalar {
+    #[must_use]
+    pub fn new(value: f64) -> Self {
+        Self(value.to_bits())
+    }
+    #[must_use]
+    pub fn get(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+impl std::fmt::Debug for Scalar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.get())
+    }
+}
+
+impl Serialize for Scalar {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_f64(self.get())
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        f64::deserialize(d).map(Self::new)
+    }
+}
+
+/// A contiguous stretch of the flat parameter vector that belongs to one parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Segment {
+    /// First element in the flat vector; a multiple of 64 elements.
+    pub start: usize,
+    /// Elements that belong to the parameter; the padding up to the next segment stays zero.
+    pub len: usize,
+}
