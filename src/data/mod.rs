@@ -134,7 +134,9 @@ pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, 
         | DataSource::Moons { .. }
         | DataSource::Circles { .. }
         | DataSource::Xor { .. }
-        | DataSource::Regression { .. } => synthetic::draw(&spec.source, &request.input, &request.output, request.seed)?,
+        | DataSource::Regression { .. } => {
+            synthetic::draw(&spec.source, &request.input, &request.output, request.seed)?
+        }
     };
     fit::fit(loaded, request)
 }

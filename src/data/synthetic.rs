@@ -235,7 +235,8 @@ mod tests {
             let radius = point[0].hypot(point[1]);
             assert!((radius - if label == 0 { 1.0 } else { 0.3 }).abs() < 1e-5, "{radius}");
         }
-        let line = draw(&DataSource::Regression { samples: 500, noise: 0.0 }, &[1].into(), &[1].into(), 0).unwrap().dataset;
+        let line =
+            draw(&DataSource::Regression { samples: 500, noise: 0.0 }, &[1].into(), &[1].into(), 0).unwrap().dataset;
         let Target::Values { values, .. } = &line.target else { panic!("values") };
         let raw: Vec<f64> = line.x.iter().map(|&x| libm::sin(PI * f64::from(x)) + f64::from(x * x)).collect();
         let slope = (values[1] - values[0]) as f64 / (raw[1] - raw[0]);

@@ -19,7 +19,8 @@ impl StudioApp {
         if !self.studio.is_enabled(&command) {
             return;
         }
-        let replaces = matches!(command, Command::New | Command::NewFromPreset(_) | Command::OpenFile(_) | Command::Quit);
+        let replaces =
+            matches!(command, Command::New | Command::NewFromPreset(_) | Command::OpenFile(_) | Command::Quit);
         if replaces && self.studio.document.is_dirty() {
             self.panels.modals.ask_unsaved(command);
             return;
@@ -64,7 +65,9 @@ impl StudioApp {
                 let (parent, index) = self.place_for_new();
                 self.edit(&Edit::Insert { parent, index, kind });
             }
-            Command::Duplicate | Command::Remove | Command::MoveUp | Command::MoveDown => self.on_selected_layer(&command),
+            Command::Duplicate | Command::Remove | Command::MoveUp | Command::MoveDown => {
+                self.on_selected_layer(&command)
+            }
             Command::OnLayer(path, command) => {
                 self.studio.selection.select(Selection::Layer(path));
                 self.on_selected_layer(&command);
@@ -81,7 +84,9 @@ impl StudioApp {
             Command::Reset => self.studio.training.reset(),
             Command::SetLr(lr) => self.studio.training.send(Order::SetLr(lr)),
             Command::SetSmoothing(weight) => self.studio.training.set_smoothing(weight),
-            Command::ShowTab(tab) => drop(self.panels.tabs.make_active(|_, tile| matches!(tile, egui_tiles::Tile::Pane(t) if *t == tab))),
+            Command::ShowTab(tab) => {
+                drop(self.panels.tabs.make_active(|_, tile| matches!(tile, egui_tiles::Tile::Pane(t) if *t == tab)))
+            }
             Command::FitArena => self.panels.arena.fit(),
             Command::FollowPlots => self.panels.train.follow = true,
             Command::ToggleLogAxis => self.studio.settings.log_axis ^= true,
@@ -169,7 +174,10 @@ impl StudioApp {
 
     fn ask(&self, what: Asked) {
         let document = &self.studio.document;
-        let name = document.path().and_then(Path::file_name).map_or_else(|| format!("{}.json", document.preset().name), |n| n.to_string_lossy().into_owned());
+        let name = document
+            .path()
+            .and_then(Path::file_name)
+            .map_or_else(|| format!("{}.json", document.preset().name), |n| n.to_string_lossy().into_owned());
         self.studio.files.ask(what, &name, document.path().and_then(Path::parent));
     }
 

@@ -107,7 +107,8 @@ impl StudioApp {
 
     fn rooms_ui(&mut self, ui: &mut Ui) {
         let (studio, panels, out) = (&self.studio, &mut self.panels, &mut self.queue);
-        let room = |ui: &Ui, x: i8, y: i8| Frame::new().fill(theme::colors(ui).panel).inner_margin(Margin::symmetric(x, y));
+        let room =
+            |ui: &Ui, x: i8, y: i8| Frame::new().fill(theme::colors(ui).panel).inner_margin(Margin::symmetric(x, y));
         let frame = room(ui, 8, 6);
         Panel::top("top bar").frame(frame).show(ui, |ui| panels::top_bar::top_bar_ui(ui, studio, out));
         let frame = room(ui, 12, 4);
@@ -184,7 +185,9 @@ impl Behavior<Tab> for Rooms<'_> {
             ui.take_available_space();
             match tab {
                 Tab::Train => panels::train::train_ui(ui, self.studio, &mut self.panels.train, self.out),
-                Tab::StepGraph => panels::step_graph::step_graph_ui(ui, self.studio, &mut self.panels.step_graph, self.out),
+                Tab::StepGraph => {
+                    panels::step_graph::step_graph_ui(ui, self.studio, &mut self.panels.step_graph, self.out)
+                }
                 Tab::Arena => panels::arena::arena_ui(ui, self.studio, &mut self.panels.arena, self.out),
                 Tab::Capture => panels::capture::capture_ui(ui, self.studio, self.out),
             }

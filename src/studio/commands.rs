@@ -104,7 +104,15 @@ impl Command {
     pub fn listed() -> Vec<Self> {
         let mut out = vec![Self::New, Self::Open, Self::OpenByPath, Self::Save, Self::SaveAs, Self::SaveByPath];
         out.extend((0..super::presets::count()).map(Self::NewFromPreset));
-        out.extend([Self::Undo, Self::Redo, Self::AddLayer, Self::Duplicate, Self::Remove, Self::MoveUp, Self::MoveDown]);
+        out.extend([
+            Self::Undo,
+            Self::Redo,
+            Self::AddLayer,
+            Self::Duplicate,
+            Self::Remove,
+            Self::MoveUp,
+            Self::MoveDown,
+        ]);
         out.extend(LayerKind::ALL.map(Self::AddKind));
         out.extend([Self::TrainOrPause, Self::Step, Self::Stop, Self::Reset, Self::Back, Self::Forward]);
         out.extend(Tab::ALL.map(Self::ShowTab));
@@ -129,44 +137,86 @@ impl Command {
         let of = |label, icon, shortcut, about| Info { label, icon, shortcut, about };
         match self {
             Self::New => of("New", icons::FILE_NEW, keys(CTRL, Key::N), "A network without layers"),
-            Self::NewFromPreset(_) => of("New from preset", icons::FILE, None, "A bundled network, to look at and to change"),
+            Self::NewFromPreset(_) => {
+                of("New from preset", icons::FILE, None, "A bundled network, to look at and to change")
+            }
             Self::Open => of("Open…", icons::OPEN, keys(CTRL, Key::O), "Opens a preset file"),
-            Self::OpenByPath => of("Open by path…", icons::OPEN, keys(CTRL_SHIFT, Key::O), "Opens a preset whose path is typed"),
+            Self::OpenByPath => {
+                of("Open by path…", icons::OPEN, keys(CTRL_SHIFT, Key::O), "Opens a preset whose path is typed")
+            }
             Self::OpenFile(_) => of("Open recent", icons::RECENT, None, "Opens this file again"),
             Self::Save => of("Save", icons::SAVE, keys(CTRL, Key::S), "Writes the preset to its file"),
             Self::SaveAs => of("Save as…", icons::SAVE, keys(CTRL_SHIFT, Key::S), "Writes the preset to another file"),
-            Self::SaveByPath | Self::SaveFile(_) => of("Save by path…", icons::SAVE, None, "Writes the preset to a file whose path is typed"),
-            Self::Quit => of("Quit", icons::QUIT, keys(CTRL, Key::Q), "Closes the window; unsaved changes are asked about"),
+            Self::SaveByPath | Self::SaveFile(_) => {
+                of("Save by path…", icons::SAVE, None, "Writes the preset to a file whose path is typed")
+            }
+            Self::Quit => {
+                of("Quit", icons::QUIT, keys(CTRL, Key::Q), "Closes the window; unsaved changes are asked about")
+            }
             Self::Undo => of("Undo", icons::UNDO, keys(CTRL, Key::Z), "Takes back the last edit"),
             Self::Redo => of("Redo", icons::REDO, keys(CTRL_SHIFT, Key::Z), "Makes the edit that was taken back"),
-            Self::AddLayer => of("Add layer…", icons::ADD, keys(CTRL, Key::L), "Chooses a layer to put behind the selected one"),
+            Self::AddLayer => {
+                of("Add layer…", icons::ADD, keys(CTRL, Key::L), "Chooses a layer to put behind the selected one")
+            }
             Self::AddKind(kind) => of("Add layer", icons::ADD, None, kind.about),
             Self::Duplicate => of("Duplicate", icons::COPY, keys(CTRL, Key::D), "Copies the selected layer"),
             Self::Remove => of("Remove", icons::TRASH, keys(CTRL, Key::Backspace), "Removes the selected layer"),
-            Self::MoveUp => of("Move up", icons::UP, keys(ALT, Key::ArrowUp), "Moves the selected layer before the one above"),
-            Self::MoveDown => of("Move down", icons::DOWN, keys(ALT, Key::ArrowDown), "Moves the selected layer behind the one below"),
-            Self::TrainOrPause => of("Train or pause", icons::PLAY, keys(NONE, Key::F5), "Trains on, or pauses after the current step"),
-            Self::Train => of("Train", icons::PLAY, keys(NONE, Key::F5), "Replays the recorded step until the run is over"),
-            Self::Pause => of("Pause", icons::PAUSE, keys(NONE, Key::F5), "Stops after the current step and keeps everything"),
+            Self::MoveUp => {
+                of("Move up", icons::UP, keys(ALT, Key::ArrowUp), "Moves the selected layer before the one above")
+            }
+            Self::MoveDown => {
+                of("Move down", icons::DOWN, keys(ALT, Key::ArrowDown), "Moves the selected layer behind the one below")
+            }
+            Self::TrainOrPause => {
+                of("Train or pause", icons::PLAY, keys(NONE, Key::F5), "Trains on, or pauses after the current step")
+            }
+            Self::Train => {
+                of("Train", icons::PLAY, keys(NONE, Key::F5), "Replays the recorded step until the run is over")
+            }
+            Self::Pause => {
+                of("Pause", icons::PAUSE, keys(NONE, Key::F5), "Stops after the current step and keeps everything")
+            }
             Self::Step => of("Step", icons::STEP, keys(NONE, Key::F10), "Makes a single step"),
             Self::Stop => of("Stop", icons::STOP, keys(Modifiers::SHIFT, Key::F5), "Ends the run; its result stays"),
-            Self::Reset => of("Reset", icons::RESET, keys(CTRL_SHIFT, Key::F5), "Forgets the run; the next one starts from new weights"),
+            Self::Reset => of(
+                "Reset",
+                icons::RESET,
+                keys(CTRL_SHIFT, Key::F5),
+                "Forgets the run; the next one starts from new weights",
+            ),
             Self::Back => of("Back", icons::BACK, keys(ALT, Key::ArrowLeft), "To the selection before"),
             Self::Forward => of("Forward", icons::FORWARD, keys(ALT, Key::ArrowRight), "To the selection after"),
-            Self::ShowTab(Tab::Train) => of("Train", icons::TRAIN, keys(CTRL, Key::Num1), "Curves and numbers of the run"),
-            Self::ShowTab(Tab::StepGraph) => of("Step graph", icons::STEPS, keys(CTRL, Key::Num2), "The operations of a step with their kernels"),
-            Self::ShowTab(Tab::Arena) => of("Arena", icons::ARENA, keys(CTRL, Key::Num3), "Where every buffer lies, and when"),
-            Self::ShowTab(Tab::Capture) => of("Capture plan", icons::CAPTURE, keys(CTRL, Key::Num4), "Buffers by layer; what is frozen and what is live"),
+            Self::ShowTab(Tab::Train) => {
+                of("Train", icons::TRAIN, keys(CTRL, Key::Num1), "Curves and numbers of the run")
+            }
+            Self::ShowTab(Tab::StepGraph) => {
+                of("Step graph", icons::STEPS, keys(CTRL, Key::Num2), "The operations of a step with their kernels")
+            }
+            Self::ShowTab(Tab::Arena) => {
+                of("Arena", icons::ARENA, keys(CTRL, Key::Num3), "Where every buffer lies, and when")
+            }
+            Self::ShowTab(Tab::Capture) => of(
+                "Capture plan",
+                icons::CAPTURE,
+                keys(CTRL, Key::Num4),
+                "Buffers by layer; what is frozen and what is live",
+            ),
             Self::FitArena => of("Fit arena", icons::FIT, keys(CTRL, Key::Num0), "Shows the whole arena"),
             Self::FollowPlots => of("Follow", icons::FOLLOW, None, "Keeps the whole run in view"),
-            Self::ToggleLogAxis => of("Logarithmic axes", icons::TRAIN, None, "Shows loss, time and update on logarithmic axes"),
+            Self::ToggleLogAxis => {
+                of("Logarithmic axes", icons::TRAIN, None, "Shows loss, time and update on logarithmic axes")
+            }
             Self::ToggleTheme => of("Switch theme", icons::THEME, None, "Light or dark"),
             Self::Palette => of("Command palette…", icons::PALETTE, keys(CTRL, Key::K), "Finds any command by name"),
             Self::Edit(_) => of("Edit", icons::FILE, None, "Changes the document"),
             Self::Select(_) => of("Select", icons::FIT, None, "Shows this in every view"),
             Self::OnLayer(_, command) => command.info(),
-            Self::SetLr(_) => of("Set learning rate", icons::LIVE, None, "Changes the learning rate of the run from the next step on"),
-            Self::SetSmoothing(_) => of("Set smoothing", icons::TRAIN, None, "Share of the past in the smoothed curves"),
+            Self::SetLr(_) => {
+                of("Set learning rate", icons::LIVE, None, "Changes the learning rate of the run from the next step on")
+            }
+            Self::SetSmoothing(_) => {
+                of("Set smoothing", icons::TRAIN, None, "Share of the past in the smoothed curves")
+            }
             Self::DismissNotice => of("Dismiss", icons::CLOSE, None, "Closes the notice"),
         }
     }
@@ -184,11 +234,14 @@ impl Command {
     /// The commands whose shortcut was pressed, longer shortcuts first, so that one does not hide another.
     #[must_use]
     pub fn pressed(ctx: &egui::Context) -> Vec<Self> {
-        let mut with_keys: Vec<(KeyboardShortcut, Self)> = Self::listed().into_iter().filter_map(|c| c.info().shortcut.map(|s| (s, c))).collect();
+        let mut with_keys: Vec<(KeyboardShortcut, Self)> =
+            Self::listed().into_iter().filter_map(|c| c.info().shortcut.map(|s| (s, c))).collect();
         with_keys.push((KeyboardShortcut::new(CTRL, Key::K), Self::Palette));
         with_keys.push((KeyboardShortcut::new(CTRL, Key::Y), Self::Redo));
         with_keys.sort_by_key(|(s, _)| !(s.modifiers.shift));
-        ctx.input_mut(|input| with_keys.into_iter().filter(|(s, _)| input.consume_shortcut(s)).map(|(_, c)| c).collect())
+        ctx.input_mut(|input| {
+            with_keys.into_iter().filter(|(s, _)| input.consume_shortcut(s)).map(|(_, c)| c).collect()
+        })
     }
 }
 
@@ -229,7 +282,11 @@ mod tests {
     fn every_command_says_what_it_does() {
         for command in Command::listed() {
             let info = command.info();
-            assert!(info.about.len() > 8 && !info.about.ends_with('.') || matches!(command, Command::AddKind(_)), "{}", command.title());
+            assert!(
+                info.about.len() > 8 && !info.about.ends_with('.') || matches!(command, Command::AddKind(_)),
+                "{}",
+                command.title()
+            );
         }
     }
 }

@@ -126,7 +126,8 @@ mod tests {
         let (sender, bell) = bounded(64);
         let mut compiler = Compiler::spawn(move || {
             let _ = sender.try_send(());
-        }).unwrap();
+        })
+        .unwrap();
         let mut preset = digits();
         for revision in 1..=40 {
             preset.input.batch = revision;

@@ -9,13 +9,25 @@ use std::time::{Duration, Instant};
 /// A change to the document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Edit {
-    SetField { owner: Owner, name: &'static str, value: FieldValue },
+    SetField {
+        owner: Owner,
+        name: &'static str,
+        value: FieldValue,
+    },
     /// Puts a new layer before position `index` of a block, or of the network where `parent` is empty.
-    Insert { parent: LayerPath, index: usize, kind: LayerKind },
+    Insert {
+        parent: LayerPath,
+        index: usize,
+        kind: LayerKind,
+    },
     Remove(LayerPath),
     Duplicate(LayerPath),
     /// Moves a layer before position `index` of another list; both are counted before the move.
-    Move { from: LayerPath, parent: LayerPath, index: usize },
+    Move {
+        from: LayerPath,
+        parent: LayerPath,
+        index: usize,
+    },
 }
 
 /// Edits of one field within this time of each other are undone together.
@@ -183,7 +195,9 @@ pub fn split_path(path: &LayerPath) -> (LayerPath, usize) {
 
 fn change(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
     match edit {
-        Edit::SetField { owner: Owner::Preset, name, value } => set_preset_field(preset, name, value).then(LayerPath::default),
+        Edit::SetField { owner: Owner::Preset, name, value } => {
+            set_preset_field(preset, name, value).then(LayerPath::default)
+        }
         Edit::SetField { owner: Owner::Layer(path), name, value } => {
             let (parent, index) = split_path(path);
             let layer = list_mut(preset, &parent)?.get_mut(index)?;
@@ -261,7 +275,11 @@ mod tests {
         fn of(list: &[LayerSpec]) -> Vec<String> {
             let one = |l: &LayerSpec| {
                 let inner = of(l.children());
-                if inner.is_empty() { l.kind().class.to_owned() } else { format!("{}({})", l.kind().class, inner.join(" ")) }
+                if inner.is_empty() {
+                    l.kind().class.to_owned()
+                } else {
+                    format!("{}({})", l.kind().class, inner.join(" "))
+                }
             };
             list.iter().map(one).collect()
         }

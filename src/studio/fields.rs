@@ -5,7 +5,8 @@
 
 use crate::model::layers::Padding;
 use crate::model::{
-    Activation, DataSource, DataSpec, Header, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
+    Activation, DataSource, DataSpec, Header, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset,
+    SplitKind, TargetColumn, TrainSpec,
 };
 use std::path::PathBuf;
 
@@ -87,7 +88,9 @@ impl FieldValue {
     pub fn parse(&self, text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let inner = text.trim_start_matches('[').trim_end_matches(']');
-        let list = || -> Option<Vec<usize>> { inner.split([',', 'x', ' ']).map(str::trim).filter(|p| !p.is_empty()).map(|p| p.parse().ok()).collect() };
+        let list = || -> Option<Vec<usize>> {
+            inner.split([',', 'x', ' ']).map(str::trim).filter(|p| !p.is_empty()).map(|p| p.parse().ok()).collect()
+        };
         let pair = || match list()?.as_slice() {
             [n] => Some([*n, *n]),
             [a, b] => Some([*a, *b]),
@@ -135,15 +138,35 @@ impl List {
         self.fields.push(Field { owner: self.owner.clone(), name, label, value, options: Vec::new(), help });
     }
 
-    fn choose(&mut self, name: &'static str, label: &'static str, options: Vec<&'static str>, chosen: usize, help: &'static str) {
-        self.fields.push(Field { owner: self.owner.clone(), name, label, value: FieldValue::Choice(chosen), options, help });
+    fn choose(
+        &mut self,
+        name: &'static str,
+        label: &'static str,
+        options: Vec<&'static str>,
+        chosen: usize,
+        help: &'static str,
+    ) {
+        self.fields.push(Field {
+            owner: self.owner.clone(),
+            name,
+            label,
+            value: FieldValue::Choice(chosen),
+            options,
+            help,
+        });
     }
 
     fn activation(&mut self, chosen: Option<Activation>) {
         let mut options = vec!["none"];
         options.extend(Activation::ALL.map(Activation::name));
         let index = chosen.and_then(|a| Activation::ALL.iter().position(|b| *b == a)).map_or(0, |i| i + 1);
-        self.choose("activation", "activation", options, index, "Applied to each output; fused into the product's kernel.");
+        self.choose(
+            "activation",
+            "activation",
+            options,
+            index,
+            "Applied to each output; fused into the product's kernel.",
+        );
     }
 }
 
@@ -162,7 +185,12 @@ pub fn layer_fields(path: &LayerPath, layer: &LayerSpec) -> Vec<Field> {
             l.put("filters", "filters", Count(c.filters), "Output channels.");
             l.put("kernel", "kernel", Pair(c.kernel), "Height and width of a filter.");
             l.put("stride", "stride", Pair(c.stride), "Pixels between windows.");
-            l.put("padding", "padding", FieldValue::Padding(c.padding), "Zeros around the image: a number, h, w, same or valid.");
+            l.put(
+                "padding",
+                "padding",
+                FieldValue::Padding(c.padding),
+                "Zeros around the image: a number, h, w, same or valid.",
+            );
             l.put("dilation", "dilation", Pair(c.dilation), "Pixels between a filter's taps.");
             l.put("groups", "groups", Count(c.groups), "Channels are divided into this many independent groups.");
             l.activation(c.activation);
@@ -175,15 +203,25 @@ pub fn layer_fields(path: &LayerPath, layer: &LayerSpec) -> Vec<Field> {
         LayerSpec::LayerNorm(n) => l.put("eps", "eps", Number(n.eps), "Added to the variance."),
         LayerSpec::Activation(a) => {
             let index = Activation::ALL.iter().position(|b| *b == a.function).unwrap_or(0);
-            l.choose("function", "function", Activation::ALL.map(Activation::name).into(), index, "The function of each element.");
+            l.choose(
+                "function",
+                "function",
+                Activation::ALL.map(Activation::name).into(),
+                index,
+                "The function of each element.",
+            );
         }
         LayerSpec::MaxPool2d(p) | LayerSpec::AvgPool2d(p) => {
             l.put("size", "size", Pair(p.size), "Height and width of a window.");
             l.put("stride", "stride", Pair(p.stride), "Pixels between windows.");
             l.put("padding", "padding", Pair(p.padding), "Pixels added on each side.");
         }
-        LayerSpec::Dropout(d) => l.put("rate", "rate", Number(d.rate), "Share of elements silenced while training, below 1."),
-        LayerSpec::Repeat(r) => l.put("times", "times", Count(r.times), "How often the block is applied, with the same weights."),
+        LayerSpec::Dropout(d) => {
+            l.put("rate", "rate", Number(d.rate), "Share of elements silenced while training, below 1.")
+        }
+        LayerSpec::Repeat(r) => {
+            l.put("times", "times", Count(r.times), "How often the block is applied, with the same weights.")
+        }
         LayerSpec::GlobalAvgPool | LayerSpec::Flatten | LayerSpec::Residual(_) => {}
     }
     l.fields
@@ -208,7 +246,9 @@ pub fn set_layer_field(layer: &mut LayerSpec, name: &str, value: &FieldValue) ->
         (LayerSpec::BatchNorm(b), "momentum", Number(n)) => b.momentum = *n,
         (LayerSpec::BatchNorm(b), "eps", Number(n)) => b.eps = *n,
         (LayerSpec::LayerNorm(l), "eps", Number(n)) => l.eps = *n,
-        (LayerSpec::Activation(a), "function", Choice(i)) => a.function = Activation::ALL.get(*i).copied().unwrap_or(a.function),
+        (LayerSpec::Activation(a), "function", Choice(i)) => {
+            a.function = Activation::ALL.get(*i).copied().unwrap_or(a.function)
+        }
         (LayerSpec::MaxPool2d(p) | LayerSpec::AvgPool2d(p), "size", Pair(v)) => {
             // Windows that stand side by side keep doing so when their size changes.
             if p.stride == p.size {
@@ -227,8 +267,22 @@ pub fn set_layer_field(layer: &mut LayerSpec, name: &str, value: &FieldValue) ->
 
 const LOSSES: [&str; 2] = ["softmax_cross_entropy", "mse"];
 const OPTIMIZERS: [&str; 3] = ["sgd", "adam", "adamw"];
-const SOURCES: [&str; 14] =
-    ["none", "digits", "iris", "spirals", "moons", "circles", "xor", "regression", "csv", "npz", "npy", "idx", "cifar10", "images"];
+const SOURCES: [&str; 14] = [
+    "none",
+    "digits",
+    "iris",
+    "spirals",
+    "moons",
+    "circles",
+    "xor",
+    "regression",
+    "csv",
+    "npz",
+    "npy",
+    "idx",
+    "cifar10",
+    "images",
+];
 
 /// The length of a run where the preset names none.
 const DEFAULT_TRAIN: TrainSpec = TrainSpec { steps: 1000, seed: 0 };
@@ -251,10 +305,21 @@ fn list() -> List {
 
 fn input_fields(preset: &Preset) -> Vec<Field> {
     let mut l = list();
-    l.put("input.shape", "sample shape", FieldValue::Shape(preset.input.shape.0.clone()), "One sample: features, or channels, height, width.");
+    l.put(
+        "input.shape",
+        "sample shape",
+        FieldValue::Shape(preset.input.shape.0.clone()),
+        "One sample: features, or channels, height, width.",
+    );
     l.put("input.batch", "batch", FieldValue::Count(preset.input.batch), "Samples a step.");
     let index = Precision::ALL.iter().position(|p| *p == preset.precision).unwrap_or(0);
-    l.choose("precision", "precision", Precision::ALL.map(Precision::name).into(), index, "Precision of products and activations; the CPU computes f32.");
+    l.choose(
+        "precision",
+        "precision",
+        Precision::ALL.map(Precision::name).into(),
+        index,
+        "Precision of products and activations; the CPU computes f32.",
+    );
     l.fields
 }
 
@@ -263,7 +328,12 @@ fn loss_fields(loss: LossSpec) -> Vec<Field> {
     let index = usize::from(matches!(loss, LossSpec::Mse));
     l.choose("loss.type", "loss", LOSSES.into(), index, "What training makes small; the mean over the batch.");
     if let LossSpec::SoftmaxCrossEntropy { label_smoothing } = loss {
-        l.put("loss.label_smoothing", "label smoothing", FieldValue::Number(label_smoothing), "Share of the target spread over all classes.");
+        l.put(
+            "loss.label_smoothing",
+            "label smoothing",
+            FieldValue::Number(label_smoothing),
+            "Share of the target spread over all classes.",
+        );
     }
     l.fields
 }
@@ -273,10 +343,20 @@ fn optimizer_fields(optimizer: &OptimizerSpec) -> Vec<Field> {
     let mut l = list();
     let index = OPTIMIZERS.iter().position(|o| *o == optimizer.name()).unwrap_or(0);
     l.choose("optimizer.type", "optimizer", OPTIMIZERS.into(), index, "How gradients move the parameters.");
-    l.put("optimizer.lr", "learning rate", Number(optimizer.lr()), "Live: it can change while the recorded step is replayed.");
+    l.put(
+        "optimizer.lr",
+        "learning rate",
+        Number(optimizer.lr()),
+        "Live: it can change while the recorded step is replayed.",
+    );
     match *optimizer {
         OptimizerSpec::Sgd { momentum, nesterov, .. } => {
-            l.put("optimizer.momentum", "momentum", Number(momentum), "Share of the last step's direction that is kept.");
+            l.put(
+                "optimizer.momentum",
+                "momentum",
+                Number(momentum),
+                "Share of the last step's direction that is kept.",
+            );
             l.put("optimizer.nesterov", "nesterov", Flag(nesterov), "Looks ahead along the momentum.");
         }
         OptimizerSpec::Adam { betas, eps, .. } => {
@@ -302,7 +382,9 @@ fn data_fields(data: Option<&DataSpec>) -> Vec<Field> {
             l.put("data.classes", "classes", Count(*classes), "Arms of the spiral.");
             l.put("data.noise", "noise", Number(*noise), "Standard deviation of the noise.");
         }
-        DataSource::Moons { samples, noise } | DataSource::Xor { samples, noise } | DataSource::Regression { samples, noise } => {
+        DataSource::Moons { samples, noise }
+        | DataSource::Xor { samples, noise }
+        | DataSource::Regression { samples, noise } => {
             l.put("data.samples", "samples", Count(*samples), "Samples drawn.");
             l.put("data.noise", "noise", Number(*noise), "Standard deviation of the noise.");
         }
@@ -313,13 +395,24 @@ fn data_fields(data: Option<&DataSpec>) -> Vec<Field> {
         }
         DataSource::Csv { path: p, header, target, standardize, delimiter } => {
             l.put("data.path", "file", path(p), "A text table, from the preset's folder.");
-            l.choose("data.header", "header", vec!["auto", "yes", "no"], *header as usize, "Whether the first line holds names.");
+            l.choose(
+                "data.header",
+                "header",
+                vec!["auto", "yes", "no"],
+                *header as usize,
+                "Whether the first line holds names.",
+            );
             let target = match target {
                 TargetColumn::Last => "-1".into(),
                 TargetColumn::Index(i) => i.to_string(),
                 TargetColumn::Name(n) => n.clone(),
             };
-            l.put("data.target", "target", Text(target), "The target's column: a name, a number from 0, or -1 for the last.");
+            l.put(
+                "data.target",
+                "target",
+                Text(target),
+                "The target's column: a name, a number from 0, or -1 for the last.",
+            );
             l.put("data.standardize", "standardize", Flag(*standardize), "Centres and scales each feature.");
             l.put("data.delimiter", "delimiter", Text(delimiter.to_string()), "The character between columns.");
         }
@@ -340,9 +433,16 @@ fn data_fields(data: Option<&DataSpec>) -> Vec<Field> {
             let joined = paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join("; ");
             l.put("data.paths", "files", Text(joined), "CIFAR-10 binary batches, separated by semicolons.");
         }
-        DataSource::Images { path: p } => l.put("data.path", "folder", path(p), "A folder with one subfolder of pictures a class."),
+        DataSource::Images { path: p } => {
+            l.put("data.path", "folder", path(p), "A folder with one subfolder of pictures a class.")
+        }
     }
-    l.put("data.held_out", "held out", Number(data.held_out), "Kept for evaluation: a share below 1, or a number of samples.");
+    l.put(
+        "data.held_out",
+        "held out",
+        Number(data.held_out),
+        "Kept for evaluation: a share below 1, or a number of samples.",
+    );
     l.choose("data.split", "split", vec!["shuffled", "last"], data.split as usize, "Which samples are held out.");
     l.fields
 }
@@ -385,12 +485,24 @@ fn set_optimizer_field(optimizer: &mut OptimizerSpec, name: &str, value: &FieldV
     use FieldValue::{Choice, Flag, Number, Numbers};
     let (old_lr, old_decay) = (optimizer.lr(), optimizer.weight_decay());
     match (name, value, optimizer) {
-        ("type", Choice(0), o) => *o = OptimizerSpec::Sgd { lr: old_lr, momentum: 0.9, nesterov: false, weight_decay: old_decay },
+        ("type", Choice(0), o) => {
+            *o = OptimizerSpec::Sgd { lr: old_lr, momentum: 0.9, nesterov: false, weight_decay: old_decay }
+        }
         ("type", Choice(i), o) => {
-            *o = OptimizerSpec::Adam { lr: old_lr, betas: [0.9, 0.999], eps: 1e-8, weight_decay: old_decay, decoupled: *i == 2 };
+            *o = OptimizerSpec::Adam {
+                lr: old_lr,
+                betas: [0.9, 0.999],
+                eps: 1e-8,
+                weight_decay: old_decay,
+                decoupled: *i == 2,
+            };
         }
         ("lr", Number(n), OptimizerSpec::Sgd { lr, .. } | OptimizerSpec::Adam { lr, .. }) => *lr = *n,
-        ("weight_decay", Number(n), OptimizerSpec::Sgd { weight_decay, .. } | OptimizerSpec::Adam { weight_decay, .. }) => *weight_decay = *n,
+        (
+            "weight_decay",
+            Number(n),
+            OptimizerSpec::Sgd { weight_decay, .. } | OptimizerSpec::Adam { weight_decay, .. },
+        ) => *weight_decay = *n,
         ("momentum", Number(n), OptimizerSpec::Sgd { momentum, .. }) => *momentum = *n,
         ("nesterov", Flag(b), OptimizerSpec::Sgd { nesterov, .. }) => *nesterov = *b,
         ("betas", Numbers(b), OptimizerSpec::Adam { betas, .. }) => *betas = *b,
@@ -433,8 +545,14 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
         ) => *noise = *n,
         ("classes", Count(n), DataSource::Spirals { classes, .. }) => *classes = *n,
         ("factor", Number(n), DataSource::Circles { factor, .. }) => *factor = *n,
-        ("path", Text(t), DataSource::Csv { path, .. } | DataSource::Npz { path, .. } | DataSource::Images { path }) => *path = t.into(),
-        ("header", Choice(i), DataSource::Csv { header, .. }) => *header = [Header::Auto, Header::Yes, Header::No][(*i).min(2)],
+        (
+            "path",
+            Text(t),
+            DataSource::Csv { path, .. } | DataSource::Npz { path, .. } | DataSource::Images { path },
+        ) => *path = t.into(),
+        ("header", Choice(i), DataSource::Csv { header, .. }) => {
+            *header = [Header::Auto, Header::Yes, Header::No][(*i).min(2)]
+        }
         ("target", Text(t), DataSource::Csv { target, .. }) => {
             *target = match t.parse::<usize>() {
                 _ if t.is_empty() || t == "-1" => TargetColumn::Last,
@@ -476,7 +594,9 @@ fn example_source(name: &str) -> Option<DataSource> {
         },
         "npz" => DataSource::Npz { path: "data.npz".into(), x: "x".into(), y: "y".into() },
         "npy" => DataSource::Npy { x: "x.npy".into(), y: "y.npy".into() },
-        "idx" => DataSource::Idx { images: "train-images-idx3-ubyte.gz".into(), labels: "train-labels-idx1-ubyte.gz".into() },
+        "idx" => {
+            DataSource::Idx { images: "train-images-idx3-ubyte.gz".into(), labels: "train-labels-idx1-ubyte.gz".into() }
+        }
         "cifar10" => DataSource::Cifar10 { paths: vec!["data_batch_1.bin".into()] },
         "images" => DataSource::Images { path: "images".into() },
         _ => return None,
@@ -499,7 +619,13 @@ mod tests {
         for kind in LayerKind::ALL {
             let mut layer = kind.example();
             for field in layer_fields(&LayerPath(vec![0]), &layer.clone()) {
-                assert_eq!(field.value.parse(&field.value.text()), Ok(field.value.clone()), "{} {}", kind.class, field.name);
+                assert_eq!(
+                    field.value.parse(&field.value.text()),
+                    Ok(field.value.clone()),
+                    "{} {}",
+                    kind.class,
+                    field.name
+                );
                 let before = layer.clone();
                 assert!(set_layer_field(&mut layer, field.name, &field.value), "{} {}", kind.class, field.name);
                 assert_eq!(layer, before);

@@ -150,13 +150,19 @@ fn carry_out(job: Job) -> Option<FileEvent> {
         }
         Job::Save(path, preset) => Some(match write_atomic(&path, write_preset(&preset).as_bytes()) {
             Ok(()) => FileEvent::Saved(path, preset),
-            Err(e) => FileEvent::Failed(format!("{} cannot be written: {e}. Choose another place or free some space.", path.display())),
+            Err(e) => FileEvent::Failed(format!(
+                "{} cannot be written: {e}. Choose another place or free some space.",
+                path.display()
+            )),
         }),
         Job::Recover(path, Some((preset, origin))) => {
             let origin = origin.map(|p| p.display().to_string());
             let text = serde_json::json!({ "origin": origin, "preset": write_preset(&preset) }).to_string();
             let failed = write_atomic(&path, text.as_bytes()).err()?;
-            Some(FileEvent::Failed(format!("Unsaved edits cannot be kept safe in {}: {failed}. Save the preset soon.", path.display())))
+            Some(FileEvent::Failed(format!(
+                "Unsaved edits cannot be kept safe in {}: {failed}. Save the preset soon.",
+                path.display()
+            )))
         }
         Job::Recover(path, None) => {
             // A file that is not there needs no removal.

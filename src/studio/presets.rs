@@ -1,6 +1,8 @@
 //! The presets to begin with.
 
-use crate::model::{BUNDLED, DataSource, DataSpec, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, TrainSpec, read_preset};
+use crate::model::{
+    BUNDLED, DataSource, DataSpec, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, TrainSpec, read_preset,
+};
 
 /// The preset that the studio opens with: small, on real data, learnt within seconds.
 const FIRST: &str = "digits-mlp";
@@ -38,7 +40,13 @@ pub fn empty() -> Preset {
         input: InputSpec { shape: [64].into(), batch: 64 },
         layers: Vec::new(),
         loss: LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 },
-        optimizer: OptimizerSpec::Adam { lr: 0.001, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 0.0001, decoupled: true },
+        optimizer: OptimizerSpec::Adam {
+            lr: 0.001,
+            betas: [0.9, 0.999],
+            eps: 1e-8,
+            weight_decay: 0.0001,
+            decoupled: true,
+        },
         precision: Precision::F32,
         data: Some(DataSpec::of(DataSource::Digits)),
         train: Some(TrainSpec { steps: 2000, seed: 0 }),

@@ -168,7 +168,10 @@ impl Studio {
     /// True where the run trains another network than the one on screen.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        self.training.preset.as_ref().is_some_and(|p| !Arc::ptr_eq(p, self.document.preset()) && **p != **self.document.preset())
+        self.training
+            .preset
+            .as_ref()
+            .is_some_and(|p| !Arc::ptr_eq(p, self.document.preset()) && **p != **self.document.preset())
     }
 
     /// True where a command would do something now.
@@ -252,7 +255,8 @@ impl Studio {
         let (last, was_dirty, at) = self.recovered;
         let dirty = self.document.is_dirty();
         let changed = (dirty && (self.document.revision() != last || !was_dirty)) || (!dirty && was_dirty);
-        (self.recovery.is_some() && changed).then(|| at.map_or(Duration::ZERO, |t| RECOVER_EVERY.saturating_sub(t.elapsed())))
+        (self.recovery.is_some() && changed)
+            .then(|| at.map_or(Duration::ZERO, |t| RECOVER_EVERY.saturating_sub(t.elapsed())))
     }
 
     /// Removes the recovery file: the person has decided what becomes of the edits.
@@ -268,11 +272,13 @@ impl Studio {
         if self.made_for != Some(key) {
             self.made_for = Some(key);
             let fresh = if self.is_plan_stale() { None } else { self.plan.as_deref() };
-            self.network = NetworkView::new(self.document.preset(), self.checked.as_ref(), fresh, self.failure.as_deref());
+            self.network =
+                NetworkView::new(self.document.preset(), self.checked.as_ref(), fresh, self.failure.as_deref());
         }
         // A page shows changes of parameters too, but only those of the same network.
         let updates = &self.training.history.layer_updates;
-        let shown = if self.is_stale() { 0 } else { updates.first().map_or(0, |_| self.training.history.loss.raw.len()) };
+        let shown =
+            if self.is_stale() { 0 } else { updates.first().map_or(0, |_| self.training.history.loss.raw.len()) };
         let key = (self.selection.current().clone(), self.document.revision(), self.plan_revision, shown);
         if self.inspected.as_ref() != Some(&key) {
             let updates: &[f32] = if shown == 0 { &[] } else { updates };
@@ -282,7 +288,8 @@ impl Studio {
             }
             let is_layer = matches!(key.0, Selection::Layer(_));
             if !same || is_layer {
-                self.inspector = InspectorView::new(self.selection.current(), self.document.preset(), self.plan.as_deref(), updates);
+                self.inspector =
+                    InspectorView::new(self.selection.current(), self.document.preset(), self.plan.as_deref(), updates);
             }
             self.inspected = Some(key);
         }

@@ -4,7 +4,9 @@
 
 use crate::ir::{Phase, Role};
 use crate::plan::RoleColor;
-use egui::{Color32, CornerRadius, FontData, FontDefinitions, FontFamily, FontId, Margin, Stroke, Style, TextStyle, Theme, Vec2};
+use egui::{
+    Color32, CornerRadius, FontData, FontDefinitions, FontFamily, FontId, Margin, Stroke, Style, TextStyle, Theme, Vec2,
+};
 use std::sync::Arc;
 
 /// The semibold cut, for names and headings.
@@ -60,7 +62,7 @@ const DARK: Colors = Colors {
     weak: Color32::from_rgb(0x9C, 0xA2, 0xAA),
     accent: Color32::from_rgb(0x96, 0x8F, 0xFF),
     on_accent: Color32::from_rgb(0x14, 0x12, 0x2E),
-    selected: Color32::from_rgb(0x34, 0x32, 0x57),
+    selected: Color32::from_rgb(0x2F, 0x2D, 0x50),
     error: Color32::from_rgb(0xFF, 0x8A, 0x7A),
     warning: Color32::from_rgb(0xF2, 0xB8, 0x4B),
     phases: [grey(0xE6), grey(0xBC), grey(0x94), grey(0x6E), grey(0x4C)],
@@ -201,7 +203,11 @@ fn dress(style: &mut Style, c: &Colors) {
 pub fn card(ui: &egui::Ui, selected: bool) -> egui::Frame {
     let c = colors(ui);
     let line = if selected { c.accent } else { c.hairline };
-    egui::Frame::new().fill(c.card).stroke(Stroke::new(1.0, line)).corner_radius(4).inner_margin(Margin::symmetric(8, 6))
+    egui::Frame::new()
+        .fill(c.card)
+        .stroke(Stroke::new(1.0, line))
+        .corner_radius(4)
+        .inner_margin(Margin::symmetric(8, 6))
 }
 
 #[cfg(test)]

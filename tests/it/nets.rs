@@ -100,9 +100,9 @@ impl Generator {
         let (mut layers, mut shape) = (Vec::new(), input.clone());
         while layers.len() < count {
             let layer = self.layer(&shape, depth, keep);
-            if let Some(output) =
-                output_of(&layer, &shape).filter(|o| o.len() <= self.size.sample && (!keep || *o == shape))
-            {
+            // A layer that keeps a large input's shape is always allowed, so that this ends.
+            let limit = self.size.sample.max(shape.len());
+            if let Some(output) = output_of(&layer, &shape).filter(|o| o.len() <= limit && (!keep || *o == shape)) {
                 layers.push(layer);
                 shape = output;
             }

@@ -438,8 +438,8 @@ fn a_moved_address_stops_the_run_before_anything_is_run() {
     let before = weights(&run);
     let (step, _) = run.step_mut();
     let ops = step.compiled().plan.program.ops.clone();
-    for op in 0..ops.len() {
-        let Some(slot) = ops[op].args.iter().position(Option::is_some) else { continue };
+    for (op, bound) in ops.iter().enumerate() {
+        let Some(slot) = bound.args.iter().position(Option::is_some) else { continue };
         run.step_mut().0.inject_fault(op, slot);
         let error = run.step().err().unwrap_or_else(|| panic!("op {op} ran with a moved argument"));
         let text = error.to_string();

@@ -71,7 +71,7 @@ fn a_network_is_built_from_nothing_by_keyboard() {
     robot.write("L2 units", "10");
     robot.settle();
     let text = robot.app().studio.network.to_string();
-    assert!(text.contains("  1.0 LayerNorm eps=0.00001 -> [64]"), "{text}");
+    assert!(text.contains("  1.0 LayerNorm eps=1e-5 -> [64]"), "{text}");
     assert!(robot.app().studio.is_ready(), "{text}");
 }
 

@@ -14,7 +14,7 @@ fn a_preset_is_saved_by_a_typed_path_and_opened_again() {
     robot.settle();
     let ctx = robot.window.ctx.clone();
     robot.window.state_mut().perform(&ctx, Command::SaveByPath);
-    robot.window.step();
+    robot.window.run_steps(3);
     robot.write("Path", &path.display().to_string());
     robot.press("Save");
     robot.until("the file", |app| !app.studio.document.is_dirty());

@@ -35,14 +35,22 @@ fn mistakes_stand_where_they_are_made() {
     assert!(text.contains("Input ! input.batch: found 0; expected at least 1"), "{text}");
     preset.input.batch = 8;
     let text = NetworkView::new(&preset, Some(&check(&preset)), None, None).to_string();
-    assert!(text.starts_with("0 Conv2d filters=16 kernel=3") && text.contains("  ! : found an input of shape [64]; conv2d takes an image"), "{text}");
+    assert!(
+        text.starts_with("0 Conv2d filters=16 kernel=3")
+            && text.contains("  ! : found an input of shape [64]; conv2d takes an image"),
+        "{text}"
+    );
 }
 
 #[test]
 fn the_step_is_a_row_an_operation() {
     let plan = plan();
     let row = plan.ops[0].to_string();
-    assert!(row.starts_with("0 F L0:Dense gemm gemm_bias_relu_f32_avx2_v0 [m=64 n=128 k=64] 1.0 M FLOP ") && row.ends_with(" µs"), "{row}");
+    assert!(
+        row.starts_with("0 F L0:Dense gemm gemm_bias_relu_f32_avx2_v0 [m=64 n=128 k=64] 1.0 M FLOP ")
+            && row.ends_with(" µs"),
+        "{row}"
+    );
     let forward = plan.ops.iter().filter(|o| o.matches("forward dense")).count();
     assert_eq!(forward, 2);
     assert!(plan.ops.iter().all(|o| !o.matches("no such kernel")));
@@ -80,6 +88,7 @@ fn a_selection_reaches_layers_ops_and_buffers() {
     assert!(Related::new(&Selection::Buffer(buffer), Some(&plan)).ops.contains(&op));
     let page = InspectorView::new(&Selection::Op(op), &presets::digits(), Some(&plan), &[]).to_string();
     assert!(page.contains("layer -> L0:Dense") && page.contains("[Candidates that lost]"), "{page}");
-    let page = InspectorView::new(&Selection::Layer(LayerPath(vec![0])), &presets::digits(), Some(&plan), &[0.5, 0.25]).to_string();
+    let page = InspectorView::new(&Selection::Layer(LayerPath(vec![0])), &presets::digits(), Some(&plan), &[0.5, 0.25])
+        .to_string();
     assert!(page.contains("weight: [64, 128]  Δ 0.5000"), "{page}");
 }

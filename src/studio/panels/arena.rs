@@ -53,7 +53,8 @@ pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut 
                 let window = panel.window.get_or_insert_with(|| Window::fit(view));
                 let search = panel.search.to_lowercase();
                 let op = panel.scrubbing.then_some(panel.op);
-                let highlight = Highlight { buffers: &studio.related.buffers, ops: &studio.related.ops, op, search: &search };
+                let highlight =
+                    Highlight { buffers: &studio.related.buffers, ops: &studio.related.ops, op, search: &search };
                 let map = map_ui(ui, view, window, &highlight);
                 if map.response.clicked() {
                     out.push(Command::Select(map.clicked.map_or(Selection::Nothing, Selection::Buffer)));
@@ -64,7 +65,10 @@ pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut 
         ui.add_space(8.0);
         ui.allocate_ui_with_layout(Vec2::new(side, height), Layout::top_down(Align::Min), |ui| {
             ui.set_width(side);
-            egui::ScrollArea::vertical().id_salt("arena numbers").auto_shrink([false, false]).show(ui, |ui| numbers_ui(ui, view));
+            egui::ScrollArea::vertical()
+                .id_salt("arena numbers")
+                .auto_shrink([false, false])
+                .show(ui, |ui| numbers_ui(ui, view));
         });
     });
 }
@@ -73,9 +77,13 @@ fn tools_ui(ui: &mut Ui, panel: &mut ArenaPanel, out: &mut Queue) {
     ui.horizontal(|ui| {
         command_icon_ui(ui, Command::FitArena, true, out);
         ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
-        let edit = TextEdit::singleline(&mut panel.search).hint_text("Find a buffer").desired_width(200.0).id_salt("buffer search");
+        let edit = TextEdit::singleline(&mut panel.search)
+            .hint_text("Find a buffer")
+            .desired_width(200.0)
+            .id_salt("buffer search");
         ui.name_inputs("Find a buffer", |ui| ui.add(edit));
-        let hint = RichText::new("wheel zooms, shift-wheel in time only, drag pans").size(12.0).color(theme::colors(ui).weak);
+        let hint =
+            RichText::new("wheel zooms, shift-wheel in time only, drag pans").size(12.0).color(theme::colors(ui).weak);
         ui.add(egui::Label::new(hint).truncate());
     });
 }
@@ -118,7 +126,8 @@ fn title_ui(ui: &mut Ui, title: &str) {
 fn numbers_ui(ui: &mut Ui, view: &ArenaView) {
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
-    ui.label(RichText::new(Bytes(view.arena_bytes).to_string()).font(theme::strong(20.0))).on_hover_text(format!("{} bytes", format::exact(view.arena_bytes)));
+    ui.label(RichText::new(Bytes(view.arena_bytes).to_string()).font(theme::strong(20.0)))
+        .on_hover_text(format!("{} bytes", format::exact(view.arena_bytes)));
     let saved = 1.0 - view.arena_bytes as f64 / view.unshared_bytes.max(1) as f64;
     let verdict = if view.is_optimal { "proved the smallest possible" } else { "the best plan found" };
     weak_ui(ui, verdict);
@@ -138,7 +147,8 @@ fn numbers_ui(ui: &mut Ui, view: &ArenaView) {
             role_ui(ui, *role);
             ui.label(RichText::new(role.name()).size(12.0));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                ui.label(RichText::new(Bytes(*bytes).to_string()).size(12.0)).on_hover_text(format!("{} bytes", format::exact(*bytes)));
+                ui.label(RichText::new(Bytes(*bytes).to_string()).size(12.0))
+                    .on_hover_text(format!("{} bytes", format::exact(*bytes)));
             });
         });
         let (rect, _) = ui.allocate_exact_size(Vec2::new(ui.available_width(), 3.0), egui::Sense::hover());
@@ -152,12 +162,18 @@ fn numbers_ui(ui: &mut Ui, view: &ArenaView) {
         let time = format::micros(attempt.micros as f64);
         ui.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 4.0;
-            let text = RichText::new(name).size(12.0).color(if attempt.chosen { theme::colors(ui).text } else { theme::colors(ui).weak });
+            let text = RichText::new(name).size(12.0).color(if attempt.chosen {
+                theme::colors(ui).text
+            } else {
+                theme::colors(ui).weak
+            });
             if attempt.chosen {
-                ui.label(RichText::new(icons::CHECK).size(12.0).color(theme::colors(ui).accent)).on_hover_text("Chosen");
+                ui.label(RichText::new(icons::CHECK).size(12.0).color(theme::colors(ui).accent))
+                    .on_hover_text("Chosen");
             }
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                ui.label(RichText::new(Bytes(attempt.bytes).to_string()).size(12.0)).on_hover_text(format!("in {time}"));
+                ui.label(RichText::new(Bytes(attempt.bytes).to_string()).size(12.0))
+                    .on_hover_text(format!("in {time}"));
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| ui.add(egui::Label::new(text).truncate()));
             });
         });

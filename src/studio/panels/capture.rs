@@ -14,7 +14,11 @@ use egui_extras::{Column, TableBuilder};
 /// Shows the panel.
 pub fn capture_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     let Some(plan) = &studio.plan else {
-        return empty_ui(ui, "No capture plan yet", "Mend the problems in the network; its buffers appear here at once.");
+        return empty_ui(
+            ui,
+            "No capture plan yet",
+            "Mend the problems in the network; its buffers appear here at once.",
+        );
     };
     let view = &plan.capture;
     ui.horizontal(|ui| {
@@ -45,7 +49,8 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
                 if let Some(layer) = view.layers.get(index) {
                     row.set_selected(layer.layer.as_ref().is_some_and(|l| studio.related.layers.contains(l)));
                     row.col(|ui| {
-                        let button = ui.add(Button::new(RichText::new(&layer.name).font(theme::mono())).frame(false).truncate());
+                        let button =
+                            ui.add(Button::new(RichText::new(&layer.name).font(theme::mono())).frame(false).truncate());
                         if let (true, Some(path)) = (button.clicked(), &layer.layer) {
                             out.push(Command::Select(Selection::Layer(path.clone())));
                         }
@@ -67,7 +72,10 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     let live = view.constants.iter().filter(|c| c.live).count();
     ui.horizontal(|ui| {
         ui.label(RichText::new("Constants").font(theme::strong(13.0)));
-        weak_ui(ui, format!("{} frozen at capture, {live} read from memory at every replay", view.constants.len() - live));
+        weak_ui(
+            ui,
+            format!("{} frozen at capture, {live} read from memory at every replay", view.constants.len() - live),
+        );
     });
     constants_ui(ui, studio, out);
 }

@@ -46,7 +46,11 @@ fn head_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
     let label = format!("L{}:{}", card.number(), card.class);
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
-        let grip = ui.add(egui::Label::new(RichText::new(icons::GRIP).size(14.0).color(c.weak)).sense(Sense::drag()).selectable(false));
+        let grip = ui.add(
+            egui::Label::new(RichText::new(icons::GRIP).size(14.0).color(c.weak))
+                .sense(Sense::drag())
+                .selectable(false),
+        );
         let grip = grip.on_hover_cursor(egui::CursorIcon::Grab);
         grip.dnd_set_drag_payload(Dragged(card.path.clone()));
         let name = RichText::new(card.class).font(theme::strong(13.0));
@@ -59,8 +63,12 @@ fn head_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 4.0;
             menu_ui(ui, card, &label, out);
-            let (shape, color) = card.output.as_deref().map_or(("?", if card.problems.is_empty() { c.weak } else { c.error }), |s| (s, c.text));
-            ui.label(RichText::new(shape).font(theme::mono()).color(color)).on_hover_text("Output of one sample; ? where a problem before it hides it");
+            let (shape, color) = card
+                .output
+                .as_deref()
+                .map_or(("?", if card.problems.is_empty() { c.weak } else { c.error }), |s| (s, c.text));
+            ui.label(RichText::new(shape).font(theme::mono()).color(color))
+                .on_hover_text("Output of one sample; ? where a problem before it hides it");
             // The rest of the line selects too.
             let rest = ui.available_size_before_wrap();
             let (_, response) = ui.allocate_exact_size(Vec2::new(rest.x.max(0.0), 20.0), Sense::click());
@@ -122,7 +130,8 @@ fn foot_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
     if let Some(children) = card.children {
         ui.horizontal(|ui| {
             weak_ui(ui, format!("{} inside", crate::studio::fields::counted(children, "layer")));
-            let add = ui.add(Button::new(RichText::new(format!("{}  Add inside", icons::INTO)).size(12.0)).frame(false));
+            let add =
+                ui.add(Button::new(RichText::new(format!("{}  Add inside", icons::INTO)).size(12.0)).frame(false));
             named(&add, &format!("Add inside L{}:{}", card.number(), card.class), true);
             let popup = egui::Popup::menu(&add);
             popup.show(|ui| {

@@ -120,7 +120,9 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
     }
     panel.shown = selected.clone();
     let c = theme::colors(ui);
-    let add = Button::new(RichText::new(format!("{}  Add layer…", icons::ADD)).color(c.accent)).min_size(Vec2::new(width, 28.0)).frame(false);
+    let add = Button::new(RichText::new(format!("{}  Add layer…", icons::ADD)).color(c.accent))
+        .min_size(Vec2::new(width, 28.0))
+        .frame(false);
     let response = ui.add(add).on_hover_text(Command::AddLayer.tooltip(ui.ctx()));
     crate::studio::widgets::button::named(&response, "Add layer at the end", true);
     if response.clicked() {

@@ -46,7 +46,8 @@ impl Palette {
             Offer::Layers => LayerKind::ALL.map(Command::AddKind).into(),
         };
         let ranked = |c: Command| rank(&name(&c, offer), &self.query).map(|r| (r, c));
-        let mut found: Vec<(usize, Command)> = all.into_iter().filter(|c| studio.is_enabled(c)).filter_map(ranked).collect();
+        let mut found: Vec<(usize, Command)> =
+            all.into_iter().filter(|c| studio.is_enabled(c)).filter_map(ranked).collect();
         found.sort_by_key(|(r, _)| *r);
         found.into_iter().map(|(_, c)| c).collect()
     }
@@ -69,7 +70,10 @@ pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Que
             let none = egui::Modifiers::NONE;
             [Key::ArrowDown, Key::ArrowUp, Key::Enter].map(|k| i.consume_key(none, k))
         });
-        let edit = TextEdit::singleline(&mut palette.query).hint_text(hint).desired_width(f32::INFINITY).id_salt("palette query");
+        let edit = TextEdit::singleline(&mut palette.query)
+            .hint_text(hint)
+            .desired_width(f32::INFINITY)
+            .id_salt("palette query");
         let response = ui.name_inputs(hint, |ui| ui.add(edit));
         if std::mem::take(&mut palette.fresh) {
             response.request_focus();
@@ -86,7 +90,9 @@ pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Que
         let last = found.len() - 1;
         let [down, up, enter] = keys;
         palette.chosen = (palette.chosen + usize::from(down)).saturating_sub(usize::from(up)).min(last);
-        list_ui(ui, &found, offer, palette.chosen, down || up).or(enter.then_some(palette.chosen)).map(|i| found[i].clone())
+        list_ui(ui, &found, offer, palette.chosen, down || up)
+            .or(enter.then_some(palette.chosen))
+            .map(|i| found[i].clone())
     });
     if let Some(command) = modal.inner.clone() {
         palette.offer = None;
@@ -108,7 +114,9 @@ fn list_ui(ui: &mut Ui, found: &[Command], offer: Offer, chosen: usize, moved: b
             let text = format!("{}   {title}", info.icon);
             let mut button = Button::selectable(index == chosen, text).min_size(Vec2::new(ui.available_width(), 24.0));
             button = match info.shortcut {
-                Some(keys) => button.right_text(RichText::new(ui.ctx().format_shortcut(&keys)).size(12.0).color(theme::colors(ui).weak)),
+                Some(keys) => button.right_text(
+                    RichText::new(ui.ctx().format_shortcut(&keys)).size(12.0).color(theme::colors(ui).weak),
+                ),
                 None => button.right_text(""),
             };
             let response = ui.add(button).on_hover_text(info.about);

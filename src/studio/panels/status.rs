@@ -18,7 +18,8 @@ pub fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         if problems > 0 {
             let noun = if problems == 1 { "problem" } else { "problems" };
             let text = RichText::new(format!("{}  {problems} {noun}", icons::WARNING)).size(12.0).color(c.error);
-            let button = ui.add(Button::new(text).frame(false)).on_hover_text("Shows the layer that causes the first one");
+            let button =
+                ui.add(Button::new(text).frame(false)).on_hover_text("Shows the layer that causes the first one");
             named(&button, &format!("{problems} {noun}"), true);
             if let (true, Some(path)) = (button.clicked(), &studio.network.first_problem) {
                 out.push(Command::Select(Selection::Layer(path.clone())));

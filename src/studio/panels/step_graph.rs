@@ -7,9 +7,9 @@ use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::view_models::step_graph::OpRow;
-use crate::studio::widgets::button::{empty_ui, phase_ui, weak_ui};
+use crate::studio::widgets::button::{empty_ui, named, phase_ui, weak_ui};
 use crate::tensor::Bytes;
-use egui::{Align, Layout, RichText, Sense, TextEdit, Ui};
+use egui::{Align, Button, Layout, RichText, Sense, TextEdit, Ui};
 use egui_extras::{Column, TableBuilder};
 
 /// What the panel remembers.
@@ -34,7 +34,10 @@ pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, o
     };
     ui.horizontal(|ui| {
         ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
-        let edit = TextEdit::singleline(&mut panel.filter).hint_text("Filter by phase, layer, op, kernel").desired_width(280.0).id_salt("op filter");
+        let edit = TextEdit::singleline(&mut panel.filter)
+            .hint_text("Filter by phase, layer, op, kernel")
+            .desired_width(280.0)
+            .id_salt("op filter");
         ui.name_inputs("Filter operations", |ui| ui.add(edit));
         let key = (studio.plan_revision, panel.filter.to_lowercase());
         if panel.made_for.as_ref() != Some(&key) {
@@ -43,7 +46,10 @@ pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, o
         }
         weak_ui(ui, format!("{} of {} ops", panel.rows.len(), plan.ops.len()));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            weak_ui(ui, format!("{} FLOP · about {} a step", format::count(plan.flops as f64), format::micros(plan.cost_us)));
+            weak_ui(
+                ui,
+                format!("{} FLOP · about {} a step", format::count(plan.flops as f64), format::micros(plan.cost_us)),
+            );
         });
     });
     ui.add_space(4.0);
@@ -88,17 +94,16 @@ pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, o
             let op = &plan.ops[panel.rows[row.index()]];
             row.set_selected(*selected == Selection::Op(op.index));
             let related = studio.related.ops.contains(&op.index);
-            cells(&mut row, op, related, with_dims);
-            let response = row.response();
-            crate::studio::widgets::button::named(&response, &format!("Op {} {}", op.index, op.kernel), true);
-            if response.clicked() {
+            let chosen = cells(&mut row, op, related, with_dims);
+            if chosen || row.response().clicked() {
                 out.push(Command::Select(Selection::Op(op.index)));
             }
         });
     });
 }
 
-fn cells(row: &mut egui_extras::TableRow<'_, '_>, op: &OpRow, related: bool, with_dims: bool) {
+/// Shows a row; true where its kernel was pressed, which is how the keyboard selects it.
+fn cells(row: &mut egui_extras::TableRow<'_, '_>, op: &OpRow, related: bool, with_dims: bool) -> bool {
     let mono = |ui: &mut Ui, text: &str, weak: bool| {
         let c = theme::colors(ui);
         let color = if weak { c.weak } else { c.text };
@@ -121,11 +126,18 @@ fn cells(row: &mut egui_extras::TableRow<'_, '_>, op: &OpRow, related: bool, wit
     row.col(|ui| mono(ui, &op.index.to_string(), true));
     row.col(|ui| mono(ui, &op.layer, false));
     row.col(|ui| mono(ui, op.op, false));
-    row.col(|ui| mono(ui, &op.kernel, false));
+    let mut pressed = false;
+    row.col(|ui| {
+        ui.spacing_mut().button_padding.x = 0.0;
+        let button = ui.add(Button::new(RichText::new(&op.kernel).font(theme::mono())).frame(false).truncate());
+        named(&button, &format!("Op {} {}", op.index, op.kernel), true);
+        pressed = button.clicked();
+    });
     if with_dims {
         row.col(|ui| mono(ui, &op.dims, true));
     }
     row.col(|ui| right(ui, format::count(op.flops as f64), format!("{} FLOP", format::exact(op.flops))));
     row.col(|ui| right(ui, Bytes(op.bytes).to_string(), format!("{} bytes moved at least", format::exact(op.bytes))));
     row.col(|ui| right(ui, format::micros(op.cost_us), "Estimated".into()));
+    pressed
 }

@@ -15,13 +15,16 @@ pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
         // A menu bar takes all the width there is, and the rest of the line is for others.
-        ui.allocate_ui(Vec2::new(176.0, 24.0), |ui| egui::MenuBar::new().style(menu_style).ui(ui, |ui| menus_ui(ui, studio, out)));
+        ui.allocate_ui(Vec2::new(176.0, 24.0), |ui| {
+            egui::MenuBar::new().style(menu_style).ui(ui, |ui| menus_ui(ui, studio, out))
+        });
         command_icon_ui(ui, Command::Undo, studio.is_enabled(&Command::Undo), out);
         command_icon_ui(ui, Command::Redo, studio.is_enabled(&Command::Redo), out);
         ui.add_space(12.0);
         let mark = if studio.document.is_dirty() { " •" } else { "" };
         let title = RichText::new(format!("{}{mark}", studio.document.title())).font(theme::strong(13.0));
-        let place = studio.document.path().map_or_else(|| "Not saved to a file yet".to_owned(), |p| p.display().to_string());
+        let place =
+            studio.document.path().map_or_else(|| "Not saved to a file yet".to_owned(), |p| p.display().to_string());
         ui.add(egui::Label::new(title).truncate()).on_hover_text(place);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 4.0;
@@ -29,7 +32,11 @@ pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             ui.add_space(12.0);
             let c = theme::colors(ui);
             let device = format!("{}  {}", icons::DEVICE, studio.device);
-            ui.label(RichText::new(device).size(12.0).color(c.weak)).on_hover_text(format!("{}, {}", studio.device_name, studio.document.preset().precision.name()));
+            ui.label(RichText::new(device).size(12.0).color(c.weak)).on_hover_text(format!(
+                "{}, {}",
+                studio.device_name,
+                studio.document.preset().precision.name()
+            ));
             ui.add_space(12.0);
             state_ui(ui, studio);
         });
@@ -126,7 +133,14 @@ fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             item(ui, Command::ShowTab(tab), out);
         }
         ui.separator();
-        for command in [Command::Back, Command::Forward, Command::FitArena, Command::FollowPlots, Command::ToggleLogAxis, Command::ToggleTheme] {
+        for command in [
+            Command::Back,
+            Command::Forward,
+            Command::FitArena,
+            Command::FollowPlots,
+            Command::ToggleLogAxis,
+            Command::ToggleTheme,
+        ] {
             item(ui, command, out);
         }
         ui.separator();

@@ -94,7 +94,9 @@ fn columns_ui(ui: &mut Ui, numbers: &[Number]) {
                     ui.set_width(width - 4.0);
                     let value = egui::Label::new(RichText::new(&n.value).font(theme::strong(15.0))).truncate();
                     ui.add(value).on_hover_text(n.about);
-                    ui.add(egui::Label::new(RichText::new(&n.label).size(12.0).color(theme::colors(ui).weak)).truncate());
+                    ui.add(
+                        egui::Label::new(RichText::new(&n.label).size(12.0).color(theme::colors(ui).weak)).truncate(),
+                    );
                 });
                 ui.add_space(4.0);
             }
@@ -110,14 +112,27 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
     let batch = run.preset.as_ref().map_or(0, |p| p.input.batch) as f64;
     let rate = |r: f64| (r > 0.0).then(|| format::count(r));
     let time = |us: f32| (us > 0.0).then(|| format::micros(f64::from(us)));
-    let number = |label: &str, value: Option<String>, about| Number { label: label.into(), value: or_dash(value), about };
+    let number =
+        |label: &str, value: Option<String>, about| Number { label: label.into(), value: or_dash(value), about };
     let loss = h.loss.smooth.last().map(|v| format::number(f64::from(v)));
     let accuracy = last(&h.held_out_accuracy).map(|a| format!("{:.1}%", a * 100.0));
     let mut numbers = vec![
-        number(&format!("step of {}", format::exact(run.total)), Some(format::exact(run.done())), "Steps made, of the run"),
+        number(
+            &format!("step of {}", format::exact(run.total)),
+            Some(format::exact(run.done())),
+            "Steps made, of the run",
+        ),
         number("training loss", loss, "Smoothed loss of the batches, before each update"),
-        number("held-out loss", last(&h.held_out_loss).map(format::number), "Mean loss over samples the run never trains on"),
-        number("held-out acc.", accuracy, "Held-out accuracy: share of samples the run never trains on that it classifies right"),
+        number(
+            "held-out loss",
+            last(&h.held_out_loss).map(format::number),
+            "Mean loss over samples the run never trains on",
+        ),
+        number(
+            "held-out acc.",
+            accuracy,
+            "Held-out accuracy: share of samples the run never trains on that it classifies right",
+        ),
         number("steps/s", rate(s.steps_per_s), "Over the last second"),
         number("samples/s", rate(s.steps_per_s * batch), "Over the last second"),
         number("median step", time(s.median_us), "Median host time over the last 4096 steps"),
@@ -135,8 +150,10 @@ fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Q
         weak_ui(ui, "learning rate");
         let mut text = panel.lr_text.clone().unwrap_or_else(|| format!("{}", run.lr));
         let edit = TextEdit::singleline(&mut text).desired_width(80.0).font(theme::mono()).id_salt("live lr");
-        let response = ui.add_enabled_ui(run.is_alive(), |ui| ui.name_inputs("Live learning rate", |ui| ui.add(edit))).inner;
-        let response = response.on_hover_text("Live: the next replay reads it; the recording stays as it is. Enter sets it.");
+        let response =
+            ui.add_enabled_ui(run.is_alive(), |ui| ui.name_inputs("Live learning rate", |ui| ui.add(edit))).inner;
+        let response =
+            response.on_hover_text("Live: the next replay reads it; the recording stays as it is. Enter sets it.");
         let parsed = text.trim().parse::<f32>().ok().filter(|v| (0.0..=1e6).contains(v));
         if response.lost_focus() {
             if let Some(lr) = parsed.filter(|lr| *lr != run.lr) {
@@ -146,7 +163,8 @@ fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Q
         } else if response.has_focus() {
             panel.lr_text = Some(text);
         }
-        for (label, name, factor) in [("÷2", "Halve the learning rate", 0.5), ("×2", "Double the learning rate", 2.0)] {
+        for (label, name, factor) in [("÷2", "Halve the learning rate", 0.5), ("×2", "Double the learning rate", 2.0)]
+        {
             let button = ui.add_enabled(run.is_alive(), egui::Button::new(label)).on_hover_text(name);
             crate::studio::widgets::button::named(&button, name, run.is_alive());
             if button.clicked() {
@@ -157,7 +175,8 @@ fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Q
         weak_ui(ui, "smoothing");
         let mut smoothing = run.smoothing();
         let slider = Slider::new(&mut smoothing, 0.0..=0.999).fixed_decimals(3);
-        let response = slider_ui(ui, slider, "Smoothing", 80.0).on_hover_text("Share of the past in the bold curve; the raw one stays behind it");
+        let response = slider_ui(ui, slider, "Smoothing", 80.0)
+            .on_hover_text("Share of the past in the bold curve; the raw one stays behind it");
         if response.changed() {
             out.push(Command::SetSmoothing(smoothing));
         }
@@ -174,7 +193,8 @@ fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Q
             if studio.is_stale() {
                 let c = theme::colors(ui);
                 let text = format!("{}  edited since", icons::INFO);
-                ui.label(RichText::new(text).size(12.0).color(c.warning)).on_hover_text("This run trains the network as it was; reset and train to use the edits");
+                ui.label(RichText::new(text).size(12.0).color(c.warning))
+                    .on_hover_text("This run trains the network as it was; reset and train to use the edits");
                 command_icon_ui(ui, Command::Reset, true, out);
             }
         });
@@ -196,7 +216,13 @@ fn plots_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel) {
     let mut plots = vec![PlotSpec { points: &h.held_out_loss, points_name: "held-out", ..plot("Loss", "", &h.loss) }];
     if has_accuracy {
         let spec = plot("Accuracy", "", &h.accuracy);
-        plots.push(PlotSpec { points: &h.held_out_accuracy, points_name: "held-out", range: Some((0.0, 1.0)), log: false, ..spec });
+        plots.push(PlotSpec {
+            points: &h.held_out_accuracy,
+            points_name: "held-out",
+            range: Some((0.0, 1.0)),
+            log: false,
+            ..spec
+        });
     }
     // A machine that does something else for a moment makes a step a hundred times longer; the numbers tell the 99th percentile, the plot the rest.
     let usual = f64::from(studio.training.statistics.median_us) * 4.0;

@@ -112,7 +112,11 @@ impl BufferRect {
             [] => "none".to_owned(),
             ops => {
                 let shown: Vec<String> = ops.iter().take(6).map(ToString::to_string).collect();
-                if ops.len() > 6 { format!("{} and {} more", shown.join(", "), ops.len() - 6) } else { shown.join(", ") }
+                if ops.len() > 6 {
+                    format!("{} and {} more", shown.join(", "), ops.len() - 6)
+                } else {
+                    shown.join(", ")
+                }
             }
         };
         format!(

@@ -47,7 +47,8 @@ pub struct CaptureView {
 
 fn cell(t: &Option<TensorRef>) -> Option<Cell> {
     let t = t.as_ref()?;
-    let aliases = if t.aliases.is_empty() { String::new() } else { format!("\nshares its bytes with {}", t.aliases.join(", ")) };
+    let aliases =
+        if t.aliases.is_empty() { String::new() } else { format!("\nshares its bytes with {}", t.aliases.join(", ")) };
     let tooltip = format!("{}\n{}{}\n{} at {:#x}{aliases}", t.name, t.dtype, t.shape, Bytes(t.bytes), t.offset);
     Some(Cell { text: t.shape.to_string(), tooltip, buffer: t.buffer })
 }

@@ -13,9 +13,17 @@ use crate::tensor::Bytes;
 /// One line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Row {
-    Fact { label: String, value: String, exact: String },
+    Fact {
+        label: String,
+        value: String,
+        exact: String,
+    },
     /// A line that selects something else.
-    Link { label: String, text: String, to: Selection },
+    Link {
+        label: String,
+        text: String,
+        to: Selection,
+    },
     Note(String),
 }
 
@@ -87,14 +95,19 @@ fn buffer_link(plan: &PlanView, id: BufferId, label: &str) -> Row {
 }
 
 fn network(preset: &Preset, plan: Option<&PlanView>) -> InspectorView {
-    let mut page = InspectorView { kind: "Network", title: preset.name.clone(), about: preset.about.clone(), groups: Vec::new() };
+    let mut page =
+        InspectorView { kind: "Network", title: preset.name.clone(), about: preset.about.clone(), groups: Vec::new() };
     let Some(plan) = plan else { return page };
     let c = &plan.compiled;
     let params = c.model.trained_len();
     page.groups.push(Group {
         title: "Step",
         rows: vec![
-            Row::Fact { label: "parameters".into(), value: format::count(params as f64), exact: format::exact(params as u64) },
+            Row::Fact {
+                label: "parameters".into(),
+                value: format::count(params as f64),
+                exact: format::exact(params as u64),
+            },
             fact("operations", plan.ops.len().to_string()),
             flops(plan.flops),
             fact("estimated time", format::micros(plan.cost_us)),
@@ -128,7 +141,12 @@ fn layer(path: &LayerPath, preset: &Preset, plan: Option<&PlanView>, updates: &[
         return InspectorView { kind: "Layer", title: "No such layer".into(), ..InspectorView::default() };
     };
     let kind = spec.kind();
-    let mut page = InspectorView { kind: "Layer", title: format!("L{}:{}", path.number(), kind.class), about: kind.about.into(), groups: Vec::new() };
+    let mut page = InspectorView {
+        kind: "Layer",
+        title: format!("L{}:{}", path.number(), kind.class),
+        about: kind.about.into(),
+        groups: Vec::new(),
+    };
     let Some(plan) = plan else { return page };
     let model = &plan.compiled.model;
     let Some((index, layer)) = model.layers.iter().enumerate().find(|(_, l)| l.path == *path) else { return page };
@@ -144,7 +162,11 @@ fn layer(path: &LayerPath, preset: &Preset, plan: Option<&PlanView>, updates: &[
         let change = trained.iter().position(|t| *t == id.0).and_then(|i| updates.get(i));
         let change = change.map_or_else(String::new, |c| format!("  Δ {}", format::number(f64::from(*c))));
         let name = p.name.rsplit('.').next().unwrap_or(&p.name).to_owned();
-        Row::Fact { label: name, value: format!("{}{change}", p.shape), exact: format!("{}: {} values", p.name, format::exact(p.shape.len() as u64)) }
+        Row::Fact {
+            label: name,
+            value: format!("{}{change}", p.shape),
+            exact: format!("{}: {} values", p.name, format::exact(p.shape.len() as u64)),
+        }
     });
     page.groups.push(Group { title: "Parameters", rows: params.collect() });
     let related = crate::studio::selection::Related::new(&Selection::Layer(path.clone()), Some(plan));
@@ -161,14 +183,22 @@ fn op(index: usize, plan: &PlanView) -> InspectorView {
     };
     let c = &plan.compiled;
     let (op, choice) = (&c.plan.program.ops[index], &c.selection.choices[index]);
-    let mut page = InspectorView { kind: "Operation", title: format!("{index} {}", row.op), about: String::new(), groups: Vec::new() };
+    let mut page = InspectorView {
+        kind: "Operation",
+        title: format!("{index} {}", row.op),
+        about: String::new(),
+        groups: Vec::new(),
+    };
     let mut rows = vec![fact("kernel", row.kernel.clone()), fact("phase", phase_name(row.phase))];
     if let Some(path) = &row.path {
         rows.push(Row::Link { label: "layer".into(), text: row.layer.clone(), to: Selection::Layer(path.clone()) });
     }
     rows.extend([fact("dimensions", row.dims.clone()), flops(row.flops), bytes("moved at least", row.bytes)]);
     let share = if plan.cost_us > 0.0 { row.cost_us / plan.cost_us } else { 0.0 };
-    rows.push(fact("estimated time", format!("{} ({} of the step)", format::micros(row.cost_us), format::percent(share))));
+    rows.push(fact(
+        "estimated time",
+        format!("{} ({} of the step)", format::micros(row.cost_us), format::percent(share)),
+    ));
     if !op.fused.is_empty() {
         rows.push(fact("fused from", op.fused.join(" + ")));
     }
@@ -177,7 +207,11 @@ fn op(index: usize, plan: &PlanView) -> InspectorView {
         let links = op.bound(dir).filter_map(|(slot, value)| {
             let place = c.plan.place(value)?;
             let v = c.plan.program.value(value);
-            Some(Row::Link { label: slot.into(), text: format!("{} {}{}", v.name, v.dtype, v.shape), to: Selection::Buffer(place.buffer) })
+            Some(Row::Link {
+                label: slot.into(),
+                text: format!("{} {}{}", v.name, v.dtype, v.shape),
+                to: Selection::Buffer(place.buffer),
+            })
         });
         page.groups.push(Group { title, rows: links.collect() });
     }
@@ -188,7 +222,9 @@ fn op(index: usize, plan: &PlanView) -> InspectorView {
     let lost = lost.map(|k| fact(&k.kernel, k.lost.clone())).collect();
     page.groups.push(Group { title: "Candidates that lost", rows: lost });
     let constants = plan.capture.constants.iter().filter(|k| k.op == index);
-    let constants = constants.map(|k| fact(&k.name, if k.live { format!("live, from {}", k.value) } else { format!("frozen at {}", k.value) }));
+    let constants = constants.map(|k| {
+        fact(&k.name, if k.live { format!("live, from {}", k.value) } else { format!("frozen at {}", k.value) })
+    });
     page.groups.push(Group { title: "Constants", rows: constants.collect() });
     page
 }
@@ -207,8 +243,19 @@ fn buffer(id: BufferId, plan: &PlanView) -> InspectorView {
         fact("role", b.role.name()),
         fact("shape", format!("{}{}", b.dtype, b.shape)),
         bytes("size", b.bytes),
-        Row::Fact { label: "offset".into(), value: format!("{:#x}", b.offset), exact: format!("{} bytes", format::exact(b.offset)) },
-        fact("live", if b.persistent { "the whole step".into() } else { format!("ops {} to {}", b.live[0], b.live[1].saturating_sub(1)) }),
+        Row::Fact {
+            label: "offset".into(),
+            value: format!("{:#x}", b.offset),
+            exact: format!("{} bytes", format::exact(b.offset)),
+        },
+        fact(
+            "live",
+            if b.persistent {
+                "the whole step".into()
+            } else {
+                format!("ops {} to {}", b.live[0], b.live[1].saturating_sub(1))
+            },
+        ),
     ];
     if let Some(layer) = b.layer {
         let layer = c.model.layer(layer);
@@ -225,7 +272,8 @@ fn buffer(id: BufferId, plan: &PlanView) -> InspectorView {
     });
     page.groups.push(Group { title: "Parts", rows: cut(parts.collect()) });
     let values = b.values.iter().map(|v| c.plan.program.value(*v)).filter(|v| v.name != b.name && v.param.is_none());
-    page.groups.push(Group { title: "Also holds", rows: cut(values.map(|v| fact(&v.name, v.shape.to_string())).collect()) });
+    page.groups
+        .push(Group { title: "Also holds", rows: cut(values.map(|v| fact(&v.name, v.shape.to_string())).collect()) });
     page
 }
 

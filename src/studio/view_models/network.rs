@@ -109,8 +109,9 @@ impl NetworkView {
         let mut out = Self::default();
         let facts = checked.map(|c| c.facts.as_slice()).unwrap_or_default();
         let by_path: HashMap<&LayerPath, usize> = facts.iter().enumerate().map(|(i, f)| (&f.path, i)).collect();
-        let ids: HashMap<&LayerPath, usize> =
-            plan.map(|p| p.compiled.model.layers.iter().enumerate().map(|(i, l)| (&l.path, i)).collect()).unwrap_or_default();
+        let ids: HashMap<&LayerPath, usize> = plan
+            .map(|p| p.compiled.model.layers.iter().enumerate().map(|(i, l)| (&l.path, i)).collect())
+            .unwrap_or_default();
         let diagnostics = checked.map(|c| c.diagnostics.as_slice()).unwrap_or_default();
         walk(&preset.layers, &LayerPath::default(), &mut |layer, path, siblings| {
             let fact = by_path.get(path).map(|&i| &facts[i]).filter(|f| f.kind == layer.kind());
@@ -163,7 +164,9 @@ impl std::fmt::Display for NetworkView {
         for card in &self.cards {
             let fields = card.fields.iter().map(|x| {
                 let value = match x.value {
-                    crate::studio::fields::FieldValue::Choice(i) => x.options.get(i).copied().unwrap_or_default().to_owned(),
+                    crate::studio::fields::FieldValue::Choice(i) => {
+                        x.options.get(i).copied().unwrap_or_default().to_owned()
+                    }
                     ref v => v.text(),
                 };
                 format!("{}={value}", x.name)

@@ -59,7 +59,12 @@ pub const fn state_name(state: Option<&RunState>) -> &'static str {
 /// What the status line says of the plan.
 #[must_use]
 pub fn plan_text(plan: &PlanView) -> String {
-    format!("arena {} · {} ops · step about {}", Bytes(plan.compiled.plan.arena_bytes), plan.ops.len(), format::micros(plan.cost_us))
+    format!(
+        "arena {} · {} ops · step about {}",
+        Bytes(plan.compiled.plan.arena_bytes),
+        plan.ops.len(),
+        format::micros(plan.cost_us)
+    )
 }
 
 /// Whether the step is recorded, and if not, why.
@@ -81,7 +86,11 @@ pub fn run_text(training: &Training) -> String {
     let mut out = format!("step {} of {}", training.done(), training.total);
     if training.is_running() && rate > 0.0 {
         let left = training.total.saturating_sub(training.done()) as f64 / rate;
-        out += &format!(" · {} samples/s · {} left", format::count(rate * preset.input.batch as f64), format::duration(left));
+        out += &format!(
+            " · {} samples/s · {} left",
+            format::count(rate * preset.input.batch as f64),
+            format::duration(left)
+        );
     }
     out
 }

@@ -43,7 +43,10 @@ impl Window {
             let from = from.clamp(all[0] - size * 0.5, all[1] - size * 0.5);
             [from, from + size]
         };
-        Self { ops: axis(self.ops, whole.ops, 2.0), bytes: axis(self.bytes, whole.bytes, 1024.0_f64.min(whole.bytes[1])) }
+        Self {
+            ops: axis(self.ops, whole.ops, 2.0),
+            bytes: axis(self.bytes, whole.bytes, 1024.0_f64.min(whole.bytes[1])),
+        }
     }
 }
 
@@ -100,8 +103,12 @@ impl Frame {
 
 /// Shows the map in all the room there is.
 pub fn map_ui(ui: &mut Ui, view: &ArenaView, window: &mut Window, highlight: &Highlight<'_>) -> MapResponse {
-    let (outer, response) = ui.allocate_exact_size(ui.available_size().max(Vec2::new(160.0, 120.0)), Sense::click_and_drag());
-    let rect = Rect::from_min_max(Pos2::new(outer.left() + LEFT, outer.top() + 4.0), Pos2::new(outer.right() - 4.0, outer.bottom() - BOTTOM));
+    let (outer, response) =
+        ui.allocate_exact_size(ui.available_size().max(Vec2::new(160.0, 120.0)), Sense::click_and_drag());
+    let rect = Rect::from_min_max(
+        Pos2::new(outer.left() + LEFT, outer.top() + 4.0),
+        Pos2::new(outer.right() - 4.0, outer.bottom() - BOTTOM),
+    );
     navigate(ui, &response, rect, window, view);
     let frame = Frame { rect, window: *window };
     let c = theme::colors(ui);
@@ -112,7 +119,12 @@ pub fn map_ui(ui: &mut Ui, view: &ArenaView, window: &mut Window, highlight: &Hi
     let pointer = response.hover_pos().filter(|p| rect.contains(*p));
     let hovered = pointer.and_then(|pos| {
         let (op, byte) = frame.at(pos);
-        let over = |b: &&BufferRect| b.live[0] as f64 <= op && op < b.live[1] as f64 && b.offset as f64 <= byte && byte < (b.offset + b.bytes) as f64;
+        let over = |b: &&BufferRect| {
+            b.live[0] as f64 <= op
+                && op < b.live[1] as f64
+                && b.offset as f64 <= byte
+                && byte < (b.offset + b.bytes) as f64
+        };
         view.rects.iter().find(over)
     });
     rectangles(&inner, &frame, view, highlight, c);
@@ -122,8 +134,19 @@ pub fn map_ui(ui: &mut Ui, view: &ArenaView, window: &mut Window, highlight: &Hi
         inner.vline(band.left(), rect.y_range(), Stroke::new(1.0, c.accent));
     }
     let lower = frame.y(view.lower_bound_bytes as f64);
-    inner.extend(Shape::dashed_line(&[Pos2::new(rect.left(), lower), Pos2::new(rect.right(), lower)], Stroke::new(1.0, c.text), 6.0, 4.0));
-    inner.text(Pos2::new(rect.right() - 4.0, lower - 2.0), Align2::RIGHT_BOTTOM, "lower bound", FontId::proportional(11.0), c.weak);
+    inner.extend(Shape::dashed_line(
+        &[Pos2::new(rect.left(), lower), Pos2::new(rect.right(), lower)],
+        Stroke::new(1.0, c.text),
+        6.0,
+        4.0,
+    ));
+    inner.text(
+        Pos2::new(rect.right() - 4.0, lower - 2.0),
+        Align2::RIGHT_BOTTOM,
+        "lower bound",
+        FontId::proportional(11.0),
+        c.weak,
+    );
     painter.rect_stroke(rect, 0, Stroke::new(1.0, c.hairline), StrokeKind::Outside);
     let clicked = if response.clicked() { hovered.map(|b| b.id) } else { None };
     if let Some(b) = hovered {
@@ -133,7 +156,9 @@ pub fn map_ui(ui: &mut Ui, view: &ArenaView, window: &mut Window, highlight: &Hi
             ui.label(egui::RichText::new(b.tooltip()).font(theme::mono()));
         });
     }
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, format!("Arena map, {} buffers", view.rects.len())));
+    response.widget_info(|| {
+        egui::WidgetInfo::labeled(egui::Role::Image, true, format!("Arena map, {} buffers", view.rects.len()))
+    });
     MapResponse { response, clicked }
 }
 
@@ -178,13 +203,25 @@ fn axes(painter: &Painter, frame: &Frame, c: &Colors) {
     while byte <= w.bytes[1] {
         let y = frame.y(byte);
         painter.hline(rect.x_range(), y, Stroke::new(1.0, c.hairline.gamma_multiply(0.6)));
-        painter.text(Pos2::new(rect.left() - 6.0, y), Align2::RIGHT_CENTER, Bytes(byte as u64).to_string(), font.clone(), c.weak);
+        painter.text(
+            Pos2::new(rect.left() - 6.0, y),
+            Align2::RIGHT_CENTER,
+            Bytes(byte as u64).to_string(),
+            font.clone(),
+            c.weak,
+        );
         byte += step;
     }
     let step = round_step(w.ops[1] - w.ops[0], rect.width(), 56.0, 10.0);
     let mut op = (w.ops[0] / step).ceil().max(0.0) * step;
     while op < w.ops[1] {
-        painter.text(Pos2::new(frame.x(op + 0.5), rect.bottom() + 4.0), Align2::CENTER_TOP, format!("{op:.0}"), font.clone(), c.weak);
+        painter.text(
+            Pos2::new(frame.x(op + 0.5), rect.bottom() + 4.0),
+            Align2::CENTER_TOP,
+            format!("{op:.0}"),
+            font.clone(),
+            c.weak,
+        );
         op += step;
     }
 }
@@ -219,7 +256,13 @@ fn rectangles(painter: &Painter, frame: &Frame, view: &ArenaView, highlight: &Hi
             labels += 1;
             let text = if lit { ink(fill) } else { c.weak };
             let clip = painter.with_clip_rect(r.shrink(2.0).intersect(painter.clip_rect()));
-            clip.text(r.left_center() + Vec2::new(4.0, 0.0), Align2::LEFT_CENTER, &b.name, FontId::proportional(11.0), text);
+            clip.text(
+                r.left_center() + Vec2::new(4.0, 0.0),
+                Align2::LEFT_CENTER,
+                &b.name,
+                FontId::proportional(11.0),
+                text,
+            );
         }
     }
     painter.set(place, Shape::mesh(mesh));

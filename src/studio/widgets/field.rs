@@ -50,7 +50,15 @@ pub struct FieldLayout {
 }
 
 /// Shows one field; `name` is what assistive tools read, `is_wrong` marks it as the cause of a mistake.
-pub fn field_ui(ui: &mut Ui, field: &Field, name: &str, is_wrong: bool, layout: FieldLayout, drafts: &mut Drafts, out: &mut Queue) {
+pub fn field_ui(
+    ui: &mut Ui,
+    field: &Field,
+    name: &str,
+    is_wrong: bool,
+    layout: FieldLayout,
+    drafts: &mut Drafts,
+    out: &mut Queue,
+) {
     let row = Layout::left_to_right(Align::Center);
     let error = ui
         .allocate_ui_with_layout(Vec2::new(layout.width, 24.0), row, |ui| {
@@ -70,7 +78,14 @@ pub fn field_ui(ui: &mut Ui, field: &Field, name: &str, is_wrong: bool, layout: 
 }
 
 /// Shows the editor alone; gives what is wrong with the text.
-fn editor_ui(ui: &mut Ui, field: &Field, name: &str, is_wrong: bool, drafts: &mut Drafts, out: &mut Queue) -> Option<&'static str> {
+fn editor_ui(
+    ui: &mut Ui,
+    field: &Field,
+    name: &str,
+    is_wrong: bool,
+    drafts: &mut Drafts,
+    out: &mut Queue,
+) -> Option<&'static str> {
     let set = |value| Command::Edit(Edit::SetField { owner: field.owner.clone(), name: field.name, value });
     match field.value {
         FieldValue::Flag(mut flag) => {
@@ -86,7 +101,10 @@ fn editor_ui(ui: &mut Ui, field: &Field, name: &str, is_wrong: bool, drafts: &mu
             let width = ui.available_width();
             ui.spacing_mut().button_padding.x = 6.0;
             ui.spacing_mut().icon_width = 12.0;
-            let combo = ComboBox::from_id_salt(("choice", &field.owner, field.name)).width(width).truncate().selected_text(shown);
+            let combo = ComboBox::from_id_salt(("choice", &field.owner, field.name))
+                .width(width)
+                .truncate()
+                .selected_text(shown);
             let response = combo.show_ui(ui, |ui| {
                 for (index, option) in field.options.iter().enumerate() {
                     if ui.selectable_label(index == chosen, *option).clicked() && index != chosen {
@@ -127,10 +145,13 @@ fn text_ui(
         }
         ui.visuals_mut().selection.stroke = line;
     }
-    let font = if matches!(field.value, FieldValue::Text(_)) { egui::FontId::proportional(13.0) } else { theme::mono() };
+    let font =
+        if matches!(field.value, FieldValue::Text(_)) { egui::FontId::proportional(13.0) } else { theme::mono() };
     let width = ui.available_width();
-    let edit = TextEdit::singleline(&mut text).id_salt(("text", &field.owner, field.name)).font(font).desired_width(width);
-    let edit = edit.margin(egui::Margin::symmetric(6, 2)).min_size(Vec2::new(0.0, 24.0)).align(egui::Align2::LEFT_CENTER);
+    let edit =
+        TextEdit::singleline(&mut text).id_salt(("text", &field.owner, field.name)).font(font).desired_width(width);
+    let edit =
+        edit.margin(egui::Margin::symmetric(6, 2)).min_size(Vec2::new(0.0, 24.0)).align(egui::Align2::LEFT_CENTER);
     let response = ui.name_inputs(name, |ui| ui.add(edit)).on_hover_text(field.help);
     if response.changed() {
         let parsed = field.value.parse(&text);

@@ -74,10 +74,13 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
         .show_x(true)
         .grid_color(c.hairline)
         .y_axis_min_width(44.0)
-        .x_axis_formatter(|mark: GridMark, _| if mark.value < 0.0 { String::new() } else { format::count(mark.value.round()).replace(".0 ", " ") })
+        .x_axis_formatter(|mark: GridMark, _| {
+            if mark.value < 0.0 { String::new() } else { format::count(mark.value.round()).replace(".0 ", " ") }
+        })
         .y_axis_formatter(move |mark: GridMark, _| tick(if log { 10f64.powf(mark.value) } else { mark.value }))
         .label_formatter(move |at| {
-            let (egui_plot::HoverPosition::NearDataPoint { position, .. } | egui_plot::HoverPosition::Elsewhere { position }) = at;
+            let (egui_plot::HoverPosition::NearDataPoint { position, .. }
+            | egui_plot::HoverPosition::Elsewhere { position }) = at;
             let y = if log { 10f64.powf(position.y) } else { position.y };
             Some(format!("step {}\n{}", position.x.round().max(0.0), value(y)))
         });
@@ -102,7 +105,12 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
             let points = series.points(from, to, pixels).into_iter().filter(|p| p[1].is_finite());
             points.map(|[x, y]| [x, scale(log, y)]).collect()
         };
-        plot.line(Line::new(format!("{} raw", spec.curve_name), curve(&spec.curve.raw)).color(faint).width(1.0).allow_hover(false));
+        plot.line(
+            Line::new(format!("{} raw", spec.curve_name), curve(&spec.curve.raw))
+                .color(faint)
+                .width(1.0)
+                .allow_hover(false),
+        );
         plot.line(Line::new(spec.curve_name, curve(&spec.curve.smooth)).color(accent).width(1.5).allow_hover(false));
         if !spec.points.is_empty() {
             let points: PlotPoints<'static> = spec.points.iter().map(|[x, y]| [*x, scale(log, *y)]).collect();
