@@ -73,7 +73,9 @@ impl StudioApp {
                 self.on_selected_layer(&command);
             }
             Command::Edit(edit) => self.edit(&edit),
-            Command::Select(selection) => drop(self.studio.selection.select(selection)),
+            Command::Select(selection) => {
+                self.studio.selection.select(selection);
+            }
             Command::Back => self.studio.selection.go_back(),
             Command::Forward => self.studio.selection.go_forward(),
             Command::TrainOrPause if self.studio.training.is_running() => self.studio.training.send(Order::Pause),
@@ -85,7 +87,8 @@ impl StudioApp {
             Command::SetLr(lr) => self.studio.training.send(Order::SetLr(lr)),
             Command::SetSmoothing(weight) => self.studio.training.set_smoothing(weight),
             Command::ShowTab(tab) => {
-                drop(self.panels.tabs.make_active(|_, tile| matches!(tile, egui_tiles::Tile::Pane(t) if *t == tab)))
+                let is_it = |_: egui_tiles::TileId, tile: &egui_tiles::Tile<super::commands::Tab>| matches!(tile, egui_tiles::Tile::Pane(t) if *t == tab);
+                self.panels.tabs.make_active(is_it);
             }
             Command::FitArena => self.panels.arena.fit(),
             Command::FollowPlots => self.panels.train.follow = true,

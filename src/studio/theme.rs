@@ -161,6 +161,9 @@ fn dress(style: &mut Style, c: &Colors) {
     s.scroll = egui::style::ScrollStyle::thin();
     s.scroll.foreground_color = true;
     s.scroll.dormant_background_opacity = 0.0;
+    s.scroll.dormant_handle_opacity = 0.12;
+    s.scroll.active_handle_opacity = 0.3;
+    s.scroll.interact_handle_opacity = 0.45;
     s.scroll.active_background_opacity = 0.0;
     style.interaction.tooltip_delay = 0.35;
     // Motion explains nothing here but what opens; it stays short.

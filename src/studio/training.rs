@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The curves of a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct History {
     pub loss: Smoothed,
     pub accuracy: Smoothed,
@@ -22,6 +22,20 @@ pub struct History {
     pub held_out_accuracy: Vec<[f64; 2]>,
     /// The largest change of each trained parameter in one recent step.
     pub layer_updates: Vec<f32>,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            loss: Smoothed::default(),
+            accuracy: Smoothed::default(),
+            step_us: Smoothed::geometric(),
+            update_max: Smoothed::default(),
+            held_out_loss: Vec::new(),
+            held_out_accuracy: Vec::new(),
+            layer_updates: Vec::new(),
+        }
+    }
 }
 
 /// Steps over which medians are taken.

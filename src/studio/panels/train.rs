@@ -224,10 +224,8 @@ fn plots_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel) {
             ..spec
         });
     }
-    // A machine that does something else for a moment makes a step a hundred times longer; the numbers tell the 99th percentile, the plot the rest.
-    let usual = f64::from(studio.training.statistics.median_us) * 4.0;
-    let range = (usual > 0.0 && !log).then_some((0.0, usual));
-    plots.push(PlotSpec { value: format::micros, range, ..plot("Step time", "µs on the host", &h.step_us) });
+    // A machine that does something else for a moment makes a step a hundred times longer: only a logarithmic axis shows both.
+    plots.push(PlotSpec { value: format::micros, log: true, ..plot("Step time", "µs on the host", &h.step_us) });
     plots.push(plot("Update", "largest change of a parameter", &h.update_max));
     let columns = if ui.available_width() > 560.0 { 2 } else { 1 };
     let rows = plots.len().div_ceil(columns);

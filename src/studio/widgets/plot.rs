@@ -5,7 +5,7 @@ use super::series::Smoothed;
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use egui::{Color32, Id, RichText, Sense, Ui, Vec2};
-use egui_plot::{GridMark, Line, Plot, PlotPoints, Points};
+use egui_plot::{GridInput, GridMark, Line, Plot, PlotPoints, Points};
 
 /// What a plot shows.
 pub struct PlotSpec<'a> {
@@ -77,6 +77,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
         .x_axis_formatter(|mark: GridMark, _| {
             if mark.value < 0.0 { String::new() } else { format::count(mark.value.round()).replace(".0 ", " ") }
         })
+        .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input) })
         .y_axis_formatter(move |mark: GridMark, _| tick(if log { 10f64.powf(mark.value) } else { mark.value }))
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }
@@ -133,6 +134,35 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
     }
 }
 
+/// Marks of a logarithmic axis: powers of ten, with twos and fives between them where there is room.
+fn log_marks((low, high): (f64, f64)) -> Vec<GridMark> {
+    let fine = high - low < 2.5;
+    let powers = (low.floor().max(-40.0) as i32)..=(high.ceil().min(40.0) as i32);
+    let mut marks = Vec::new();
+    for power in powers {
+        marks.push(GridMark { value: f64::from(power), step_size: 1.0 });
+        if fine {
+            marks.extend([2.0f64, 5.0].map(|m| GridMark {
+                value: f64::from(power) + m.log10(),
+                step_size: if high - low < 1.2 { 1.0 } else { 0.3 },
+            }));
+        }
+    }
+    marks.retain(|m| low <= m.value && m.value <= high);
+    marks
+}
+
+/// Marks of a linear axis: a handful, at round values.
+fn linear_marks(input: &GridInput) -> Vec<GridMark> {
+    let (low, high) = input.bounds;
+    let wanted = ((high - low) / 6.0).max(1e-12);
+    let power = 10f64.powf(wanted.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= wanted).unwrap_or(power);
+    let first = (low / step).ceil() as i64;
+    let last = (high / step).floor() as i64;
+    (first..=last.min(first + 64)).map(|i| GridMark { value: i as f64 * step, step_size: step }).collect()
+}
+
 /// A mark on the vertical axis, as short as it can be.
 fn tick(value: f64) -> String {
     let a = value.abs();
@@ -143,7 +173,12 @@ fn tick(value: f64) -> String {
     } else if a < 1e-3 {
         format!("{value:.0e}")
     } else {
-        let text = format!("{value:.4}");
+        // Three digits that count are enough for a mark.
+        let digits = (2 - a.log10().floor() as i32).clamp(0, 5) as usize;
+        let text = format!("{value:.digits$}");
+        if !text.contains('.') {
+            return text;
+        }
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     }
 }
@@ -155,6 +190,18 @@ mod tests {
     #[test]
     fn marks_are_short() {
         assert_eq!([0.0, 0.5, 2.0, 0.000_1, 12_000.0].map(tick), ["0", "0.5", "2", "1e-4", "12 k"]);
+    }
+
+    #[test]
+    fn marks_stand_at_round_values() {
+        let values =
+            |marks: Vec<GridMark>| marks.iter().map(|m| (m.value * 1000.0).round() / 1000.0).collect::<Vec<_>>();
+        assert_eq!(values(log_marks((0.9, 2.1))), [1.0, 1.301, 1.699, 2.0]);
+        assert_eq!(values(log_marks((0.0, 4.0))), [0.0, 1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(
+            values(linear_marks(&GridInput { bounds: (0.0, 1.0), base_step_size: 0.1 })),
+            [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+        );
     }
 
     #[test]

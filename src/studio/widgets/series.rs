@@ -130,9 +130,17 @@ pub struct Smoothed {
     weight: f32,
     state: f32,
     scale: f32,
+    /// Averages logarithms: for times, where one slow step should not hide a hundred usual ones.
+    is_geometric: bool,
 }
 
 impl Smoothed {
+    /// A curve whose smoothed twin averages logarithms.
+    #[must_use]
+    pub fn geometric() -> Self {
+        Self { is_geometric: true, ..Self::default() }
+    }
+
     /// Appends a value to both.
     pub fn push(&mut self, value: f32) {
         self.raw.push(value);
@@ -140,12 +148,15 @@ impl Smoothed {
     }
 
     fn follow(&mut self, value: f32) {
-        if value.is_finite() {
+        let sound = value.is_finite() && (value > 0.0 || !self.is_geometric);
+        let (value, back): (f32, fn(f32) -> f32) =
+            if self.is_geometric { (value.ln(), f32::exp) } else { (value, |v| v) };
+        if sound {
             // Dividing by the weights given so far keeps the first values from leaning towards zero.
             self.state = self.weight * self.state + (1.0 - self.weight) * value;
             self.scale = self.weight * self.scale + (1.0 - self.weight);
         }
-        self.smooth.push(if self.scale > 0.0 { self.state / self.scale } else { value });
+        self.smooth.push(back(if self.scale > 0.0 { self.state / self.scale } else { value }));
     }
 
     /// Changes the smoothing of the whole curve.
@@ -201,6 +212,14 @@ mod tests {
         let series = of([3.0, 1.0, 2.0]);
         assert_eq!(series.points(0.0, 9.0, 100), [[1.0, 3.0], [2.0, 1.0], [3.0, 2.0]]);
         assert_eq!(series.extent(0.0, 9.0), Some((1.0, 3.0)));
+    }
+
+    #[test]
+    fn one_slow_step_does_not_hide_the_usual_ones() {
+        let mut s = Smoothed::geometric();
+        s.set_weight(0.5);
+        [10.0, 1000.0, 10.0, 10.0].into_iter().for_each(|v| s.push(v));
+        assert!(s.smooth.last().is_some_and(|v| v < 40.0), "{:?}", s.smooth.last());
     }
 
     #[test]
