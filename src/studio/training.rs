@@ -93,7 +93,7 @@ impl Default for Training {
             problem: None,
             total: 0,
             lr: 0.0,
-            smoothing: 0.98,
+            smoothing: 0.95,
             arrivals: Vec::new(),
             measured: None,
         }
