@@ -96,8 +96,9 @@ impl GemmBlocking {
 /// Elements in a cache line.
 const LINE: usize = 16;
 
-/// Work below this many microseconds stays on one thread: handing it over would cost as much as it saves.
-pub const PARALLEL_US: f64 = 4.0;
+/// Work below this many microseconds stays on one thread: handing it over would save little, and cost more than it saves where two threads share
+/// a core.
+pub const PARALLEL_US: f64 = 8.0;
 
 /// Bytes of scratch that the kernel for `op` needs when up to `threads` threads share it; 0 for operations that are not handled here.
 #[must_use]
