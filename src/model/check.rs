@@ -408,7 +408,8 @@ pub fn check(preset: &Preset) -> Checked {
         return Checked { model: None, facts: Vec::new(), diagnostics };
     }
     let before = diagnostics.len();
-    let batch = preset.input.batch;
+    // With a wrong batch size the layers are still checked, with one that is no mistake of theirs.
+    let batch = if (1..=1 << 30).contains(&preset.input.batch) { preset.input.batch } else { 2 };
     let mut checker =
         Checker { batch, layers: Vec::new(), params: Vec::new(), facts: Vec::new(), diagnostics: &mut diagnostics };
     let (roots, output) = checker.walk(&preset.layers, &LayerPath::default(), input);

@@ -22,7 +22,6 @@ pub(super) fn check_input(input: &InputSpec, out: &mut Vec<Diagnostic>) -> Optio
     }
     if input.batch == 0 || input.batch > 1 << 30 {
         fail("input.batch", format!("found {}", input.batch), "expected at least 1 and at most 2^30");
-        sound = false;
     } else if sound && input.shape.len().checked_mul(input.batch).is_none_or(|n| n > MAX_ELEMENTS) {
         fail(
             "input",

@@ -111,7 +111,7 @@ fn fields_ui(ui: &mut Ui, card: &Card, drafts: &mut Drafts, out: &mut Queue) {
                     ui.set_width(width);
                     let is_wrong = card.problems.iter().any(|p| p.field == field.name);
                     let name = format!("L{} {}", card.number(), field.label);
-                    let label_width = 58.0;
+                    let label_width = 64.0;
                     field_ui(ui, field, &name, is_wrong, FieldLayout { label_width, width }, drafts, out);
                 });
             }
