@@ -96,11 +96,15 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
     ir::verify(&graph)?;
     times.ir = started.elapsed();
     let started = Instant::now();
-    let program = lower::lower(&graph, model);
+    let filters = match options.target.device {
+        select::Device::Cpu(_) => lower::FilterOrder::Hwio,
+        select::Device::Cuda(_) => lower::FilterOrder::Ohwi,
+    };
+    let program = lower::lower_for(&graph, model, filters);
     lower::verify(&program)?;
     times.lower = started.elapsed();
     let started = Instant::now();
-    let selection = select::select(&program, &options.target, options.policy)?;
+    let selection = select::select(&program, &options.target, options.policy, model.precision)?;
     times.select = started.elapsed();
     let started = Instant::now();
     let plan = plan::bind(&selection, options.budget)?;

@@ -127,6 +127,9 @@ pub struct TrainArgs {
   stepgraph plan stress-200 --svg arena.svg --stage arena
   stepgraph plan digits-cnn --stage arena --planner greedy_by_size")]
 pub struct PlanArgs {
+    /// What to plan for: auto, cpu, cuda or cuda:N; a GPU that is not here is planned for as an H200
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: Device,
     /// Name of a bundled preset, or path of a JSON file
     pub preset: String,
     /// The stage to print
@@ -168,6 +171,9 @@ pub struct PlanArgs {
   stepgraph verify my.json other.json --replays 100000
   stepgraph verify my.json --json > report.json")]
 pub struct VerifyArgs {
+    /// Where the step runs: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: Device,
     /// Names of bundled presets, or paths of JSON files
     #[arg(required_unless_present = "all", value_name = "PRESET")]
     pub presets: Vec<String>,

@@ -9,7 +9,8 @@ use super::device;
 use super::output::{self, Distribution};
 use super::presets::{self, Loaded};
 use crate::compile::{Options, compile};
-use crate::exec::cpu::{Executor, Pool, Step};
+use crate::exec::cpu::Pool;
+use crate::exec::{Executor, Step};
 use crate::select::Target;
 use crate::tensor::Bytes;
 use crate::train::{DataChoice, Session, SessionSpec};
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant};
 const SHORT_US: f64 = 20.0;
 /// What is timed at once lasts about so long then.
 const SAMPLE_US: f64 = 100.0;
+/// What is timed at once lasts about so long on a GPU.
+const GPU_SAMPLE_US: f64 = 10_000.0;
 /// One block of eager or replayed steps.
 const BLOCK: Duration = Duration::from_millis(40);
 /// Rounds over the list for the time of each operation.
@@ -86,7 +89,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let (target, device_name) = device::choose(args.device, threads)?;
     let mut reports = Vec::with_capacity(loaded.len());
     for found in &loaded {
-        presets::warn_of_precision(&found.preset);
+        presets::warn_of_precision(&found.preset, &target);
         let report = measure(found, &target, &device_name, threads, args.seconds.0)?;
         if !args.json {
             output::print(&told(&report, args.per_op))?;
@@ -110,14 +113,20 @@ fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, second
 
     let spec = SessionSpec {
         threads,
+        machine: Some(target.clone()),
         data: DataChoice::Resident,
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
     let mut session = Session::prepare(&spec)?;
     let (step, pool) = session.step_mut();
-    let mut bench = Bench { start: step.snapshot(), step, pool };
+    let mut bench = Bench { start: step.snapshot()?, step, pool };
     let single = bench.single_us()?;
-    let steps_per_sample = if single < SHORT_US { (SAMPLE_US / single.max(0.05)).ceil() as usize } else { 1 };
+    let steps_per_sample = match bench.step {
+        // On a GPU the host is out of the way only when steps are queued.
+        Step::Cuda(_) => (GPU_SAMPLE_US / single.max(1.0)).ceil().clamp(8.0, 512.0) as usize,
+        Step::Cpu(_) if single < SHORT_US => (SAMPLE_US / single.max(0.05)).ceil() as usize,
+        Step::Cpu(_) => 1,
+    };
     let (mut eager, mut replay) = (Vec::new(), Vec::new());
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     while eager.is_empty() || Instant::now() < deadline {
@@ -126,7 +135,11 @@ fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, second
     }
     let rounds = (20_000.0 / single.max(1.0)).clamp(50.0, 5000.0) as usize;
     let host_us = bench.step.time_bookkeeping(rounds, bench.pool)?;
-    bench.step.restore(&bench.start);
+    bench.step.restore(&bench.start)?;
+    let launches = match bench.step {
+        Step::Cuda(step) => step.launches().0,
+        Step::Cpu(_) => compiled.plan.program.ops.len(),
+    };
     let medians = bench.step.time_calls(OP_ROUNDS, bench.pool)?;
 
     let samples = replay.len();
@@ -153,7 +166,7 @@ fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, second
         speedup: eager_us.median / replay_us.median,
         samples_per_s: model.batch as f64 * 1e6 / replay_us.median,
         host_us,
-        launches: plan.program.ops.len(),
+        launches,
         kernels_us: medians.iter().sum(),
         estimate_us: compiled.selection.cost_us(),
         flops,
@@ -186,6 +199,7 @@ impl Bench<'_> {
         for _ in 0..10 {
             let started = Instant::now();
             self.step.run(Executor::Replay, self.pool)?;
+            self.step.synchronize()?;
             best = best.min(started.elapsed().as_secs_f64() * 1e6);
         }
         Ok(best)
@@ -193,14 +207,20 @@ impl Bench<'_> {
 
     /// Steps back to back for about [`BLOCK`], at least one sample; the first is not counted.
     fn block(&mut self, executor: Executor, steps_per_sample: usize, times: &mut Vec<f64>) -> anyhow::Result<()> {
-        self.step.restore(&self.start);
-        self.step.run(executor, self.pool)?;
+        self.step.restore(&self.start)?;
+        match executor {
+            Executor::Replay => self.step.replay_many(steps_per_sample, self.pool)?,
+            Executor::Eager => self.step.run(executor, self.pool)?,
+        }
+        self.step.synchronize()?;
         let end = Instant::now() + BLOCK;
         loop {
             let started = Instant::now();
-            for _ in 0..steps_per_sample {
-                self.step.run(executor, self.pool)?;
+            match executor {
+                Executor::Replay => self.step.replay_many(steps_per_sample, self.pool)?,
+                Executor::Eager => (0..steps_per_sample).try_for_each(|_| self.step.run(executor, self.pool))?,
             }
+            self.step.synchronize()?;
             let now = Instant::now();
             times.push((now - started).as_secs_f64() * 1e6 / steps_per_sample as f64);
             if now >= end {

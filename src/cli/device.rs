@@ -3,12 +3,31 @@
 use super::args::Device;
 use super::error::wrong;
 use crate::exec::cpu::{cpu_name, default_threads, host_target};
+use crate::exec::cuda;
 use crate::select::Target;
 
 /// Threads that share a step: as given, or this machine's default.
 #[must_use]
 pub fn threads(given: Option<u16>) -> usize {
     given.map_or_else(default_threads, usize::from)
+}
+
+/// The machine that a plan is made for. A GPU that is not here is stood in for by an H200's facts, because a plan needs no device.
+///
+/// # Errors
+/// Never, today; as [`choose`].
+pub fn choose_to_plan(device: Device, threads: usize) -> anyhow::Result<Target> {
+    match device {
+        Device::Cpu => Ok(host_target(threads)),
+        Device::Auto => Ok(cuda::gpu(0).map_or_else(|_| host_target(threads), |gpu| gpu.target())),
+        Device::Cuda(number) => Ok(match cuda::gpu(number) {
+            Ok(gpu) => gpu.target(),
+            Err(why) => {
+                super::output::note(&format!("note: {why}; the plan is made for an NVIDIA H200 with all libraries"));
+                Target::h200()
+            }
+        }),
+    }
 }
 
 /// The machine that a command runs on, as a planning target and as a name for people. Says on standard error what was taken, and why.
@@ -19,13 +38,25 @@ pub fn choose(device: Device, threads: usize) -> anyhow::Result<(Target, String)
     let target = host_target(threads);
     let name = cpu_name().map_or_else(|| target.name.clone(), |cpu| format!("{} ({cpu})", target.name));
     match device {
-        Device::Cuda(number) => Err(wrong(format!(
-            "cuda:{number} cannot be used: this version has no CUDA executor yet; use --device cpu, or leave the option out"
-        ))),
-        Device::Auto => {
-            super::output::note(&format!("device: {name}; this version has no CUDA executor, so the CPU is taken"));
-            Ok((target, name))
-        }
+        Device::Cuda(number) => match cuda::gpu(number) {
+            Ok(gpu) => {
+                super::output::note(&format!("device: cuda:{number} ({}), as asked", gpu.info().name));
+                Ok((gpu.target(), format!("cuda:{number} ({})", gpu.info().name)))
+            }
+            Err(why) => Err(wrong(format!(
+                "cuda:{number} cannot be used: {why}; `stepgraph doctor` tells what is missing; use --device cpu, or leave the option out"
+            ))),
+        },
+        Device::Auto => match cuda::gpu(0) {
+            Ok(gpu) => {
+                super::output::note(&format!("device: cuda:0 ({}), because a GPU works here", gpu.info().name));
+                Ok((gpu.target(), format!("cuda:0 ({})", gpu.info().name)))
+            }
+            Err(why) => {
+                super::output::note(&format!("device: {name}, because no GPU can be used: {why}"));
+                Ok((target, name))
+            }
+        },
         Device::Cpu => {
             super::output::note(&format!("device: {name}, as asked"));
             Ok((target, name))

@@ -4,6 +4,7 @@ use super::args::DoctorArgs;
 use super::output;
 use crate::exec::available_bytes;
 use crate::exec::cpu::{cpu_name, default_threads, detect_isa};
+use crate::exec::cuda::{Probe, gpu, probe};
 use crate::tensor::Bytes;
 use directories::ProjectDirs;
 use serde::Serialize;
@@ -24,17 +25,12 @@ struct Report {
     studio: bool,
     display: Option<String>,
     executors: Vec<&'static str>,
-    cuda: Vec<Library>,
+    /// GPUs and the libraries that the CUDA executor loads.
+    cuda: Probe,
+    /// What `--device auto` takes, and why.
+    auto_device: String,
     folders: Vec<Folder>,
     advice: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Library {
-    name: &'static str,
-    purpose: &'static str,
-    /// Where the file lies; it is not loaded.
-    found: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -54,7 +50,7 @@ pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
 }
 
 fn examine() -> Report {
-    let cuda = libraries();
+    let cuda = probe();
     let folders = folders();
     let studio = cfg!(feature = "studio");
     let display = display();
@@ -65,14 +61,13 @@ fn examine() -> Report {
     if display.is_none() {
         advice.push("A display: the studio needs X11 or Wayland; every other command works without.".to_owned());
     }
-    if cuda.iter().any(|l| l.found.is_none()) {
-        advice.push(
-            "CUDA: nothing to do now. This version has no CUDA executor, so these libraries would not be used. The driver (libcuda) comes with \
-             NVIDIA's driver package, NVRTC and cuBLASLt with the CUDA toolkit or the PyPI wheels nvidia-cuda-nvrtc and nvidia-cublas, cuDNN with \
-             nvidia-cudnn."
-                .to_owned(),
-        );
+    for library in cuda.libraries.iter().filter(|l| l.state.is_err()) {
+        advice.push(format!("{}: {}.", library.name, library.help));
     }
+    let (executors, auto_device) = match gpu(0) {
+        Ok(gpu) => (vec!["cpu", "cuda"], format!("cuda:0 ({}), because a GPU works here", gpu.info().name)),
+        Err(why) => (vec!["cpu"], format!("the CPU, because no GPU can be used: {why}")),
+    };
     for folder in folders.iter().filter(|f| !f.writable) {
         advice.push(format!(
             "{}: make {} writable, or set HOME to a folder that is.",
@@ -91,8 +86,9 @@ fn examine() -> Report {
         memory_available_bytes: available_bytes(),
         studio,
         display,
-        executors: vec!["cpu"],
+        executors,
         cuda,
+        auto_device,
         folders,
         advice,
     }
@@ -133,61 +129,6 @@ fn display() -> Option<String> {
     of("WAYLAND_DISPLAY").map(|d| format!("Wayland {d}")).or_else(|| of("DISPLAY").map(|d| format!("X11 {d}")))
 }
 
-fn libraries() -> Vec<Library> {
-    let windows = cfg!(target_os = "windows");
-    let names: [(&str, &str, &str); 4] = [
-        ("libcuda.so.1", "nvcuda.dll", "the driver"),
-        ("libnvrtc.so", "nvrtc64", "compiles kernels"),
-        ("libcublasLt.so", "cublasLt64", "matrix products"),
-        ("libcudnn.so", "cudnn64", "convolutions"),
-    ];
-    let places = library_folders();
-    let cached = loader_cache();
-    names
-        .into_iter()
-        .map(|(unix, windows_name, purpose)| {
-            let name = if windows { windows_name } else { unix };
-            Library { name, purpose, found: find(name, &places, &cached) }
-        })
-        .collect()
-}
-
-/// The folders in which the dynamic loader would look.
-fn library_folders() -> Vec<PathBuf> {
-    let variable = if cfg!(target_os = "windows") { "PATH" } else { "LD_LIBRARY_PATH" };
-    let listed = std::env::var_os(variable).unwrap_or_default();
-    let usual = [
-        "/usr/lib/x86_64-linux-gnu",
-        "/usr/lib/aarch64-linux-gnu",
-        "/usr/lib64",
-        "/usr/lib",
-        "/usr/local/lib",
-        "/usr/local/cuda/lib64",
-        "/usr/lib/wsl/lib",
-        "/run/opengl-driver/lib",
-    ];
-    std::env::split_paths(&listed).filter(|p| !p.as_os_str().is_empty()).chain(usual.map(PathBuf::from)).collect()
-}
-
-/// The paths in the loader's cache: text between zero bytes that looks like one.
-fn loader_cache() -> Vec<PathBuf> {
-    let bytes = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
-    let texts = bytes.split(|b| *b == 0).filter_map(|t| std::str::from_utf8(t).ok());
-    texts.filter(|t| t.starts_with('/') && t.contains(".so")).map(PathBuf::from).collect()
-}
-
-/// The first file whose name starts with `name`, in the cache or the folders.
-fn find(name: &str, folders: &[PathBuf], cached: &[PathBuf]) -> Option<PathBuf> {
-    let fits = |path: &Path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(name));
-    let listed = |folder: &PathBuf| {
-        let mut found: Vec<PathBuf> =
-            std::fs::read_dir(folder).ok()?.filter_map(|e| Some(e.ok()?.path())).filter(|p| fits(p)).collect();
-        found.sort();
-        found.into_iter().next()
-    };
-    cached.iter().find(|p| fits(p) && p.exists()).cloned().or_else(|| folders.iter().find_map(listed))
-}
-
 fn folders() -> Vec<Folder> {
     let Some(dirs) = ProjectDirs::from("", "", "stepgraph") else { return Vec::new() };
     let all = [("settings", dirs.config_dir()), ("runs", dirs.data_dir()), ("cache", dirs.cache_dir())];
@@ -211,16 +152,26 @@ fn told(r: &Report) -> String {
     row("memory", r.memory_available_bytes.map_or_else(|| "unknown".to_owned(), |b| format!("{} free", Bytes(b))));
     let studio = if r.studio { "in this build" } else { "not in this build" };
     row("studio", format!("{studio}; display: {}", r.display.as_deref().unwrap_or("none")));
-    row(
-        "executors",
-        format!(
-            "{}; CUDA does not exist in this version, the libraries below are only looked for",
-            r.executors.join(", ")
-        ),
-    );
-    for l in &r.cuda {
-        let found = l.found.as_ref().map_or_else(|| "not found".to_owned(), |p| p.display().to_string());
-        row("cuda", format!("{:<15} {:<16} {found}", l.name, l.purpose));
+    row("executors", format!("{}; --device auto takes {}", r.executors.join(", "), r.auto_device));
+    for d in &r.cuda.devices {
+        let (major, minor) = d.capability;
+        let memory = Bytes(d.memory_bytes);
+        row(
+            &format!("cuda:{}", d.ordinal),
+            format!("{}, compute capability {major}.{minor}, {} multiprocessors, {memory}", d.name, d.multiprocessors),
+        );
+    }
+    for l in &r.cuda.libraries {
+        row(
+            "cuda",
+            match &l.state {
+                Ok(version) => format!("{:<10} {version}", l.name),
+                Err(why) => format!("{:<10} not usable: {why}", l.name),
+            },
+        );
+    }
+    if r.cuda.libraries.is_empty() {
+        row("cuda", format!("not looked for: {}", r.cuda.why_none));
     }
     for f in &r.folders {
         let state = if f.writable { "writable" } else { "NOT writable" };

@@ -4,7 +4,6 @@ use super::args::{Format, PlanArgs, Stage};
 use super::error::wrong;
 use super::{device, output, plan_json, plan_text, presets};
 use crate::compile::{Compiled, Options, compile};
-use crate::exec::cpu::host_target;
 use crate::plan::arena::{Attempt, Budget, Planner};
 use crate::plan::{BindingPlan, CapturePlan, EXTERNAL, arena_svg, referee};
 use crate::tensor::write_atomic;
@@ -24,14 +23,14 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     } else {
         args.format
     };
-    let target = host_target(device::threads(args.threads));
-    let options = if args.eval { Options::eval(target) } else { Options::train(target) };
+    let target = device::choose_to_plan(args.device, device::threads(args.threads))?;
+    let options = if args.eval { Options::eval(target.clone()) } else { Options::train(target.clone()) };
     let budget = Budget { time: args.time_budget.map(|s| Duration::from_secs_f64(s.0)) };
     let mut compiled = compile(&found.model, &Options { budget, ..options })?;
     if let Some(planner) = args.planner {
         place_again(&mut compiled.plan, planner.0)?;
     }
-    presets::warn_of_precision(&found.preset);
+    presets::warn_of_precision(&found.preset, &target);
     output::print(&shown(&compiled, args.stage, format)?)?;
     if let Some(path) = svg {
         write_atomic(&path, arena_svg(&compiled.plan, &found.preset.name).as_bytes())?;

@@ -4,6 +4,7 @@ use super::args::PresetsArgs;
 use super::error::wrong;
 use super::output;
 use crate::model::{BUNDLED, Diagnostic, Model, Precision, Preset, check, read_preset};
+use crate::select::Target;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -31,8 +32,8 @@ pub fn load(given: &str) -> anyhow::Result<Loaded> {
 }
 
 /// Tells on standard error what the CPU does with a precision that it has no arithmetic for.
-pub fn warn_of_precision(preset: &Preset) {
-    if preset.precision != Precision::F32 {
+pub fn warn_of_precision(preset: &Preset, target: &Target) {
+    if preset.precision != Precision::F32 && target.as_cpu().is_some() {
         let name = preset.precision.name();
         output::note(&format!(
             "note: {} asks for {name}; the CPU computes in f32, so figures are those of f32",

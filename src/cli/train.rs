@@ -1,12 +1,12 @@
 //! `stepgraph train`: a run from the first step to the saved result.
 
-use super::args::{Device, ExecutorArg, SplitArg, TrainArgs};
+use super::args::{ExecutorArg, SplitArg, TrainArgs};
 use super::error::wrong;
 use super::output::{self, Distribution, writable};
 use super::progress::{Progress, held_out};
 use super::step_log::StepLog;
 use super::{device, presets};
-use crate::exec::cpu::Executor;
+use crate::exec::Executor;
 use crate::model::{Preset, SplitKind};
 use crate::tensor::Bytes;
 use crate::train::{DataChoice, Evaluation, Session, SessionSpec, StepReport, TrainError};
@@ -107,13 +107,12 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let mut found = presets::load(&args.preset)?;
     change_split(&mut found.preset, args)?;
     let threads = device::threads(args.threads);
-    if matches!(args.device, Device::Cuda(_)) {
-        device::choose(args.device, threads)?;
-    }
+    let (target, device_name) = device::choose(args.device, threads)?;
     let outputs = outputs(args)?;
     let spec = SessionSpec {
         executor: if args.executor == ExecutorArg::Eager { Executor::Eager } else { Executor::Replay },
         threads,
+        machine: Some(target.clone()),
         steps: args.steps.map(|s| usize::try_from(s).unwrap_or(usize::MAX)),
         seed: args.seed,
         init: args.init.clone(),
@@ -126,8 +125,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     }
     // The log is opened last: until here a mistake leaves no file at all.
     let log = args.log.as_deref().map(StepLog::create).transpose()?;
-    let (_, device_name) = device::choose(args.device, threads)?;
-    presets::warn_of_precision(&found.preset);
+    presets::warn_of_precision(&found.preset, &target);
     introduce(&session, args);
     let prepare_ms = started.elapsed().as_secs_f64() * 1e3;
     let mut run = Run {

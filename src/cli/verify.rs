@@ -37,12 +37,15 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     for name in names {
         loaded.push(presets::load(name)?);
     }
+    let threads = device::threads(args.threads);
+    let (target, _) = device::choose(args.device, threads)?;
     let mut reports: Vec<VerifyReport> = Vec::new();
     for found in loaded {
-        presets::warn_of_precision(&found.preset);
+        presets::warn_of_precision(&found.preset, &target);
         let options = VerifyOptions {
             replays: args.replays,
-            threads: device::threads(args.threads),
+            threads,
+            machine: Some(target.clone()),
             seed: args.seed,
             base: found.base,
             batches: args.batches.clone(),

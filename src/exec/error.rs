@@ -24,6 +24,10 @@ pub enum ExecError {
     NoValue(String),
     #[error("thread {name} could not be started: {why}")]
     Thread { name: String, why: String },
+    #[error("op {op} ({kernel}, {layer}): {why}")]
+    Device { op: usize, kernel: String, layer: String, why: String },
+    #[error("GPU: {0}")]
+    Gpu(String),
     #[error("step {step}: the loss is {loss}; {origin}")]
     NonFinite { step: u64, loss: f64, origin: String },
 }

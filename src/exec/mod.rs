@@ -4,10 +4,14 @@
 //! [`SealedEnv`], which offers addresses and nothing else.
 
 pub mod cpu;
+pub mod cuda;
 mod env;
 mod error;
 mod memory;
+mod step;
 
 pub use env::{EnvBuilder, SealedEnv};
 pub use error::ExecError;
 pub use memory::available_bytes;
+pub(crate) use step::samples_to_stored;
+pub use step::{Executor, Step};

@@ -7,6 +7,16 @@ use serde::{Deserialize, Serialize};
 /// Each parameter starts at a multiple of this many elements: 256 bytes of f32.
 pub const FLAT_ALIGN: usize = 64;
 
+/// How the filters of convolutions lie: what a device's kernels want.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilterOrder {
+    /// `[kh, kw, c, f]`: neighbouring filters lie side by side.
+    #[default]
+    Hwio,
+    /// `[f, kh, kw, c]`: the reduction runs over neighbours.
+    Ohwi,
+}
+
 /// How a parameter's elements are stored. Files, the screen and PyTorch see the logical order; kernels see this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "order")]
@@ -15,6 +25,8 @@ pub enum ParamOrder {
     Plain,
     /// A convolution's logical `[f, c, kh, kw]` stored as `[kh, kw, c, f]`.
     Hwio { f: usize, c: usize, kh: usize, kw: usize },
+    /// A convolution's logical `[f, c, kh, kw]` stored as `[f, kh, kw, c]`.
+    Ohwi { f: usize, c: usize, kh: usize, kw: usize },
     /// The first axis counts the elements of a logical `[c, h, w]`, stored in the order `[h, w, c]`; `cols` values each.
     RowsHwc { c: usize, h: usize, w: usize, cols: usize },
 }
@@ -28,6 +40,11 @@ impl ParamOrder {
             Self::Hwio { f, c, kh, kw } => {
                 let (fi, rest) = (index % f, index / f);
                 let (ci, tap) = (rest % c, rest / c);
+                (fi * c + ci) * (kh * kw) + tap
+            }
+            Self::Ohwi { c, kh, kw, .. } => {
+                let (ci, rest) = (index % c, index / c);
+                let (tap, fi) = (rest % (kh * kw), rest / (kh * kw));
                 (fi * c + ci) * (kh * kw) + tap
             }
             Self::RowsHwc { c, h, w, cols } => {
@@ -80,6 +97,11 @@ mod tests {
         // Stored element (kh 1, kw 0, c 2, f 1) is the logical [1, 2, 1, 0].
         assert_eq!(stored[((2 * 3) + 2) * 2 + 1], ((3 + 2) * 2 + 1) * 2);
         assert_eq!(hwio.to_logical(&stored), logical);
+        let ohwi = ParamOrder::Ohwi { f: 2, c: 3, kh: 2, kw: 2 };
+        let stored = ohwi.to_stored(&logical);
+        // Stored element (f 1, kh 1, kw 0, c 2) is the logical [1, 2, 1, 0].
+        assert_eq!(stored[((2 + 1) * 2) * 3 + 2], ((3 + 2) * 2 + 1) * 2);
+        assert_eq!(ohwi.to_logical(&stored), logical);
         let rows = ParamOrder::RowsHwc { c: 2, h: 2, w: 3, cols: 4 };
         let logical: Vec<usize> = (0..48).collect();
         let stored = rows.to_stored(&logical);

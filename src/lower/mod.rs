@@ -12,8 +12,8 @@ mod print;
 mod program;
 mod verify;
 
-pub use build::lower;
-pub use flat::{FLAT_ALIGN, ParamOrder};
+pub use build::{lower, lower_for};
+pub use flat::{FLAT_ALIGN, FilterOrder, ParamOrder};
 pub use geometry::{ConvGeometry, Epilogue, Gemm, PoolGeometry, Scalar, Segment, Trans};
 pub use op::{Dir, OpKind, Slot};
 pub(crate) use print::dims;

@@ -179,7 +179,9 @@ pub enum OpKind {
     },
     /// Adam over the flat parameters. With `g` the gradient (plus `wd * p` unless `decoupled`): `m = b1 m + (1-b1) g`, `v = b2 v + (1-b2) g^2`,
     /// `p -= lr wd p` first where `decoupled`, then `p -= lr corr0 m / (sqrt(v) corr1 + eps)`. `hyper [2]` is learning rate, weight decay.
-    /// Where bound: `update_max [segments]` is the largest |change| and `grad_sq [segments]` the sum of squared (undecayed) gradients of each segment.
+    /// Where bound: `update_max [segments]` is the largest |change| and `grad_sq [segments]` the sum of squared (undecayed) gradients of each segment,
+    /// `total_max` and `grad_norm` are those of `UpdateMetrics`, `shadow` is a copy of the parameters in the type that products read, and `scaler` is that of
+    /// `ScaleUpdate`: gradients are multiplied by its third value, and where its fourth is 1 nothing changes.
     AdamStep {
         len: usize,
         segments: Vec<Segment>,
@@ -199,6 +201,15 @@ pub enum OpKind {
     /// `update_max [1]` = largest of the segments', `grad_norm [1]` = square root of the sum of the segments' `grad_sq`.
     UpdateMetrics {
         segments: usize,
+    },
+    /// `y = x`, rounded to the type of `y`.
+    Cast {
+        len: usize,
+    },
+    /// Dynamic loss scaling over the flat gradient. `scaler [4]` holds the scale of the next step's loss, the steps since the last overflow, one over the
+    /// scale of this step's gradients, and 1 where this step overflowed. An overflow halves the scale (not below 1), 2000 steps without one double it.
+    ScaleUpdate {
+        len: usize,
     },
 }
 
@@ -223,6 +234,10 @@ const fn i(name: &'static str) -> Slot {
 }
 const fn o(name: &'static str) -> Slot {
     Slot { name, dir: Dir::Out }
+}
+/// A counter of finished blocks that a kernel finds at zero and leaves at zero; only executors whose kernels need one bind it.
+const fn t(name: &'static str) -> Slot {
+    Slot { name, dir: Dir::In }
 }
 /// Scratch memory of the kernel; its size is the kernel's own and its contents are undefined before and after.
 const WORK: Slot = Slot { name: "work", dir: Dir::Work };
@@ -287,13 +302,14 @@ impl OpKind {
         const DROPOUT_BWD: &[Slot] = &[i("dy"), i("mask"), o("dx")];
         const ADD: &[Slot] = &[i("a"), i("b"), o("y")];
         const SOFTMAX: &[Slot] = &[i("logits"), i("labels"), o("row_loss"), o("probs")];
-        const SOFTMAX_GRAD: &[Slot] = &[i("probs"), i("labels"), o("dlogits")];
+        const SOFTMAX_GRAD: &[Slot] = &[i("probs"), i("labels"), o("dlogits"), i("scale")];
         const LOSS_MEAN: &[Slot] = &[i("row_loss"), o("loss")];
         const ACCURACY: &[Slot] = &[i("scores"), i("labels"), o("accuracy")];
-        const SOFTMAX_FUSED: &[Slot] = &[i("logits"), i("labels"), o("dlogits"), o("loss"), o("accuracy"), WORK];
+        const SOFTMAX_FUSED: &[Slot] =
+            &[i("logits"), i("labels"), o("dlogits"), o("loss"), o("accuracy"), WORK, i("scale"), t("ticket")];
         const MSE: &[Slot] = &[i("y"), i("target"), o("loss"), WORK];
-        const MSE_GRAD: &[Slot] = &[i("y"), i("target"), o("dy")];
-        const MSE_FUSED: &[Slot] = &[i("y"), i("target"), o("dy"), o("loss"), WORK];
+        const MSE_GRAD: &[Slot] = &[i("y"), i("target"), o("dy"), i("scale")];
+        const MSE_FUSED: &[Slot] = &[i("y"), i("target"), o("dy"), o("loss"), WORK, i("scale"), t("ticket")];
         const STEP_INC: &[Slot] = &[i("counter_prev"), o("counter")];
         const BIAS_CORR: &[Slot] = &[i("counter"), o("corr")];
         const ADAM: &[Slot] = &[
@@ -309,6 +325,11 @@ impl OpKind {
             o("update_max"),
             o("grad_sq"),
             WORK,
+            i("scaler"),
+            o("shadow"),
+            o("total_max"),
+            o("grad_norm"),
+            t("ticket"),
         ];
         const SGD: &[Slot] = &[
             i("param_prev"),
@@ -320,8 +341,15 @@ impl OpKind {
             o("update_max"),
             o("grad_sq"),
             WORK,
+            i("scaler"),
+            o("shadow"),
+            o("total_max"),
+            o("grad_norm"),
+            t("ticket"),
         ];
         const METRICS: &[Slot] = &[i("update_max_seg"), i("grad_sq_seg"), o("update_max"), o("grad_norm")];
+        const CAST: &[Slot] = &[i("x"), o("y")];
+        const SCALE: &[Slot] = &[i("grad"), i("scaler_prev"), o("scaler"), WORK, t("ticket")];
         match self {
             Self::Fill { .. } => FILL,
             Self::Transpose { .. } | Self::Act { .. } | Self::AvgPool { .. } | Self::GlobalAvgPool { .. } => UNARY,
@@ -353,6 +381,8 @@ impl OpKind {
             Self::AdamStep { .. } => ADAM,
             Self::SgdStep { .. } => SGD,
             Self::UpdateMetrics { .. } => METRICS,
+            Self::Cast { .. } => CAST,
+            Self::ScaleUpdate { .. } => SCALE,
         }
     }
 
@@ -407,6 +437,8 @@ impl OpKind {
             Self::AdamStep { .. } => "adam_step",
             Self::SgdStep { .. } => "sgd_step",
             Self::UpdateMetrics { .. } => "update_metrics",
+            Self::Cast { .. } => "cast",
+            Self::ScaleUpdate { .. } => "scale_update",
         }
     }
 }

@@ -46,7 +46,9 @@ pub(crate) fn dims(kind: &OpKind) -> String {
         | OpKind::Add { len }
         | OpKind::Mse { len }
         | OpKind::MseGrad { len }
-        | OpKind::MseFused { len } => format!("len={len}"),
+        | OpKind::MseFused { len }
+        | OpKind::Cast { len }
+        | OpKind::ScaleUpdate { len } => format!("len={len}"),
         OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } => {
             format!("len={len} segments={}", segments.len())
         }

@@ -99,6 +99,8 @@ fn required(kind: &OpKind, slot: &str) -> bool {
         };
     }
     match (kind, slot) {
+        (_, "scale" | "scaler" | "shadow" | "total_max" | "ticket") => false,
+        (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "grad_norm") => false,
         (_, "update_max" | "grad_sq") => matches!(kind, OpKind::UpdateMetrics { .. }),
         (OpKind::SoftmaxCeFused { .. }, "accuracy") | (OpKind::MaxPool { .. }, "index") => false,
         (OpKind::SgdStep { momentum, .. }, "momentum_prev" | "momentum") => momentum.get() > 0.0,
@@ -115,6 +117,9 @@ fn required(kind: &OpKind, slot: &str) -> bool {
 /// The number of elements that a slot must hold.
 fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
     Some(match (kind, slot) {
+        (_, "scale" | "total_max" | "grad_norm" | "ticket") => 1,
+        (_, "scaler" | "scaler_prev") => 4,
+        (OpKind::Cast { len } | OpKind::ScaleUpdate { len }, _) => *len,
         (OpKind::Gemm(g), "a") => g.m * g.k,
         (OpKind::Gemm(g), "b") => g.k * g.n,
         (OpKind::Gemm(g), "bias") => g.n,

@@ -97,6 +97,9 @@ pub struct BindingPlan {
     pub places: Vec<Option<Place>>,
     /// The scratch buffer of every operation that has one.
     pub workspaces: Vec<Option<BufferId>>,
+    /// The group of each operation, where members of one may run at the same time; empty where every operation runs by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<u32>,
     /// Bytes of what survives the step; it lies first.
     pub persistent_bytes: u64,
     /// Bytes of the whole arena.
@@ -129,7 +132,7 @@ struct Binder {
 /// Where the program is too large to place, or a referee rejects the result (which would be a defect of this program).
 pub fn bind(selection: &Selection, budget: Budget) -> Result<BindingPlan, PlanError> {
     let mut program = selection.program.clone();
-    alias_in_place(&mut program);
+    alias_in_place(&mut program, &selection.groups);
     let count = program.values.len();
     let mut b = Binder {
         starts: vec![0; count],
@@ -141,6 +144,7 @@ pub fn bind(selection: &Selection, budget: Budget) -> Result<BindingPlan, PlanEr
     b.make_buffers();
     b.make_workspaces(selection);
     b.lives();
+    b.widen(&selection.groups);
     let (report, persistent_bytes) = b.place(budget)?;
     let places = (0..count)
         .map(|i| {
@@ -152,6 +156,7 @@ pub fn bind(selection: &Selection, budget: Budget) -> Result<BindingPlan, PlanEr
     let plan = BindingPlan {
         places,
         workspaces: b.workspaces,
+        groups: selection.groups.clone(),
         persistent_bytes,
         arena_bytes: persistent_bytes + report.placement.height,
         lower_bound_bytes: persistent_bytes + report.lower_bound,
@@ -279,6 +284,18 @@ impl Binder {
         }
         for buffer in self.buffers.iter_mut().filter(|b| b.persistent) {
             buffer.live = [0, ops.max(1)];
+        }
+    }
+
+    /// What is touched by a member of a group is in use while any member runs.
+    fn widen(&mut self, groups: &[u32]) {
+        if groups.is_empty() {
+            return;
+        }
+        let first = |op: usize| groups.partition_point(|g| *g < groups[op]);
+        let past = |op: usize| groups.partition_point(|g| *g <= groups[op]);
+        for buffer in self.buffers.iter_mut().filter(|b| !b.persistent && b.live[0] < b.live[1]) {
+            buffer.live = [first(buffer.live[0]), past(buffer.live[1] - 1)];
         }
     }
 

@@ -25,7 +25,8 @@ pub(super) fn roots(program: &Program) -> Vec<(LValueId, usize)> {
 
 /// Marks values as aliases of what they may overwrite: where the input's memory is read by nobody later, is not kept after the step, and is
 /// exactly as large as the output.
-pub(super) fn alias_in_place(program: &mut Program) {
+/// Members of one of `groups` may run at the same time, so that none may overwrite what another reads.
+pub(super) fn alias_in_place(program: &mut Program, groups: &[u32]) {
     let mut root: Vec<LValueId> = roots(program).into_iter().map(|(r, _)| r).collect();
     let mut last_read = vec![0usize; program.values.len()];
     for (index, op) in program.ops.iter().enumerate() {
@@ -36,6 +37,10 @@ pub(super) fn alias_in_place(program: &mut Program) {
     }
     for index in 0..program.ops.len() {
         let op = &program.ops[index];
+        let shared = |from: &str| op.arg(from).is_some_and(|id| read_beside(program, &root, groups, index, id));
+        if pairs(&op.kind).iter().any(|(from, _)| shared(from)) {
+            continue;
+        }
         let found =
             pairs(&op.kind).iter().find_map(|&(from, to)| candidate(program, &root, &last_read, index, op, from, to));
         if let Some((from, to)) = found {
@@ -48,6 +53,16 @@ pub(super) fn alias_in_place(program: &mut Program) {
             }
         }
     }
+}
+
+/// Whether another member of the operation's group touches the memory of `id`.
+fn read_beside(program: &Program, root: &[LValueId], groups: &[u32], index: usize, id: LValueId) -> bool {
+    if groups.is_empty() {
+        return false;
+    }
+    let home = root[id.0 as usize];
+    let beside = (0..program.ops.len()).filter(|&o| o != index && groups[o] == groups[index]);
+    beside.flat_map(|o| program.ops[o].args.iter().flatten()).any(|v| root[v.0 as usize] == home)
 }
 
 fn candidate(

@@ -20,6 +20,10 @@ pub enum DataflowError {
     SharedBytes { op: usize, name: &'static str, output: String, value: String },
     #[error("op {op} ({name}): its scratch memory overlaps {value}")]
     Workspace { op: usize, name: &'static str, value: String },
+    #[error(
+        "op {op} ({name}) writes {output}, which shares bytes with {value} of op {other}, and both may run at the same time"
+    )]
+    Beside { op: usize, name: &'static str, output: String, other: usize, value: String },
     #[error("the parameter {value} does not hold its new value at the end of the step")]
     Lost { value: String },
 }
@@ -141,7 +145,43 @@ pub fn check(plan: &BindingPlan) -> Result<(), DataflowError> {
             }
         }
     }
+    groups(plan)?;
     survivors(plan, &owners)
+}
+
+/// Operations of one group may run at the same time: what one writes, scratch included, no other may touch.
+fn groups(plan: &BindingPlan) -> Result<(), DataflowError> {
+    let program = &plan.program;
+    let extents = |index: usize| {
+        let op = &program.ops[index];
+        let bound = op.kind.slots().iter().zip(&op.args).filter_map(move |(slot, arg)| {
+            let id = (*arg)?;
+            let place = plan.place(id)?;
+            Some((place.offset, place.offset + program.value(id).bytes(), slot.dir == Dir::Out, id))
+        });
+        let work =
+            plan.workspaces[index].map(|w| (plan.buffer(w).offset, plan.buffer(w).offset + plan.buffer(w).bytes));
+        (bound.collect::<Vec<_>>(), work)
+    };
+    for (index, group) in plan.groups.iter().enumerate() {
+        for other in (index + 1..plan.groups.len()).take_while(|o| plan.groups[*o] == *group) {
+            let ((mine, my_work), (theirs, their_work)) = (extents(index), extents(other));
+            for (op, other, (a, work), (b, _)) in [
+                (index, other, (&mine, my_work), (&theirs, their_work)),
+                (other, index, (&theirs, their_work), (&mine, my_work)),
+            ] {
+                let written = a.iter().filter(|e| e.2).map(|e| (e.0, e.1, program.value(e.3).name.as_str()));
+                let written = written.chain(work.map(|(from, to)| (from, to, "scratch memory")));
+                for (from, to, output) in written {
+                    if let Some(hit) = b.iter().find(|e| e.0 < to && from < e.1) {
+                        let (name, value) = (program.ops[op].kind.name(), program.value(hit.3).name.clone());
+                        return Err(DataflowError::Beside { op, name, output: output.to_owned(), other, value });
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// For each value, the value that it is a view of and that some operation (or the host) wrote; itself where it was written.

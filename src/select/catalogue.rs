@@ -65,6 +65,7 @@ pub fn accepts(kind: &OpKind, variant: Variant, cpu: CpuFacts) -> Result<(), Str
         Variant::Fast(isa) if isa > cpu.isa => Err(format!("this processor has no {}", isa.name())),
         Variant::Fast(_) if is_product(kind) => cpu_conv::accepts(kind),
         Variant::Fast(_) => Ok(()),
+        Variant::Cuda(_) => Err("this is no GPU".into()),
     }
 }
 
@@ -83,7 +84,7 @@ pub fn workspace_bytes(kind: &OpKind, variant: Variant, threads: usize) -> usize
 pub fn cost_us(kind: &OpKind, variant: Variant, cpu: CpuFacts) -> f64 {
     // Rates of one core in operations and bytes a microsecond, for products and for everything else.
     let (product, other, bytes) = match variant {
-        Variant::RefF32 | Variant::RefF64 => (1.0e3, 0.5e3, 4.0e3),
+        Variant::RefF32 | Variant::RefF64 | Variant::Cuda(_) => (1.0e3, 0.5e3, 4.0e3),
         Variant::Fast(Isa::Portable) => (12.0e3, 4.0e3, 12.0e3),
         Variant::Fast(Isa::Avx2) => (70.0e3, 12.0e3, 24.0e3),
         Variant::Fast(Isa::Avx512) => (140.0e3, 20.0e3, 32.0e3),

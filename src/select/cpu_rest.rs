@@ -193,6 +193,8 @@ pub fn bytes_moved(op: &OpKind, elem: usize) -> u64 {
             (streams * len + 2 + 2 * segments.len()) * elem
         }
         OpKind::UpdateMetrics { segments } => (2 * segments + 2) * elem,
+        OpKind::Cast { len } => (size_of::<f32>() + elem) * len,
+        OpKind::ScaleUpdate { len } => (len + 8) * size_of::<f32>(),
     };
     bytes as u64
 }
@@ -201,7 +203,7 @@ pub fn bytes_moved(op: &OpKind, elem: usize) -> u64 {
 #[must_use]
 pub fn flops(op: &OpKind) -> u64 {
     let count = match op {
-        OpKind::Fill { .. } | OpKind::Transpose { .. } | OpKind::StepInc => 0,
+        OpKind::Fill { .. } | OpKind::Transpose { .. } | OpKind::StepInc | OpKind::Cast { .. } => 0,
         OpKind::Gemm(Gemm { m, n, k, .. }) => 2 * m * n * k,
         OpKind::Conv2d { geometry: g, .. }
         | OpKind::Conv2dBwdX { geometry: g, .. }
@@ -240,6 +242,7 @@ pub fn flops(op: &OpKind) -> u64 {
             }
         }
         OpKind::UpdateMetrics { segments } => 2 * segments,
+        OpKind::ScaleUpdate { len } => *len,
     };
     count as u64
 }

@@ -7,6 +7,7 @@ pub mod catalogue;
 pub mod cpu_conv;
 pub mod cpu_gemm;
 pub mod cpu_rest;
+pub mod cuda;
 mod fuse;
 mod print;
 mod selection;

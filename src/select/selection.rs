@@ -1,7 +1,8 @@
 //! The choice of a kernel for every operation.
 
-use super::{Device, Target, Variant, catalogue, fuse};
+use super::{CudaFacts, Device, Target, Variant, catalogue, cuda, fuse};
 use crate::lower::{Program, ProgramError, verify};
+use crate::model::Precision;
 use crate::tensor::DType;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -47,6 +48,11 @@ pub struct Selection {
     pub program: Program,
     /// One for each operation of the program.
     pub choices: Vec<Choice>,
+    /// What products and activations are made of.
+    pub real: cuda::Real,
+    /// The group of each operation, rising: members of one may run at the same time. Empty where every operation runs by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<u32>,
 }
 
 /// Why no kernels could be chosen.
@@ -54,8 +60,8 @@ pub struct Selection {
 pub enum SelectError {
     #[error("op {op} ({name}): no kernel for {target}; {reasons}")]
     NoKernel { op: usize, name: &'static str, target: String, reasons: String },
-    #[error("there are no kernels for {0} yet; plan for the CPU")]
-    Device(String),
+    #[error("{0} runs f32, tf32, bf16 and f16 steps; plan f64 steps for the CPU")]
+    Real(String),
     #[error("fusion broke the program: {0}")]
     Fusion(#[from] ProgramError),
 }
@@ -76,10 +82,20 @@ impl Selection {
 
 /// Fuses (unless told to keep to references) and chooses a kernel for every operation.
 ///
+/// `precision` is what products and activations are made of on a GPU; a CPU computes in the program's own type.
+///
 /// # Errors
 /// Where an operation has no kernel on the target.
-pub fn select(program: &Program, target: &Target, policy: Policy) -> Result<Selection, SelectError> {
-    let Device::Cpu(cpu) = target.device else { return Err(SelectError::Device(target.name.clone())) };
+pub fn select(
+    program: &Program,
+    target: &Target,
+    policy: Policy,
+    precision: Precision,
+) -> Result<Selection, SelectError> {
+    let cpu = match target.device {
+        Device::Cpu(cpu) => cpu,
+        Device::Cuda(gpu) => return select_cuda(program, target, gpu, precision),
+    };
     let program = match policy {
         Policy::Fast => fuse(program),
         Policy::Reference => program.clone(),
@@ -133,5 +149,63 @@ pub fn select(program: &Program, target: &Target, policy: Policy) -> Result<Sele
             candidates,
         });
     }
-    Ok(Selection { target: target.clone(), program, choices })
+    Ok(Selection { target: target.clone(), program, choices, real: cuda::Real::F32, groups: Vec::new() })
+}
+
+/// As [`select`], for a GPU.
+fn select_cuda(
+    program: &Program,
+    target: &Target,
+    gpu: CudaFacts,
+    precision: Precision,
+) -> Result<Selection, SelectError> {
+    if program.real == DType::F64 {
+        return Err(SelectError::Real(target.name.clone()));
+    }
+    let real = cuda::Real::from(precision);
+    let program = cuda::adapt(&fuse(program), real);
+    verify(&program)?;
+    let mut choices = Vec::with_capacity(program.ops.len());
+    for (index, op) in program.ops.iter().enumerate() {
+        let of = cuda::real_of(&program, op, real);
+        let stem = catalogue::stem(&op.kind);
+        let offers = cuda::offers(&op.kind, of, &gpu);
+        let best = offers
+            .iter()
+            .filter_map(|o| o.cost.as_ref().ok().map(|cost| (o, *cost)))
+            .reduce(|best, next| if next.1 <= best.1 { next } else { best });
+        let Some((offer, cost_us)) = best else {
+            let reasons = offers.iter().map(|o| format!("{stem}_{}: {:?}", o.tail, o.cost)).collect::<Vec<_>>();
+            let reasons = if reasons.is_empty() { "no family knows it".into() } else { reasons.join("; ") };
+            return Err(SelectError::NoKernel {
+                op: index,
+                name: op.kind.name(),
+                target: target.name.clone(),
+                reasons,
+            });
+        };
+        let candidates = offers.iter().map(|o| Candidate {
+            kernel: format!("{stem}_{}", o.tail),
+            cost_us: o.cost.as_ref().ok().copied(),
+            lost: match &o.cost {
+                _ if o.route == offer.route => String::new(),
+                Ok(cost) => format!("estimated {cost:.1} us against {cost_us:.1} us"),
+                Err(why) => why.clone(),
+            },
+        });
+        choices.push(Choice {
+            kernel: format!("{stem}_{}", offer.tail),
+            variant: Variant::Cuda(offer.route),
+            cost_us,
+            workspace_bytes: offer.work_bytes,
+            flops: super::cpu_rest::flops(&op.kind),
+            bytes: cuda::bytes_moved(&op.kind, of),
+            candidates: candidates.collect(),
+        });
+    }
+    let costs: Vec<f64> = choices.iter().map(|c| c.cost_us).collect();
+    let (order, groups) = cuda::schedule(&program, &costs);
+    let ops = order.iter().map(|&i| program.ops[i].clone()).collect();
+    let choices = order.iter().map(|&i| choices[i].clone()).collect();
+    Ok(Selection { target: target.clone(), program: Program { ops, ..program }, choices, real, groups })
 }

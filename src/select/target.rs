@@ -53,6 +53,8 @@ pub struct CpuFacts {
 /// An NVIDIA GPU as the planner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CudaFacts {
+    /// The number of the device among this machine's.
+    pub ordinal: u32,
     /// Compute capability, major and minor.
     pub capability: (u32, u32),
     pub multiprocessors: u32,
@@ -69,6 +71,35 @@ impl Target {
         Self {
             name: format!("CPU, {}, {threads} {plural}", isa.name()),
             device: Device::Cpu(CpuFacts { isa, threads }),
+        }
+    }
+
+    /// An NVIDIA GPU.
+    #[must_use]
+    pub fn cuda(name: impl Into<String>, facts: CudaFacts) -> Self {
+        Self { name: name.into(), device: Device::Cuda(facts) }
+    }
+
+    /// An NVIDIA H200 with all libraries: what plans are made for where no GPU is.
+    #[must_use]
+    pub fn h200() -> Self {
+        let facts = CudaFacts {
+            ordinal: 0,
+            capability: (9, 0),
+            multiprocessors: 132,
+            memory_bytes: 150_754_820_096,
+            has_cublaslt: true,
+            has_cudnn: true,
+        };
+        Self::cuda("NVIDIA H200", facts)
+    }
+
+    /// The GPU's facts, where it is one.
+    #[must_use]
+    pub const fn as_cuda(&self) -> Option<CudaFacts> {
+        match &self.device {
+            Device::Cuda(facts) => Some(*facts),
+            Device::Cpu(_) => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The implementations that an operation may have.
 
 use super::Isa;
+use super::cuda::Route;
 use serde::{Deserialize, Serialize};
 
 /// One implementation of an operation; the tail of a kernel id, such as `f32_avx512_v0`.
@@ -13,6 +14,8 @@ pub enum Variant {
     RefF64,
     /// The fast kernel for one instruction set.
     Fast(Isa),
+    /// A GPU's kernel; its id ends in the name that its family gives it.
+    Cuda(Route),
 }
 
 impl Variant {
@@ -25,6 +28,7 @@ impl Variant {
             Self::Fast(Isa::Portable) => "f32_portable_v0",
             Self::Fast(Isa::Avx2) => "f32_avx2_v0",
             Self::Fast(Isa::Avx512) => "f32_avx512_v0",
+            Self::Cuda(_) => "cuda_v0",
         }
     }
 }

@@ -95,14 +95,14 @@ impl Session {
         let model = self.model().clone();
         check_sum(path, text, &file)?;
         // The session is changed only from here on: parameters are checked as a whole before the first is set.
-        let before = self.train.snapshot();
+        let before = self.train.snapshot()?;
         let result = self.apply(&file, &model, &wanted, path).and_then(|()| self.feed.resume(header.position));
         if let Err(error) = result {
-            self.train.restore(&before);
+            self.train.restore(&before)?;
             return Err(error);
         }
         self.done = header.step;
-        self.state_changed();
+        self.state_changed()?;
         Ok(())
     }
 

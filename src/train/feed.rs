@@ -2,7 +2,7 @@
 
 use super::{TensorFile, TrainError};
 use crate::data::{Batches, Dataset, Position, Split, Target};
-use crate::exec::cpu::Step;
+use crate::exec::Step;
 use crate::lower::{LValueId, Layout};
 use crate::model::{LossSpec, Model, Rng};
 use crate::tensor::DType;
@@ -54,7 +54,7 @@ impl Feed {
         seed: u64,
     ) -> Result<Self, TrainError> {
         let batches = Batches::new(split.train.clone(), model.batch, seed)?;
-        let stored = Arc::new(crate::exec::cpu::samples_to_stored(&set.x, layout));
+        let stored = Arc::new(crate::exec::samples_to_stored(&set.x, layout));
         Ok(Self::Data { set, stored, split, batches })
     }
 
@@ -129,7 +129,7 @@ impl Feed {
                 Labels::Classes(values)
             }
         };
-        Ok(Self::Batches { x: crate::exec::cpu::samples_to_stored(&samples, layout), y: labels, count, next: 0 })
+        Ok(Self::Batches { x: crate::exec::samples_to_stored(&samples, layout), y: labels, count, next: 0 })
     }
 
     /// Writes one random batch into the step, to stay: for benchmarks and checks.
@@ -252,23 +252,28 @@ pub(super) fn gather(
     target: &Target,
     indices: &[u32],
 ) -> Result<(), TrainError> {
-    let out = step.stored_mut::<f32>(x)?;
-    let width = out.len() / indices.len().max(1);
-    for (row, &i) in out.chunks_exact_mut(width).zip(indices) {
-        row.copy_from_slice(&stored[i as usize * width..][..width]);
-    }
+    step.fill(x, |out: &mut [f32]| {
+        let width = out.len() / indices.len().max(1);
+        for (row, &i) in out.chunks_exact_mut(width).zip(indices) {
+            row.copy_from_slice(&stored[i as usize * width..][..width]);
+        }
+    })?;
     let Some(y) = y else { return Ok(()) };
     match target {
         Target::Classes { labels, .. } => {
-            for (out, &i) in step.stored_mut::<i32>(y)?.iter_mut().zip(indices) {
-                *out = labels[i as usize];
-            }
+            step.fill(y, |out: &mut [i32]| {
+                for (out, &i) in out.iter_mut().zip(indices) {
+                    *out = labels[i as usize];
+                }
+            })?;
         }
         Target::Values { values, shape } => {
             let width = shape.len();
-            for (row, &i) in step.stored_mut::<f32>(y)?.chunks_exact_mut(width).zip(indices) {
-                row.copy_from_slice(&values[i as usize * width..][..width]);
-            }
+            step.fill(y, |out: &mut [f32]| {
+                for (row, &i) in out.chunks_exact_mut(width).zip(indices) {
+                    row.copy_from_slice(&values[i as usize * width..][..width]);
+                }
+            })?;
         }
     }
     Ok(())

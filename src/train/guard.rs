@@ -5,7 +5,8 @@
 //! replays up to the step in question, and runs that one op by op, looking at every output.
 
 use super::{Feed, FeedPosition, TrainError};
-use crate::exec::cpu::{Pool, Step};
+use crate::exec::Step;
+use crate::exec::cpu::Pool;
 use crate::lower::{LValueId, Op};
 use crate::tensor::DType;
 
@@ -21,17 +22,32 @@ pub(super) struct Guard {
 
 impl Guard {
     /// A guard over a run that has made `step` steps.
-    pub(super) fn new(step: &mut Step, feed: &Feed, steps_done: u64) -> Self {
-        Self { saved: step.snapshot(), position: feed.position(), step: steps_done }
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub(super) fn new(step: &mut Step, feed: &Feed, steps_done: u64) -> Result<Self, TrainError> {
+        Ok(Self { saved: step.snapshot()?, position: feed.position(), step: steps_done })
     }
 
     /// Renews the snapshot where it is old, or where something outside the step changed its state. Allocates nothing.
-    pub(super) fn renew(&mut self, step: &mut Step, feed: &Feed, steps_done: u64, force: bool) {
-        if force || steps_done >= self.step + INTERVAL {
-            step.snapshot_into(&mut self.saved);
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub(super) fn renew(
+        &mut self,
+        step: &mut Step,
+        feed: &Feed,
+        steps_done: u64,
+        force: bool,
+    ) -> Result<(), TrainError> {
+        // A snapshot crosses to the host; on a GPU that costs many steps.
+        let interval = if matches!(step, Step::Cuda(_)) { 16 * INTERVAL } else { INTERVAL };
+        if force || steps_done >= self.step + interval {
+            step.snapshot_into(&mut self.saved)?;
             self.position = feed.position();
             self.step = steps_done;
         }
+        Ok(())
     }
 
     /// Says where step `failed` (from 1) went wrong, and leaves the run as it was before that step.
@@ -44,17 +60,17 @@ impl Guard {
         x: LValueId,
         y: Option<LValueId>,
     ) -> Result<String, TrainError> {
-        step.restore(&self.saved);
+        step.restore(&self.saved)?;
         feed.resume(self.position)?;
         for _ in self.step + 1..failed {
             feed.next(step, x, y)?;
             step.replay(pool)?;
         }
-        let before = step.snapshot();
+        let before = step.snapshot()?;
         let position = feed.position();
         feed.next(step, x, y)?;
         let origin = first_bad_op(step, pool)?;
-        step.restore(&before);
+        step.restore(&before)?;
         feed.resume(position)?;
         Ok(origin)
     }
@@ -89,7 +105,7 @@ fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> 
 /// Runs nothing; true where every element is finite. Values that are no floats are.
 fn is_finite(step: &Step, id: LValueId) -> bool {
     match step.compiled().plan.program.value(id).dtype {
-        DType::F32 => step.stored::<f32>(id).is_ok_and(|v| v.iter().all(|x| x.is_finite())),
+        DType::F32 | DType::F16 | DType::Bf16 => step.stored::<f32>(id).is_ok_and(|v| v.iter().all(|x| x.is_finite())),
         DType::F64 => step.stored::<f64>(id).is_ok_and(|v| v.iter().all(|x| x.is_finite())),
         _ => true,
     }

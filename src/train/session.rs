@@ -7,12 +7,15 @@ use super::{Feed, TensorFile, TrainError, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Dataset, Request};
 use crate::exec::ExecError;
-use crate::exec::cpu::{Executor, Pool, Step, host_target};
+use crate::exec::cpu::{Pool, host_target};
+use crate::exec::{Executor, Step};
 use crate::ir::Metrics;
 use crate::lower::LValueId;
 use crate::model::{LossSpec, Model, ParamId, Preset, check, init_values};
+use crate::select::Target as Machine;
 use crate::tensor::HostTensor;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,6 +40,8 @@ pub struct SessionSpec {
     pub base: PathBuf,
     pub executor: Executor,
     pub threads: usize,
+    /// The machine that trains; this one's CPU where none is given.
+    pub machine: Option<Machine>,
     /// Overrides of the preset's training length and seed.
     pub steps: Option<usize>,
     pub seed: Option<u64>,
@@ -54,6 +59,7 @@ impl SessionSpec {
             base,
             executor: Executor::Replay,
             threads: crate::exec::cpu::default_threads(),
+            machine: None,
             steps: None,
             seed: None,
             init: None,
@@ -78,6 +84,9 @@ pub struct StepReport {
     #[serde(skip_serializing_if = "f32_is_nan")]
     pub accuracy: f32,
     pub lr: f32,
+    /// What the gradient of the loss is multiplied by in the next step; NaN where nothing is scaled.
+    #[serde(skip_serializing_if = "f32_is_nan")]
+    pub loss_scale: f32,
     /// Time of the step itself, in microseconds.
     pub step_us: f32,
     /// Time to bring the batch, in microseconds.
@@ -99,6 +108,7 @@ struct Watched {
     grad_norm: Option<LValueId>,
     update_max_seg: Option<LValueId>,
     hyper: LValueId,
+    loss_scale: Option<LValueId>,
 }
 
 /// A training run.
@@ -115,6 +125,17 @@ pub struct Session {
     total: u64,
     seed: u64,
     notes: Vec<String>,
+}
+
+/// The loss scale that an `f16` run starts with; PyTorch's.
+const FIRST_LOSS_SCALE: f32 = 65_536.0;
+
+/// Sets the loss scale of a step that has one.
+pub(super) fn start_loss_scale(step: &mut Step) -> Result<(), TrainError> {
+    if let Ok(scaler) = step.find("scaler") {
+        step.write(scaler, &[FIRST_LOSS_SCALE, 0.0, 1.0 / FIRST_LOSS_SCALE, 0.0])?;
+    }
+    Ok(())
 }
 
 /// Loads the data that a spec asks for, for a step of `model` with the given layout.
@@ -154,7 +175,7 @@ impl Session {
         let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
         let train_spec = spec.preset.train;
         let seed = spec.seed.or(train_spec.map(|t| t.seed)).unwrap_or(0);
-        let machine = host_target(spec.threads);
+        let machine = spec.machine.clone().unwrap_or_else(|| host_target(spec.threads));
         let compiled = compile(&model, &Options { metrics: spec.metrics, ..Options::train(machine.clone()) })?;
         let mut pool = Pool::new(spec.threads)?;
         let mut train = Step::new(Arc::new(compiled), spec.threads)?;
@@ -169,6 +190,8 @@ impl Session {
         train.write(watched.hyper, &hyper)?;
         let counter = train.find("counter")?;
         train.write(counter, &[seed as i64, 0])?;
+        start_loss_scale(&mut train)?;
+        train.watch(&watched.read_back())?;
         let (mut feed, notes) = prepare_feed(spec, &model, &mut train, seed)?;
         let start = feed.position();
         feed.next(&mut train, watched.x, watched.y)?;
@@ -178,7 +201,7 @@ impl Session {
         let total = feed.limit().map_or(steps, |limit| steps.min(limit)) as u64;
         let wants_evaluation = matches!(&feed, Feed::Data { split, .. } if !split.held_out.is_empty());
         let evaluator = if wants_evaluation { Some(Evaluator::new(&model, &machine, &train)?) } else { None };
-        let guard = Guard::new(&mut train, &feed, 0);
+        let guard = Guard::new(&mut train, &feed, 0)?;
         Ok(Self {
             model,
             train,
@@ -262,9 +285,9 @@ impl Session {
     /// # Errors
     /// Never for a training step.
     pub fn set_lr(&mut self, lr: f32) -> Result<(), TrainError> {
-        self.train.stored_mut::<f32>(self.watched.hyper)?[0] = lr;
-        self.guard.renew(&mut self.train, &self.feed, self.done, true);
-        Ok(())
+        let decay = self.train.stored::<f32>(self.watched.hyper)?[1];
+        self.train.write(self.watched.hyper, &[lr, decay])?;
+        self.guard.renew(&mut self.train, &self.feed, self.done, true)
     }
 
     /// Makes one step; `None` where the run is at its end. Allocates nothing.
@@ -276,7 +299,7 @@ impl Session {
         if self.done >= self.total {
             return Ok(None);
         }
-        self.guard.renew(&mut self.train, &self.feed, self.done, false);
+        self.guard.renew(&mut self.train, &self.feed, self.done, false)?;
         let started = Instant::now();
         let w = &self.watched;
         let position = self.feed.position();
@@ -289,6 +312,7 @@ impl Session {
             self.feed.resume(position)?;
             return Err(error.into());
         }
+        self.train.synchronize()?;
         let step_us = fed.elapsed().as_secs_f32() * 1e6;
         let first = |id: Option<LValueId>, or: f32| match id {
             Some(id) => self.train.stored::<f32>(id).map(|v| v[0]),
@@ -301,6 +325,7 @@ impl Session {
             grad_norm: first(w.grad_norm, 0.0)?,
             accuracy: first(w.accuracy, f32::NAN)?,
             lr: first(Some(w.hyper), 0.0)?,
+            loss_scale: first(w.loss_scale, f32::NAN)?,
             step_us,
             feed_us: (fed - started).as_secs_f32() * 1e6,
         };
@@ -329,10 +354,10 @@ impl Session {
     ///
     /// # Errors
     /// Never for a training step.
-    pub fn layer_updates(&self) -> Result<&[f32], TrainError> {
+    pub fn layer_updates(&self) -> Result<Cow<'_, [f32]>, TrainError> {
         match self.watched.update_max_seg {
             Some(id) => Ok(self.train.stored::<f32>(id)?),
-            None => Ok(&[]),
+            None => Ok(Cow::Borrowed(&[])),
         }
     }
 
@@ -376,8 +401,8 @@ impl Session {
     }
 
     /// Renews the guard after the state was changed from outside.
-    pub(super) fn state_changed(&mut self) {
-        self.guard.renew(&mut self.train, &self.feed, self.done, true);
+    pub(super) fn state_changed(&mut self) -> Result<(), TrainError> {
+        self.guard.renew(&mut self.train, &self.feed, self.done, true)
     }
 }
 
@@ -394,6 +419,13 @@ impl Watched {
             grad_norm: find("grad_norm"),
             update_max_seg: find("update_max_seg"),
             hyper: step.find("hyper")?,
+            loss_scale: find("loss_scale"),
         })
+    }
+
+    /// The values that are read after every step.
+    fn read_back(&self) -> Vec<LValueId> {
+        let optional = [self.accuracy, self.update_max, self.grad_norm, self.loss_scale];
+        [self.loss, self.hyper].into_iter().chain(optional.into_iter().flatten()).collect()
     }
 }

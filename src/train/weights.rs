@@ -1,7 +1,7 @@
 //! Safetensors files: initial weights, batches, results, checkpoints.
 
 use super::TrainError;
-use crate::exec::cpu::Step;
+use crate::exec::Step;
 use crate::model::{Model, ParamId};
 use crate::tensor::{DType, HostTensor, Shape, write_atomic};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};

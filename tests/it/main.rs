@@ -1,6 +1,7 @@
 //! Tests of the whole, one module a subject.
 
 mod cli;
+mod cuda;
 mod golden;
 mod nets;
 mod numerics;

@@ -2,7 +2,7 @@
 
 use crate::lower::OpKind;
 
-/// The largest number of slots of an operation.
+/// The largest number of slots of an operation that CPU kernels look at; later ones are bound for GPUs only.
 pub const MAX_ARGS: usize = 12;
 
 /// Which share of a call a thread runs.

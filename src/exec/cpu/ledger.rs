@@ -26,7 +26,7 @@ impl Ledger {
         let plan = &compiled.plan;
         let op = &plan.program.ops[index];
         let mut row = [0; MAX_ARGS];
-        for (slot, (kind, arg)) in op.kind.slots().iter().zip(&op.args).enumerate() {
+        for (slot, (kind, arg)) in op.kind.slots().iter().zip(&op.args).enumerate().take(MAX_ARGS) {
             let place = match (kind.dir, arg) {
                 (Dir::Work, _) => plan.workspaces[index].map(|b| Place { buffer: b, offset: plan.buffer(b).offset }),
                 (_, Some(value)) => plan.place(*value),

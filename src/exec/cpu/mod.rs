@@ -20,5 +20,4 @@ mod tensors;
 pub use detect::{cpu_name, default_threads, detect_isa, host_target};
 pub use ledger::Ledger;
 pub use pool::Pool;
-pub use step::{Executor, Step};
-pub(crate) use tensors::to_stored as samples_to_stored;
+pub use step::Step;

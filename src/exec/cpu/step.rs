@@ -4,21 +4,11 @@ use super::call::{Call, KernelImpl, Part};
 use super::ledger::Ledger;
 use super::{Pool, kernels};
 use crate::compile::Compiled;
-use crate::exec::{EnvBuilder, ExecError, SealedEnv};
+use crate::exec::{EnvBuilder, ExecError, Executor, SealedEnv};
 use crate::lower::OpKind;
 use crate::select::Variant;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// How a step is run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Executor {
-    /// The recording, all at once.
-    #[default]
-    Replay,
-    /// Op by op: kernel looked up, arguments resolved, threads gathered for each.
-    Eager,
-}
 
 /// A compiled step with its memory.
 pub struct Step {

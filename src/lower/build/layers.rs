@@ -2,7 +2,7 @@
 
 use super::Lowerer;
 use crate::ir::{Node, NodeKind, PoolKind, ValueId, Window};
-use crate::lower::flat::ParamOrder;
+use crate::lower::flat::{FilterOrder, ParamOrder};
 use crate::lower::geometry::{ConvGeometry, Epilogue, Gemm, PoolGeometry, Scalar, Trans};
 use crate::lower::op::OpKind;
 use crate::lower::program::{LValueId, Layout};
@@ -102,7 +102,11 @@ impl Lowerer<'_> {
         let geometry = self.conv_geometry(self.dims4(x), y_dims, window, groups);
         if let Some(p) = self.graph.value(node.inputs[1]).param {
             let [kh, kw] = geometry.kernel;
-            self.orders[p.0 as usize] = Some(ParamOrder::Hwio { f: geometry.f, c: geometry.c / groups, kh, kw });
+            let (f, c) = (geometry.f, geometry.c / groups);
+            self.orders[p.0 as usize] = Some(match self.filters {
+                FilterOrder::Hwio => ParamOrder::Hwio { f, c, kh, kw },
+                FilterOrder::Ohwi => ParamOrder::Ohwi { f, c, kh, kw },
+            });
         }
         let w = self.lowered(node.inputs[1]);
         let layout = Layout::image(geometry.f, geometry.ho, geometry.wo);

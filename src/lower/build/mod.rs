@@ -3,7 +3,7 @@
 mod layers;
 mod update;
 
-use super::flat::{FLAT_ALIGN, ParamOrder, segments};
+use super::flat::{FLAT_ALIGN, FilterOrder, ParamOrder, segments};
 use super::geometry::{Scalar, Segment};
 use super::op::OpKind;
 use super::program::{Alias, LValue, LValueId, Layout, Op, ParamSlot, Program};
@@ -21,6 +21,7 @@ struct Lowerer<'g> {
     /// Values that were rearranged already.
     rearranged: HashMap<(LValueId, Layout), LValueId>,
     orders: Vec<Option<ParamOrder>>,
+    filters: FilterOrder,
     segments: Vec<(ParamId, Segment)>,
     flat_len: usize,
     /// The flat vectors, by what they hold.
@@ -28,9 +29,15 @@ struct Lowerer<'g> {
     node: NodeId,
 }
 
-/// Lowers a graph of `model`.
+/// Lowers a graph of `model` for a CPU.
 #[must_use]
 pub fn lower(graph: &Graph, model: &Model) -> Program {
+    lower_for(graph, model, FilterOrder::Hwio)
+}
+
+/// Lowers a graph of `model`, with the filters of convolutions in the given order.
+#[must_use]
+pub fn lower_for(graph: &Graph, model: &Model, filters: FilterOrder) -> Program {
     let segments = segments(model);
     let flat_len = segments.last().map_or(0, |(_, s)| (s.start + s.len).next_multiple_of(FLAT_ALIGN));
     let mut l = Lowerer {
@@ -40,6 +47,7 @@ pub fn lower(graph: &Graph, model: &Model) -> Program {
         map: HashMap::new(),
         rearranged: HashMap::new(),
         orders: vec![None; model.params.len()],
+        filters,
         segments,
         flat_len,
         flats: HashMap::new(),

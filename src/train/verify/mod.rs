@@ -9,8 +9,10 @@ mod replay;
 use super::feed::{Feed, write_real};
 use super::{DataChoice, SessionSpec, TrainError};
 use crate::compile::{Options, compile};
-use crate::exec::cpu::{Pool, Step, host_target};
+use crate::exec::Step;
+use crate::exec::cpu::{Pool, host_target};
 use crate::model::{Model, ParamId, Preset, check, init_values};
+use crate::select::Target;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +23,8 @@ pub struct VerifyOptions {
     /// Replays of the endurance check; by default 10,000 for small networks, fewer where a step is long.
     pub replays: Option<u64>,
     pub threads: usize,
+    /// The machine whose step is verified; this one's CPU where none is given.
+    pub machine: Option<Target>,
     pub seed: u64,
     /// The folder that relative paths in the preset are taken from.
     pub base: PathBuf,
@@ -33,11 +37,20 @@ impl Default for VerifyOptions {
         Self {
             replays: None,
             threads: crate::exec::cpu::default_threads(),
+            machine: None,
             seed: 0,
             base: PathBuf::from("."),
             batches: None,
             init: None,
         }
+    }
+}
+
+impl VerifyOptions {
+    /// The machine whose step is verified.
+    #[must_use]
+    pub fn machine(&self) -> Target {
+        self.machine.clone().unwrap_or_else(|| host_target(self.threads))
     }
 }
 
@@ -97,6 +110,9 @@ pub fn verify(
     add(gradient::fast_against_reference(&model, options)?);
     add(gradient::loss_scale(&model, options)?);
     add(gradient::update_direction(&model, options)?);
+    if options.machine().as_cuda().is_some() {
+        add(twins(&model, options)?);
+    }
     let mut rig = replay::Rig::new(preset, &model, options)?;
     add(rig.warm_up()?);
     add(rig.eager_against_replay()?);
@@ -109,7 +125,7 @@ pub fn verify(
 
 /// Compiles the preset; every verifier and referee has run when this returns.
 fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    let compiled = compile(model, &Options::train(host_target(options.threads)))?;
+    let compiled = compile(model, &Options::train(options.machine()))?;
     let plan = &compiled.plan;
     let figures = format!(
         "{} ops, {} buffers, arena {} at {:.4} of the lower bound, {} unshared, planned in {:.1} ms",
@@ -121,6 +137,31 @@ fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainErro
         compiled.times.total().as_secs_f64() * 1e3
     );
     Ok(Check::new("plan", plan.arena_bytes >= plan.lower_bound_bytes, figures))
+}
+
+/// Every kernel of a GPU's step against its plain-loop twin, on fresh random inputs.
+fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+    let small = model.with_batch(model.batch.clamp(2, 16));
+    let (mut worst, mut of, mut wrong, mut count) = (0.0f64, String::new(), Vec::new(), 0);
+    let compiled = Arc::new(compile(&small, &Options::train(options.machine()))?);
+    let Step::Cuda(mut step) = Step::new(Arc::clone(&compiled), 1)? else {
+        return Ok(Check::skipped("kernels against their twins", "the step runs on a CPU"));
+    };
+    for index in 0..compiled.plan.program.ops.len() {
+        let twin = step.compare_with_reference(index, options.seed)?;
+        count += 1;
+        if twin.error / twin.limit > worst {
+            (worst, of) =
+                (twin.error / twin.limit, format!("{} ({:.1e} of {:.1e})", twin.kernel, twin.error, twin.limit));
+        }
+        if !twin.wrong.is_empty() {
+            wrong.push(format!("op {index} {}: {}", twin.kernel, twin.wrong));
+        }
+    }
+    let passed = wrong.is_empty();
+    let figures = format!("{count} kernels on random inputs, {} wrong; nearest to its limit: {of}", wrong.len());
+    wrong.truncate(12);
+    Ok(Check::new("kernels against their twins (f64)", passed, figures).detail(wrong))
 }
 
 /// A step with initial parameters and one batch, in the precision of `compiling`.
@@ -153,7 +194,7 @@ fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainErr
     write_real(step, hyper, real, &[model.optimizer.lr(), model.optimizer.weight_decay()])?;
     let counter = step.find("counter")?;
     step.write(counter, &[seed as i64, 0])?;
-    Ok(())
+    super::session::start_loss_scale(step)
 }
 
 /// The session and feed of a preset's own data, or a random batch where it names none.
@@ -165,6 +206,7 @@ fn session_spec(preset: &Preset, options: &VerifyOptions) -> SessionSpec {
     };
     SessionSpec {
         threads: options.threads,
+        machine: options.machine.clone(),
         seed: Some(options.seed),
         init: options.init.clone(),
         data,

@@ -2,7 +2,7 @@
 
 use super::{Check, VerifyOptions, session_spec};
 use crate::exec::ExecError;
-use crate::exec::cpu::Executor;
+use crate::exec::Executor;
 use crate::lower::Dir;
 use crate::model::{Model, Preset};
 use crate::train::{Feed, Session, TrainError};
@@ -18,12 +18,12 @@ impl Rig {
     pub(super) fn new(preset: &Preset, model: &Model, options: &VerifyOptions) -> Result<Self, TrainError> {
         debug_assert_eq!(model.name, preset.name, "the model was checked from this preset");
         let mut session = Session::prepare(&session_spec(preset, options))?;
-        let start = session.train.snapshot();
+        let start = session.train.snapshot()?;
         Ok(Self { session, start })
     }
 
     fn rewind(&mut self) -> Result<(), TrainError> {
-        self.session.train.restore(&self.start);
+        self.session.train.restore(&self.start)?;
         let first = match self.session.feed {
             Feed::Data { .. } => super::super::FeedPosition::Data(crate::data::Position::default()),
             _ => super::super::FeedPosition::Batches(0),
@@ -48,16 +48,16 @@ impl Rig {
                 magnitudes.push(train.stored::<f32>(id)?[0]);
             }
         }
-        Ok((train.snapshot(), magnitudes))
+        Ok((train.snapshot()?, magnitudes))
     }
 
     /// Warming up must change nothing that survives a step.
     pub(super) fn warm_up(&mut self) -> Result<Check, TrainError> {
         self.rewind()?;
         let Session { train, pool, .. } = &mut self.session;
-        let before = train.snapshot();
+        let before = train.snapshot()?;
         train.warm_up(pool)?;
-        let same = train.snapshot() == before;
+        let same = train.snapshot()? == before;
         Ok(Check::new(
             "warm-up leaves no trace",
             same,
@@ -75,7 +75,7 @@ impl Rig {
             self.steps(executor, STEPS)?;
             traces.push(self.session.train.trace());
             self.session.train.set_trace(false);
-            memories.push(self.session.train.arena().to_vec());
+            memories.push(self.session.train.arena()?.to_vec());
         }
         let same_kernels = traces[0] == traces[1];
         let plan = &self.session.compiled().plan;
@@ -107,6 +107,9 @@ impl Rig {
     /// One thread and several must give the same bits.
     pub(super) fn threads(&mut self, model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
         const NAME: &str = "threads do not change results";
+        if matches!(self.session.train, crate::exec::Step::Cuda(_)) {
+            return Ok(Check::skipped(NAME, "a GPU's step does not depend on the host's threads"));
+        }
         if options.threads < 2 {
             return Ok(Check::skipped(NAME, "only one thread"));
         }

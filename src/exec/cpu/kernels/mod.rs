@@ -27,10 +27,15 @@ use crate::select::{Isa, Variant};
 /// The kernel of this variant for an operation that up to `threads` threads share, or `None` where the variant has none.
 #[must_use]
 pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelImpl> {
+    if matches!(op, OpKind::Cast { .. } | OpKind::ScaleUpdate { .. }) {
+        // Half precision is planned for GPUs only.
+        return None;
+    }
     match variant {
         Variant::RefF32 => Some(reference::resolve::<f32>()),
         Variant::RefF64 => Some(reference::resolve::<f64>()),
         Variant::Fast(isa) => fast(op, isa, threads),
+        Variant::Cuda(_) => None,
     }
 }
 
@@ -70,5 +75,6 @@ fn fast(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
         | OpKind::AdamStep { .. }
         | OpKind::SgdStep { .. }
         | OpKind::UpdateMetrics { .. } => optimizer::resolve(op, isa, threads),
+        OpKind::Cast { .. } | OpKind::ScaleUpdate { .. } => None,
     }
 }

@@ -1,0 +1,742 @@
+// Convolutions as matrix products over positions that are gathered on the fly (implicit GEMM), forward, gradient of the input, gradient of the weight.
+//
+// Images are [n, h, w, c], weights [f, kh, kw, c / groups]. Slots: a, b, bias, saved, c_prev, c, z, work.
+//     forward     a = x,  b = weight, c = y        rows: output positions   cols: filters            sum over taps and channels
+//     backward x  a = dy, b = weight, c = dx       rows: input positions    cols: channels           sum over taps and filters
+//     backward w  a = x,  b = dy,     c = dw       rows: filters            cols: taps and channels  sum over output positions
+
+enum ConvKind { CONV_FORWARD = 0, CONV_BACKWARD_X = 1, CONV_BACKWARD_W = 2 };
+enum ConvMath { CONV_SIMT = 0, CONV_TENSOR = 1 };
+
+template <int N_, int H_, int W_, int C_, int F_, int KH_, int KW_, int SH_, int SW_, int PH_, int PW_, int DH_, int DW_, int G_, int HO_, int WO_> struct ConvGeom {
+    static constexpr int N = N_, H = H_, W = W_, C = C_, F = F_, KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_, PW = PW_, DH = DH_, DW = DW_, G = G_, HO = HO_, WO = WO_;
+    static constexpr int CG = C / G, FG = F / G, TAPS = KH * KW;
+    static constexpr i64 X = (i64)N * H * W * C, Y = (i64)N * HO * WO * F, WEIGHT = (i64)F * TAPS * CG;
+    static_assert((i64)N * H * W < (1ll << 31) - 256 && (i64)N * HO * WO < (1ll << 31) - 256 && WEIGHT < (1ll << 31) - 256, "positions are counted in int");
+};
+
+__host__ __device__ constexpr int conv_gcd(int a, int b) { return b == 0 ? a : conv_gcd(b, a % b); }
+
+template <bool WIDE> struct ConvOffsetType { typedef int Of; };
+template <> struct ConvOffsetType<true> { typedef i64 Of; };
+// Gradients of weights are float whatever images are made of.
+template <class T, bool FLOAT> struct ConvResult { typedef T Of; };
+template <class T> struct ConvResult<T, true> { typedef float Of; };
+
+// ---------------------------------------------------------------------------------------------------- one axis of the image
+
+// How positions of the result along one axis meet positions of the gathered image (x in the forward pass, dy in the gradient of x): the
+// result's position `out0 + i * OUT_STEP` meets `origin + i * STEP + offset0 + t * OFFSET_STEP` through the kernel's tap `tap0 + t * TAP_STEP`,
+// for i < count and t < taps.
+//
+// The gradient of x is taken apart into `CLASSES` = stride classes of positions, (position + padding) % stride == residue, because exactly the
+// taps of that class's residue reach them: kernels then touch no tap that does not divide.
+template <bool FORWARD, int IN, int OUT, int K, int S, int P, int D> struct ConvAxis {
+    static constexpr int CLASSES = FORWARD ? 1 : S, MOST = FORWARD ? OUT : ceil_div(IN, S), SIZE = FORWARD ? IN : OUT;
+    static constexpr int STEP = FORWARD ? S : 1, OUT_STEP = FORWARD ? 1 : S;
+    static constexpr int TAP_STEP = FORWARD ? 1 : S / conv_gcd(S, D), OFFSET_STEP = FORWARD ? D : -(D / conv_gcd(S, D));
+    int count, origin, out0, taps, tap0, offset0;
+    DEV ConvAxis of(int residue) {
+        ConvAxis axis;
+        if constexpr (FORWARD) {
+            axis.count = OUT, axis.origin = -P, axis.out0 = 0, axis.taps = K, axis.tap0 = 0, axis.offset0 = 0;
+        } else {
+            if constexpr (S == 1) residue = 0;
+            axis.origin = residue >= P ? 0 : (P - residue + S - 1) / S;
+            axis.out0 = axis.origin * S + residue - P;
+            axis.count = axis.out0 < IN ? (IN - 1 - axis.out0) / S + 1 : 0;
+            int tap = 0;
+            while (tap < TAP_STEP && tap * D % S != residue) ++tap;
+            axis.tap0 = tap;
+            axis.taps = tap < TAP_STEP && tap < K ? (K - 1 - tap) / TAP_STEP + 1 : 0;
+            axis.offset0 = -((tap * D - residue) / S);
+        }
+        return axis;
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- tiles in shared memory
+
+// ROWS rows of the product by BK of its sum, for one stage. KMAJOR: a row's elements of the sum are neighbours; otherwise neighbours are rows.
+// Groups of 16 bytes are permuted so that eight neighbouring lines at the same group lie in different banks; lines of floats that are not KMAJOR
+// are padded instead, because their readers take single elements.
+template <class T, int ROWS, int BK, bool KMAJOR> struct ConvTile {
+    static constexpr int V = 16 / (int)sizeof(T);
+    static constexpr bool PADDED = !KMAJOR && sizeof(T) == 4;
+    static constexpr int LINE = PADDED ? ROWS + 8 : KMAJOR ? BK : ROWS, LINES = KMAJOR ? ROWS : BK;
+    static constexpr int LINE_BYTES = LINE * (int)sizeof(T), BYTES = LINE_BYTES * LINES;
+    static_assert(PADDED || LINE_BYTES % 64 == 0 || LINE_BYTES == 32, "permutation");
+    // The element's place; `at % V` elements into a group stay together.
+    DEV int place(int line, int at) {
+        if constexpr (PADDED) return line * LINE + at;
+        const int swap = LINE_BYTES % 128 == 0 ? line & 7 : LINE_BYTES % 64 == 0 ? (line >> 1) & 3 : (line >> 2) & 1;
+        return line * LINE + (((at / V) ^ swap) * V) + at % V;
+    }
+};
+
+// Copies V elements to COUNT places. `source(i, valid)` gives where from; zeros where it says not valid. Copies of 2 bytes cannot be asynchronous:
+// eight loads are under way before the first is stored. GUARD: `target` gives no place (null) where there is nothing to do.
+template <class T, int V, int COUNT, bool GUARD, class Source, class Target> DEV void conv_fill(const Source& source, const Target& target) {
+    if constexpr (V * sizeof(T) >= 4) {
+#pragma unroll(COUNT <= 8 ? COUNT : 4)
+        for (int i = 0; i < COUNT; ++i) {
+            bool valid;
+            const T* from = source(i, valid);
+            T* to = target(i);
+            if (!GUARD || to != nullptr) copy_async<V * (int)sizeof(T)>(to, from, valid);
+        }
+    } else {
+        constexpr int BATCH = min_i(COUNT, 8);
+#pragma unroll 1
+        for (int first = 0; first < COUNT; first += BATCH) {
+            T held[BATCH];
+#pragma unroll
+            for (int i = 0; i < BATCH; ++i) {
+                bool valid;
+                const T* from = source(first + i, valid);
+                held[i] = T{};
+                if (valid && first + i < COUNT) held[i] = *from;
+            }
+#pragma unroll
+            for (int i = 0; i < BATCH; ++i) {
+                T* to = target(first + i);
+                if ((!GUARD || to != nullptr) && first + i < COUNT) *to = held[i];
+            }
+        }
+    }
+}
+
+// Moves 16 bytes by one access where the compiler would move them word by word.
+DEV void conv_store_global(float* at, const float (&v)[4]) {
+    asm volatile("st.global.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(at), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
+}
+DEV Vec<int, 4> conv_load_shared(const void* at) {
+    Vec<int, 4> out;
+    asm volatile("ld.shared.v4.s32 {%0,%1,%2,%3}, [%4];" : "=r"(out.v[0]), "=r"(out.v[1]), "=r"(out.v[2]), "=r"(out.v[3]) : "r"(shared_address(at)));
+    return out;
+}
+DEV void conv_mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2], float) { mma_tf32(c, a, b); }
+DEV void conv_mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2], bf16) { mma_bf16(c, a, b); }
+DEV void conv_mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2], f16) { mma_f16(c, a, b); }
+
+// ---------------------------------------------------------------------------------------------------- results
+
+template <class E, int V> DEV void conv_bias(const Args& a, int col, float (&bias)[V]) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+        bias[v] = 0.0f;
+        if constexpr (E::BIAS) bias[v] = a.at<float>(2)[col + v];
+    }
+}
+
+// Finishes V neighbouring elements of the result from their sums of products. Only this thread touches them, so the result may be added to itself.
+template <class E, class TO, bool ACC, int V> DEV void conv_finish(const Args& a, i64 index, const float (&bias)[V], const float (&sum)[V]) {
+    Vec<TO, V> saved, out, before;
+    Vec<float, V> previous;
+    TO* c = a.at<TO>(5);
+    if constexpr (E::ACT_GRAD != NONE) saved = load<TO, V>(a.at<TO>(3) + index);
+    if constexpr (ACC) previous = load<float, V>((const float*)c + index);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+        float value = sum[v], s = 0.0f, z;
+        if constexpr (ACC) value += previous.v[v];
+        if constexpr (E::ACT_GRAD != NONE) s = to_float(saved.v[v]);
+        value = E::apply(value, bias[v], s, z);
+        before.v[v] = narrow<TO>(z);
+        out.v[v] = narrow<TO>(value);
+    }
+    if constexpr (E::SAVE_Z) {
+        if (a.has(6)) store<TO, V>(a.at<TO>(6) + index, before);
+    }
+    store<TO, V>(c + index, out);
+}
+
+// The second phase of a sum that was split: adds `SPLITS` partial results [SPLITS, LEN] of the work slot, always in the same order, and finishes.
+// A warp takes 32 V neighbouring elements and every GROUPS-th split; the GROUPS warps of the same elements meet in shared memory.
+template <class E, class TO, bool ACC, i64 LEN, int LD, int SPLITS, int THREADS> struct ConvReduce {
+    static constexpr int V = LEN % 4 == 0 && LD % 4 == 0 ? 4 : 1, WARPS = THREADS / 32;
+    static constexpr int GROUPS = SPLITS >= 16 && WARPS >= 8 ? 8 : SPLITS >= 8 && WARPS >= 4 ? 4 : SPLITS >= 4 && WARPS >= 2 ? 2 : 1;
+    static constexpr int PER_BLOCK = WARPS / GROUPS * 32 * V, BLOCKS = ceil_div(LEN, PER_BLOCK), SMEM = WARPS * 32 * V * 4;
+    static_assert(WARPS % GROUPS == 0, "warps");
+    DEV void run(const Args& a, int block, char* smem) {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp % GROUPS;
+        const i64 index = (i64)block * PER_BLOCK + (warp / GROUPS * 32 + lane) * V;
+        const bool inside = index < LEN;
+        const float* partial = a.at<float>(7) + index;
+        float sum[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) sum[v] = 0.0f;
+        if (inside) {
+#pragma unroll 8
+            for (int i = 0; i < ceil_div(SPLITS, GROUPS); ++i) {
+                const int s = group + i * GROUPS;
+                if (SPLITS % GROUPS == 0 || s < SPLITS) {
+                    const Vec<float, V> part = load<float, V>(partial + s * LEN);
+#pragma unroll
+                    for (int v = 0; v < V; ++v) sum[v] += part.v[v];
+                }
+            }
+        }
+        if constexpr (GROUPS > 1) {
+            float* scratch = (float*)smem;
+#pragma unroll
+            for (int v = 0; v < V; ++v) scratch[(warp * V + v) * 32 + lane] = sum[v];
+            __syncthreads();
+            if (group == 0) {
+#pragma unroll
+                for (int other = 1; other < GROUPS; ++other)
+#pragma unroll
+                    for (int v = 0; v < V; ++v) sum[v] += scratch[((warp + other) * V + v) * 32 + lane];
+            }
+        }
+        if (inside && group == 0) {
+            float bias[V];
+            conv_bias<E, V>(a, (int)(index % LD), bias);
+            conv_finish<E, TO, ACC, V>(a, index, bias, sum);
+        }
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- the product
+
+// One of the three products, of any geometry. A block makes a tile of BM by BN of one group of channels, in steps of BKB bytes of the sum, with
+// STAGES tiles under way.
+//     CONV_TENSOR: a warp makes WM by WN (multiples of 16) with matrix instructions: TF32 for float, otherwise T's own.
+//     CONV_SIMT:   T = float; a thread makes WM by WN (4 or 8 each) with FMAs.
+// Threads: BM / WM * BN / WN (warps or threads). Blocks: splits * groups * classes of positions * row tiles * column tiles.
+// Alignment: any; copies are as wide as channels (or filters) per group allow.
+// SPLITS > 1: the sum is taken in that many stretches, whose results a second phase adds in a fixed order; WORK = SPLITS * results * 4 bytes.
+// Overwrites c, or adds to it where ACC (gradient of the weight, always float). Deterministic. Reads each factor about once from memory where tiles
+// of neighbouring blocks meet in the second-level cache, and writes the result once (besides 2 SPLITS results of the work slot).
+template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int WM, int WN, int STAGES, int SPLITS, bool ACC, class E> struct ConvGemm {
+    using R = ConvAxis<KIND == CONV_FORWARD, Geom::H, Geom::HO, Geom::KH, Geom::SH, Geom::PH, Geom::DH>;
+    using Q = ConvAxis<KIND == CONV_FORWARD, Geom::W, Geom::WO, Geom::KW, Geom::SW, Geom::PW, Geom::DW>;
+    static constexpr bool TENSOR = MATH == CONV_TENSOR, BWD_W = KIND == CONV_BACKWARD_W, FWD = KIND == CONV_FORWARD;
+    static constexpr int THREADS = BM / WM * (BN / WN) * (TENSOR ? 32 : 1);
+    static constexpr int BK = BKB / (int)sizeof(T);
+    // Channels of one tap in the sum, rows and columns of one group's product, length of a line of the result, and its elements.
+    static constexpr int CK = FWD ? Geom::CG : Geom::FG;
+    static constexpr int POSITIONS = Geom::N * Geom::HO * Geom::WO;
+    static constexpr int CLASSES = BWD_W ? 1 : R::CLASSES * Q::CLASSES;
+    static constexpr int ROWS = BWD_W ? Geom::FG : Geom::N * R::MOST * Q::MOST;
+    static constexpr int COLS = FWD ? Geom::FG : BWD_W ? Geom::TAPS * Geom::CG : Geom::CG;
+    static constexpr int LD = FWD ? Geom::F : BWD_W ? COLS : Geom::C;
+    static constexpr i64 LEN = FWD ? Geom::Y : BWD_W ? Geom::WEIGHT : Geom::X;
+    static constexpr int ROW_TILES = ceil_div(ROWS, BM), COL_TILES = ceil_div(COLS, BN);
+    // Elements of one copy. A copy never straddles two taps.
+    static constexpr int VA = BWD_W ? vec_width<T>(Geom::FG) : vec_width<T>(CK);
+    static constexpr int VB = FWD ? vec_width<T>(Geom::TAPS * Geom::CG) : vec_width<T>(Geom::CG);
+    using TileA = ConvTile<T, BM, BK, !BWD_W>;
+    using TileB = ConvTile<T, BN, BK, FWD>;
+    static constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
+    using Offset = typename ConvOffsetType<((FWD || BWD_W ? Geom::X : Geom::Y) + (i64)Geom::KH * Geom::DH * (Geom::W + Geom::WO) * Geom::C >= (1ll << 31) - 4096)>::Of;
+    using OffsetY = typename ConvOffsetType<(Geom::Y >= (1ll << 31) - 4096)>::Of;
+    // Where a row of the product lies: its first tap in the gathered image (offset of group and image included), and its place in the result.
+    struct alignas(16) Row { Offset base; int h, w, out; };
+    using TO = typename ConvResult<T, BWD_W>::Of;
+    using Reduce = ConvReduce<E, TO, ACC, LEN, LD, SPLITS, THREADS>;
+
+    static constexpr int PHASES = SPLITS > 1 ? 2 : 1;
+    static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * Geom::G * CLASSES * ROW_TILES * COL_TILES : Reduce::BLOCKS; }
+    static constexpr int smem(int phase) { return phase == 0 ? STAGES * STAGE_BYTES + (BWD_W ? 0 : BM * (int)sizeof(Row)) : Reduce::SMEM; }
+    static constexpr long long WORK = SPLITS > 1 ? SPLITS * LEN * 4 : 0;
+    static_assert(THREADS % 32 == 0 && THREADS <= 512 && (BKB == 64 || BKB == 128) && (TENSOR || sizeof(T) == 4), "tile");
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        if constexpr (PHASE == 0) product(a, block, smem);
+        else Reduce::run(a, block, smem);
+    }
+
+    DEV void product(const Args& a, int block, char* smem) {
+        const int col0 = block % COL_TILES * BN;
+        block /= COL_TILES;
+        const int row0 = block % ROW_TILES * BM;
+        block /= ROW_TILES;
+        const int kind = block % CLASSES;
+        block /= CLASSES;
+        const int group = block % Geom::G, split = block / Geom::G;
+        const R rows = R::of(kind / Q::CLASSES);
+        const Q cols = Q::of(kind % Q::CLASSES);
+        // A class of positions may have fewer row tiles than the largest, and its taps may be none.
+        const int sum = BWD_W ? POSITIONS : row0 < Geom::N * rows.count * cols.count ? rows.taps * cols.taps * CK : 0;
+        const int steps = (sum + BK - 1) / BK, each = (steps + SPLITS - 1) / SPLITS;
+        const int first = min_i(split * each, steps), count = min_i(first + each, steps) - first;
+
+        Row* const table = (Row*)(smem + STAGES * STAGE_BYTES);
+        if constexpr (!BWD_W) {
+            for (int r = threadIdx.x; r < BM; r += THREADS) table[r] = locate(row0 + r, group, rows, cols);
+            __syncthreads();
+        }
+        const auto fill = [&](int step) {
+            char* stage = smem + step % STAGES * STAGE_BYTES;
+            const int k0 = (first + step) * BK;
+            if constexpr (BWD_W) {
+                fill_dy(a, (T*)stage, group, row0, k0);
+                fill_x(a, (T*)(stage + TileA::BYTES), group, col0, k0);
+            } else {
+                fill_image(a, (T*)stage, table, rows, cols, k0, sum);
+                if constexpr (FWD) fill_weight(a, (T*)(stage + TileA::BYTES), group, col0, k0);
+                else fill_weight_across(a, (T*)(stage + TileA::BYTES), group, col0, rows, cols, k0, sum);
+            }
+        };
+        constexpr int ACC_ROWS = TENSOR ? WM / 16 : WM, ACC_COLS = TENSOR ? WN / 8 : WN, ACC_EACH = TENSOR ? 4 : 1;
+        float acc[ACC_ROWS][ACC_COLS][ACC_EACH];
+#pragma unroll
+        for (int i = 0; i < ACC_ROWS; ++i)
+#pragma unroll
+            for (int j = 0; j < ACC_COLS; ++j)
+#pragma unroll
+                for (int e = 0; e < ACC_EACH; ++e) acc[i][j][e] = 0.0f;
+
+#pragma unroll 1
+        for (int step = 0; step < STAGES - 1; ++step) {
+            if (step < count) fill(step);
+            copy_commit();
+        }
+#pragma unroll 1
+        for (int step = 0; step < count; ++step) {
+            copy_wait<STAGES - 2>();
+            // Everybody's copies for this step have landed, and everybody has finished with the stage that is filled next.
+            __syncthreads();
+            if (step + STAGES - 1 < count) fill(step + STAGES - 1);
+            copy_commit();
+            const T* stage = (const T*)(smem + step % STAGES * STAGE_BYTES);
+            if constexpr (TENSOR) multiply_tensor(acc, stage, stage + TileA::BYTES / sizeof(T));
+            else multiply_simt(acc, stage, stage + TileA::BYTES / sizeof(T));
+        }
+        copy_wait<0>();
+        if constexpr (TENSOR) finish_tensor(a, acc, table, group, split, row0, col0);
+        else finish_simt(a, acc, table, group, split, row0, col0);
+    }
+
+    // The row `m` of the product of one class of positions; rows beyond the last meet only padding and have no place in the result.
+    DEV Row locate(int m, int group, const R& rows, const Q& cols) {
+        constexpr int LC = FWD ? Geom::C : Geom::F;
+        const int per_image = rows.count * cols.count;
+        if (per_image == 0 || m >= Geom::N * per_image) return Row{0, -(1 << 30), 0, -1};
+        const int n = m / per_image, at = m - n * per_image, i = at / cols.count, j = at - i * cols.count;
+        Row row;
+        row.h = rows.origin + i * R::STEP;
+        row.w = cols.origin + j * Q::STEP;
+        row.base = (((Offset)n * R::SIZE + row.h) * Q::SIZE + row.w) * LC + group * CK;
+        constexpr int OUT_H = FWD ? Geom::HO : Geom::H, OUT_W = FWD ? Geom::WO : Geom::W;
+        row.out = (n * OUT_H + rows.out0 + i * R::OUT_STEP) * OUT_W + cols.out0 + j * Q::OUT_STEP;
+        return row;
+    }
+
+    DEV Row read_row(const Row* at) {
+        if constexpr (sizeof(Row) != 16) {
+            return *at;
+        } else {
+            const Vec<int, 4> words = conv_load_shared(at);
+            Row row;
+            row.base = words.v[0], row.h = words.v[1], row.w = words.v[2], row.out = words.v[3];
+            return row;
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------ copies
+
+    // Rows of the gathered image: x forward, dy backward. A thread's copies of a step all lie at the same tap and channel.
+    DEV void fill_image(const Args& a, T* tile, const Row* table, const R& rows, const Q& cols, int k0, int sum) {
+        constexpr int SLOTS = BK / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BM, ALONG), LC = FWD ? Geom::C : Geom::F;
+        static_assert(THREADS % SLOTS == 0, "slots");
+        const int slot = threadIdx.x % SLOTS * VA, line = threadIdx.x / SLOTS, k = k0 + slot;
+        // Where whole steps lie in one tap, everything about the tap is the same for all threads.
+        const u32 tap = (u32)(CK % BK == 0 ? k0 : k) / CK, i = tap / (u32)cols.taps, j = tap - i * (u32)cols.taps;
+        const int h = rows.offset0 + (int)i * R::OFFSET_STEP, w = cols.offset0 + (int)j * Q::OFFSET_STEP;
+        const T* from = a.at<T>(0) + (((Offset)h * Q::SIZE + w) * LC + (k - (int)tap * CK));
+        const bool inside = k < sum;
+        conv_fill<T, VA, COUNT, BM % ALONG != 0>(
+            [&](int c, bool& valid) {
+                const Row row = read_row(&table[BM % ALONG == 0 ? line + c * ALONG : min_i(line + c * ALONG, BM - 1)]);
+                valid = inside && (u32)(row.h + h) < (u32)R::SIZE && (u32)(row.w + w) < (u32)Q::SIZE;
+                return from + row.base;
+            },
+            [&](int c) {
+                const int m = line + c * ALONG;
+                return BM % ALONG == 0 || m < BM ? tile + TileA::place(m, slot) : nullptr;
+            });
+    }
+
+    // Forward: filters by taps and channels, as they lie in memory.
+    DEV void fill_weight(const Args& a, T* tile, int group, int col0, int k0) {
+        constexpr int SLOTS = BK / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BN, ALONG), K = Geom::TAPS * Geom::CG;
+        static_assert(THREADS % SLOTS == 0, "slots");
+        const int slot = threadIdx.x % SLOTS * VB, line = threadIdx.x / SLOTS, k = k0 + slot;
+        const T* from = a.at<T>(1) + ((group * Geom::FG + col0 + line) * K + k);
+        conv_fill<T, VB, COUNT, BN % ALONG != 0>(
+            [&](int c, bool& valid) {
+                valid = k < K && col0 + line + c * ALONG < COLS;
+                return from + c * ALONG * K;
+            },
+            [&](int c) {
+                const int n = line + c * ALONG;
+                return BN % ALONG == 0 || n < BN ? tile + TileB::place(n, slot) : nullptr;
+            });
+    }
+
+    // Gradient of x: the lines of the tile are taps and filters, along a line are channels.
+    DEV void fill_weight_across(const Args& a, T* tile, int group, int col0, const R& rows, const Q& cols, int k0, int sum) {
+        constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
+        static_assert(THREADS % SLOTS == 0, "slots");
+        const int slot = threadIdx.x % SLOTS * VB, line = threadIdx.x / SLOTS;
+        const T* from = a.at<T>(1) + (col0 + slot);
+        const bool inside = col0 + slot < COLS;
+        conv_fill<T, VB, COUNT, BK % ALONG != 0>(
+            [&](int c, bool& valid) {
+                const int k = k0 + line + c * ALONG;
+                const u32 tap = (u32)(CK % BK == 0 ? k0 : k) / CK, i = tap / (u32)cols.taps, j = tap - i * (u32)cols.taps;
+                valid = inside && k < sum;
+                const int at = (rows.tap0 + (int)i * R::TAP_STEP) * Geom::KW + cols.tap0 + (int)j * Q::TAP_STEP;
+                return from + ((group * Geom::FG + k - (int)tap * CK) * Geom::TAPS + at) * Geom::CG;
+            },
+            [&](int c) {
+                const int k = line + c * ALONG;
+                return BK % ALONG == 0 || k < BK ? tile + TileB::place(k, slot) : nullptr;
+            });
+    }
+
+    // Gradient of the weight: the lines of both tiles are positions of y; along them are filters ...
+    DEV void fill_dy(const Args& a, T* tile, int group, int row0, int k0) {
+        constexpr int SLOTS = BM / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
+        static_assert(THREADS % SLOTS == 0, "slots");
+        const int slot = threadIdx.x % SLOTS * VA, line = threadIdx.x / SLOTS;
+        const T* from = a.at<T>(1) + ((OffsetY)(k0 + line) * Geom::F + group * Geom::FG + row0 + slot);
+        const bool inside = row0 + slot < ROWS;
+        conv_fill<T, VA, COUNT, BK % ALONG != 0>(
+            [&](int c, bool& valid) {
+                valid = inside && k0 + line + c * ALONG < POSITIONS;
+                return from + (OffsetY)(c * ALONG) * Geom::F;
+            },
+            [&](int c) {
+                const int k = line + c * ALONG;
+                return BK % ALONG == 0 || k < BK ? tile + TileA::place(k, slot) : nullptr;
+            });
+    }
+
+    // ... and taps and channels of x; a thread's tap and channel never change.
+    DEV void fill_x(const Args& a, T* tile, int group, int col0, int k0) {
+        constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
+        static_assert(THREADS % SLOTS == 0, "slots");
+        const int slot = threadIdx.x % SLOTS * VB, line = threadIdx.x / SLOTS, col = col0 + slot;
+        const int tap = col / Geom::CG, i = tap / Geom::KW, h = i * Geom::DH - Geom::PH, w = (tap - i * Geom::KW) * Geom::DW - Geom::PW;
+        const T* from = a.at<T>(0) + (((Offset)h * Geom::W + w) * Geom::C + group * Geom::CG + col - tap * Geom::CG);
+        const bool inside = col < COLS;
+        conv_fill<T, VB, COUNT, BK % ALONG != 0>(
+            [&](int c, bool& valid) {
+                const u32 p = (u32)(k0 + line + c * ALONG), n = p / (u32)(Geom::HO * Geom::WO), at = p - n * (u32)(Geom::HO * Geom::WO);
+                const u32 oh = at / (u32)Geom::WO, ow = at - oh * (u32)Geom::WO;
+                const int ih = (int)oh * Geom::SH, iw = (int)ow * Geom::SW;
+                valid = inside && p < (u32)POSITIONS && (u32)(ih + h) < (u32)Geom::H && (u32)(iw + w) < (u32)Geom::W;
+                return from + (((Offset)n * Geom::H + ih) * Geom::W + iw) * Geom::C;
+            },
+            [&](int c) {
+                const int k = line + c * ALONG;
+                return BK % ALONG == 0 || k < BK ? tile + TileB::place(k, slot) : nullptr;
+            });
+    }
+
+    // ------------------------------------------------------------------------------------------------ tensor cores
+
+    static constexpr int TM = TENSOR ? WM / 16 : 1, TN = TENSOR ? WN / 16 : 1;
+    struct Fragments { u32 a[TM][4], b[TN][4]; };
+
+    // The fragments of 32 bytes of the sum. Two neighbouring tiles of eight columns share one load of B: words 0, 1 and words 2, 3.
+    DEV void load_fragments(Fragments& f, const T* tile_a, const T* tile_b, int k) {
+        constexpr int V = TileA::V;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, m = warp / (BN / WN) * WM, n = warp % (BN / WN) * WN;
+#pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            if constexpr (!BWD_W) {
+                load_matrix_x4(f.a[i], tile_a + TileA::place(m + i * 16 + lane % 16, k + lane / 16 * V));
+            } else if constexpr (sizeof(T) == 2) {
+                load_matrix_x4_trans(f.a[i], tile_a + TileA::place(k + lane / 16 * 8 + lane % 8, m + i * 16 + lane / 8 % 2 * 8));
+            } else {
+#pragma unroll
+                for (int e = 0; e < 4; ++e) f.a[i][e] = __float_as_uint(((const float*)tile_a)[TileA::place(k + lane % 4 + e / 2 * 4, m + i * 16 + lane / 4 + e % 2 * 8)]);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            if constexpr (FWD) {
+                load_matrix_x4(f.b[j], tile_b + TileB::place(n + j * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * V));
+            } else if constexpr (sizeof(T) == 2) {
+                load_matrix_x4_trans(f.b[j], tile_b + TileB::place(k + lane % 16, n + j * 16 + lane / 16 * 8));
+            } else {
+#pragma unroll
+                for (int e = 0; e < 4; ++e) f.b[j][e] = __float_as_uint(((const float*)tile_b)[TileB::place(k + lane % 4 + e % 2 * 4, n + j * 16 + lane / 4 + e / 2 * 8)]);
+            }
+        }
+        if constexpr (sizeof(T) == 4) {
+#pragma unroll
+            for (int i = 0; i < TM; ++i)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) f.a[i][e] = to_tf32(__uint_as_float(f.a[i][e]));
+#pragma unroll
+            for (int j = 0; j < TN; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) f.b[j][e] = to_tf32(__uint_as_float(f.b[j][e]));
+        }
+    }
+
+    template <class Acc> DEV void multiply_tensor(Acc& acc, const T* tile_a, const T* tile_b) {
+        constexpr int K = 32 / (int)sizeof(T), STEPS = BK / K;
+        Fragments f[2];
+        load_fragments(f[0], tile_a, tile_b, 0);
+#pragma unroll
+        for (int s = 0; s < STEPS; ++s) {
+            if (s + 1 < STEPS) load_fragments(f[(s + 1) % 2], tile_a, tile_b, (s + 1) * K);
+#pragma unroll
+            for (int i = 0; i < TM; ++i)
+#pragma unroll
+                for (int j = 0; j < TN * 2; ++j) {
+                    const u32 b[2] = {f[s % 2].b[j / 2][j % 2 * 2], f[s % 2].b[j / 2][j % 2 * 2 + 1]};
+                    conv_mma(acc[i][j], f[s % 2].a[i], b, T{});
+                }
+        }
+    }
+
+    // A row of the result to store, or -1; the place in it of a column; and V elements of it. With splits, the second phase adds the bias.
+    DEV int place_row(const Row* table, int group, int row0, int r) {
+        if constexpr (BWD_W) return row0 + r < ROWS ? group * Geom::FG + row0 + r : -1;
+        else return table[r].out;
+    }
+    DEV int place_col(int group, int col) { return BWD_W ? col : group * COLS + col; }
+    template <int V> DEV void put_bias(const Args& a, int line, bool inside, float (&bias)[V]) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) bias[v] = 0.0f;
+        if constexpr (E::BIAS && SPLITS == 1) {
+            if (inside) conv_bias<E, V>(a, line, bias);
+        }
+    }
+    template <int V> DEV void put(const Args& a, int split, int row, int line, const float (&bias)[V], const float (&sum)[V]) {
+        const i64 index = (i64)row * LD + line;
+        if constexpr (SPLITS > 1) {
+            float* const part = a.at<float>(7) + (split * LEN + index);
+            if constexpr (V == 4) conv_store_global(part, sum);
+            else part[0] = sum[0];
+        } else {
+            conv_finish<E, TO, ACC, V>(a, index, bias, sum);
+        }
+    }
+
+    template <class Acc> DEV void finish_tensor(const Args& a, Acc& acc, const Row* table, int group, int split, int row0, int col0) {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, m = warp / (BN / WN) * WM + lane / 4, n = col0 + warp % (BN / WN) * WN;
+        constexpr int V = COLS % 4 == 0 ? 4 : 1;
+        const bool odd = lane % 2 != 0;
+        int row[TM * 2];
+#pragma unroll
+        for (int i = 0; i < TM * 2; ++i) row[i] = place_row(table, group, row0, m + i * 8);
+#pragma unroll
+        for (int j = 0; j < TN; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; e += V) {
+                // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has four of one.
+                const int col = n + j * 16 + (V == 4 ? lane % 2 * 8 + lane % 4 / 2 * 4 : e / 2 * 8 + lane % 4 * 2 + e % 2), line = place_col(group, col);
+                float bias[V];
+                put_bias<V>(a, line, col < COLS, bias);
+#pragma unroll
+                for (int i = 0; i < TM * 2; ++i) {
+                    const float* left = &acc[i / 2][j * 2][i % 2 * 2];
+                    const float* right = &acc[i / 2][j * 2 + 1][i % 2 * 2];
+                    float sum[V];
+                    if constexpr (V == 4) {
+                        const float x = __shfl_xor_sync(0xffffffffu, odd ? left[0] : right[0], 1), y = __shfl_xor_sync(0xffffffffu, odd ? left[1] : right[1], 1);
+                        sum[0] = odd ? x : left[0], sum[1] = odd ? y : left[1], sum[2] = odd ? right[0] : x, sum[3] = odd ? right[1] : y;
+                    } else {
+                        sum[0] = e < 2 ? left[e] : right[e - 2];
+                    }
+                    if (row[i] >= 0 && col < COLS) put<V>(a, split, row[i], line, bias, sum);
+                }
+            }
+    }
+
+    // ------------------------------------------------------------------------------------------------ FMAs
+
+    // The WM rows and WN columns of a thread: a stride apart where a row's sum lies together, otherwise in groups of four neighbours, so that both
+    // are read 16 bytes at a time from different banks.
+    static constexpr int ACROSS = BN / WN, DOWN = BM / WM;
+    DEV int row_of(int i) {
+        const int y = (int)threadIdx.x / ACROSS;
+        return BWD_W ? (i / 4 * DOWN + y) * 4 + i % 4 : i * DOWN + y;
+    }
+    DEV int col_of(int j) {
+        const int x = (int)threadIdx.x % ACROSS;
+        return !FWD ? (j / 4 * ACROSS + x) * 4 + j % 4 : j * ACROSS + x;
+    }
+
+    template <class Acc> DEV void multiply_simt(Acc& acc, const T* tile_a, const T* tile_b) {
+#pragma unroll 2
+        for (int k = 0; k < BK; k += 4) {
+            float b[WN][4];
+            if constexpr (FWD) {
+#pragma unroll
+                for (int j = 0; j < WN; ++j) {
+                    const Vec<float, 4> v = load<float, 4>((const float*)tile_b + TileB::place(col_of(j), k));
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) b[j][e] = v.v[e];
+                }
+            } else {
+#pragma unroll
+                for (int j = 0; j < WN; j += 4)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const Vec<float, 4> v = load<float, 4>((const float*)tile_b + TileB::place(k + e, col_of(j)));
+#pragma unroll
+                        for (int x = 0; x < 4; ++x) b[j + x][e] = v.v[x];
+                    }
+            }
+            if constexpr (!BWD_W) {
+#pragma unroll
+                for (int i = 0; i < WM; ++i) {
+                    const Vec<float, 4> v = load<float, 4>((const float*)tile_a + TileA::place(row_of(i), k));
+#pragma unroll
+                    for (int e = 0; e < 4; ++e)
+#pragma unroll
+                        for (int j = 0; j < WN; ++j) acc[i][j][0] = fmaf(v.v[e], b[j][e], acc[i][j][0]);
+                }
+            } else {
+#pragma unroll
+                for (int i = 0; i < WM; i += 4)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const Vec<float, 4> v = load<float, 4>((const float*)tile_a + TileA::place(k + e, row_of(i)));
+#pragma unroll
+                        for (int x = 0; x < 4; ++x)
+#pragma unroll
+                            for (int j = 0; j < WN; ++j) acc[i + x][j][0] = fmaf(v.v[x], b[j][e], acc[i + x][j][0]);
+                    }
+            }
+        }
+    }
+
+    template <class Acc> DEV void finish_simt(const Args& a, Acc& acc, const Row* table, int group, int split, int row0, int col0) {
+        constexpr int V = !FWD && COLS % 4 == 0 ? 4 : 1;
+#pragma unroll
+        for (int j = 0; j < WN; j += V) {
+            const int col = col0 + col_of(j), line = place_col(group, col);
+            float bias[V];
+            put_bias<V>(a, line, col < COLS, bias);
+#pragma unroll
+            for (int i = 0; i < WM; ++i) {
+                const int row = place_row(table, group, row0, row_of(i));
+                float sum[V];
+#pragma unroll
+                for (int v = 0; v < V; ++v) sum[v] = acc[i][j + v][0];
+                if (row >= 0 && col < COLS) put<V>(a, split, row, line, bias, sum);
+            }
+        }
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- few channels a group
+
+// Forward pass or gradient of x for groups of few channels, depthwise above all, without tiles: a thread makes V neighbouring channels of one
+// position (V > 1 only where groups have one channel and one filter) and reads what it needs; neighbours share it in the first-level cache.
+// Threads: 256. Blocks: results / (256 V). Overwrites. Deterministic. Bytes moved: both images once, from beyond the first-level cache.
+template <int KIND, class T, class Geom, class E> struct ConvDirect {
+    static constexpr bool FWD = KIND == CONV_FORWARD;
+    using R = ConvAxis<FWD, Geom::H, Geom::HO, Geom::KH, Geom::SH, Geom::PH, Geom::DH>;
+    using Q = ConvAxis<FWD, Geom::W, Geom::WO, Geom::KW, Geom::SW, Geom::PW, Geom::DW>;
+    static constexpr int V = Geom::CG == 1 && Geom::FG == 1 ? min_i(vec_width<T>(Geom::C), 4) : 1;
+    static constexpr int LD = FWD ? Geom::F : Geom::C, LC = FWD ? Geom::C : Geom::F, CK = FWD ? Geom::CG : Geom::FG, CN = FWD ? Geom::FG : Geom::CG;
+    static constexpr i64 LEN = FWD ? Geom::Y : Geom::X;
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr long long WORK = 0;
+    static constexpr int blocks(int) { return ceil_div(LEN, THREADS * V); }
+    static constexpr int smem(int) { return 0; }
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        constexpr int OUT_H = FWD ? Geom::HO : Geom::H, OUT_W = FWD ? Geom::WO : Geom::W;
+        const i64 index = ((i64)block * THREADS + threadIdx.x) * V;
+        if (index >= LEN) return;
+        const int position = (int)(index / LD), ch = (int)(index - (i64)position * LD), n = position / (OUT_H * OUT_W);
+        const int oh = position / OUT_W - n * OUT_H, ow = position % OUT_W, group = ch / CN;
+        // Position i of residue class `oh` of the gradient of x; forward there is one class.
+        const R rows = R::of(FWD ? 0 : (oh + Geom::PH) % Geom::SH);
+        const Q cols = Q::of(FWD ? 0 : (ow + Geom::PW) % Geom::SW);
+        const int h0 = rows.origin + (oh - rows.out0) / R::OUT_STEP * R::STEP, w0 = cols.origin + (ow - cols.out0) / Q::OUT_STEP * Q::STEP;
+        float sum[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) sum[v] = 0.0f;
+        for (int i = 0; i < rows.taps; ++i) {
+            const int h = h0 + rows.offset0 + i * R::OFFSET_STEP;
+            if ((u32)h >= (u32)R::SIZE) continue;
+            for (int j = 0; j < cols.taps; ++j) {
+                const int w = w0 + cols.offset0 + j * Q::OFFSET_STEP;
+                if ((u32)w >= (u32)Q::SIZE) continue;
+                const int tap = (rows.tap0 + i * R::TAP_STEP) * Geom::KW + cols.tap0 + j * Q::TAP_STEP;
+                const T* from = a.at<T>(0) + (((i64)n * R::SIZE + h) * Q::SIZE + w) * LC + group * CK;
+                if constexpr (V > 1) {
+                    const Vec<T, V> x = load<T, V>(from);
+#pragma unroll
+                    for (int v = 0; v < V; ++v) sum[v] = fmaf(to_float(x.v[v]), to_float(a.at<T>(1)[(ch + v) * Geom::TAPS + tap]), sum[v]);
+                } else {
+                    for (int c = 0; c < CK; ++c) {
+                        const int weight = FWD ? (ch * Geom::TAPS + tap) * Geom::CG + c : ((group * Geom::FG + c) * Geom::TAPS + tap) * Geom::CG + ch % Geom::CG;
+                        sum[0] = fmaf(to_float(from[c]), to_float(a.at<T>(1)[weight]), sum[0]);
+                    }
+                }
+            }
+        }
+        float bias[V];
+        conv_bias<E, V>(a, ch, bias);
+        conv_finish<E, T, false, V>(a, index, bias, sum);
+    }
+};
+
+// Gradient of the weight for groups of few channels: a warp takes 32 filters, one a lane, and every eighth position of its block's stretch; a thread
+// keeps HOLD of the filter's weights. Threads: 256. Blocks: SPLITS * filters / 32 * weights of a filter / HOLD; the second phase adds the splits
+// (WORK = SPLITS * weights * 4 bytes). Overwrites or adds. Deterministic. Bytes moved: x and dy once for each HOLD weights of a filter.
+template <class T, class Geom, int SPLITS, bool ACC> struct ConvDirectBwdW {
+    static constexpr int K = Geom::TAPS * Geom::CG, HOLD = min_i(K, 9), CHUNKS = ceil_div(K, HOLD), COLUMNS = ceil_div(Geom::F, 32);
+    static constexpr int POSITIONS = Geom::N * Geom::HO * Geom::WO, EACH = ceil_div(POSITIONS, SPLITS);
+    static constexpr int PHASES = SPLITS > 1 ? 2 : 1, THREADS = 256, WARPS = THREADS / 32;
+    using E = Epilogue<false, NONE, false, NONE>;
+    using Reduce = ConvReduce<E, float, ACC, Geom::WEIGHT, K, SPLITS, THREADS>;
+    static constexpr long long WORK = SPLITS > 1 ? SPLITS * Geom::WEIGHT * 4 : 0;
+    static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * CHUNKS * COLUMNS : Reduce::BLOCKS; }
+    static constexpr int smem(int phase) { return phase == 0 ? THREADS * HOLD * 4 : Reduce::SMEM; }
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        if constexpr (PHASE == 1) {
+            Reduce::run(a, block, smem);
+        } else {
+            const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+            const int f = block % COLUMNS * 32 + lane, k0 = block / COLUMNS % CHUNKS * HOLD, split = block / (COLUMNS * CHUNKS);
+            const int channel = f / Geom::FG * Geom::CG, end = min_i((split + 1) * EACH, POSITIONS);
+            float acc[HOLD];
+#pragma unroll
+            for (int e = 0; e < HOLD; ++e) acc[e] = 0.0f;
+            if (f < Geom::F) {
+                for (int p = split * EACH + warp; p < end; p += WARPS) {
+                    const float dy = to_float(a.at<T>(1)[(i64)p * Geom::F + f]);
+                    const int n = p / (Geom::HO * Geom::WO), at = p - n * (Geom::HO * Geom::WO), oh = at / Geom::WO, ow = at - oh * Geom::WO;
+#pragma unroll
+                    for (int e = 0; e < HOLD; ++e) {
+                        const int k = k0 + e, tap = k / Geom::CG, c = k - tap * Geom::CG, i = tap / Geom::KW, j = tap - i * Geom::KW;
+                        const int h = oh * Geom::SH - Geom::PH + i * Geom::DH, w = ow * Geom::SW - Geom::PW + j * Geom::DW;
+                        if (k < K && (u32)h < (u32)Geom::H && (u32)w < (u32)Geom::W)
+                            acc[e] = fmaf(dy, to_float(a.at<T>(0)[(((i64)n * Geom::H + h) * Geom::W + w) * Geom::C + channel + c]), acc[e]);
+                    }
+                }
+            }
+            float* scratch = (float*)smem;
+#pragma unroll
+            for (int e = 0; e < HOLD; ++e) scratch[(warp * HOLD + e) * 32 + lane] = acc[e];
+            __syncthreads();
+            for (int at = threadIdx.x; at < HOLD * 32; at += THREADS) {
+                const int e = at % HOLD, l = at / HOLD, filter = block % COLUMNS * 32 + l;
+                float sum[1] = {0.0f};
+                const float bias[1] = {0.0f};
+#pragma unroll
+                for (int w = 0; w < WARPS; ++w) sum[0] += scratch[(w * HOLD + e) * 32 + l];
+                if (filter >= Geom::F || k0 + e >= K) continue;
+                const i64 index = (i64)filter * K + k0 + e;
+                if constexpr (SPLITS > 1) a.at<float>(7)[split * Geom::WEIGHT + index] = sum[0];
+                else conv_finish<E, float, ACC, 1>(a, index, bias, sum);
+            }
+        }
+    }
+};

@@ -1,0 +1,536 @@
+// Operations that treat each element alone, transposes, column sums, dropout, and the scalars of a step.
+
+// ---------------------------------------------------------------------------------------------------- flat arrays
+
+// LEN elements in groups of V, of 16 bytes. Neighbouring threads take neighbouring groups; a thread takes up to four groups that lie a
+// block apart and issues all its loads before its first store, so that large arrays keep enough bytes in flight, while small ones are
+// spread over as many multiprocessors as they have blocks. The LEN % V last elements go one by one to the first threads of the last block.
+// An operation says what it reads and what it writes for N neighbouring elements from `at` on, with N either V or 1; it may work in place.
+template <class Op, i64 LEN, int V> struct Elementwise {
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr i64 WORK = 0, GROUPS = LEN / V;
+    static constexpr int TAIL = (int)(LEN % V);
+    static constexpr int EACH = GROUPS >= 1 << 20 ? 4 : GROUPS >= 1 << 18 ? 2 : 1;
+    // Whether every thread has all its groups; an array of less than one group has none.
+    static constexpr bool EVEN = GROUPS != 0 && GROUPS % (THREADS * EACH) == 0;
+    static constexpr int blocks(int) { return max_i(1, ceil_div(GROUPS, THREADS * EACH)); }
+    static constexpr int smem(int) { return 0; }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        typename Op::template In<V> in[EACH];
+        const i64 first = (i64)block * (THREADS * EACH) + threadIdx.x;
+#pragma unroll
+        for (int i = 0; i < EACH; ++i)
+            if (EVEN || first + i * THREADS < GROUPS) in[i] = Op::template read<V>(a, (first + i * THREADS) * V);
+#pragma unroll
+        for (int i = 0; i < EACH; ++i)
+            if (EVEN || first + i * THREADS < GROUPS) Op::template write<V>(a, (first + i * THREADS) * V, in[i]);
+        if constexpr (TAIL != 0)
+            if (block == blocks(0) - 1 && threadIdx.x < TAIL) {
+                const i64 at = GROUPS * V + threadIdx.x;
+                Op::template write<1>(a, at, Op::template read<1>(a, at));
+            }
+    }
+};
+
+template <class T> constexpr int WIDE_V = 16 / (int)sizeof(T);
+
+template <class T, int N> struct TwoInputs { Vec<T, N> a, b; };
+
+// N floats from `at`, by accesses of up to 16 bytes.
+template <int N> DEV Vec<float, N> load_floats(const float* at) {
+    if constexpr (N <= 4) return load<float, N>(at);
+    else {
+        Vec<float, N> out;
+#pragma unroll
+        for (int i = 0; i < N; i += 4) {
+            const Vec<float, 4> part = load<float, 4>(at + i);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) out.v[i + j] = part.v[j];
+        }
+        return out;
+    }
+}
+
+// y = 0. Overwrites LEN elements of T; moves LEN * sizeof(T) bytes.
+template <class T, i64 LEN> struct Fill : Elementwise<Fill<T, LEN>, LEN, WIDE_V<T>> {
+    template <int N> struct In {};
+    template <int N> DEV In<N> read(const Args&, i64) { return {}; }
+    template <int N> DEV void write(const Args& a, i64 at, In<N>) { store(a.at<T>(0) + at, Vec<T, N>{}); }
+};
+
+// y = x: the transpose of samples of one row or one column. Overwrites; moves 2 * LEN * sizeof(T) bytes.
+template <class T, i64 LEN> struct Copy : Elementwise<Copy<T, LEN>, LEN, WIDE_V<T>> {
+    template <int N> using In = Vec<T, N>;
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return load<T, N>(a.at<T>(0) + at); }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& x) { store(a.at<T>(1) + at, x); }
+};
+
+// y = (T) x, rounded to nearest even, from floats. Overwrites; moves LEN * (4 + sizeof(T)) bytes.
+template <class T, i64 LEN> struct Cast : Elementwise<Cast<T, LEN>, LEN, WIDE_V<T>> {
+    template <int N> using In = Vec<float, N>;
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return load_floats<N>(a.at<float>(0) + at); }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& x) {
+        Vec<T, N> y;
+#pragma unroll
+        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(x.v[i]);
+        store(a.at<T>(1) + at, y);
+    }
+};
+
+// y = x as floats, from T. Overwrites; moves LEN * (4 + sizeof(T)) bytes.
+template <class T, i64 LEN> struct Widen : Elementwise<Widen<T, LEN>, LEN, WIDE_V<T>> {
+    template <int N> using In = Vec<T, N>;
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return load<T, N>(a.at<T>(0) + at); }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& x) {
+        if constexpr (N <= 4) {
+            Vec<float, N> y;
+#pragma unroll
+            for (int i = 0; i < N; ++i) y.v[i] = to_float(x.v[i]);
+            store(a.at<float>(1) + at, y);
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; i += 4) {
+                Vec<float, 4> y;
+#pragma unroll
+                for (int j = 0; j < 4; ++j) y.v[j] = to_float(x.v[i + j]);
+                store(a.at<float>(1) + at + i, y);
+            }
+        }
+    }
+};
+
+// y = f(x). Overwrites, in place allowed; moves 2 * LEN * sizeof(T) bytes.
+template <class T, int FUNC, i64 LEN> struct Act : Elementwise<Act<T, FUNC, LEN>, LEN, WIDE_V<T>> {
+    template <int N> using In = Vec<T, N>;
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return load<T, N>(a.at<T>(0) + at); }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& x) {
+        Vec<T, N> y;
+#pragma unroll
+        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(activate<FUNC>(to_float(x.v[i])));
+        store(a.at<T>(1) + at, y);
+    }
+};
+
+// dx = dy * f'(saved). Overwrites, dx may lie on dy; moves 3 * LEN * sizeof(T) bytes.
+template <class T, int FUNC, i64 LEN> struct ActBwd : Elementwise<ActBwd<T, FUNC, LEN>, LEN, WIDE_V<T>> {
+    template <int N> using In = TwoInputs<T, N>;
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(0) + at), load<T, N>(a.at<T>(1) + at)}; }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
+        Vec<T, N> dx;
+#pragma unroll
+        for (int i = 0; i < N; ++i) dx.v[i] = narrow<T>(to_float(in.a.v[i]) * activate_grad<FUNC>(to_float(in.b.v[i])));
+        store(a.at<T>(2) + at, dx);
+    }
+};
+
+// y = a + b. Overwrites, y may lie on a or on b; moves 3 * LEN * sizeof(T) bytes.
+template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>> {
+    template <int N> using In = TwoInputs<T, N>;
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(0) + at), load<T, N>(a.at<T>(1) + at)}; }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
+        Vec<T, N> y;
+#pragma unroll
+        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(to_float(in.a.v[i]) + to_float(in.b.v[i]));
+        store(a.at<T>(2) + at, y);
+    }
+};
+
+// y [ROWS, COLS] = x + bias [COLS], with x and y of T and the bias of float. Overwrites, in place allowed; moves 2 * ROWS * COLS *
+// sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in vectors whatever COLS is; the bias is moved in vectors
+// where COLS is a multiple of the vector's length.
+template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, ROWS * COLS, WIDE_V<T>> {
+    template <int N> struct In {
+        Vec<T, N> x;
+        Vec<float, N> bias;
+    };
+    template <int N> DEV In<N> read(const Args& a, i64 at) {
+        In<N> in;
+        in.x = load<T, N>(a.at<T>(0) + at);
+        // A 32-bit remainder costs a fraction of a 64-bit one.
+        int col = ROWS * COLS <= 0xffffffffll ? (int)((u32)at % (u32)COLS) : (int)(at % COLS);
+        const float* bias = a.at<float>(1);
+        if constexpr (COLS % N == 0) in.bias = load_floats<N>(bias + col);
+        else {
+#pragma unroll
+            for (int i = 0; i < N; ++i) {
+                in.bias.v[i] = bias[col];
+                col = col + 1 == COLS ? 0 : col + 1;
+            }
+        }
+        return in;
+    }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
+        Vec<T, N> y;
+#pragma unroll
+        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(to_float(in.x.v[i]) + in.bias.v[i]);
+        store(a.at<T>(2) + at, y);
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- column sums
+
+// db [COLS] (float) = or += the sum over the rows of dy [ROWS, COLS] (T). Deterministic: every sum has a fixed order.
+//
+// A block takes a strip of up to 128 bytes of columns: TX neighbouring threads read neighbouring vectors of a row and LANES rows are read at
+// once; the lanes are then added up through shared memory. With CHUNKS = 1 a block runs down all rows and writes db. Otherwise it runs down
+// one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS, COLS], which phase 1 adds up, eight columns a block.
+// Vectors are as wide as COLS allows. Moves ROWS * COLS * sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
+template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasGrad {
+    static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256;
+    static constexpr i64 WORK = CHUNKS == 1 ? 0 : 4ll * CHUNKS * COLS;
+    static constexpr int V = vec_width<T>(COLS), GROUPS = COLS / V;
+    // The number of threads across a strip: the one that wastes the fewest threads in the last strip.
+    static constexpr int across() {
+        const int limit = min_i(32, 128 / (V * (int)sizeof(T)));
+        if (GROUPS <= limit) return GROUPS;
+        int best = limit;
+        for (int x = limit - 1; 2 * x > limit; --x)
+            if (ceil_div(GROUPS, x) * x < ceil_div(GROUPS, best) * best) best = x;
+        return best;
+    }
+    static constexpr int TX = across(), LANES = THREADS / TX, STRIPS = ceil_div(GROUPS, TX), WIDTH = TX * V;
+    static constexpr i64 CHUNK_ROWS = (ROWS + CHUNKS - 1) / CHUNKS;
+    static constexpr int STEPS = ceil_div(CHUNK_ROWS, LANES), UNROLL = STEPS < 8 ? STEPS : 8;
+    // Threads that share the final sum of one column.
+    static constexpr int SHARE = min_i(THREADS / WIDTH, LANES);
+    static constexpr int blocks(int phase) { return phase == 0 ? STRIPS * CHUNKS : ceil_div(COLS, 8); }
+    static constexpr int smem(int phase) { return phase == 0 ? 4 * (LANES + SHARE) * WIDTH : 4 * 8 * 8; }
+
+    DEV void finish(const Args& a, int col, float sum) {
+        float* db = a.at<float>(2) + col;
+        *db = ACCUMULATE ? *db + sum : sum;
+    }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const int t = threadIdx.x;
+        float* partial = (float*)smem;
+        if constexpr (PHASE == 0) {
+            const int strip = block % STRIPS, chunk = block / STRIPS, lane = t / TX, group = strip * TX + t % TX;
+            const i64 start = chunk * CHUNK_ROWS, end = start + CHUNK_ROWS < ROWS ? start + CHUNK_ROWS : ROWS;
+            float sum[V];
+#pragma unroll
+            for (int i = 0; i < V; ++i) sum[i] = 0.0f;
+            if (lane < LANES && group < GROUPS) {
+                const T* dy = a.at<T>(0) + (i64)group * V;
+#pragma unroll UNROLL
+                for (int step = 0; step < STEPS; ++step) {
+                    const i64 row = start + step * LANES + lane;
+                    if (row < end) {
+                        const Vec<T, V> v = load<T, V>(dy + row * COLS);
+#pragma unroll
+                        for (int i = 0; i < V; ++i) sum[i] += to_float(v.v[i]);
+                    }
+                }
+            }
+            if (lane < LANES) {
+#pragma unroll
+                for (int i = 0; i < V; ++i) partial[lane * WIDTH + t % TX * V + i] = sum[i];
+            }
+            __syncthreads();
+            float* shared_sums = partial + LANES * WIDTH;
+            if (t < SHARE * WIDTH) {
+                float s = 0.0f;
+#pragma unroll 8
+                for (int i = t / WIDTH; i < LANES; i += SHARE) s += partial[i * WIDTH + t % WIDTH];
+                shared_sums[t] = s;
+            }
+            __syncthreads();
+            const int col = strip * WIDTH + t;
+            if (t < WIDTH && col < COLS) {
+                float s = shared_sums[t];
+#pragma unroll 8
+                for (int i = 1; i < SHARE; ++i) s += shared_sums[i * WIDTH + t];
+                if constexpr (CHUNKS == 1) finish(a, col, s);
+                else a.at<float>(3)[(i64)chunk * COLS + col] = s;
+            }
+        } else {
+            // Four chunks of eight columns in each warp.
+            const int col = block * 8 + t % 8;
+            float s = 0.0f;
+            if (col < COLS) {
+                const float* from = a.at<float>(3) + col;
+#pragma unroll 8
+                for (int i = t / 8; i < CHUNKS; i += THREADS / 8) s += from[(i64)i * COLS];
+            }
+            s += __shfl_xor_sync(0xffffffffu, s, 8);
+            s += __shfl_xor_sync(0xffffffffu, s, 16);
+            if (t % 32 < 8) partial[t / 32 * 8 + t % 8] = s;
+            __syncthreads();
+            if (t < 8 && col < COLS) {
+                float all = partial[t];
+#pragma unroll
+                for (int i = 1; i < THREADS / 32; ++i) all += partial[i * 8 + t];
+                finish(a, col, all);
+            }
+        }
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- transpose
+
+// y [N, COLS, ROWS] = x [N, ROWS, COLS], elements of T. Overwrites; moves 2 * N * ROWS * COLS * sizeof(T) bytes.
+//
+// A block of 256 threads carries one tile through shared memory, so that both sides are read and written along their rows, four bytes at a
+// time where rows allow. Small samples are one tile; thin ones are cut along their long side only, which keeps the short side's
+// rows together in memory. The tile's rows are padded so that columns fall into different banks.
+template <class T, int N, int ROWS, int COLS> struct Transpose {
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr i64 WORK = 0;
+    static constexpr bool LARGE = (i64)N * ROWS * COLS >= 1 << 20;
+    static constexpr int CAPACITY = LARGE ? 4096 : 1024, SIDE = LARGE ? 64 : 32;
+    static constexpr bool WHOLE = (i64)ROWS * COLS <= CAPACITY;
+    // The length of a tile along a side of `own`, where the other side is `other`.
+    static constexpr int along(int own, int other) {
+        return WHOLE || own <= SIDE ? own : other <= SIDE ? min_i(own, CAPACITY / other / 32 * 32) : SIDE;
+    }
+    static constexpr int TR = along(ROWS, COLS), TC = along(COLS, ROWS);
+    static constexpr int DOWN = ceil_div(ROWS, TR), OVER = ceil_div(COLS, TC);
+    static constexpr int PAIR = 4 / (int)sizeof(T);
+    static constexpr int RV = COLS % PAIR == 0 ? PAIR : 1, WV = ROWS % PAIR == 0 ? PAIR : 1;
+    static constexpr int PITCH = PAIR == 1 ? TC | 1 : (TC + 1) / 2 % 2 == 1 ? (TC + 1) / 2 * 2 : (TC + 1) / 2 * 2 + 2;
+    static constexpr int TILE_READS = TR * (TC / RV), TILE_WRITES = TC * (TR / WV);
+    static constexpr int READS = ceil_div(TILE_READS, THREADS), WRITES = ceil_div(TILE_WRITES, THREADS);
+    static_assert(TC % RV == 0 && TR % WV == 0, "tiles are cut at vectors");
+    static constexpr int blocks(int) { return N * DOWN * OVER; }
+    static constexpr int smem(int) { return TR * PITCH * (int)sizeof(T); }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        T* tile = (T*)smem;
+        const int col0 = block % OVER * TC, row0 = block / OVER % DOWN * TR;
+        const i64 sample = (i64)(block / (OVER * DOWN)) * ROWS * COLS;
+        const T* x = a.at<T>(0) + sample;
+        T* y = a.at<T>(1) + sample;
+        Vec<T, RV> in[READS];
+#pragma unroll
+        for (int i = 0; i < READS; ++i) {
+            const int at = i * THREADS + threadIdx.x, row = row0 + at / (TC / RV), col = col0 + at % (TC / RV) * RV;
+            if (at < TILE_READS && row < ROWS && col < COLS) in[i] = load<T, RV>(x + (i64)row * COLS + col);
+        }
+#pragma unroll
+        for (int i = 0; i < READS; ++i) {
+            const int at = i * THREADS + threadIdx.x;
+            if (at < TILE_READS) store(tile + at / (TC / RV) * PITCH + at % (TC / RV) * RV, in[i]);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < WRITES; ++i) {
+            const int at = i * THREADS + threadIdx.x, c = at / (TR / WV), r = at % (TR / WV) * WV;
+            if (at < TILE_WRITES && row0 + r < ROWS && col0 + c < COLS) {
+                Vec<T, WV> out;
+#pragma unroll
+                for (int j = 0; j < WV; ++j) out.v[j] = tile[(r + j) * PITCH + c];
+                store(y + (i64)(col0 + c) * ROWS + row0 + r, out);
+            }
+        }
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- dropout
+
+// y = x * scale where the element's random number reaches THRESHOLD, else exactly 0; mask has one bit an element, the lowest first,
+// and zeros behind the last. THRESHOLD is the rate times 2^32, rounded up; SCALE holds the bits of the float 1 / (1 - rate).
+// Overwrites, in place allowed; moves 2 * LEN * sizeof(T) + LEN / 8 bytes.
+//
+// A block of random words serves four elements that lie 16 apart. A warp takes 256 neighbouring elements: its lanes draw two blocks of words
+// each, exchange the decisions as ballots (bit 16 h + l of ballot q of round r stands for element 128 r + 64 h + 16 q + l), and then move
+// neighbouring elements in vectors of 16 bytes. No word is drawn twice.
+template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout {
+    static constexpr int PHASES = 1, THREADS = 256, CHUNK = 256;
+    static constexpr i64 WORK = 0, CHUNKS = (LEN + CHUNK - 1) / CHUNK;
+    static constexpr int V = WIDE_V<T>, PIECES = CHUNK / (32 * V);
+    static constexpr int blocks(int) { return ceil_div(CHUNKS, THREADS / 32); }
+    static constexpr int smem(int) { return 0; }
+
+    DEV u32 pick(const u32 (&ballot)[4], int q) { return q < 2 ? (q == 0 ? ballot[0] : ballot[1]) : (q == 2 ? ballot[2] : ballot[3]); }
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const int lane = threadIdx.x % 32;
+        const i64 chunk = (i64)block * (THREADS / 32) + threadIdx.x / 32, base = chunk * CHUNK;
+        if (chunk >= CHUNKS) return;
+        const bool full = LEN % CHUNK == 0 || base + CHUNK <= LEN;
+        const T* x = a.at<T>(0) + base;
+        T* y = a.at<T>(2) + base;
+        u8* mask = a.at<u8>(3) + base / 8;
+        const i64 seed = a.at<i64>(1)[0], step = a.at<i64>(1)[1];
+        const int rest = full ? CHUNK : (int)(LEN - base);
+        Vec<T, V> in[PIECES];
+#pragma unroll
+        for (int piece = 0; piece < PIECES; ++piece) {
+            const int at = piece * 32 * V + lane * V;
+            if (at + V <= rest) in[piece] = load<T, V>(x + at);
+            else {
+#pragma unroll
+                for (int i = 0; i < V; ++i)
+                    if (at + i < rest) in[piece].v[i] = x[at + i];
+            }
+        }
+        u32 ballot[2][4];
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const Words words = dropout_words(seed, STREAM, step, (u32)(base / 4) + 32 * r + lane);
+#pragma unroll
+            for (int q = 0; q < 4; ++q) {
+                const int at = 128 * r + lane / 16 * 64 + 16 * q + lane % 16;
+                ballot[r][q] = __ballot_sync(0xffffffffu, words.w[q] >= THRESHOLD && at < rest);
+            }
+        }
+#pragma unroll
+        for (int piece = 0; piece < PIECES; ++piece) {
+            const int at = piece * 32 * V + lane * V, shift = at / 64 % 2 * 16 + at % 16;
+            const u32 keep = (at < 128 ? pick(ballot[0], at / 16 % 4) : pick(ballot[1], at / 16 % 4)) >> shift;
+            Vec<T, V> out;
+#pragma unroll
+            for (int i = 0; i < V; ++i) out.v[i] = (keep >> i & 1) != 0 ? narrow<T>(to_float(in[piece].v[i]) * __uint_as_float(SCALE)) : T{};
+            if (at + V <= rest) store(y + at, out);
+            else {
+#pragma unroll
+                for (int i = 0; i < V; ++i)
+                    if (at + i < rest) y[at + i] = out.v[i];
+            }
+        }
+        if (lane < 8) {
+            // Lane l writes the bits of the elements from 32 l on, which lie in two neighbouring ballots.
+            const int q = lane % 2 * 2, h = lane / 2 % 2 * 16;
+            const u32 low = lane < 4 ? pick(ballot[0], q) : pick(ballot[1], q), high = lane < 4 ? pick(ballot[0], q + 1) : pick(ballot[1], q + 1);
+            const u32 bits = (low >> h & 0xffff) | (high >> h & 0xffff) << 16;
+            if (full) *(u32*)(mask + 4 * lane) = bits;
+            else {
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+                    if (32 * lane + 8 * i < rest) mask[4 * lane + i] = (u8)(bits >> 8 * i);
+            }
+        }
+    }
+};
+
+// dx = dy * scale where the element's bit of the mask is set, else exactly 0. Overwrites, dx may lie on dy; moves 2 * LEN * sizeof(T) +
+// LEN / 8 bytes. SCALE as for Dropout.
+template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBwd<T, LEN, SCALE>, LEN, WIDE_V<T>> {
+    template <int N> struct In {
+        Vec<T, N> dy;
+        u32 keep;
+    };
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(0) + at), (u32)a.at<u8>(1)[at / 8] >> at % 8}; }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
+        Vec<T, N> dx;
+#pragma unroll
+        for (int i = 0; i < N; ++i) dx.v[i] = (in.keep >> i & 1) != 0 ? narrow<T>(to_float(in.dy.v[i]) * __uint_as_float(SCALE)) : T{};
+        store(a.at<T>(2) + at, dx);
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- scalars of a step
+
+// counter [2] (i64: seed, step) with one added to the step. One thread works; in place allowed. The block has the size of the other
+// operations' blocks so that it can share a launch with them.
+struct StepInc {
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return 1; }
+    static constexpr int smem(int) { return 0; }
+    template <int PHASE> static __device__ void run(const Args& a, int, char*) {
+        if (threadIdx.x != 0) return;
+        const i64* prev = a.has(0) ? a.at<i64>(0) : a.at<i64>(1);
+        const i64 seed = prev[0], step = prev[1];
+        a.at<i64>(1)[0] = seed;
+        a.at<i64>(1)[1] = (i64)((u64)step + 1);
+    }
+};
+
+// corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t), with t the step of the counter; BETA1 and BETA2 are the bits of doubles.
+// One thread works on each, in double precision; the block's size as for StepInc. The power is taken by squaring, which is a fraction of the library function's latency; its error
+// of about t units of the last place vanishes beside the one rounding to float, because the power itself is gone before t is large.
+template <u64 BETA1, u64 BETA2> struct BiasCorr {
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return 1; }
+    static constexpr int smem(int) { return 0; }
+    template <int PHASE> static __device__ void run(const Args& a, int, char*) {
+        if (threadIdx.x >= 2) return;
+        double square = __longlong_as_double((i64)(threadIdx.x == 0 ? BETA1 : BETA2)), power = 1.0;
+        for (u64 t = (u64)a.at<i64>(0)[1]; t != 0; t >>= 1) {
+            if (t & 1) power *= square;
+            square *= square;
+        }
+        const double rest = 1.0 - power;
+        a.at<float>(1)[threadIdx.x] = (float)(1.0 / (threadIdx.x == 0 ? rest : sqrt(rest)));
+    }
+};
+
+// loss [1] = mean of row_loss [ROWS], floats. One block, which adds in a fixed order; overwrites; moves 4 * ROWS bytes.
+template <i64 ROWS> struct LossMean {
+    static constexpr int PHASES = 1, THREADS = ROWS > 4096 ? 1024 : 256;
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return 1; }
+    static constexpr int smem(int) { return 4 * THREADS / 32; }
+    template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
+        const float* row_loss = a.at<float>(0);
+        float sum = 0.0f;
+#pragma unroll 8
+        for (i64 row = threadIdx.x; row < ROWS; row += THREADS) sum += row_loss[row];
+        sum = block_reduce<Sum, THREADS>(sum, (float*)smem);
+        if (threadIdx.x == 0) a.at<float>(1)[0] = sum / (float)ROWS;
+    }
+};
+
+// accuracy [1] (float) = share of the rows of scores [ROWS, CLASSES] (T) whose first largest score stands at the label (i32). A row counts
+// as wrong where its label names no class or one of its scores is not a number. One block; counts are whole numbers, so the order of
+// additions does not matter. A group of L lanes takes a row: nothing before the label may reach its score, nothing behind may exceed it.
+// Overwrites; moves ROWS * (CLASSES * sizeof(T) + 4) bytes.
+template <class T, i64 ROWS, int CLASSES> struct Accuracy {
+    static constexpr int PHASES = 1, THREADS = ROWS * CLASSES > 4096 ? 1024 : 256;
+    static constexpr i64 WORK = 0;
+    static constexpr int L = CLASSES <= 8 ? 1 : CLASSES <= 16 ? 2 : CLASSES <= 64 ? 8 : 32;
+    static constexpr int AT_ONCE = THREADS / L;
+    static constexpr int blocks(int) { return 1; }
+    static constexpr int smem(int) { return 4 * THREADS / 32; }
+    template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
+        const int lane = threadIdx.x % 32, within = lane % L;
+        const u32 group = L == 32 ? 0xffffffffu : ((1u << L % 32) - 1) << (lane - within);
+        float right = 0.0f;
+        for (i64 row0 = 0; row0 < ROWS; row0 += AT_ONCE) {
+            const i64 row = row0 + threadIdx.x / L;
+            bool fits = false;
+            if (row < ROWS) {
+                const int label = a.at<int>(1)[row];
+                if (label >= 0 && label < CLASSES) {
+                    const T* scores = a.at<T>(0) + row * CLASSES;
+                    const float best = to_float(scores[label]);
+                    fits = true;
+#pragma unroll 8
+                    for (int col = within; col < CLASSES; col += L) {
+                        const float score = to_float(scores[col]);
+                        fits &= col < label ? score < best : score <= best;
+                    }
+                }
+            }
+            const u32 all = __ballot_sync(0xffffffffu, fits);
+            if (within == 0 && (all & group) == group) right += 1.0f;
+        }
+        right = block_reduce<Sum, THREADS>(right, (float*)smem);
+        if (threadIdx.x == 0) a.at<float>(2)[0] = right / (float)ROWS;
+    }
+};
+
+// update_max [1] = largest of update_max_seg [SEGMENTS] (not a number where one is not) and grad_norm [1] = square root of the sum of
+// grad_sq_seg [SEGMENTS], each where both its input and its output are bound. Floats; one block, which adds in a fixed order; overwrites.
+template <int SEGMENTS> struct UpdateMetrics {
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return 1; }
+    static constexpr int smem(int) { return 4 * THREADS / 32; }
+    template <class R> DEV float reduce(const float* from, char* smem) {
+        float v = 0.0f;
+#pragma unroll 4
+        for (int i = threadIdx.x; i < SEGMENTS; i += THREADS) v = R::of(v, from[i]);
+        return block_reduce<R, THREADS>(v, (float*)smem);
+    }
+    template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
+        if (a.has(0) && a.has(2)) {
+            const float largest = reduce<MaxOrNan>(a.at<float>(0), smem);
+            if (threadIdx.x == 0) a.at<float>(2)[0] = largest;
+        }
+        if (a.has(1) && a.has(3)) {
+            const float sum = reduce<Sum>(a.at<float>(1), smem);
+            if (threadIdx.x == 0) a.at<float>(3)[0] = sqrtf(sum);
+        }
+    }
+};

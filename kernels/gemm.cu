@@ -1,0 +1,513 @@
+// Matrix products: c[M, N] = a b, with the previous value, bias, activation or an activation's derivative applied before the one store.
+//
+// GEMM_NN: a [M, K], b [K, N] (forward). GEMM_NT: a [M, K], b [N, K] (input gradient). GEMM_TN: a [K, M], b [K, N] (weight gradient, c float).
+// a, b, saved, z are of type T; bias is float; c is T, float under GEMM_TN. Slots: a, b, bias, saved, c_prev, c, z, work.
+//
+// Two kernels share everything but the arithmetic. A block computes one BM x BN tile. Its threads form groups; each group owns a share of k, a
+// ring of buffers in shared memory that it fills with asynchronous copies as far ahead as fits, and accumulators for the whole tile. Groups of one
+// warp never wait for another warp before the end. At the end the groups' accumulators are laid side by side in shared memory, summed in
+// fixed order, finished and stored in rows. With SPLIT > 1 blocks share k as well: phase 0 leaves partial products [SPLIT, M, N] in `work`, and
+// phase 1 sums them in fixed order and finishes. Results are deterministic: no atomics.
+//
+// Any M, N, K from 1 up. Copies are of 16, 8 or 4 bytes, whatever the row length of a factor allows; odd rows of 16-bit elements are loaded plainly.
+
+enum GemmTrans { GEMM_NN = 0, GEMM_NT = 1, GEMM_TN = 2 };
+
+namespace gemm {
+
+enum { SLOT_A, SLOT_B, SLOT_BIAS, SLOT_SAVED, SLOT_C_PREV, SLOT_C, SLOT_Z, SLOT_WORK };
+
+// Shared memory that a ring may take; two blocks of this size fit a multiprocessor of compute capability 9.0.
+constexpr int RING_LIMIT = 96 * 1024;
+
+template <bool YES, class A, class B> struct Choose { using Type = A; };
+template <class A, class B> struct Choose<false, A, B> { using Type = B; };
+template <class T> struct IsBf16 { static constexpr bool YES = false; };
+template <> struct IsBf16<bf16> { static constexpr bool YES = true; };
+
+// ---------------------------------------------------------------------------------------------------- the end of a product
+
+// What V neighbouring elements of the product still need. `fetch` may run long before `finish`, so that its loads overlap the product.
+template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
+    float bias[V], saved[V], previous[V];
+
+    __device__ __forceinline__ void fetch(const Args& a, i64 row, int col) {
+        const i64 at = row * N + col;
+        if constexpr (Epi::BIAS) {
+            const Vec<float, V> v = load<float, V>(a.at<float>(SLOT_BIAS) + col);
+#pragma unroll
+            for (int i = 0; i < V; ++i) bias[i] = v.v[i];
+        }
+        if constexpr (Epi::ACT_GRAD != NONE) {
+            const Vec<T, V> v = load<T, V>(a.at<T>(SLOT_SAVED) + at);
+#pragma unroll
+            for (int i = 0; i < V; ++i) saved[i] = to_float(v.v[i]);
+        }
+        if constexpr (ACC) {
+            const Vec<Out, V> v = load<Out, V>(a.at<Out>(SLOT_C) + at);
+#pragma unroll
+            for (int i = 0; i < V; ++i) previous[i] = to_float(v.v[i]);
+        }
+    }
+
+    __device__ __forceinline__ void finish(const Args& a, i64 row, int col, const Vec<float, V>& product) const {
+        const i64 at = row * N + col;
+        Vec<Out, V> out;
+        Vec<T, V> before;
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            float v = product.v[i], b = 0.0f, s = 0.0f, z;
+            if constexpr (ACC) v += previous[i];
+            if constexpr (Epi::BIAS) b = bias[i];
+            if constexpr (Epi::ACT_GRAD != NONE) s = saved[i];
+            out.v[i] = narrow<Out>(Epi::apply(v, b, s, z));
+            if constexpr (Epi::SAVE_Z) before.v[i] = narrow<T>(z);
+        }
+        if constexpr (Epi::SAVE_Z) {
+            if (a.has(SLOT_Z)) store<T, V>(a.at<T>(SLOT_Z) + at, before);
+        }
+        store<Out, V>(a.at<Out>(SLOT_C) + at, out);
+    }
+};
+
+// Where a block stands: its tile's first row and column, and its share of k.
+struct Place {
+    int row, col, split;
+};
+
+// The tiles of a product and what becomes of a finished one. GROUPS accumulators of a tile lie in shared memory as [GROUPS, BM, PITCH] floats;
+// the pitch keeps the rows of a matrix instruction's result in different banks.
+template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN, int GROUPS, int SPLIT, int THREADS> struct Tiles {
+    using Out = typename Choose<TRANS == GEMM_TN, float, T>::Type;
+    static constexpr int V = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
+    using Ends = Tail<T, Out, N, ACC, Epi, V>;
+    static constexpr int DOWN = ceil_div(M, BM), ACROSS = ceil_div(N, BN), PITCH = BN + 8;
+    static constexpr int STAGING = GROUPS * BM * PITCH * 4;
+    static constexpr i64 WORK = SPLIT > 1 ? (i64)SPLIT * M * N * 4 : 0;
+    static constexpr int PER_ROW = BN / V, ITEMS = ceil_div(BM * PER_ROW, THREADS);
+    // Few elements a thread: what the end needs is loaded before the product, which hides a trip to memory.
+    static constexpr bool EARLY = SPLIT == 1 && ITEMS <= 2;
+    static_assert(BN % 4 == 0, "rows of a tile are moved in groups of four");
+
+    static constexpr int blocks(int phase) { return phase == 0 ? DOWN * ACROSS * SPLIT : ceil_div((i64)M * N / V, THREADS); }
+
+    // Neighbouring blocks walk down eight rows of tiles before they step across, so that what runs at one time shares both factors in L2.
+    DEV Place place(int block) {
+        constexpr int HIGH = min_i(8, DOWN);
+        const int split = block / (DOWN * ACROSS), tile = block % (DOWN * ACROSS);
+        const int first = tile / (HIGH * ACROSS) * HIGH, rows = min(DOWN - first, HIGH), rest = tile % (HIGH * ACROSS);
+        return Place{(first + rest % rows) * BM, rest / rows * BN, split};
+    }
+
+    // Whether the thread has an i-th group of elements in this tile, and where.
+    DEV bool item(const Place& p, int i, int& row, int& col) {
+        const int index = threadIdx.x + i * THREADS;
+        row = index / PER_ROW;
+        col = index % PER_ROW * V;
+        return row < BM && p.row + row < M && p.col + col < N;
+    }
+
+    struct Held {
+        Ends ends[EARLY ? ITEMS : 1];
+    };
+
+    DEV void fetch(const Args& a, const Place& p, Held& held) {
+        if constexpr (EARLY) {
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) {
+                int row, col;
+                if (item(p, i, row, col)) held.ends[i].fetch(a, p.row + row, p.col + col);
+            }
+        }
+    }
+
+    // Sums the groups' accumulators and stores the tile; all of them must be visible to the block.
+    DEV void finish(const Args& a, const Place& p, const float* staged, const Held& held) {
+#pragma unroll(ITEMS <= 4 ? ITEMS : 2)
+        for (int i = 0; i < ITEMS; ++i) {
+            int row, col;
+            if (!item(p, i, row, col)) continue;
+            Vec<float, V> sum = load<float, V>(staged + row * PITCH + col);
+#pragma unroll
+            for (int g = 1; g < GROUPS; ++g) {
+                const Vec<float, V> part = load<float, V>(staged + (g * BM + row) * PITCH + col);
+#pragma unroll
+                for (int v = 0; v < V; ++v) sum.v[v] += part.v[v];
+            }
+            if constexpr (SPLIT > 1) {
+                store<float, V>(a.at<float>(SLOT_WORK) + ((i64)p.split * M + p.row + row) * N + p.col + col, sum);
+            } else if constexpr (EARLY) {
+                held.ends[i].finish(a, p.row + row, p.col + col, sum);
+            } else {
+                Ends ends;
+                ends.fetch(a, p.row + row, p.col + col);
+                ends.finish(a, p.row + row, p.col + col, sum);
+            }
+        }
+    }
+
+    // Phase 1: a thread sums V elements over the splits, in rising order.
+    DEV void combine(const Args& a, int block) {
+        using Index = typename Choose<((i64)M * N < (1ll << 30)), int, i64>::Type;
+        const Index at = ((Index)block * THREADS + threadIdx.x) * V;
+        if (at >= (Index)M * N) return;
+        const Index row = at / N;
+        const int col = (int)(at % N);
+        Ends ends;
+        ends.fetch(a, row, col);
+        const float* work = a.at<float>(SLOT_WORK) + at;
+        Vec<float, V> sum = load<float, V>(work);
+#pragma unroll 8
+        for (int s = 1; s < SPLIT; ++s) {
+            const Vec<float, V> part = load<float, V>(work + (i64)s * M * N);
+#pragma unroll
+            for (int v = 0; v < V; ++v) sum.v[v] += part.v[v];
+        }
+        ends.finish(a, row, col, sum);
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- the way into shared memory
+
+// What one step of one group needs of one factor. A factor whose rows run along k (ALONG_K; [LEN, K] in memory) lies as [TILE][BK] in shared memory,
+// another ([K, LEN] in memory) as [BK][TILE]; PAD elements between rows keep reads free of bank conflicts. Zeros stand outside the factor.
+template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool K_EXACT> struct Slab {
+    static constexpr int ROWS = ALONG_K ? TILE : BK, COLS = ALONG_K ? BK : TILE, PITCH = COLS + PAD;
+    static constexpr int BYTES = ROWS * PITCH * (int)sizeof(T);
+    static constexpr int FROM_ROWS = ALONG_K ? LEN : K, FROM_COLS = ALONG_K ? K : LEN;
+    static constexpr bool ROWS_EXACT = ALONG_K ? LEN % TILE == 0 : K_EXACT, COLS_EXACT = ALONG_K ? K_EXACT : LEN % TILE == 0;
+    static constexpr int V = min_i(vec_width<T>(FROM_COLS), COLS), PER_ROW = COLS / V, CHUNKS = ROWS * PER_ROW;
+    static_assert(PITCH * sizeof(T) % 16 == 0 && COLS % V == 0, "rows in shared memory start at multiples of 16 bytes");
+
+    // Starts copying the slab at `at` (first row or column of the tile) and `k`, by THREADS threads of which this is number `thread`.
+    template <int THREADS> DEV void fill(T* to, const T* from, int at, int k, int thread) {
+        const int row0 = ALONG_K ? at : k, col0 = ALONG_K ? k : at;
+        constexpr int EACH = ceil_div(CHUNKS, THREADS);
+        if constexpr (V * sizeof(T) == 2) {
+            // Plain loads, eight in flight: asynchronous copies move at least four bytes.
+            constexpr int BATCH = min_i(8, EACH);
+#pragma unroll 1
+            for (int first = 0; first < EACH; first += BATCH) {
+                T held[BATCH];
+#pragma unroll
+                for (int j = 0; j < BATCH; ++j) {
+                    int row, col;
+                    held[j] = chunk<THREADS>(thread, first + j, row, col) && inside(row0 + row, col0 + col) ? from[offset(row0 + row, col0 + col)] : T{};
+                }
+#pragma unroll
+                for (int j = 0; j < BATCH; ++j) {
+                    int row, col;
+                    if (chunk<THREADS>(thread, first + j, row, col)) to[row * PITCH + col] = held[j];
+                }
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < EACH; ++j) {
+                int row, col;
+                if (!chunk<THREADS>(thread, j, row, col)) continue;
+                const bool valid = inside(row0 + row, col0 + col);
+                copy_async<V * (int)sizeof(T)>(to + row * PITCH + col, valid ? from + offset(row0 + row, col0 + col) : from, valid);
+            }
+        }
+    }
+
+  private:
+    // The thread's j-th chunk. Where a round of all threads covers whole rows the column stays, which saves arithmetic.
+    template <int THREADS> DEV bool chunk(int thread, int j, int& row, int& col) {
+        if constexpr (THREADS % PER_ROW == 0) {
+            row = thread / PER_ROW + j * (THREADS / PER_ROW);
+            col = thread % PER_ROW * V;
+        } else {
+            const int index = thread + j * THREADS;
+            row = index / PER_ROW;
+            col = index % PER_ROW * V;
+        }
+        return CHUNKS % THREADS == 0 || row < ROWS;
+    }
+    DEV bool inside(int row, int col) { return (ROWS_EXACT || row < FROM_ROWS) && (COLS_EXACT || col < FROM_COLS); }
+    DEV i64 offset(int row, int col) { return (i64)row * FROM_COLS + col; }
+};
+
+// The ring of STEPS slabs in at most STAGES buffers: all at once where they fit, else one buffer is free to be filled while another is read.
+template <int STEPS, int STAGES> struct Ring {
+    static constexpr int BUFFERS = min_i(STEPS, STAGES), AHEAD = STEPS <= STAGES ? STEPS : STAGES - 1;
+
+    // Calls fill(step, buffer) and compute(buffer) for every step. WARP: the group is one warp, which needs no barrier of the block.
+    template <bool WARP, class Fill, class Compute> DEV void turn(Fill fill, Compute compute) {
+#pragma unroll 1
+        for (int step = 0; step < AHEAD; ++step) {
+            fill(step, step);
+            copy_commit();
+        }
+        int full = 0, empty = AHEAD % BUFFERS;
+#pragma unroll 1
+        for (int step = 0; step < STEPS; ++step) {
+            copy_wait<AHEAD - 1>();
+            // Every thread's copies of this step have landed, and every thread has left the buffer that is filled next.
+            if constexpr (WARP) __syncwarp();
+            else __syncthreads();
+            if constexpr (AHEAD < STEPS) {
+                if (step + AHEAD < STEPS) fill(step + AHEAD, empty);
+                empty = empty + 1 == BUFFERS ? 0 : empty + 1;
+            }
+            // An empty group keeps the count right at the end.
+            copy_commit();
+            compute(full);
+            full = full + 1 == BUFFERS ? 0 : full + 1;
+        }
+        // The buffers become staging room.
+        __syncthreads();
+    }
+};
+
+}  // namespace gemm
+
+// ---------------------------------------------------------------------------------------------------- ordinary arithmetic
+
+// float products with fused multiply-adds: exact float arithmetic, each accumulator summed over k in rising order within its group.
+//
+// A thread computes TM x TN elements (1, 2, 4 or 8 each) of a BM x BN tile; KG groups of (BM / TM)(BN / TN) threads share k, each taking BK of every
+// KG BK. THREADS = KG (BM / TM)(BN / TN). Shared memory: up to 96 KB. Overwrites c, or adds to it (ACC). 16-byte accesses where row lengths
+// are multiples of four. Moves M K ceil(N / BN) + K N ceil(M / BM) floats from L2.
+template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int TM, int TN, int KG, int SPLIT> struct GemmSimt {
+    static constexpr int PHASES = SPLIT > 1 ? 2 : 1;
+    static constexpr int ACROSS = BN / TN, GROUP = (BM / TM) * ACROSS, THREADS = KG * GROUP;
+    // A warp covers LY x LX threads of its tile: eight neighbours read 128 bytes of b, and rows of a are read by several threads at once.
+    static constexpr int LX = min_i(8, ACROSS), LY = 32 / LX;
+    static_assert(GROUP % 32 == 0 && ACROSS % LX == 0 && (BM / TM) % LY == 0 && BK % 4 == 0, "a group is made of whole warps");
+    static constexpr int STEPS = ceil_div(ceil_div(K, BK * KG), SPLIT);
+    static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * KG == K, A_ALONG = TRANS != GEMM_TN, B_ALONG = TRANS == GEMM_NT;
+    using SlabA = gemm::Slab<float, A_ALONG, BM, BK, M, K, A_ALONG ? 4 : 0, K_EXACT>;
+    using SlabB = gemm::Slab<float, B_ALONG, BN, BK, N, K, B_ALONG ? 4 : 0, K_EXACT>;
+    using Tiles = gemm::Tiles<float, M, N, TRANS, ACC, Epi, BM, BN, KG, SPLIT, THREADS>;
+    static constexpr int STEP_BYTES = KG * (SlabA::BYTES + SlabB::BYTES);
+    static constexpr int STAGES = max_i(2, min_i(GROUP == 32 ? 8 : 4, gemm::RING_LIMIT / STEP_BYTES));
+    using Ring = gemm::Ring<STEPS, STAGES>;
+    static constexpr int SMEM = max_i(Ring::BUFFERS * STEP_BYTES, Tiles::STAGING);
+    static constexpr long long WORK = Tiles::WORK;
+    static_assert(SMEM <= 99 * 1024, "a block's shared memory");
+
+    static constexpr int blocks(int phase) { return Tiles::blocks(phase); }
+    static constexpr int smem(int phase) { return phase == 0 ? SMEM : 0; }
+
+    // The position in the tile of a thread's i-th element in one dimension. Along k in memory, neighbouring threads take neighbouring rows;
+    // otherwise a thread takes groups of up to four neighbours, which it reads at once.
+    template <bool ALONG_K, int EACH, int COUNT> DEV int position(int thread, int i) {
+        constexpr int W = ALONG_K ? 1 : min_i(EACH, 4);
+        return thread * W + i / W * (W * COUNT) + i % W;
+    }
+
+    // Reads a thread's elements of one factor for four neighbouring k.
+    template <class Slab, bool ALONG_K, int EACH, int COUNT> DEV void fragment(float (&out)[4][EACH], const float* slab, int thread, int k) {
+        if constexpr (ALONG_K) {
+#pragma unroll
+            for (int i = 0; i < EACH; ++i) {
+                const Vec<float, 4> v = load<float, 4>(slab + position<true, EACH, COUNT>(thread, i) * Slab::PITCH + k);
+#pragma unroll
+                for (int q = 0; q < 4; ++q) out[q][i] = v.v[q];
+            }
+        } else {
+            constexpr int W = min_i(EACH, 4);
+#pragma unroll
+            for (int q = 0; q < 4; ++q)
+#pragma unroll
+                for (int i = 0; i < EACH; i += W) {
+                    const Vec<float, W> v = load<float, W>(slab + (k + q) * Slab::PITCH + position<false, EACH, COUNT>(thread, i));
+#pragma unroll
+                    for (int w = 0; w < W; ++w) out[q][i + w] = v.v[w];
+                }
+        }
+    }
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        if constexpr (PHASE == 1) {
+            Tiles::combine(a, block);
+        } else {
+            const gemm::Place place = Tiles::place(block);
+            typename Tiles::Held held;
+            Tiles::fetch(a, place, held);
+
+            const int group = threadIdx.x / GROUP, thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
+            const int tx = warp % (ACROSS / LX) * LX + lane % LX, ty = warp / (ACROSS / LX) * LY + lane / LX;
+            char* const mine = smem + group * (SlabA::BYTES + SlabB::BYTES);
+            const int k0 = place.split * STEPS * (KG * BK) + group * BK;
+            float acc[TM][TN];
+#pragma unroll
+            for (int i = 0; i < TM; ++i)
+#pragma unroll
+                for (int j = 0; j < TN; ++j) acc[i][j] = 0.0f;
+
+            const auto fill = [&](int step, int buffer) {
+                char* const to = mine + buffer * STEP_BYTES;
+                SlabA::template fill<GROUP>((float*)to, a.at<float>(gemm::SLOT_A), place.row, k0 + step * (KG * BK), thread);
+                SlabB::template fill<GROUP>((float*)(to + SlabA::BYTES), a.at<float>(gemm::SLOT_B), place.col, k0 + step * (KG * BK), thread);
+            };
+            const auto compute = [&](int buffer) {
+                const float* const sa = (const float*)(mine + buffer * STEP_BYTES);
+                const float* const sb = (const float*)(mine + buffer * STEP_BYTES + SlabA::BYTES);
+#pragma unroll(TM * TN >= 64 ? 2 : 4)
+                for (int k = 0; k < BK; k += 4) {
+                    float fa[4][TM], fb[4][TN];
+                    fragment<SlabA, A_ALONG, TM, BM / TM>(fa, sa, ty, k);
+                    fragment<SlabB, B_ALONG, TN, BN / TN>(fb, sb, tx, k);
+#pragma unroll
+                    for (int q = 0; q < 4; ++q)
+#pragma unroll
+                        for (int i = 0; i < TM; ++i)
+#pragma unroll
+                            for (int j = 0; j < TN; ++j) acc[i][j] = fmaf(fa[q][i], fb[q][j], acc[i][j]);
+                }
+            };
+            Ring::template turn<GROUP == 32>(fill, compute);
+
+            float* const staged = (float*)smem;
+#pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                float* const row = staged + (group * BM + position<A_ALONG, TM, BM / TM>(ty, i)) * Tiles::PITCH;
+                constexpr int W = B_ALONG ? 1 : min_i(TN, 4);
+#pragma unroll
+                for (int j = 0; j < TN; j += W) {
+                    Vec<float, W> v;
+#pragma unroll
+                    for (int w = 0; w < W; ++w) v.v[w] = acc[i][j + w];
+                    store<float, W>(row + position<B_ALONG, TN, BN / TN>(tx, j), v);
+                }
+            }
+            __syncthreads();
+            Tiles::finish(a, place, staged, held);
+        }
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- tensor cores
+
+// Products on the tensor cores: bf16 and f16 as they are, float rounded to TF32 as fragments are read; float accumulators.
+//
+// A BM x BN tile is shared by WM x WN warps, each with (BM / WM) x (BN / WN) elements (multiples of 16), and by WK such groups, each taking BK of every
+// WK BK of k. THREADS = 32 WM WN WK. BK is a multiple of 16 (8 for float). Shared memory: up to 96 KB. Overwrites c, or adds to it (ACC).
+// 16-byte accesses where row lengths are multiples of 16 bytes. Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
+template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int WM, int WN, int WK, int SPLIT> struct GemmMma {
+    static constexpr int PHASES = SPLIT > 1 ? 2 : 1;
+    static constexpr int GROUP = WM * WN * 32, THREADS = WK * GROUP;
+    static constexpr bool FLOAT = sizeof(T) == 4;
+    // Elements in 16 bytes, k of one instruction, instructions down and across a warp's tile.
+    static constexpr int E = 16 / (int)sizeof(T), KS = 2 * E, DOWN = BM / WM / 16, ACROSS = BN / WN / 8;
+    static_assert(BM % (16 * WM) == 0 && BN % (16 * WN) == 0 && BK % KS == 0, "a warp's tile is made of whole instructions");
+    static constexpr int STEPS = ceil_div(ceil_div(K, BK * WK), SPLIT);
+    static constexpr bool K_EXACT = (i64)STEPS * SPLIT * BK * WK == K, A_ALONG = TRANS != GEMM_TN, B_ALONG = TRANS == GEMM_NT;
+    // Rows that ldmatrix reads need an odd number of 16-byte units; floats that lie across k are read one by one, four rows of eight at a time.
+    template <bool ALONG_K> static constexpr int PAD = ALONG_K || !FLOAT ? E : 8;
+    using SlabA = gemm::Slab<T, A_ALONG, BM, BK, M, K, PAD<A_ALONG>, K_EXACT>;
+    using SlabB = gemm::Slab<T, B_ALONG, BN, BK, N, K, PAD<B_ALONG>, K_EXACT>;
+    using Tiles = gemm::Tiles<T, M, N, TRANS, ACC, Epi, BM, BN, WK, SPLIT, THREADS>;
+    static constexpr int STEP_BYTES = WK * (SlabA::BYTES + SlabB::BYTES);
+    static constexpr int STAGES = max_i(2, min_i(8, gemm::RING_LIMIT / STEP_BYTES));
+    using Ring = gemm::Ring<STEPS, STAGES>;
+    static constexpr int SMEM = max_i(Ring::BUFFERS * STEP_BYTES, Tiles::STAGING);
+    static constexpr long long WORK = Tiles::WORK;
+    static_assert(SMEM <= 99 * 1024, "a block's shared memory");
+
+    static constexpr int blocks(int phase) { return Tiles::blocks(phase); }
+    static constexpr int smem(int phase) { return phase == 0 ? SMEM : 0; }
+
+    // The 16 x KS piece of a at row `m` and `k` of the slab. ldmatrix hands lane l the 32 bits at row l / 4, word l % 4 of each 8 x 16-byte
+    // piece: two 16-bit elements or one float, which is what the instruction wants in both cases.
+    DEV void fragment_a(u32 (&out)[4], const T* slab, int m, int k, int lane) {
+        if constexpr (A_ALONG) {
+            load_matrix_x4(out, slab + (m + lane % 16) * SlabA::PITCH + k + lane / 16 * E);
+        } else if constexpr (!FLOAT) {
+            load_matrix_x4_trans(out, slab + (k + lane / 16 * 8 + lane % 8) * SlabA::PITCH + m + lane / 8 % 2 * 8);
+        } else {
+            const float* const at = (const float*)slab + (k + lane % 4) * SlabA::PITCH + m + lane / 4;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) out[i] = __float_as_uint(at[i / 2 * 4 * SlabA::PITCH + i % 2 * 8]);
+        }
+        round(out);
+    }
+
+    // The KS x 16 piece of b at `k` and column `n` of the slab: words 0, 1 for the first eight columns, 2, 3 for the others.
+    DEV void fragment_b(u32 (&out)[4], const T* slab, int n, int k, int lane) {
+        if constexpr (B_ALONG) {
+            load_matrix_x4(out, slab + (n + lane / 16 * 8 + lane % 8) * SlabB::PITCH + k + lane / 8 % 2 * E);
+        } else if constexpr (!FLOAT) {
+            load_matrix_x4_trans(out, slab + (k + lane % 16) * SlabB::PITCH + n + lane / 16 * 8);
+        } else {
+            const float* const at = (const float*)slab + (k + lane % 4) * SlabB::PITCH + n + lane / 4;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) out[i] = __float_as_uint(at[i % 2 * 4 * SlabB::PITCH + i / 2 * 8]);
+        }
+        round(out);
+    }
+
+    DEV void round(u32 (&words)[4]) {
+        if constexpr (FLOAT) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) words[i] = to_tf32(__uint_as_float(words[i]));
+        }
+    }
+
+    DEV void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+        const u32 b[2] = {b0, b1};
+        if constexpr (FLOAT) mma_tf32(c, a, b);
+        else if constexpr (gemm::IsBf16<T>::YES) mma_bf16(c, a, b);
+        else mma_f16(c, a, b);
+    }
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        if constexpr (PHASE == 1) {
+            Tiles::combine(a, block);
+        } else {
+            const gemm::Place place = Tiles::place(block);
+            typename Tiles::Held held;
+            Tiles::fetch(a, place, held);
+
+            const int group = threadIdx.x / GROUP, thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
+            const int m0 = warp / WN * (BM / WM), n0 = warp % WN * (BN / WN);
+            char* const mine = smem + group * (SlabA::BYTES + SlabB::BYTES);
+            const int k0 = place.split * STEPS * (WK * BK) + group * BK;
+            float acc[DOWN][ACROSS][4];
+#pragma unroll
+            for (int i = 0; i < DOWN; ++i)
+#pragma unroll
+                for (int j = 0; j < ACROSS; ++j)
+#pragma unroll
+                    for (int v = 0; v < 4; ++v) acc[i][j][v] = 0.0f;
+
+            const auto fill = [&](int step, int buffer) {
+                char* const to = mine + buffer * STEP_BYTES;
+                SlabA::template fill<GROUP>((T*)to, a.at<T>(gemm::SLOT_A), place.row, k0 + step * (WK * BK), thread);
+                SlabB::template fill<GROUP>((T*)(to + SlabA::BYTES), a.at<T>(gemm::SLOT_B), place.col, k0 + step * (WK * BK), thread);
+            };
+            const auto compute = [&](int buffer) {
+                const T* const sa = (const T*)(mine + buffer * STEP_BYTES);
+                const T* const sb = (const T*)(mine + buffer * STEP_BYTES + SlabA::BYTES);
+#pragma unroll
+                for (int k = 0; k < BK; k += KS) {
+                    u32 fa[DOWN][4], fb[ACROSS / 2][4];
+#pragma unroll
+                    for (int i = 0; i < DOWN; ++i) fragment_a(fa[i], sa, m0 + i * 16, k, lane);
+#pragma unroll
+                    for (int j = 0; j < ACROSS / 2; ++j) fragment_b(fb[j], sb, n0 + j * 16, k, lane);
+#pragma unroll
+                    for (int i = 0; i < DOWN; ++i)
+#pragma unroll
+                        for (int j = 0; j < ACROSS; ++j) multiply(acc[i][j], fa[i], fb[j / 2][j % 2 * 2], fb[j / 2][j % 2 * 2 + 1]);
+                }
+            };
+            Ring::template turn<GROUP == 32>(fill, compute);
+
+            // Lane l holds columns 2 (l % 4) and the next of rows l / 4 and 8 below.
+            float* const staged = (float*)smem;
+            float* const at = staged + (group * BM + m0 + lane / 4) * Tiles::PITCH + n0 + lane % 4 * 2;
+#pragma unroll
+            for (int i = 0; i < DOWN; ++i)
+#pragma unroll
+                for (int j = 0; j < ACROSS; ++j)
+#pragma unroll
+                    for (int h = 0; h < 2; ++h)
+                        store<float, 2>(at + (i * 16 + h * 8) * Tiles::PITCH + j * 8, Vec<float, 2>{{acc[i][j][2 * h], acc[i][j][2 * h + 1]}});
+            __syncthreads();
+            Tiles::finish(a, place, staged, held);
+        }
+    }
+};

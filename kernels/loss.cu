@@ -1,0 +1,450 @@
+// Losses over `[rows, classes]` with class labels, mean squared errors over flat arrays, and their gradients.
+//
+// Scores, probabilities and their gradients are of type T; losses, accuracy and every sum are float. A label that names no class makes
+// the loss and the gradient of its row NaN and counts as a wrong answer. Sums go through partial sums in a fixed order, so results do
+// not depend on the order in which blocks finish.
+
+// ---------------------------------------------------------------------------------------------------- shared
+
+DEV float loss_infinity() { return __int_as_float(0x7f800000); }
+DEV float loss_nan() { return __int_as_float(0x7fffffff); }
+
+// The larger; NaN is passed over, because the sum of exponentials that follows turns into NaN anyway.
+struct LossMax {
+    static constexpr float ZERO = 0.0f;
+    DEV float of(float a, float b) { return fmaxf(a, b); }
+};
+
+// What the smoothing, given as the bits of an f64, makes of targets.
+template <int CLASSES, u64 SMOOTHING> struct LossTarget {
+    static constexpr bool SMOOTH = SMOOTHING << 1 != 0;
+    DEV double smoothing() { return __longlong_as_double((i64)SMOOTHING); }
+    DEV float keep() { return (float)(1.0 - smoothing()); }
+    DEV float share() { return (float)(smoothing() / CLASSES); }
+    DEV bool names_class(int label) { return (u32)label < (u32)CLASSES; }
+    // What the probability of class `col` should be.
+    DEV float of(int label, int col) {
+        const float target = col == label ? (float)(1.0 - smoothing() + smoothing() / CLASSES) : share();
+        return names_class(label) ? target : loss_nan();
+    }
+    // The loss of a row from its sum of exponentials, the label's score and the sum of all scores, all relative to the largest score.
+    DEV float loss(float log_sum, float own, float all) {
+        const float loss = log_sum - keep() * own;
+        return SMOOTH ? loss - share() * all : loss;
+    }
+};
+
+// Adds K values over the block; warp 0 gets the sums. `scratch` holds 32 K floats that nobody else uses until the next barrier.
+template <int K, int THREADS> DEV void loss_block_sum(float (&v)[K], float* scratch) {
+    constexpr int WARPS = THREADS / 32;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < K; ++k) v[k] = warp_reduce<Sum>(v[k]);
+    if constexpr (WARPS > 1) {
+        if (lane == 0) {
+#pragma unroll
+            for (int k = 0; k < K; ++k) scratch[k * 32 + warp] = v[k];
+        }
+        __syncthreads();
+        if (warp == 0) {
+#pragma unroll
+            for (int k = 0; k < K; ++k) v[k] = warp_reduce<Sum>(lane < WARPS ? scratch[k * 32 + lane] : 0.0f);
+        }
+    }
+}
+
+template <int K> __host__ __device__ constexpr int loss_smem() { return (32 * K + 4) * 4; }
+
+// Draws a number. What the thread wrote before can be read by whoever draws a later one, and by the block behind that one's next barrier.
+DEV u32 loss_draw(u32* ticket) {
+    u32 drawn;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(drawn) : "l"(ticket) : "memory");
+    return drawn;
+}
+
+// Adds K values over all blocks; true for the one thread that holds the sums. Partial sums lie in `work [BLOCKS, K]`; the block that
+// draws the last number from `ticket` adds them up and puts the ticket back to zero. One block needs neither.
+template <int K, int THREADS, int BLOCKS> DEV bool loss_total(float (&v)[K], float* work, u32* ticket, int block, char* smem) {
+    float* scratch = (float*)smem;
+    loss_block_sum<K, THREADS>(v, scratch);
+    if constexpr (BLOCKS > 1) {
+        u32* last = (u32*)(scratch + 32 * K);
+        if (threadIdx.x == 0) {
+#pragma unroll
+            for (int k = 0; k < K; ++k) work[block * K + k] = v[k];
+            *last = loss_draw(ticket) == BLOCKS - 1;
+        }
+        __syncthreads();
+        if (*last == 0) return false;
+#pragma unroll
+        for (int k = 0; k < K; ++k) v[k] = 0.0f;
+#pragma unroll 4
+        for (int i = threadIdx.x; i < BLOCKS; i += THREADS) {
+#pragma unroll
+            for (int k = 0; k < K; ++k) v[k] += __ldcg(work + i * K + k);
+        }
+        loss_block_sum<K, THREADS>(v, scratch);
+        if (threadIdx.x == 0) *ticket = 0;
+    }
+    return threadIdx.x == 0;
+}
+
+// A row of up to 1024 classes, held in the registers of LANES (1 to 32, a power of two) neighbouring threads of a warp. Every lane of
+// the warp takes part in `softmax`, whether its row exists or not.
+template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
+    using Target = LossTarget<CLASSES, SMOOTHING>;
+    static constexpr int V = min_i(vec_width<T>(CLASSES), CLASSES <= 128 ? 4 : 8);
+    static constexpr int ITERS = ceil_div(CLASSES, LANES * V), N = ITERS * V;
+    float v[N];
+
+    DEV int column(int i, int lane) { return (i / V * LANES + lane) * V + i % V; }
+
+    template <class R> DEV float reduce(float x) {
+#pragma unroll
+        for (int mask = LANES / 2; mask > 0; mask >>= 1) x = R::of(x, __shfl_xor_sync(0xffffffffu, x, mask));
+        return x;
+    }
+
+    // Places past the row get minus infinity, whose exponential is zero.
+    __device__ __forceinline__ void read(const T* row, int lane, bool valid) {
+#pragma unroll
+        for (int k = 0; k < ITERS; ++k) {
+            const int col = column(k * V, lane);
+            if (valid && col < CLASSES) {
+                const Vec<T, V> x = load<T, V>(row + col);
+#pragma unroll
+                for (int j = 0; j < V; ++j) v[k * V + j] = to_float(x.v[j]);
+            } else {
+#pragma unroll
+                for (int j = 0; j < V; ++j) v[k * V + j] = -loss_infinity();
+            }
+        }
+    }
+
+    // Turns scores into probabilities. Gives the loss, and whether the first of the largest scores stands at the label.
+    __device__ __forceinline__ float softmax(int lane, int label, bool& right) {
+        float max = v[0], own = 0.0f;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            max = fmaxf(max, v[i]);
+            if (column(i, lane) == label) own = v[i];
+        }
+        max = reduce<LossMax>(max);
+        if constexpr (LANES > 1) own = __shfl_sync(0xffffffffu, own, (u32)label / V % LANES, LANES);
+        if (!Target::names_class(label)) own = loss_nan();
+        bool wrong = false;
+        float sum = 0.0f, all = 0.0f;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            const int col = column(i, lane);
+            if (col < CLASSES) {
+                wrong |= !(col < label ? v[i] < own : v[i] <= own);
+                if constexpr (Target::SMOOTH) all += v[i] - max;
+            }
+            v[i] = expf(v[i] - max);
+            sum += v[i];
+        }
+        sum = reduce<Sum>(sum);
+        if constexpr (Target::SMOOTH) all = reduce<Sum>(all);
+        const u32 wrongs = __ballot_sync(0xffffffffu, wrong);
+        right = (wrongs >> (threadIdx.x % 32 / LANES * LANES) & (0xffffffffu >> (32 - LANES))) == 0;
+        const float inverse = 1.0f / sum;
+#pragma unroll
+        for (int i = 0; i < N; ++i) v[i] *= inverse;
+        return Target::loss(logf(sum), own - max, all);
+    }
+
+    // Writes `f(probability, column)`.
+    template <class F> __device__ __forceinline__ void write(T* row, int lane, F f) const {
+#pragma unroll
+        for (int k = 0; k < ITERS; ++k) {
+            const int col = column(k * V, lane);
+            if (col >= CLASSES) continue;
+            Vec<T, V> out;
+#pragma unroll
+            for (int j = 0; j < V; ++j) out.v[j] = narrow<T>(f(v[k * V + j], col + j));
+            store<T, V>(row + col, out);
+        }
+    }
+};
+
+// A row of more than 1024 classes, shared by a block and read three times: the second and third time mostly from the caches.
+template <class T, int CLASSES, u64 SMOOTHING, int THREADS> struct LossWideRow {
+    using Target = LossTarget<CLASSES, SMOOTHING>;
+    static constexpr int V = vec_width<T>(CLASSES);
+    float max, log_sum;
+
+    // As `LossRow::softmax`; the row itself stays. Every thread of the block gets the results. `scratch` holds THREADS / 32 floats.
+    __device__ __forceinline__ float softmax(const T* row, int label, bool& right, float* scratch) {
+        // The label's score is read before the first barrier, hence before another thread can overwrite it.
+        const float own = Target::names_class(label) ? to_float(row[label]) : loss_nan();
+        float largest = -loss_infinity();
+#pragma unroll 4
+        for (int col = threadIdx.x * V; col < CLASSES; col += THREADS * V) {
+            const Vec<T, V> x = load<T, V>(row + col);
+#pragma unroll
+            for (int j = 0; j < V; ++j) largest = fmaxf(largest, to_float(x.v[j]));
+        }
+        max = block_reduce<LossMax, THREADS>(largest, scratch);
+        bool wrong = false;
+        float sum = 0.0f, all = 0.0f;
+#pragma unroll 2
+        for (int col = threadIdx.x * V; col < CLASSES; col += THREADS * V) {
+            const Vec<T, V> x = load<T, V>(row + col);
+#pragma unroll
+            for (int j = 0; j < V; ++j) {
+                const float score = to_float(x.v[j]);
+                wrong |= !(col + j < label ? score < own : score <= own);
+                if constexpr (Target::SMOOTH) all += score - max;
+                sum += expf(score - max);
+            }
+        }
+        log_sum = logf(block_reduce<Sum, THREADS>(sum, scratch));
+        if constexpr (Target::SMOOTH) all = block_reduce<Sum, THREADS>(all, scratch);
+        right = __syncthreads_or(wrong) == 0;
+        return Target::loss(log_sum, own - max, all);
+    }
+
+    template <class F> __device__ __forceinline__ void write(const T* row, T* to, F f) const {
+#pragma unroll 2
+        for (int col = threadIdx.x * V; col < CLASSES; col += THREADS * V) {
+            const Vec<T, V> x = load<T, V>(row + col);
+            Vec<T, V> out;
+#pragma unroll
+            for (int j = 0; j < V; ++j) out.v[j] = narrow<T>(f(expf(to_float(x.v[j]) - max - log_sum), col + j));
+            store<T, V>(to + col, out);
+        }
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- softmax with cross entropy
+
+// Slots: 0 logits [rows, classes] T, 1 labels [rows] i32, 2 row_loss [rows] float, 3 probs [rows, classes] T; probs may lie on logits.
+// LANES threads share a row: up to 32 hold a row of at most 1024 classes in registers; LANES = THREADS stands for a row for each block.
+// Accesses are as wide as rows allow, up to 16 bytes. Overwrites; deterministic. Moves logits and probs once.
+template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_> struct SoftmaxCe {
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    static constexpr int GROUPS = THREADS / LANES;
+    static constexpr int blocks(int) { return ceil_div(ROWS, GROUPS); }
+    static constexpr int smem(int) { return LANES > 32 ? 128 : 0; }
+    static constexpr i64 WORK = 0;
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const int row = block * GROUPS + threadIdx.x / LANES, lane = threadIdx.x % LANES;
+        const bool valid = row < ROWS;
+        const T* logits = a.at<T>(0) + (i64)row * CLASSES;
+        const int label = valid ? a.at<int>(1)[row] : 0;
+        T* probs = a.has(3) && valid ? a.at<T>(3) + (i64)row * CLASSES : nullptr;
+        const auto same = [](float p, int) { return p; };
+        bool right;
+        float loss;
+        if constexpr (LANES > 32) {
+            LossWideRow<T, CLASSES, SMOOTHING, THREADS> scores;
+            loss = scores.softmax(logits, label, right, (float*)smem);
+            if (probs != nullptr) scores.write(logits, probs, same);
+        } else {
+            LossRow<T, CLASSES, SMOOTHING, LANES> scores;
+            scores.read(logits, lane, valid);
+            loss = scores.softmax(lane, label, right);
+            if (probs != nullptr) scores.write(probs, lane, same);
+        }
+        if (valid && lane == 0 && a.has(2)) a.at<float>(2)[row] = loss;
+    }
+};
+
+// Slots: 0 probs [rows, classes] T, 1 labels [rows] i32, 2 dlogits [rows, classes] T, 3 scale [1] float; dlogits may lie on probs.
+// `dlogits = (probs - target) / rows * scale`. Two groups of up to 16 bytes a thread, 256 threads a block. Overwrites; deterministic.
+template <class T, int ROWS, int CLASSES, u64 SMOOTHING> struct SoftmaxCeGrad {
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr int V = vec_width<T>(CLASSES), ROW_VECS = CLASSES / V;
+    static constexpr i64 VECS = (i64)ROWS * ROW_VECS;
+    static constexpr int EACH = VECS > 100000 ? 2 : 1;
+    static constexpr int blocks(int) { return ceil_div(VECS, THREADS * EACH); }
+    static constexpr int smem(int) { return 0; }
+    static constexpr i64 WORK = 0;
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const float scale = (a.has(3) ? *a.at<float>(3) : 1.0f) / ROWS;
+        Vec<T, V> p[EACH];
+        int label[EACH];
+#pragma unroll
+        for (int e = 0; e < EACH; ++e) {
+            const i64 at = (i64)block * (THREADS * EACH) + e * THREADS + threadIdx.x;
+            if (at >= VECS) continue;
+            p[e] = load<T, V>(a.at<T>(0) + at * V);
+            label[e] = a.at<int>(1)[row_of(at)];
+        }
+#pragma unroll
+        for (int e = 0; e < EACH; ++e) {
+            const i64 at = (i64)block * (THREADS * EACH) + e * THREADS + threadIdx.x;
+            if (at >= VECS) continue;
+            const int col = (int)(at - (i64)row_of(at) * ROW_VECS) * V;
+#pragma unroll
+            for (int j = 0; j < V; ++j) {
+                const float target = LossTarget<CLASSES, SMOOTHING>::of(label[e], col + j);
+                p[e].v[j] = narrow<T>((to_float(p[e].v[j]) - target) * scale);
+            }
+            store<T, V>(a.at<T>(2) + at * V, p[e]);
+        }
+    }
+    // Division by a constant is a multiplication in 32 bits and several of them in 64.
+    DEV int row_of(i64 at) {
+        if constexpr (VECS < 0x7fffffff) return (int)((u32)at / ROW_VECS);
+        else return (int)(at / ROW_VECS);
+    }
+};
+
+// Slots: 0 logits [rows, classes] T, 1 labels [rows] i32, 2 dlogits [rows, classes] T or unbound, 3 loss [1] float, 4 accuracy [1] float
+// or unbound, 5 work, 6 scale [1] float, 7 ticket u32; dlogits may lie on logits.
+// Mean loss, share of right answers and `dlogits = (softmax - target) / rows * scale`. LANES as for `SoftmaxCe`; BLOCKS blocks stride over
+// the rows, and each group of threads has up to four rows under way. With one block neither work nor ticket is used; otherwise work
+// holds two floats for each block and the last block adds them up. Overwrites; deterministic. Moves logits and dlogits once.
+template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_, int BLOCKS> struct SoftmaxCeFused {
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    static constexpr int blocks(int) { return BLOCKS; }
+    static constexpr int smem(int) { return loss_smem<2>(); }
+    static constexpr i64 WORK = BLOCKS > 1 ? 8ll * BLOCKS : 0;
+    using Target = LossTarget<CLASSES, SMOOTHING>;
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const float scale = (a.has(6) ? *a.at<float>(6) : 1.0f) / ROWS;
+        const T* logits = a.at<T>(0);
+        const int* labels = a.at<int>(1);
+        T* dlogits = a.at<T>(2);
+        // Loss and right answers; every row is counted by one thread.
+        float sums[2] = {0.0f, 0.0f};
+        if constexpr (LANES > 32) {
+            for (int row = block; row < ROWS; row += BLOCKS) {
+                const i64 at = (i64)row * CLASSES;
+                const int label = labels[row];
+                LossWideRow<T, CLASSES, SMOOTHING, THREADS> scores;
+                bool right;
+                const float loss = scores.softmax(logits + at, label, right, (float*)smem);
+                if (threadIdx.x == 0) sums[0] += loss, sums[1] += right ? 1.0f : 0.0f;
+                if (dlogits != nullptr) scores.write(logits + at, dlogits + at, [&](float p, int col) { return (p - Target::of(label, col)) * scale; });
+            }
+            __syncthreads();
+        } else {
+            using Row = LossRow<T, CLASSES, SMOOTHING, LANES>;
+            constexpr int GROUPS = THREADS / LANES, ROUNDS = ceil_div(ROWS, (i64)GROUPS * BLOCKS);
+            constexpr int FLIGHT = min_i(ROUNDS, Row::N <= 4 ? 4 : Row::N <= 8 ? 2 : 1);
+            const int lane = threadIdx.x % LANES, first = block * GROUPS + threadIdx.x / LANES;
+            // Groups past the end go on with rows that do not exist, so that whole warps meet at the shuffles.
+#pragma unroll 1
+            for (int round = 0; round < ROUNDS; round += FLIGHT) {
+                Row scores[FLIGHT];
+                int label[FLIGHT];
+#pragma unroll
+                for (int f = 0; f < FLIGHT; ++f) {
+                    const i64 row = first + (i64)(round + f) * (GROUPS * BLOCKS);
+                    label[f] = row < ROWS ? labels[row] : 0;
+                    scores[f].read(logits + row * CLASSES, lane, row < ROWS);
+                }
+#pragma unroll
+                for (int f = 0; f < FLIGHT; ++f) {
+                    const i64 row = first + (i64)(round + f) * (GROUPS * BLOCKS);
+                    bool right;
+                    const float loss = scores[f].softmax(lane, label[f], right);
+                    if (row >= ROWS) continue;
+                    if (lane == 0) sums[0] += loss, sums[1] += right ? 1.0f : 0.0f;
+                    if (dlogits != nullptr)
+                        scores[f].write(dlogits + row * CLASSES, lane, [&](float p, int col) { return (p - Target::of(label[f], col)) * scale; });
+                }
+            }
+        }
+        if (loss_total<2, THREADS, BLOCKS>(sums, a.at<float>(5), a.at<u32>(7), block, smem)) {
+            if (a.has(3)) *a.at<float>(3) = sums[0] / ROWS;
+            if (a.has(4)) *a.at<float>(4) = sums[1] / ROWS;
+        }
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- mean squared error
+
+// This thread's share of the sum of `(y - target)^2`; writes `dy = factor (y - target)` where `dy` is not null. BLOCKS blocks stride over
+// groups of 16 bytes, up to four of them under way; the few elements after the last whole group fall to block 0.
+template <class T, i64 LEN, int THREADS, int BLOCKS> DEV float loss_errors(const T* y, const T* target, T* dy, float factor, int block) {
+    constexpr int V = 16 / (int)sizeof(T);
+    constexpr i64 VECS = LEN / V, WHOLE = VECS * V;
+    constexpr int FLIGHT = min_i(4, max_i(1, (int)((VECS + (i64)THREADS * BLOCKS - 1) / ((i64)THREADS * BLOCKS))));
+    float sum = 0.0f;
+#pragma unroll 1
+    for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < VECS; base += (i64)BLOCKS * (THREADS * FLIGHT)) {
+        Vec<T, V> have[FLIGHT], want[FLIGHT];
+#pragma unroll
+        for (int f = 0; f < FLIGHT; ++f) {
+            const i64 at = base + f * THREADS;
+            if (at >= VECS) continue;
+            have[f] = load<T, V>(y + at * V);
+            want[f] = load<T, V>(target + at * V);
+        }
+#pragma unroll
+        for (int f = 0; f < FLIGHT; ++f) {
+            const i64 at = base + f * THREADS;
+            if (at >= VECS) continue;
+#pragma unroll
+            for (int j = 0; j < V; ++j) {
+                const float error = to_float(have[f].v[j]) - to_float(want[f].v[j]);
+                sum += error * error;
+                have[f].v[j] = narrow<T>(factor * error);
+            }
+            if (dy != nullptr) store<T, V>(dy + at * V, have[f]);
+        }
+    }
+    if constexpr (WHOLE < LEN) {
+        if (block == 0 && threadIdx.x < LEN - WHOLE) {
+            const i64 at = WHOLE + threadIdx.x;
+            const float error = to_float(y[at]) - to_float(target[at]);
+            sum += error * error;
+            if (dy != nullptr) dy[at] = narrow<T>(factor * error);
+        }
+    }
+    return sum;
+}
+
+// Slots: 0 y [len] T, 1 target [len] T, 2 loss [1] float, 3 work.
+// One block, or two phases through one partial sum for each block. Overwrites; deterministic. Moves y and target once.
+template <class T, i64 LEN, int THREADS_, int BLOCKS> struct Mse {
+    static constexpr int PHASES = BLOCKS > 1 ? 2 : 1, THREADS = THREADS_;
+    static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
+    static constexpr int smem(int) { return loss_smem<1>(); }
+    static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        float sum[1] = {0.0f};
+        if constexpr (PHASE == 0) sum[0] = loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(0), a.at<T>(1), (T*)nullptr, 0.0f, block);
+        else {
+#pragma unroll 4
+            for (int i = threadIdx.x; i < BLOCKS; i += THREADS) sum[0] += a.at<float>(3)[i];
+        }
+        loss_block_sum<1, THREADS>(sum, (float*)smem);
+        if (threadIdx.x != 0) return;
+        if constexpr (PHASE + 1 < PHASES) a.at<float>(3)[block] = sum[0];
+        else *a.at<float>(2) = sum[0] / LEN;
+    }
+};
+
+// Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T, 3 scale [1] float; dy may lie on y.
+// `dy = 2 / len (y - target) scale`. Overwrites; deterministic. Moves y, target and dy once.
+template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseGrad {
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    static constexpr int blocks(int) { return BLOCKS; }
+    static constexpr int smem(int) { return 0; }
+    static constexpr i64 WORK = 0;
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const float factor = (float)(2.0 / LEN) * (a.has(3) ? *a.at<float>(3) : 1.0f);
+        loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(0), a.at<T>(1), a.at<T>(2), factor, block);
+    }
+};
+
+// Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T or unbound, 3 loss [1] float, 4 work, 5 scale [1] float, 6 ticket u32; dy may lie on y.
+// `Mse` and `MseGrad` in one launch. With one block neither work nor ticket is used; otherwise work holds one float for each block and
+// the last block adds them up. Overwrites; deterministic. Moves y, target and dy once.
+template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseFused {
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    static constexpr int blocks(int) { return BLOCKS; }
+    static constexpr int smem(int) { return loss_smem<1>(); }
+    static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const float factor = (float)(2.0 / LEN) * (a.has(5) ? *a.at<float>(5) : 1.0f);
+        float sum[1] = {loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(0), a.at<T>(1), a.at<T>(2), factor, block)};
+        if (loss_total<1, THREADS, BLOCKS>(sum, a.at<float>(4), a.at<u32>(6), block, smem) && a.has(3)) *a.at<float>(3) = sum[0] / LEN;
+    }
+};

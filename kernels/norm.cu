@@ -1,0 +1,958 @@
+// Normalisations: batch normalisation over the rows of [rows, channels] and layer normalisation over each row, forward beside backward.
+//
+// Values near 1000 with a spread of 1 keep their digits: every statistic is taken of differences from one element of the data (the
+// first row's for batch normalisation, the row's first for layer normalisation), and squares are taken about a mean or an element
+// that the thread itself has seen, so that nothing large is subtracted from anything large.
+
+namespace norms {
+
+// ---------------------------------------------------------------------------------------------------- helpers
+
+// Two 16-bit elements in a word, the first in the lower half.
+template <class T> struct Pair {};
+template <> struct Pair<bf16> {
+    DEV void split(u32 w, float& low, float& high) {
+        low = __uint_as_float(w << 16);
+        high = __uint_as_float(w & 0xffff0000u);
+    }
+    DEV u32 join(float low, float high) {
+        u32 w;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low));
+        return w;
+    }
+};
+template <> struct Pair<f16> {
+    DEV void split(u32 w, float& low, float& high) {
+        asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }" : "=f"(low), "=f"(high) : "r"(w));
+    }
+    DEV u32 join(float low, float high) {
+        u32 w;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low));
+        return w;
+    }
+};
+
+// V elements of T as they lie in memory, in words: moved by accesses of 16 bytes, or of fewer where they are fewer.
+template <class T, int V, int BYTES = V * (int)sizeof(T)> struct Raw {
+    u32 w[BYTES / 4];
+    __device__ __forceinline__ void widen(float (&out)[V]) const {
+        if constexpr (sizeof(T) == 4) {
+#pragma unroll
+            for (int i = 0; i < V; ++i) out[i] = __uint_as_float(w[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < V / 2; ++i) Pair<T>::split(w[i], out[2 * i], out[2 * i + 1]);
+        }
+    }
+    __device__ __forceinline__ void narrow(const float (&in)[V]) {
+        if constexpr (sizeof(T) == 4) {
+#pragma unroll
+            for (int i = 0; i < V; ++i) w[i] = __float_as_uint(in[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < V / 2; ++i) w[i] = Pair<T>::join(in[2 * i], in[2 * i + 1]);
+        }
+    }
+    __device__ __forceinline__ void get(const void* at) {
+#pragma unroll
+        for (int i = 0; i < BYTES / 16; ++i) {
+            const uint4 q = ((const uint4*)at)[i];
+            w[4 * i] = q.x, w[4 * i + 1] = q.y, w[4 * i + 2] = q.z, w[4 * i + 3] = q.w;
+        }
+        if constexpr (BYTES == 8) {
+            const uint2 q = *(const uint2*)at;
+            w[0] = q.x, w[1] = q.y;
+        }
+        if constexpr (BYTES == 4) w[0] = *(const u32*)at;
+    }
+    __device__ __forceinline__ void put(void* at) const {
+#pragma unroll
+        for (int i = 0; i < BYTES / 16; ++i) ((uint4*)at)[i] = make_uint4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
+        if constexpr (BYTES == 8) *(uint2*)at = make_uint2(w[0], w[1]);
+        if constexpr (BYTES == 4) *(u32*)at = w[0];
+    }
+};
+template <class T> struct Raw<T, 1, 2> {
+    T e;
+    __device__ __forceinline__ void widen(float (&out)[1]) const { out[0] = to_float(e); }
+    __device__ __forceinline__ void narrow(const float (&in)[1]) { e = ::narrow<T>(in[0]); }
+    __device__ __forceinline__ void get(const void* at) { e = *(const T*)at; }
+    __device__ __forceinline__ void put(void* at) const { *(T*)at = e; }
+};
+template <class T, int V> DEV Raw<T, V> fetch(const T* at) {
+    Raw<T, V> raw;
+    raw.get(at);
+    return raw;
+}
+template <class T, int V> DEV void put(T* at, const float (&v)[V]) {
+    Raw<T, V> raw;
+    raw.narrow(v);
+    raw.put(at);
+}
+
+// V floats of a slot, or a constant where there is no such slot or it is unused.
+template <int V> DEV void floats(const Args& a, int slot, int at, float otherwise, float (&out)[V]) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) out[i] = otherwise;
+    if (slot >= 0 && a.has(slot)) fetch<float, V>(a.at<float>(slot) + at).widen(out);
+}
+
+// A constant of the operation from the bits of its f64.
+DEV double real(u64 bits) { return __longlong_as_double((i64)bits); }
+
+// What V channels of a gradient are added to: their values where ACCUMULATE, else zeros. Read early, so that nothing waits for it later.
+template <bool ACCUMULATE, int V> DEV void previous(const Args& a, int slot, int at, float (&out)[V]) {
+    floats(a, ACCUMULATE ? slot : -1, at, 0.0f, out);
+}
+// Writes V channels of a gradient where the slot is used.
+template <int V> DEV void put_gradient(const Args& a, int slot, int at, const float (&before)[V], const float* v) {
+    float sum[V];
+#pragma unroll
+    for (int i = 0; i < V; ++i) sum[i] = before[i] + v[i];
+    if (a.has(slot)) put<float, V>(a.at<float>(slot) + at, sum);
+}
+
+// Floats of scratch for `column_sum`.
+__host__ __device__ constexpr int column_floats(int threads, int tx, int n) {
+    const int groups = threads / max_i(tx, 32);
+    return groups > 1 ? groups * tx * n : 0;
+}
+
+// A block stands as THREADS / TX rows of TX threads, TX a power of two. Every thread gets the sums of its N values over its column,
+// added in a fixed order. All threads call it; `scratch` may be reused after the call.
+template <int THREADS, int TX, int N> DEV void column_sum(float (&v)[N], float* scratch) {
+#pragma unroll
+    for (int mask = 16; mask >= TX; mask >>= 1) {
+        if (THREADS >= 32) {
+#pragma unroll
+            for (int i = 0; i < N; ++i) v[i] += __shfl_xor_sync(0xffffffffu, v[i], mask);
+        }
+    }
+    constexpr int SPAN = TX > 32 ? TX : 32, GROUPS = THREADS / SPAN, SUMS = TX * N;
+    if constexpr (GROUPS > 1) {
+        const int t = threadIdx.x, tx = t % TX, group = t / SPAN;
+        if (t % SPAN < TX) {
+#pragma unroll
+            for (int i = 0; i < N; ++i) scratch[group * SUMS + i * TX + tx] = v[i];
+        }
+        __syncthreads();
+#pragma unroll 1
+        for (int s = t; s < SUMS; s += THREADS) {
+            float sum = scratch[s];
+#pragma unroll
+            for (int g = 1; g < GROUPS; ++g) sum += scratch[g * SUMS + s];
+            scratch[s] = sum;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < N; ++i) v[i] = scratch[i * TX + tx];
+        __syncthreads();
+    }
+}
+
+// Sums of N values over the TPR threads that share a row: a power of two up to 32, or the whole block. All threads call it.
+template <int THREADS, int TPR, int N> DEV void row_sum(float (&v)[N], float* scratch) {
+    static_assert(TPR <= 32 || TPR == THREADS, "a row belongs to part of a warp or to a block");
+#pragma unroll
+    for (int mask = (TPR < 32 ? TPR : 32) / 2; mask > 0; mask >>= 1) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) v[i] += __shfl_xor_sync(0xffffffffu, v[i], mask);
+    }
+    if constexpr (TPR > 32) {
+        if (threadIdx.x % 32 == 0) {
+#pragma unroll
+            for (int i = 0; i < N; ++i) scratch[threadIdx.x / 32 * N + i] = v[i];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            v[i] = scratch[i];
+#pragma unroll
+            for (int w = 1; w < TPR / 32; ++w) v[i] += scratch[w * N + i];
+        }
+        __syncthreads();
+    }
+}
+
+// Items of a batch: no more than a thread has.
+__host__ __device__ constexpr int batch(int most, int rows) { return max_i(1, min_i(most, rows)); }
+// U items TY apart from `j` on; past the end the last item stands in, so that every load is unconditional.
+template <int U, int TY, bool EVEN, class Item, class Get> DEV void get_batch(Item (&items)[U], int j, int count, Get get) {
+#pragma unroll
+    for (int u = 0; u < U; ++u) items[u] = get(EVEN ? j + u * TY : min_i(j + u * TY, count - 1));
+}
+// Uses the items j, j + TY, ... below `count`; `now` holds the first U. The loads of a batch are under way while the one before is used.
+// EVEN: all batches are full.
+template <int U, int TY, bool EVEN, class Item, class Get, class Use> DEV void walk(Item (&now)[U], int j, int count, Get get, Use use) {
+#pragma unroll 1
+    while (j < count) {
+        Item next[U];
+        const int after = j + U * TY;
+        if (after < count) get_batch<U, TY, EVEN>(next, after, count, get);
+#pragma unroll
+        for (int u = 0; u < U; ++u)
+            if (EVEN || u == 0 || j + u * TY < count) use(j + u * TY, now[u]);
+#pragma unroll
+        for (int u = 0; u < U; ++u) now[u] = next[u];
+        j = after;
+    }
+}
+
+// How [ROWS, C] is shared among blocks: TX groups of V neighbouring channels wide and CHUNK rows high, TY rows at a time. Blocks side by
+// side stand beside each other in memory. Idle threads of the last tile look at the last group and write nothing.
+template <int ROWS, int C, int V, int THREADS, int TX, int CHUNK> struct Tiles {
+    static constexpr int GROUPS = C / V, TY = THREADS / TX, WIDE = TX * V, ACROSS = ceil_div(GROUPS, TX), CHUNKS = ceil_div(ROWS, CHUNK);
+    static_assert(C % V == 0 && THREADS % TX == 0 && WIDE <= THREADS, "a tile has a thread for each of its channels");
+    int tile, chunk, tx, ty, channel, count;
+    size_t first;  // The first element of this thread's channels in the chunk.
+    bool valid;
+    DEV Tiles of(int block) {
+        Tiles t;
+        t.tile = block % ACROSS;
+        t.chunk = block / ACROSS;
+        t.tx = threadIdx.x % TX;
+        t.ty = threadIdx.x / TX;
+        const int group = t.tile * TX + t.tx;
+        t.valid = GROUPS % TX == 0 || group < GROUPS;
+        t.channel = min_i(group, GROUPS - 1) * V;
+        t.count = rows_of(t.chunk);
+        t.first = (size_t)t.chunk * CHUNK * C + t.channel;
+        return t;
+    }
+    static __host__ __device__ constexpr int rows_of(int chunk) { return ROWS % CHUNK == 0 ? CHUNK : min_i(CHUNK, ROWS - chunk * CHUNK); }
+    // Whether every chunk is made of full batches of U rows a thread.
+    template <int U> static __host__ __device__ constexpr bool even() { return ROWS % CHUNK == 0 && CHUNK % (U * TY) == 0; }
+};
+
+// The running statistics of V channels before and after a batch.
+template <int ROWS, u64 MOMENTUM, int V> struct Statistics {
+    float mean_before[V], var_before[V];
+    // Read early, so that nothing waits for them later.
+    __device__ __forceinline__ void get(const Args& a, int channel) {
+        floats(a, a.has(3) ? 3 : 8, channel, 0.0f, mean_before);
+        floats(a, a.has(4) ? 4 : 9, channel, 0.0f, var_before);
+    }
+    // Writes what is wanted.
+    __device__ __forceinline__ void put(const Args& a, int channel, const float (&mean)[V], const float (&var)[V], const float (&rstd)[V]) const {
+        const float keep = (float)(1.0 - real(MOMENTUM)), take = (float)real(MOMENTUM), unbiased = (float)(ROWS / (ROWS - 1.0));
+        float next[V];
+        if (a.has(6)) norms::put<float, V>(a.at<float>(6) + channel, mean);
+        if (a.has(7)) norms::put<float, V>(a.at<float>(7) + channel, rstd);
+#pragma unroll
+        for (int i = 0; i < V; ++i) next[i] = keep * mean_before[i] + take * mean[i];
+        if (a.has(8)) norms::put<float, V>(a.at<float>(8) + channel, next);
+#pragma unroll
+        for (int i = 0; i < V; ++i) next[i] = keep * var_before[i] + take * (var[i] * unbiased);
+        if (a.has(9)) norms::put<float, V>(a.at<float>(9) + channel, next);
+    }
+};
+
+}  // namespace norms
+
+// ---------------------------------------------------------------------------------------------------- batch normalisation, training
+
+// Slots: x, gamma, beta, mean_prev, var_prev, y, mean, rstd, running_mean, running_var, work. x, y [ROWS, C] of T, the others [C] float.
+//
+// For small tensors: one phase, no work. A block owns TX groups of V channels and keeps all their rows in registers: thread (tx, ty) the rows
+// ty, ty + TY, ... of ROWS. Mean and variance take two passes over the registers. Overwrites; the order of all sums is fixed.
+// Reads x once, writes y once. Rows of C elements are moved in groups of V, which has to divide C.
+template <class T, int ROWS, int C, int V, int TX, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT> struct BatchNormSmall {
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS>;
+    static constexpr int TY = Tile::TY, R = ceil_div(ROWS, TY);
+    static constexpr long long WORK = 0;
+    static constexpr int blocks(int) { return Tile::ACROSS; }
+    static constexpr int smem(int) { return norms::column_floats(THREADS, TX, V) * 4; }
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        float* scratch = (float*)smem;
+        const Tile t = Tile::of(block);
+        const T* x = a.at<T>(0) + t.channel;
+        norms::Raw<T, V> raw[R];
+#pragma unroll
+        for (int r = 0; r < R; ++r) raw[r] = norms::fetch<T, V>(x + (size_t)min_i(t.ty + r * TY, ROWS - 1) * C);
+        float shift[V], gamma[V], beta[V], d[R][V], sum[V], square[V];
+        norms::fetch<T, V>(x).widen(shift);
+        norms::floats(a, 1, t.channel, 1.0f, gamma);
+        norms::floats(a, 2, t.channel, 0.0f, beta);
+        norms::Statistics<ROWS, MOMENTUM, V> statistics;
+        if (t.ty == 0) statistics.get(a, t.channel);
+#pragma unroll
+        for (int i = 0; i < V; ++i) sum[i] = square[i] = 0.0f;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+            raw[r].widen(d[r]);
+#pragma unroll
+            for (int i = 0; i < V; ++i) {
+                d[r][i] -= shift[i];
+                if (ROWS % TY == 0 || t.ty + r * TY < ROWS) sum[i] += d[r][i];
+            }
+        }
+        norms::column_sum<THREADS, TX>(sum, scratch);
+#pragma unroll
+        for (int i = 0; i < V; ++i) sum[i] *= 1.0f / ROWS;
+#pragma unroll
+        for (int r = 0; r < R; ++r)
+#pragma unroll
+            for (int i = 0; i < V; ++i) {
+                d[r][i] -= sum[i];
+                if (ROWS % TY == 0 || t.ty + r * TY < ROWS) square[i] += d[r][i] * d[r][i];
+            }
+        norms::column_sum<THREADS, TX>(square, scratch);
+        float rstd[V];
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            shift[i] += sum[i];
+            square[i] *= 1.0f / ROWS;
+            rstd[i] = rsqrtf(square[i] + (float)norms::real(EPS));
+            gamma[i] *= rstd[i];
+        }
+        if (t.ty == 0 && t.valid) statistics.put(a, t.channel, shift, square, rstd);
+        T* y = a.at<T>(5) + t.channel;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+            const int row = t.ty + r * TY;
+#pragma unroll
+            for (int i = 0; i < V; ++i) d[r][i] = activate<ACT>(d[r][i] * gamma[i] + beta[i]);
+            if (t.valid && row < ROWS) norms::put<T, V>(y + (size_t)row * C, d[r]);
+        }
+    }
+};
+
+// The same for tensors of any size in two phases; the block (tile, chunk) of `Tiles` in both.
+//
+// Phase 0 takes each chunk's mean (less the first row's value) and sum of squared deviations per channel into the work slot: float pairs
+// [chunks][C]. A thread sums about its own first element; threads and chunks are then merged by counts, means and squares (Chan, Golub and
+// LeVeque). Phase 1: every block merges the chunks of its channels in the same fixed order, the first one writes the statistics, and all
+// normalise their rows, last row first, because the last ones read are the likeliest to be still in the second-level cache.
+// Overwrites; deterministic. Reads x twice, writes y once; rows move in groups of V = vec_width(C) elements.
+template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT> struct BatchNorm {
+    static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(C);
+    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
+    static constexpr int TY = Tile::TY, U = norms::batch(4, CHUNK / TY), WIDE = Tile::WIDE, PARTS = THREADS / WIDE, MERGES = ceil_div(Tile::CHUNKS, PARTS);
+    static constexpr int SCRATCH = max_i(norms::column_floats(THREADS, TX, V), norms::column_floats(THREADS, WIDE, 1));
+    static constexpr long long WORK = (long long)Tile::CHUNKS * C * 8;
+    static constexpr int blocks(int) { return Tile::ACROSS * Tile::CHUNKS; }
+    static constexpr int smem(int) { return (SCRATCH + 2 * WIDE) * 4; }
+    using Item = norms::Raw<T, V>;
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        if constexpr (PHASE == 0) moments(a, block, (float*)smem);
+        else normalise(a, block, (float*)smem);
+    }
+
+    DEV void moments(const Args& a, int block, float* scratch) {
+        const Tile t = Tile::of(block);
+        const T* x = a.at<T>(0) + t.first;
+        const auto get = [&](int j) { return norms::fetch<T, V>(x + (size_t)j * C); };
+        Item now[U];
+        norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
+        float origin[V], shift[V], sum[V], square[V], mean[V], v[V];
+        norms::fetch<T, V>(a.at<T>(0) + t.channel).widen(origin);
+        now[0].widen(shift);
+#pragma unroll
+        for (int i = 0; i < V; ++i) sum[i] = square[i] = 0.0f;
+        norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int, const Item& item) {
+            item.widen(v);
+#pragma unroll
+            for (int i = 0; i < V; ++i) {
+                const float d = v[i] - shift[i];
+                sum[i] += d;
+                square[i] += d * d;
+            }
+        });
+        const float mine = t.ty < t.count ? (float)((t.count - 1 - t.ty) / TY + 1) : 0.0f, share = mine > 0.0f ? __fdividef(1.0f, mine) : 0.0f;
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            const float m = sum[i] * share, rest = square[i] - sum[i] * m;
+            mean[i] = shift[i] - origin[i] + m;
+            square[i] = rest < 0.0f ? 0.0f : rest;
+            sum[i] = mine * mean[i];
+        }
+        norms::column_sum<THREADS, TX>(sum, scratch);
+        const float all = __fdividef(1.0f, (float)t.count);
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            sum[i] *= all;
+            square[i] += mine * (mean[i] - sum[i]) * (mean[i] - sum[i]);
+        }
+        norms::column_sum<THREADS, TX>(square, scratch);
+        if (t.ty == 0 && t.valid) {
+            float* work = a.at<float>(10) + 2 * ((size_t)t.chunk * C + t.channel);
+#pragma unroll
+            for (int i = 0; i < V; ++i) *(float2*)(work + 2 * i) = make_float2(sum[i], square[i]);
+        }
+    }
+
+    DEV void normalise(const Args& a, int block, float* scratch) {
+        const Tile t = Tile::of(block);
+        const size_t last = t.first + (size_t)(t.count - 1) * C;
+        const T* x = a.at<T>(0) + last;
+        T* y = a.at<T>(5) + last;
+        const auto get = [&](int j) { return norms::fetch<T, V>(x - (size_t)j * C); };
+        Item now[U];
+        norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
+        float origin[V], v[V];
+        norms::fetch<T, V>(a.at<T>(0) + t.channel).widen(origin);
+
+        // One thread for each channel and part of the chunks.
+        float* param = scratch + SCRATCH;
+        const int column = threadIdx.x % WIDE, part = threadIdx.x / WIDE, channel = t.tile * WIDE + column;
+        const bool known = C % WIDE == 0 || channel < C;
+        float2 partial[MERGES];
+        float rows[MERGES], merged[1] = {0.0f}, square[1] = {0.0f}, gamma[1], beta[1], from = 0.0f;
+#pragma unroll
+        for (int k = 0; k < MERGES; ++k) {
+            const int chunk = part + k * PARTS;
+            partial[k] = make_float2(0.0f, 0.0f);
+            rows[k] = 0.0f;
+            if (known && (Tile::CHUNKS % PARTS == 0 || chunk < Tile::CHUNKS)) {
+                partial[k] = *(const float2*)(a.at<float>(10) + 2 * ((size_t)chunk * C + channel));
+                rows[k] = (float)Tile::rows_of(chunk);
+            }
+        }
+        norms::Statistics<ROWS, MOMENTUM, 1> statistics;
+        const bool writes = part == 0 && known && t.chunk == 0;
+        if (part == 0 && known) {
+            norms::floats(a, 1, channel, 1.0f, gamma);
+            norms::floats(a, 2, channel, 0.0f, beta);
+            from = to_float(a.at<T>(0)[channel]);
+            if (writes) statistics.get(a, channel);
+        }
+#pragma unroll
+        for (int k = 0; k < MERGES; ++k) merged[0] += rows[k] * partial[k].x;
+        norms::column_sum<THREADS, WIDE>(merged, scratch);
+        const float mean = merged[0] * (1.0f / ROWS);
+#pragma unroll
+        for (int k = 0; k < MERGES; ++k) square[0] += partial[k].y + rows[k] * (partial[k].x - mean) * (partial[k].x - mean);
+        norms::column_sum<THREADS, WIDE>(square, scratch);
+        if (part == 0 && known) {
+            square[0] *= 1.0f / ROWS;
+            const float rstd[1] = {rsqrtf(square[0] + (float)norms::real(EPS))}, value[1] = {from + mean};
+            param[column] = gamma[0] * rstd[0];
+            param[WIDE + column] = beta[0] - mean * (gamma[0] * rstd[0]);
+            if (writes) statistics.put(a, channel, value, square, rstd);
+        }
+        __syncthreads();
+        float scale[V], offset[V];
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            scale[i] = param[t.tx * V + i];
+            offset[i] = param[WIDE + t.tx * V + i];
+        }
+        norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
+            item.widen(v);
+#pragma unroll
+            for (int i = 0; i < V; ++i) v[i] = activate<ACT>((v[i] - origin[i]) * scale[i] + offset[i]);
+            if (t.valid) norms::put<T, V>(y - (size_t)j * C, v);
+        });
+    }
+};
+
+// Slots: x, gamma, beta, running_mean, running_var, y (which may be x). One phase over the blocks of `Tiles`; a thread makes the factors
+// of its channels once and then walks rows. Overwrites. Reads x once, writes y once.
+template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, int ACT> struct BatchNormEval {
+    static constexpr int PHASES = 1, THREADS = THREADS_, V = vec_width<T>(C);
+    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
+    static constexpr int TY = Tile::TY, U = norms::batch(4, CHUNK / TY);
+    static constexpr long long WORK = 0;
+    static constexpr int blocks(int) { return Tile::ACROSS * Tile::CHUNKS; }
+    static constexpr int smem(int) { return 0; }
+    using Item = norms::Raw<T, V>;
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const Tile t = Tile::of(block);
+        const T* x = a.at<T>(0) + t.first;
+        T* y = a.at<T>(5) + t.first;
+        const auto get = [&](int j) { return norms::fetch<T, V>(x + (size_t)j * C); };
+        Item now[U];
+        norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
+        float scale[V], beta[V], mean[V], var[V], v[V];
+        norms::floats(a, 1, t.channel, 1.0f, scale);
+        norms::floats(a, 2, t.channel, 0.0f, beta);
+        norms::floats(a, 3, t.channel, 0.0f, mean);
+        norms::floats(a, 4, t.channel, 1.0f, var);
+#pragma unroll
+        for (int i = 0; i < V; ++i) scale[i] *= rsqrtf(var[i] + (float)norms::real(EPS));
+        norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
+            item.widen(v);
+#pragma unroll
+            for (int i = 0; i < V; ++i) v[i] = activate<ACT>((v[i] - mean[i]) * scale[i] + beta[i]);
+            if (t.valid) norms::put<T, V>(y + (size_t)j * C, v);
+        });
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- batch normalisation, backward
+
+namespace norms {
+// A row's part of what the backward pass reads. `saved` is touched only where an activation's derivative is taken.
+template <class T, int V, int ACT_GRAD> struct BwdItem {
+    Raw<T, V> dy, x, saved;
+    DEV BwdItem of(const Args& a, size_t at) {
+        BwdItem item;
+        item.dy = fetch<T, V>(a.at<T>(0) + at);
+        item.x = fetch<T, V>(a.at<T>(1) + at);
+        if constexpr (ACT_GRAD != NONE) item.saved = fetch<T, V>(a.at<T>(5) + at);
+        return item;
+    }
+    // g = dy f'(saved) and x - mean.
+    __device__ __forceinline__ void take(const float (&mean)[V], float (&g)[V], float (&centred)[V]) const {
+        dy.widen(g);
+        x.widen(centred);
+#pragma unroll
+        for (int i = 0; i < V; ++i) centred[i] -= mean[i];
+        if constexpr (ACT_GRAD != NONE) {
+            float s[V];
+            saved.widen(s);
+#pragma unroll
+            for (int i = 0; i < V; ++i) g[i] *= activate_grad<ACT_GRAD>(s[i]);
+        }
+    }
+};
+}  // namespace norms
+
+// Slots: dy, x, gamma, mean, rstd, saved, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work. dy, x, saved, dx [ROWS, C] of T (dx may be dy),
+// the others [C] float. With the sums over rows of g and of g x^: dx = gamma rstd (g - sum / ROWS - x^ sum' / ROWS).
+//
+// For small tensors: one phase, no work; a block owns TX groups of V channels and keeps all their rows in registers. dx overwrites, dgamma
+// and dbeta accumulate where ACCUMULATE; the order of all sums is fixed. Reads dy, x (and saved) once, writes dx once.
+template <class T, int ROWS, int C, int V, int TX, int THREADS_, int ACT_GRAD, bool ACCUMULATE> struct BatchNormBwdSmall {
+    static constexpr int PHASES = 1, THREADS = THREADS_;
+    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS>;
+    static constexpr int TY = Tile::TY, R = ceil_div(ROWS, TY);
+    static constexpr long long WORK = 0;
+    static constexpr int blocks(int) { return Tile::ACROSS; }
+    static constexpr int smem(int) { return norms::column_floats(THREADS, TX, 2 * V) * 4; }
+    using Item = norms::BwdItem<T, V, ACT_GRAD>;
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const Tile t = Tile::of(block);
+        Item raw[R];
+#pragma unroll
+        for (int r = 0; r < R; ++r) raw[r] = Item::of(a, t.first + (size_t)min_i(t.ty + r * TY, ROWS - 1) * C);
+        float gamma[V], mean[V], rstd[V], g[R][V], centred[R][V], sum[2 * V];
+        norms::floats(a, 2, t.channel, 1.0f, gamma);
+        norms::floats(a, 3, t.channel, 0.0f, mean);
+        norms::floats(a, 4, t.channel, 1.0f, rstd);
+        float dgamma[V], dbeta[V];
+        const bool writes = t.ty == 0 && t.valid;
+        if (writes) {
+            norms::previous<ACCUMULATE>(a, 9, t.channel, dgamma);
+            norms::previous<ACCUMULATE>(a, 10, t.channel, dbeta);
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * V; ++i) sum[i] = 0.0f;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+            raw[r].take(mean, g[r], centred[r]);
+#pragma unroll
+            for (int i = 0; i < V; ++i)
+                if (ROWS % TY == 0 || t.ty + r * TY < ROWS) {
+                    sum[i] += g[r][i];
+                    sum[V + i] += g[r][i] * centred[r][i];
+                }
+        }
+        norms::column_sum<THREADS, TX>(sum, (float*)smem);
+        float offset[V], slope[V];
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            sum[V + i] *= rstd[i];
+            gamma[i] *= rstd[i];
+            slope[i] = -gamma[i] * rstd[i] * (sum[V + i] * (1.0f / ROWS));
+            offset[i] = -gamma[i] * (sum[i] * (1.0f / ROWS));
+        }
+        if (writes) {
+            norms::put_gradient(a, 9, t.channel, dgamma, sum + V);
+            norms::put_gradient(a, 10, t.channel, dbeta, sum);
+        }
+        if (!a.has(8) || !t.valid) return;
+        T* dx = a.at<T>(8) + t.first;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+            const int row = t.ty + r * TY;
+#pragma unroll
+            for (int i = 0; i < V; ++i) g[r][i] = gamma[i] * g[r][i] + (slope[i] * centred[r][i] + offset[i]);
+            if (row < ROWS) norms::put<T, V>(dx + (size_t)row * C, g[r]);
+        }
+    }
+};
+
+// The same for tensors of any size in two phases; the block (tile, chunk) of `Tiles` in both. Phase 0 sums g and g (x - mean) of each chunk
+// into the work slot: float pairs [chunks][C]. Phase 1: every block adds the chunks' sums of its channels in the same fixed order, the
+// first one writes dgamma and dbeta, and all make dx of their rows, last row first. Reads dy, x (and saved) twice, writes dx once.
+template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRAD, bool ACCUMULATE> struct BatchNormBwd {
+    static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(C);
+    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
+    static constexpr int TY = Tile::TY, U = norms::batch(2, CHUNK / TY), WIDE = Tile::WIDE, PARTS = THREADS / WIDE, MERGES = ceil_div(Tile::CHUNKS, PARTS);
+    static constexpr int SCRATCH = max_i(norms::column_floats(THREADS, TX, 2 * V), norms::column_floats(THREADS, WIDE, 2));
+    static constexpr long long WORK = (long long)Tile::CHUNKS * C * 8;
+    static constexpr int blocks(int) { return Tile::ACROSS * Tile::CHUNKS; }
+    static constexpr int smem(int) { return (SCRATCH + 3 * WIDE) * 4; }
+    using Item = norms::BwdItem<T, V, ACT_GRAD>;
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        float* scratch = (float*)smem;
+        const Tile t = Tile::of(block);
+        float mean[V], g[V], centred[V];
+        Item now[U];
+        if constexpr (PHASE == 0) {
+            const auto get = [&](int j) { return Item::of(a, t.first + (size_t)j * C); };
+            norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
+            norms::floats(a, 3, t.channel, 0.0f, mean);
+            float sum[2 * V];
+#pragma unroll
+            for (int i = 0; i < 2 * V; ++i) sum[i] = 0.0f;
+            norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int, const Item& item) {
+                item.take(mean, g, centred);
+#pragma unroll
+                for (int i = 0; i < V; ++i) {
+                    sum[i] += g[i];
+                    sum[V + i] += g[i] * centred[i];
+                }
+            });
+            norms::column_sum<THREADS, TX>(sum, scratch);
+            if (t.ty == 0 && t.valid) {
+                float* work = a.at<float>(11) + 2 * ((size_t)t.chunk * C + t.channel);
+#pragma unroll
+                for (int i = 0; i < V; ++i) *(float2*)(work + 2 * i) = make_float2(sum[i], sum[V + i]);
+            }
+        } else {
+            const size_t last = t.first + (size_t)(t.count - 1) * C;
+            const auto get = [&](int j) { return Item::of(a, last - (size_t)j * C); };
+            norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
+            norms::floats(a, 3, t.channel, 0.0f, mean);
+
+            float* param = scratch + SCRATCH;
+            const int column = threadIdx.x % WIDE, part = threadIdx.x / WIDE, channel = t.tile * WIDE + column;
+            const bool known = C % WIDE == 0 || channel < C;
+            float sum[2] = {0.0f, 0.0f}, rstd = 0.0f, gamma[1], dgamma[1], dbeta[1];
+            if (part == 0 && known) {
+                rstd = a.at<float>(4)[channel];
+                norms::floats(a, 2, channel, 1.0f, gamma);
+                if (t.chunk == 0) {
+                    norms::previous<ACCUMULATE>(a, 9, channel, dgamma);
+                    norms::previous<ACCUMULATE>(a, 10, channel, dbeta);
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < MERGES; ++k) {
+                const int chunk = part + k * PARTS;
+                float2 partial = make_float2(0.0f, 0.0f);
+                if (known && (Tile::CHUNKS % PARTS == 0 || chunk < Tile::CHUNKS)) partial = *(const float2*)(a.at<float>(11) + 2 * ((size_t)chunk * C + channel));
+                sum[0] += partial.x;
+                sum[1] += partial.y;
+            }
+            norms::column_sum<THREADS, WIDE>(sum, scratch);
+            if (part == 0 && known) {
+                const float scale = gamma[0] * rstd;
+                sum[1] *= rstd;
+                if (t.chunk == 0) {
+                    norms::put_gradient(a, 9, channel, dgamma, sum + 1);
+                    norms::put_gradient(a, 10, channel, dbeta, sum);
+                }
+                param[column] = scale;
+                param[WIDE + column] = -scale * rstd * (sum[1] * (1.0f / ROWS));
+                param[2 * WIDE + column] = -scale * (sum[0] * (1.0f / ROWS));
+            }
+            __syncthreads();
+            if (!a.has(8)) return;
+            float scale[V], slope[V], offset[V];
+#pragma unroll
+            for (int i = 0; i < V; ++i) {
+                scale[i] = param[t.tx * V + i];
+                slope[i] = param[WIDE + t.tx * V + i];
+                offset[i] = param[2 * WIDE + t.tx * V + i];
+            }
+            T* dx = a.at<T>(8) + last;
+            norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
+                item.take(mean, g, centred);
+#pragma unroll
+                for (int i = 0; i < V; ++i) g[i] = scale[i] * g[i] + (slope[i] * centred[i] + offset[i]);
+                if (t.valid) norms::put<T, V>(dx - (size_t)j * C, g);
+            });
+        }
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- layer normalisation
+
+// Slots: x, gamma, beta, y, mean, rstd. x, y [ROWS, COLS] of T, gamma, beta [COLS], mean, rstd [ROWS] float.
+//
+// One phase: TPR threads share a row (a power of two up to 32, or the whole block) and hold it in registers where that takes at most 32 floats
+// each; longer rows are read three times. Mean, then variance, of the differences from the row's first element. Overwrites; the order of all
+// sums is fixed. Rows move in groups of V = vec_width(COLS) elements.
+template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS> struct LayerNorm {
+    static constexpr int PHASES = 1, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V, N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR;
+    static constexpr bool KEEP = N * V <= 32;
+    static constexpr long long WORK = 0;
+    static constexpr int blocks(int) { return ceil_div(ROWS, AT_ONCE); }
+    static constexpr int smem(int) { return THREADS / 32 * 4; }
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        float* scratch = (float*)smem;
+        const int lane = threadIdx.x % TPR, row = block * AT_ONCE + threadIdx.x / TPR;
+        const bool valid = row < ROWS;
+        const size_t first = (size_t)min_i(row, ROWS - 1) * COLS;
+        const T* x = a.at<T>(0) + first;
+        T* y = a.at<T>(3) + first;
+        const float origin = to_float(x[0]);
+        float kept[KEEP ? N : 1][V], sum[1] = {0.0f}, square[1] = {0.0f};
+        // Calls `use(group, differences)` for each of this thread's groups.
+        const auto each = [&](auto use) {
+            if constexpr (KEEP) {
+#pragma unroll
+                for (int n = 0; n < N; ++n)
+                    if (GROUPS % TPR == 0 || lane + n * TPR < GROUPS) use(lane + n * TPR, kept[n]);
+            } else {
+#pragma unroll 4
+                for (int group = lane; group < GROUPS; group += TPR) {
+                    norms::fetch<T, V>(x + group * V).widen(kept[0]);
+#pragma unroll
+                    for (int i = 0; i < V; ++i) kept[0][i] -= origin;
+                    use(group, kept[0]);
+                }
+            }
+        };
+        if constexpr (KEEP) {
+            norms::Raw<T, V> raw[N];
+#pragma unroll
+            for (int n = 0; n < N; ++n) raw[n] = norms::fetch<T, V>(x + min_i(lane + n * TPR, GROUPS - 1) * V);
+#pragma unroll
+            for (int n = 0; n < N; ++n) {
+                raw[n].widen(kept[n]);
+#pragma unroll
+                for (int i = 0; i < V; ++i) kept[n][i] -= origin;
+            }
+        }
+        each([&](int, float(&d)[V]) {
+#pragma unroll
+            for (int i = 0; i < V; ++i) sum[0] += d[i];
+        });
+        norms::row_sum<THREADS, TPR>(sum, scratch);
+        const float mean = sum[0] * (1.0f / COLS);
+        each([&](int, float(&d)[V]) {
+#pragma unroll
+            for (int i = 0; i < V; ++i) square[0] += (d[i] - mean) * (d[i] - mean);
+        });
+        norms::row_sum<THREADS, TPR>(square, scratch);
+        const float rstd = rsqrtf(square[0] * (1.0f / COLS) + (float)norms::real(EPS));
+        if (!valid) return;
+        if (lane == 0) {
+            if (a.has(4)) a.at<float>(4)[row] = origin + mean;
+            if (a.has(5)) a.at<float>(5)[row] = rstd;
+        }
+        each([&](int group, float(&d)[V]) {
+            float gamma[V], beta[V], out[V];
+            norms::floats(a, 1, group * V, 1.0f, gamma);
+            norms::floats(a, 2, group * V, 0.0f, beta);
+#pragma unroll
+            for (int i = 0; i < V; ++i) out[i] = (d[i] - mean) * rstd * gamma[i] + beta[i];
+            norms::put<T, V>(y + group * V, out);
+        });
+    }
+};
+
+namespace norms {
+// dx of one row by TPR threads, the row held in registers (N groups of V a thread). Where SUMS, the row's dy x^ and dy are added to `column`.
+template <class T, int COLS, int TPR, int THREADS, bool SUMS, int N, int V>
+DEV void layer_norm_row(const Args& a, int row, bool valid, float (&column)[2 * N * V], float* scratch) {
+    constexpr int GROUPS = COLS / V;
+    const int lane = threadIdx.x % TPR;
+    const size_t first = (size_t)row * COLS;
+    Raw<T, V> raw[2][N];
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+        const size_t at = first + min_i(lane + n * TPR, GROUPS - 1) * V;
+        raw[0][n] = fetch<T, V>(a.at<T>(0) + at);
+        raw[1][n] = fetch<T, V>(a.at<T>(1) + at);
+    }
+    const float mean = a.at<float>(3)[row], rstd = a.at<float>(4)[row];
+    float g[N][V], normal[N][V], sum[2] = {0.0f, 0.0f};
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+        const bool in = valid && (GROUPS % TPR == 0 || lane + n * TPR < GROUPS);
+        float gamma[V];
+        floats(a, 2, min_i(lane + n * TPR, GROUPS - 1) * V, 1.0f, gamma);
+        raw[0][n].widen(g[n]);
+        raw[1][n].widen(normal[n]);
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            normal[n][i] = (normal[n][i] - mean) * rstd;
+            if (SUMS && in) {
+                column[n * V + i] += g[n][i] * normal[n][i];
+                column[(N + n) * V + i] += g[n][i];
+            }
+            g[n][i] *= gamma[i];
+            if (in) {
+                sum[0] += g[n][i];
+                sum[1] += g[n][i] * normal[n][i];
+            }
+        }
+    }
+    row_sum<THREADS, TPR>(sum, scratch);
+    if (!a.has(7) || !valid) return;
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+        if (GROUPS % TPR != 0 && lane + n * TPR >= GROUPS) continue;
+#pragma unroll
+        for (int i = 0; i < V; ++i) g[n][i] = rstd * (g[n][i] - sum[0] * (1.0f / COLS) - normal[n][i] * (sum[1] * (1.0f / COLS)));
+        put<T, V>(a.at<T>(7) + first + (lane + n * TPR) * V, g[n]);
+    }
+}
+
+// The same by a whole block for rows that registers cannot hold: they are read twice.
+template <class T, int COLS, int THREADS, int V> DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
+    const size_t first = (size_t)row * COLS;
+    const float mean = a.at<float>(3)[row], rstd = a.at<float>(4)[row];
+    float g[V], normal[V], gamma[V], sum[2] = {0.0f, 0.0f};
+    const auto get = [&](int col) {
+        fetch<T, V>(a.at<T>(0) + first + col).widen(g);
+        fetch<T, V>(a.at<T>(1) + first + col).widen(normal);
+        floats(a, 2, col, 1.0f, gamma);
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            g[i] *= gamma[i];
+            normal[i] = (normal[i] - mean) * rstd;
+        }
+    };
+#pragma unroll 2
+    for (int col = threadIdx.x * V; col < COLS; col += THREADS * V) {
+        get(col);
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            sum[0] += g[i];
+            sum[1] += g[i] * normal[i];
+        }
+    }
+    row_sum<THREADS, THREADS>(sum, scratch);
+    if (!a.has(7)) return;
+#pragma unroll 2
+    for (int col = threadIdx.x * V; col < COLS; col += THREADS * V) {
+        get(col);
+#pragma unroll
+        for (int i = 0; i < V; ++i) g[i] = rstd * (g[i] - sum[0] * (1.0f / COLS) - normal[i] * (sum[1] * (1.0f / COLS)));
+        put<T, V>(a.at<T>(7) + first + col, g);
+    }
+}
+}  // namespace norms
+
+// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work. dy, x, dx [ROWS, COLS] of T, gamma, dgamma, dbeta [COLS],
+// mean, rstd [ROWS] float. dx overwrites, dgamma and dbeta accumulate where ACCUMULATE; the order of all sums is fixed.
+//
+// Two phases, each input read once. Phase 0: a block takes CHUNK rows, THREADS / TPR at a time, writes their dx and keeps the sums for dgamma
+// and dbeta of its columns in registers; they go to the work slot as floats [chunks][2][COLS]. Phase 1 adds the chunks, 32 columns a block.
+// dx may be dy. Rows move in groups of V = vec_width(COLS) elements.
+template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool ACCUMULATE> struct LayerNormBwd {
+    static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V, N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR;
+    static constexpr int CHUNKS = ceil_div(ROWS, CHUNK);
+    static constexpr long long WORK = (long long)CHUNKS * 2 * COLS * 4;
+    static constexpr int SCRATCH = max_i(max_i(norms::column_floats(THREADS, TPR, 2 * N * V), norms::column_floats(THREADS, 32, 1)), THREADS / 32 * 2);
+    static constexpr int blocks(int phase) { return phase == 0 ? CHUNKS : ceil_div(2 * COLS, 32); }
+    static constexpr int smem(int) { return SCRATCH * 4; }
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        float* scratch = (float*)smem;
+        if constexpr (PHASE == 0) {
+            const int lane = threadIdx.x % TPR, end = min_i((block + 1) * CHUNK, ROWS);
+            float column[2 * N * V];
+#pragma unroll
+            for (int i = 0; i < 2 * N * V; ++i) column[i] = 0.0f;
+#pragma unroll 1
+            for (int from = block * CHUNK; from < end; from += AT_ONCE) {
+                const int row = from + threadIdx.x / TPR;
+                norms::layer_norm_row<T, COLS, TPR, THREADS, true, N, V>(a, min_i(row, end - 1), row < end, column, scratch);
+            }
+            norms::column_sum<THREADS, TPR>(column, scratch);
+            if (threadIdx.x < TPR) {
+                float* work = a.at<float>(10) + (size_t)block * 2 * COLS;
+#pragma unroll
+                for (int n = 0; n < 2 * N; ++n) {
+                    const int group = lane + n % N * TPR;
+                    if (GROUPS % TPR == 0 || group < GROUPS) norms::put<float, V>(work + n / N * COLS + group * V, *(const float(*)[V])(column + n * V));
+                }
+            }
+        } else {
+            const int column = block * 32 + threadIdx.x % 32;
+            const float* work = a.at<float>(10) + column;
+            const bool writes = threadIdx.x < 32 && column < 2 * COLS;
+            float sum[1] = {0.0f}, before[1];
+            if (writes) norms::previous<ACCUMULATE>(a, column < COLS ? 8 : 9, column % COLS, before);
+            if (column < 2 * COLS) {
+#pragma unroll 8
+                for (int chunk = threadIdx.x / 32; chunk < CHUNKS; chunk += THREADS / 32) sum[0] += work[(size_t)chunk * 2 * COLS];
+            }
+            norms::column_sum<THREADS, 32>(sum, scratch);
+            if (writes) norms::put_gradient(a, column < COLS ? 8 : 9, column % COLS, before, sum);
+        }
+    }
+};
+
+// The same with rows and columns taken apart, without work; dy and x are read twice, once along each. The first blocks of the columns sum
+// dgamma and dbeta, TX groups of V columns each; the others make dx, THREADS / TPR rows each.
+//
+// STEPS = 1, for small tensors: all of them in one phase, so dx must not be dy. STEPS = 2, for rows of any length (a block a row, TPR = THREADS,
+// nothing held in registers): columns in phase 0, rows in phase 1, and dx may be dy.
+template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS, bool ACCUMULATE> struct LayerNormBwdApart {
+    static constexpr int PHASES = STEPS, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V, N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR, U = 2;
+    using Tile = norms::Tiles<ROWS, COLS, V, THREADS, TX, ROWS>;
+    static constexpr int TY = Tile::TY, ROW_BLOCKS = ceil_div(ROWS, AT_ONCE);
+    static constexpr long long WORK = 0;
+    static constexpr int blocks(int phase) { return STEPS == 1 ? Tile::ACROSS + ROW_BLOCKS : phase == 0 ? Tile::ACROSS : ROW_BLOCKS; }
+    static constexpr int smem(int) { return max_i(norms::column_floats(THREADS, TX, 2 * V), THREADS / 32 * 2) * 4; }
+    struct Item {
+        norms::BwdItem<T, V, NONE> row;
+        float mean, rstd;
+    };
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        float* scratch = (float*)smem;
+        if constexpr (STEPS == 1) {
+            if (block < Tile::ACROSS) columns(a, block, scratch);
+            else {
+                const int row = (block - Tile::ACROSS) * AT_ONCE + threadIdx.x / TPR;
+                float unused[2 * N * V];
+                norms::layer_norm_row<T, COLS, TPR, THREADS, false, N, V>(a, min_i(row, ROWS - 1), row < ROWS, unused, scratch);
+            }
+        } else if constexpr (PHASE == 0) {
+            columns(a, block, scratch);
+        } else {
+            norms::layer_norm_long_row<T, COLS, THREADS, V>(a, block, scratch);
+        }
+    }
+
+    DEV void columns(const Args& a, int block, float* scratch) {
+        const Tile t = Tile::of(block);
+        const auto get = [&](int j) {
+            Item item;
+            item.row = norms::BwdItem<T, V, NONE>::of(a, t.first + (size_t)j * COLS);
+            item.mean = a.at<float>(3)[j];
+            item.rstd = a.at<float>(4)[j];
+            return item;
+        };
+        Item now[U];
+        norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, ROWS, get);
+        float sum[2 * V], mean[V], g[V], centred[V], dgamma[V], dbeta[V];
+        const bool writes = t.ty == 0 && t.valid;
+        if (writes) {
+            norms::previous<ACCUMULATE>(a, 8, t.channel, dgamma);
+            norms::previous<ACCUMULATE>(a, 9, t.channel, dbeta);
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * V; ++i) sum[i] = 0.0f;
+        norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, ROWS, get, [&](int, const Item& item) {
+#pragma unroll
+            for (int i = 0; i < V; ++i) mean[i] = item.mean;
+            item.row.take(mean, g, centred);
+#pragma unroll
+            for (int i = 0; i < V; ++i) {
+                sum[i] += g[i];
+                sum[V + i] += g[i] * (centred[i] * item.rstd);
+            }
+        });
+        norms::column_sum<THREADS, TX>(sum, scratch);
+        if (!writes) return;
+        norms::put_gradient(a, 8, t.channel, dgamma, sum + V);
+        norms::put_gradient(a, 9, t.channel, dbeta, sum);
+    }
+};

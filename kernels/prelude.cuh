@@ -1,0 +1,238 @@
+// What every kernel family stands on: number types, vector access, activations, random numbers, reductions, matrix instructions.
+//
+// No header of the CUDA toolkit is included, so that the run-time compiler alone suffices.
+//
+// An operation is a struct with constant dimensions:
+//
+//     static constexpr int PHASES;                              // launches, one after the other; at most 3
+//     static constexpr int THREADS;                             // threads a block, a multiple of 32
+//     static constexpr int blocks(int phase);                   // blocks of a phase
+//     static constexpr int smem(int phase);                     // bytes of dynamic shared memory of a phase
+//     static constexpr long long WORK;                          // bytes of scratch memory in the work slot
+//     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem);
+//
+// Pointers come in the slot order of the operation. `block` stands for blockIdx.x: several operations may share a launch.
+// Values that another operation of the step writes are read with plain loads: pointers are never `const __restrict__`, because that
+// lets the compiler take the non-coherent path, which must not see memory that changes while a kernel lives.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+struct Args {
+    void* p[20];
+    template <class T> __device__ __forceinline__ T* at(int slot) const { return (T*)p[slot]; }
+    __device__ __forceinline__ bool has(int slot) const { return p[slot] != nullptr; }
+};
+
+#define DEV static __device__ __forceinline__
+
+__host__ __device__ constexpr int ceil_div(long long a, long long b) { return (int)((a + b - 1) / b); }
+__host__ __device__ constexpr int min_i(int a, int b) { return a < b ? a : b; }
+__host__ __device__ constexpr int max_i(int a, int b) { return a > b ? a : b; }
+
+// ---------------------------------------------------------------------------------------------------- number types
+
+// The upper half of a float; storage only.
+struct alignas(2) bf16 { u16 bits; };
+// IEEE half precision; storage only.
+struct alignas(2) f16 { u16 bits; };
+
+DEV float to_float(float v) { return v; }
+DEV float to_float(bf16 v) { return __uint_as_float((u32)v.bits << 16); }
+DEV float to_float(f16 v) {
+    float out;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(v.bits));
+    return out;
+}
+
+template <class T> struct Narrow;
+template <> struct Narrow<float> {
+    DEV float of(float v) { return v; }
+};
+template <> struct Narrow<bf16> {
+    DEV bf16 of(float v) {
+        bf16 out;
+        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(v));
+        return out;
+    }
+};
+template <> struct Narrow<f16> {
+    DEV f16 of(float v) {
+        f16 out;
+        asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out.bits) : "f"(v));
+        return out;
+    }
+};
+// Rounds to T, to nearest even.
+template <class T> DEV T narrow(float v) { return Narrow<T>::of(v); }
+
+// N neighbouring elements, moved by one access where N * sizeof(T) is 2, 4, 8 or 16 bytes.
+template <class T, int N> struct alignas(sizeof(T) * N) Vec { T v[N]; };
+
+template <class T, int N> DEV Vec<T, N> load(const T* at) { return *(const Vec<T, N>*)at; }
+template <class T, int N> DEV void store(T* at, const Vec<T, N>& v) { *(Vec<T, N>*)at = v; }
+// Whether rows of `n` elements of T can be moved in groups of N.
+template <class T> __host__ __device__ constexpr int vec_width(long long n) {
+    return n % (16 / (int)sizeof(T)) == 0 ? 16 / (int)sizeof(T) : n % (8 / (int)sizeof(T)) == 0 ? 8 / (int)sizeof(T) : (sizeof(T) == 2 && n % 2 == 0) ? 2 : 1;
+}
+
+// ---------------------------------------------------------------------------------------------------- activations
+
+enum Activation { NONE = 0, RELU = 1, LEAKY_RELU = 2, GELU = 3, SILU = 4, SIGMOID = 5, TANH = 6 };
+
+DEV float sigmoidf_(float x) { return 1.0f / (1.0f + expf(-x)); }
+// The normal distribution function.
+DEV float normal_cdf(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
+
+// f(x); NaN stays NaN.
+template <int F> DEV float activate(float x) {
+    if constexpr (F == RELU) return x <= 0.0f ? 0.0f : x;
+    if constexpr (F == LEAKY_RELU) return x <= 0.0f ? 0.01f * x : x;
+    if constexpr (F == GELU) return x * normal_cdf(x);
+    if constexpr (F == SILU) return x * sigmoidf_(x);
+    if constexpr (F == SIGMOID) return sigmoidf_(x);
+    if constexpr (F == TANH) return tanhf(x);
+    return x;
+}
+
+// f' at what the function saved: its output for relu, leaky_relu, sigmoid and tanh, its input for gelu and silu.
+template <int F> DEV float activate_grad(float s) {
+    if constexpr (F == RELU) return s <= 0.0f ? 0.0f : 1.0f;
+    if constexpr (F == LEAKY_RELU) return s <= 0.0f ? 0.01f : 1.0f;
+    if constexpr (F == GELU) return normal_cdf(s) + s * expf(-0.5f * s * s) * 0.3989422804014327f;
+    if constexpr (F == SILU) {
+        const float t = sigmoidf_(s);
+        return t * (1.0f + s * (1.0f - t));
+    }
+    if constexpr (F == SIGMOID) return s * (1.0f - s);
+    if constexpr (F == TANH) return 1.0f - s * s;
+    return 1.0f;
+}
+
+// What follows a product, in this order: bias, keep the value before the activation (save_z), activation or another activation's derivative at `saved`.
+template <bool BIAS_, int ACT_, bool SAVE_Z_, int ACT_GRAD_> struct Epilogue {
+    static constexpr bool BIAS = BIAS_, SAVE_Z = SAVE_Z_;
+    static constexpr int ACT = ACT_, ACT_GRAD = ACT_GRAD_;
+    // `v` is the product (previous value already added); `saved` is read only where ACT_GRAD is set. Gives the value before the activation in `z`.
+    DEV float apply(float v, float bias, float saved, float& z) {
+        if constexpr (BIAS) v += bias;
+        z = v;
+        if constexpr (ACT != NONE) v = activate<ACT>(v);
+        if constexpr (ACT_GRAD != NONE) v *= activate_grad<ACT_GRAD>(saved);
+        return v;
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- random numbers
+
+struct Words { u32 w[4]; };
+
+// Ten rounds of Philox4x32 (Salmon and others, 2011).
+DEV Words philox(Words c, u32 k0, u32 k1) {
+#pragma unroll
+    for (int round = 0; round < 10; ++round) {
+        const u64 even = (u64)c.w[0] * 0xd2511f53u, odd = (u64)c.w[2] * 0xcd9e8d57u;
+        c = Words{{(u32)(odd >> 32) ^ c.w[1] ^ k0, (u32)odd, (u32)(even >> 32) ^ c.w[3] ^ k1, (u32)even}};
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    return c;
+}
+
+// The words for the elements 64 g + l + {0, 16, 32, 48}, with block = 16 g + l.
+DEV Words dropout_words(i64 seed, u32 stream, i64 step, u32 block) {
+    return philox(Words{{block, stream, (u32)step, (u32)((u64)step >> 32)}}, (u32)seed, (u32)((u64)seed >> 32));
+}
+
+// ---------------------------------------------------------------------------------------------------- reductions
+
+struct Sum {
+    static constexpr float ZERO = 0.0f;
+    DEV float of(float a, float b) { return a + b; }
+};
+// The larger; NaN where one is NaN.
+struct MaxOrNan {
+    static constexpr float ZERO = 0.0f;
+    DEV float of(float a, float b) { return (b > a || b != b) ? b : a; }
+};
+
+// Every lane gets the result; the order is fixed.
+template <class R> DEV float warp_reduce(float v) {
+#pragma unroll
+    for (int mask = 16; mask > 0; mask >>= 1) v = R::of(v, __shfl_xor_sync(0xffffffffu, v, mask));
+    return v;
+}
+
+// Every thread of a block of THREADS gets the result. `scratch` holds THREADS / 32 floats and may be reused after the call.
+template <class R, int THREADS> DEV float block_reduce(float v, float* scratch) {
+    constexpr int WARPS = THREADS / 32;
+    v = warp_reduce<R>(v);
+    if constexpr (WARPS == 1) return v;
+    if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = v;
+    __syncthreads();
+    float out = scratch[0];
+#pragma unroll
+    for (int i = 1; i < WARPS; ++i) out = R::of(out, scratch[i]);
+    __syncthreads();
+    return out;
+}
+
+// ---------------------------------------------------------------------------------------------------- asynchronous copies and matrix instructions
+
+DEV u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
+
+// Copies BYTES (4, 8 or 16) from global to shared memory; zeros where `valid` is false (nothing is read then).
+template <int BYTES> DEV void copy_async(void* to, const void* from, bool valid) {
+    const int size = valid ? BYTES : 0;
+    if constexpr (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(size) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from), "n"(BYTES), "r"(size) : "memory");
+}
+DEV void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until at most PENDING of the committed groups are under way.
+template <int PENDING> DEV void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
+
+// Four 8x8 matrices of 16-bit elements from shared memory; `at` is this lane's row of 16 bytes.
+DEV void load_matrix_x4(u32 (&r)[4], const void* at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
+}
+DEV void load_matrix_x4_trans(u32 (&r)[4], const void* at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
+}
+
+// Rounds to TF32 (10 bits of fraction), to nearest; the bits stay those of a float.
+DEV u32 to_tf32(float v) {
+    u32 out;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(out) : "f"(v));
+    return out;
+}
+
+// c[16x8] += a[16x8] b[8x8], TF32 factors.
+DEV void mma_tf32(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+// c[16x8] += a[16x16] b[16x8].
+DEV void mma_bf16(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+DEV void mma_f16(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+template <class T> struct MmaHalf;
+template <> struct MmaHalf<bf16> {
+    DEV void of(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) { mma_bf16(c, a, b); }
+};
+template <> struct MmaHalf<f16> {
+    DEV void of(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) { mma_f16(c, a, b); }
+};
+template <class T> DEV void mma_half(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) { MmaHalf<T>::of(c, a, b); }

@@ -1,0 +1,437 @@
+//! Convolutions through cuDNN's backend (graph) interface, which offers its fast kernels for channels-last images.
+//!
+//! A convolution with what follows it is described as a graph of operations on tensors of fixed shape. cuDNN's heuristics name engine
+//! configurations for the graph; each becomes a [`DnnPlan`] unless it breaks a rule of the house: results that differ from run to run,
+//! sums in reduced precision, inputs rounded further than the precision allows, too large a workspace. The caller times the plans and
+//! binds the fastest to its buffers ([`DnnCall`]). A bound call allocates nothing on the device, so that it can be captured.
+//!
+//! Images lie in memory as `[n, h, w, c]`, weights as `[f, kh, kw, c / groups]`. cuDNN is told `[n, c, h, w]` and
+//! `[f, c / groups, kh, kw]` with the strides that say so; it infers the groups from the channels of both.
+//!
+//! Source: <https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/cudnn-graph-library.html>.
+
+mod backend;
+mod graph;
+
+use crate::lower::ConvGeometry;
+use crate::select::cuda::Real;
+use backend::{Address, Attr, DataType, Descriptor, Heuristic, Kind, Knob, Library, Note, Raw};
+use cudarc::cudnn::sys::cudnnBackendNumericalNote_t as Numerical;
+use cudarc::driver::sys::CUstream;
+use graph::{ALIGNMENT, Graph, Stored, data_type};
+use std::sync::Arc;
+
+/// Knobs that an engine may have; cuDNN 9.21 knows of 44.
+const MAX_KNOBS: usize = 64;
+
+/// Which of a convolution's three products is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConvKind {
+    /// `y` from `x` and `w`.
+    Forward,
+    /// The gradient of `x`, from the one of `y` and `w`.
+    BwdX,
+    /// The gradient of `w`, from `x` and the gradient of `y`.
+    BwdW,
+}
+
+/// What is done to each element of the result before it is stored, in float and in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Fused {
+    /// Forward only: adds `bias [f]`, float.
+    pub bias: bool,
+    /// Forward only: `max(y, 0)`; NaN stays NaN.
+    pub relu: bool,
+    /// Gradient of the input only: multiplies by relu's derivative at `saved [n, h, w, c]`, relu's output.
+    pub relu_grad: bool,
+}
+
+/// Device addresses for one call. `x`, `w` and `y` are the three tensors whatever is computed: for [`ConvKind::BwdX`] the gradient of the
+/// input goes to `x` and the one of the output is read from `y`. What a plan does not use may stay 0; the others are multiples of 16.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DnnArgs {
+    /// `[n, h, w, c]`.
+    pub x: u64,
+    /// `[f, kh, kw, c / groups]`.
+    pub w: u64,
+    /// `[n, ho, wo, f]`.
+    pub y: u64,
+    /// `[f]`, float.
+    pub bias: u64,
+    /// `[n, h, w, c]`.
+    pub saved: u64,
+    /// [`DnnPlan::workspace_bytes`] of scratch.
+    pub workspace: u64,
+}
+
+/// The library, opened for one GPU. Calls that use its handle are made by one thread at a time: whoever holds the GPU's lock.
+pub struct Dnn {
+    library: Arc<Library>,
+    /// The GPU that plans are made for where none is here.
+    properties: Option<Descriptor>,
+    version: usize,
+}
+
+impl Dnn {
+    /// Opens cuDNN for the GPU whose context is current on this thread. Allocates on the device: not during capture.
+    ///
+    /// # Errors
+    /// Where cuDNN is not installed, is older than version 9, or has no GPU.
+    pub fn open() -> Result<Self, String> {
+        let (library, version) = Library::open()?;
+        Ok(Self { library, properties: None, version })
+    }
+
+    /// Opens cuDNN for a GPU that is described by its properties, in the form that cuDNN itself writes (version 9.8 or newer). Plans can
+    /// be made and described without a GPU, and not run.
+    ///
+    /// # Errors
+    /// Where cuDNN is not installed or does not understand the description.
+    pub fn open_for(properties_json: &str) -> Result<Self, String> {
+        let (library, version) = Library::without_gpu()?;
+        let properties = Descriptor::new(&library, Kind::CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR)?;
+        properties.set(Attr::CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, properties_json.as_bytes())?;
+        Ok(Self { library, properties: Some(properties.finalize("device properties")?), version })
+    }
+
+    /// The library's version, such as `9.12.0`.
+    #[must_use]
+    pub fn version(&self) -> String {
+        format!("{}.{}.{}", self.version / 10_000, self.version / 100 % 100, self.version % 100)
+    }
+
+    /// Runs what follows on this stream.
+    ///
+    /// # Errors
+    /// What cuDNN answers.
+    ///
+    /// # Safety
+    /// The stream belongs to the context that this was opened in, and lives until another one is set or nothing more is run.
+    pub unsafe fn set_stream(&self, stream: CUstream) -> Result<(), String> {
+        // SAFETY: the handle is alive, and the caller vouches for the stream, which is the same type in driver and runtime.
+        let status = unsafe { (self.library.api.set_stream)(self.library.handle, stream.cast()) };
+        self.library.api.check(status, || "cudnnSetStream".into())
+    }
+
+    /// Ways to compute a convolution that keep the rules of the house, the most promising first, at most `max`. Each is ready to run; some
+    /// were compiled for the purpose, which takes a fraction of a second each. Results are the same from run to run.
+    ///
+    /// Weight gradients are stored as float wherever cuDNN can, also in the 16-bit types: see [`DnnPlan::dw_is_float`].
+    ///
+    /// # Errors
+    /// Where there is none, with what happened to those that cuDNN named.
+    pub fn plans(
+        &self,
+        kind: ConvKind,
+        geometry: &ConvGeometry,
+        real: Real,
+        fused: Fused,
+        workspace_limit_bytes: u64,
+        max: usize,
+    ) -> Result<Vec<DnnPlan>, String> {
+        let wanted = Wanted { kind, geometry, real, fused, workspace_limit_bytes, max, described: None };
+        self.search(&wanted, wanted.ways())
+    }
+
+    /// As [`Self::plans`] for a weight gradient that is stored in the step's own 16-bit type, by cuDNN's ready-made kernels. For a caller
+    /// that times them with the conversion that must follow.
+    ///
+    /// # Errors
+    /// As of [`Self::plans`].
+    pub fn plans_with_narrow_dw(
+        &self,
+        geometry: &ConvGeometry,
+        real: Real,
+        workspace_limit_bytes: u64,
+        max: usize,
+    ) -> Result<Vec<DnnPlan>, String> {
+        let (kind, fused) = (ConvKind::BwdW, Fused::default());
+        self.search(
+            &Wanted { kind, geometry, real, fused, workspace_limit_bytes, max, described: None },
+            &[Stored::Own],
+        )
+    }
+
+    /// The plan that once described itself so ([`DnnPlan::describe`]); no other is prepared.
+    ///
+    /// # Errors
+    /// Where cuDNN no longer offers it.
+    pub fn plan_described(
+        &self,
+        kind: ConvKind,
+        geometry: &ConvGeometry,
+        real: Real,
+        fused: Fused,
+        workspace_limit_bytes: u64,
+        description: &str,
+    ) -> Result<DnnPlan, String> {
+        let described = Some(description);
+        let wanted = Wanted { kind, geometry, real, fused, workspace_limit_bytes, max: 1, described };
+        let plans = self.search(&wanted, wanted.ways())?;
+        plans.into_iter().next().ok_or_else(|| format!("cuDNN {} does not offer {description}", self.version()))
+    }
+
+    /// Plans that store the result in the first of these ways for which there are any.
+    fn search(&self, wanted: &Wanted, ways: &[Stored]) -> Result<Vec<DnnPlan>, String> {
+        let mut fates = Vec::new();
+        for stored in ways {
+            let mut plans = Vec::new();
+            match Graph::new(&self.library, wanted.kind, wanted.geometry, wanted.real, wanted.fused, *stored) {
+                Ok(graph) => {
+                    let graph = Arc::new(graph);
+                    for mode in [Heuristic::CUDNN_HEUR_MODE_A, Heuristic::CUDNN_HEUR_MODE_FALLBACK] {
+                        self.extend(&mut plans, &mut fates, wanted, &graph, *stored, mode);
+                    }
+                }
+                Err(why) => fates.push(why),
+            }
+            if !plans.is_empty() {
+                return Ok(plans);
+            }
+        }
+        let mut unique = Vec::new();
+        for fate in fates {
+            if unique.len() < 6 && !unique.contains(&fate) {
+                unique.push(fate);
+            }
+        }
+        Err(format!("cuDNN {} has no plan for this convolution: {}", self.version(), unique.join("; ")))
+    }
+
+    /// Adds a heuristic's plans up to the number wanted, and why others were left out.
+    fn extend(
+        &self,
+        plans: &mut Vec<DnnPlan>,
+        fates: &mut Vec<String>,
+        wanted: &Wanted,
+        graph: &Arc<Graph>,
+        stored: Stored,
+        mode: Heuristic,
+    ) {
+        let configs = self.configs(graph, mode).unwrap_or_else(|why| {
+            fates.push(why);
+            Vec::new()
+        });
+        if configs.is_empty() {
+            fates.push(format!("{mode:?} names no engine for {stored:?} results"));
+        }
+        for config in configs {
+            if plans.len() >= wanted.max {
+                break;
+            }
+            let config = match Config::read(config, wanted.real, stored) {
+                Ok(config) => config,
+                Err(why) => {
+                    fates.push(why);
+                    continue;
+                }
+            };
+            let is_old = plans.iter().any(|p| p.description == config.description);
+            if is_old || wanted.described.is_some_and(|d| d != config.description) {
+                continue;
+            }
+            match self.prepare(graph, &config, wanted) {
+                Ok(plan) => plans.push(plan),
+                Err(why) => fates.push(format!("{}: {why}", config.description)),
+            }
+        }
+    }
+
+    /// The engine configurations that a heuristic names, the best first.
+    fn configs(&self, graph: &Graph, mode: Heuristic) -> Result<Vec<Descriptor>, String> {
+        let heuristic = Descriptor::new(&self.library, Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?;
+        heuristic
+            .set(Attr::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &[graph.graph.raw])?
+            .set(Attr::CUDNN_ATTR_ENGINEHEUR_MODE, &[mode])?;
+        if let Some(properties) = &self.properties {
+            heuristic.set(Attr::CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, &[properties.raw])?;
+        }
+        let heuristic = heuristic.finalize(&format!("{mode:?}"))?;
+        let results = Attr::CUDNN_ATTR_ENGINEHEUR_RESULTS;
+        heuristic.children(results, Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, heuristic.count::<Raw>(results)?)
+    }
+
+    fn prepare(&self, graph: &Arc<Graph>, config: &Config, wanted: &Wanted) -> Result<DnnPlan, String> {
+        let limit = wanted.workspace_limit_bytes;
+        let plan = Descriptor::new(&self.library, Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
+        if self.properties.is_none() {
+            plan.set(Attr::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[self.library.handle])?;
+        }
+        plan.set(Attr::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &[config.config.raw])?;
+        let plan = plan.finalize("execution plan")?;
+        let workspace_bytes = plan.int(Attr::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?.max(0).cast_unsigned();
+        if workspace_bytes > limit {
+            return Err(format!("needs {workspace_bytes} bytes of workspace, more than {limit}"));
+        }
+        Ok(DnnPlan {
+            plan: Arc::new(plan),
+            graph: Arc::clone(graph),
+            workspace_bytes,
+            description: config.description.clone(),
+            dw_is_float: wanted.kind == ConvKind::BwdW
+                && (data_type(wanted.real) == DataType::CUDNN_DATA_FLOAT || config.stored != Stored::Own),
+        })
+    }
+}
+
+/// What plans are asked for.
+struct Wanted<'a> {
+    kind: ConvKind,
+    geometry: &'a ConvGeometry,
+    real: Real,
+    fused: Fused,
+    workspace_limit_bytes: u64,
+    max: usize,
+    /// The only description that will do.
+    described: Option<&'a str>,
+}
+
+impl Wanted<'_> {
+    /// How the result may be stored, in order of preference.
+    fn ways(&self) -> &'static [Stored] {
+        if self.kind == ConvKind::BwdW && data_type(self.real) != DataType::CUDNN_DATA_FLOAT {
+            &[Stored::Float, Stored::Widened, Stored::Own]
+        } else {
+            &[Stored::Own]
+        }
+    }
+}
+
+/// An engine configuration that keeps the rules.
+struct Config {
+    config: Descriptor,
+    description: String,
+    stored: Stored,
+}
+
+impl Config {
+    /// Reads an engine's notes and knobs.
+    fn read(config: Descriptor, real: Real, stored: Stored) -> Result<Self, String> {
+        let engines = config.children(Attr::CUDNN_ATTR_ENGINECFG_ENGINE, Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1)?;
+        let engine = engines.first().ok_or("a configuration has no engine")?;
+        let mut description = format!("eng{}", engine.int(Attr::CUDNN_ATTR_ENGINE_GLOBAL_INDEX)?);
+        let mut notes = [Note(u32::MAX); 64];
+        let count = engine.get(Attr::CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, &mut notes)?;
+        let notes = &notes[..count.min(notes.len())];
+        if let Some((_, why)) = refused(real).iter().find(|(note, _)| notes.contains(&Note(*note as u32))) {
+            return Err(format!("{description} {why}"));
+        }
+        // An array of as many as are allowed to be set: the number of knobs is not told in advance.
+        let choice = Kind::CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR;
+        for choice in config.children(Attr::CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, choice, MAX_KNOBS)? {
+            let mut knob = [Knob(0)];
+            choice.get(Attr::CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, &mut knob)?;
+            let value = choice.int(Attr::CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)?;
+            description += &format!("_k{}={value}", knob[0].0);
+        }
+        // Engines are numbered anew for each graph.
+        description += match stored {
+            Stored::Own => "",
+            Stored::Float => "_float",
+            Stored::Widened => "_widened",
+        };
+        Ok(Self { config, description, stored })
+    }
+}
+
+/// What an engine must not do, with why.
+fn refused(real: Real) -> &'static [(Numerical, &'static str)] {
+    const ALWAYS: [(Numerical, &str); 6] = [
+        (Numerical::CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, "is not deterministic"),
+        (Numerical::CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, "sums in reduced precision"),
+        (Numerical::CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, "rounds its inputs"),
+        (Numerical::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6, "loses digits to large Winograd tiles"),
+        (Numerical::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13, "loses digits to large Winograd tiles"),
+        // The last, so that other precisions leave it out. On float tensors, tensor cores mean TF32.
+        (Numerical::CUDNN_NUMERICAL_NOTE_TENSOR_CORE, "rounds its inputs to TF32"),
+    ];
+    if real == Real::F32 { &ALWAYS } else { &ALWAYS[..5] }
+}
+
+/// A prepared way to compute one convolution.
+pub struct DnnPlan {
+    plan: Arc<Descriptor>,
+    graph: Arc<Graph>,
+    workspace_bytes: u64,
+    description: String,
+    dw_is_float: bool,
+}
+
+impl DnnPlan {
+    /// Bytes of scratch that a call needs.
+    #[must_use]
+    pub const fn workspace_bytes(&self) -> u64 {
+        self.workspace_bytes
+    }
+
+    /// The engine and its knobs, such as `eng38_k2=7_k4=1`; the same for the same plan in another run of the program.
+    #[must_use]
+    pub fn describe(&self) -> &str {
+        &self.description
+    }
+
+    /// For a weight gradient: true where it is stored as float, false where it has the step's 16-bit type and must still be widened.
+    #[must_use]
+    pub const fn dw_is_float(&self) -> bool {
+        self.dw_is_float
+    }
+
+    /// Binds the plan to addresses. Nothing runs and nothing is allocated on the device.
+    ///
+    /// # Errors
+    /// Where an address that the plan uses is missing or not a multiple of 16, or where cuDNN refuses.
+    pub fn bind(&self, args: &DnnArgs) -> Result<DnnCall, String> {
+        let addresses: Vec<u64> = self.graph.roles.iter().map(|role| role.address(args)).collect();
+        let scratch = (self.workspace_bytes > 0).then_some(args.workspace);
+        if let Some(bad) = addresses.iter().copied().chain(scratch).find(|a| *a == 0 || a % ALIGNMENT != 0) {
+            return Err(format!("cuDNN was given the address {bad:#x}"));
+        }
+        let pack = Descriptor::new(&self.plan.library, Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?;
+        let addresses: Vec<Address> = addresses.into_iter().map(Address).collect();
+        let ids: Vec<i64> = self.graph.roles.iter().map(|role| *role as i64).collect();
+        pack.set(Attr::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &addresses)?
+            .set(Attr::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &ids)?
+            .set(Attr::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[Address(scratch.unwrap_or(0))])?;
+        let pack = pack.finalize("variant pack")?;
+        Ok(DnnCall { plan: Arc::clone(&self.plan), _graph: Arc::clone(&self.graph), pack })
+    }
+
+    /// Binds and runs once.
+    ///
+    /// # Errors
+    /// As of [`Self::bind`] and [`DnnCall::run`].
+    ///
+    /// # Safety
+    /// As of [`DnnCall::run`].
+    pub unsafe fn run(&self, dnn: &Dnn, args: &DnnArgs) -> Result<(), String> {
+        // SAFETY: the caller vouches for the addresses.
+        unsafe { self.bind(args)?.run(dnn) }
+    }
+}
+
+/// A plan with its addresses.
+pub struct DnnCall {
+    plan: Arc<Descriptor>,
+    _graph: Arc<Graph>,
+    pack: Descriptor,
+}
+
+impl DnnCall {
+    /// Enqueues the call on the stream that was set, also during capture.
+    ///
+    /// # Errors
+    /// What cuDNN answers.
+    ///
+    /// # Safety
+    /// The addresses bound are device memory of the plan's tensors, whole, in the context of `dnn`; results overlap nothing; and nothing
+    /// else uses the results and the workspace until the stream is past this call.
+    pub unsafe fn run(&self, dnn: &Dnn) -> Result<(), String> {
+        let library = &dnn.library;
+        if library.handle.is_null() {
+            return Err("cuDNN was opened without a GPU".into());
+        }
+        // SAFETY: plan, pack and handle are alive, and the caller vouches for the addresses.
+        let status = unsafe { (library.api.execute)(library.handle, self.plan.raw, self.pack.raw) };
+        library.api.check(status, || "cudnnBackendExecute".into())
+    }
+}

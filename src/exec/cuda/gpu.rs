@@ -1,0 +1,247 @@
+//! One GPU: its context, the one stream that all steps run on, its kernels and libraries.
+
+use super::compiler::{Arch, META_LEN, cache_folder, cached, compile_unit, keep, unit};
+use super::cublaslt::Lt;
+use super::cudnn::Dnn;
+use super::{DeviceInfo, failed, probe};
+use crate::select::{CudaFacts, Target};
+use cudarc::driver::{result, sys};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// One phase of an operation: a kernel with its geometry.
+#[derive(Clone, Copy)]
+pub(super) struct Phase {
+    pub(super) function: sys::CUfunction,
+    pub(super) blocks: u32,
+    pub(super) smem: u32,
+}
+
+/// The compiled kernels of one operation, or of several that share a launch.
+pub(super) struct Kernel {
+    pub(super) phases: Vec<Phase>,
+    pub(super) threads: u32,
+    pub(super) work_bytes: u64,
+}
+
+// SAFETY: functions of a loaded module may be launched from any thread whose context is current.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Sync for Kernel {}
+
+/// A device that is open.
+pub struct Gpu {
+    info: DeviceInfo,
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    kernels: Mutex<HashMap<String, Arc<Kernel>>>,
+    lt: Mutex<Option<Lt>>,
+    dnn: Mutex<Option<Dnn>>,
+    has_lt: bool,
+    has_dnn: bool,
+}
+
+// SAFETY: the handles may be used from any thread once the context is current there ([`Gpu::enter`]); the libraries are behind locks.
+unsafe impl Send for Gpu {}
+// SAFETY: as above.
+unsafe impl Sync for Gpu {}
+
+/// The GPU with this number, opened once for the whole process.
+///
+/// # Errors
+/// Why it cannot be used, in words.
+pub fn gpu(ordinal: u32) -> Result<Arc<Gpu>, String> {
+    type Opened = Mutex<HashMap<u32, Arc<Gpu>>>;
+    static OPEN: OnceLock<Opened> = OnceLock::new();
+    let mut open = OPEN.get_or_init(Opened::default).lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = open.get(&ordinal) {
+        return Ok(Arc::clone(found));
+    }
+    let opened = Arc::new(Gpu::open(ordinal)?);
+    open.insert(ordinal, Arc::clone(&opened));
+    Ok(opened)
+}
+
+impl Gpu {
+    fn open(ordinal: u32) -> Result<Self, String> {
+        let found = probe();
+        if !found.why_none.is_empty() {
+            return Err(found.why_none);
+        }
+        let info = found.devices.iter().find(|d| d.ordinal == ordinal).cloned();
+        let info =
+            info.ok_or_else(|| format!("there is no GPU {ordinal}; the driver offers {}", found.devices.len()))?;
+        let device = result::device::get(ordinal as i32).map_err(|e| failed("cuDeviceGet", e))?;
+        // SAFETY: the device comes from the driver; the primary context is kept for the life of the process.
+        let context =
+            unsafe { result::primary_ctx::retain(device) }.map_err(|e| failed("cuDevicePrimaryCtxRetain", e))?;
+        // SAFETY: the context was just retained.
+        unsafe { result::ctx::set_current(context) }.map_err(|e| failed("cuCtxSetCurrent", e))?;
+        let stream =
+            result::stream::create(result::stream::StreamKind::NonBlocking).map_err(|e| failed("cuStreamCreate", e))?;
+        let lt =
+            if found.has("cublaslt") { Lt::open().inspect_err(|e| log::warn!("cuBLASLt: {e}")).ok() } else { None };
+        let dnn = if found.has("cudnn") { Dnn::open().inspect_err(|e| log::warn!("cuDNN: {e}")).ok() } else { None };
+        if let Some(dnn) = &dnn {
+            // SAFETY: the stream was made in this context and lives as long as the process.
+            unsafe { dnn.set_stream(stream.cast()) }?;
+        }
+        Ok(Self {
+            info,
+            context,
+            stream,
+            kernels: Mutex::default(),
+            has_lt: lt.is_some(),
+            has_dnn: dnn.is_some(),
+            lt: Mutex::new(lt),
+            dnn: Mutex::new(dnn),
+        })
+    }
+
+    /// What planning needs to know of it.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        let facts = CudaFacts {
+            ordinal: self.info.ordinal,
+            capability: self.info.capability,
+            multiprocessors: self.info.multiprocessors,
+            memory_bytes: self.info.memory_bytes,
+            has_cublaslt: self.has_lt,
+            has_cudnn: self.has_dnn,
+        };
+        Target::cuda(self.info.name.clone(), facts)
+    }
+
+    /// The device's own facts.
+    #[must_use]
+    pub const fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Makes the device current on this thread; every call of the driver needs it.
+    pub(super) fn enter(&self) -> Result<(), String> {
+        // SAFETY: the context lives as long as the process.
+        unsafe { result::ctx::set_current(self.context) }.map_err(|e| failed("cuCtxSetCurrent", e))
+    }
+
+    pub(super) const fn stream(&self) -> sys::CUstream {
+        self.stream
+    }
+
+    /// Waits until the stream has done everything.
+    pub(super) fn synchronize(&self) -> Result<(), String> {
+        // SAFETY: the stream is alive.
+        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failed("cuStreamSynchronize", e))
+    }
+
+    /// Free and total bytes of the device's memory.
+    pub(super) fn memory(&self) -> Result<(u64, u64), String> {
+        result::mem_get_info().map(|(free, total)| (free as u64, total as u64)).map_err(|e| failed("cuMemGetInfo", e))
+    }
+
+    pub(super) fn lt(&self) -> MutexGuard<'_, Option<Lt>> {
+        self.lt.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn dnn(&self) -> MutexGuard<'_, Option<Dnn>> {
+        self.dnn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    const fn arch(&self) -> Arch {
+        Arch(self.info.capability.0, self.info.capability.1)
+    }
+
+    /// Compiles (or finds) the kernels of several units at once, each given by the file and type of its operations. The order is kept.
+    ///
+    /// # Errors
+    /// For each unit, why it cannot be had.
+    pub(super) fn kernels(&self, units: &[Vec<(&'static str, String)>]) -> Vec<Result<Arc<Kernel>, String>> {
+        let mut known = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let texts: Vec<String> =
+            units.iter().map(|u| unit(&u.iter().map(|(f, t)| (*f, t.as_str())).collect::<Vec<_>>())).collect();
+        let mut missing: Vec<&String> = texts.iter().filter(|t| !known.contains_key(*t)).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        let (arch, folder) = (self.arch(), cache_folder());
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let compiled: Mutex<Vec<(usize, Result<Vec<u8>, String>)>> = Mutex::default();
+        let can_compile = probe().has("nvrtc");
+        let work = || {
+            while let Some(text) = missing.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                let index = missing.iter().position(|t| t == text).unwrap_or(0);
+                let found = folder.as_deref().and_then(|f| cached(f, text, arch));
+                let code = match found {
+                    Some(code) => Ok(code),
+                    None if !can_compile => {
+                        Err("the kernel is not in the cache, and there is no NVRTC to compile it".into())
+                    }
+                    None => compile_unit(text, arch).inspect(|code| {
+                        if let Some(folder) = &folder {
+                            keep(folder, text, arch, code);
+                        }
+                    }),
+                };
+                compiled.lock().unwrap_or_else(PoisonError::into_inner).push((index, code));
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16).min(missing.len());
+        std::thread::scope(|scope| {
+            for number in 1..threads {
+                let spawned = std::thread::Builder::new().name(format!("compile-{number}")).spawn_scoped(scope, work);
+                if let Err(error) = spawned {
+                    log::warn!("a compiling thread could not be started: {error}");
+                }
+            }
+            work();
+        });
+        let mut failures: HashMap<&String, String> = HashMap::new();
+        for (index, code) in compiled.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            match code.and_then(|code| load(&code)) {
+                Ok(kernel) => {
+                    known.insert(missing[index].clone(), Arc::new(kernel));
+                }
+                Err(why) => {
+                    failures.insert(missing[index], why);
+                }
+            }
+        }
+        let find = |text: &String| match known.get(text) {
+            Some(kernel) => Ok(Arc::clone(kernel)),
+            None => Err(failures.get(text).cloned().unwrap_or_else(|| "the kernel was not compiled".into())),
+        };
+        texts.iter().map(find).collect()
+    }
+}
+
+/// Loads machine code into the current context and reads what it tells about itself. Modules stay loaded as long as the process lives.
+fn load(code: &[u8]) -> Result<Kernel, String> {
+    // SAFETY: the image was made by the compiler for this device, and outlives the call.
+    let module =
+        unsafe { result::module::load_data(code.as_ptr().cast()) }.map_err(|e| failed("cuModuleLoadData", e))?;
+    // SAFETY: the module was just loaded.
+    let (address, bytes) = unsafe { result::module::get_global(module, CString::from(c"meta")) }
+        .map_err(|e| failed("cuModuleGetGlobal", e))?;
+    let mut meta = [0i64; META_LEN];
+    if bytes != size_of_val(&meta) {
+        return Err(format!("a kernel's facts take {bytes} bytes, not {}", size_of_val(&meta)));
+    }
+    // SAFETY: the global has exactly this size.
+    unsafe { result::memcpy_dtoh_sync(&mut meta, address) }.map_err(|e| failed("cuMemcpyDtoH", e))?;
+    let mut phases = Vec::new();
+    for phase in 0..meta[0] as usize {
+        let name = CString::new(format!("k{phase}")).map_err(|e| e.to_string())?;
+        // SAFETY: the module is loaded for good.
+        let function =
+            unsafe { result::module::get_function(module, name) }.map_err(|e| failed("cuModuleGetFunction", e))?;
+        let (blocks, smem) = (meta[3 + 2 * phase] as u32, meta[4 + 2 * phase] as u32);
+        if smem > 48 << 10 {
+            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function belongs to a loaded module.
+            unsafe { result::function::set_function_attribute(function, attribute, smem as i32) }
+                .map_err(|e| failed("cuFuncSetAttribute (shared memory)", e))?;
+        }
+        phases.push(Phase { function, blocks, smem });
+    }
+    Ok(Kernel { phases, threads: meta[1] as u32, work_bytes: meta[2] as u64 })
+}

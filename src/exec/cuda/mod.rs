@@ -1,0 +1,47 @@
+//! The CUDA executor, and the only place that speaks CUDA.
+//!
+//! Libraries are loaded when they are first needed, so that one binary runs on machines with and without a GPU.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `probe` | which libraries and devices there are, and how to get what is missing |
+//! | `gpu` | one device: its context, its stream, its kernels and libraries |
+//! | `compiler` | kernels from source, by the run-time compiler, kept on disk |
+//! | `memory` | device and pinned memory, events |
+//! | `cublaslt`, `cudnn` | products and convolutions of the libraries |
+//! | `bind` | an operation's kernels with all arguments fixed |
+//! | `graph` | a captured step |
+//! | `group` | operations that share a launch |
+//! | `step` | a plan in device memory, run op by op or replayed |
+//! | `timing` | how long operations take, and the host's part |
+//! | `tensors` | reading and writing its values |
+//! | `twin` | every kernel against its plain-loop reference |
+
+mod bind;
+mod compiler;
+mod cublaslt;
+mod cudnn;
+mod gpu;
+mod graph;
+mod group;
+mod memory;
+mod probe;
+mod step;
+mod tensors;
+mod timing;
+mod twin;
+
+pub use compiler::{Arch, compile_unit, sources, unit};
+pub use gpu::{Gpu, gpu};
+pub use probe::{DeviceInfo, Library, Probe, probe};
+pub use step::Step;
+pub use twin::Twin;
+
+use cudarc::driver::result::DriverError;
+
+/// A driver call that failed, in words.
+pub(crate) fn failed(call: &str, error: DriverError) -> String {
+    let name = error.error_name().ok().and_then(|n| n.to_str().ok()).unwrap_or("an unknown error");
+    let text = error.error_string().ok().and_then(|n| n.to_str().ok()).unwrap_or("no description");
+    format!("{call}: {name} ({text})")
+}

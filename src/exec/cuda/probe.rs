@@ -1,0 +1,176 @@
+//! What there is for CUDA on this machine, found without failing where nothing is.
+
+use cudarc::driver::{result, sys};
+use serde::Serialize;
+
+/// A library, found or missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Library {
+    pub name: &'static str,
+    /// Its version, or what is wrong with it.
+    pub state: Result<String, String>,
+    /// What it is for, and how to get it where it is missing.
+    pub help: &'static str,
+}
+
+/// A GPU that the driver offers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeviceInfo {
+    pub ordinal: u32,
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub capability: (u32, u32),
+    pub multiprocessors: u32,
+    pub memory_bytes: u64,
+}
+
+/// Everything that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Probe {
+    pub libraries: Vec<Library>,
+    pub devices: Vec<DeviceInfo>,
+    /// Why there is no device, in words; empty where there is one.
+    pub why_none: String,
+}
+
+impl Probe {
+    /// Whether the library with this name was found.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.libraries.iter().any(|l| l.name == name && l.state.is_ok())
+    }
+}
+
+/// The oldest GPUs that the kernels are written for.
+const OLDEST: (u32, u32) = (8, 0);
+
+/// Looks for libraries and devices. `STEPGRAPH_NO_CUDA` (any value) hides all of them, and a comma-separated `STEPGRAPH_HIDE` (`cublaslt`, `cudnn`, `nvrtc`)
+/// some, to see what runs without.
+#[must_use]
+pub fn probe() -> Probe {
+    static FOUND: std::sync::OnceLock<Probe> = std::sync::OnceLock::new();
+    FOUND.get_or_init(look).clone()
+}
+
+fn hidden(name: &str) -> bool {
+    std::env::var("STEPGRAPH_HIDE").is_ok_and(|list| list.split(',').any(|n| n.trim() == name))
+}
+
+fn look() -> Probe {
+    let none = |why: &str| Probe { libraries: Vec::new(), devices: Vec::new(), why_none: why.into() };
+    if std::env::var_os("STEPGRAPH_NO_CUDA").is_some() {
+        return none("STEPGRAPH_NO_CUDA is set");
+    }
+    let mut libraries = Vec::new();
+    // SAFETY: loading a library runs its initialisers, which these are made for.
+    let driver = unsafe { sys::is_culib_present() } && !hidden("driver");
+    let missing = |file: &str| format!("{file} was not found");
+    let driver_state = if driver { driver_version() } else { Err(missing("libcuda.so.1")) };
+    let started = driver_state.is_ok();
+    libraries.push(Library {
+        name: "driver",
+        state: driver_state.clone(),
+        help: "speaks to the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 or newer for CUDA 13",
+    });
+    libraries.push(Library {
+        name: "nvrtc",
+        state: nvrtc_version(),
+        help: "compiles the kernels for this very GPU; comes with the CUDA toolkit, or `pip install nvidia-cuda-nvrtc` (put its lib folder on LD_LIBRARY_PATH)",
+    });
+    libraries.push(Library {
+        name: "cublaslt",
+        state: cublaslt_version(),
+        help: "fast products of large matrices; comes with the CUDA toolkit, or `pip install nvidia-cublas`; without it own kernels do all products",
+    });
+    libraries.push(Library {
+        name: "cudnn",
+        state: cudnn_version(),
+        help: "fast convolutions; https://developer.nvidia.com/cudnn, or `pip install nvidia-cudnn-cu13`; without it own kernels do all convolutions",
+    });
+    let (devices, why_none) = if started {
+        match devices() {
+            Ok(list) if list.is_empty() => (list, "the driver offers no GPU".to_owned()),
+            Ok(list) => (list, String::new()),
+            Err(why) => (Vec::new(), why),
+        }
+    } else {
+        (Vec::new(), driver_state.err().unwrap_or_default())
+    };
+    let why_none = match devices.iter().find(|d| d.capability >= OLDEST) {
+        Some(_) => why_none,
+        None if devices.is_empty() => why_none,
+        None => format!("{} is older than compute capability {}.{}", devices[0].name, OLDEST.0, OLDEST.1),
+    };
+    Probe { libraries, devices, why_none }
+}
+
+fn driver_version() -> Result<String, String> {
+    result::init().map_err(|e| super::failed("cuInit", e))?;
+    let mut version = 0;
+    // SAFETY: the pointer is valid for the call.
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }
+        .result()
+        .map_err(|e| super::failed("cuDriverGetVersion", e))?;
+    Ok(format!("CUDA {}.{}", version / 1000, version % 1000 / 10))
+}
+
+fn nvrtc_version() -> Result<String, String> {
+    use cudarc::nvrtc::sys;
+    // SAFETY: as for the driver.
+    if hidden("nvrtc") || !unsafe { sys::is_culib_present() } {
+        return Err("libnvrtc.so was not found".into());
+    }
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both pointers are valid for the call.
+    match unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) } {
+        sys::nvrtcResult::NVRTC_SUCCESS => Ok(format!("{major}.{minor}")),
+        other => Err(format!("nvrtcVersion: {other:?}")),
+    }
+}
+
+fn cublaslt_version() -> Result<String, String> {
+    // SAFETY: as for the driver.
+    if hidden("cublaslt") || !unsafe { cudarc::cublaslt::sys::is_culib_present() } {
+        return Err("libcublasLt.so was not found".into());
+    }
+    // SAFETY: the function takes nothing and touches no device.
+    let version = unsafe { cudarc::cublaslt::sys::cublasLtGetVersion() };
+    Ok(format!("{}.{}.{}", version / 10_000, version % 10_000 / 100, version % 100))
+}
+
+fn cudnn_version() -> Result<String, String> {
+    // SAFETY: as for the driver.
+    if hidden("cudnn") || !unsafe { cudarc::cudnn::sys::is_culib_present() } {
+        return Err("libcudnn.so.9 was not found".into());
+    }
+    // SAFETY: the function takes nothing and touches no device.
+    let version = unsafe { cudarc::cudnn::sys::cudnnGetVersion() };
+    Ok(format!("{}.{}.{}", version / 10_000, version % 10_000 / 100, version % 100))
+}
+
+fn devices() -> Result<Vec<DeviceInfo>, String> {
+    let count = result::device::get_count().map_err(|e| super::failed("cuDeviceGetCount", e))?;
+    let mut out = Vec::new();
+    for ordinal in 0..count {
+        let device = result::device::get(ordinal).map_err(|e| super::failed("cuDeviceGet", e))?;
+        let attribute = |which| {
+            // SAFETY: the device comes from the driver.
+            let value = unsafe { result::device::get_attribute(device, which) };
+            value.map(|v| v as u32).map_err(|e| super::failed("cuDeviceGetAttribute", e))
+        };
+        use sys::CUdevice_attribute as A;
+        out.push(DeviceInfo {
+            ordinal: ordinal as u32,
+            name: result::device::get_name(device).map_err(|e| super::failed("cuDeviceGetName", e))?,
+            capability: (
+                attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            multiprocessors: attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            // SAFETY: as above.
+            memory_bytes: unsafe { result::device::total_mem(device) }
+                .map_err(|e| super::failed("cuDeviceTotalMem", e))? as u64,
+        });
+    }
+    Ok(out)
+}

@@ -1,0 +1,489 @@
+//! A compiled step in device memory: run op by op, or captured and replayed.
+
+use super::bind::{DeviceEnv, Drafts, MAX_ARGS, Row, Work, bind, device_error, draft, launch_phase};
+use super::gpu::{Gpu, Kernel};
+use super::graph::Graph;
+use super::group::{Launch, group};
+use super::memory::DeviceMemory;
+use super::tensors::{Mirror, Stage};
+use crate::compile::Compiled;
+use crate::exec::{ExecError, Executor};
+use crate::lower::OpKind;
+use crate::select::cuda;
+use crate::tensor::Bytes;
+use cudarc::driver::{result, sys};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The copy of the parameters in half width, kept in step with the masters where the host changed these.
+pub(super) struct Shadow {
+    kernel: Arc<Kernel>,
+    args: Row,
+    pub(super) stale: AtomicBool,
+}
+
+/// Graphs of several steps hold no more nodes than this.
+const MAX_NODES: usize = 2_000;
+/// Steps in one graph at most.
+pub(super) const MAX_STEPS: usize = 64;
+
+/// A compiled step with its device memory.
+pub struct Step {
+    pub(super) gpu: Arc<Gpu>,
+    pub(super) compiled: Arc<Compiled>,
+    pub(super) env: DeviceEnv,
+    pub(super) calls: Vec<Vec<Work>>,
+    launches: Vec<Launch>,
+    /// One step captured, or why it cannot be.
+    graph: Result<Graph, String>,
+    /// Several steps in one graph.
+    pub(super) many: Option<(usize, Graph)>,
+    base: u64,
+    planned: Vec<Row>,
+    /// What the graph holds for each operation whose kernels are ours.
+    captured: Vec<Option<Row>>,
+    pub(super) shadow: Option<Arc<Shadow>>,
+    pub(super) mirror: RefCell<Option<Mirror>>,
+    pub(super) stages: RefCell<HashMap<usize, VecDeque<Stage>>>,
+    trace: Option<Vec<u32>>,
+    pub(super) dirty: Cell<bool>,
+}
+
+pub(super) fn gpu_error(why: String) -> ExecError {
+    ExecError::Gpu(why)
+}
+
+impl Step {
+    /// Takes the memory of a compiled step, compiles its kernels, and captures it.
+    ///
+    /// # Errors
+    /// Where memory is short, or a kernel cannot be had. A step that cannot be captured is no error: it runs op by op, and [`Self::why_eager`] says why.
+    pub fn new(compiled: Arc<Compiled>, gpu: Arc<Gpu>) -> Result<Self, ExecError> {
+        gpu.enter().map_err(gpu_error)?;
+        let memory = Self::allocate(&compiled, &gpu)?;
+        let externals = vec![0; compiled.plan.buffers.len()];
+        let env = DeviceEnv { memory, shared: None, externals };
+        Self::build(compiled, gpu, env, None)
+    }
+
+    /// A step (an evaluation) that shares the parameters and running statistics of `owner`.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and where the owner trains another network.
+    pub fn sharing(compiled: Arc<Compiled>, owner: &Self) -> Result<Self, ExecError> {
+        owner.gpu.enter().map_err(gpu_error)?;
+        let memory = Self::allocate(&compiled, &owner.gpu)?;
+        let mut externals = vec![0; compiled.plan.buffers.len()];
+        for (address, buffer) in externals.iter_mut().zip(&compiled.plan.buffers).filter(|(_, b)| b.external) {
+            let theirs = owner.compiled.plan.buffers.iter().find(|b| b.name == buffer.name && b.bytes == buffer.bytes);
+            let theirs = theirs.ok_or_else(|| ExecError::NoValue(buffer.name.clone()))?;
+            *address = owner.env.memory.base() + theirs.offset;
+        }
+        let env = DeviceEnv { memory, shared: Some(Arc::clone(&owner.env.memory)), externals };
+        Self::build(compiled, Arc::clone(&owner.gpu), env, owner.shadow.clone())
+    }
+
+    fn allocate(compiled: &Compiled, gpu: &Gpu) -> Result<Arc<DeviceMemory>, ExecError> {
+        let needed = compiled.plan.arena_bytes;
+        let (free, _) = gpu.memory().map_err(gpu_error)?;
+        if needed > free {
+            return Err(ExecError::OutOfMemory { needed: Bytes(needed), available: Bytes(free) });
+        }
+        let memory = DeviceMemory::zeroed(needed as usize, gpu.stream());
+        memory.map(Arc::new).map_err(|why| gpu_error(format!("{why}; the step needs {}", Bytes(needed))))
+    }
+
+    /// Compiles, binds and captures. From here on only addresses are asked of the environment.
+    fn build(
+        compiled: Arc<Compiled>,
+        gpu: Arc<Gpu>,
+        env: DeviceEnv,
+        shadow: Option<Arc<Shadow>>,
+    ) -> Result<Self, ExecError> {
+        let count = compiled.plan.program.ops.len();
+        let mut units = Vec::new();
+        let drafts = (0..count).map(|i| draft(&gpu, &compiled, i, &mut units)).collect::<Result<Vec<Drafts>, _>>()?;
+        let kernels = gpu.kernels(&units);
+        let planned: Vec<Row> = (0..count).map(|i| env.row(&compiled.plan, i)).collect();
+        let mut calls = Vec::with_capacity(count);
+        for (index, drafts) in drafts.iter().enumerate() {
+            calls.push(bind(&compiled, index, drafts, &kernels, &planned[index])?);
+        }
+        let launches = group(&gpu, &compiled, &calls);
+        let base = env.memory.base();
+        let shadow = match shadow {
+            Some(shared) => Some(shared),
+            None => make_shadow(&compiled, &gpu, &env)?,
+        };
+        let mut step = Self {
+            gpu,
+            compiled,
+            env,
+            calls,
+            launches,
+            graph: Err("not captured yet".into()),
+            many: None,
+            base,
+            planned,
+            captured: vec![None; count],
+            shadow,
+            mirror: RefCell::new(None),
+            stages: RefCell::default(),
+            trace: None,
+            dirty: Cell::new(true),
+        };
+        step.warm()?;
+        step.capture();
+        Ok(step)
+    }
+
+    /// Runs everything once on the fresh memory, so that modules are loaded and libraries have made up their minds, and clears what it left.
+    fn warm(&mut self) -> Result<(), ExecError> {
+        if self.env.externals.iter().all(|a| *a == 0) {
+            self.run_ops(0, self.calls.len())?;
+            for launch in &self.launches {
+                self.put(launch)?;
+            }
+            let (base, bytes) = (self.env.memory.base(), self.env.memory.bytes());
+            // SAFETY: the whole allocation is ours.
+            unsafe { result::memset_d8_async(base, 0, bytes, self.gpu.stream()) }
+                .map_err(|e| gpu_error(super::failed("cuMemsetD8Async", e)))?;
+            if let Some(shadow) = &self.shadow {
+                shadow.stale.store(true, Ordering::Release);
+            }
+        }
+        self.gpu.synchronize().map_err(gpu_error)
+    }
+
+    fn capture(&mut self) {
+        let graph = Graph::capture(&self.gpu, || self.put_all());
+        self.graph = graph.and_then(|graph| self.read_back(&graph).map(|()| graph));
+        if let Err(why) = &self.graph {
+            log::warn!("the step runs op by op: {why}");
+        }
+    }
+
+    /// Reads the arguments that the graph holds, so that every replay can be held against the plan.
+    fn read_back(&mut self, graph: &Graph) -> Result<(), String> {
+        let mut words: HashMap<sys::CUfunction, usize> = HashMap::new();
+        for launch in &self.launches {
+            match launch {
+                Launch::Single(op) => {
+                    for work in &self.calls[*op] {
+                        if let Work::Kernel { kernel, .. } = work {
+                            words.extend(kernel.phases.iter().map(|p| (p.function, MAX_ARGS)));
+                        }
+                    }
+                }
+                Launch::Group { kernel, args, .. } => {
+                    words.extend(kernel.phases.iter().map(|p| (p.function, args.len())))
+                }
+            }
+        }
+        let mut held: HashMap<sys::CUfunction, VecDeque<Vec<u64>>> = HashMap::new();
+        for (function, args) in graph.arguments(|f| words.get(&f).copied().unwrap_or(0))? {
+            held.entry(function).or_default().push_back(args);
+        }
+        let mut take = |function: sys::CUfunction| {
+            held.get_mut(&function).and_then(VecDeque::pop_front).ok_or("a launch is missing in the captured graph")
+        };
+        let mut captured = vec![None; self.calls.len()];
+        for launch in &self.launches {
+            match launch {
+                Launch::Single(op) => {
+                    for work in &self.calls[*op] {
+                        let Work::Kernel { kernel, args } = work else { continue };
+                        for phase in &kernel.phases {
+                            let found = take(phase.function)?;
+                            if found[..] != args[..] {
+                                return Err(format!(
+                                    "op {op}: the captured arguments are not those that were recorded"
+                                ));
+                            }
+                        }
+                        // Passes behind a library's product have slots of their own; the plan's row is that of the operation.
+                        if self.calls[*op].len() == 1 {
+                            captured[*op] = Some(**args);
+                        }
+                    }
+                }
+                Launch::Group { ops, kernel, .. } => {
+                    let found = take(kernel.phases[0].function)?;
+                    for (op, row) in ops.iter().zip(found.chunks_exact(MAX_ARGS)) {
+                        let mut copy = [0; MAX_ARGS];
+                        copy.copy_from_slice(row);
+                        captured[*op] = Some(copy);
+                    }
+                }
+            }
+        }
+        self.captured = captured;
+        Ok(())
+    }
+
+    fn put(&self, launch: &Launch) -> Result<(), ExecError> {
+        match launch {
+            Launch::Single(op) => self.put_op(*op),
+            Launch::Group { ops, kernel, args } => launch_phase(&self.gpu, kernel.phases[0], kernel.threads, args)
+                .map_err(|why| device_error(&self.compiled, ops[0], why)),
+        }
+    }
+
+    pub(super) fn put_op(&self, op: usize) -> Result<(), ExecError> {
+        self.calls[op].iter().try_for_each(|w| w.launch(&self.gpu)).map_err(|why| device_error(&self.compiled, op, why))
+    }
+
+    fn put_all(&self) -> Result<(), String> {
+        self.launches.iter().try_for_each(|l| self.put(l)).map_err(|e| e.to_string())
+    }
+
+    /// The artefacts it was made from.
+    #[must_use]
+    pub fn compiled(&self) -> &Arc<Compiled> {
+        &self.compiled
+    }
+
+    /// The device that it runs on.
+    #[must_use]
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// Why replaying runs op by op, where it does.
+    #[must_use]
+    pub fn why_eager(&self) -> Option<&str> {
+        self.graph.as_ref().err().map(String::as_str)
+    }
+
+    /// Launches a replayed step makes, and nodes of its graph.
+    #[must_use]
+    pub fn launches(&self) -> (usize, usize) {
+        let count = self.launches.iter().map(|l| match l {
+            Launch::Single(op) => self.calls[*op].iter().map(Work::launches).sum(),
+            Launch::Group { .. } => 1,
+        });
+        (count.sum(), self.graph.as_ref().map_or(0, |g| g.nodes().max(g.kernels())))
+    }
+
+    /// Writes the captured graph in Graphviz's language, as the driver sees it.
+    ///
+    /// # Errors
+    /// Where there is no graph, or it cannot be written.
+    pub fn write_graph(&self, path: &Path) -> Result<(), ExecError> {
+        self.gpu.enter().map_err(gpu_error)?;
+        match &self.graph {
+            Ok(graph) => graph.write_dot(path).map_err(gpu_error),
+            Err(why) => Err(gpu_error(format!("there is no graph: {why}"))),
+        }
+    }
+
+    pub(super) fn begin(&self) -> Result<(), ExecError> {
+        self.gpu.enter().map_err(gpu_error)?;
+        if let Some(shadow) = &self.shadow
+            && shadow.stale.swap(false, Ordering::AcqRel)
+        {
+            launch_phase(&self.gpu, shadow.kernel.phases[0], shadow.kernel.threads, &shadow.args).map_err(gpu_error)?;
+        }
+        self.dirty.set(true);
+        if let Some(mirror) = self.mirror.borrow_mut().as_mut() {
+            mirror.fresh = false;
+        }
+        Ok(())
+    }
+
+    /// Runs the whole step once; returns before the device is done.
+    ///
+    /// # Errors
+    /// Where the ledger finds a captured address that the plan does not have (nothing was run then), or a launch fails.
+    pub fn run(&mut self, executor: Executor) -> Result<(), ExecError> {
+        match executor {
+            Executor::Replay => self.replay(),
+            Executor::Eager => self.run_ops(0, self.calls.len()),
+        }
+    }
+
+    /// Replays the captured step once.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn replay(&mut self) -> Result<(), ExecError> {
+        self.check()?;
+        self.begin()?;
+        match &self.graph {
+            Ok(graph) => graph.launch(&self.gpu).map_err(gpu_error)?,
+            Err(_) => self.launches.iter().try_for_each(|l| self.put(l))?,
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.extend(0..self.calls.len() as u32);
+        }
+        Ok(())
+    }
+
+    /// Replays `count` steps back to back, several in one launch where the graph allows.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn replay_many(&mut self, count: usize) -> Result<(), ExecError> {
+        let steps = self.graph.as_ref().map_or(1, |g| (MAX_NODES / g.nodes().max(1)).clamp(1, MAX_STEPS)).min(count);
+        if steps > 1 && self.many.as_ref().is_none_or(|(k, _)| *k > count) {
+            self.gpu.enter().map_err(gpu_error)?;
+            let graph = Graph::capture(&self.gpu, || (0..steps).try_for_each(|_| self.put_all()));
+            self.many = Some((steps, graph.map_err(gpu_error)?));
+        }
+        let mut left = count;
+        if let Some((steps, graph)) = self.many.as_ref().filter(|(k, _)| steps > 1 && *k <= count) {
+            self.check()?;
+            self.begin()?;
+            while left >= *steps {
+                graph.launch(&self.gpu).map_err(gpu_error)?;
+                left -= steps;
+            }
+        }
+        (0..left).try_for_each(|_| self.replay())
+    }
+
+    /// Waits until the device has done everything.
+    ///
+    /// # Errors
+    /// What went wrong on the device since the last wait.
+    pub fn synchronize(&self) -> Result<(), ExecError> {
+        self.gpu.enter().and_then(|()| self.gpu.synchronize()).map_err(gpu_error)
+    }
+
+    /// Runs operations `from..to` one by one.
+    ///
+    /// # Errors
+    /// Where a launch fails.
+    pub fn run_ops(&mut self, from: usize, to: usize) -> Result<(), ExecError> {
+        self.begin()?;
+        for index in from..to.min(self.calls.len()) {
+            self.put_op(index)?;
+            if let Some(trace) = &mut self.trace {
+                trace.push(index as u32);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the step once each way and puts back everything that survives a step.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn warm_up(&mut self) -> Result<(), ExecError> {
+        let saved = self.snapshot()?;
+        self.run(Executor::Eager)?;
+        self.replay()?;
+        self.restore(&saved)?;
+        self.synchronize()
+    }
+
+    /// The ledger: the captured addresses against the planned ones.
+    fn check(&self) -> Result<(), ExecError> {
+        if self.base != self.env.memory.base() {
+            return Err(ExecError::ArenaMoved { recorded: self.base as usize, found: self.env.memory.base() as usize });
+        }
+        for (index, (captured, planned)) in self.captured.iter().zip(&self.planned).enumerate() {
+            if let Some(captured) = captured
+                && captured != planned
+            {
+                return Err(self.mismatch(index, captured));
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn mismatch(&self, index: usize, captured: &Row) -> ExecError {
+        let planned = &self.planned[index];
+        let slot = (0..MAX_ARGS).find(|&i| captured[i] != planned[i]).unwrap_or(0);
+        let op = &self.compiled.plan.program.ops[index];
+        ExecError::Ledger {
+            op: index,
+            kernel: self.compiled.selection.choices[index].kernel.clone(),
+            layer: op.layer.map_or_else(|| op.phase.name().to_owned(), |l| self.compiled.model.layer(l).label()),
+            slot: op.kind.slots().get(slot).map_or("?", |s| s.name),
+            expected: planned[slot] as usize,
+            found: captured[slot] as usize,
+        }
+    }
+
+    /// Moves one captured address by 64 bytes, so that a test can see the ledger catch it.
+    pub fn inject_fault(&mut self, op: usize, slot: usize) {
+        let row = self.captured[op].get_or_insert(self.planned[op]);
+        row[slot] = row[slot].wrapping_add(64);
+    }
+
+    /// Takes back [`Self::inject_fault`].
+    pub fn mend_fault(&mut self, op: usize, slot: usize) {
+        if let Some(row) = &mut self.captured[op] {
+            row[slot] = self.planned[op][slot];
+        }
+    }
+
+    /// Everything that survives a step, byte for byte.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn snapshot(&self) -> Result<Vec<u8>, ExecError> {
+        let mut out = vec![0; self.compiled.plan.persistent_bytes as usize];
+        self.read_bytes(self.env.memory.base(), &mut out)?;
+        Ok(out)
+    }
+
+    /// Puts back what [`Self::snapshot`] took from this step.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn restore(&self, saved: &[u8]) -> Result<(), ExecError> {
+        let len = saved.len().min(self.compiled.plan.persistent_bytes as usize);
+        self.gpu.enter().map_err(gpu_error)?;
+        if let Some(mirror) = self.mirror.borrow_mut().as_mut() {
+            mirror.fresh = false;
+        }
+        // SAFETY: the persistent region lies at the arena's start; the copy is waited for.
+        unsafe { result::memcpy_htod_async(self.env.memory.base(), &saved[..len], self.gpu.stream()) }
+            .map_err(|e| gpu_error(super::failed("cuMemcpyHtoDAsync", e)))?;
+        self.gpu.synchronize().map_err(gpu_error)
+    }
+
+    /// The whole arena's bytes, to compare.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn arena(&self) -> Result<Vec<u8>, ExecError> {
+        let mut out = vec![0; self.env.memory.bytes()];
+        self.read_bytes(self.env.memory.base(), &mut out)?;
+        Ok(out)
+    }
+
+    /// Starts or stops keeping the ids of executed kernels.
+    pub fn set_trace(&mut self, on: bool) {
+        self.trace = on.then(Vec::new);
+    }
+
+    /// The ids of the kernels executed since tracing began.
+    #[must_use]
+    pub fn trace(&self) -> Vec<String> {
+        let ids = self.trace.iter().flatten();
+        ids.map(|&op| self.compiled.selection.choices[op as usize].kernel.clone()).collect()
+    }
+}
+
+/// The kernel that brings the half-width copy of the parameters up to date, where the step has one.
+fn make_shadow(compiled: &Compiled, gpu: &Gpu, env: &DeviceEnv) -> Result<Option<Arc<Shadow>>, ExecError> {
+    let (plan, real) = (&compiled.plan, compiled.selection.real);
+    let Some(half) = real.half() else { return Ok(None) };
+    let find = |name: &str| plan.program.find(name).and_then(|id| plan.place(id)).map(|p| env.address(plan, p));
+    let (Some(masters), Some(copy)) = (find("params"), find(&format!("params.{half}"))) else { return Ok(None) };
+    let facts = compiled.selection.target.as_cuda().ok_or_else(|| gpu_error("the plan is for a CPU".into()))?;
+    let kind = OpKind::Cast { len: plan.program.flat_len() };
+    let code = cuda::codes(&kind, real, &facts).into_iter().next_back();
+    let code = code.ok_or_else(|| gpu_error("there is no kernel for cast".into()))?;
+    let kernel = gpu.kernels(&[vec![(code.file, code.ty)]]).swap_remove(0).map_err(gpu_error)?;
+    let mut args = [0; MAX_ARGS];
+    (args[0], args[1]) = (masters, copy);
+    Ok(Some(Arc::new(Shadow { kernel, args, stale: AtomicBool::new(true) })))
+}

@@ -1,0 +1,58 @@
+//! How long a step's operations take, and what a replay costs the host.
+
+use super::Step;
+use super::bind::device_error;
+use super::graph::Graph;
+use super::memory::Event;
+use super::step::MAX_STEPS;
+use crate::exec::ExecError;
+use std::time::Instant;
+
+impl Step {
+    /// Times each operation by itself: `rounds` launches back to back between two events, the median of five such, in microseconds.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn time_calls(&mut self, rounds: usize) -> Result<Vec<f64>, ExecError> {
+        self.begin()?;
+        let (start, end) = (Event::new(true).map_err(ExecError::Gpu)?, Event::new(true).map_err(ExecError::Gpu)?);
+        let stream = self.gpu.stream();
+        let mut out = Vec::with_capacity(self.calls.len());
+        for op in 0..self.calls.len() {
+            let mut samples = Vec::with_capacity(5);
+            // The launches of one operation are captured, so that the host's pace does not count.
+            let graph =
+                Graph::capture(&self.gpu, || (0..rounds).try_for_each(|_| self.put_op(op).map_err(|e| e.to_string())));
+            let graph = graph.map_err(|why| device_error(&self.compiled, op, why))?;
+            for _ in 0..5 {
+                start.record(stream).map_err(ExecError::Gpu)?;
+                graph.launch(&self.gpu).map_err(ExecError::Gpu)?;
+                end.record(stream).map_err(ExecError::Gpu)?;
+                end.wait().map_err(ExecError::Gpu)?;
+                samples.push(start.until_us(&end).map_err(ExecError::Gpu)? / rounds.max(1) as f64);
+            }
+            samples.sort_by(f64::total_cmp);
+            out.push(samples[2]);
+        }
+        Ok(out)
+    }
+
+    /// What a replay costs the host, in microseconds a step: the ledger and the launch, with nothing queued before it. The median of `rounds` launches.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn time_bookkeeping(&mut self, rounds: usize) -> Result<f64, ExecError> {
+        self.replay_many(MAX_STEPS)?;
+        let steps = self.many.as_ref().map_or(1, |(k, _)| *k);
+        let mut samples = Vec::with_capacity(rounds.clamp(1, 200));
+        for _ in 0..rounds.clamp(1, 200) {
+            self.synchronize()?;
+            let started = Instant::now();
+            self.replay_many(steps)?;
+            samples.push(started.elapsed().as_secs_f64() * 1e6 / steps as f64);
+        }
+        self.synchronize()?;
+        samples.sort_by(f64::total_cmp);
+        Ok(samples[samples.len() / 2])
+    }
+}

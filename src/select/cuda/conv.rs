@@ -1,0 +1,333 @@
+//! Which of the kernels in `conv.cu` can do a convolution, in which tiles, and roughly how long each takes.
+//!
+//! Times come from a simple model of the product that a convolution is: tiles spread over the multiprocessors in waves, steps of the sum that
+//! cannot be shorter than a barrier and the latency of shared memory, copies that are narrow where channels are few, and the bytes moved.
+
+use super::{Code, Real, cpp_act};
+use crate::lower::{ConvGeometry, Epilogue, OpKind};
+use crate::select::CudaFacts;
+
+/// Candidates for one operation at most.
+const MOST: usize = 4;
+
+/// What a launch costs, in microseconds.
+const PHASE_US: f64 = 1.5;
+
+/// Bytes that the memory moves in a microsecond.
+const MEMORY_BYTES_PER_US: f64 = 3.5e6;
+
+/// Clock cycles of a microsecond.
+const CYCLES_PER_US: f64 = 1_700.0;
+
+/// Shared memory of a multiprocessor, in bytes.
+const SHARED_BYTES: usize = 227 << 10;
+
+/// Which of the three products.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Forward,
+    BackwardX,
+    BackwardW,
+}
+
+/// The tile of a block: `ConvGemm`'s BM, BN, BKB, WM, WN and STAGES, and the share of the peak that it reaches when the GPU is full.
+#[derive(Clone, Copy)]
+struct Tile {
+    rows: usize,
+    cols: usize,
+    step_bytes: usize,
+    part_rows: usize,
+    part_cols: usize,
+    stages: usize,
+    share: f64,
+}
+
+const fn tile(size: [usize; 2], step_bytes: usize, part: [usize; 2], stages: usize, share: f64) -> Tile {
+    Tile { rows: size[0], cols: size[1], step_bytes, part_rows: part[0], part_cols: part[1], stages, share }
+}
+
+/// Tiles for tensor cores; their parts are those of warps.
+const TENSOR: [Tile; 13] = [
+    tile([128, 128], 64, [64, 32], 4, 1.0),
+    tile([128, 64], 128, [64, 32], 3, 0.95),
+    tile([64, 128], 128, [32, 64], 3, 0.95),
+    tile([64, 64], 128, [32, 32], 3, 0.75),
+    tile([64, 64], 64, [32, 32], 4, 0.7),
+    tile([128, 32], 64, [32, 32], 4, 0.6),
+    tile([64, 32], 128, [32, 16], 3, 0.5),
+    tile([64, 32], 64, [32, 16], 3, 0.5),
+    tile([32, 64], 128, [16, 32], 3, 0.5),
+    tile([32, 32], 128, [16, 16], 3, 0.35),
+    tile([32, 32], 64, [16, 16], 4, 0.35),
+    tile([64, 16], 64, [16, 16], 4, 0.3),
+    tile([32, 16], 128, [16, 16], 3, 0.3),
+];
+
+/// Tiles for plain multiply-adds; their parts are those of threads.
+const SIMT: [Tile; 8] = [
+    tile([128, 128], 64, [8, 8], 3, 1.0),
+    tile([128, 64], 64, [8, 8], 3, 0.95),
+    tile([64, 64], 64, [8, 4], 3, 0.8),
+    tile([128, 32], 64, [8, 4], 3, 0.75),
+    tile([64, 32], 64, [4, 4], 4, 0.65),
+    tile([32, 64], 64, [4, 4], 4, 0.65),
+    tile([32, 32], 64, [4, 4], 4, 0.55),
+    tile([64, 16], 64, [4, 4], 4, 0.5),
+];
+
+/// A convolution with the numbers that several places need.
+struct Problem<'a> {
+    kind: Kind,
+    g: &'a ConvGeometry,
+    real: Real,
+    tensor: bool,
+    multiprocessors: usize,
+    /// The C++ type of the epilogue.
+    epilogue: String,
+    accumulate: bool,
+    /// Elements that the epilogue moves besides the result.
+    extra: usize,
+}
+
+/// Every own kernel of this family for `kind`, in rising order of preference among equals; empty where the family does not know the operation.
+pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+    let (kind, g, epilogue, accumulate) = match kind {
+        OpKind::Conv2d { geometry, epilogue } => (Kind::Forward, geometry, *epilogue, false),
+        OpKind::Conv2dBwdX { geometry, epilogue } => (Kind::BackwardX, geometry, *epilogue, false),
+        OpKind::Conv2dBwdW { geometry, accumulate } => (Kind::BackwardW, geometry, Epilogue::default(), *accumulate),
+        _ => return Vec::new(),
+    };
+    // Kernels count positions and weights in 32 bits.
+    let most = (1usize << 31) - 256;
+    let counts = [g.n * g.h * g.w, g.n * g.ho * g.wo, weights(g)];
+    if counts.iter().any(|&count| count == 0 || count >= most) || g.groups == 0 {
+        return Vec::new();
+    }
+    let tensor = real != Real::F32 && gpu.capability >= (8, 0);
+    let result = if kind == Kind::Forward { g.n * g.ho * g.wo * g.f } else { g.n * g.h * g.w * g.c };
+    let problem = Problem {
+        kind,
+        g,
+        real,
+        tensor,
+        multiprocessors: gpu.multiprocessors.max(1) as usize,
+        epilogue: format!(
+            "Epilogue<{}, {}, {}, {}>",
+            epilogue.bias,
+            cpp_act(epilogue.act),
+            epilogue.save_z,
+            cpp_act(epilogue.act_grad)
+        ),
+        accumulate,
+        extra: (usize::from(epilogue.save_z) + usize::from(epilogue.act_grad.is_some())) * result,
+    };
+    let mut found: Vec<Code> = match (tensor, real) {
+        (true, _) => TENSOR.iter().map(|tile| problem.product(tile)).collect(),
+        (false, Real::F32 | Real::Tf32) => SIMT.iter().map(|tile| problem.product(tile)).collect(),
+        (false, Real::Bf16 | Real::F16) => Vec::new(),
+    };
+    if g.groups > 1 {
+        found.push(problem.direct());
+    }
+    found.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
+    found.split_off(found.len().saturating_sub(MOST))
+}
+
+/// Elements of the weight.
+const fn weights(g: &ConvGeometry) -> usize {
+    g.f * g.kernel[0] * g.kernel[1] * (g.c / g.groups)
+}
+
+/// Elements that one copy moves where `count` elements lie together, as `vec_width` in the prelude.
+const fn copy_width(count: usize, elem: usize) -> usize {
+    if count.is_multiple_of(16 / elem) {
+        16 / elem
+    } else if count.is_multiple_of(8 / elem) {
+        8 / elem
+    } else if elem == 2 && count.is_multiple_of(2) {
+        2
+    } else {
+        1
+    }
+}
+
+impl Problem<'_> {
+    /// Elements of the result.
+    fn results(&self) -> usize {
+        match self.kind {
+            Kind::Forward => self.g.n * self.g.ho * self.g.wo * self.g.f,
+            Kind::BackwardX => self.g.n * self.g.h * self.g.w * self.g.c,
+            Kind::BackwardW => weights(self.g),
+        }
+    }
+
+    /// What moving each argument once takes, in microseconds.
+    fn memory_us(&self) -> f64 {
+        let g = self.g;
+        let images = g.n * g.h * g.w * g.c + g.n * g.ho * g.wo * g.f + self.extra;
+        (images * self.real.size() + weights(g) * 4) as f64 / MEMORY_BYTES_PER_US
+    }
+
+    /// Scratch memory of a sum that is taken in `splits` stretches.
+    fn work_bytes(&self, splits: usize) -> u64 {
+        if splits > 1 { (splits * self.results() * 4) as u64 } else { 0 }
+    }
+
+    /// The C++ types of the numbers and of the geometry.
+    fn types(&self) -> (&'static str, String) {
+        let g = self.g;
+        let geometry = format!(
+            "ConvGeom<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>",
+            g.n,
+            g.h,
+            g.w,
+            g.c,
+            g.f,
+            g.kernel[0],
+            g.kernel[1],
+            g.stride[0],
+            g.stride[1],
+            g.padding[0],
+            g.padding[1],
+            g.dilation[0],
+            g.dilation[1],
+            g.groups,
+            g.ho,
+            g.wo
+        );
+        (self.real.cpp(), geometry)
+    }
+
+    /// The tiled product with the number of splits that the model likes best.
+    fn product(&self, tile: &Tile) -> Code {
+        let g = self.g;
+        let elem = self.real.size();
+        let (group_c, group_f, taps) = (g.c / g.groups, g.f / g.groups, g.kernel[0] * g.kernel[1]);
+        let positions = g.n * g.ho * g.wo;
+        let step = tile.step_bytes / elem;
+        // Rows and columns of one class of positions of one group, the classes, the longest and the mean sum of a class, and the width of copies.
+        let (rows, cols, classes, longest, mean, widths) = match self.kind {
+            Kind::Forward => {
+                let k = taps * group_c;
+                (positions, group_f, 1, k, k, [copy_width(group_c, elem), copy_width(k, elem)])
+            }
+            Kind::BackwardX => {
+                let classes = g.stride[0] * g.stride[1];
+                let rows = g.n * g.h.div_ceil(g.stride[0]) * g.w.div_ceil(g.stride[1]);
+                let longest = g.kernel[0].div_ceil(g.stride[0]) * g.kernel[1].div_ceil(g.stride[1]) * group_f;
+                let widths = [copy_width(group_f, elem), copy_width(group_c, elem)];
+                (rows, group_c, classes, longest, (taps * group_f).div_ceil(classes), widths)
+            }
+            Kind::BackwardW => {
+                let widths = [copy_width(group_f, elem), copy_width(group_c, elem)];
+                (group_f, taps * group_c, 1, positions, positions, widths)
+            }
+        };
+        let threads = tile.rows / tile.part_rows * (tile.cols / tile.part_cols) * if self.tensor { 32 } else { 1 };
+        let smem = tile.stages * (tile.rows + tile.cols) * tile.step_bytes * 21 / 20 + 1_024 + tile.rows * 16;
+        let resident = (SHARED_BYTES / smem).min(2_048 / threads).min(65_536 / (threads * 128)).max(1);
+        let tiles = g.groups * classes * rows.div_ceil(tile.rows) * cols.div_ceil(tile.cols);
+        let (steps, mean_steps) = (longest.div_ceil(step), mean.div_ceil(step));
+
+        // One step of one block alone on a full multiprocessor, in microseconds: arithmetic, and the instructions of the copies.
+        let peak = match (self.tensor, elem) {
+            (false, _) => 35e6,
+            (true, 4) => 150e6,
+            (true, _) => 300e6,
+        } / 132.0;
+        let arithmetic = (2 * tile.rows * tile.cols * step) as f64 / (peak * tile.share);
+        let copies = tile.rows * step / widths[0] + tile.cols * step / widths[1];
+        let step_us = arithmetic + copies as f64 * 8.0 / 128.0 / CYCLES_PER_US;
+        // A step takes at least this long, however little there is to do: a barrier, shared memory, and dependent arithmetic.
+        let least_us = 0.1 + 0.00025 * (tile.step_bytes * tile.part_rows.min(32)) as f64 / 8.0;
+
+        let cost = |splits: usize| {
+            let blocks = (tiles * splits).div_ceil(self.multiprocessors);
+            let (each, mean_each) = (steps.div_ceil(splits), mean_steps.div_ceil(splits));
+            let full = (blocks * mean_each) as f64 * step_us;
+            let alone = (blocks.div_ceil(resident) * each) as f64 * least_us.max(step_us);
+            let second = if splits > 1 {
+                // Partial results mostly stay in the second-level cache; a warp of the second phase adds a few of them one after the other.
+                PHASE_US + (2 * splits * self.results() * 4) as f64 / (2.0 * MEMORY_BYTES_PER_US) + splits as f64 * 0.01
+            } else {
+                0.0
+            };
+            PHASE_US + 0.8 + full.max(alone).max(self.memory_us()) + second
+        };
+        let mut best = (1, cost(1));
+        let mut wanted = 2;
+        while wanted <= 512 && wanted * 2 <= steps.max(2) {
+            // As many stretches as are not empty.
+            let splits = steps.div_ceil(steps.div_ceil(wanted));
+            let now = cost(splits);
+            if now < best.1 && self.work_bytes(splits) <= 256 << 20 {
+                best = (splits, now);
+            }
+            wanted *= 2;
+        }
+        let (splits, cost_us) = best;
+        let (number, geometry) = self.types();
+        let (kind, math) = (
+            match self.kind {
+                Kind::Forward => "CONV_FORWARD",
+                Kind::BackwardX => "CONV_BACKWARD_X",
+                Kind::BackwardW => "CONV_BACKWARD_W",
+            },
+            if self.tensor { "CONV_TENSOR" } else { "CONV_SIMT" },
+        );
+        Code {
+            tail: format!(
+                "{}_{}_{}x{}x{step}_k{splits}_v0",
+                self.real.name(),
+                if self.tensor { "mma" } else { "simt" },
+                tile.rows,
+                tile.cols
+            ),
+            file: "conv.cu",
+            ty: format!(
+                "ConvGemm<{kind}, {math}, {number}, {geometry}, {}, {}, {}, {}, {}, {}, {splits}, {}, {}>",
+                tile.rows,
+                tile.cols,
+                tile.step_bytes,
+                tile.part_rows,
+                tile.part_cols,
+                tile.stages,
+                self.accumulate,
+                self.epilogue
+            ),
+            work_bytes: self.work_bytes(splits),
+            cost_us,
+        }
+    }
+
+    /// The kernel without tiles, for groups of few channels.
+    fn direct(&self) -> Code {
+        let g = self.g;
+        let (group_c, taps) = (g.c / g.groups, g.kernel[0] * g.kernel[1]);
+        let positions = g.n * g.ho * g.wo;
+        let products = (positions * g.f * taps * group_c) as f64;
+        let full = self.multiprocessors as f64 / 132.0;
+        let (number, geometry) = self.types();
+        let (splits, ty, cost_us) = if self.kind == Kind::BackwardW {
+            let k = taps * group_c;
+            let blocks = k.div_ceil(k.min(9)) * g.f.div_ceil(32);
+            let wanted = (8 * self.multiprocessors).div_ceil(blocks).min(positions.div_ceil(32)).clamp(1, 256);
+            let splits = positions.div_ceil(positions.div_ceil(wanted));
+            let ty = format!("ConvDirectBwdW<{number}, {geometry}, {splits}, {}>", self.accumulate);
+            // Lanes beyond the last filter work in vain.
+            let padded = products / g.f as f64 * g.f.next_multiple_of(32) as f64;
+            (splits, ty, padded / (1.2e6 * full) + if splits > 1 { PHASE_US } else { 0.0 })
+        } else {
+            let kind = if self.kind == Kind::Forward { "CONV_FORWARD" } else { "CONV_BACKWARD_X" };
+            let ty = format!("ConvDirect<{kind}, {number}, {geometry}, {}>", self.epilogue);
+            (1, ty, products / (1.5e6 * full))
+        };
+        Code {
+            tail: format!("{}_direct_k{splits}_v0", self.real.name()),
+            file: "conv.cu",
+            ty,
+            work_bytes: self.work_bytes(splits),
+            cost_us: cost_us.max(self.memory_us()) + PHASE_US + 0.5,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Which convolutions cuDNN is offered, and roughly how long it takes. Pure functions of the shape.
+
+use super::Real;
+use crate::lower::{ConvGeometry, OpKind};
+use crate::select::CudaFacts;
+
+/// The least time of a call in microseconds.
+const FLOOR_US: f64 = 6.0;
+
+/// Bytes of memory traffic in a microsecond.
+const BYTES_PER_US: f64 = 4e6;
+
+/// Elements of the tile of results that one multiprocessor works on.
+const TILE: usize = 128 * 64;
+
+/// Bytes of workspace for what split sums and index tables take, whatever the size of the tensors.
+const SMALL_WORKSPACE_BYTES: u64 = 8 << 20;
+
+/// Bytes of workspace that are never exceeded.
+const LARGEST_WORKSPACE_BYTES: u64 = 256 << 20;
+
+/// The convolution's geometry, where the operation is one.
+const fn geometry(kind: &OpKind) -> Option<&ConvGeometry> {
+    match kind {
+        OpKind::Conv2d { geometry, .. } | OpKind::Conv2dBwdX { geometry, .. } | OpKind::Conv2dBwdW { geometry, .. } => {
+            Some(geometry)
+        }
+        _ => None,
+    }
+}
+
+/// Channels of the input that one filter sees.
+fn channels(g: &ConvGeometry) -> usize {
+    g.c / g.groups.max(1)
+}
+
+/// Elements of input, weight and output.
+fn elements(g: &ConvGeometry) -> [usize; 3] {
+    [g.n * g.h * g.w * g.c, g.f * g.kernel[0] * g.kernel[1] * channels(g), g.n * g.ho * g.wo * g.f]
+}
+
+/// Succeeds where cuDNN can compute the bare product. What it does not fuse of an epilogue is left to other kernels.
+///
+/// # Errors
+/// The reason why it cannot.
+pub fn dnn_supports(kind: &OpKind, _real: Real) -> Result<(), String> {
+    let g = geometry(kind).ok_or_else(|| format!("cuDNN is not used for {}", kind.name()))?;
+    if matches!(kind, OpKind::Conv2dBwdW { accumulate: true, .. }) {
+        return Err("cuDNN's fast kernels overwrite a gradient and do not add to it".into());
+    }
+    if elements(g).contains(&0) {
+        return Err("there is nothing to compute".into());
+    }
+    Ok(())
+}
+
+/// Bytes of workspace to offer; the chosen plan may use less. Some of cuDNN's kernels work on a copy of all three tensors in another
+/// layout, which this has room for unless they are large. The address must be a multiple of 256.
+#[must_use]
+pub fn workspace_bytes(kind: &OpKind) -> u64 {
+    let Some(g) = geometry(kind) else { return 0 };
+    let copies = elements(g).iter().sum::<usize>() as u64 * size_of::<f32>() as u64;
+    (SMALL_WORKSPACE_BYTES + copies.next_multiple_of(256)).min(LARGEST_WORKSPACE_BYTES)
+}
+
+/// A rough time in microseconds, the epilogue left out.
+#[must_use]
+pub fn cost_us(kind: &OpKind, real: Real, gpu: &CudaFacts) -> f64 {
+    let Some(g) = geometry(kind) else { return f64::INFINITY };
+    let [x, w, y] = elements(g);
+    let flops = 2.0 * (y * g.kernel[0] * g.kernel[1]) as f64 * channels(g) as f64;
+    // Rates of an H200 with work for all of its 132 multiprocessors, in TFLOP/s. Tensor cores take 16 channels at a time.
+    let fraction = (channels(g).min(g.f / g.groups.max(1)) as f64 / 16.0).clamp(1.0 / 16.0, 1.0);
+    let rate = match real {
+        Real::F32 => 35.0,
+        Real::Tf32 => 200.0 * fraction,
+        Real::Bf16 | Real::F16 => 450.0 * fraction,
+    };
+    // The sums of a weight's gradient are long enough to be split among all multiprocessors.
+    let tiles = match kind {
+        OpKind::Conv2d { .. } => y.div_ceil(TILE),
+        OpKind::Conv2dBwdX { .. } => x.div_ceil(TILE),
+        _ => usize::MAX,
+    };
+    let multiprocessors = f64::from(gpu.multiprocessors.max(1));
+    let busy = (tiles as f64).min(multiprocessors) / 132.0;
+    let arithmetic = flops / (rate * busy * 1e6);
+    let memory = ((x + w + y) * real.size()) as f64 / BYTES_PER_US;
+    FLOOR_US + arithmetic.max(memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::Epilogue;
+
+    const G: ConvGeometry = ConvGeometry {
+        n: 256,
+        h: 32,
+        w: 32,
+        c: 64,
+        f: 64,
+        kernel: [3, 3],
+        stride: [1, 1],
+        padding: [1, 1],
+        dilation: [1, 1],
+        groups: 1,
+        ho: 32,
+        wo: 32,
+    };
+    const GPU: CudaFacts = CudaFacts {
+        capability: (9, 0),
+        multiprocessors: 132,
+        memory_bytes: 1 << 37,
+        has_cublaslt: true,
+        has_cudnn: true,
+    };
+
+    #[test]
+    fn narrower_types_are_faster_and_small_shapes_cost_the_floor() {
+        let forward = |geometry| OpKind::Conv2d { geometry, epilogue: Epilogue::default() };
+        let us = |geometry, real| cost_us(&forward(geometry), real, &GPU);
+        assert!(us(G, Real::F32) > us(G, Real::Tf32) && us(G, Real::Tf32) > us(G, Real::Bf16));
+        let small = ConvGeometry { n: 1, h: 4, w: 4, ho: 4, wo: 4, ..G };
+        assert!(us(small, Real::Bf16) < 2.0 * FLOOR_US);
+        assert!(workspace_bytes(&forward(small)) < workspace_bytes(&forward(G)));
+    }
+
+    #[test]
+    fn gradients_are_not_added_to() {
+        assert!(dnn_supports(&OpKind::Conv2dBwdW { geometry: G, accumulate: false }, Real::F16).is_ok());
+        assert!(dnn_supports(&OpKind::Conv2dBwdW { geometry: G, accumulate: true }, Real::F16).is_err());
+    }
+}

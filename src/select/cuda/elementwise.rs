@@ -1,0 +1,180 @@
+//! Which types of `elementwise.cu` do an operation, and into how many stretches sums over rows are cut.
+
+use super::{Code, Real, cpp_act, cpp_bits};
+use crate::lower::OpKind;
+use crate::select::CudaFacts;
+
+/// Bytes that all multiprocessors move in a microsecond, and what one moves alone.
+const BYTES_PER_US: f64 = 3.5e6;
+const BYTES_PER_US_ALONE: f64 = 3e4;
+
+/// What a phase costs in microseconds.
+const PHASE_US: f64 = 1.5;
+
+/// Every type of this family for an operation.
+#[must_use]
+pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+    let (t, size) = (real.cpp(), real.size());
+    match *kind {
+        OpKind::Fill { len } if len > 0 => vec![flat(real, format!("Fill<{t}, {len}>"), len * size)],
+        OpKind::Transpose { n, rows, cols } if n * rows * cols > 0 => vec![transpose(real, n, rows, cols)],
+        OpKind::BiasAdd { rows, cols } if rows * cols > 0 => {
+            vec![flat(real, format!("BiasAdd<{t}, {rows}, {cols}>"), 2 * rows * cols * size + 4 * cols)]
+        }
+        OpKind::Act { func, len } if len > 0 => {
+            vec![flat(real, format!("Act<{t}, {}, {len}>", cpp_act(Some(func))), 2 * len * size)]
+        }
+        OpKind::ActBwd { func, len } if len > 0 => {
+            vec![flat(real, format!("ActBwd<{t}, {}, {len}>", cpp_act(Some(func))), 3 * len * size)]
+        }
+        OpKind::BiasGrad { rows, cols, accumulate } if rows * cols > 0 => bias_grad(real, rows, cols, accumulate, gpu),
+        OpKind::Add { len } if len > 0 => vec![flat(real, format!("Add<{t}, {len}>"), 3 * len * size)],
+        OpKind::Dropout { len, rate, stream } if len > 0 => {
+            let (threshold, scale) = (threshold(rate.get()), scale(rate.get()));
+            let ty = format!("Dropout<{t}, {len}, {threshold}u, {scale}, {stream}u>");
+            vec![flat(real, ty, 2 * len * size + len / 8)]
+        }
+        OpKind::DropoutBwd { len, rate } if len > 0 => {
+            vec![flat(real, format!("DropoutBwd<{t}, {len}, {}>", scale(rate.get())), 2 * len * size + len / 8)]
+        }
+        OpKind::Cast { len } if len > 0 => vec![flat(real, format!("Cast<{t}, {len}>"), len * (4 + size))],
+        OpKind::StepInc => vec![single("i64", "StepInc".to_owned(), 16)],
+        OpKind::BiasCorr { beta1, beta2 } => {
+            vec![single("f64", format!("BiasCorr<{}, {}>", cpp_bits(beta1.get()), cpp_bits(beta2.get())), 24)]
+        }
+        OpKind::LossMean { rows } if rows > 0 => vec![single("f32", format!("LossMean<{rows}>"), 4 * rows)],
+        OpKind::Accuracy { rows, classes } if rows * classes > 0 => {
+            let bytes = rows * (classes * size + 4);
+            vec![single(real.name(), format!("Accuracy<{t}, {rows}, {classes}>"), bytes)]
+        }
+        OpKind::UpdateMetrics { segments } if segments > 0 => {
+            vec![single("f32", format!("UpdateMetrics<{segments}>"), 8 * segments)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The bits of the factor by which dropout multiplies what it keeps, as a template argument.
+fn scale(rate: f64) -> String {
+    format!("{:#010x}u", ((1.0 / (1.0 - rate)) as f32).to_bits())
+}
+
+/// Elements that one access moves where rows have `cols` elements; equals `vec_width` of the prelude.
+pub(super) const fn vec_width(real: Real, cols: usize) -> usize {
+    let size = real.size();
+    if cols.is_multiple_of(16 / size) {
+        16 / size
+    } else if cols.is_multiple_of(8 / size) {
+        8 / size
+    } else if size == 2 && cols.is_multiple_of(2) {
+        2
+    } else {
+        1
+    }
+}
+
+/// How a kernel's id calls the length of its vectors.
+pub(super) fn width_name(width: usize) -> String {
+    if width == 1 { "scalar".to_owned() } else { format!("vec{width}") }
+}
+
+/// A type over an array, whose ends are all that does not go in vectors of 16 bytes.
+fn flat(real: Real, ty: String, bytes: usize) -> Code {
+    Code {
+        tail: format!("{}_vec{}_v0", real.name(), 16 / real.size()),
+        file: "elementwise.cu",
+        ty,
+        work_bytes: 0,
+        cost_us: PHASE_US + bytes as f64 / BYTES_PER_US,
+    }
+}
+
+/// A type of one block.
+fn single(real: &str, ty: String, bytes: usize) -> Code {
+    Code {
+        tail: format!("{real}_block_v0"),
+        file: "elementwise.cu",
+        ty,
+        work_bytes: 0,
+        cost_us: PHASE_US + bytes as f64 / BYTES_PER_US_ALONE,
+    }
+}
+
+fn transpose(real: Real, n: usize, rows: usize, cols: usize) -> Code {
+    let (t, len) = (real.cpp(), n * rows * cols);
+    if rows == 1 || cols == 1 {
+        return flat(real, format!("Copy<{t}, {len}>"), 2 * len * real.size());
+    }
+    let code = flat(real, format!("Transpose<{t}, {n}, {rows}, {cols}>"), 2 * len * real.size());
+    Code { tail: format!("{}_tile_v0", real.name()), ..code }
+}
+
+/// Into how many stretches the sums over the rows of each of `n` matrices are cut so that every multiprocessor has work; 1 where that gains
+/// nothing. A block takes 128 bytes of columns and about 32 rows at a time.
+pub(super) fn row_chunks(n: usize, rows: usize, row_bytes: usize, gpu: &CudaFacts) -> usize {
+    let (blocks, enough) = (n * row_bytes.div_ceil(128).max(1), 2 * gpu.multiprocessors as usize);
+    if rows <= 512 || blocks >= enough { 1 } else { enough.div_ceil(blocks).min(rows.div_ceil(128)).clamp(1, 512) }
+}
+
+/// What sums over rows cost in microseconds with one phase, and with two.
+pub(super) fn row_sum_us(n: usize, rows: usize, row_bytes: usize) -> [f64; 2] {
+    let (bytes, blocks) = ((n * rows * row_bytes) as f64, (n * row_bytes.div_ceil(128)) as f64);
+    [PHASE_US + bytes / (blocks * BYTES_PER_US_ALONE).min(BYTES_PER_US), 2.0 * PHASE_US + bytes / BYTES_PER_US]
+}
+
+fn bias_grad(real: Real, rows: usize, cols: usize, accumulate: bool, gpu: &CudaFacts) -> Vec<Code> {
+    let row_bytes = cols * real.size();
+    let width = width_name(vec_width(real, cols));
+    let [one, two] = row_sum_us(1, rows, row_bytes);
+    let code = |chunks: usize| Code {
+        tail: format!("{}_{width}{}_v0", real.name(), if chunks == 1 { "" } else { "_split" }),
+        file: "elementwise.cu",
+        ty: format!("BiasGrad<{}, {rows}, {cols}, {accumulate}, {chunks}>", real.cpp()),
+        work_bytes: if chunks == 1 { 0 } else { 4 * (chunks * cols) as u64 },
+        cost_us: if chunks == 1 { one } else { two + (8 * chunks * cols) as f64 / BYTES_PER_US },
+    };
+    match row_chunks(1, rows, row_bytes, gpu) {
+        1 => vec![code(1)],
+        chunks => vec![code(1), code(chunks)],
+    }
+}
+
+/// The smallest random number that keeps its element, as on a CPU: `rate 2^32`, rounded up.
+fn threshold(rate: f64) -> u32 {
+    (rate * 4_294_967_296.0).ceil() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::Scalar;
+
+    fn h200() -> CudaFacts {
+        CudaFacts {
+            ordinal: 0,
+            capability: (9, 0),
+            multiprocessors: 132,
+            memory_bytes: 140 << 30,
+            has_cublaslt: true,
+            has_cudnn: true,
+        }
+    }
+
+    #[test]
+    fn tall_sums_are_split_and_small_ones_are_not() {
+        let cheapest = |rows, cols| {
+            let codes = codes(&OpKind::BiasGrad { rows, cols, accumulate: false }, Real::Bf16, &h200());
+            codes.into_iter().min_by(|a, b| a.cost_us.total_cmp(&b.cost_us)).map(|code| (code.tail, code.work_bytes))
+        };
+        assert_eq!(cheapest(128, 10), Some(("bf16_vec2_v0".to_owned(), 0)));
+        assert_eq!(cheapest(100_352, 64), Some(("bf16_vec8_split_v0".to_owned(), 4 * 264 * 64)));
+        assert_eq!(cheapest(512, 7), Some(("bf16_scalar_v0".to_owned(), 0)));
+    }
+
+    #[test]
+    fn dropout_passes_its_numbers_exactly() {
+        let op = OpKind::Dropout { len: 100, rate: Scalar::new(0.3), stream: 7 };
+        let types: Vec<String> = codes(&op, Real::F32, &h200()).into_iter().map(|code| code.ty).collect();
+        assert_eq!(types, ["Dropout<float, 100, 1288490189u, 0x3fb6db6eu, 7u>"]);
+    }
+}

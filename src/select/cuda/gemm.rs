@@ -1,0 +1,277 @@
+//! Which types of `gemm.cu` do a product: tile shapes and splits of the reduction, ranked by a rough model of the time they take.
+
+use super::{Code, Real, cpp_act};
+use crate::lower::{Gemm, OpKind, Trans};
+use crate::select::CudaFacts;
+
+/// What a launch costs in microseconds.
+const LAUNCH_US: f64 = 1.5;
+
+/// Microseconds before the first step's factors have arrived, together with the last trip to memory.
+const FIRST_US: f64 = 0.5;
+
+/// Microseconds that a step of a block takes at least, with copies under way for the steps behind it.
+const STEP_US: f64 = 0.07;
+
+/// Bytes that a multiprocessor reads from L2 in a microsecond.
+const SM_BYTES_PER_US: f64 = 80e3;
+
+/// Bytes that a multiprocessor moves to or from its shared memory in a microsecond.
+const SHARED_BYTES_PER_US: f64 = 150e3;
+
+/// Bytes that all multiprocessors together read from L2, and from memory, in a microsecond.
+const L2_BYTES_PER_US: f64 = 5.5e6;
+const MEMORY_BYTES_PER_US: f64 = 4.2e6;
+
+/// Multiprocessors of the machine that the rates of arithmetic below belong to.
+const RATED_MULTIPROCESSORS: f64 = 132.0;
+
+/// Scratch memory that partial products may take.
+const PARTIAL_BYTES: usize = 64 << 20;
+
+/// Kernels offered for one product, and by how much the slowest may be slower than the best by estimate.
+const OFFERS: usize = 5;
+const SLOWEST: f64 = 2.0;
+
+/// Products of so many multiplications are also offered without tensor cores where these would round to TF32.
+const TINY: usize = 1 << 21;
+
+/// Who multiplies, and how a block's tile is shared: rows and columns of a thread's part, or warps down and across.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Simt { rows: usize, cols: usize },
+    Mma { down: usize, across: usize },
+}
+
+/// A block's tile, with the groups of threads that share the reduction inside the block, and the longest stretch of it that a group takes at a time,
+/// in units of 16 bytes for tensor cores and of elements otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tile {
+    rows: usize,
+    cols: usize,
+    unit: Unit,
+    groups: usize,
+    stretch: usize,
+}
+
+const fn simt(rows: usize, cols: usize, part: [usize; 2], groups: usize, stretch: usize) -> Tile {
+    Tile { rows, cols, unit: Unit::Simt { rows: part[0], cols: part[1] }, groups, stretch }
+}
+
+const fn mma(rows: usize, cols: usize, warps: [usize; 2], groups: usize) -> Tile {
+    Tile { rows, cols, unit: Unit::Mma { down: warps[0], across: warps[1] }, groups, stretch: 4 }
+}
+
+/// All have 256 threads, so that small products can share a launch with their neighbours.
+const SIMT_TILES: [Tile; 11] = [
+    simt(8, 16, [2, 2], 8, 16),
+    simt(16, 16, [2, 4], 8, 16),
+    simt(32, 16, [4, 4], 8, 16),
+    simt(16, 32, [4, 4], 8, 16),
+    simt(32, 32, [4, 4], 4, 16),
+    simt(32, 32, [8, 4], 8, 16),
+    simt(64, 64, [4, 4], 1, 16),
+    simt(64, 32, [8, 8], 8, 8),
+    simt(64, 64, [8, 8], 4, 16),
+    simt(128, 64, [8, 8], 2, 16),
+    simt(128, 128, [8, 8], 1, 16),
+];
+
+const MMA_TILES: [Tile; 11] = [
+    mma(16, 16, [1, 1], 8),
+    mma(16, 32, [1, 1], 8),
+    mma(32, 16, [1, 1], 8),
+    mma(32, 32, [2, 2], 2),
+    mma(32, 32, [1, 1], 8),
+    mma(32, 64, [1, 2], 4),
+    mma(64, 32, [2, 1], 4),
+    mma(64, 64, [2, 2], 2),
+    mma(64, 128, [2, 4], 1),
+    mma(128, 64, [4, 2], 1),
+    mma(128, 128, [2, 4], 1),
+];
+
+/// Stretches of the reduction that blocks of their own may take.
+const SPLITS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+
+/// Every type of this family for an operation.
+#[must_use]
+pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+    let OpKind::Gemm(gemm) = kind else { return Vec::new() };
+    let fits = |len: usize| len > 0 && len < 1 << 30;
+    if !(fits(gemm.m) && fits(gemm.n) && fits(gemm.k)) || gpu.capability.0 < 8 {
+        return Vec::new();
+    }
+    let mut out = match real {
+        Real::F32 => best(&SIMT_TILES, gemm, real, gpu, OFFERS),
+        Real::Tf32 if gemm.m * gemm.n * gemm.k <= TINY => {
+            let mut out = best(&MMA_TILES, gemm, real, gpu, OFFERS - 1);
+            out.extend(best(&SIMT_TILES, gemm, real, gpu, 1));
+            out
+        }
+        Real::Tf32 | Real::Bf16 | Real::F16 => best(&MMA_TILES, gemm, real, gpu, OFFERS),
+    };
+    out.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
+    out
+}
+
+/// The tiles and splits with the least estimates, at most two splits of a tile.
+fn best(tiles: &[Tile], gemm: &Gemm, real: Real, gpu: &CudaFacts, count: usize) -> Vec<Code> {
+    let mut ways: Vec<Way> = Vec::new();
+    for &tile in tiles {
+        let mut of_tile: Vec<Way> = SPLITS.iter().filter_map(|&split| Way::new(gemm, real, tile, split, gpu)).collect();
+        of_tile.sort_by(|a, b| a.cost_us.total_cmp(&b.cost_us));
+        ways.extend(of_tile.into_iter().take(2));
+    }
+    ways.sort_by(|a, b| a.cost_us.total_cmp(&b.cost_us));
+    let limit = ways.first().map_or(0.0, |way| SLOWEST * way.cost_us);
+    ways.iter().filter(|way| way.cost_us <= limit).take(count).map(|way| way.code(gemm, real)).collect()
+}
+
+/// A tile with the stretch that a group takes at a time and the number of blocks that share the reduction.
+struct Way {
+    tile: Tile,
+    stretch: usize,
+    split: usize,
+    cost_us: f64,
+}
+
+impl Way {
+    /// Nothing where a split would leave blocks without work, or fill the machine more often than the tiles alone.
+    fn new(gemm: &Gemm, real: Real, tile: Tile, split: usize, gpu: &CudaFacts) -> Option<Self> {
+        // The shortest stretch suffices where the groups cover the whole reduction with it.
+        let (least, most) = match tile.unit {
+            Unit::Simt { .. } => (8, tile.stretch),
+            Unit::Mma { .. } => (32 / real.size(), tile.stretch * 16 / real.size()),
+        };
+        let stretch = if gemm.k <= least * tile.groups { least } else { most };
+        let steps = gemm.k.div_ceil(stretch * tile.groups);
+        let tiles = gemm.m.div_ceil(tile.rows) * gemm.n.div_ceil(tile.cols);
+        let multiprocessors = gpu.multiprocessors.max(1) as usize;
+        let wasteful = steps.div_ceil(split) * (split - 1) >= steps || tiles * split > 4 * multiprocessors;
+        if split > 1 && (wasteful || split * gemm.m * gemm.n * 4 > PARTIAL_BYTES) {
+            return None;
+        }
+        let way = Self { tile, stretch, split, cost_us: 0.0 };
+        Some(Self { cost_us: way.estimate(gemm, real, tiles, steps.div_ceil(split), multiprocessors), ..way })
+    }
+
+    /// Microseconds, with `tiles` tiles, whose blocks take `steps` steps.
+    fn estimate(&self, gemm: &Gemm, real: Real, tiles: usize, steps: usize, multiprocessors: usize) -> f64 {
+        let Tile { rows, cols, unit, groups, .. } = self.tile;
+        let blocks = tiles * self.split;
+        // Blocks that the busiest multiprocessor runs, and rounds of two blocks at a time.
+        let (most, rounds) = (blocks.div_ceil(multiprocessors) as f64, blocks.div_ceil(2 * multiprocessors) as f64);
+        let area = (rows * cols) as f64;
+        // Products per element read from shared memory decide how busy the arithmetic is kept.
+        let reuse = |down: usize, across: usize| (down * across) as f64 / (down + across) as f64;
+        let (rate, efficiency) = match (unit, real) {
+            (Unit::Simt { rows, cols }, _) => (40e6, (0.1 + reuse(rows, cols) / 4.0).min(1.0)),
+            (Unit::Mma { down, across }, _) => {
+                let rate = if real.size() == 4 { 200e6 } else { 400e6 };
+                (rate, (reuse(rows / down, cols / across) / reuse(64, 32)).min(1.0))
+            }
+        };
+        // Eight warps alone do not keep a multiprocessor busy.
+        let busy = if most < 2.0 { 0.75 } else { 1.0 };
+        let depth = (steps * self.stretch * groups) as f64;
+        let compute = most * 2.0 * area * depth * RATED_MULTIPROCESSORS / (rate * efficiency * busy);
+        let loaded = ((rows + cols) * gemm.k.div_ceil(self.split) * real.size()) as f64;
+        let unique = ((gemm.m * gemm.k + gemm.k * gemm.n + gemm.m * gemm.n) * real.size()) as f64;
+        let copies = (most * loaded / SM_BYTES_PER_US)
+            .max(blocks as f64 * loaded / L2_BYTES_PER_US)
+            .max(unique / MEMORY_BYTES_PER_US);
+        let staging = most * groups as f64 * area * 8.0 / SHARED_BYTES_PER_US;
+        let product = LAUNCH_US + FIRST_US + compute.max(copies).max(rounds * steps as f64 * STEP_US) + staging;
+        if self.split == 1 {
+            return product;
+        }
+        let partials = (4 * gemm.m * gemm.n * (self.split + 1)) as f64;
+        product + LAUNCH_US + FIRST_US + partials / (0.5 * L2_BYTES_PER_US) + 0.02 * self.split as f64
+    }
+
+    fn code(&self, gemm: &Gemm, real: Real) -> Code {
+        let Gemm { m, n, k, trans, accumulate, epilogue: e } = *gemm;
+        let Self { tile: Tile { rows, cols, unit, groups, .. }, stretch, split, cost_us } = *self;
+        let trans = match trans {
+            Trans::Nn => "GEMM_NN",
+            Trans::Nt => "GEMM_NT",
+            Trans::Tn => "GEMM_TN",
+        };
+        let epilogue = format!("Epilogue<{}, {}, {}, {}>", e.bias, cpp_act(e.act), e.save_z, cpp_act(e.act_grad));
+        let shape = format!("{m}, {n}, {k}, {trans}, {accumulate}, {epilogue}, {rows}, {cols}, {stretch}");
+        let (name, part, ty) = match unit {
+            Unit::Simt { rows, cols } => {
+                ("simt", [rows, cols], format!("GemmSimt<{shape}, {rows}, {cols}, {groups}, {split}>"))
+            }
+            Unit::Mma { down, across } => {
+                let element = real.cpp();
+                ("mma", [down, across], format!("GemmMma<{element}, {shape}, {down}, {across}, {groups}, {split}>"))
+            }
+        };
+        let [down, across] = part;
+        let suffix = if split == 1 { String::new() } else { format!("_split{split}") };
+        Code {
+            tail: format!("{}_{name}_{rows}x{cols}x{stretch}_{down}x{across}x{groups}{suffix}_v0", real.name()),
+            file: "gemm.cu",
+            ty,
+            work_bytes: if split == 1 { 0 } else { 4 * (split * m * n) as u64 },
+            cost_us,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::Epilogue;
+
+    fn h200() -> CudaFacts {
+        CudaFacts {
+            ordinal: 0,
+            capability: (9, 0),
+            multiprocessors: 132,
+            memory_bytes: 140 << 30,
+            has_cublaslt: true,
+            has_cudnn: true,
+        }
+    }
+
+    fn offers(m: usize, n: usize, k: usize, trans: Trans, real: Real) -> Vec<Code> {
+        let gemm = Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() };
+        codes(&OpKind::Gemm(gemm), real, &h200())
+    }
+
+    #[test]
+    fn every_product_has_a_few_kernels_with_ids_of_their_own() {
+        for real in [Real::F32, Real::Tf32, Real::Bf16, Real::F16] {
+            for m in [1, 10, 128, 4096] {
+                for n in [1, 10, 512, 4097] {
+                    for k in [1, 10, 784, 12_544] {
+                        let codes = offers(m, n, k, Trans::Nn, real);
+                        assert!((1..=OFFERS).contains(&codes.len()), "{m} {n} {k}: {}", codes.len());
+                        assert!(codes.is_sorted_by(|a, b| a.cost_us >= b.cost_us));
+                        assert!(codes.iter().all(|code| code.cost_us.is_finite() && code.cost_us > LAUNCH_US));
+                        let mut tails: Vec<&str> = codes.iter().map(|code| code.tail.as_str()).collect();
+                        tails.sort_unstable();
+                        tails.dedup();
+                        assert_eq!(tails.len(), codes.len());
+                    }
+                }
+            }
+        }
+        assert!(offers(0, 1, 1, Trans::Nn, Real::F32).is_empty());
+    }
+
+    #[test]
+    fn long_reductions_of_few_tiles_are_split_and_small_products_are_one_launch() {
+        let first = |m, n, k, trans, real| offers(m, n, k, trans, real).pop().map(|code| (code.work_bytes, code.ty));
+        let split = first(128, 128, 12_544, Trans::Tn, Real::F32);
+        assert!(split.is_some_and(|(work, _)| work > 0 && work.is_multiple_of(4 * 128 * 128)));
+        for (m, n, k) in [(128, 512, 784), (128, 10, 512), (256, 256, 256)] {
+            assert!(first(m, n, k, Trans::Nn, Real::Tf32).is_some_and(|(work, _)| work == 0));
+        }
+        let large = first(4096, 4096, 4096, Trans::Nt, Real::Bf16);
+        assert!(large.is_some_and(|(_, ty)| ty.contains(", 128, 128, 32, 2, 4, 1, 1>")));
+    }
+}

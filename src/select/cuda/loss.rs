@@ -1,0 +1,111 @@
+//! Which types of `loss.cu` do an operation, and with how many threads and blocks.
+
+use super::{Code, Real, cpp_bits};
+use crate::lower::OpKind;
+use crate::select::CudaFacts;
+
+/// Bytes that all multiprocessors move in a microsecond, and one alone.
+const BYTES_PER_US: f64 = 3.5e6;
+const BYTES_PER_US_ALONE: f64 = 1e5;
+
+/// What a launch costs, and what it costs more where the last block adds up what the others found.
+const LAUNCH_US: f64 = 1.5;
+const TICKET_US: f64 = 1.0;
+
+/// Threads of a block where there are several.
+const THREADS: usize = 256;
+
+/// Every type of this family for an operation.
+#[must_use]
+pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+    // More blocks than the multiprocessors hold at a time only lengthen the sum over blocks.
+    let most = (8 * gpu.multiprocessors as usize).max(1);
+    match *kind {
+        OpKind::SoftmaxCe { rows, classes, smoothing } if rows * classes > 0 => {
+            softmax(real, rows, classes, &cpp_bits(smoothing.get()))
+        }
+        OpKind::SoftmaxCeGrad { rows, classes, smoothing } if rows * classes > 0 => {
+            softmax_grad(real, rows, classes, &cpp_bits(smoothing.get()))
+        }
+        OpKind::SoftmaxCeFused { rows, classes, smoothing } if rows * classes > 0 => {
+            softmax_fused(real, rows, classes, &cpp_bits(smoothing.get()), most)
+        }
+        OpKind::Mse { len } if len > 0 => mse("Mse", real, len, most),
+        OpKind::MseGrad { len } if len > 0 => mse("MseGrad", real, len, most),
+        OpKind::MseFused { len } if len > 0 => mse("MseFused", real, len, most),
+        _ => Vec::new(),
+    }
+}
+
+/// Threads that share a row: four elements each, a whole warp at most, and a whole block above 1024 classes.
+fn lanes(classes: usize) -> usize {
+    match classes {
+        8193.. => 1024,
+        1025.. => 256,
+        _ => classes.div_ceil(4).next_power_of_two().min(32),
+    }
+}
+
+fn code(real: Real, tail: &str, ty: String, work_bytes: usize, cost_us: f64) -> Code {
+    Code { tail: format!("{}_{tail}_v0", real.name()), file: "loss.cu", ty, work_bytes: work_bytes as u64, cost_us }
+}
+
+fn softmax(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<Code> {
+    let lanes = lanes(classes);
+    // Small blocks spread a small batch over more multiprocessors.
+    let threads = lanes.max(128);
+    let ty = format!("SoftmaxCe<{}, {rows}, {classes}, {smoothing}, {lanes}, {threads}>", real.cpp());
+    let cost = LAUNCH_US + (2 * rows * classes * real.size()) as f64 / BYTES_PER_US;
+    vec![code(real, &format!("lanes{lanes}"), ty, 0, cost)]
+}
+
+fn softmax_grad(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<Code> {
+    let ty = format!("SoftmaxCeGrad<{}, {rows}, {classes}, {smoothing}>", real.cpp());
+    vec![code(real, "flat", ty, 0, LAUNCH_US + (2 * rows * classes * real.size()) as f64 / BYTES_PER_US)]
+}
+
+fn softmax_fused(real: Real, rows: usize, classes: usize, smoothing: &str, most: usize) -> Vec<Code> {
+    let lanes = lanes(classes);
+    let bytes = (2 * rows * classes * real.size()) as f64;
+    let type_of = |threads: usize, blocks: usize| {
+        format!("SoftmaxCeFused<{}, {rows}, {classes}, {smoothing}, {lanes}, {threads}, {blocks}>", real.cpp())
+    };
+    let threads = lanes.max(THREADS);
+    let blocks = rows.div_ceil(threads / lanes).min(most);
+    let mut out = Vec::new();
+    if blocks > 1 {
+        let cost = LAUNCH_US + TICKET_US + bytes / BYTES_PER_US;
+        out.push(code(real, &format!("lanes{lanes}_blocks"), type_of(threads, blocks), 8 * blocks, cost));
+    }
+    // One block needs no sum over blocks. Its threads take up to four short rows or one long row each.
+    let fits = rows * lanes <= if classes <= 128 { 4096 } else { 1024 };
+    if blocks == 1 || fits {
+        let threads = (rows * lanes).next_multiple_of(32).min(1024);
+        let cost = LAUNCH_US + bytes / BYTES_PER_US_ALONE;
+        out.push(code(real, &format!("lanes{lanes}_block"), type_of(threads, 1), 0, cost));
+    }
+    out
+}
+
+/// The types over flat arrays, which share their shape: a thread moves groups of 16 bytes, up to four under way.
+fn mse(name: &str, real: Real, len: usize, most: usize) -> Vec<Code> {
+    let groups = len * real.size() / 16;
+    let blocks = groups.div_ceil(THREADS).clamp(1, most);
+    let arrays = if name == "Mse" { 2 } else { 3 };
+    let bytes = (arrays * len * real.size()) as f64;
+    let type_of = |threads: usize, blocks: usize| format!("{name}<{}, {len}, {threads}, {blocks}>", real.cpp());
+    let mut out = Vec::new();
+    if blocks > 1 || name == "MseGrad" {
+        let (work, more) = match name {
+            "Mse" => (4 * blocks, LAUNCH_US),
+            "MseFused" => (4 * blocks, TICKET_US),
+            _ => (0, 0.0),
+        };
+        out.push(code(real, "blocks", type_of(THREADS, blocks), work, LAUNCH_US + more + bytes / BYTES_PER_US));
+    }
+    if name != "MseGrad" && (blocks == 1 || groups <= 4096) {
+        let threads = groups.next_multiple_of(32).clamp(32, 1024);
+        out.push(code(real, "block", type_of(threads, 1), 0, LAUNCH_US + bytes / BYTES_PER_US_ALONE));
+    }
+    out
+}

@@ -1,0 +1,149 @@
+//! Which products cublasLt does, how much of their epilogues, and roughly how long it takes. Pure functions of the shape.
+//!
+//! Types follow the table of `cublasLtMatmul` (<https://docs.nvidia.com/cuda/cublas/#cublasltmatmul>): a bias has the type of the product it is
+//! added to. Biases are always float here, so a product of 16-bit type takes its bias in a kernel of its own.
+
+use super::Real;
+use crate::lower::{Epilogue, Gemm, Trans};
+use crate::model::Activation;
+use crate::select::CudaFacts;
+
+/// Bytes of workspace offered for large products: what NVIDIA advises on Hopper.
+pub const WORKSPACE_BYTES: u64 = 32 << 20;
+
+/// Bytes of workspace offered for small products: eight float copies of the product fit, one for each part of a split reduction.
+pub const SMALL_WORKSPACE_BYTES: u64 = 4 << 20;
+
+/// Bytes of workspace to offer for a product; the chosen algorithm may use less. The address must be a multiple of 256.
+#[must_use]
+pub const fn workspace_bytes(gemm: &Gemm) -> u64 {
+    let elements = gemm.m as u64 * gemm.n as u64;
+    // Also the time must be short: long products are worth every algorithm.
+    if elements * 4 * 8 <= SMALL_WORKSPACE_BYTES && elements * gemm.k as u64 <= 1 << 28 {
+        SMALL_WORKSPACE_BYTES
+    } else {
+        WORKSPACE_BYTES
+    }
+}
+
+/// True where the product is stored as float: always in the float precisions, and for weight gradients (`Tn`) in all.
+#[must_use]
+pub const fn stores_float(gemm: &Gemm, real: Real) -> bool {
+    real.size() == 4 || matches!(gemm.trans, Trans::Tn)
+}
+
+/// Succeeds where cublasLt can do the product. What [`done`] does not name of its epilogue is left to own kernels, which see it rounded to the type
+/// of `c`.
+///
+/// # Errors
+/// The reason why it cannot.
+pub fn lt_supports(gemm: &Gemm, real: Real) -> Result<(), String> {
+    if gemm.m == 0 || gemm.n == 0 || gemm.k == 0 {
+        return Err("cublasLt does no empty products".into());
+    }
+    let Epilogue { bias, act, save_z, act_grad } = gemm.epilogue;
+    if save_z && act.is_none() {
+        return Err("a value kept before no activation would be written twice".into());
+    }
+    if act_grad.is_some() && (save_z || act.is_some() || (bias && !stores_float(gemm, real))) {
+        return Err("a derivative after a bias or an activation is not cut off".into());
+    }
+    Ok(())
+}
+
+/// The part of an epilogue that cublasLt does itself: a float bias on a float product, then ReLU.
+///
+/// Its GELU is the tanh approximation where ours is exact, and its derivative of ReLU reads a bit mask where ours reads the saved output. Where the
+/// value before the activation is kept, the product is written there and the activation follows.
+#[must_use]
+pub const fn done(gemm: &Gemm, real: Real) -> Epilogue {
+    let asked = gemm.epilogue;
+    let bias = asked.bias && stores_float(gemm, real);
+    let act = match asked.act {
+        Some(Activation::Relu) if bias == asked.bias && !asked.save_z => asked.act,
+        _ => None,
+    };
+    Epilogue { bias, act, save_z: false, act_grad: None }
+}
+
+/// A rough time of the product in microseconds, without what [`done`] leaves.
+#[must_use]
+pub fn cost_us(gemm: &Gemm, real: Real, gpu: &CudaFacts) -> f64 {
+    /// What the smallest product takes.
+    const FLOOR_US: f64 = 3.5;
+    /// Bytes moved in a microsecond.
+    const BYTES_PER_US: f64 = 4e6;
+    let multiprocessors = f64::from(gpu.multiprocessors.max(1));
+    // Operations in a microsecond on one multiprocessor, from what an H200 with 132 of them reaches at large shapes.
+    let rate = match real {
+        Real::F32 => 45e6,
+        Real::Tf32 => 350e6,
+        Real::Bf16 | Real::F16 => 650e6,
+    } / 132.0;
+    // Large tiles reuse more of what they load, small ones fill the machine sooner; a short grid is also split along the reduction.
+    let tiled = |edge: usize, efficiency: f64| {
+        let tiles = (gemm.m.div_ceil(edge) * gemm.n.div_ceil(edge)) as f64;
+        let splits = (multiprocessors / tiles).floor().clamp(1.0, (gemm.k as f64 / 256.0).max(1.0));
+        let waves = (tiles * splits / multiprocessors).ceil();
+        waves * 2.0 * (edge * edge * gemm.k) as f64 / (splits * rate * efficiency)
+    };
+    let compute_us = tiled(128, 1.0).min(tiled(64, 0.7));
+    let c_size = if stores_float(gemm, real) { 4 } else { real.size() };
+    let c_passes = if gemm.accumulate { 2 } else { 1 };
+    let bytes = real.size() * gemm.k * (gemm.m + gemm.n) + c_passes * c_size * gemm.m * gemm.n;
+    FLOOR_US + compute_us.max(bytes as f64 / BYTES_PER_US)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GPU: CudaFacts = CudaFacts {
+        ordinal: 0,
+        capability: (9, 0),
+        multiprocessors: 132,
+        memory_bytes: 140 << 30,
+        has_cublaslt: true,
+        has_cudnn: true,
+    };
+
+    fn gemm(trans: Trans, epilogue: Epilogue) -> Gemm {
+        Gemm { m: 64, n: 128, k: 784, trans, accumulate: false, epilogue }
+    }
+
+    #[test]
+    fn a_float_bias_goes_only_into_a_float_product() {
+        let both = Epilogue { bias: true, act: Some(Activation::Relu), ..Epilogue::default() };
+        assert_eq!(done(&gemm(Trans::Nn, both), Real::F32), both);
+        assert_eq!(done(&gemm(Trans::Nn, both), Real::Tf32), both);
+        // ReLU comes after the bias, so it has to wait for it.
+        assert!(done(&gemm(Trans::Nn, both), Real::Bf16).is_empty());
+        assert_eq!(done(&gemm(Trans::Tn, both), Real::Bf16), both);
+        let relu = Epilogue { bias: false, ..both };
+        assert_eq!(done(&gemm(Trans::Nn, relu), Real::F16), relu);
+    }
+
+    #[test]
+    fn the_rest_is_left() {
+        let silu = Epilogue { bias: true, act: Some(Activation::Silu), save_z: true, act_grad: None };
+        assert_eq!(done(&gemm(Trans::Nn, silu), Real::F32), Epilogue { bias: true, ..Epilogue::default() });
+        let kept = Epilogue { act: Some(Activation::Relu), ..silu };
+        assert_eq!(done(&gemm(Trans::Nn, kept), Real::F32).act, None);
+        let backward = Epilogue { act_grad: Some(Activation::Relu), ..Epilogue::default() };
+        assert!(lt_supports(&gemm(Trans::Nt, backward), Real::Bf16).is_ok());
+        assert!(done(&gemm(Trans::Nt, backward), Real::Bf16).is_empty());
+    }
+
+    #[test]
+    fn times_follow_size_and_type() {
+        let plain = |m, n, k| Gemm { m, n, k, trans: Trans::Nn, accumulate: false, epilogue: Epilogue::default() };
+        let small = plain(32, 10, 64);
+        assert!(cost_us(&small, Real::Bf16, &GPU) < 5.0);
+        let large = plain(8192, 8192, 8192);
+        let bf16_us = cost_us(&large, Real::Bf16, &GPU);
+        assert!((1_600.0..2_000.0).contains(&bf16_us), "{bf16_us}");
+        assert!(cost_us(&large, Real::F32, &GPU) > 10.0 * bf16_us);
+        assert_eq!(workspace_bytes(&small), SMALL_WORKSPACE_BYTES);
+        assert_eq!(workspace_bytes(&large), WORKSPACE_BYTES);
+    }
+}

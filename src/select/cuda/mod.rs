@@ -1,0 +1,269 @@
+//! What runs an operation on an NVIDIA GPU: own kernels, compiled for the shape at hand, or a library's.
+//!
+//! Everything here is plain data: a plan for a GPU is made, shown and tested on a machine without one. Own kernels are named by the C++ type that the
+//! run-time compiler instantiates (see `kernels/prelude.cuh`); a library's by its place in the library's own ranking.
+
+mod adapt;
+mod conv;
+pub mod dnn;
+mod elementwise;
+mod gemm;
+mod loss;
+pub mod lt;
+mod norm;
+mod optimizer;
+mod pool;
+mod schedule;
+
+pub use adapt::adapt;
+pub use schedule::schedule;
+
+use super::{CudaFacts, cpu_rest};
+use crate::lower::{Epilogue, Op, OpKind, Program};
+use crate::model::{Activation, Precision};
+use crate::tensor::DType;
+use serde::{Deserialize, Serialize};
+
+/// What real values are made of in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Real {
+    F32,
+    /// `f32` in memory, products on tensor cores with 10 bits of fraction.
+    Tf32,
+    Bf16,
+    F16,
+}
+
+impl Real {
+    /// The C++ type of an activation's element.
+    #[must_use]
+    pub const fn cpp(self) -> &'static str {
+        match self {
+            Self::F32 | Self::Tf32 => "float",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+
+    /// The name used in kernel ids.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Tf32 => "tf32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+
+    /// Bytes of an activation's element.
+    #[must_use]
+    pub const fn size(self) -> usize {
+        match self {
+            Self::F32 | Self::Tf32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
+
+    /// The element type of activations where it is not `f32`.
+    #[must_use]
+    pub const fn half(self) -> Option<DType> {
+        match self {
+            Self::F32 | Self::Tf32 => None,
+            Self::Bf16 => Some(DType::Bf16),
+            Self::F16 => Some(DType::F16),
+        }
+    }
+}
+
+impl From<Precision> for Real {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => Self::F32,
+            Precision::Tf32 => Self::Tf32,
+            Precision::Bf16 => Self::Bf16,
+            Precision::F16 => Self::F16,
+        }
+    }
+}
+
+/// One own kernel that can do an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Code {
+    /// The tail of the kernel id, such as `f32_simt_64x64_v0`.
+    pub tail: String,
+    /// The source file, such as `gemm.cu`.
+    pub file: &'static str,
+    /// The C++ type, such as `Act<float, RELU, 8192>`; declarations that it needs may stand before it, ended by a line `//---`.
+    pub ty: String,
+    /// Bytes of scratch memory; equals the type's `WORK`.
+    pub work_bytes: u64,
+    /// A rough time in microseconds, for ranking.
+    pub cost_us: f64,
+}
+
+/// Who runs an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Route {
+    /// Own kernel, by its place in [`codes`].
+    Own(u8),
+    /// cuBLASLt, by the place of the algorithm in its heuristic's answer. What its epilogues cannot do is left to own kernels behind it.
+    Lt(u8),
+    /// cuDNN, by the place of the plan among those it offers. As above.
+    Dnn(u8),
+}
+
+/// The type that an operation's kernels work in: that of the step, or `f32` where the operation touches none of the step's reals.
+#[must_use]
+pub fn real_of(program: &Program, op: &Op, real: Real) -> Real {
+    let is_half = |id: &crate::lower::LValueId| matches!(program.value(*id).dtype, DType::F16 | DType::Bf16);
+    match op.kind {
+        OpKind::Fill { .. } if !op.args.iter().flatten().any(is_half) => Real::F32,
+        _ => real,
+    }
+}
+
+/// Every own kernel for an operation, in rising order of preference among equals.
+#[must_use]
+pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+    let families =
+        [gemm::codes, conv::codes, norm::codes, pool::codes, elementwise::codes, loss::codes, optimizer::codes];
+    families.iter().flat_map(|family| family(kind, real, gpu)).collect()
+}
+
+/// A way to run an operation, with its id, its scratch memory and its estimated time; or why it cannot be.
+pub(super) struct Offer {
+    pub route: Route,
+    pub tail: String,
+    pub work_bytes: u64,
+    pub cost: Result<f64, String>,
+}
+
+/// Every way to run an operation on a GPU.
+pub(super) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
+    let mut out: Vec<Offer> = codes(kind, real, gpu)
+        .into_iter()
+        .zip(0u8..)
+        .map(|(code, i)| Offer {
+            route: Route::Own(i),
+            tail: code.tail,
+            work_bytes: code.work_bytes,
+            cost: Ok(code.cost_us),
+        })
+        .collect();
+    let rest = epilogue_us(kind, real);
+    match kind {
+        OpKind::Gemm(gemm) => out.push(Offer {
+            route: Route::Lt(0),
+            tail: format!("{}_cublaslt_v0", real.name()),
+            work_bytes: lt::workspace_bytes(gemm),
+            cost: match lt::lt_supports(gemm, real) {
+                _ if !gpu.has_cublaslt => Err("there is no cuBLASLt".into()),
+                Ok(()) => Ok(lt::cost_us(gemm, real, gpu) + rest),
+                Err(why) => Err(why),
+            },
+        }),
+        OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => out.push(Offer {
+            route: Route::Dnn(0),
+            tail: format!("{}_cudnn_v0", real.name()),
+            work_bytes: dnn::workspace_bytes(kind),
+            cost: match dnn::dnn_supports(kind, real) {
+                _ if !gpu.has_cudnn => Err("there is no cuDNN".into()),
+                Ok(()) => Ok(dnn::cost_us(kind, real, gpu) + rest),
+                Err(why) => Err(why),
+            },
+        }),
+        _ => {}
+    }
+    out
+}
+
+/// What the epilogue costs as passes of its own behind a library's product, in microseconds.
+fn epilogue_us(kind: &OpKind, real: Real) -> f64 {
+    let (epilogue, len) = match kind {
+        OpKind::Gemm(g) => (g.epilogue, g.m * g.n),
+        OpKind::Conv2d { geometry: g, epilogue } => (*epilogue, g.n * g.ho * g.wo * g.f),
+        OpKind::Conv2dBwdX { geometry: g, epilogue } => (*epilogue, g.n * g.h * g.w * g.c),
+        _ => return 0.0,
+    };
+    let passes = usize::from(epilogue.act_grad.is_some()) + usize::from(epilogue.save_z || epilogue.act.is_some());
+    passes as f64 * (1.5 + (3 * len * real.size()) as f64 / 3.5e6)
+}
+
+/// What a library leaves to do of an epilogue: operations in order, with the slot of the product that each of their slots stands for.
+#[must_use]
+pub fn epilogue_ops(kind: &OpKind, done: Epilogue) -> Vec<(OpKind, Vec<(&'static str, &'static str)>)> {
+    let (e, rows, cols) = match kind {
+        OpKind::Gemm(g) => (g.epilogue, g.m, g.n),
+        OpKind::Conv2d { geometry: g, epilogue } => (*epilogue, g.n * g.ho * g.wo, g.f),
+        OpKind::Conv2dBwdX { geometry: g, epilogue } => (*epilogue, g.n * g.h * g.w, g.c),
+        _ => return Vec::new(),
+    };
+    let len = rows * cols;
+    let raw = product_slot(kind);
+    let mut out = Vec::new();
+    if e.bias && !done.bias {
+        out.push((OpKind::BiasAdd { rows, cols }, vec![("x", raw), ("bias", "bias"), ("y", raw)]));
+    }
+    if let Some(func) = e.act.filter(|_| done.act.is_none()) {
+        out.push((OpKind::Act { func, len }, vec![("x", raw), ("y", "c")]));
+    }
+    if let Some(func) = e.act_grad.filter(|_| done.act_grad.is_none()) {
+        out.push((OpKind::ActBwd { func, len }, vec![("dy", "c"), ("saved", "saved"), ("dx", "c")]));
+    }
+    out
+}
+
+/// The slot that a library's bare product is written to: where the value before the activation is kept, it goes there.
+#[must_use]
+pub fn product_slot(kind: &OpKind) -> &'static str {
+    let e = match kind {
+        OpKind::Gemm(g) => g.epilogue,
+        OpKind::Conv2d { epilogue, .. } | OpKind::Conv2dBwdX { epilogue, .. } => *epilogue,
+        _ => Epilogue::default(),
+    };
+    if e.save_z { "z" } else { "c" }
+}
+
+/// The bytes that an operation has to move at least with reals of this type.
+#[must_use]
+pub fn bytes_moved(kind: &OpKind, real: Real) -> u64 {
+    let f32s = match kind {
+        OpKind::AdamStep { .. }
+        | OpKind::SgdStep { .. }
+        | OpKind::UpdateMetrics { .. }
+        | OpKind::BiasCorr { .. }
+        | OpKind::ScaleUpdate { .. }
+        | OpKind::LossMean { .. } => true,
+        _ => false,
+    };
+    cpu_rest::bytes_moved(kind, if f32s { 4 } else { real.size() })
+}
+
+/// The name of an activation in the kernels' sources.
+#[must_use]
+pub fn cpp_act(act: Option<Activation>) -> &'static str {
+    match act {
+        None => "NONE",
+        Some(Activation::Relu) => "RELU",
+        Some(Activation::LeakyRelu) => "LEAKY_RELU",
+        Some(Activation::Gelu) => "GELU",
+        Some(Activation::Silu) => "SILU",
+        Some(Activation::Sigmoid) => "SIGMOID",
+        Some(Activation::Tanh) => "TANH",
+    }
+}
+
+/// The bits of a number, as a template argument.
+#[must_use]
+pub fn cpp_bits(value: f64) -> String {
+    format!("{:#018x}ull", value.to_bits())
+}
+
+/// A number that C++ reads back exactly, as a `float` expression.
+#[must_use]
+pub fn cpp_float(value: f64) -> String {
+    format!("((float)__longlong_as_double({}))", cpp_bits(value))
+}

@@ -1,0 +1,241 @@
+//! Which types of `norm.cu` do an operation, and how they share its rows and columns among blocks.
+
+use super::elementwise::vec_width;
+use super::{Code, Real, cpp_act, cpp_bits};
+use crate::lower::{OpKind, Scalar};
+use crate::model::Activation;
+use crate::select::CudaFacts;
+
+/// Bytes that all multiprocessors move in a microsecond.
+const BYTES_PER_US: f64 = 3.5e6;
+/// What a phase costs in microseconds.
+const PHASE_US: f64 = 1.5;
+/// What it takes each block of a second phase to merge what the first one left, in microseconds.
+const MERGE_US: f64 = 0.7;
+/// Rows whose piece of at most 16 bytes one multiprocessor moves in a microsecond.
+const PIECES_PER_US: f64 = 3_400.0;
+/// Bytes that the second-level cache moves at a time.
+const SECTOR_BYTES: f64 = 32.0;
+/// One trip to memory by a thread that has nothing else to do, in microseconds.
+const TRIP_US: f64 = 0.4;
+/// Rows and columns at most: what 32 bits hold with room to spare.
+const MAX_EXTENT: usize = 1 << 30;
+
+/// Every type of this family for an operation, in rising order of preference among equals.
+#[must_use]
+pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+    let (OpKind::BatchNorm { rows, channels: cols, .. }
+    | OpKind::BatchNormEval { rows, channels: cols, .. }
+    | OpKind::BatchNormBwd { rows, channels: cols, .. }
+    | OpKind::LayerNorm { rows, cols, .. }
+    | OpKind::LayerNormBwd { rows, cols, .. }) = *kind
+    else {
+        return Vec::new();
+    };
+    if rows == 0 || cols == 0 || rows > MAX_EXTENT || cols > MAX_EXTENT {
+        return Vec::new();
+    }
+    let shape = Shape { real, rows, cols, multiprocessors: (gpu.multiprocessors as usize).max(1) };
+    match *kind {
+        OpKind::BatchNorm { eps, momentum, act, .. } => batch_norm(&shape, eps, momentum, act),
+        OpKind::BatchNormEval { eps, act, .. } => vec![batch_norm_eval(&shape, eps, act)],
+        OpKind::BatchNormBwd { act_grad, accumulate, .. } => batch_norm_bwd(&shape, act_grad, accumulate),
+        OpKind::LayerNorm { eps, .. } => vec![layer_norm(&shape, eps)],
+        OpKind::LayerNormBwd { accumulate, .. } => layer_norm_bwd(&shape, accumulate),
+        _ => Vec::new(),
+    }
+}
+
+/// What is normalised, and how many multiprocessors there are for it.
+struct Shape {
+    real: Real,
+    rows: usize,
+    cols: usize,
+    multiprocessors: usize,
+}
+
+impl Shape {
+    /// The time to move so many tensors of this shape, in microseconds.
+    fn move_us(&self, tensors: usize) -> f64 {
+        (tensors * self.rows * self.cols * self.real.size()) as f64 / BYTES_PER_US
+    }
+
+    /// Elements moved by one access.
+    const fn vector(&self) -> usize {
+        vec_width(self.real, self.cols)
+    }
+
+    /// Vectors side by side in a tile of columns: 128 bytes, fewer where that leaves no thread idle.
+    const fn tile_vectors(&self) -> usize {
+        let groups = self.cols / self.vector();
+        let full = at_most(128 / (self.vector() * self.real.size()), 32);
+        let tx = at_most(full, groups.next_power_of_two());
+        if tx > 1 && !groups.is_multiple_of(tx) && groups.is_multiple_of(tx / 2) { tx / 2 } else { tx }
+    }
+
+    fn code(&self, form: &str, ty: String, work_bytes: usize, cost_us: f64) -> Code {
+        Code {
+            tail: format!("{}_{form}_v0", self.real.name()),
+            file: "norm.cu",
+            ty,
+            work_bytes: work_bytes as u64,
+            cost_us,
+        }
+    }
+
+    /// Tiles of columns and chunks of rows for the batch normalisation in two phases: about one block for each multiprocessor, so that the second
+    /// phase has few chunks to merge.
+    fn chunks(&self) -> Chunks {
+        let (vector, tx) = (self.vector(), self.tile_vectors());
+        let groups = self.cols / vector;
+        let across = groups.div_ceil(tx);
+        let each = self.rows * groups / self.multiprocessors;
+        let (threads, most) = match each {
+            2_048.. => (512, usize::MAX),
+            512.. => (256, 128),
+            _ => (128, 64),
+        };
+        let ty = threads / tx;
+        let down = match self.multiprocessors / across {
+            few @ 0..4 => few.max(2 * self.multiprocessors / across).max(1),
+            many => many,
+        };
+        // Each thread has two rows at least and merges at most 32 chunks.
+        let down = down.min(self.rows.div_ceil(2 * ty)).min(32 * (threads / (tx * vector))).min(most).max(1);
+        let rows = self.rows.div_ceil(down);
+        let rows = rows.next_multiple_of(if rows >= 16 * ty { 4 * ty } else { ty });
+        Chunks { tx, rows, threads, work_bytes: self.rows.div_ceil(rows) * self.cols * 8 }
+    }
+
+    /// How a block holds all rows of a few columns in registers, where it can: at most `deep` rows a thread. `tensors` is what it moves.
+    fn small(&self, deep: usize, tensors: usize) -> Option<Small> {
+        let vector = match self.cols {
+            cols if cols.is_multiple_of(4) => 4,
+            cols if cols.is_multiple_of(2) => 2,
+            _ => 1,
+        };
+        let groups = self.cols / vector;
+        // Wide pieces of rows where that leaves a block for each multiprocessor.
+        let (tx, ty) = [8, 4, 2, 1].into_iter().find_map(|tx| {
+            let ty = self.rows.div_ceil(2).next_power_of_two().clamp(32, 1024 / tx);
+            let fits = self.rows <= ty * deep && (tx == 1 || groups / tx >= self.multiprocessors);
+            fits.then_some((tx, ty))
+        })?;
+        let waves = groups.div_ceil(tx).div_ceil(self.multiprocessors);
+        let pieces_us = (waves * self.rows * tx * tensors) as f64 / PIECES_PER_US;
+        // Pieces of less than a sector make the second-level cache move more than they hold; it is faster than memory.
+        let excess = (SECTOR_BYTES / (tx * vector * self.real.size()) as f64 * 0.6).max(1.0);
+        let cost_us = PHASE_US + pieces_us.max(excess * self.move_us(tensors));
+        Some(Small { vector, tx, threads: ty * tx, cost_us })
+    }
+}
+
+/// The smaller one.
+const fn at_most(a: usize, b: usize) -> usize {
+    if a < b { a } else { b }
+}
+
+struct Chunks {
+    tx: usize,
+    rows: usize,
+    threads: usize,
+    work_bytes: usize,
+}
+
+struct Small {
+    vector: usize,
+    tx: usize,
+    threads: usize,
+    cost_us: f64,
+}
+
+fn batch_norm(shape: &Shape, eps: Scalar, momentum: Scalar, act: Option<Activation>) -> Vec<Code> {
+    let Shape { real, rows, cols, .. } = *shape;
+    let t = real.cpp();
+    let last = format!("{}, {}, {}", cpp_bits(eps.get()), cpp_bits(momentum.get()), cpp_act(act));
+    let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
+    let ty = format!("BatchNorm<{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}>");
+    let mut out = vec![shape.code("chunks", ty, work_bytes, 2.0 * PHASE_US + MERGE_US + shape.move_us(3))];
+    if let Some(Small { vector, tx, threads, cost_us }) = shape.small(8, 2) {
+        let ty = format!("BatchNormSmall<{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}>");
+        out.push(shape.code("small", ty, 0, cost_us));
+    }
+    out
+}
+
+fn batch_norm_eval(shape: &Shape, eps: Scalar, act: Option<Activation>) -> Code {
+    let Shape { real, rows, cols, multiprocessors } = *shape;
+    let (threads, tx) = (256, shape.tile_vectors());
+    let vectors = rows * cols / shape.vector();
+    let each = match vectors / (multiprocessors * 2 * threads) {
+        8.. => 8,
+        4.. => 4,
+        _ => 1,
+    };
+    let (chunk, t, act) = (threads / tx * each, real.cpp(), cpp_act(act));
+    let ty = format!("BatchNormEval<{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {}, {act}>", cpp_bits(eps.get()));
+    shape.code("rows", ty, 0, PHASE_US + shape.move_us(2))
+}
+
+fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool) -> Vec<Code> {
+    let Shape { real, rows, cols, .. } = *shape;
+    let t = real.cpp();
+    let last = format!("{}, {accumulate}", cpp_act(act_grad));
+    let reads = 2 + usize::from(act_grad.is_some());
+    let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
+    let ty = format!("BatchNormBwd<{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}>");
+    let cost_us = 2.0 * PHASE_US + MERGE_US + shape.move_us(2 * reads + 1);
+    let mut out = vec![shape.code("chunks", ty, work_bytes, cost_us)];
+    if let Some(Small { vector, tx, threads, cost_us }) = shape.small(4, reads + 1) {
+        let ty = format!("BatchNormBwdSmall<{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}>");
+        out.push(shape.code("small", ty, 0, cost_us));
+    }
+    out
+}
+
+fn layer_norm(shape: &Shape, eps: Scalar) -> Code {
+    let Shape { real, rows, cols, multiprocessors } = *shape;
+    let groups = cols / shape.vector();
+    let (per_row, threads) = if cols <= 1024 {
+        let lanes = groups.next_power_of_two().min(32);
+        (lanes, (rows * lanes / multiprocessors).next_power_of_two().clamp(32, 128))
+    } else {
+        let lanes = groups.div_ceil(2).next_power_of_two().clamp(64, 1024);
+        (lanes, lanes)
+    };
+    let passes = if groups.div_ceil(per_row) * shape.vector() <= 32 { 2 } else { 4 };
+    let ty = format!("LayerNorm<{}, {rows}, {cols}, {per_row}, {threads}, {}>", real.cpp(), cpp_bits(eps.get()));
+    shape.code("rows", ty, 0, PHASE_US + shape.move_us(passes))
+}
+
+fn layer_norm_bwd(shape: &Shape, accumulate: bool) -> Vec<Code> {
+    let Shape { real, rows, cols, multiprocessors } = *shape;
+    let (t, vector, tx) = (real.cpp(), shape.vector(), shape.tile_vectors());
+    let groups = cols / vector;
+    let (per_row, threads) = if cols <= 512 {
+        (groups.next_power_of_two().min(32), 128)
+    } else {
+        let lanes = cols.div_ceil(8).next_power_of_two().clamp(64, 1024);
+        (lanes, lanes)
+    };
+    // Blocks that sum columns go down their rows, two at a time for each thread.
+    let columns_us = |threads: usize| rows.div_ceil(2 * threads / tx) as f64 * TRIP_US;
+    if groups.div_ceil(per_row) * vector > 16 {
+        let ty = format!("LayerNormBwdApart<{t}, {rows}, {cols}, 1024, {tx}, 1024, 2, {accumulate}>");
+        let cost_us = 2.0 * PHASE_US + columns_us(1024) + shape.move_us(7);
+        return vec![shape.code("long_rows", ty, 0, cost_us)];
+    }
+    let at_once = threads / per_row;
+    // Few rows a block shorten its chain, many leave fewer sums to add.
+    let chunk = rows.div_ceil(multiprocessors * (1024 / threads)).max(rows.div_ceil(multiprocessors).min(8));
+    let chunk = chunk.next_multiple_of(at_once);
+    let work_bytes = rows.div_ceil(chunk) * 2 * cols * 4;
+    let ty = format!("LayerNormBwd<{t}, {rows}, {cols}, {per_row}, {chunk}, {threads}, {accumulate}>");
+    let cost_us = 2.0 * PHASE_US + shape.move_us(3) + (2 * work_bytes) as f64 / BYTES_PER_US;
+    let mut out = vec![shape.code("chunks", ty, work_bytes, cost_us)];
+    if rows <= 1_024 && rows * cols <= 1 << 20 {
+        let ty = format!("LayerNormBwdApart<{t}, {rows}, {cols}, {per_row}, {tx}, {threads}, 1, {accumulate}>");
+        out.push(shape.code("small", ty, 0, PHASE_US + columns_us(threads) + shape.move_us(5)));
+    }
+    out
+}

@@ -1,0 +1,116 @@
+//! Which neighbouring operations may run at the same time.
+//!
+//! Small operations leave most of a GPU idle and cost a launch each, so those that do not depend on each other are put into groups: the executor runs a
+//! group as one launch where it can. Memory planning lets nothing in a group share bytes with another member's results.
+
+use crate::lower::{Dir, LValueId, Op, OpKind, Program};
+
+/// Operations of more than this estimated time fill the machine by themselves.
+const SMALL_US: f64 = 14.0;
+/// Members of a group at most.
+const MAX_GROUP: usize = 6;
+
+/// The roots that an operation touches, and whether it writes them.
+fn touched(program: &Program, op: &Op) -> Vec<(LValueId, usize, usize, bool)> {
+    let mut out = Vec::new();
+    for (slot, arg) in op.kind.slots().iter().zip(&op.args) {
+        if let Some(id) = arg {
+            let (root, start) = program.root(*id);
+            let writes = slot.dir == Dir::Out || matches!(slot.name, "ticket");
+            out.push((root, start, start + program.value(*id).shape.len(), writes));
+        }
+    }
+    out
+}
+
+/// Whether two operations touch the same elements and one of them writes these.
+fn depend(program: &Program, a: &Op, b: &Op) -> bool {
+    let (a, b) = (touched(program, a), touched(program, b));
+    a.iter().any(|x| b.iter().any(|y| x.0 == y.0 && x.1 < y.2 && y.1 < x.2 && (x.3 || y.3)))
+}
+
+/// Reorders operations so that those of a few numbers join what runs beside them, and numbers the groups. Gives the new order and the group of each
+/// operation in that order; `cost_us` is what each operation is expected to take.
+#[must_use]
+pub fn schedule(program: &Program, cost_us: &[f64]) -> (Vec<usize>, Vec<u32>) {
+    let ops = &program.ops;
+    let small = |i: usize| cost_us[i] <= SMALL_US;
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for index in 0..ops.len() {
+        let joins = groups.last().is_some_and(|g| {
+            small(index)
+                && g.len() < MAX_GROUP
+                && g.iter().all(|&other| small(other) && !depend(program, &ops[other], &ops[index]))
+        });
+        match groups.last_mut() {
+            Some(group) if joins => group.push(index),
+            _ => groups.push(vec![index]),
+        }
+    }
+    // Counters are moved up, away from the end of the chain, into groups that run anyway.
+    let mut at = 1;
+    while at < groups.len() {
+        let tiny =
+            groups[at].len() == 1 && matches!(ops[groups[at][0]].kind, OpKind::StepInc | OpKind::BiasCorr { .. });
+        if tiny {
+            let index = groups[at][0];
+            let mut home = None;
+            for earlier in (at.saturating_sub(4)..at).rev() {
+                if groups[earlier].iter().any(|&other| depend(program, &ops[other], &ops[index])) {
+                    break;
+                }
+                if groups[earlier].len() < MAX_GROUP && groups[earlier].iter().all(|&other| small(other)) {
+                    home = Some(earlier);
+                }
+            }
+            if let Some(home) = home {
+                groups[home].push(index);
+                groups.remove(at);
+                continue;
+            }
+        }
+        at += 1;
+    }
+    let mut order = Vec::with_capacity(ops.len());
+    let mut group_of = Vec::with_capacity(ops.len());
+    for (number, group) in groups.into_iter().enumerate() {
+        for index in group {
+            order.push(index);
+            group_of.push(number as u32);
+        }
+    }
+    (order, group_of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Metrics, Mode, build};
+    use crate::lower::{FilterOrder, lower_for};
+    use crate::model::{check, read_preset};
+    use crate::select::fuse;
+    use crate::tensor::DType;
+
+    const PRESET: &str = r#"{"version": 1, "name": "t", "input": {"shape": [64], "batch": 64}, "layers": [
+        {"type": "dense", "units": 128, "activation": "relu"}, {"type": "dense", "units": 10}],
+        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001}}"#;
+
+    #[test]
+    fn a_small_step_is_few_groups_and_no_dependency_runs_inside_one() {
+        let model = check(&read_preset(PRESET).unwrap()).model.unwrap();
+        let program = lower_for(&build(&model, Mode::Train, Metrics::default(), DType::F32), &model, FilterOrder::Ohwi);
+        let program = super::super::adapt(&fuse(&program), super::super::Real::F32);
+        let (order, group_of) = schedule(&program, &vec![2.0; program.ops.len()]);
+        let mut seen = order.clone();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..program.ops.len()).collect::<Vec<_>>());
+        for (i, &a) in order.iter().enumerate() {
+            for (j, &b) in order.iter().enumerate().skip(i + 1) {
+                let depends = depend(&program, &program.ops[a], &program.ops[b]);
+                assert!(!depends || (group_of[i] < group_of[j] && a < b), "{a} and {b}");
+            }
+        }
+        // Product, product, loss, gradients of the second layer, gradients of the first, update.
+        assert_eq!(group_of.last(), Some(&5), "{group_of:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel. With a GPU, steps are verified on it.
+
+use std::collections::BTreeMap;
+use stepgraph::compile::{Compiled, Options, compile};
+use stepgraph::exec::cuda::{Arch, compile_unit, gpu, probe, unit};
+use stepgraph::model::{BUNDLED, Model, Precision, check, read_preset};
+use stepgraph::select::cuda::{Real, codes, real_of};
+use stepgraph::select::{CudaFacts, Target};
+
+const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::Bf16, Precision::F16];
+
+/// A network with what the bundled presets leave out: odd sizes, strides, groups, dilation, momentum, label smoothing.
+const ODD: &str = r#"{"version": 1, "name": "odd", "input": {"shape": [3, 9, 7], "batch": 5}, "layers": [
+    {"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 1], "padding": 1, "activation": "gelu"},
+    {"type": "conv2d", "filters": 6, "kernel": 3, "padding": "same", "dilation": 2, "groups": 3, "bias": false},
+    {"type": "batch_norm"}, {"type": "activation", "function": "tanh"},
+    {"type": "max_pool2d", "size": 2, "stride": 1, "padding": 1}, {"type": "avg_pool2d", "size": [2, 3], "stride": 2, "padding": 1},
+    {"type": "residual", "layers": [{"type": "conv2d", "filters": 6, "kernel": 1, "activation": "silu"}]},
+    {"type": "flatten"}, {"type": "dropout", "rate": 0.3}, {"type": "batch_norm"},
+    {"type": "dense", "units": 17, "activation": "sigmoid"}, {"type": "layer_norm"},
+    {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 17, "activation": "leaky_relu"}]},
+    {"type": "dense", "units": 7}], "loss": {"type": "softmax_cross_entropy", "label_smoothing": 0.1},
+    "optimizer": {"type": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": true, "weight_decay": 0.001}}"#;
+
+fn models() -> Vec<Model> {
+    let bundled = BUNDLED.iter().map(|b| b.text).chain([ODD]);
+    bundled.map(|text| check(&read_preset(text).unwrap()).model.unwrap()).collect()
+}
+
+fn planned(model: &Model, precision: Precision, eval: bool, target: &Target) -> Compiled {
+    let model = Model { precision, ..model.clone() };
+    let options = if eval { Options::eval(target.clone()) } else { Options::train(target.clone()) };
+    compile(&model, &options).unwrap_or_else(|e| panic!("{} in {precision:?}: {e}", model.name))
+}
+
+#[test]
+fn every_preset_is_planned_for_a_gpu_in_every_precision_at_the_bound() {
+    for model in models() {
+        for precision in PRECISIONS {
+            for eval in [false, true] {
+                let compiled = planned(&model, precision, eval, &Target::h200());
+                let plan = &compiled.plan;
+                let name = format!("{} in {precision:?}", model.name);
+                assert_eq!(plan.arena_bytes, plan.lower_bound_bytes, "{name}");
+                assert_eq!(plan.groups.len(), plan.program.ops.len(), "{name}");
+                assert!(compiled.selection.choices.iter().all(|c| !c.kernel.contains("ref")), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_libraries_own_kernels_do_everything() {
+    let mut target = Target::h200();
+    let facts = target.as_cuda().unwrap();
+    target = Target::cuda("bare", CudaFacts { has_cublaslt: false, has_cudnn: false, ..facts });
+    for model in models() {
+        for precision in PRECISIONS {
+            let compiled = planned(&model, precision, false, &target);
+            let library =
+                compiled.selection.choices.iter().find(|c| c.kernel.contains("cublas") || c.kernel.contains("cudnn"));
+            assert!(library.is_none(), "{}: {library:?}", model.name);
+        }
+    }
+}
+
+/// One type of each template and number type, over all presets and all candidates.
+fn kernels() -> BTreeMap<String, (&'static str, String)> {
+    let target = Target::h200();
+    let facts = target.as_cuda().unwrap();
+    let mut found = BTreeMap::new();
+    for model in models() {
+        for precision in PRECISIONS {
+            for eval in [false, true] {
+                let compiled = planned(&model, precision, eval, &target);
+                for op in &compiled.selection.program.ops {
+                    let real = real_of(&compiled.selection.program, op, Real::from(precision));
+                    for code in codes(&op.kind, real, &facts) {
+                        let ty = code.ty.rsplit("//---\n").next().unwrap_or_default().to_owned();
+                        let template = ty.split('<').next().unwrap_or_default().to_owned();
+                        found.entry(format!("{template} {}", real.name())).or_insert((code.file, code.ty));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_kernel_compiles_for_every_architecture() {
+    if !probe().has("nvrtc") {
+        println!("skipped: NVRTC is not installed (pip install nvidia-cuda-nvrtc, its lib folder on LD_LIBRARY_PATH)");
+        return;
+    }
+    let kernels = kernels();
+    assert!(kernels.len() > 60, "only {} kernels were found", kernels.len());
+    let jobs: Vec<(&String, &(&str, String), Arch)> =
+        kernels.iter().flat_map(|(n, k)| [Arch(8, 0), Arch(9, 0), Arch(10, 0)].map(|a| (n, k, a))).collect();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some((name, (file, ty), arch)) =
+                    jobs.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                {
+                    let code = compile_unit(&unit(&[(file, ty)]), *arch);
+                    assert!(
+                        code.as_ref().is_ok_and(|c| c.len() > 500),
+                        "{name} for {arch}: {ty}\n{}",
+                        code.err().unwrap_or_default()
+                    );
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn steps_on_a_gpu_hold_every_check() {
+    let gpu = match gpu(0) {
+        Ok(gpu) => gpu,
+        Err(why) => {
+            println!("skipped: no CUDA device: {why}");
+            return;
+        }
+    };
+    for name in ["digits-mlp", "digits-cnn", "mlp-gelu-layernorm"] {
+        let preset = read_preset(BUNDLED.iter().find(|b| b.name == name).unwrap().text).unwrap();
+        let options =
+            stepgraph::train::VerifyOptions { machine: Some(gpu.target()), replays: Some(100), ..Default::default() };
+        let report = stepgraph::train::verify(&preset, &options, |_| {}).unwrap();
+        assert!(
+            report.passed,
+            "{name}: {:?}",
+            report.checks.iter().filter(|c| c.passed == Some(false)).collect::<Vec<_>>()
+        );
+    }
+}
