@@ -3,13 +3,17 @@
 //! One random batch stays where the step reads it. After a warm-up, blocks of eager and of replayed steps alternate, so that a machine that is busy
 //! for a while is busy for both; every block starts from the same parameters, so that no run drifts into numbers that cost more. Each step is
 //! timed by itself; where it is shorter than [`SHORT_US`], several are timed together and their mean counts, so that the clock does not.
+//!
+//! Each operation's time stands against its floor: the larger of its arithmetic at the rate that a loop of nothing but multiplications and additions
+//! reaches on these threads, and its bytes at the rate of a copy within the fastest level of memory that holds them. Both rates are measured
+//! once a run, right before. The floor of a step is the sum over its operations, which run one after the other.
 
 use super::args::BenchArgs;
 use super::device;
 use super::output::{self, Distribution};
 use super::presets::{self, Loaded};
 use crate::compile::{Options, compile};
-use crate::exec::cpu::{Executor, Pool, Step};
+use crate::exec::cpu::{Ceilings, Executor, Pool, Step};
 use crate::select::Target;
 use crate::tensor::Bytes;
 use crate::train::{DataChoice, Session, SessionSpec};
@@ -45,8 +49,14 @@ struct Report {
     launches: usize,
     /// The sum of the operations' medians, each timed by itself.
     kernels_us: f64,
-    /// The catalogue's estimate of the step; a floor where its rates are this machine's.
+    /// The catalogue's estimate of the step, from rates that are not this machine's.
     estimate_us: f64,
+    /// The sum of the operations' floors.
+    floor_us: f64,
+    /// The median replay over the floor.
+    gap: f64,
+    /// What the floors are taken from.
+    ceilings: Ceilings,
     flops: u64,
     /// Floating-point operations a second, in thousands of millions.
     gflops: f64,
@@ -74,6 +84,12 @@ struct OpTime {
     /// The median, timed by itself.
     us: f64,
     estimate_us: f64,
+    /// The least that its arithmetic and its bytes take on this machine.
+    floor_us: f64,
+    /// What sets the floor: `arithmetic`, or the level of memory that its bytes fit in.
+    floor_bound: &'static str,
+    /// The median over the floor.
+    gap: f64,
 }
 
 /// Measures every preset.
@@ -84,10 +100,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let threads = device::threads(args.threads);
     let loaded: Vec<Loaded> = args.presets.iter().map(|p| presets::load(p)).collect::<Result<_, _>>()?;
     let (target, device_name) = device::choose(args.device, threads)?;
+    let facts = target.as_cpu().ok_or_else(|| anyhow::anyhow!("only the CPU can be measured"))?;
+    let ceilings = Ceilings::measure(facts.isa, &mut Pool::new(threads)?);
     let mut reports = Vec::with_capacity(loaded.len());
     for found in &loaded {
         presets::warn_of_precision(&found.preset);
-        let report = measure(found, &target, &device_name, threads, args.seconds.0)?;
+        let report = measure(found, &target, &device_name, &ceilings, args.seconds.0)?;
         if !args.json {
             output::print(&told(&report, args.per_op))?;
         }
@@ -100,7 +118,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
 }
 
-fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, seconds: f64) -> anyhow::Result<Report> {
+fn measure(found: &Loaded, target: &Target, device: &str, ceilings: &Ceilings, seconds: f64) -> anyhow::Result<Report> {
+    let threads = ceilings.threads;
     let started = Instant::now();
     let compiled = Arc::new(compile(&found.model, &Options::train(target.clone()))?);
     let compile_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -133,14 +152,22 @@ fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, second
     let (eager_us, replay_us) = (Distribution::of(&mut eager), Distribution::of(&mut replay));
     let (plan, model) = (&compiled.plan, &compiled.model);
     let rows = plan.program.ops.iter().zip(&compiled.selection.choices).zip(&medians).enumerate();
-    let ops = rows.map(|(index, ((op, choice), us))| OpTime {
-        index,
-        kernel: choice.kernel.clone(),
-        layer: op.layer.map(|l| model.layer(l).label()),
-        dims: crate::lower::dims(&op.kind),
-        us: *us,
-        estimate_us: choice.cost_us,
+    let ops = rows.map(|(index, ((op, choice), us))| {
+        let floor = ceilings.floor(choice.flops, choice.bytes);
+        OpTime {
+            index,
+            kernel: choice.kernel.clone(),
+            layer: op.layer.map(|l| model.layer(l).label()),
+            dims: crate::lower::dims(&op.kind),
+            us: *us,
+            estimate_us: choice.cost_us,
+            floor_us: floor.us,
+            floor_bound: floor.bound,
+            gap: us / floor.us,
+        }
     });
+    let ops: Vec<OpTime> = ops.collect();
+    let floor_us: f64 = ops.iter().map(|o| o.floor_us).sum();
     let flops = compiled.selection.flops();
     Ok(Report {
         preset: model.name.clone(),
@@ -156,6 +183,9 @@ fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, second
         launches: plan.program.ops.len(),
         kernels_us: medians.iter().sum(),
         estimate_us: compiled.selection.cost_us(),
+        floor_us,
+        gap: replay_us.median / floor_us,
+        ceilings: ceilings.clone(),
         flops,
         gflops: flops as f64 / replay_us.median / 1e3,
         steps_per_sample,
@@ -167,7 +197,7 @@ fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, second
         lower_bound_bytes: plan.lower_bound_bytes,
         unshared_bytes: plan.unshared_bytes,
         peak_rss_bytes: peak_rss_bytes(),
-        ops: ops.collect(),
+        ops,
     })
 }
 
@@ -246,6 +276,11 @@ fn told(r: &Report, per_op: bool) -> String {
         output::micros(r.estimate_us)
     ));
     out.push_str(&format!(
+        "  no less than {} on this machine, so that a replay takes {:.1} times its floor\n",
+        output::micros(r.floor_us),
+        r.gap
+    ));
+    out.push_str(&format!(
         "  preset to recording {:.2} ms; arena {} (bound {}, unshared {})\n",
         r.capture_ms,
         Bytes(r.arena_bytes),
@@ -260,14 +295,31 @@ fn told(r: &Report, per_op: bool) -> String {
         ));
     }
     if per_op {
+        out.push_str(&ceilings_told(&r.ceilings));
         for op in &r.ops {
-            let (us, estimate) = (output::micros(op.us), output::micros(op.estimate_us));
+            let [us, estimate, floor] = [op.us, op.estimate_us, op.floor_us].map(output::micros);
+            let (gap, bound) = (op.gap, op.floor_bound);
             let layer = op.layer.as_deref().unwrap_or("-");
             out.push_str(&format!(
-                "  {:>4}  {:<38} {us:>9}  estimated {estimate:>9}  {layer:<16} {}\n",
+                "  {:>4}  {:<38} {us:>9}  floor {floor:>9} ({bound:<10}) gap {gap:>6.1}  estimated {estimate:>9}  {layer:<16} {}\n",
                 op.index, op.kernel, op.dims
             ));
         }
     }
     out
+}
+
+/// The rates behind the floors, for people.
+fn ceilings_told(c: &Ceilings) -> String {
+    let mut out = format!(
+        "  ceilings of {} on {} threads: arithmetic {:.1} GFLOP/s",
+        c.isa.name(),
+        c.threads,
+        c.flops_per_us / 1e3
+    );
+    for level in &c.levels {
+        let room = level.holds_bytes.map_or_else(String::new, |b| format!(" up to {}", Bytes(b)));
+        out.push_str(&format!(", {}{room} {:.1} GB/s", level.name, level.bytes_per_us / 1e3));
+    }
+    out + "\n"
 }
