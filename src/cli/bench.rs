@@ -10,13 +10,14 @@
 
 use super::args::BenchArgs;
 use super::device;
+use super::error::wrong;
 use super::output::{self, Distribution};
 use super::presets::{self, Loaded};
 use crate::compile::{Options, compile};
 use crate::exec::cpu::{Ceilings, Executor, Pool, Step};
-use crate::select::Target;
+use crate::select::{Target, Tuning};
 use crate::tensor::Bytes;
-use crate::train::{DataChoice, Session, SessionSpec};
+use crate::train::{DataChoice, Session, SessionSpec, TuningFile, processor, tune, tuning_is_off};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,9 +48,11 @@ struct Report {
     host_us: f64,
     /// Kernel calls a step.
     launches: usize,
+    /// Calls whose kernel was chosen by remembered times.
+    tuned_calls: usize,
     /// The sum of the operations' medians, each timed by itself.
     kernels_us: f64,
-    /// The catalogue's estimate of the step, from rates that are not this machine's.
+    /// The catalogue's estimate of the step, from rates that are not this machine's; of tuned calls the remembered time.
     estimate_us: f64,
     /// The sum of the operations' floors.
     floor_us: f64,
@@ -102,10 +105,14 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let (target, device_name) = device::choose(args.device, threads)?;
     let facts = target.as_cpu().ok_or_else(|| anyhow::anyhow!("only the CPU can be measured"))?;
     let ceilings = Ceilings::measure(facts.isa, &mut Pool::new(threads)?);
+    if args.tune {
+        remember(&loaded, &target)?;
+    }
+    let machine = Machine { tuning: device::tuning(&target), target, name: device_name, ceilings };
     let mut reports = Vec::with_capacity(loaded.len());
     for found in &loaded {
         presets::warn_of_precision(&found.preset);
-        let report = measure(found, &target, &device_name, &ceilings, args.seconds.0)?;
+        let report = measure(found, &machine, args.seconds.0)?;
         if !args.json {
             output::print(&told(&report, args.per_op))?;
         }
@@ -118,10 +125,48 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
 }
 
-fn measure(found: &Loaded, target: &Target, device: &str, ceilings: &Ceilings, seconds: f64) -> anyhow::Result<Report> {
+/// What is measured on.
+struct Machine {
+    target: Target,
+    name: String,
+    ceilings: Ceilings,
+    tuning: Option<Arc<Tuning>>,
+}
+
+/// Times every kernel of the presets' operations and adds the times to the user's file.
+fn remember(loaded: &[Loaded], target: &Target) -> anyhow::Result<()> {
+    if tuning_is_off() {
+        return Err(wrong("--tune would remember times that STEPGRAPH_NO_TUNING makes every command ignore; unset it"));
+    }
+    let file = TuningFile::of_user();
+    let file =
+        file.ok_or_else(|| wrong("this system names no cache folder for the times; set HOME or XDG_CACHE_HOME"))?;
+    for found in loaded {
+        let tuning = Arc::new(tune(&found.model, target, processor())?);
+        let before = compile(&found.model, &Options::train(target.clone()))?;
+        let options = Options { tuning: Some(Arc::clone(&tuning)), ..Options::train(target.clone()) };
+        let after = compile(&found.model, &options)?;
+        let both = before.selection.choices.iter().zip(&after.selection.choices);
+        let moved = both.filter(|(a, b)| (a.variant, a.shared) != (b.variant, b.shared)).count();
+        let (distinct, timed) = (tuning.times.len(), tuning.times.values().map(Vec::len).sum::<usize>());
+        file.remember(Arc::unwrap_or_clone(tuning))
+            .map_err(|e| anyhow::anyhow!("{} cannot be written: {e}", file.path().display()))?;
+        output::note(&format!(
+            "{}: {timed} kernels timed for {distinct} distinct operations; {moved} of {} calls run otherwise than by estimate; remembered in {}",
+            found.preset.name,
+            after.selection.choices.len(),
+            file.path().display()
+        ));
+    }
+    Ok(())
+}
+
+fn measure(found: &Loaded, machine: &Machine, seconds: f64) -> anyhow::Result<Report> {
+    let Machine { target, name: device, ceilings, tuning } = machine;
     let threads = ceilings.threads;
     let started = Instant::now();
-    let compiled = Arc::new(compile(&found.model, &Options::train(target.clone()))?);
+    let compiled =
+        Arc::new(compile(&found.model, &Options { tuning: tuning.clone(), ..Options::train(target.clone()) })?);
     let compile_ms = started.elapsed().as_secs_f64() * 1e3;
     let started = Instant::now();
     drop(Step::new(Arc::clone(&compiled), threads)?);
@@ -130,6 +175,7 @@ fn measure(found: &Loaded, target: &Target, device: &str, ceilings: &Ceilings, s
     let spec = SessionSpec {
         threads,
         data: DataChoice::Resident,
+        tuning: tuning.clone(),
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
     let mut session = Session::prepare(&spec)?;
@@ -168,10 +214,15 @@ fn measure(found: &Loaded, target: &Target, device: &str, ceilings: &Ceilings, s
     });
     let ops: Vec<OpTime> = ops.collect();
     let floor_us: f64 = ops.iter().map(|o| o.floor_us).sum();
+    let facts = target.as_cpu();
+    let is_tuned = |op: &&crate::lower::Op| {
+        facts.zip(tuning.as_ref()).is_some_and(|(cpu, known)| known.fastest(&op.kind, cpu).is_some())
+    };
+    let tuned_calls = plan.program.ops.iter().filter(is_tuned).count();
     let flops = compiled.selection.flops();
     Ok(Report {
         preset: model.name.clone(),
-        device: device.to_owned(),
+        device: device.clone(),
         threads,
         batch: model.batch,
         parameters: model.trained_len(),
@@ -181,6 +232,7 @@ fn measure(found: &Loaded, target: &Target, device: &str, ceilings: &Ceilings, s
         samples_per_s: model.batch as f64 * 1e6 / replay_us.median,
         host_us,
         launches: plan.program.ops.len(),
+        tuned_calls,
         kernels_us: medians.iter().sum(),
         estimate_us: compiled.selection.cost_us(),
         floor_us,
@@ -275,6 +327,9 @@ fn told(r: &Report, per_op: bool) -> String {
         output::micros(r.host_us),
         output::micros(r.estimate_us)
     ));
+    if r.tuned_calls > 0 {
+        out.push_str(&format!("  {} of the kernels are chosen by remembered times\n", r.tuned_calls));
+    }
     out.push_str(&format!(
         "  no less than {} on this machine, so that a replay takes {:.1} times its floor\n",
         output::micros(r.floor_us),

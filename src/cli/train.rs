@@ -6,7 +6,7 @@ use super::output::{self, Distribution, writable};
 use super::progress::{Progress, held_out};
 use super::step_log::StepLog;
 use super::{device, presets};
-use crate::exec::cpu::Executor;
+use crate::exec::cpu::{Executor, host_target};
 use crate::model::{Preset, SplitKind};
 use crate::tensor::Bytes;
 use crate::train::{DataChoice, Evaluation, Session, SessionSpec, StepReport, TrainError};
@@ -117,6 +117,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         steps: args.steps.map(|s| usize::try_from(s).unwrap_or(usize::MAX)),
         seed: args.seed,
         init: args.init.clone(),
+        tuning: device::tuning(&host_target(threads)),
         data: args.batches.clone().map_or(DataChoice::Preset, DataChoice::Batches),
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };

@@ -2,6 +2,7 @@
 
 use super::args::VerifyArgs;
 use super::{device, output, presets};
+use crate::exec::cpu::host_target;
 use crate::model::BUNDLED;
 use crate::train::{Check, VerifyOptions, VerifyReport, verify};
 use std::process::ExitCode;
@@ -40,9 +41,11 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let mut reports: Vec<VerifyReport> = Vec::new();
     for found in loaded {
         presets::warn_of_precision(&found.preset);
+        let threads = device::threads(args.threads);
         let options = VerifyOptions {
             replays: args.replays,
-            threads: device::threads(args.threads),
+            threads,
+            tuning: device::tuning(&host_target(threads)),
             seed: args.seed,
             base: found.base,
             batches: args.batches.clone(),

@@ -9,7 +9,7 @@ use super::panels::palette::Offer;
 use super::presets;
 use super::selection::Selection;
 use crate::model::{LayerPath, Preset};
-use crate::train::Command as Order;
+use crate::train::{Command as Order, SessionSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -154,7 +154,9 @@ impl StudioApp {
         }
         let preset = Arc::clone(self.studio.document.preset());
         let (base, wake) = (self.studio.document.base(), Arc::clone(&self.studio.wake));
-        self.studio.training.start(&preset, base, order, move || wake());
+        let tuning = self.studio.tuning.clone();
+        let spec = SessionSpec { tuning, ..SessionSpec::new((*preset).clone(), base) };
+        self.studio.training.start(spec, order, move || wake());
         self.panels.train.follow = true;
     }
 

@@ -5,6 +5,7 @@ use super::document::Document;
 use super::panels::{self, Panels};
 use super::state::{Settings, Studio};
 use super::{presets, theme};
+use crate::select::Tuning;
 use egui::{CentralPanel, Frame, Margin, Panel, Ui};
 use egui_tiles::{Behavior, TileId, Tiles, UiResponse};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ pub struct Startup {
     pub preset: Option<PathBuf>,
     /// Where unsaved edits are kept through a crash; `None` keeps none.
     pub recovery: Option<PathBuf>,
+    /// Kernel times remembered from this machine.
+    pub tuning: Option<Arc<Tuning>>,
 }
 
 /// The studio's window.
@@ -53,7 +56,7 @@ impl StudioApp {
         cc.egui_ctx.options_mut(|o| o.quit_shortcuts.clear());
         let ctx = cc.egui_ctx.clone();
         let wake = Arc::new(move || ctx.request_repaint_after(FRAME_EVERY));
-        let mut studio = Studio::new(Document::new(presets::digits(), None), settings, wake)?;
+        let mut studio = Studio::new(Document::new(presets::digits(), None), settings, startup.tuning.clone(), wake)?;
         let mut panels = Panels::default();
         if let Some(tabs) = stored(TABS_KEY).and_then(|t| serde_json::from_str(&t).ok()) {
             panels.tabs = tabs;

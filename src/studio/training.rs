@@ -4,7 +4,6 @@ use super::widgets::series::Smoothed;
 use crate::compile::Compiled;
 use crate::model::Preset;
 use crate::train::{Command, Event, RunState, SessionSpec, StepReport, Worker};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -109,14 +108,15 @@ fn let_go(worker: Option<Worker>) {
 }
 
 impl Training {
-    /// Prepares a run of `preset` and sends it a first command.
-    pub fn start(&mut self, preset: &Arc<Preset>, base: PathBuf, first: Command, wake: impl Fn() + Send + 'static) {
+    /// Prepares a run and sends it a first command.
+    pub fn start(&mut self, spec: SessionSpec, first: Command, wake: impl Fn() + Send + 'static) {
         self.reset();
+        let preset = &spec.preset;
         self.lr = preset.optimizer.lr() as f32;
         self.total = preset.train.map_or(1000, |t| t.steps as u64);
-        self.preset = Some(Arc::clone(preset));
+        self.preset = Some(Arc::new(preset.clone()));
         self.state = Some(RunState::Preparing);
-        match Worker::spawn(SessionSpec::new((**preset).clone(), base), wake) {
+        match Worker::spawn(spec, wake) {
             Ok(worker) => {
                 self.worker = Some(worker);
                 self.send(first);

@@ -56,7 +56,7 @@ fn unsaved_changes_are_asked_about() {
 #[test]
 fn edits_survive_a_crash() {
     let folder = tempfile::tempdir().unwrap();
-    let startup = Startup { preset: None, recovery: Some(folder.path().to_owned()) };
+    let startup = Startup { preset: None, recovery: Some(folder.path().to_owned()), ..Startup::default() };
     let mut robot = Robot::start(startup.clone());
     robot.write("batch", "48");
     robot.until("the recovery file", |_| folder.path().join("unsaved-0.json").exists());

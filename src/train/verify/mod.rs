@@ -12,6 +12,7 @@ use crate::compile::{Options, compile};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, Step, host_target};
 use crate::model::{Model, ParamId, Preset, check, init_values};
+use crate::select::Tuning;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +28,15 @@ pub struct VerifyOptions {
     pub base: PathBuf,
     pub batches: Option<PathBuf>,
     pub init: Option<PathBuf>,
+    /// Kernel times remembered from this machine, so that what is verified is what is trained.
+    pub tuning: Option<Arc<Tuning>>,
+}
+
+impl VerifyOptions {
+    /// How the training step is compiled.
+    fn compiling(&self) -> Options {
+        Options { tuning: self.tuning.clone(), ..Options::train(host_target(self.threads)) }
+    }
 }
 
 impl Default for VerifyOptions {
@@ -38,6 +48,7 @@ impl Default for VerifyOptions {
             base: PathBuf::from("."),
             batches: None,
             init: None,
+            tuning: None,
         }
     }
 }
@@ -128,7 +139,7 @@ fn or_failed(name: &str, outcome: Result<Check, TrainError>) -> Result<Check, Tr
 
 /// Compiles the preset; every verifier and referee has run when this returns.
 fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    let compiled = compile(model, &Options::train(host_target(options.threads)))?;
+    let compiled = compile(model, &options.compiling())?;
     let plan = &compiled.plan;
     let figures = format!(
         "{} ops, {} buffers, arena {} at {:.4} of the lower bound, {} unshared, planned in {:.1} ms",
@@ -143,7 +154,7 @@ fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainErro
 }
 
 /// A step with initial parameters and one batch, in the precision of `compiling`.
-fn prepared(model: &Model, compiling: &Options, seed: u64) -> Result<(Step, Pool), TrainError> {
+pub(super) fn prepared(model: &Model, compiling: &Options, seed: u64) -> Result<(Step, Pool), TrainError> {
     let threads = compiling.target.as_cpu().map_or(1, |c| c.threads);
     let mut step = Step::new(Arc::new(compile(model, compiling)?), threads)?;
     set_initial(&mut step, model, seed)?;
@@ -186,6 +197,7 @@ fn session_spec(preset: &Preset, options: &VerifyOptions) -> SessionSpec {
         threads: options.threads,
         seed: Some(options.seed),
         init: options.init.clone(),
+        tuning: options.tuning.clone(),
         data,
         ..SessionSpec::new(preset.clone(), options.base.clone())
     }
