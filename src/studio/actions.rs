@@ -8,6 +8,7 @@ use super::panels::modals::Unsaved;
 use super::panels::palette::Offer;
 use super::presets;
 use super::selection::Selection;
+use super::training::Next;
 use crate::model::{LayerPath, Preset};
 use crate::train::{Command as Order, SessionSpec};
 use std::path::{Path, PathBuf};
@@ -150,6 +151,12 @@ impl StudioApp {
     fn train(&mut self, order: Order) {
         if self.studio.training.is_alive() {
             self.studio.training.send(order);
+            return;
+        }
+        if let Next::TrainOn(steps) = self.studio.next() {
+            // A single step makes the run longer by itself alone.
+            let steps = if let Order::Step(count) = order { count } else { steps };
+            self.studio.training.extend(steps, order);
             return;
         }
         let preset = Arc::clone(self.studio.document.preset());

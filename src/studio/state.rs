@@ -7,7 +7,7 @@ use super::compiler::{Answer, Compiler};
 use super::document::Document;
 use super::files::{Files, Recovery};
 use super::selection::{Related, Selection, SelectionHistory};
-use super::training::Training;
+use super::training::{Next, Training};
 use super::view_models::PlanView;
 use super::view_models::inspector::InspectorView;
 use super::view_models::network::NetworkView;
@@ -181,6 +181,12 @@ impl Studio {
             .preset
             .as_ref()
             .is_some_and(|p| !Arc::ptr_eq(p, self.document.preset()) && **p != **self.document.preset())
+    }
+
+    /// What pressing Train would do.
+    #[must_use]
+    pub fn next(&self) -> Next {
+        self.training.next(self.is_stale())
     }
 
     /// True where a command would do something now.
