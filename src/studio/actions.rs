@@ -215,7 +215,11 @@ impl StudioApp {
                         self.studio.settings.remember(path.clone());
                         self.open_document(preset, Some(path));
                     }
-                    Err(text) => self.studio.complain(text),
+                    Err(text) => {
+                        // A file that cannot be opened is not offered again.
+                        self.studio.settings.recent.retain(|p| *p != path);
+                        self.studio.complain(text);
+                    }
                 },
                 FileEvent::Saved(path, preset) => {
                     let path = std::path::absolute(&path).unwrap_or(path);

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// How the studio starts.
 #[derive(Clone, Debug, Default)]
 pub struct Startup {
-    /// The preset to open in place of the first bundled one.
+    /// The file to open in place of the first bundled preset, or the name of another bundled one.
     pub preset: Option<PathBuf>,
     /// Where unsaved edits are kept through a crash; `None` keeps none.
     pub recovery: Option<PathBuf>,
@@ -73,7 +73,7 @@ impl StudioApp {
 
     /// Opens a file before the first frame, or a bundled preset of this name.
     fn open_at_start(&mut self, path: &Path) {
-        let bundled = (0..presets::count()).find(|i| Path::new(presets::name(*i)) == path && !path.exists());
+        let bundled = (0..presets::count()).find(|i| Path::new(presets::name(*i)) == path && !path.is_file());
         self.queue.push(match bundled {
             Some(index) => Command::NewFromPreset(index),
             None => Command::OpenFile(path.to_owned()),
