@@ -5,8 +5,9 @@ use crate::lower::{self, Program, ProgramError};
 use crate::model::Model;
 use crate::plan::arena::Budget;
 use crate::plan::{self, BindingPlan, PlanError};
-use crate::select::{self, Policy, SelectError, Selection, Target};
+use crate::select::{self, Policy, SelectError, Selection, Target, Tuning};
 use crate::tensor::DType;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -20,6 +21,8 @@ pub struct Options {
     pub real: DType,
     pub target: Target,
     pub budget: Budget,
+    /// Kernel times remembered from this machine; without them the choice is by estimate.
+    pub tuning: Option<Arc<Tuning>>,
 }
 
 impl Options {
@@ -27,7 +30,7 @@ impl Options {
     #[must_use]
     pub fn train(target: Target) -> Self {
         let (metrics, policy, budget) = (Metrics::default(), Policy::Fast, Budget::default());
-        Self { mode: Mode::Train, metrics, policy, real: DType::F32, target, budget }
+        Self { mode: Mode::Train, metrics, policy, real: DType::F32, target, budget, tuning: None }
     }
 
     /// The forward pass for evaluation.
@@ -104,7 +107,13 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
     lower::verify(&program)?;
     times.lower = started.elapsed();
     let started = Instant::now();
-    let selection = select::select(&program, &options.target, options.policy, model.precision)?;
+    let selection = select::select_tuned(
+        &program,
+        &options.target,
+        options.policy,
+        model.precision,
+        options.tuning.as_deref(),
+    )?;
     times.select = started.elapsed();
     let started = Instant::now();
     let plan = plan::bind(&selection, options.budget)?;

@@ -204,11 +204,15 @@ pub struct VerifyArgs {
 ///
 /// One random batch stays in place, and blocks of eager and replayed steps alternate, so that both meet the same machine.
 /// No data is needed.
+///
+/// Times found by --tune are kept in the user's cache folder, for this processor, instruction set and number of threads, and every command that
+/// compiles a step follows them. STEPGRAPH_NO_TUNING=1 makes them choose by estimate.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph bench digits-mlp
   stepgraph bench digits-mlp digits-cnn --seconds 5
   stepgraph bench my.json --per-op
+  stepgraph bench my.json --tune
   stepgraph bench my.json --json | jq .replay_us.median")]
 pub struct BenchArgs {
     /// Names of bundled presets, or paths of JSON files
@@ -226,6 +230,9 @@ pub struct BenchArgs {
     /// Print the time of each operation too
     #[arg(long)]
     pub per_op: bool,
+    /// Time every kernel of every operation first, and remember the times: from then on the fastest is chosen
+    #[arg(long)]
+    pub tune: bool,
     /// Print the results as JSON: one object, or a list for several presets
     #[arg(long)]
     pub json: bool,

@@ -3,17 +3,24 @@
 //! One random batch stays where the step reads it. After a warm-up, blocks of eager and of replayed steps alternate, so that a machine that is busy
 //! for a while is busy for both; every block starts from the same parameters, so that no run drifts into numbers that cost more. Each step is
 //! timed by itself; where it is shorter than [`SHORT_US`], several are timed together and their mean counts, so that the clock does not.
+//!
+//! Each operation's time stands against its floor: the larger of its arithmetic at the rate that a loop of nothing but multiplications and additions
+//! reaches on these threads, and its bytes at the rate of a copy within the fastest level of memory that holds them. Both rates are measured
+//! once a run, right before. The floor of a step is the sum over its operations, which run one after the other.
 
 use super::args::BenchArgs;
 use super::device;
+use super::error::wrong;
 use super::output::{self, Distribution};
 use super::presets::{self, Loaded};
 use crate::compile::{Options, compile};
-use crate::exec::cpu::Pool;
+use crate::exec::cpu::{Ceilings, Pool};
+use crate::exec::cuda::{GpuCeilings, gpu};
 use crate::exec::{Executor, Step};
-use crate::select::Target;
+use crate::model::Precision;
+use crate::select::{Target, Tuning};
 use crate::tensor::Bytes;
-use crate::train::{DataChoice, Session, SessionSpec};
+use crate::train::{DataChoice, Session, SessionSpec, TuningFile, processor, tune, tuning_is_off};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,10 +53,18 @@ struct Report {
     host_us: f64,
     /// Kernel calls a step.
     launches: usize,
+    /// Calls whose kernel was chosen by remembered times.
+    tuned_calls: usize,
     /// The sum of the operations' medians, each timed by itself.
     kernels_us: f64,
-    /// The catalogue's estimate of the step; a floor where its rates are this machine's.
+    /// The catalogue's estimate of the step, from rates that are not this machine's; of tuned calls the remembered time.
     estimate_us: f64,
+    /// The sum of the operations' floors.
+    floor_us: f64,
+    /// The median replay over the floor.
+    gap: f64,
+    /// What the floors are taken from.
+    ceilings: Limits,
     flops: u64,
     /// Floating-point operations a second, in thousands of millions.
     gflops: f64,
@@ -77,6 +92,12 @@ struct OpTime {
     /// The median, timed by itself.
     us: f64,
     estimate_us: f64,
+    /// The least that its arithmetic and its bytes take on this machine.
+    floor_us: f64,
+    /// What sets the floor: `arithmetic`, or the level of memory that its bytes fit in.
+    floor_bound: &'static str,
+    /// The median over the floor.
+    gap: f64,
 }
 
 /// Measures every preset.
@@ -87,10 +108,23 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let threads = device::threads(args.threads);
     let loaded: Vec<Loaded> = args.presets.iter().map(|p| presets::load(p)).collect::<Result<_, _>>()?;
     let (target, device_name) = device::choose(args.device, threads)?;
+    if args.tune {
+        remember(&loaded, &target)?;
+    }
+    let mut machine = Machine {
+        tuning: device::tuning(&target),
+        ceilings: Limits::measure(&target, threads, loaded[0].model.precision)?,
+        target,
+        name: device_name,
+        threads,
+    };
     let mut reports = Vec::with_capacity(loaded.len());
     for found in &loaded {
-        presets::warn_of_precision(&found.preset, &target);
-        let report = measure(found, &target, &device_name, threads, args.seconds.0)?;
+        presets::warn_of_precision(&found.preset, &machine.target);
+        if machine.target.as_cuda().is_some() {
+            machine.ceilings = Limits::measure(&machine.target, threads, found.model.precision)?;
+        }
+        let report = measure(found, &machine, args.seconds.0)?;
         if !args.json {
             output::print(&told(&report, args.per_op))?;
         }
@@ -103,9 +137,84 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
 }
 
-fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, seconds: f64) -> anyhow::Result<Report> {
+/// What steps are held against.
+#[derive(Clone, Serialize)]
+#[serde(untagged)]
+enum Limits {
+    Cpu(Ceilings),
+    Gpu(GpuCeilings),
+}
+
+impl Limits {
+    fn measure(target: &Target, threads: usize, precision: Precision) -> anyhow::Result<Self> {
+        match (target.as_cpu(), target.as_cuda()) {
+            (_, Some(facts)) => {
+                let gpu = gpu(facts.ordinal).map_err(|why| anyhow::anyhow!("{why}"))?;
+                Ok(Self::Gpu(GpuCeilings::measure(&gpu, precision.into())?))
+            }
+            (Some(facts), None) => Ok(Self::Cpu(Ceilings::measure(facts.isa, &mut Pool::new(threads)?))),
+            (None, None) => Err(anyhow::anyhow!("{} cannot be measured", target.name)),
+        }
+    }
+
+    /// The least time of an operation, and what sets it.
+    fn floor(&self, flops: u64, bytes: u64) -> (f64, &'static str) {
+        match self {
+            Self::Cpu(ceilings) => {
+                let floor = ceilings.floor(flops, bytes);
+                (floor.us, floor.bound)
+            }
+            Self::Gpu(ceilings) => {
+                let floor = ceilings.floor(flops, bytes);
+                (floor.us, floor.bound)
+            }
+        }
+    }
+}
+
+/// What is measured on.
+struct Machine {
+    threads: usize,
+    target: Target,
+    name: String,
+    ceilings: Limits,
+    tuning: Option<Arc<Tuning>>,
+}
+
+/// Times every kernel of the presets' operations and adds the times to the user's file.
+fn remember(loaded: &[Loaded], target: &Target) -> anyhow::Result<()> {
+    if tuning_is_off() {
+        return Err(wrong("--tune would remember times that STEPGRAPH_NO_TUNING makes every command ignore; unset it"));
+    }
+    let file = TuningFile::of_user();
+    let file =
+        file.ok_or_else(|| wrong("this system names no cache folder for the times; set HOME or XDG_CACHE_HOME"))?;
+    for found in loaded {
+        let tuning = Arc::new(tune(&found.model, target, processor())?);
+        let before = compile(&found.model, &Options::train(target.clone()))?;
+        let options = Options { tuning: Some(Arc::clone(&tuning)), ..Options::train(target.clone()) };
+        let after = compile(&found.model, &options)?;
+        let both = before.selection.choices.iter().zip(&after.selection.choices);
+        let moved = both.filter(|(a, b)| (a.variant, a.shared) != (b.variant, b.shared)).count();
+        let (distinct, timed) = (tuning.times.len(), tuning.times.values().map(Vec::len).sum::<usize>());
+        file.remember(Arc::unwrap_or_clone(tuning))
+            .map_err(|e| anyhow::anyhow!("{} cannot be written: {e}", file.path().display()))?;
+        output::note(&format!(
+            "{}: {timed} kernels timed for {distinct} distinct operations; {moved} of {} calls run otherwise than by estimate; remembered in {}",
+            found.preset.name,
+            after.selection.choices.len(),
+            file.path().display()
+        ));
+    }
+    Ok(())
+}
+
+fn measure(found: &Loaded, machine: &Machine, seconds: f64) -> anyhow::Result<Report> {
+    let Machine { target, name: device, ceilings, tuning, threads } = machine;
+    let threads = *threads;
     let started = Instant::now();
-    let compiled = Arc::new(compile(&found.model, &Options::train(target.clone()))?);
+    let compiled =
+        Arc::new(compile(&found.model, &Options { tuning: tuning.clone(), ..Options::train(target.clone()) })?);
     let compile_ms = started.elapsed().as_secs_f64() * 1e3;
     let started = Instant::now();
     drop(Step::new(Arc::clone(&compiled), threads)?);
@@ -115,6 +224,7 @@ fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, second
         threads,
         machine: Some(target.clone()),
         data: DataChoice::Resident,
+        tuning: tuning.clone(),
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
     let mut session = Session::prepare(&spec)?;
@@ -146,18 +256,31 @@ fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, second
     let (eager_us, replay_us) = (Distribution::of(&mut eager), Distribution::of(&mut replay));
     let (plan, model) = (&compiled.plan, &compiled.model);
     let rows = plan.program.ops.iter().zip(&compiled.selection.choices).zip(&medians).enumerate();
-    let ops = rows.map(|(index, ((op, choice), us))| OpTime {
-        index,
-        kernel: choice.kernel.clone(),
-        layer: op.layer.map(|l| model.layer(l).label()),
-        dims: crate::lower::dims(&op.kind),
-        us: *us,
-        estimate_us: choice.cost_us,
+    let ops = rows.map(|(index, ((op, choice), us))| {
+        let (floor_us, floor_bound) = ceilings.floor(choice.flops, choice.bytes);
+        OpTime {
+            index,
+            kernel: choice.kernel.clone(),
+            layer: op.layer.map(|l| model.layer(l).label()),
+            dims: crate::lower::dims(&op.kind),
+            us: *us,
+            estimate_us: choice.cost_us,
+            floor_us,
+            floor_bound,
+            gap: us / floor_us,
+        }
     });
+    let ops: Vec<OpTime> = ops.collect();
+    let floor_us: f64 = ops.iter().map(|o| o.floor_us).sum();
+    let facts = target.as_cpu();
+    let is_tuned = |op: &&crate::lower::Op| {
+        facts.zip(tuning.as_ref()).is_some_and(|(cpu, known)| known.fastest(&op.kind, cpu).is_some())
+    };
+    let tuned_calls = plan.program.ops.iter().filter(is_tuned).count();
     let flops = compiled.selection.flops();
     Ok(Report {
         preset: model.name.clone(),
-        device: device.to_owned(),
+        device: device.clone(),
         threads,
         batch: model.batch,
         parameters: model.trained_len(),
@@ -167,8 +290,12 @@ fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, second
         samples_per_s: model.batch as f64 * 1e6 / replay_us.median,
         host_us,
         launches,
+        tuned_calls,
         kernels_us: medians.iter().sum(),
         estimate_us: compiled.selection.cost_us(),
+        floor_us,
+        gap: replay_us.median / floor_us,
+        ceilings: ceilings.clone(),
         flops,
         gflops: flops as f64 / replay_us.median / 1e3,
         steps_per_sample,
@@ -180,7 +307,7 @@ fn measure(found: &Loaded, target: &Target, device: &str, threads: usize, second
         lower_bound_bytes: plan.lower_bound_bytes,
         unshared_bytes: plan.unshared_bytes,
         peak_rss_bytes: peak_rss_bytes(),
-        ops: ops.collect(),
+        ops,
     })
 }
 
@@ -265,6 +392,14 @@ fn told(r: &Report, per_op: bool) -> String {
         output::micros(r.host_us),
         output::micros(r.estimate_us)
     ));
+    if r.tuned_calls > 0 {
+        out.push_str(&format!("  {} of the kernels are chosen by remembered times\n", r.tuned_calls));
+    }
+    out.push_str(&format!(
+        "  no less than {} on this machine, so that a replay takes {:.1} times its floor\n",
+        output::micros(r.floor_us),
+        r.gap
+    ));
     out.push_str(&format!(
         "  preset to recording {:.2} ms; arena {} (bound {}, unshared {})\n",
         r.capture_ms,
@@ -280,14 +415,42 @@ fn told(r: &Report, per_op: bool) -> String {
         ));
     }
     if per_op {
+        out.push_str(&ceilings_told(&r.ceilings));
         for op in &r.ops {
-            let (us, estimate) = (output::micros(op.us), output::micros(op.estimate_us));
+            let [us, estimate, floor] = [op.us, op.estimate_us, op.floor_us].map(output::micros);
+            let (gap, bound) = (op.gap, op.floor_bound);
             let layer = op.layer.as_deref().unwrap_or("-");
             out.push_str(&format!(
-                "  {:>4}  {:<38} {us:>9}  estimated {estimate:>9}  {layer:<16} {}\n",
+                "  {:>4}  {:<38} {us:>9}  floor {floor:>9} ({bound:<10}) gap {gap:>6.1}  estimated {estimate:>9}  {layer:<16} {}\n",
                 op.index, op.kernel, op.dims
             ));
         }
     }
     out
+}
+
+/// The rates behind the floors, for people.
+fn ceilings_told(limits: &Limits) -> String {
+    let c = match limits {
+        Limits::Cpu(ceilings) => ceilings,
+        Limits::Gpu(c) => {
+            return format!(
+                "  ceilings: a launch {:.1} us, memory {:.0} GB/s, arithmetic {:.0} TFLOP/s\n",
+                c.launch_us,
+                c.bytes_per_us / 1e3,
+                c.flops_per_us / 1e6
+            );
+        }
+    };
+    let mut out = format!(
+        "  ceilings of {} on {} threads: arithmetic {:.1} GFLOP/s",
+        c.isa.name(),
+        c.threads,
+        c.flops_per_us / 1e3
+    );
+    for level in &c.levels {
+        let room = level.holds_bytes.map_or_else(String::new, |b| format!(" up to {}", Bytes(b)));
+        out.push_str(&format!(", {}{room} {:.1} GB/s", level.name, level.bytes_per_us / 1e3));
+    }
+    out + "\n"
 }

@@ -4,7 +4,8 @@ use super::args::Device;
 use super::error::wrong;
 use crate::exec::cpu::{cpu_name, default_threads, host_target};
 use crate::exec::cuda;
-use crate::select::Target;
+use crate::select::{Target, Tuning};
+use std::sync::Arc;
 
 /// Threads that share a step: as given, or this machine's default.
 #[must_use]
@@ -28,6 +29,15 @@ pub fn choose_to_plan(device: Device, threads: usize) -> anyhow::Result<Target> 
             }
         }),
     }
+}
+
+/// The kernel times remembered from this machine; a file of them that is of no use is told on standard error and otherwise ignored.
+#[must_use]
+pub fn tuning(target: &Target) -> Option<Arc<Tuning>> {
+    crate::train::remembered_times(target).unwrap_or_else(|why| {
+        super::output::note(&format!("note: {why}; `stepgraph bench --tune PRESET` writes it anew"));
+        None
+    })
 }
 
 /// The machine that a command runs on, as a planning target and as a name for people. Says on standard error what was taken, and why.

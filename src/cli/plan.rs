@@ -24,9 +24,10 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
         args.format
     };
     let target = device::choose_to_plan(args.device, device::threads(args.threads))?;
+    let tuning = device::tuning(&target);
     let options = if args.eval { Options::eval(target.clone()) } else { Options::train(target.clone()) };
     let budget = Budget { time: args.time_budget.map(|s| Duration::from_secs_f64(s.0)) };
-    let mut compiled = compile(&found.model, &Options { budget, ..options })?;
+    let mut compiled = compile(&found.model, &Options { budget, tuning, ..options })?;
     if let Some(planner) = args.planner {
         place_again(&mut compiled.plan, planner.0)?;
     }

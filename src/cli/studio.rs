@@ -14,15 +14,12 @@ pub fn run(preset: Option<&str>) -> anyhow::Result<()> {
     if path.is_file() {
         return crate::studio::run(Some(path.to_owned()));
     }
-    let bundled = crate::model::BUNDLED.iter().find(|b| b.name == given);
-    let help = "give the path of a preset or the name of a bundled one; `stepgraph presets` lists them, `stepgraph --help` the commands";
-    let bundled =
-        bundled.ok_or_else(|| wrong(format!("{given}: no such preset, and no command of that name; {help}")))?;
-    // The studio opens files. A bundled preset becomes one for as long as the window is open; saving it asks for a place.
-    let folder = tempfile::tempdir()?;
-    let copy = folder.path().join(format!("{given}.json"));
-    crate::tensor::write_atomic(&copy, bundled.text.as_bytes())?;
-    crate::studio::run(Some(copy))
+    if !crate::model::BUNDLED.iter().any(|b| b.name == given) {
+        let help = "give the path of a preset or the name of a bundled one; `stepgraph presets` lists them, `stepgraph --help` the commands";
+        return Err(wrong(format!("{given}: no such preset, and no command of that name; {help}")));
+    }
+    // The studio knows the bundled ones by name. They are no files: saving one asks for a place, and none is listed as a recent file.
+    crate::studio::run(Some(path.to_owned()))
 }
 
 /// Says that this build has no window.

@@ -116,6 +116,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         steps: args.steps.map(|s| usize::try_from(s).unwrap_or(usize::MAX)),
         seed: args.seed,
         init: args.init.clone(),
+        tuning: device::tuning(&target),
         data: args.batches.clone().map_or(DataChoice::Preset, DataChoice::Batches),
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };

@@ -46,6 +46,7 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             replays: args.replays,
             threads,
             machine: Some(target.clone()),
+            tuning: device::tuning(&target),
             seed: args.seed,
             base: found.base,
             batches: args.batches.clone(),
@@ -67,7 +68,6 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         }
         reports.push(report);
     }
-    let passed = reports.iter().all(|r| r.passed);
     if args.json {
         match &reports[..] {
             [one] => output::print_json(one)?,
@@ -78,5 +78,22 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         let (good, bad, skipped) = (of(Some(true)), of(Some(false)), of(None));
         output::print(&format!("{good} checks passed, {bad} failed, {skipped} skipped\n"))?;
     }
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(status(&reports))
+}
+
+/// 1 where a check of any report failed.
+fn status(reports: &[VerifyReport]) -> ExitCode {
+    if reports.iter().all(|r| r.passed) { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failed_report_is_status_1() {
+        let report = |passed| VerifyReport { preset: "p".into(), checks: Vec::new(), passed };
+        assert_eq!(status(&[report(true), report(true)]), ExitCode::SUCCESS);
+        assert_eq!(status(&[report(true), report(false)]), ExitCode::from(1));
+    }
 }

@@ -4,12 +4,15 @@ use super::array::Pair;
 use super::file::{read_file, shown};
 use super::npy::read_npy;
 use super::{DataError, Loaded, Place};
-use npyz::npz::{NpzArchive, file_name_from_array_name};
 use std::io::{Cursor, Read};
 use std::path::Path;
+use zip::ZipArchive;
 
 /// Deflate never packs tighter than this, so an entry that promises more is wrong.
 const HIGHEST_PACKING: u64 = 1032;
+
+/// What NumPy puts behind an array's name.
+const SUFFIX: &str = ".npy";
 
 /// The bytes of the array `name` in an archive, unpacked: an `.npy` file.
 ///
@@ -20,8 +23,9 @@ pub fn read_npz(bytes: &[u8], name: &str, file: &str) -> Result<Vec<u8>, DataErr
         let help = "save it again with np.savez or np.savez_compressed";
         DataError::content(file, Place::Whole, what, "an archive of arrays", help)
     };
-    let mut archive = NpzArchive::new(Cursor::new(bytes)).map_err(|e| damaged(format!("no readable zip ({e})")))?;
-    let mut names: Vec<String> = archive.array_names().map(str::to_owned).collect();
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| damaged(format!("no readable zip ({e})")))?;
+    let mut names: Vec<String> =
+        archive.file_names().flatten().filter_map(|n| n.strip_suffix(SUFFIX).map(str::to_owned)).collect();
     if !names.iter().any(|known| known == name) {
         names.sort();
         names.truncate(20);
@@ -33,7 +37,7 @@ pub fn read_npz(bytes: &[u8], name: &str, file: &str) -> Result<Vec<u8>, DataErr
             "name the arrays in data.x and data.y as they were named in np.savez",
         ));
     }
-    let entry = archive.zip_archive().by_name(&file_name_from_array_name(name));
+    let entry = archive.by_name(&format!("{name}{SUFFIX}"));
     let entry = entry.map_err(|e| damaged(format!("an unreadable entry for \"{name}\" ({e})")))?;
     let (packed, size) = (entry.compressed_size(), entry.size());
     if packed > bytes.len() as u64 || size > packed.saturating_mul(HIGHEST_PACKING) {
@@ -61,18 +65,19 @@ mod tests {
     use super::*;
     use crate::data::npy::tests::written;
     use crate::data::{Target, mutation};
-    use npyz::npz::NpzWriter;
     use std::io::Write;
+    use zip::ZipWriter;
+    use zip::write::SimpleFileOptions;
 
     fn archive(arrays: &[(&str, Vec<u8>)]) -> Vec<u8> {
         let mut bytes = Cursor::new(Vec::new());
-        let mut writer = NpzWriter::new(&mut bytes);
+        let mut writer = ZipWriter::new(&mut bytes);
+        let packed = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
         for (name, array) in arrays {
-            writer.zip_writer().start_file(file_name_from_array_name(name), Default::default()).unwrap();
-            writer.zip_writer().write_all(array).unwrap();
+            writer.start_file(format!("{name}{SUFFIX}"), packed).unwrap();
+            writer.write_all(array).unwrap();
         }
-        writer.zip_writer().finish().unwrap();
-        drop(writer);
+        writer.finish().unwrap();
         bytes.into_inner()
     }
 

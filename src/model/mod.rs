@@ -31,4 +31,4 @@ pub use preset::{
 pub use read::{FIELD_HELP, read_preset, read_value};
 pub use rng::Rng;
 pub use spec::Fields;
-pub use write::write_preset;
+pub use write::{write_loss, write_preset};

@@ -28,7 +28,9 @@ pub fn write_preset(preset: &Preset) -> String {
     text
 }
 
-fn write_loss(loss: LossSpec) -> Value {
+/// The loss as it stands in a preset.
+#[must_use]
+pub fn write_loss(loss: LossSpec) -> Value {
     match loss {
         LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 } | LossSpec::Mse => json!({ "type": loss.name() }),
         LossSpec::SoftmaxCrossEntropy { label_smoothing } => {

@@ -1,7 +1,7 @@
 //! Which kernel runs each operation, what was fused into it, and why the other candidates lost.
 //!
 //! [`select`] first fuses (visibly: every fused operation lists what it stands for), then asks the [`catalogue`] for every kernel that could do each
-//! operation on the [`Target`], and keeps the cheapest that accepts the shape.
+//! operation on the [`Target`], and keeps the cheapest that accepts the shape: by measured times where a [`Tuning`] has them, else by estimate.
 
 pub mod catalogue;
 pub mod cpu_conv;
@@ -12,9 +12,11 @@ mod fuse;
 mod print;
 mod selection;
 mod target;
+mod tuning;
 mod variant;
 
 pub use fuse::fuse;
-pub use selection::{Candidate, Choice, Policy, SelectError, Selection, select};
+pub use selection::{Candidate, Choice, Policy, SelectError, Selection, select, select_tuned};
 pub use target::{CpuFacts, CudaFacts, Device, Isa, Target};
+pub use tuning::{Timing, TunedDevice, Tuning};
 pub use variant::Variant;

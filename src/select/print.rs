@@ -10,7 +10,14 @@ impl fmt::Display for Selection {
         writeln!(f, "target: {}", self.target.name)?;
         for (index, (op, choice)) in self.program.ops.iter().zip(&self.choices).enumerate() {
             let fused = if op.fused.is_empty() { String::new() } else { format!("  [{}]", op.fused.join(" + ")) };
-            writeln!(f, "{index:>4}  {:<38} {:<34} {:>8.1} us{fused}", choice.kernel, dims(&op.kind), choice.cost_us)?;
+            let alone = if choice.shared { "" } else { ", on one thread" };
+            writeln!(
+                f,
+                "{index:>4}  {:<38} {:<34} {:>8.1} us{alone}{fused}",
+                choice.kernel,
+                dims(&op.kind),
+                choice.cost_us
+            )?;
             for candidate in choice.candidates.iter().filter(|c| !c.lost.is_empty()) {
                 writeln!(f, "        not {:<34} {}", candidate.kernel, candidate.lost)?;
             }

@@ -1,6 +1,6 @@
 //! The choice of a kernel for every operation.
 
-use super::{CudaFacts, Device, Target, Variant, catalogue, cuda, fuse};
+use super::{CudaFacts, Device, Target, Tuning, Variant, catalogue, cuda, fuse};
 use crate::lower::{Program, ProgramError, verify};
 use crate::model::Precision;
 use crate::tensor::DType;
@@ -22,7 +22,7 @@ pub enum Policy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     pub kernel: String,
-    /// Estimated time; `None` where it was refused before.
+    /// Estimated or measured time; `None` where it was refused before.
     pub cost_us: Option<f64>,
     /// Why it was not chosen; empty for the one that was.
     pub lost: String,
@@ -33,6 +33,8 @@ pub struct Candidate {
 pub struct Choice {
     pub kernel: String,
     pub variant: Variant,
+    /// Whether threads may share the call; false where one alone was measured to be faster.
+    pub shared: bool,
     pub cost_us: f64,
     pub workspace_bytes: u64,
     pub flops: u64,
@@ -92,9 +94,24 @@ pub fn select(
     policy: Policy,
     precision: Precision,
 ) -> Result<Selection, SelectError> {
+    select_tuned(program, target, policy, precision, None)
+}
+
+/// As [`select`]; where an operation has remembered times of this machine, the fastest of those is chosen.
+///
+/// # Errors
+/// As [`select`].
+pub fn select_tuned(
+    program: &Program,
+    target: &Target,
+    policy: Policy,
+    precision: Precision,
+    tuning: Option<&Tuning>,
+) -> Result<Selection, SelectError> {
+    let tuning = tuning.filter(|_| policy == Policy::Fast && program.real != DType::F64);
     let cpu = match target.device {
         Device::Cpu(cpu) => cpu,
-        Device::Cuda(gpu) => return select_cuda(program, target, gpu, precision),
+        Device::Cuda(gpu) => return select_cuda(program, target, gpu, precision, tuning),
     };
     let program = match policy {
         Policy::Fast => fuse(program),
@@ -133,14 +150,22 @@ pub fn select(
                 reasons,
             });
         };
+        let measured = tuning.and_then(|t| t.fastest(&op.kind, cpu).map(|winner| (t, winner)));
+        let (variant, shared, cost_us) =
+            measured.map_or((variant, true, cost_us), |(_, winner)| (winner.variant, winner.shared, winner.us));
         let kernel = catalogue::id(&op.kind, variant);
         for candidate in candidates.iter_mut().filter(|c| c.kernel != kernel) {
             if let Some(cost) = candidate.cost_us {
-                candidate.lost = format!("estimated {cost:.1} us against {cost_us:.1} us");
+                let never = if measured.is_some() { "; never measured" } else { "" };
+                candidate.lost = format!("estimated {cost:.1} us against {cost_us:.1} us{never}");
             }
+        }
+        if let Some((tuning, winner)) = measured {
+            tuning.explain(&op.kind, winner, &mut candidates);
         }
         choices.push(Choice {
             variant,
+            shared,
             cost_us,
             workspace_bytes: catalogue::workspace_bytes(&op.kind, variant, cpu.threads) as u64,
             flops: super::cpu_rest::flops(&op.kind),
@@ -158,6 +183,7 @@ fn select_cuda(
     target: &Target,
     gpu: CudaFacts,
     precision: Precision,
+    _tuning: Option<&Tuning>,
 ) -> Result<Selection, SelectError> {
     if program.real == DType::F64 {
         return Err(SelectError::Real(target.name.clone()));
@@ -196,6 +222,7 @@ fn select_cuda(
         choices.push(Choice {
             kernel: format!("{stem}_{}", offer.tail),
             variant: Variant::Cuda(offer.route),
+            shared: true,
             cost_us,
             workspace_bytes: offer.work_bytes,
             flops: super::cpu_rest::flops(&op.kind),

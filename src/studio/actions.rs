@@ -8,8 +8,9 @@ use super::panels::modals::Unsaved;
 use super::panels::palette::Offer;
 use super::presets;
 use super::selection::Selection;
+use super::training::Next;
 use crate::model::{LayerPath, Preset};
-use crate::train::Command as Order;
+use crate::train::{Command as Order, SessionSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -152,9 +153,17 @@ impl StudioApp {
             self.studio.training.send(order);
             return;
         }
+        if let Next::TrainOn(steps) = self.studio.next() {
+            // A single step makes the run longer by itself alone.
+            let steps = if let Order::Step(count) = order { count } else { steps };
+            self.studio.training.extend(steps, order);
+            return;
+        }
         let preset = Arc::clone(self.studio.document.preset());
         let (base, wake) = (self.studio.document.base(), Arc::clone(&self.studio.wake));
-        self.studio.training.start(&preset, base, order, move || wake());
+        let tuning = self.studio.tuning.clone();
+        let spec = SessionSpec { tuning, ..SessionSpec::new((*preset).clone(), base) };
+        self.studio.training.start(spec, order, move || wake());
         self.panels.train.follow = true;
     }
 
@@ -206,7 +215,11 @@ impl StudioApp {
                         self.studio.settings.remember(path.clone());
                         self.open_document(preset, Some(path));
                     }
-                    Err(text) => self.studio.complain(text),
+                    Err(text) => {
+                        // A file that cannot be opened is not offered again.
+                        self.studio.settings.recent.retain(|p| *p != path);
+                        self.studio.complain(text);
+                    }
                 },
                 FileEvent::Saved(path, preset) => {
                     let path = std::path::absolute(&path).unwrap_or(path);

@@ -5,6 +5,7 @@ use super::document::Document;
 use super::panels::{self, Panels};
 use super::state::{Settings, Studio};
 use super::{presets, theme};
+use crate::select::Tuning;
 use egui::{CentralPanel, Frame, Margin, Panel, Ui};
 use egui_tiles::{Behavior, TileId, Tiles, UiResponse};
 use std::path::{Path, PathBuf};
@@ -14,10 +15,12 @@ use std::time::Duration;
 /// How the studio starts.
 #[derive(Clone, Debug, Default)]
 pub struct Startup {
-    /// The preset to open in place of the first bundled one.
+    /// The file to open in place of the first bundled preset, or the name of another bundled one.
     pub preset: Option<PathBuf>,
     /// Where unsaved edits are kept through a crash; `None` keeps none.
     pub recovery: Option<PathBuf>,
+    /// Kernel times remembered from this machine.
+    pub tuning: Option<Arc<Tuning>>,
 }
 
 /// The studio's window.
@@ -53,7 +56,7 @@ impl StudioApp {
         cc.egui_ctx.options_mut(|o| o.quit_shortcuts.clear());
         let ctx = cc.egui_ctx.clone();
         let wake = Arc::new(move || ctx.request_repaint_after(FRAME_EVERY));
-        let mut studio = Studio::new(Document::new(presets::digits(), None), settings, wake)?;
+        let mut studio = Studio::new(Document::new(presets::digits(), None), settings, startup.tuning.clone(), wake)?;
         let mut panels = Panels::default();
         if let Some(tabs) = stored(TABS_KEY).and_then(|t| serde_json::from_str(&t).ok()) {
             panels.tabs = tabs;
@@ -70,7 +73,7 @@ impl StudioApp {
 
     /// Opens a file before the first frame, or a bundled preset of this name.
     fn open_at_start(&mut self, path: &Path) {
-        let bundled = (0..presets::count()).find(|i| Path::new(presets::name(*i)) == path && !path.exists());
+        let bundled = (0..presets::count()).find(|i| Path::new(presets::name(*i)) == path && !path.is_file());
         self.queue.push(match bundled {
             Some(index) => Command::NewFromPreset(index),
             None => Command::OpenFile(path.to_owned()),

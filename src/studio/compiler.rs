@@ -6,6 +6,7 @@ use super::view_models::PlanView;
 use crate::compile::{Options, compile};
 use crate::exec::cpu::{default_threads, host_target};
 use crate::model::{Checked, Preset, check};
+use crate::select::Tuning;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -42,11 +43,11 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Starts the thread; `wake` is called when there is an answer.
+    /// Starts the thread; `wake` is called when there is an answer. Kernels are chosen by `tuning` where it has times.
     ///
     /// # Errors
     /// Where the system refuses a thread.
-    pub fn spawn(wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+    pub fn spawn(tuning: Option<Arc<Tuning>>, wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (requests, inbox) = bounded::<Request>(1);
         let (outbox, answers) = bounded(2);
         let work = move || {
@@ -54,7 +55,7 @@ impl Compiler {
                 if let Ok(newer) = inbox.try_recv() {
                     request = newer;
                 }
-                if outbox.send(answer(&request)).is_err() {
+                if outbox.send(answer(&request, tuning.as_ref())).is_err() {
                     return;
                 }
                 wake();
@@ -102,12 +103,13 @@ impl Drop for Compiler {
     }
 }
 
-fn answer(request: &Request) -> Answer {
+fn answer(request: &Request, tuning: Option<&Arc<Tuning>>) -> Answer {
     let started = Instant::now();
     let checked = check(&request.preset);
     let mut out = Answer { revision: request.revision, checked, plan: None, error: None, took: Duration::ZERO };
     if let Some(model) = &out.checked.model {
-        match compile(model, &Options::train(host_target(default_threads()))) {
+        let options = Options { tuning: tuning.cloned(), ..Options::train(host_target(default_threads())) };
+        match compile(model, &options) {
             Ok(compiled) => out.plan = Some(Arc::new(PlanView::new(Arc::new(compiled)))),
             Err(error) => out.error = Some(error.to_string()),
         }
@@ -124,7 +126,7 @@ mod tests {
     #[test]
     fn only_the_newest_revision_is_answered() {
         let (sender, bell) = bounded(64);
-        let mut compiler = Compiler::spawn(move || {
+        let mut compiler = Compiler::spawn(None, move || {
             let _ = sender.try_send(());
         })
         .unwrap();

@@ -45,7 +45,12 @@ const APP_ID: &str = "stepgraph";
 /// Where no window can be opened: the message says which commands need none.
 pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
     let recovery = directories::ProjectDirs::from("", "", APP_ID).map(|d| d.data_local_dir().join("unsaved"));
-    let startup = Startup { preset, recovery };
+    let target = crate::exec::cpu::host_target(crate::exec::cpu::default_threads());
+    let tuning = crate::train::remembered_times(&target).unwrap_or_else(|why| {
+        log::warn!("{why}");
+        None
+    });
+    let startup = Startup { preset, recovery, tuning };
     let viewport = egui::ViewportBuilder::default()
         .with_app_id(APP_ID)
         .with_title("Stepgraph")

@@ -7,13 +7,14 @@ use super::compiler::{Answer, Compiler};
 use super::document::Document;
 use super::files::{Files, Recovery};
 use super::selection::{Related, Selection, SelectionHistory};
-use super::training::Training;
+use super::training::{Next, Training};
 use super::view_models::PlanView;
 use super::view_models::inspector::InspectorView;
 use super::view_models::network::NetworkView;
 use super::view_models::status::PlanNumbers;
 use crate::exec::cpu::{cpu_name, default_threads, host_target};
 use crate::model::Checked;
+use crate::select::Tuning;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,6 +55,8 @@ const RECOVER_EVERY: Duration = Duration::from_secs(1);
 /// The state of the window.
 pub struct Studio {
     pub document: Document,
+    /// Kernel times remembered from this machine.
+    pub tuning: Option<Arc<Tuning>>,
     pub training: Training,
     pub selection: SelectionHistory,
     pub settings: Settings,
@@ -90,13 +93,19 @@ impl Studio {
     ///
     /// # Errors
     /// Where the system refuses threads.
-    pub fn new(document: Document, settings: Settings, wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
+    pub fn new(
+        document: Document,
+        settings: Settings,
+        tuning: Option<Arc<Tuning>>,
+        wake: Arc<dyn Fn() + Send + Sync>,
+    ) -> std::io::Result<Self> {
         let bell = Arc::clone(&wake);
         let target = host_target(default_threads());
         Ok(Self {
-            compiler: Compiler::spawn(move || bell())?,
+            compiler: Compiler::spawn(tuning.clone(), move || bell())?,
             files: Files::spawn(Arc::clone(&wake))?,
             document,
+            tuning,
             training: Training::default(),
             selection: SelectionHistory::default(),
             settings,
@@ -172,6 +181,12 @@ impl Studio {
             .preset
             .as_ref()
             .is_some_and(|p| !Arc::ptr_eq(p, self.document.preset()) && **p != **self.document.preset())
+    }
+
+    /// What pressing Train would do.
+    #[must_use]
+    pub fn next(&self) -> Next {
+        self.training.next(self.is_stale())
     }
 
     /// True where a command would do something now.

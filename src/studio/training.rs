@@ -4,7 +4,6 @@ use super::widgets::series::Smoothed;
 use crate::compile::Compiled;
 use crate::model::Preset;
 use crate::train::{Command, Event, RunState, SessionSpec, StepReport, Worker};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,6 +60,29 @@ pub struct Transport {
     pub reset: bool,
 }
 
+/// What pressing Train does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Begins the first run, or goes on after a pause.
+    Train,
+    /// Makes the finished run longer by this many steps.
+    TrainOn(u64),
+    /// Begins another run from new weights; the curves of the last one go.
+    TrainAnew,
+}
+
+impl Next {
+    /// The button's name.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Train => "Train",
+            Self::TrainOn(_) => "Train on",
+            Self::TrainAnew => "Train anew",
+        }
+    }
+}
+
 /// One run after another.
 pub struct Training {
     worker: Option<Worker>,
@@ -109,14 +131,15 @@ fn let_go(worker: Option<Worker>) {
 }
 
 impl Training {
-    /// Prepares a run of `preset` and sends it a first command.
-    pub fn start(&mut self, preset: &Arc<Preset>, base: PathBuf, first: Command, wake: impl Fn() + Send + 'static) {
+    /// Prepares a run and sends it a first command.
+    pub fn start(&mut self, spec: SessionSpec, first: Command, wake: impl Fn() + Send + 'static) {
         self.reset();
+        let preset = &spec.preset;
         self.lr = preset.optimizer.lr() as f32;
         self.total = preset.train.map_or(1000, |t| t.steps as u64);
-        self.preset = Some(Arc::clone(preset));
+        self.preset = Some(Arc::new(preset.clone()));
         self.state = Some(RunState::Preparing);
-        match Worker::spawn(SessionSpec::new((**preset).clone(), base), wake) {
+        match Worker::spawn(spec, wake) {
             Ok(worker) => {
                 self.worker = Some(worker);
                 self.send(first);
@@ -142,6 +165,31 @@ impl Training {
         if !sent {
             self.problem = Some("The run does not answer. Stop it and train again.".into());
         }
+    }
+
+    /// What pressing Train would do; `stale` tells that the document is no longer the one that was trained.
+    #[must_use]
+    pub fn next(&self, stale: bool) -> Next {
+        match (&self.state, &self.preset) {
+            (Some(RunState::Finished), Some(preset)) if self.worker.is_some() && !stale => {
+                Next::TrainOn(preset.train.map_or(1000, |t| t.steps as u64))
+            }
+            (Some(RunState::Finished | RunState::Stopped | RunState::Failed(_)), _) => Next::TrainAnew,
+            _ => Next::Train,
+        }
+    }
+
+    /// Makes a finished run longer, and has it go on.
+    pub fn extend(&mut self, steps: u64, order: Command) {
+        self.total += steps;
+        self.send(Command::SetTotal(self.total));
+        self.send(order);
+    }
+
+    /// True where the run obeys: while it can go on, and after its last step, because it may be made longer.
+    #[must_use]
+    pub fn obeys(&self) -> bool {
+        self.is_alive() || (self.worker.is_some() && matches!(self.state, Some(RunState::Finished)))
     }
 
     /// True while there is a run that can go on.
@@ -204,8 +252,8 @@ impl Training {
     fn take(&mut self, event: Event) {
         match event {
             Event::State(state) => {
-                let over = matches!(state, RunState::Finished | RunState::Stopped | RunState::Failed(_));
-                // A finished run answers no more commands of use; a failed one neither. Their results stay.
+                let over = matches!(state, RunState::Stopped | RunState::Failed(_));
+                // A run that was ended or has failed answers no more commands of use; its results stay. A finished one may be made longer.
                 if over {
                     let_go(self.worker.take());
                 }

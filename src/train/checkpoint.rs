@@ -2,9 +2,10 @@
 
 use super::weights::{export, import};
 use super::{Feed, FeedPosition, Session, TensorFile, TrainError, read_tensors};
-use crate::model::{Preset, write_preset};
+use crate::model::{Model, Preset, write_loss, write_preset};
 use crate::tensor::{HostTensor, Shape};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::path::Path;
 
 /// The key of a checkpoint's metadata, and the version of its contents.
@@ -19,6 +20,54 @@ struct Header {
     step: u64,
     seed: u64,
     position: FeedPosition,
+    /// Absent in checkpoints of the first versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    network: Option<Network>,
+}
+
+/// What makes a network the same one: parameters fit many. Learning rate and data may change from one part of a run to the next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Network {
+    input: Vec<usize>,
+    /// The outermost layers as they stand in a preset, with what is inside them.
+    layers: Vec<Value>,
+    loss: Value,
+    optimizer: String,
+}
+
+impl Network {
+    fn of(model: &Model) -> Self {
+        Self {
+            input: model.input.0.clone(),
+            layers: model.roots.iter().map(|&l| Value::Object(model.layer(l).spec.write())).collect(),
+            loss: write_loss(model.loss),
+            optimizer: model.optimizer.name().to_owned(),
+        }
+    }
+
+    /// The first thing in which a checkpoint's network differs from this run's; `None` where they are the same.
+    fn difference(&self, own: &Self) -> Option<String> {
+        let differs = |what: &str, theirs: &dyn std::fmt::Display, ours: &dyn std::fmt::Display| {
+            Some(format!("{what} is {theirs} there and {ours} here"))
+        };
+        if self.input != own.input {
+            return Some(format!("the input is {:?} there and {:?} here", self.input, own.input));
+        }
+        if self.layers.len() != own.layers.len() {
+            return Some(format!("it has {} layers and this one {}", self.layers.len(), own.layers.len()));
+        }
+        let mut layers = self.layers.iter().zip(&own.layers).enumerate();
+        if let Some((index, (theirs, ours))) = layers.find(|(_, (a, b))| a != b) {
+            return differs(&format!("layers[{index}]"), theirs, ours);
+        }
+        if self.loss != own.loss {
+            return differs("the loss", &self.loss, &own.loss);
+        }
+        if self.optimizer != own.optimizer {
+            return differs("the optimizer", &self.optimizer, &own.optimizer);
+        }
+        None
+    }
 }
 
 /// FNV-1a (Fowler, Noll and Vo, 64 bits) over the header and every tensor in order of the names, in hexadecimal.
@@ -53,8 +102,13 @@ impl Session {
             let tensor = self.train.tensor(self.train.find(&name)?)?;
             tensors.push((format!("state.{name}"), tensor));
         }
-        let header =
-            Header { preset: write_preset(preset), step: self.done, seed: self.seed(), position: self.feed.position() };
+        let header = Header {
+            preset: write_preset(preset),
+            step: self.done,
+            seed: self.seed(),
+            position: self.feed.position(),
+            network: Some(Network::of(self.model())),
+        };
         let text =
             serde_json::to_string(&header).map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
         let sum = checksum(&text, &tensors);
@@ -71,6 +125,11 @@ impl Session {
         let text = file.metadata.get(KEY).ok_or_else(|| TrainError::file(path, "is not a checkpoint", help))?;
         let header: Header = serde_json::from_str(text)
             .map_err(|e| TrainError::file(path, format!("has a broken header: {e}"), help))?;
+        let own = Network::of(self.model());
+        if let Some(difference) = header.network.as_ref().and_then(|theirs| theirs.difference(&own)) {
+            let message = format!("is a checkpoint of another network: {difference}");
+            return Err(TrainError::file(path, message, "resume with the preset that it was made with"));
+        }
         if matches!(self.feed, Feed::Data { .. }) && header.seed != self.seed() {
             let message = format!("was made with seed {}, and this run has seed {}", header.seed, self.seed());
             return Err(TrainError::file(
@@ -139,5 +198,65 @@ impl Session {
         let moment = |n: &str| ["m.", "v.", "momentum."].iter().any(|p| n.starts_with(p)) && !n.ends_with(".new");
         let counts = |n: &str| matches!(n, "counter" | "hyper") || moment(n);
         program.values.iter().filter(|v| v.persistent && counts(&v.name)).map(|v| v.name.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::read_preset;
+    use crate::train::SessionSpec;
+    use std::path::PathBuf;
+
+    const TEXT: &str = r#"{"version": 1, "name": "n", "input": {"shape": [64], "batch": 16},
+        "layers": [{"type": "dense", "units": 8, "activation": "relu"}, {"type": "residual", "layers": [{"type": "dense", "units": 8}]},
+            {"type": "dense", "units": 10}],
+        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}, "data": {"type": "digits"}, "train": {"steps": 9, "seed": 0}}"#;
+
+    fn preset(text: &str) -> Preset {
+        read_preset(text).unwrap()
+    }
+
+    fn session(text: &str) -> Session {
+        Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset(text), PathBuf::from(".")) }).unwrap()
+    }
+
+    #[test]
+    fn another_network_of_the_same_shapes_is_refused_and_another_rate_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.ckpt");
+        session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
+        for (from, to, wanted) in [
+            ("\"relu\"", "\"tanh\"", "layers[0] is {"),
+            ("\"units\": 8}]", "\"units\": 8, \"activation\": \"silu\"}]", "layers[1] is {"),
+            ("cross_entropy\"", "cross_entropy\", \"label_smoothing\": 0.1", "the loss is {"),
+            ("\"adam\"", "\"adamw\"", "the optimizer is adam there and adamw here"),
+        ] {
+            let text = TEXT.replace(from, to);
+            assert_ne!(text, TEXT);
+            let error = session(&text).load_checkpoint(&path).unwrap_err();
+            let told = error.to_string();
+            assert!(error.is_user() && told.contains("another network") && told.contains(wanted), "{told}");
+        }
+        for (from, to) in [("0.01", "0.5"), ("\"steps\": 9", "\"steps\": 90"), ("\"relu\"", "\"relu\", \"bias\": true")]
+        {
+            session(&TEXT.replace(from, to)).load_checkpoint(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_of_the_first_versions_is_accepted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old.ckpt");
+        session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
+        let mut file = read_tensors(&path).unwrap();
+        let mut header: Header = serde_json::from_str(&file.metadata[KEY]).unwrap();
+        header.network = None;
+        let text = serde_json::to_string(&header).unwrap();
+        assert!(!text.contains("network"));
+        file.metadata.insert(SUM_KEY.into(), checksum(&text, &file.tensors));
+        file.metadata.insert(KEY.into(), text);
+        file.write(&path).unwrap();
+        session(TEXT).load_checkpoint(&path).unwrap();
     }
 }

@@ -12,7 +12,7 @@ use crate::exec::{Executor, Step};
 use crate::ir::Metrics;
 use crate::lower::LValueId;
 use crate::model::{LossSpec, Model, ParamId, Preset, check, init_values};
-use crate::select::Target as Machine;
+use crate::select::{Target as Machine, Tuning};
 use crate::tensor::HostTensor;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -48,6 +48,8 @@ pub struct SessionSpec {
     pub init: Option<PathBuf>,
     pub data: DataChoice,
     pub metrics: Metrics,
+    /// Kernel times remembered from this machine.
+    pub tuning: Option<Arc<Tuning>>,
 }
 
 impl SessionSpec {
@@ -65,6 +67,7 @@ impl SessionSpec {
             init: None,
             data: DataChoice::Preset,
             metrics: Metrics::default(),
+            tuning: None,
         }
     }
 }
@@ -176,7 +179,10 @@ impl Session {
         let train_spec = spec.preset.train;
         let seed = spec.seed.or(train_spec.map(|t| t.seed)).unwrap_or(0);
         let machine = spec.machine.clone().unwrap_or_else(|| host_target(spec.threads));
-        let compiled = compile(&model, &Options { metrics: spec.metrics, ..Options::train(machine.clone()) })?;
+        let compiled = compile(
+            &model,
+            &Options { metrics: spec.metrics, tuning: spec.tuning.clone(), ..Options::train(machine.clone()) },
+        )?;
         let mut pool = Pool::new(spec.threads)?;
         let mut train = Step::new(Arc::new(compiled), spec.threads)?;
         for (index, param) in model.params.iter().enumerate() {

@@ -5,7 +5,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use stepgraph::exec::cpu::Executor;
+use stepgraph::exec::Executor;
 use stepgraph::model::read_preset;
 use stepgraph::train::{Session, SessionSpec};
 

@@ -13,6 +13,8 @@ use stepgraph::tensor::{DType, HostTensor, Shape};
 /// The program with these arguments, not started yet.
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stepgraph"));
+    // What the machine's user has remembered must not decide what tests see.
+    command.env("STEPGRAPH_NO_TUNING", "1");
     command.args(args).env_remove("STEPGRAPH_ISA").env_remove("STEPGRAPH_THREADS").env_remove("STEPGRAPH_LOG");
     command
 }
@@ -169,8 +171,51 @@ fn bench_reports_both_executors() {
     }
     assert!(report["preset"] == "xor" && report["device"].is_string() && report["host_us"].as_f64().unwrap() > 0.0);
     assert_eq!(report["launches"].as_u64().unwrap() as usize, report["ops"].as_array().unwrap().len());
+    // A copy writes as much as it reads, so that an operation that only reads may lie below its floor, but none lies far below.
+    for part in report["ops"].as_array().unwrap().iter().chain([&report]) {
+        let [floor, gap] = ["floor_us", "gap"].map(|k| part[k].as_f64().unwrap());
+        assert!(floor > 0.0 && gap > 0.3, "{part}");
+    }
+    assert_eq!(report["ceilings"]["levels"].as_array().unwrap().len(), 4);
     let several = json(&["bench", "xor", "iris", "--seconds", "0.1", "--json"]);
     assert_eq!(several.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn tuned_kernels_are_remembered_and_a_damaged_file_is_ignored() {
+    let cache = tempfile::tempdir().unwrap();
+    let tuned = |args: &[&str]| {
+        let mut command = command(args);
+        command.env_remove("STEPGRAPH_NO_TUNING").env("XDG_CACHE_HOME", cache.path()).env("HOME", cache.path());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        (stdout(&output), stderr(&output))
+    };
+    let (before, _) = tuned(&["plan", "xor", "--stage", "selected"]);
+    assert!(!before.contains("measured"), "{before}");
+    let (report, notes) = tuned(&["bench", "xor", "--seconds", "0.1", "--tune", "--json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["tuned_calls"], report["launches"], "{notes}");
+    assert!(notes.contains("remembered in "), "{notes}");
+    let (after, _) = tuned(&["plan", "xor", "--stage", "selected"]);
+    assert!(after.contains("measured"), "{after}");
+    // The same file gives the same plan, and without it the plan is the old one.
+    assert_eq!(tuned(&["plan", "xor", "--stage", "selected"]).0, after);
+    assert_eq!(succeed(&["plan", "xor", "--stage", "selected"]), before);
+    tuned(&["train", "xor", "--steps", "20"]);
+    tuned(&["verify", "xor", "--replays", "30"]);
+    assert!(refused(&["bench", "xor", "--tune"]).contains("STEPGRAPH_NO_TUNING"));
+    let mut files = vec![cache.path().to_owned()];
+    while let Some(path) = files.pop() {
+        if path.is_dir() {
+            files.extend(std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+        } else if path.ends_with("tuning.json") {
+            std::fs::write(&path, "{\"format\": ").unwrap();
+        }
+    }
+    let (ignored, notes) = tuned(&["plan", "xor", "--stage", "selected"]);
+    assert!(notes.contains("remembered kernel times are ignored") && notes.contains("--tune"), "{notes}");
+    assert_eq!(ignored, before);
 }
 
 #[test]

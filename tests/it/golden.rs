@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stepgraph::compile::{Options, compile};
-use stepgraph::exec::cpu::{Executor, Pool, Step, default_threads, host_target};
+use stepgraph::exec::cpu::{Pool, default_threads, host_target};
+use stepgraph::exec::{Executor, Step};
 use stepgraph::ir::Phase;
 use stepgraph::model::{ParamId, check, read_preset};
 use stepgraph::select::{Isa, Target};

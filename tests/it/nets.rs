@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 use stepgraph::compile::{Options, compile};
-use stepgraph::exec::cpu::{Pool, Step};
+use stepgraph::exec::Step;
+use stepgraph::exec::cpu::Pool;
 use stepgraph::model::layers::{
     ActivationLayer, BatchNorm, Conv2d, Dense, Dropout, LayerNorm, Padding, Pool as Window, Repeat, Residual,
 };

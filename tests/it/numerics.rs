@@ -2,7 +2,8 @@
 
 use super::nets::{LARGE, SMALL, Size, grad, model, prepared, random_preset, trained};
 use stepgraph::compile::Options;
-use stepgraph::exec::cpu::{Executor, Step, host_target};
+use stepgraph::exec::cpu::host_target;
+use stepgraph::exec::{Executor, Step};
 use stepgraph::ir::Phase;
 use stepgraph::model::{Model, read_preset, write_preset};
 use stepgraph::select::{Isa, Policy, Target};

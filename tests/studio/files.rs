@@ -28,6 +28,20 @@ fn a_preset_is_saved_by_a_typed_path_and_opened_again() {
 }
 
 #[test]
+fn a_bundled_preset_is_no_recent_file_and_lost_files_leave_the_list() {
+    let mut robot = Robot::open(Some("spirals"));
+    assert_eq!(robot.app().studio.document.preset().name, "spirals");
+    assert!(robot.app().studio.document.path().is_none() && robot.app().studio.settings.recent.is_empty());
+    let folder = tempfile::tempdir().unwrap();
+    let lost = folder.path().join("lost.json");
+    robot.window.state_mut().studio.settings.recent.push(lost.clone());
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, Command::OpenFile(lost));
+    robot.until("the answer", |app| app.studio.notice.is_some());
+    assert!(robot.app().studio.settings.recent.is_empty());
+}
+
+#[test]
 fn a_broken_file_says_what_is_wrong_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("broken.json");
@@ -56,7 +70,7 @@ fn unsaved_changes_are_asked_about() {
 #[test]
 fn edits_survive_a_crash() {
     let folder = tempfile::tempdir().unwrap();
-    let startup = Startup { preset: None, recovery: Some(folder.path().to_owned()) };
+    let startup = Startup { preset: None, recovery: Some(folder.path().to_owned()), ..Startup::default() };
     let mut robot = Robot::start(startup.clone());
     robot.write("batch", "48");
     robot.until("the recovery file", |_| folder.path().join("unsaved-0.json").exists());

@@ -14,7 +14,7 @@ pub struct Robot {
 impl Robot {
     /// A window that opened with a preset, and has compiled it.
     pub fn open(preset: Option<&str>) -> Self {
-        Self::start(Startup { preset: preset.map(PathBuf::from), recovery: None })
+        Self::start(Startup { preset: preset.map(PathBuf::from), ..Startup::default() })
     }
 
     pub fn start(startup: Startup) -> Self {

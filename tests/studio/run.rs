@@ -31,9 +31,35 @@ fn a_run_is_trained_paused_stepped_and_stopped() {
     let h = &robot.app().studio.training.history;
     assert_eq!(h.loss.raw.len() as u64, done + 1);
     assert!(!h.held_out_accuracy.is_empty());
-    assert!(robot.sees("held-out acc."));
+    assert!(robot.sees("held-out acc.") && robot.sees("Train anew"));
     robot.press("Reset");
     assert_eq!(state(robot.app()), None);
+}
+
+#[test]
+fn a_finished_run_is_made_longer_and_an_edited_one_begins_anew() {
+    let mut robot = Robot::open(None);
+    robot.write("steps", "30");
+    robot.settle();
+    robot.press("Train this network");
+    robot.until("the end", |app| state(app) == Some(RunState::Finished));
+    assert_eq!(robot.app().studio.training.done(), 30);
+    let first = robot.app().studio.training.history.loss.raw.values().to_vec();
+    // The button says what it does: the run goes on for as many steps again, and its curve with it.
+    robot.press("Train on");
+    robot.until("the end of more", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 60);
+    let longer = robot.app().studio.training.history.loss.raw.values().to_vec();
+    assert_eq!((robot.app().studio.training.total, &longer[..30]), (60, &first[..]));
+    robot.press("Step");
+    robot.until("one step more", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 61);
+    // The network is another now: the old run cannot train it.
+    robot.write("L0 units", "32");
+    robot.settle();
+    robot.press("Train anew");
+    robot.until("the end of the other", |app| {
+        state(app) == Some(RunState::Finished) && app.studio.training.done() == 30
+    });
+    assert_ne!(robot.app().studio.training.history.loss.raw.values(), &first[..]);
 }
 
 #[test]

@@ -7,9 +7,11 @@
 //! | `pool` | the threads that share a step |
 //! | `detect` | what this processor can do |
 //! | `step` | a plan in memory, run eagerly or replayed |
+//! | `ceilings` | the most that the machine does, to hold measured times against |
 //! | `ledger` | recorded addresses against planned ones |
 
 pub mod call;
+mod ceilings;
 mod detect;
 pub mod kernels;
 mod ledger;
@@ -17,6 +19,7 @@ mod pool;
 mod step;
 mod tensors;
 
+pub use ceilings::{Ceilings, Floor, Level};
 pub use detect::{cpu_name, default_threads, detect_isa, host_target};
 pub use ledger::Ledger;
 pub use pool::Pool;

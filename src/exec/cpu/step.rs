@@ -57,7 +57,7 @@ impl Step {
                 ptr: ledger.row(index).map(|a| a as *mut u8),
                 table: found.table,
                 phases: found.phases,
-                parallel: found.parallel && threads > 1,
+                parallel: found.parallel && choice.shared && threads > 1,
             });
         }
         let parallel = calls.iter().any(|c| c.parallel);
@@ -129,7 +129,7 @@ impl Step {
             ptr: addresses.map(|a| a as *mut u8),
             table: found.table.clone(),
             phases: found.phases,
-            parallel: found.parallel && threads > 1,
+            parallel: found.parallel && choice.shared && threads > 1,
         };
         if call.parallel {
             pool.wake();

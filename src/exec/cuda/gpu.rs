@@ -135,6 +135,13 @@ impl Gpu {
         unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failed("cuStreamSynchronize", e))
     }
 
+    /// A number that the driver tells of the device.
+    pub(super) fn attribute(&self, which: sys::CUdevice_attribute) -> Result<i32, String> {
+        let device = result::device::get(self.info.ordinal as i32).map_err(|e| failed("cuDeviceGet", e))?;
+        // SAFETY: the device comes from the driver.
+        unsafe { result::device::get_attribute(device, which) }.map_err(|e| failed("cuDeviceGetAttribute", e))
+    }
+
     /// Free and total bytes of the device's memory.
     pub(super) fn memory(&self) -> Result<(u64, u64), String> {
         result::mem_get_info().map(|(free, total)| (free as u64, total as u64)).map_err(|e| failed("cuMemGetInfo", e))

@@ -15,9 +15,11 @@
 //! | `step` | a plan in device memory, run op by op or replayed |
 //! | `timing` | how long operations take, and the host's part |
 //! | `tensors` | reading and writing its values |
+//! | `ceilings` | what the device can do at best |
 //! | `twin` | every kernel against its plain-loop reference |
 
 mod bind;
+mod ceilings;
 mod compiler;
 mod cublaslt;
 mod cudnn;
@@ -31,6 +33,7 @@ mod tensors;
 mod timing;
 mod twin;
 
+pub use ceilings::{GpuCeilings, GpuFloor};
 pub use compiler::{Arch, compile_unit, sources, unit};
 pub use gpu::{Gpu, gpu};
 pub use probe::{DeviceInfo, Library, Probe, probe};

@@ -189,7 +189,7 @@ impl LayerSpec {
     }
 
     /// The fields that differ from their defaults, and the type, as in a preset file.
-    pub(super) fn write(&self) -> Map<String, Value> {
+    pub fn write(&self) -> Map<String, Value> {
         let mut map = Map::new();
         map.insert("type".into(), self.kind().type_name.into());
         match self {

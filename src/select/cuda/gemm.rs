@@ -104,7 +104,7 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     }
     let mut out = match real {
         Real::F32 => best(&SIMT_TILES, gemm, real, gpu, OFFERS),
-        Real::Tf32 if gemm.m * gemm.n * gemm.k <= TINY => {
+        Real::Tf32 if gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) <= TINY => {
             let mut out = best(&MMA_TILES, gemm, real, gpu, OFFERS - 1);
             out.extend(best(&SIMT_TILES, gemm, real, gpu, 1));
             out

@@ -5,6 +5,8 @@ use crate::studio::icons;
 use crate::studio::presets;
 use crate::studio::state::Studio;
 use crate::studio::theme;
+use crate::studio::training::Next;
+use crate::studio::view_models::format;
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::button::{command_icon_ui, command_menu_ui, command_ui, named};
 use crate::train::RunState;
@@ -71,13 +73,26 @@ fn transport_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         command_ui(ui, Command::Pause, t.pause, out);
     } else {
         let c = theme::colors(ui);
-        let text = RichText::new(format!("{}  Train", icons::PLAY)).color(if t.train { c.on_accent } else { c.weak });
+        let next = studio.next();
+        let text = RichText::new(format!("{}  {}", icons::PLAY, next.label())).color(if t.train {
+            c.on_accent
+        } else {
+            c.weak
+        });
         let mut button = Button::new(text);
         if t.train {
             button = button.fill(c.accent);
         }
-        let response = ui.add_enabled(t.train, button).on_hover_text(Command::Train.tooltip(ui.ctx()));
-        named(&response, "Train", t.train);
+        let about = match next {
+            Next::Train => Command::Train.tooltip(ui.ctx()),
+            Next::TrainOn(steps) => format!(
+                "The run is over: goes on from here for {} more steps. Reset begins again from new weights.",
+                format::exact(steps)
+            ),
+            Next::TrainAnew => "Begins another run from new weights; the curves of the last one go.".to_owned(),
+        };
+        let response = ui.add_enabled(t.train, button).on_hover_text(about);
+        named(&response, next.label(), t.train);
         if response.clicked() {
             out.push(Command::Train);
         }

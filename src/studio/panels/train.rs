@@ -151,7 +151,7 @@ fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Q
         let mut text = panel.lr_text.clone().unwrap_or_else(|| format!("{}", run.lr));
         let edit = TextEdit::singleline(&mut text).desired_width(80.0).font(theme::mono()).id_salt("live lr");
         let response =
-            ui.add_enabled_ui(run.is_alive(), |ui| ui.name_inputs("Live learning rate", |ui| ui.add(edit))).inner;
+            ui.add_enabled_ui(run.obeys(), |ui| ui.name_inputs("Live learning rate", |ui| ui.add(edit))).inner;
         let response =
             response.on_hover_text("Live: the next replay reads it; the recording stays as it is. Enter sets it.");
         let parsed = text.trim().parse::<f32>().ok().filter(|v| (0.0..=1e6).contains(v));
@@ -165,8 +165,8 @@ fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Q
         }
         for (label, name, factor) in [("÷2", "Halve the learning rate", 0.5), ("×2", "Double the learning rate", 2.0)]
         {
-            let button = ui.add_enabled(run.is_alive(), egui::Button::new(label)).on_hover_text(name);
-            crate::studio::widgets::button::named(&button, name, run.is_alive());
+            let button = ui.add_enabled(run.obeys(), egui::Button::new(label)).on_hover_text(name);
+            crate::studio::widgets::button::named(&button, name, run.obeys());
             if button.clicked() {
                 out.push(Command::SetLr(run.lr * factor));
             }

@@ -123,7 +123,7 @@ pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Res
 pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     let small = model.with_batch(model.batch.clamp(2, 2 * BATCH));
     let (mut exact, mut exact_pool) = prepared(&small, &Options::reference_f64(host_target(1)), options.seed)?;
-    let (mut fast, mut pool) = prepared(&small, &Options::train(options.machine()), options.seed)?;
+    let (mut fast, mut pool) = prepared(&small, &options.compiling(), options.seed)?;
     for (step, pool) in [(&mut exact, &mut exact_pool), (&mut fast, &mut pool)] {
         let update = update_at(step);
         step.run_ops(0, update, pool)?;
@@ -195,7 +195,7 @@ pub(super) fn loss_scale(model: &Model, options: &VerifyOptions) -> Result<Check
 
 /// The first update must go against the gradient.
 pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    let (mut step, mut pool) = prepared(model, &Options::train(options.machine()), options.seed)?;
+    let (mut step, mut pool) = prepared(model, &options.compiling(), options.seed)?;
     let before: Vec<Vec<f32>> = trained(model).map(|p| step.param::<f32>(p)).collect::<Result<_, _>>()?;
     let update = update_at(&step);
     let ops = step.compiled().plan.program.ops.len();

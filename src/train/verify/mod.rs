@@ -9,10 +9,10 @@ mod replay;
 use super::feed::{Feed, write_real};
 use super::{DataChoice, SessionSpec, TrainError};
 use crate::compile::{Options, compile};
-use crate::exec::Step;
 use crate::exec::cpu::{Pool, host_target};
+use crate::exec::{ExecError, Step};
 use crate::model::{Model, ParamId, Preset, check, init_values};
-use crate::select::Target;
+use crate::select::{Target, Tuning};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +30,15 @@ pub struct VerifyOptions {
     pub base: PathBuf,
     pub batches: Option<PathBuf>,
     pub init: Option<PathBuf>,
+    /// Kernel times remembered from this machine, so that what is verified is what is trained.
+    pub tuning: Option<Arc<Tuning>>,
+}
+
+impl VerifyOptions {
+    /// How the training step is compiled.
+    fn compiling(&self) -> Options {
+        Options { tuning: self.tuning.clone(), ..Options::train(self.machine()) }
+    }
 }
 
 impl Default for VerifyOptions {
@@ -42,6 +51,7 @@ impl Default for VerifyOptions {
             base: PathBuf::from("."),
             batches: None,
             init: None,
+            tuning: None,
         }
     }
 }
@@ -93,10 +103,16 @@ pub struct Report {
 ///
 /// # Errors
 /// Where the preset, its data or the given files are wrong, or the machine cannot run the step. A failed check is no error: it is in the report.
-pub fn verify(
+pub fn verify(preset: &Preset, options: &VerifyOptions, progress: impl FnMut(&Check)) -> Result<Report, TrainError> {
+    verify_with(preset, options, progress, |_| {})
+}
+
+/// As [`verify`]; `spoil` gets hold of the recording before it is checked, so that a test can see the checks fail.
+fn verify_with(
     preset: &Preset,
     options: &VerifyOptions,
     mut progress: impl FnMut(&Check),
+    spoil: impl FnOnce(&mut Step),
 ) -> Result<Report, TrainError> {
     let checked = check(preset);
     let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
@@ -114,18 +130,30 @@ pub fn verify(
         add(twins(&model, options)?);
     }
     let mut rig = replay::Rig::new(preset, &model, options)?;
-    add(rig.warm_up()?);
-    add(rig.eager_against_replay()?);
-    add(rig.threads(&model, options)?);
-    add(rig.ledger()?);
-    add(rig.endurance(options.replays)?);
+    spoil(rig.step_mut());
+    add(or_failed("warm-up leaves no trace", rig.warm_up())?);
+    add(or_failed("eager against replay", rig.eager_against_replay())?);
+    add(or_failed("threads do not change results", rig.threads(&model, options))?);
+    add(or_failed("pointer ledger", rig.ledger())?);
+    add(or_failed("an injected fault is caught", rig.injected_faults())?);
+    add(or_failed("endurance and determinism", rig.endurance(options.replays))?);
     let passed = checks.iter().all(|c| c.passed != Some(false));
     Ok(Report { preset: preset.name.clone(), checks, passed })
 }
 
+/// A check that the ledger stopped has failed: a spoilt recording belongs in the report, with the call that the ledger names, and is no error.
+fn or_failed(name: &str, outcome: Result<Check, TrainError>) -> Result<Check, TrainError> {
+    match outcome {
+        Err(TrainError::Exec(error @ (ExecError::Ledger { .. } | ExecError::ArenaMoved { .. }))) => {
+            Ok(Check::new(name, false, "the recording is not the planned one".into()).detail(vec![error.to_string()]))
+        }
+        other => other,
+    }
+}
+
 /// Compiles the preset; every verifier and referee has run when this returns.
 fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    let compiled = compile(model, &Options::train(options.machine()))?;
+    let compiled = compile(model, &options.compiling())?;
     let plan = &compiled.plan;
     let figures = format!(
         "{} ops, {} buffers, arena {} at {:.4} of the lower bound, {} unshared, planned in {:.1} ms",
@@ -165,7 +193,7 @@ fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
 }
 
 /// A step with initial parameters and one batch, in the precision of `compiling`.
-fn prepared(model: &Model, compiling: &Options, seed: u64) -> Result<(Step, Pool), TrainError> {
+pub(super) fn prepared(model: &Model, compiling: &Options, seed: u64) -> Result<(Step, Pool), TrainError> {
     let threads = compiling.target.as_cpu().map_or(1, |c| c.threads);
     let mut step = Step::new(Arc::new(compile(model, compiling)?), threads)?;
     set_initial(&mut step, model, seed)?;
@@ -209,7 +237,52 @@ fn session_spec(preset: &Preset, options: &VerifyOptions) -> SessionSpec {
         machine: options.machine.clone(),
         seed: Some(options.seed),
         init: options.init.clone(),
+        tuning: options.tuning.clone(),
         data,
         ..SessionSpec::new(preset.clone(), options.base.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDED: [&str; 6] = [
+        "warm-up leaves no trace",
+        "eager against replay",
+        "threads do not change results",
+        "pointer ledger",
+        "an injected fault is caught",
+        "endurance and determinism",
+    ];
+
+    #[test]
+    fn a_recording_that_stays_spoilt_fails_every_check_that_replays_it() {
+        let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "xor").unwrap();
+        let preset = crate::model::read_preset(bundled.text).unwrap();
+        let options = VerifyOptions { replays: Some(30), threads: 2, ..VerifyOptions::default() };
+        let sound = verify(&preset, &options, |_| {}).unwrap();
+        let names: Vec<&str> = sound.checks.iter().map(|c| c.name.as_str()).collect();
+        assert!(sound.passed && names.ends_with(&RECORDED), "{:#?}", sound.checks);
+        let mut layer = String::new();
+        let spoilt = verify_with(
+            &preset,
+            &options,
+            |_| {},
+            |step| {
+                let compiled = Arc::clone(step.compiled());
+                let op = compiled.plan.program.ops.iter().position(|o| o.layer.is_some()).unwrap();
+                layer = compiled.plan.program.ops[op].layer.map(|l| compiled.model.layer(l).label()).unwrap();
+                step.inject_fault(op, 0);
+            },
+        );
+        let spoilt = spoilt.unwrap();
+        let failed: Vec<&Check> = spoilt.checks.iter().filter(|c| c.passed == Some(false)).collect();
+        let names: Vec<&str> = failed.iter().map(|c| c.name.as_str()).collect();
+        assert!(!spoilt.passed && names == RECORDED, "{names:?}");
+        for check in failed {
+            let text = check.detail.join("\n");
+            assert!(text.contains(&layer) && text.contains("nothing was run"), "{}: {text}", check.name);
+        }
     }
 }

@@ -22,6 +22,11 @@ impl Rig {
         Ok(Self { session, start })
     }
 
+    /// The recording that the checks replay.
+    pub(super) const fn step_mut(&mut self) -> &mut crate::exec::Step {
+        &mut self.session.train
+    }
+
     fn rewind(&mut self) -> Result<(), TrainError> {
         self.session.train.restore(&self.start)?;
         let first = match self.session.feed {
@@ -130,31 +135,53 @@ impl Rig {
         Ok(Check::new(NAME, same, figures))
     }
 
-    /// The ledger must be silent on the recording as it is, and name any argument that is moved.
+    /// The ledger must be silent on the recording as it is.
     pub(super) fn ledger(&mut self) -> Result<Check, TrainError> {
         self.rewind()?;
         let Session { train, pool, .. } = &mut self.session;
         train.replay(pool)?;
-        let ops = train.compiled().plan.program.ops.len();
+        let plan = &train.compiled().plan;
+        let arguments = plan.program.ops.iter().flat_map(|o| &o.args).filter(|a| a.is_some()).count();
+        let figures = format!("{arguments} recorded addresses of {} calls equal the plan's", plan.program.ops.len());
+        Ok(Check::new("pointer ledger", true, figures))
+    }
+
+    /// One recorded address of every call in turn is moved: the ledger must name call and layer, nothing may run, and once the address is mended
+    /// the steps must be those of a run that never had a fault.
+    pub(super) fn injected_faults(&mut self) -> Result<Check, TrainError> {
+        const STEPS: u64 = 3;
+        let (expected, _) = self.steps(Executor::Replay, STEPS)?;
+        self.rewind()?;
+        let Session { train, pool, .. } = &mut self.session;
+        let compiled = std::sync::Arc::clone(train.compiled());
+        let before = train.snapshot();
         let (mut tried, mut missed) = (0, Vec::new());
-        for op in 0..ops {
-            let bound = train.compiled().plan.program.ops[op].clone();
+        for (op, bound) in compiled.plan.program.ops.iter().enumerate() {
             let slot = bound.kind.slots().iter().zip(&bound.args).position(|(s, a)| s.dir != Dir::Work && a.is_some());
             let Some(slot) = slot else { continue };
+            let wanted = bound.layer.map(|l| compiled.model.layer(l).label());
             train.inject_fault(op, slot);
             tried += 1;
-            let caught = matches!(train.replay(pool), Err(ExecError::Ledger { op: named, .. }) if named == op);
+            let outcome = train.replay(pool);
             train.mend_fault(op, slot);
-            if !caught {
-                missed.push(format!("op {op} {} ran with a moved argument", bound.kind.name()));
+            let named = matches!(&outcome, Err(ExecError::Ledger { op: named, layer, .. })
+                if *named == op && wanted.as_ref().is_none_or(|w| w == layer));
+            let name = bound.kind.name();
+            match outcome {
+                Ok(()) => missed.push(format!("op {op} {name} ran with a moved argument")),
+                Err(error) if !named => missed.push(format!("op {op} {name} was moved, and the ledger says: {error}")),
+                Err(_) => {}
             }
         }
-        train.replay(pool)?;
+        let untouched = train.snapshot() == before;
+        let mended = self.steps(Executor::Replay, STEPS)?.0 == expected;
         let figures = format!(
-            "recorded addresses equal the plan's; {} of {tried} injected faults caught and named",
+            "{} of {tried} moved addresses named with op and layer, parameters untouched: {untouched}, \
+             {STEPS} steps after mending bit-equal: {mended}",
             tried - missed.len()
         );
-        Ok(Check::new("pointer ledger", missed.is_empty() && tried > 0, figures).detail(missed))
+        let passed = missed.is_empty() && tried > 0 && untouched && mended;
+        Ok(Check::new("an injected fault is caught", passed, figures).detail(missed))
     }
 
     /// Many replays, twice: bit-equal, finite, and without the alternating magnitudes of a reused buffer.

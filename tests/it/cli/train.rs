@@ -123,6 +123,10 @@ fn a_resumed_run_ends_where_an_unbroken_one_does() {
     assert_eq!(first["step"], 26);
     assert!(super::refused(&["train", "xor", "--resume", &half]).contains("half.ckpt"));
     assert!(super::refused(&["train", "digits-mlp", "--resume", &whole]).contains("not a checkpoint"));
+    let other = at(&folder, "other.json");
+    std::fs::write(&other, succeed(&["presets", "digits-mlp"]).replace("relu", "tanh")).unwrap();
+    let told = super::refused(&["train", &other, "--resume", &half]);
+    assert!(told.contains("half.ckpt: is a checkpoint of another network") && told.contains("tanh"), "{told}");
 }
 
 #[test]

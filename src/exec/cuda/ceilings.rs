@@ -1,0 +1,82 @@
+//! What a GPU can do at best: the ceilings that a step is held against.
+
+use super::failed;
+use super::gpu::Gpu;
+use super::memory::{DeviceMemory, Event};
+use crate::exec::ExecError;
+use crate::select::cuda::Real;
+use cudarc::driver::{result, sys};
+use serde::Serialize;
+
+/// The ceilings of one GPU for one precision.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GpuCeilings {
+    /// The least time of a launch inside a graph that waits for the one before: as measured on an H200 with programmatic dependent launch.
+    pub launch_us: f64,
+    /// Bytes read and written by a large copy on the device in a microsecond, measured now.
+    pub bytes_per_us: f64,
+    /// Floating-point operations of products in a microsecond, by the device's clock and the units of a multiprocessor of its generation.
+    pub flops_per_us: f64,
+}
+
+/// The least time of an operation, in microseconds, and what sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct GpuFloor {
+    pub us: f64,
+    pub bound: &'static str,
+}
+
+/// Bytes of the copy that is timed.
+const COPY_BYTES: usize = 1 << 30;
+const LAUNCH_US: f64 = 0.8;
+
+impl GpuCeilings {
+    /// Measures the bandwidth and works out the rest.
+    ///
+    /// # Errors
+    /// Where the device fails or has no memory to spare.
+    pub fn measure(gpu: &Gpu, real: Real) -> Result<Self, ExecError> {
+        let bandwidth = || -> Result<f64, String> {
+            gpu.enter()?;
+            let bytes = COPY_BYTES.min(gpu.memory()?.0 as usize / 4).max(1 << 20);
+            let (from, to) = (DeviceMemory::zeroed(bytes, gpu.stream())?, DeviceMemory::zeroed(bytes, gpu.stream())?);
+            let (start, end) = (Event::new(true)?, Event::new(true)?);
+            let mut best = f64::INFINITY;
+            for _ in 0..6 {
+                start.record(gpu.stream())?;
+                // SAFETY: both allocations have this many bytes.
+                unsafe { result::memcpy_dtod_async(to.base(), from.base(), bytes, gpu.stream()) }
+                    .map_err(|e| failed("cuMemcpyDtoDAsync", e))?;
+                end.record(gpu.stream())?;
+                end.wait()?;
+                best = best.min(start.until_us(&end)?);
+            }
+            Ok(2.0 * bytes as f64 / best)
+        };
+        let bytes_per_us = bandwidth().map_err(ExecError::Gpu)?;
+        let info = gpu.info();
+        // Operations of one multiprocessor in a cycle, dense, from the vendor's architecture papers.
+        let per_cycle = match (real, info.capability.0) {
+            (Real::F32, _) => 256.0,
+            (Real::Tf32, 8) => 1024.0,
+            (Real::Tf32, _) => 2048.0,
+            (_, 8) => 2048.0,
+            _ => 4096.0,
+        };
+        let clock_khz = gpu.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map_err(ExecError::Gpu)?;
+        let flops_per_us = per_cycle * f64::from(info.multiprocessors) * f64::from(clock_khz) / 1e3;
+        Ok(Self { launch_us: LAUNCH_US, bytes_per_us, flops_per_us })
+    }
+
+    /// The least time of an operation.
+    #[must_use]
+    pub fn floor(&self, flops: u64, bytes: u64) -> GpuFloor {
+        let all = [
+            (self.launch_us, "launch"),
+            (bytes as f64 / self.bytes_per_us, "memory"),
+            (flops as f64 / self.flops_per_us, "arithmetic"),
+        ];
+        let (us, bound) = all.into_iter().fold((0.0, "launch"), |best, next| if next.0 > best.0 { next } else { best });
+        GpuFloor { us, bound }
+    }
+}

@@ -1,0 +1,173 @@
+//! Kernel times kept from one run of the program to the next: one file in the user's cache folder, for all devices.
+//!
+//! The file only makes steps faster. Whatever is wrong with it is told and otherwise ignored.
+
+use crate::exec::cpu::cpu_name;
+use crate::select::{Target, TunedDevice, Tuning};
+use crate::tensor::write_atomic;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The version of the file's form.
+const FORMAT: u32 = 1;
+/// Kernels change between versions of the program, and their times with them.
+const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+/// A larger file was not written by this program.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The file's contents.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Contents {
+    format: u32,
+    program: String,
+    devices: Vec<Tuning>,
+}
+
+/// Where times are kept.
+#[derive(Clone, Debug)]
+pub struct TuningFile {
+    path: PathBuf,
+}
+
+/// True where `STEPGRAPH_NO_TUNING` is set to anything but 0: kernels are chosen by estimate then, whatever is remembered.
+#[must_use]
+pub fn tuning_is_off() -> bool {
+    std::env::var_os("STEPGRAPH_NO_TUNING").is_some_and(|v| !v.is_empty() && v != "0")
+}
+
+/// The times remembered for a target on this machine, where there are any and nobody switched them off.
+///
+/// # Errors
+/// Where there is a file and it is of no use, in words; without it the choice is by estimate.
+pub fn remembered_times(target: &Target) -> Result<Option<Arc<Tuning>>, String> {
+    let device = TunedDevice::of(target, processor());
+    match (TuningFile::of_user(), device) {
+        (Some(file), Some(device)) if !tuning_is_off() => Ok(file.load(&device)?.map(Arc::new)),
+        _ => Ok(None),
+    }
+}
+
+/// The processor's name as times are remembered under.
+#[must_use]
+pub fn processor() -> String {
+    cpu_name().unwrap_or_else(|| "unknown".into())
+}
+
+impl TuningFile {
+    /// A file at this path, which need not exist.
+    #[must_use]
+    pub const fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// The user's own, where the system has a place for it.
+    #[must_use]
+    pub fn of_user() -> Option<Self> {
+        directories::ProjectDirs::from("", "", "stepgraph").map(|d| Self::at(d.cache_dir().join("tuning.json")))
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The times remembered for a device; `None` where there are none.
+    ///
+    /// # Errors
+    /// Where there is a file and it is of no use, in words.
+    pub fn load(&self, device: &TunedDevice) -> Result<Option<Tuning>, String> {
+        Ok(self.devices()?.into_iter().find(|t| t.device == *device))
+    }
+
+    /// Adds times to the file, in place of older ones of the same device and operations. A file that is of no use is replaced.
+    ///
+    /// # Errors
+    /// Where it cannot be written; what was there is untouched then.
+    pub fn remember(&self, newer: Tuning) -> std::io::Result<()> {
+        let mut devices = self.devices().unwrap_or_default();
+        match devices.iter_mut().find(|t| t.device == newer.device) {
+            Some(known) => known.merge(newer),
+            None => devices.push(newer),
+        }
+        if let Some(folder) = self.path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let mut text = serde_json::to_vec_pretty(&Contents { format: FORMAT, program: PROGRAM.to_owned(), devices })?;
+        text.push(b'\n');
+        write_atomic(&self.path, &text)
+    }
+
+    fn devices(&self) -> Result<Vec<Tuning>, String> {
+        let ignored = |why: String| format!("{}: remembered kernel times are ignored: {why}", self.path.display());
+        let mut text = Vec::new();
+        match File::open(&self.path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(ignored(e.to_string())),
+            Ok(file) => file.take(MAX_BYTES).read_to_end(&mut text).map_err(|e| ignored(e.to_string()))?,
+        };
+        let found: Contents =
+            serde_json::from_slice(&text).map_err(|e| ignored(format!("the file is damaged ({e})")))?;
+        if found.format != FORMAT || found.program != PROGRAM {
+            let theirs = format!("they are of version {} and this is {PROGRAM}", found.program);
+            return Err(ignored(theirs));
+        }
+        Ok(found.devices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::OpKind;
+    use crate::select::{Isa, Timing, Variant};
+
+    fn tuning(cpu: &str, len: usize, us: f64) -> Tuning {
+        let mut out = Tuning::new(TunedDevice { cpu: cpu.into(), isa: Isa::Avx2, threads: 2 });
+        let timing = Timing { variant: Variant::Fast(Isa::Avx2), shared: true, us };
+        out.times.insert(Tuning::key(&OpKind::Fill { len }), vec![timing]);
+        out
+    }
+
+    #[test]
+    fn times_are_remembered_by_device_and_operation() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TuningFile::at(folder.path().join("deeper").join("tuning.json"));
+        let (first, other) = (tuning("a", 1, 1.0), tuning("b", 1, 9.0));
+        assert_eq!(file.load(&first.device), Ok(None));
+        for t in [&first, &other, &tuning("a", 2, 3.25), &tuning("a", 1, 2.0)] {
+            file.remember(t.clone()).unwrap();
+        }
+        let found = file.load(&first.device).unwrap().unwrap();
+        assert_eq!(found.of(&OpKind::Fill { len: 1 })[0].us, 2.0);
+        assert_eq!(found.of(&OpKind::Fill { len: 2 })[0].us, 3.25);
+        assert_eq!(file.load(&other.device).unwrap(), Some(other));
+        assert_eq!(std::fs::read_dir(folder.path().join("deeper")).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_file_of_no_use_is_told_and_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TuningFile::at(folder.path().join("tuning.json"));
+        let own = tuning("a", 1, 1.0);
+        file.remember(own.clone()).unwrap();
+        let good = std::fs::read_to_string(file.path()).unwrap();
+        let spoilt = [
+            "not JSON".to_owned(),
+            good[..good.len() / 2].to_owned(),
+            good.replace("\"format\": 1", "\"format\": 2"),
+            good.replace(&format!("\"program\": \"{PROGRAM}\""), "\"program\": \"0.0.1\""),
+            good.replace("\"us\"", "\"time\""),
+        ];
+        for text in spoilt {
+            std::fs::write(file.path(), &text).unwrap();
+            let told = file.load(&own.device).unwrap_err();
+            assert!(told.contains("ignored") && told.contains("tuning.json"), "{told}");
+            file.remember(own.clone()).unwrap();
+            assert_eq!(file.load(&own.device).unwrap().as_ref(), Some(&own));
+        }
+    }
+}
