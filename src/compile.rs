@@ -5,7 +5,8 @@ use crate::lower::{self, Program, ProgramError};
 use crate::model::Model;
 use crate::plan::arena::Budget;
 use crate::plan::{self, BindingPlan, PlanError};
-use crate::select::{self, Policy, SelectError, Selection, Target, Tuning};
+use crate::select::cuda::GpuTimes;
+use crate::select::{self, Measured, Policy, SelectError, Selection, Target, Tuning};
 use crate::tensor::DType;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +24,10 @@ pub struct Options {
     pub budget: Budget,
     /// Kernel times remembered from this machine; without them the choice is by estimate.
     pub tuning: Option<Arc<Tuning>>,
+    /// The same for a GPU.
+    pub gpu_times: Option<Arc<GpuTimes>>,
+    /// Takes the kernel of this number for every operation of a GPU's step, to time it.
+    pub force: Option<usize>,
 }
 
 impl Options {
@@ -30,7 +35,12 @@ impl Options {
     #[must_use]
     pub fn train(target: Target) -> Self {
         let (metrics, policy, budget) = (Metrics::default(), Policy::Fast, Budget::default());
-        Self { mode: Mode::Train, metrics, policy, real: DType::F32, target, budget, tuning: None }
+        let (tuning, gpu_times, force) = (None, None, None);
+        Self { mode: Mode::Train, metrics, policy, real: DType::F32, target, budget, tuning, gpu_times, force }
+    }
+
+    fn measured(&self) -> Measured<'_> {
+        Measured { tuning: self.tuning.as_deref(), gpu_times: self.gpu_times.as_deref(), force: self.force }
     }
 
     /// The forward pass for evaluation.
@@ -112,7 +122,7 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
         &options.target,
         options.policy,
         model.precision,
-        options.tuning.as_deref(),
+        options.measured(),
     )?;
     times.select = started.elapsed();
     let started = Instant::now();

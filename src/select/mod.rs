@@ -16,7 +16,7 @@ mod tuning;
 mod variant;
 
 pub use fuse::fuse;
-pub use selection::{Candidate, Choice, Policy, SelectError, Selection, select, select_tuned};
+pub use selection::{Candidate, Choice, Measured, Policy, SelectError, Selection, select, select_tuned};
 pub use target::{CpuFacts, CudaFacts, Device, Isa, Target};
 pub use tuning::{Timing, TunedDevice, Tuning};
 pub use variant::Variant;

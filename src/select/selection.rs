@@ -82,6 +82,17 @@ impl Selection {
     }
 }
 
+/// What was measured on the machine before, and goes before estimates.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measured<'a> {
+    /// On a CPU.
+    pub tuning: Option<&'a Tuning>,
+    /// On a GPU.
+    pub gpu_times: Option<&'a cuda::GpuTimes>,
+    /// On a GPU: takes the kernel of this number for every operation, counted by estimate, to time it; the best where there are not so many.
+    pub force: Option<usize>,
+}
+
 /// Fuses (unless told to keep to references) and chooses a kernel for every operation.
 ///
 /// `precision` is what products and activations are made of on a GPU; a CPU computes in the program's own type.
@@ -94,7 +105,7 @@ pub fn select(
     policy: Policy,
     precision: Precision,
 ) -> Result<Selection, SelectError> {
-    select_tuned(program, target, policy, precision, None)
+    select_tuned(program, target, policy, precision, Measured::default())
 }
 
 /// As [`select`]; where an operation has remembered times of this machine, the fastest of those is chosen.
@@ -106,12 +117,13 @@ pub fn select_tuned(
     target: &Target,
     policy: Policy,
     precision: Precision,
-    tuning: Option<&Tuning>,
+    measured: Measured<'_>,
 ) -> Result<Selection, SelectError> {
+    let Measured { tuning, .. } = measured;
     let tuning = tuning.filter(|_| policy == Policy::Fast && program.real != DType::F64);
     let cpu = match target.device {
         Device::Cpu(cpu) => cpu,
-        Device::Cuda(gpu) => return select_cuda(program, target, gpu, precision, tuning),
+        Device::Cuda(gpu) => return select_cuda(program, target, gpu, precision, measured),
     };
     let program = match policy {
         Policy::Fast => fuse(program),
@@ -183,7 +195,7 @@ fn select_cuda(
     target: &Target,
     gpu: CudaFacts,
     precision: Precision,
-    _tuning: Option<&Tuning>,
+    measured: Measured<'_>,
 ) -> Result<Selection, SelectError> {
     if program.real == DType::F64 {
         return Err(SelectError::Real(target.name.clone()));
@@ -196,10 +208,18 @@ fn select_cuda(
         let of = cuda::real_of(&program, op, real);
         let stem = catalogue::stem(&op.kind);
         let offers = cuda::offers(&op.kind, of, &gpu);
-        let best = offers
-            .iter()
-            .filter_map(|o| o.cost.as_ref().ok().map(|cost| (o, *cost)))
-            .reduce(|best, next| if next.1 <= best.1 { next } else { best });
+        let known = measured.gpu_times.and_then(|t| t.of(&op.kind, of));
+        let time = |o: &cuda::Offer| known.and_then(|k| k.get(&format!("{stem}_{}", o.tail)).copied());
+        let mut usable: Vec<(&cuda::Offer, f64)> =
+            offers.iter().filter_map(|o| o.cost.as_ref().ok().map(|cost| (o, *cost))).collect();
+        // The last of equals stands first: kernels come in rising order of preference.
+        usable.reverse();
+        usable.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let by_time = usable.iter().filter_map(|(o, _)| Some((*o, time(o)?))).min_by(|a, b| a.1.total_cmp(&b.1));
+        let best = match measured.force {
+            Some(number) => usable.get(number).or_else(|| usable.first()).copied(),
+            None => by_time.filter(|(_, us)| *us < cuda::NOT_OFFERED_US).or_else(|| usable.first().copied()),
+        };
         let Some((offer, cost_us)) = best else {
             let reasons = offers.iter().map(|o| format!("{stem}_{}: {:?}", o.tail, o.cost)).collect::<Vec<_>>();
             let reasons = if reasons.is_empty() { "no family knows it".into() } else { reasons.join("; ") };
@@ -215,7 +235,11 @@ fn select_cuda(
             cost_us: o.cost.as_ref().ok().copied(),
             lost: match &o.cost {
                 _ if o.route == offer.route => String::new(),
-                Ok(cost) => format!("estimated {cost:.1} us against {cost_us:.1} us"),
+                Ok(_) if time(o).is_some_and(|us| us >= cuda::NOT_OFFERED_US) => "the library does not offer it".into(),
+                Ok(cost) => match time(o) {
+                    Some(us) => format!("measured {us:.1} us against {cost_us:.1} us"),
+                    None => format!("estimated {cost:.1} us against {cost_us:.1} us"),
+                },
                 Err(why) => why.clone(),
             },
         });

@@ -1,6 +1,6 @@
 //! Evaluation on the held-out part: a forward-only step that shares the parameters.
 
-use super::TrainError;
+use super::{TrainError, gpu_times};
 use super::feed::gather;
 use crate::compile::{Options, compile};
 use crate::data::{Dataset, Target};
@@ -35,7 +35,8 @@ const MAX_CONFUSION: usize = 256;
 
 impl Evaluator {
     pub(super) fn new(model: &Model, machine: &Machine, owner: &Step) -> Result<Self, TrainError> {
-        let compiled = compile(model, &Options::eval(machine.clone()))?;
+        let options = Options::eval(machine.clone());
+        let compiled = compile(model, &Options { gpu_times: gpu_times(model, &options)?, ..options })?;
         let step = Step::sharing(Arc::new(compiled), owner)?;
         Ok(Self { step, indices: vec![0; model.batch] })
     }

@@ -4,6 +4,7 @@ mod checkpoint;
 mod error;
 mod evaluate;
 mod feed;
+mod gpu_times;
 mod guard;
 mod remembered;
 mod session;
@@ -15,6 +16,7 @@ mod worker;
 pub use error::TrainError;
 pub use evaluate::Evaluation;
 pub use feed::{Feed, FeedPosition};
+pub use gpu_times::{gpu_times, known_gpu_times};
 pub use remembered::{TuningFile, processor, remembered_times, tuning_is_off};
 pub use session::{DataChoice, Session, SessionSpec, StepReport, prepare_feed};
 

@@ -3,7 +3,7 @@
 use super::evaluate::{Evaluation, Evaluator};
 use super::guard::Guard;
 use super::weights::{export, import};
-use super::{Feed, TensorFile, TrainError, read_tensors};
+use super::{Feed, TensorFile, TrainError, gpu_times, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Dataset, Request};
 use crate::exec::ExecError;
@@ -179,10 +179,9 @@ impl Session {
         let train_spec = spec.preset.train;
         let seed = spec.seed.or(train_spec.map(|t| t.seed)).unwrap_or(0);
         let machine = spec.machine.clone().unwrap_or_else(|| host_target(spec.threads));
-        let compiled = compile(
-            &model,
-            &Options { metrics: spec.metrics, tuning: spec.tuning.clone(), ..Options::train(machine.clone()) },
-        )?;
+        let options = Options { metrics: spec.metrics, tuning: spec.tuning.clone(), ..Options::train(machine.clone()) };
+        let gpu_times = gpu_times(&model, &options)?;
+        let compiled = compile(&model, &Options { gpu_times: gpu_times.clone(), ..options })?;
         let mut pool = Pool::new(spec.threads)?;
         let mut train = Step::new(Arc::new(compiled), spec.threads)?;
         for (index, param) in model.params.iter().enumerate() {

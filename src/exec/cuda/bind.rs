@@ -123,18 +123,23 @@ impl Work {
     }
 }
 
+/// One of several plans of cuDNN's.
+type Chosen = (Arc<Vec<DnnPlan>>, usize);
+
 /// A call before its addresses are known.
 enum Draft {
     /// The number of the unit, and for each of the kernel's slots the operation's slot.
     Own(usize, Option<Vec<(usize, usize)>>),
     Lt(Arc<LtPlan>, OpKind),
     /// With the bytes at the front of the scratch memory that hold a gradient in half width.
-    Dnn(DnnPlan, OpKind, u64),
+    Dnn(Chosen, OpKind, u64),
 }
 
 /// How an operation is to be run: drafts, with units that are compiled together with everybody else's.
 pub(super) struct Drafts {
     list: Vec<Draft>,
+    /// Whether an own kernel stands in for a library that refused.
+    pub(super) stood_in: bool,
 }
 
 /// The own kernel of an operation by its number, or the cheapest.
@@ -172,6 +177,7 @@ pub(super) fn draft(
     };
     let mut list = Vec::new();
     // A library that refuses what was planned for it gives way to an own kernel that makes do with the same scratch memory.
+    let mut stood_in = false;
     let route = match route {
         cuda::Route::Own(_) => route,
         _ => match library(gpu, compiled, index, route) {
@@ -189,11 +195,12 @@ pub(super) fn draft(
                         names.iter().filter_map(|(to, from)| Some((kind.slot(to)?, op.kind.slot(from)?))).collect();
                     list.push(Draft::Own(own(code.file, code.ty), Some(slots)));
                 }
-                return Ok(Drafts { list });
+                return Ok(Drafts { list, stood_in: false });
             }
             Err(why) => {
                 let number = own_instead(compiled, op, choice.workspace_bytes).ok_or_else(|| fail(why.clone()))?;
-                log::warn!("op {index} ({}): {why}; an own kernel runs instead", choice.kernel);
+                log::debug!("op {index} ({}): {why}; an own kernel runs instead", choice.kernel);
+                stood_in = true;
                 cuda::Route::Own(number)
             }
         },
@@ -201,7 +208,7 @@ pub(super) fn draft(
     let cuda::Route::Own(number) = route else { return Err(fail("no kernel was found".into())) };
     let code = code_of(&op.kind, compiled, op, Some(number)).map_err(fail)?;
     list.push(Draft::Own(own(code.file, code.ty), None));
-    Ok(Drafts { list })
+    Ok(Drafts { list, stood_in })
 }
 
 /// The own kernel that an operation falls back to, within `bytes` of scratch memory.
@@ -243,15 +250,13 @@ fn library(
                 OpKind::Conv2dBwdW { geometry, .. } => (ConvKind::BwdW, geometry),
                 _ => return Err("cuDNN does convolutions only".into()),
             };
-            let dnn = gpu.dnn();
-            let dnn = dnn.as_ref().ok_or("there is no cuDNN")?;
             // A gradient in half width lies at the front of the scratch memory until it is widened.
             let elements = geometry.f * geometry.kernel[0] * geometry.kernel[1] * (geometry.c / geometry.groups.max(1));
             let narrow_bytes = align_up((elements * real.size()) as u64, 256);
             let spare = if kind == ConvKind::BwdW && real.half().is_some() { narrow_bytes } else { 0 };
             let limit = choice.workspace_bytes.saturating_sub(spare);
-            let (plan, done) = convolution(dnn, kind, geometry, &op.kind, real, limit, usize::from(candidate))?;
-            let narrow = kind == ConvKind::BwdW && !plan.dw_is_float();
+            let (plan, done) = convolution(gpu, kind, geometry, &op.kind, real, limit, usize::from(candidate))?;
+            let narrow = kind == ConvKind::BwdW && !plan.0[plan.1].dw_is_float();
             let slot = |name: &str| op.kind.slot(name).unwrap_or(0);
             let widen =
                 narrow.then(|| (format!("Widen<{}, {elements}>", real.cpp()), vec![(0, slot("work")), (1, slot("c"))]));
@@ -262,14 +267,14 @@ fn library(
 
 /// A plan of cuDNN's with as much of the epilogue as it does, and what that is.
 fn convolution(
-    dnn: &super::cudnn::Dnn,
+    gpu: &Gpu,
     kind: ConvKind,
     geometry: &crate::lower::ConvGeometry,
     op: &OpKind,
     real: cuda::Real,
     limit: u64,
     number: usize,
-) -> Result<(DnnPlan, Epilogue), String> {
+) -> Result<(Chosen, Epilogue), String> {
     use crate::model::Activation::Relu;
     let e = match op {
         OpKind::Conv2d { epilogue, .. } | OpKind::Conv2dBwdX { epilogue, .. } => *epilogue,
@@ -279,16 +284,17 @@ fn convolution(
     let bias = e.bias && (e.act.is_none() || relu);
     let done =
         Epilogue { bias, act: e.act.filter(|_| relu), save_z: false, act_grad: e.act_grad.filter(|a| *a == Relu) };
-    let pick =
-        |plans: Vec<DnnPlan>| plans.into_iter().nth(number).ok_or_else(|| format!("cuDNN offers no plan {number}"));
+    let pick = |plans: Arc<Vec<DnnPlan>>| {
+        if number < plans.len() { Ok((plans, number)) } else { Err(format!("cuDNN offers no plan {number}")) }
+    };
     if !done.is_empty() {
         let fused = Fused { bias, relu, relu_grad: done.act_grad.is_some() };
-        match dnn.plans(kind, geometry, real, fused, limit, number + 1).and_then(pick) {
+        match gpu.plans(kind, geometry, real, fused, limit).and_then(pick) {
             Ok(plan) => return Ok((plan, done)),
             Err(why) => log::debug!("cuDNN leaves the epilogue: {why}"),
         }
     }
-    let plan = pick(dnn.plans(kind, geometry, real, Fused::default(), limit, number + 1)?)?;
+    let plan = pick(gpu.plans(kind, geometry, real, Fused::default(), limit)?)?;
     Ok((plan, Epilogue::default()))
 }
 
@@ -336,7 +342,7 @@ pub(super) fn bind(
                     _ => (at("a"), if *narrow > 0 { at("work") } else { product }, at("b")),
                 };
                 let args = DnnArgs { x, w, y, bias: at("bias"), saved: at("saved"), workspace: at("work") + narrow };
-                let call = plan.bind(&args).map_err(fail)?;
+                let call = plan.0[plan.1].bind(&args).map_err(fail)?;
                 Work::Dnn { call: Arc::new(call) }
             }
         });

@@ -167,12 +167,18 @@ fn fnv(bytes: &[u8]) -> u64 {
 
 /// Where compiled kernels are kept: `STEPGRAPH_CACHE`, else the user's cache folder; nowhere where there is none.
 #[must_use]
-pub(super) fn cache_folder() -> Option<PathBuf> {
+pub fn cache_folder() -> Option<PathBuf> {
     match std::env::var_os("STEPGRAPH_CACHE") {
         Some(folder) if folder.is_empty() => None,
         Some(folder) => Some(PathBuf::from(folder).join("kernels")),
         None => directories::ProjectDirs::from("", "", "stepgraph").map(|d| d.cache_dir().join("kernels")),
     }
+}
+
+/// A number that changes whenever a kernel's source does.
+#[must_use]
+pub fn source_hash() -> u64 {
+    sources().iter().fold(fnv(PRELUDE.as_bytes()), |h, (_, text)| h.rotate_left(7) ^ fnv(text.as_bytes()))
 }
 
 fn entry_path(folder: &Path, source: &str, arch: Arch) -> PathBuf {

@@ -2,8 +2,10 @@
 
 use super::compiler::{Arch, META_LEN, cache_folder, cached, compile_unit, keep, unit};
 use super::cublaslt::Lt;
-use super::cudnn::Dnn;
+use super::cudnn::{ConvKind, Dnn, DnnPlan, Fused};
 use super::{DeviceInfo, failed, probe};
+use crate::lower::ConvGeometry;
+use crate::select::cuda::{DNN_OFFERS, Real};
 use crate::select::{CudaFacts, Target};
 use cudarc::driver::{result, sys};
 use std::collections::HashMap;
@@ -30,6 +32,12 @@ unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
+/// A convolution that cuDNN was asked for, with the scratch memory that it may take.
+type PlanKey = (u8, ConvGeometry, Real, [bool; 3], u64);
+
+/// What cuDNN answered.
+pub(super) type Plans = Result<Arc<Vec<DnnPlan>>, String>;
+
 /// A device that is open.
 pub struct Gpu {
     info: DeviceInfo,
@@ -38,6 +46,7 @@ pub struct Gpu {
     kernels: Mutex<HashMap<String, Arc<Kernel>>>,
     lt: Mutex<Option<Lt>>,
     dnn: Mutex<Option<Dnn>>,
+    plans: Mutex<HashMap<PlanKey, Plans>>,
     has_lt: bool,
     has_dnn: bool,
 }
@@ -96,6 +105,7 @@ impl Gpu {
             has_dnn: dnn.is_some(),
             lt: Mutex::new(lt),
             dnn: Mutex::new(dnn),
+            plans: Mutex::default(),
         })
     }
 
@@ -153,6 +163,23 @@ impl Gpu {
 
     pub(super) fn dnn(&self) -> MutexGuard<'_, Option<Dnn>> {
         self.dnn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The plans that cuDNN offers for a convolution, prepared once for the whole process.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(super) fn plans(&self, kind: ConvKind, geometry: &ConvGeometry, real: Real, fused: Fused, limit: u64) -> Plans {
+        let key = (kind as u8, *geometry, real, [fused.bias, fused.relu, fused.relu_grad], limit);
+        let mut known = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        known
+            .entry(key)
+            .or_insert_with(|| {
+                let dnn = self.dnn();
+                let dnn = dnn.as_ref().ok_or("there is no cuDNN")?;
+                dnn.plans(kind, geometry, real, fused, limit, usize::from(DNN_OFFERS)).map(Arc::new)
+            })
+            .clone()
     }
 
     const fn arch(&self) -> Arch {

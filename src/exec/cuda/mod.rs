@@ -34,7 +34,7 @@ mod timing;
 mod twin;
 
 pub use ceilings::{GpuCeilings, GpuFloor};
-pub use compiler::{Arch, compile_unit, sources, unit};
+pub use compiler::{Arch, cache_folder, compile_unit, source_hash, sources, unit};
 pub use gpu::{Gpu, gpu};
 pub use probe::{DeviceInfo, Library, Probe, probe};
 pub use step::Step;

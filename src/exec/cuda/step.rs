@@ -49,6 +49,8 @@ pub struct Step {
     pub(super) mirror: RefCell<Option<Mirror>>,
     pub(super) stages: RefCell<HashMap<usize, VecDeque<Stage>>>,
     trace: Option<Vec<u32>>,
+    /// The operations for which an own kernel stands in for a library that refused.
+    stood_in: Vec<bool>,
     pub(super) dirty: Cell<bool>,
 }
 
@@ -66,7 +68,25 @@ impl Step {
         let memory = Self::allocate(&compiled, &gpu)?;
         let externals = vec![0; compiled.plan.buffers.len()];
         let env = DeviceEnv { memory, shared: None, externals };
-        Self::build(compiled, gpu, env, None)
+        Self::build(compiled, gpu, env, None, true)
+    }
+
+    /// A step whose operations are only to be timed one by one: nothing is captured.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn to_time(compiled: Arc<Compiled>, gpu: Arc<Gpu>) -> Result<Self, ExecError> {
+        gpu.enter().map_err(gpu_error)?;
+        let memory = Self::allocate(&compiled, &gpu)?;
+        let externals = vec![0; compiled.plan.buffers.len()];
+        let env = DeviceEnv { memory, shared: None, externals };
+        Self::build(compiled, gpu, env, None, false)
+    }
+
+    /// Whether an own kernel stands in for a library that refused operation `index`.
+    #[must_use]
+    pub fn stood_in(&self, index: usize) -> bool {
+        self.stood_in[index]
     }
 
     /// A step (an evaluation) that shares the parameters and running statistics of `owner`.
@@ -83,7 +103,7 @@ impl Step {
             *address = owner.env.memory.base() + theirs.offset;
         }
         let env = DeviceEnv { memory, shared: Some(Arc::clone(&owner.env.memory)), externals };
-        Self::build(compiled, Arc::clone(&owner.gpu), env, owner.shadow.clone())
+        Self::build(compiled, Arc::clone(&owner.gpu), env, owner.shadow.clone(), true)
     }
 
     fn allocate(compiled: &Compiled, gpu: &Gpu) -> Result<Arc<DeviceMemory>, ExecError> {
@@ -102,6 +122,7 @@ impl Step {
         gpu: Arc<Gpu>,
         env: DeviceEnv,
         shadow: Option<Arc<Shadow>>,
+        record: bool,
     ) -> Result<Self, ExecError> {
         let count = compiled.plan.program.ops.len();
         let mut units = Vec::new();
@@ -112,7 +133,7 @@ impl Step {
         for (index, drafts) in drafts.iter().enumerate() {
             calls.push(bind(&compiled, index, drafts, &kernels, &planned[index])?);
         }
-        let launches = group(&gpu, &compiled, &calls);
+        let launches = if record { group(&gpu, &compiled, &calls) } else { Vec::new() };
         let base = env.memory.base();
         let shadow = match shadow {
             Some(shared) => Some(shared),
@@ -133,10 +154,13 @@ impl Step {
             mirror: RefCell::new(None),
             stages: RefCell::default(),
             trace: None,
+            stood_in: drafts.iter().map(|d| d.stood_in).collect(),
             dirty: Cell::new(true),
         };
-        step.warm()?;
-        step.capture();
+        if record {
+            step.warm()?;
+            step.capture();
+        }
         Ok(step)
     }
 

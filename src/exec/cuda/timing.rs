@@ -37,6 +37,39 @@ impl Step {
         Ok(out)
     }
 
+    /// The time of one operation by itself in microseconds, roughly: what is slower than `give_up_us` is not timed again.
+    ///
+    /// # Errors
+    /// Where a launch fails.
+    pub fn time_op(&mut self, op: usize, give_up_us: f64) -> Result<f64, ExecError> {
+        const LAUNCHES: usize = 12;
+        self.begin()?;
+        let stream = self.gpu.stream();
+        let (start, end) =
+            (Event::new(true).map_err(ExecError::Gpu)?, Event::new(true).map_err(ExecError::Gpu)?);
+        // The first launch loads what a library has not loaded yet.
+        self.put_op(op)?;
+        start.record(stream).map_err(ExecError::Gpu)?;
+        self.put_op(op)?;
+        end.record(stream).map_err(ExecError::Gpu)?;
+        end.wait().map_err(ExecError::Gpu)?;
+        let once = start.until_us(&end).map_err(ExecError::Gpu)?;
+        if once > give_up_us + 30.0 {
+            return Ok(once);
+        }
+        let record = || (0..LAUNCHES).try_for_each(|_| self.put_op(op).map_err(|e| e.to_string()));
+        let graph = Graph::capture(&self.gpu, record).map_err(|why| device_error(&self.compiled, op, why))?;
+        let mut best = f64::INFINITY;
+        for _ in 0..4 {
+            start.record(stream).map_err(ExecError::Gpu)?;
+            graph.launch(&self.gpu).map_err(ExecError::Gpu)?;
+            end.record(stream).map_err(ExecError::Gpu)?;
+            end.wait().map_err(ExecError::Gpu)?;
+            best = best.min(start.until_us(&end).map_err(ExecError::Gpu)? / LAUNCHES as f64);
+        }
+        Ok(best)
+    }
+
     /// What a replay costs the host, in microseconds a step: the ledger and the launch, with nothing queued before it. The median of `rounds` launches.
     ///
     /// # Errors

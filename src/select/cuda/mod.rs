@@ -14,9 +14,11 @@ mod norm;
 mod optimizer;
 mod pool;
 mod schedule;
+mod times;
 
 pub use adapt::adapt;
 pub use schedule::schedule;
+pub use times::{GpuTimes, NOT_OFFERED_US};
 
 use super::{CudaFacts, cpu_rest};
 use crate::lower::{Epilogue, Op, OpKind, Program};
@@ -133,8 +135,12 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     families.iter().flat_map(|family| family(kind, real, gpu)).collect()
 }
 
+/// Algorithms of cuBLASLt and plans of cuDNN that are offered for an operation.
+const LT_OFFERS: u8 = 4;
+pub(crate) const DNN_OFFERS: u8 = 10;
+
 /// A way to run an operation, with its id, its scratch memory and its estimated time; or why it cannot be.
-pub(super) struct Offer {
+pub(crate) struct Offer {
     pub route: Route,
     pub tail: String,
     pub work_bytes: u64,
@@ -142,7 +148,7 @@ pub(super) struct Offer {
 }
 
 /// Every way to run an operation on a GPU.
-pub(super) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
+pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
     let mut out: Vec<Offer> = codes(kind, real, gpu)
         .into_iter()
         .zip(0u8..)
@@ -154,27 +160,36 @@ pub(super) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
         })
         .collect();
     let rest = epilogue_us(kind, real);
+    // The library ranks its algorithms itself, and is often wrong: several are offered, to be timed.
+    let several = |route: fn(u8) -> Route, name: &str, count: u8, work_bytes: u64, cost: Result<f64, String>| {
+        (0..count)
+            .map(|i| Offer {
+                route: route(i),
+                tail: if i == 0 { format!("{}_{name}_v0", real.name()) } else { format!("{}_{name}_a{i}_v0", real.name()) },
+                work_bytes,
+                cost: cost.clone().map(|us| us * (1.0 + 0.001 * f64::from(i))),
+            })
+            .collect::<Vec<_>>()
+    };
     match kind {
-        OpKind::Gemm(gemm) => out.push(Offer {
-            route: Route::Lt(0),
-            tail: format!("{}_cublaslt_v0", real.name()),
-            work_bytes: lt::workspace_bytes(gemm),
-            cost: match lt::lt_supports(gemm, real) {
+        OpKind::Gemm(gemm) => {
+            let cost = match lt::lt_supports(gemm, real) {
                 _ if !gpu.has_cublaslt => Err("there is no cuBLASLt".into()),
                 Ok(()) => Ok(lt::cost_us(gemm, real, gpu) + rest),
                 Err(why) => Err(why),
-            },
-        }),
-        OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => out.push(Offer {
-            route: Route::Dnn(0),
-            tail: format!("{}_cudnn_v0", real.name()),
-            work_bytes: dnn::workspace_bytes(kind),
-            cost: match dnn::dnn_supports(kind, real) {
+            };
+            let count = if cost.is_ok() { LT_OFFERS } else { 1 };
+            out.extend(several(Route::Lt, "cublaslt", count, lt::workspace_bytes(gemm), cost));
+        }
+        OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => {
+            let cost = match dnn::dnn_supports(kind, real) {
                 _ if !gpu.has_cudnn => Err("there is no cuDNN".into()),
                 Ok(()) => Ok(dnn::cost_us(kind, real, gpu) + rest),
                 Err(why) => Err(why),
-            },
-        }),
+            };
+            let count = if cost.is_ok() { DNN_OFFERS } else { 1 };
+            out.extend(several(Route::Dnn, "cudnn", count, dnn::workspace_bytes(kind), cost));
+        }
         _ => {}
     }
     out

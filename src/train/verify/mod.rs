@@ -37,7 +37,9 @@ pub struct VerifyOptions {
 impl VerifyOptions {
     /// How the training step is compiled.
     fn compiling(&self) -> Options {
-        Options { tuning: self.tuning.clone(), ..Options::train(self.machine()) }
+        let machine = self.machine();
+        let gpu_times = super::known_gpu_times(&machine);
+        Options { tuning: self.tuning.clone(), gpu_times, ..Options::train(machine) }
     }
 }
 
@@ -171,7 +173,9 @@ fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainErro
 fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     let small = model.with_batch(model.batch.clamp(2, 16));
     let (mut worst, mut of, mut wrong, mut count) = (0.0f64, String::new(), Vec::new(), 0);
-    let compiled = Arc::new(compile(&small, &Options::train(options.machine()))?);
+    let compiling = options.compiling();
+    let times = super::gpu_times(&small, &compiling)?;
+    let compiled = Arc::new(compile(&small, &Options { gpu_times: times, ..compiling })?);
     let Step::Cuda(mut step) = Step::new(Arc::clone(&compiled), 1)? else {
         return Ok(Check::skipped("kernels against their twins", "the step runs on a CPU"));
     };

@@ -1,0 +1,120 @@
+//! Kernels and library algorithms timed on the GPU, and remembered on disk.
+//!
+//! Estimates rank own kernels well enough and libraries badly, so every operation that has a choice is timed once on each device: all its candidates,
+//! on memory of its own, before the step is planned.
+
+use super::TrainError;
+use crate::compile::{Options, compile};
+use crate::exec::cuda::{self, Step, gpu, probe};
+use crate::lower::Op;
+use crate::model::Model;
+use crate::select::cuda::{GpuTimes, NOT_OFFERED_US, Real, real_of};
+use crate::select::{Selection, Target};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Candidates whose estimate is this many times the best one's are not timed.
+const HOPELESS: f64 = 8.0;
+
+/// The device as times know it: its name, and the versions of what runs on it.
+fn device_name(target: &Target) -> String {
+    let versions = probe().libraries.into_iter().filter_map(|l| Some(format!("{} {}", l.name, l.state.ok()?)));
+    let own = env!("CARGO_PKG_VERSION");
+    format!("{}, {}, kernels {own}-{:016x}", target.name, versions.collect::<Vec<_>>().join(", "), cuda::source_hash())
+}
+
+fn file_of(device: &str) -> Option<PathBuf> {
+    let hash = device.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
+    Some(cuda::cache_folder()?.join(format!("times-{hash:016x}.json")))
+}
+
+/// The times that are known for a GPU, from this process or from disk; none for a CPU. A file that is of no use is ignored, and written anew.
+#[must_use]
+pub fn known_gpu_times(target: &Target) -> Option<Arc<GpuTimes>> {
+    target.as_cuda()?;
+    if super::tuning_is_off() {
+        return None;
+    }
+    let device = device_name(target);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(times) = kept.get(&device) {
+        return Some(Arc::clone(times));
+    }
+    let text = file_of(&device).and_then(|p| std::fs::read_to_string(p).ok());
+    let read = text.and_then(|t| serde_json::from_str::<GpuTimes>(&t).ok()).filter(|t| t.device == device);
+    let times = Arc::new(read.unwrap_or_else(|| GpuTimes { device: device.clone(), times: BTreeMap::new() }));
+    kept.insert(device, Arc::clone(&times));
+    Some(times)
+}
+
+static KEPT: Mutex<BTreeMap<String, Arc<GpuTimes>>> = Mutex::new(BTreeMap::new());
+
+/// As [`known_gpu_times`], after everything was timed that a step of this kind needs and that was not known. `STEPGRAPH_NO_TUNING` leaves it at estimates.
+///
+/// # Errors
+/// Where the step cannot be compiled, or the device fails.
+pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes>>, TrainError> {
+    let (Some(known), Some(facts)) = (known_gpu_times(&options.target), options.target.as_cuda()) else { return Ok(None) };
+    let first = compile(model, &Options { gpu_times: Some(Arc::clone(&known)), ..options.clone() })?;
+    let open: Vec<String> = wanted(&first.selection, &known);
+    if open.is_empty() {
+        return Ok(Some(known));
+    }
+    let device = gpu(facts.ordinal).map_err(crate::exec::ExecError::Gpu)?;
+    let mut found = GpuTimes { device: known.device.clone(), times: BTreeMap::new() };
+    let rounds = first.selection.choices.iter().map(|c| c.candidates.len()).max().unwrap_or(1);
+    for round in 0..rounds {
+        let options = Options { gpu_times: None, force: Some(round), ..options.clone() };
+        let compiled = Arc::new(compile(model, &options)?);
+        let mut step = Step::to_time(Arc::clone(&compiled), Arc::clone(&device))?;
+        let mut done = std::collections::BTreeSet::new();
+        for (index, (op, choice)) in compiled.plan.program.ops.iter().zip(&compiled.selection.choices).enumerate() {
+            let key = key_of(&compiled.selection, op);
+            let estimates = || choice.candidates.iter().filter_map(|c| c.cost_us);
+            let best = estimates().fold(f64::INFINITY, f64::min);
+            let library = choice.kernel.contains("_cu");
+            let hopeless = choice.cost_us > HOPELESS * best && !library;
+            if round >= estimates().count() || hopeless || !open.contains(&key) || !done.insert(key.clone()) {
+                continue;
+            }
+            let so_far = found.times.get(&key).map_or(f64::INFINITY, |t| t.values().copied().fold(f64::INFINITY, f64::min));
+            let us = if step.stood_in(index) { NOT_OFFERED_US } else { step.time_op(index, 2.0 * so_far)? };
+            found.keep(&key, &choice.kernel, us);
+        }
+    }
+    let mut all = GpuTimes::clone(&known);
+    all.times.extend(found.times);
+    let all = Arc::new(all);
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(all.device.clone(), Arc::clone(&all));
+    remember(&all);
+    Ok(Some(all))
+}
+
+fn key_of(selection: &Selection, op: &Op) -> String {
+    let real: Real = real_of(&selection.program, op, selection.real);
+    GpuTimes::key(&op.kind, real)
+}
+
+/// The operations that have a choice and no times yet.
+fn wanted(selection: &Selection, known: &GpuTimes) -> Vec<String> {
+    let with_choice = selection.program.ops.iter().zip(&selection.choices).filter(|(_, c)| {
+        c.candidates.iter().filter(|k| k.cost_us.is_some()).count() > 1
+    });
+    let mut keys: Vec<String> = with_choice.map(|(op, _)| key_of(selection, op)).collect();
+    keys.retain(|k| !known.times.contains_key(k));
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+fn remember(times: &GpuTimes) {
+    let Some(path) = file_of(&times.device) else { return };
+    let written = serde_json::to_vec_pretty(times).map_err(std::io::Error::other).and_then(|text| {
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        crate::tensor::write_atomic(&path, &text)
+    });
+    if let Err(error) = written {
+        log::warn!("kernel times are not kept in {}: {error}", path.display());
+    }
+}
