@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 /// The version of the file's form.
 const FORMAT: u32 = 1;
-/// Kernels change between versions of the program, and their times with them.
-const PROGRAM: &str = env!("CARGO_PKG_VERSION");
+/// Kernels change between versions of the program, and their times with them; a development build's kernels are hardly optimised.
+const PROGRAM: &str =
+    if cfg!(debug_assertions) { concat!(env!("CARGO_PKG_VERSION"), "-dev") } else { env!("CARGO_PKG_VERSION") };
 /// A larger file was not written by this program.
 const MAX_BYTES: u64 = 64 << 20;
 

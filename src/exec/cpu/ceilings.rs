@@ -80,6 +80,10 @@ impl Ceilings {
             copied_bytes,
             bytes_per_us: copy_rate(copied_bytes, pool),
         });
+        // What lies in an inner level is at least as near as what lies further out: a slower copy there only shows the price of starting a short one.
+        for inner in (0..levels.len() - 1).rev() {
+            levels[inner].bytes_per_us = levels[inner].bytes_per_us.max(levels[inner + 1].bytes_per_us);
+        }
         Self { isa, threads, flops_per_us, levels }
     }
 
@@ -250,6 +254,7 @@ mod tests {
         let c = Ceilings::measure(detect_isa(), &mut Pool::new(2).unwrap());
         assert!(c.flops_per_us > 10.0 && c.levels.iter().all(|l| l.bytes_per_us > 10.0), "{c:?}");
         assert_eq!(c.levels.iter().map(|l| l.name).collect::<Vec<_>>(), ["L1", "L2", "L3", "memory"]);
+        assert!(c.levels.is_sorted_by(|inner, outer| inner.bytes_per_us >= outer.bytes_per_us), "{c:?}");
     }
 
     #[test]
