@@ -123,6 +123,29 @@ template <class T, int FUNC, i64 LEN> struct ActBwd : Elementwise<ActBwd<T, FUNC
     }
 };
 
+// y = f(a + b), or (a + b) * f'(saved). Overwrites, y may lie on a or b; moves 3 or 4 * LEN * sizeof(T) bytes.
+template <class T, int N> struct ThreeInputs { Vec<T, N> a, b, saved; };
+template <class T, int ACT, int ACT_GRAD, i64 LEN> struct AddAct : Elementwise<AddAct<T, ACT, ACT_GRAD, LEN>, LEN, WIDE_V<T>> {
+    template <int N> using In = ThreeInputs<T, N>;
+    template <int N> DEV In<N> read(const Args& a, i64 at) {
+        In<N> in;
+        in.a = load<T, N>(a.at<T>(0) + at);
+        in.b = load<T, N>(a.at<T>(1) + at);
+        if constexpr (ACT_GRAD != NONE) in.saved = load<T, N>(a.at<T>(2) + at);
+        return in;
+    }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
+        Vec<T, N> y;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            float v = activate<ACT>(to_float(in.a.v[i]) + to_float(in.b.v[i]));
+            if constexpr (ACT_GRAD != NONE) v *= activate_grad<ACT_GRAD>(to_float(in.saved.v[i]));
+            y.v[i] = narrow<T>(v);
+        }
+        store(a.at<T>(3) + at, y);
+    }
+};
+
 // y = a + b. Overwrites, y may lie on a or on b; moves 3 * LEN * sizeof(T) bytes.
 template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>> {
     template <int N> using In = TwoInputs<T, N>;

@@ -251,7 +251,8 @@ template <int ROWS, u64 MOMENTUM, int V> struct Statistics {
 
 // ---------------------------------------------------------------------------------------------------- batch normalisation, training
 
-// Slots: x, gamma, beta, mean_prev, var_prev, y, mean, rstd, running_mean, running_var, work. x, y [ROWS, C] of T, the others [C] float.
+// Slots: x, gamma, beta, mean_prev, var_prev, y, mean, rstd, running_mean, running_var, work, residual. x, y and the residual, which is added before
+// the activation where it is bound, [ROWS, C] of T, the others [C] float.
 //
 // For small tensors: one phase, no work. A block owns TX groups of V channels and keeps all their rows in registers: thread (tx, ty) the rows
 // ty, ty + TY, ... of ROWS. Mean and variance take two passes over the registers. Overwrites; the order of all sums is fixed.
@@ -313,8 +314,18 @@ template <class T, int ROWS, int C, int V, int TX, int THREADS_, u64 EPS, u64 MO
         for (int r = 0; r < R; ++r) {
             const int row = t.ty + r * TY;
 #pragma unroll
-            for (int i = 0; i < V; ++i) d[r][i] = activate<ACT>(d[r][i] * gamma[i] + beta[i]);
-            if (t.valid && row < ROWS) norms::put<T, V>(y + (size_t)row * C, d[r]);
+            for (int i = 0; i < V; ++i) d[r][i] = d[r][i] * gamma[i] + beta[i];
+            if (t.valid && row < ROWS) {
+                if (a.has(11)) {
+                    float beside[V];
+                    norms::fetch<T, V>(a.at<T>(11) + t.channel + (size_t)row * C).widen(beside);
+#pragma unroll
+                    for (int i = 0; i < V; ++i) d[r][i] += beside[i];
+                }
+#pragma unroll
+                for (int i = 0; i < V; ++i) d[r][i] = activate<ACT>(d[r][i]);
+                norms::put<T, V>(y + (size_t)row * C, d[r]);
+            }
         }
     }
 };
@@ -389,6 +400,7 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
         const size_t last = t.first + (size_t)(t.count - 1) * C;
         const T* x = a.at<T>(0) + last;
         T* y = a.at<T>(5) + last;
+        const T* beside = a.has(11) ? a.at<T>(11) + last : nullptr;
         const auto get = [&](int j) { return norms::fetch<T, V>(x - (size_t)j * C); };
         Item now[U];
         norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
@@ -443,7 +455,15 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
         norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
             item.widen(v);
 #pragma unroll
-            for (int i = 0; i < V; ++i) v[i] = activate<ACT>((v[i] - origin[i]) * scale[i] + offset[i]);
+            for (int i = 0; i < V; ++i) v[i] = (v[i] - origin[i]) * scale[i] + offset[i];
+            if (beside) {
+                float more[V];
+                norms::fetch<T, V>(beside - (size_t)j * C).widen(more);
+#pragma unroll
+                for (int i = 0; i < V; ++i) v[i] += more[i];
+            }
+#pragma unroll
+            for (int i = 0; i < V; ++i) v[i] = activate<ACT>(v[i]);
             if (t.valid) norms::put<T, V>(y - (size_t)j * C, v);
         });
     }

@@ -117,13 +117,8 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
     lower::verify(&program)?;
     times.lower = started.elapsed();
     let started = Instant::now();
-    let selection = select::select_tuned(
-        &program,
-        &options.target,
-        options.policy,
-        model.precision,
-        options.measured(),
-    )?;
+    let selection =
+        select::select_tuned(&program, &options.target, options.policy, model.precision, options.measured())?;
     times.select = started.elapsed();
     let started = Instant::now();
     let plan = plan::bind(&selection, options.budget)?;

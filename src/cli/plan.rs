@@ -27,7 +27,10 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     let tuning = device::tuning(&target);
     let options = if args.eval { Options::eval(target.clone()) } else { Options::train(target.clone()) };
     let budget = Budget { time: args.time_budget.map(|s| Duration::from_secs_f64(s.0)) };
-    let mut compiled = compile(&found.model, &Options { budget, tuning, gpu_times: crate::train::known_gpu_times(&target), ..options })?;
+    let mut compiled = compile(
+        &found.model,
+        &Options { budget, tuning, gpu_times: crate::train::known_gpu_times(&target), ..options },
+    )?;
     if let Some(planner) = args.planner {
         place_again(&mut compiled.plan, planner.0)?;
     }

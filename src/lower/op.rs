@@ -57,7 +57,7 @@ pub enum OpKind {
         geometry: ConvGeometry,
         accumulate: bool,
     },
-    /// Training-mode batch normalisation of `x [rows, channels]`: statistics of the batch, running statistics updated in place with
+    /// Where `residual [rows, channels]` is bound, it is added before the activation. Training-mode batch normalisation of `x [rows, channels]`: statistics of the batch, running statistics updated in place with
     /// the unbiased variance: `running = (1 - momentum) running + momentum batch`. `act` is applied last. `rows` is at least 2.
     BatchNorm {
         rows: usize,
@@ -130,6 +130,12 @@ pub enum OpKind {
     /// `y = a + b`, in place on `a`.
     Add {
         len: usize,
+    },
+    /// `y = f(a + b)`, or `y = (a + b) f'(saved)`, in place on `a` or `b`.
+    AddAct {
+        len: usize,
+        act: Option<Activation>,
+        act_grad: Option<Activation>,
     },
     /// Row-wise softmax and cross entropy: `row_loss [rows]` and `probs [rows, classes]` (may be in place on the logits).
     SoftmaxCe {
@@ -249,7 +255,8 @@ impl OpKind {
     pub fn slots(&self) -> &'static [Slot] {
         const FILL: &[Slot] = &[o("y")];
         const UNARY: &[Slot] = &[i("x"), o("y"), WORK];
-        const GEMM: &[Slot] = &[i("a"), i("b"), i("bias"), i("saved"), i("c_prev"), o("c"), o("z"), WORK];
+        const GEMM: &[Slot] =
+            &[i("a"), i("b"), i("bias"), i("saved"), i("c_prev"), o("c"), o("z"), WORK, i("bias_half")];
         const BIAS: &[Slot] = &[i("x"), i("bias"), o("y")];
         const ACT_BWD: &[Slot] = &[i("dy"), i("saved"), o("dx")];
         const BIAS_GRAD: &[Slot] = &[i("dy"), i("db_prev"), o("db"), WORK];
@@ -265,6 +272,7 @@ impl OpKind {
             o("running_mean"),
             o("running_var"),
             WORK,
+            i("residual"),
         ];
         const BN_EVAL: &[Slot] = &[i("x"), i("gamma"), i("beta"), i("running_mean"), i("running_var"), o("y")];
         const BN_BWD: &[Slot] = &[
@@ -301,6 +309,7 @@ impl OpKind {
         const DROPOUT: &[Slot] = &[i("x"), i("counter"), o("y"), o("mask")];
         const DROPOUT_BWD: &[Slot] = &[i("dy"), i("mask"), o("dx")];
         const ADD: &[Slot] = &[i("a"), i("b"), o("y")];
+        const ADD_ACT: &[Slot] = &[i("a"), i("b"), i("saved"), o("y")];
         const SOFTMAX: &[Slot] = &[i("logits"), i("labels"), o("row_loss"), o("probs")];
         const SOFTMAX_GRAD: &[Slot] = &[i("probs"), i("labels"), o("dlogits"), i("scale")];
         const LOSS_MEAN: &[Slot] = &[i("row_loss"), o("loss")];
@@ -368,6 +377,7 @@ impl OpKind {
             Self::Dropout { .. } => DROPOUT,
             Self::DropoutBwd { .. } => DROPOUT_BWD,
             Self::Add { .. } => ADD,
+            Self::AddAct { .. } => ADD_ACT,
             Self::SoftmaxCe { .. } => SOFTMAX,
             Self::SoftmaxCeGrad { .. } => SOFTMAX_GRAD,
             Self::LossMean { .. } => LOSS_MEAN,
@@ -424,6 +434,7 @@ impl OpKind {
             Self::Dropout { .. } => "dropout",
             Self::DropoutBwd { .. } => "dropout_bwd",
             Self::Add { .. } => "add",
+            Self::AddAct { .. } => "add",
             Self::SoftmaxCe { .. } => "softmax_ce",
             Self::SoftmaxCeGrad { .. } => "softmax_ce_grad",
             Self::LossMean { .. } => "loss_mean",

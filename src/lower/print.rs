@@ -44,6 +44,7 @@ pub(crate) fn dims(kind: &OpKind) -> String {
         | OpKind::Dropout { len, .. }
         | OpKind::DropoutBwd { len, .. }
         | OpKind::Add { len }
+        | OpKind::AddAct { len, .. }
         | OpKind::Mse { len }
         | OpKind::MseGrad { len }
         | OpKind::MseFused { len }

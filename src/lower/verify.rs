@@ -95,11 +95,13 @@ fn required(kind: &OpKind, slot: &str) -> bool {
             "saved" => e.act_grad.is_some(),
             "z" => e.save_z,
             "c_prev" => accumulate,
+            "bias_half" => false,
             _ => true,
         };
     }
     match (kind, slot) {
-        (_, "scale" | "scaler" | "shadow" | "total_max" | "ticket") => false,
+        (_, "scale" | "scaler" | "shadow" | "total_max" | "ticket" | "residual" | "bias_half") => false,
+        (OpKind::AddAct { act_grad, .. }, "saved") => act_grad.is_some(),
         (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "grad_norm") => false,
         (_, "update_max" | "grad_sq") => matches!(kind, OpKind::UpdateMetrics { .. }),
         (OpKind::SoftmaxCeFused { .. }, "accuracy") | (OpKind::MaxPool { .. }, "index") => false,
@@ -122,7 +124,7 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
         (OpKind::Cast { len } | OpKind::ScaleUpdate { len }, _) => *len,
         (OpKind::Gemm(g), "a") => g.m * g.k,
         (OpKind::Gemm(g), "b") => g.k * g.n,
-        (OpKind::Gemm(g), "bias") => g.n,
+        (OpKind::Gemm(g), "bias" | "bias_half") => g.n,
         (OpKind::Gemm(g), _) => g.m * g.n,
         (
             OpKind::Conv2d { geometry: g, .. }
@@ -133,7 +135,7 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
             let (x, y) = (g.n * g.h * g.w * g.c, g.n * g.ho * g.wo * g.f);
             let w = g.kernel[0] * g.kernel[1] * (g.c / g.groups) * g.f;
             match (kind, slot) {
-                (_, "bias") => g.f,
+                (_, "bias" | "bias_half") => g.f,
                 (OpKind::Conv2d { .. } | OpKind::Conv2dBwdW { .. }, "a") => x,
                 (OpKind::Conv2dBwdX { .. }, "a") | (OpKind::Conv2dBwdW { .. }, "b") => y,
                 (_, "b") | (OpKind::Conv2dBwdW { .. }, _) => w,
@@ -145,7 +147,14 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
         (OpKind::BiasAdd { rows, cols } | OpKind::BiasGrad { rows, cols, .. }, _) => rows * cols,
         (OpKind::DropoutBwd { len, .. } | OpKind::Dropout { len, .. }, "mask") => len.div_ceil(8),
         (OpKind::Dropout { .. }, "counter") | (OpKind::StepInc | OpKind::BiasCorr { .. }, _) => 2,
-        (OpKind::Act { len, .. } | OpKind::ActBwd { len, .. } | OpKind::Fill { len } | OpKind::Add { len }, _)
+        (
+            OpKind::Act { len, .. }
+            | OpKind::ActBwd { len, .. }
+            | OpKind::Fill { len }
+            | OpKind::Add { len }
+            | OpKind::AddAct { len, .. },
+            _,
+        )
         | (OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. }, _) => *len,
         (OpKind::Transpose { n, rows, cols }, _) => n * rows * cols,
         (
@@ -154,7 +163,7 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
             | OpKind::BatchNormBwd { rows, channels, .. },
             _,
         ) => {
-            if matches!(slot, "x" | "y" | "dy" | "dx" | "saved") {
+            if matches!(slot, "x" | "y" | "dy" | "dx" | "saved" | "residual") {
                 rows * channels
             } else {
                 *channels

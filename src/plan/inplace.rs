@@ -9,7 +9,7 @@ const fn pairs(kind: &OpKind) -> &'static [(&'static str, &'static str)] {
             &[("x", "y")]
         }
         OpKind::ActBwd { .. } | OpKind::DropoutBwd { .. } | OpKind::BatchNormBwd { .. } => &[("dy", "dx")],
-        OpKind::Add { .. } => &[("a", "y"), ("b", "y")],
+        OpKind::Add { .. } | OpKind::AddAct { .. } => &[("a", "y"), ("b", "y")],
         OpKind::SoftmaxCe { .. } => &[("logits", "probs")],
         OpKind::SoftmaxCeGrad { .. } => &[("probs", "dlogits")],
         OpKind::SoftmaxCeFused { .. } => &[("logits", "dlogits")],

@@ -18,6 +18,7 @@ pub fn stem(kind: &OpKind) -> String {
             Epilogue { act: *act, ..Epilogue::default() }
         }
         OpKind::BatchNormBwd { act_grad, .. } => Epilogue { act_grad: *act_grad, ..Epilogue::default() },
+        OpKind::AddAct { act, act_grad, .. } => Epilogue { act: *act, act_grad: *act_grad, ..Epilogue::default() },
         _ => Epilogue::default(),
     };
     if epilogue.bias {

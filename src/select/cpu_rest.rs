@@ -159,6 +159,7 @@ pub fn bytes_moved(op: &OpKind, elem: usize) -> u64 {
         OpKind::BiasAdd { rows, cols } => (2 * rows * cols + cols) * elem,
         OpKind::Act { len, .. } => 2 * len * elem,
         OpKind::ActBwd { len, .. } | OpKind::Add { len } => 3 * len * elem,
+        OpKind::AddAct { len, act_grad, .. } => (3 + usize::from(act_grad.is_some())) * len * elem,
         OpKind::BiasGrad { rows, cols, accumulate } => (rows * cols + (1 + usize::from(*accumulate)) * cols) * elem,
         OpKind::BatchNorm { rows, channels, .. } => (3 * rows * channels + 8 * channels) * elem,
         OpKind::BatchNormEval { rows, channels, .. } => (2 * rows * channels + 4 * channels) * elem,
@@ -212,6 +213,7 @@ pub fn flops(op: &OpKind) -> u64 {
         }
         OpKind::BiasAdd { rows, cols } | OpKind::BiasGrad { rows, cols, .. } => rows * cols,
         OpKind::Act { len, .. } | OpKind::Add { len } => *len,
+        OpKind::AddAct { len, .. } => 2 * len,
         OpKind::ActBwd { len, .. } | OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. } => 2 * len,
         OpKind::BatchNorm { rows, channels, .. } => 7 * rows * channels,
         OpKind::BatchNormEval { rows, channels, .. } => 3 * rows * channels,

@@ -1,7 +1,7 @@
 //! Evaluation on the held-out part: a forward-only step that shares the parameters.
 
-use super::{TrainError, gpu_times};
 use super::feed::gather;
+use super::{TrainError, gpu_times};
 use crate::compile::{Options, compile};
 use crate::data::{Dataset, Target};
 use crate::exec::cpu::Pool;

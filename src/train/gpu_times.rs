@@ -25,7 +25,8 @@ fn device_name(target: &Target) -> String {
 }
 
 fn file_of(device: &str) -> Option<PathBuf> {
-    let hash = device.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
+    let hash =
+        device.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
     Some(cuda::cache_folder()?.join(format!("times-{hash:016x}.json")))
 }
 
@@ -55,7 +56,9 @@ static KEPT: Mutex<BTreeMap<String, Arc<GpuTimes>>> = Mutex::new(BTreeMap::new()
 /// # Errors
 /// Where the step cannot be compiled, or the device fails.
 pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes>>, TrainError> {
-    let (Some(known), Some(facts)) = (known_gpu_times(&options.target), options.target.as_cuda()) else { return Ok(None) };
+    let (Some(known), Some(facts)) = (known_gpu_times(&options.target), options.target.as_cuda()) else {
+        return Ok(None);
+    };
     let first = compile(model, &Options { gpu_times: Some(Arc::clone(&known)), ..options.clone() })?;
     let open: Vec<String> = wanted(&first.selection, &known);
     if open.is_empty() {
@@ -78,7 +81,8 @@ pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes
             if round >= estimates().count() || hopeless || !open.contains(&key) || !done.insert(key.clone()) {
                 continue;
             }
-            let so_far = found.times.get(&key).map_or(f64::INFINITY, |t| t.values().copied().fold(f64::INFINITY, f64::min));
+            let so_far =
+                found.times.get(&key).map_or(f64::INFINITY, |t| t.values().copied().fold(f64::INFINITY, f64::min));
             let us = if step.stood_in(index) { NOT_OFFERED_US } else { step.time_op(index, 2.0 * so_far)? };
             found.keep(&key, &choice.kernel, us);
         }
@@ -98,9 +102,12 @@ fn key_of(selection: &Selection, op: &Op) -> String {
 
 /// The operations that have a choice and no times yet.
 fn wanted(selection: &Selection, known: &GpuTimes) -> Vec<String> {
-    let with_choice = selection.program.ops.iter().zip(&selection.choices).filter(|(_, c)| {
-        c.candidates.iter().filter(|k| k.cost_us.is_some()).count() > 1
-    });
+    let with_choice = selection
+        .program
+        .ops
+        .iter()
+        .zip(&selection.choices)
+        .filter(|(_, c)| c.candidates.iter().filter(|k| k.cost_us.is_some()).count() > 1);
     let mut keys: Vec<String> = with_choice.map(|(op, _)| key_of(selection, op)).collect();
     keys.retain(|k| !known.times.contains_key(k));
     keys.sort_unstable();

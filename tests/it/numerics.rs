@@ -91,7 +91,7 @@ fn after_five(model: &Model, target: Target, executor: Executor) -> (Step, Vec<u
     for _ in 0..5 {
         step.run(executor, &mut pool).unwrap();
     }
-    let state = step.snapshot();
+    let state = step.snapshot().unwrap();
     (step, state)
 }
 

@@ -59,7 +59,7 @@ fn weights(session: &Session) -> Vec<(String, HostTensor)> {
 }
 
 fn snapshot(session: &mut Session) -> Vec<u8> {
-    session.step_mut().0.snapshot()
+    session.step_mut().0.snapshot().unwrap()
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn the_learning_rate_acts_at_the_next_step_without_recording_anew() {
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}, "data": {"type": "digits"}, "train": {"steps": 50, "seed": 0}}"#,
     );
     let compiled = std::sync::Arc::as_ptr(run.compiled());
-    let base = run.step_mut().0.arena().as_ptr();
+    let base = run.step_mut().0.arena().unwrap().as_ptr();
     assert!(steps(&mut run, 3).iter().all(|r| r.lr == 0.1 && r.update_max > 0.0));
     run.set_lr(0.0).unwrap();
     let before = weights(&run);
@@ -197,11 +197,11 @@ fn the_learning_rate_acts_at_the_next_step_without_recording_anew() {
         step.replay(pool).unwrap();
         let update = step.find("update_max").unwrap();
         far.push(step.stored::<f32>(update).unwrap()[0]);
-        step.restore(&state);
+        step.restore(&state).unwrap();
     }
     assert!((far[1] / far[0] - 10.0).abs() < 1e-2, "{far:?}");
     assert_eq!(
-        (std::sync::Arc::as_ptr(run.compiled()), run.step_mut().0.arena().as_ptr()),
+        (std::sync::Arc::as_ptr(run.compiled()), run.step_mut().0.arena().unwrap().as_ptr()),
         (compiled, base),
         "nothing was recorded anew"
     );
@@ -226,7 +226,7 @@ fn dropout_draws_a_fresh_mask_of_the_right_rate_each_step() {
         let (step, pool) = run.step_mut();
         step.run_ops(0, drawn, pool).unwrap();
         let mask = step.stored::<u8>(id).unwrap().to_vec();
-        step.restore(&state);
+        step.restore(&state).unwrap();
         kept += mask.iter().map(|b| u64::from(b.count_ones())).sum::<u64>();
         total += 8 * mask.len() as u64;
         masks.push(mask);

@@ -102,6 +102,7 @@ impl Work {
                 let lt = lt.as_ref().ok_or("cuBLASLt is gone")?;
                 let at = |slot: &str| kind.slot(slot).map_or(0, |i| row[i]);
                 let [a, b, bias, c, saved, z] = ["a", "b", "bias", "c", "saved", "z"].map(at);
+                let bias = if at("bias_half") == 0 { bias } else { at("bias_half") };
                 let pointers = super::cublaslt::Pointers { a, b, bias, c, saved, z };
                 // SAFETY: the addresses are the plan's, and the scratch memory is as large as selection was told.
                 unsafe { plan.run(lt, gpu.stream().cast(), &pointers, at("work")) }

@@ -63,7 +63,8 @@ impl GpuCeilings {
             (_, 8) => 2048.0,
             _ => 4096.0,
         };
-        let clock_khz = gpu.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map_err(ExecError::Gpu)?;
+        let clock_khz =
+            gpu.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map_err(ExecError::Gpu)?;
         let flops_per_us = per_cycle * f64::from(info.multiprocessors) * f64::from(clock_khz) / 1e3;
         Ok(Self { launch_us: LAUNCH_US, bytes_per_us, flops_per_us })
     }

@@ -40,6 +40,15 @@ pub(super) const MAX_PHASES: usize = 3;
 /// What a unit tells about itself: phases, threads, scratch bytes, then blocks and shared memory of each phase.
 pub(super) const META_LEN: usize = 3 + 2 * MAX_PHASES;
 
+/// The name of a phase's kernel, as profilers and graphs show it: the templates of the types, and the phase.
+pub(super) fn entry_name(types: &[&str], phase: usize) -> String {
+    let template = |ty: &str| {
+        let ty = ty.rsplit("//---\n").next().unwrap_or_default();
+        ty.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect::<String>()
+    };
+    format!("{}_{phase}", types.iter().map(|t| template(t)).collect::<Vec<_>>().join("_and_"))
+}
+
 /// The source of one compilation: the kernels of one operation, phase by phase, or those of several that share a launch. Each is given by its file and its type.
 #[must_use]
 pub fn unit(ops: &[(&str, &str)]) -> String {
@@ -69,7 +78,7 @@ pub fn unit(ops: &[(&str, &str)]) -> String {
             let body = format!(
                 "if constexpr (member0::Op::PHASES > {phase}) member0::Op::run<{phase}>(a, blockIdx.x, smem);\n"
             );
-            text.push_str(&entry(&format!("k{phase}"), "Args a", &body));
+            text.push_str(&entry(&entry_name(&ops.iter().map(|o| o.1).collect::<Vec<_>>(), phase), "Args a", &body));
         }
         text.push_str(
             "extern \"C\" __constant__ long long meta[9] = {member0::Op::PHASES, member0::Op::THREADS, member0::Op::WORK, \
@@ -92,7 +101,7 @@ pub fn unit(ops: &[(&str, &str)]) -> String {
         blocks.push_str(&format!(" + member{index}::Op::blocks(0)"));
         smem = format!("max_i({smem}, member{index}::Op::smem(0))");
     }
-    text.push_str(&entry("k0", "Members m", &body));
+    text.push_str(&entry(&entry_name(&ops.iter().map(|o| o.1).collect::<Vec<_>>(), 0), "Members m", &body));
     text.push_str(&format!(
         "extern \"C\" __constant__ long long meta[9] = {{1, member0::Op::THREADS, 0, {blocks}, {smem}, 0, 0, 0, 0}};\n"
     ));

@@ -26,7 +26,7 @@ const WORKSPACE_ALIGN_BYTES: u64 = 256;
 pub struct Pointers {
     pub a: u64,
     pub b: u64,
-    /// Float `[n]`.
+    /// `[n]`, of the product's own type.
     pub bias: u64,
     /// `[m, n]`, where an accumulating product also finds the previous value.
     pub c: u64,
@@ -182,9 +182,9 @@ impl Problem {
         };
         set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_EPILOGUE, &(epilogue as u32))?;
         if done.bias {
-            set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &(float as i32))?;
+            set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &(output as i32))?;
             // The heuristic insists on an address, and reads from it only how it is aligned; `run` puts the true one in its place.
-            set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &u64::from(align_bytes(float)))?;
+            set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &u64::from(align_bytes(output)))?;
         }
 
         // Rows of the row-major matrices, which lie densely: their lengths are the leading dimensions.

@@ -45,8 +45,7 @@ impl Step {
         const LAUNCHES: usize = 12;
         self.begin()?;
         let stream = self.gpu.stream();
-        let (start, end) =
-            (Event::new(true).map_err(ExecError::Gpu)?, Event::new(true).map_err(ExecError::Gpu)?);
+        let (start, end) = (Event::new(true).map_err(ExecError::Gpu)?, Event::new(true).map_err(ExecError::Gpu)?);
         // The first launch loads what a library has not loaded yet.
         self.put_op(op)?;
         start.record(stream).map_err(ExecError::Gpu)?;

@@ -6,7 +6,7 @@
 use super::Step;
 use crate::exec::ExecError;
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
-use crate::exec::cpu::kernels::reference;
+use crate::exec::cpu::kernels::reference::{self, Real as _};
 use crate::lower::{Dir, LValueId, OpKind, ParamOrder};
 use crate::model::Rng;
 use crate::select::cuda::{Real, real_of};
@@ -163,6 +163,21 @@ impl Step {
                 }
             }
         }
+        // The narrow copy of a bias is a copy.
+        let slot =
+            |name: &str| slots.iter().find(|s| s.1 == name).map(|s| (program.root(s.3), program.value(s.3).clone()));
+        if let (Some(((root, start), bias)), Some(((copy, from), narrow))) = (slot("bias"), slot("bias_half")) {
+            let len = bias.shape.len();
+            let rounded: Vec<f64> = match hosts.get(&root) {
+                Some(Host::Real(v)) => v[start..start + len].iter().map(|v| round(*v, narrow.dtype)).collect(),
+                _ => Vec::new(),
+            };
+            for (root, start) in [(root, start), (copy, from)] {
+                if let Some(Host::Real(v)) = hosts.get_mut(&root) {
+                    v[start..start + rounded.len()].copy_from_slice(&rounded);
+                }
+            }
+        }
         for (root, host) in &hosts {
             let Some(place) = plan.place(*root) else { continue };
             let bytes = match host {
@@ -276,6 +291,22 @@ fn reference(
         put(hosts, slots, program, "scaler", &next);
         return;
     }
+    if let OpKind::AddAct { act, act_grad, .. } = kind {
+        let [a, b, saved] = ["a", "b", "saved"].map(|s| reals(hosts, s).unwrap_or_default());
+        let sum = |i: usize| act.map_or(a[i] + b[i], |f| (a[i] + b[i]).act(f));
+        let y: Vec<f64> = (0..a.len()).map(|i| act_grad.map_or(sum(i), |f| sum(i) * saved[i].act_grad(f))).collect();
+        put(hosts, slots, program, "y", &y);
+        return;
+    }
+    // The reference adds no residual: it leaves the activation, and both follow here.
+    let residual = reals(hosts, "residual");
+    let (kind, after) = match (kind, &residual) {
+        (OpKind::BatchNorm { rows, channels, eps, momentum, act }, Some(_)) => {
+            let (rows, channels, eps, momentum) = (*rows, *channels, *eps, *momentum);
+            (&OpKind::BatchNorm { rows, channels, eps, momentum, act: None }, *act)
+        }
+        _ => (kind, None),
+    };
     // Buffers of the reference's own: filters in its order, gradients with their scale taken off.
     let mut own: Vec<(usize, &str, Dir, LValueId, Vec<f64>)> = Vec::new();
     let permute = |slot: &str, values: Vec<f64>, to_cpu: bool| -> Vec<f64> {
@@ -331,6 +362,10 @@ fn reference(
         let mut values = values.clone();
         if matches!(*slot, "dlogits" | "dy") {
             values.iter_mut().for_each(|v| *v *= scale);
+        }
+        if let Some(residual) = residual.as_ref().filter(|_| *slot == "y") {
+            let act = |v: f64| after.map_or(v, |f| v.act(f));
+            values.iter_mut().zip(residual).for_each(|(v, r)| *v = act(*v + r));
         }
         put_parts(hosts, slots, program, kind, slot, &values);
     }

@@ -12,7 +12,7 @@ use crate::tensor::{DType, Shape};
 /// Adapts a fused program to a GPU. Values keep their ids; new ones stand at the end.
 #[must_use]
 pub fn adapt(program: &Program, real: Real) -> Program {
-    let mut program = program.clone();
+    let mut program = super::join::join(program);
     if let Some(half) = real.half() {
         shadow_weights(&mut program, half);
         narrow(&mut program, half);
@@ -91,9 +91,30 @@ fn is_activation(kind: &OpKind, slot: &str) -> bool {
         | OpKind::ScaleUpdate { .. } => false,
         _ => matches!(
             slot,
-            "x" | "y" | "dy" | "dx" | "saved" | "a" | "b" | "logits" | "probs" | "dlogits" | "scores" | "target"
+            "x" | "y"
+                | "dy"
+                | "dx"
+                | "saved"
+                | "residual"
+                | "a"
+                | "b"
+                | "logits"
+                | "probs"
+                | "dlogits"
+                | "scores"
+                | "target"
         ),
     }
+}
+
+/// The stretch of `shadow` that holds a parameter's copy.
+fn narrow_copy(program: &mut Program, param: LValueId, shadow: LValueId, half: DType) -> LValueId {
+    let (_, start) = program.root(param);
+    let master = program.value(param).clone();
+    let name = format!("{}.{half}", master.name);
+    let found = program.find(&name);
+    let alias = Some(Alias { of: shadow, start });
+    found.unwrap_or_else(|| push(program, LValue { name, role: Role::State, dtype: half, alias, ..master }))
 }
 
 /// Products read a copy of the parameters in half width.
@@ -105,17 +126,17 @@ fn shadow_weights(program: &mut Program, half: DType) {
         if let Some(slot) = weight_slot(&op.kind)
             && let Some(weight) = op.arg(slot)
         {
-            let (_, start) = program.root(weight);
-            let master = program.value(weight).clone();
-            let name = format!("{}.{half}", master.name);
-            let copy = match program.find(&name) {
-                Some(found) => found,
-                None => push(
-                    program,
-                    LValue { name, role: Role::State, dtype: half, alias: Some(Alias { of: shadow, start }), ..master },
-                ),
-            };
+            let copy = narrow_copy(program, weight, shadow, half);
             set(&mut program.ops[index], slot, copy);
+        }
+    }
+    // Libraries add biases of the product's own type.
+    for index in 0..program.ops.len() {
+        let op = &program.ops[index];
+        let product = matches!(&op.kind, OpKind::Gemm(g) if matches!(g.trans, Trans::Nn));
+        if let Some(bias) = op.arg("bias").filter(|_| product) {
+            let copy = narrow_copy(program, bias, shadow, half);
+            set(&mut program.ops[index], "bias_half", copy);
         }
     }
     let after = view(program, format!("params.{half}.new"), shadow, len);

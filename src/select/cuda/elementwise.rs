@@ -28,6 +28,10 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
             vec![flat(real, format!("ActBwd<{t}, {}, {len}>", cpp_act(Some(func))), 3 * len * size)]
         }
         OpKind::BiasGrad { rows, cols, accumulate } if rows * cols > 0 => bias_grad(real, rows, cols, accumulate, gpu),
+        OpKind::AddAct { len, act, act_grad } if len > 0 => {
+            let ty = format!("AddAct<{t}, {}, {}, {len}>", cpp_act(act), cpp_act(act_grad));
+            vec![flat(real, ty, (3 + usize::from(act_grad.is_some())) * len * size)]
+        }
         OpKind::Add { len } if len > 0 => vec![flat(real, format!("Add<{t}, {len}>"), 3 * len * size)],
         OpKind::Dropout { len, rate, stream } if len > 0 => {
             let (threshold, scale) = (threshold(rate.get()), scale(rate.get()));

@@ -1,7 +1,7 @@
 //! Which products cublasLt does, how much of their epilogues, and roughly how long it takes. Pure functions of the shape.
 //!
 //! Types follow the table of `cublasLtMatmul` (<https://docs.nvidia.com/cuda/cublas/#cublasltmatmul>): a bias has the type of the product it is
-//! added to. Biases are always float here, so a product of 16-bit type takes its bias in a kernel of its own.
+//! added to, so a product of 16-bit type reads the bias from the 16-bit copy of the parameters.
 
 use super::Real;
 use crate::lower::{Epilogue, Gemm, Trans};
@@ -37,7 +37,7 @@ pub const fn stores_float(gemm: &Gemm, real: Real) -> bool {
 ///
 /// # Errors
 /// The reason why it cannot.
-pub fn lt_supports(gemm: &Gemm, real: Real) -> Result<(), String> {
+pub fn lt_supports(gemm: &Gemm, _real: Real) -> Result<(), String> {
     if gemm.m == 0 || gemm.n == 0 || gemm.k == 0 {
         return Err("cublasLt does no empty products".into());
     }
@@ -45,20 +45,20 @@ pub fn lt_supports(gemm: &Gemm, real: Real) -> Result<(), String> {
     if save_z && act.is_none() {
         return Err("a value kept before no activation would be written twice".into());
     }
-    if act_grad.is_some() && (save_z || act.is_some() || (bias && !stores_float(gemm, real))) {
+    if act_grad.is_some() && (save_z || act.is_some() || bias) {
         return Err("a derivative after a bias or an activation is not cut off".into());
     }
     Ok(())
 }
 
-/// The part of an epilogue that cublasLt does itself: a float bias on a float product, then ReLU.
+/// The part of an epilogue that cublasLt does itself: a bias of the product's own type, then ReLU.
 ///
 /// Its GELU is the tanh approximation where ours is exact, and its derivative of ReLU reads a bit mask where ours reads the saved output. Where the
 /// value before the activation is kept, the product is written there and the activation follows.
 #[must_use]
-pub const fn done(gemm: &Gemm, real: Real) -> Epilogue {
+pub const fn done(gemm: &Gemm, _real: Real) -> Epilogue {
     let asked = gemm.epilogue;
-    let bias = asked.bias && stores_float(gemm, real);
+    let bias = asked.bias;
     let act = match asked.act {
         Some(Activation::Relu) if bias == asked.bias && !asked.save_z => asked.act,
         _ => None,
@@ -112,12 +112,11 @@ mod tests {
     }
 
     #[test]
-    fn a_float_bias_goes_only_into_a_float_product() {
+    fn bias_and_relu_are_done_in_every_type() {
         let both = Epilogue { bias: true, act: Some(Activation::Relu), ..Epilogue::default() };
         assert_eq!(done(&gemm(Trans::Nn, both), Real::F32), both);
         assert_eq!(done(&gemm(Trans::Nn, both), Real::Tf32), both);
-        // ReLU comes after the bias, so it has to wait for it.
-        assert!(done(&gemm(Trans::Nn, both), Real::Bf16).is_empty());
+        assert_eq!(done(&gemm(Trans::Nn, both), Real::Bf16), both);
         assert_eq!(done(&gemm(Trans::Tn, both), Real::Bf16), both);
         let relu = Epilogue { bias: false, ..both };
         assert_eq!(done(&gemm(Trans::Nn, relu), Real::F16), relu);

@@ -8,6 +8,7 @@ mod conv;
 pub mod dnn;
 mod elementwise;
 mod gemm;
+mod join;
 mod loss;
 pub mod lt;
 mod norm;
@@ -165,7 +166,11 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
         (0..count)
             .map(|i| Offer {
                 route: route(i),
-                tail: if i == 0 { format!("{}_{name}_v0", real.name()) } else { format!("{}_{name}_a{i}_v0", real.name()) },
+                tail: if i == 0 {
+                    format!("{}_{name}_v0", real.name())
+                } else {
+                    format!("{}_{name}_a{i}_v0", real.name())
+                },
                 work_bytes,
                 cost: cost.clone().map(|us| us * (1.0 + 0.001 * f64::from(i))),
             })
@@ -203,7 +208,8 @@ fn epilogue_us(kind: &OpKind, real: Real) -> f64 {
         OpKind::Conv2dBwdX { geometry: g, epilogue } => (*epilogue, g.n * g.h * g.w * g.c),
         _ => return 0.0,
     };
-    let passes = usize::from(epilogue.act_grad.is_some()) + usize::from(epilogue.save_z || epilogue.act.is_some());
+    let fused_act = epilogue.act == Some(Activation::Relu) && !epilogue.save_z;
+    let passes = usize::from(epilogue.act_grad.is_some()) + usize::from(epilogue.act.is_some() && !fused_act);
     passes as f64 * (1.5 + (3 * len * real.size()) as f64 / 3.5e6)
 }
 

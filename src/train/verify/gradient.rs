@@ -40,13 +40,13 @@ fn scale_of(step: &Step) -> Result<f32, TrainError> {
     }
 }
 
-/// How far gradients may lie from the f64 reference, as a share of the tensor's largest magnitude.
+/// How far gradients may lie from the f64 reference: single elements as a share of the tensor's largest magnitude, or for coarse types
+/// the length of the difference as a share of the tensor's.
 fn tolerance(step: &Step) -> f64 {
     match step.compiled().selection.real {
         Real::F32 => 1e-3,
-        Real::Tf32 => 2e-2,
-        Real::F16 => 3e-2,
-        Real::Bf16 => 1.5e-1,
+        Real::Tf32 | Real::F16 => 8e-2,
+        Real::Bf16 => 3e-1,
     }
 }
 
@@ -131,11 +131,18 @@ pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> 
     let (mut worst, mut worst_name) = (0.0f64, String::new());
     let mut failures = Vec::new();
     let (unscale, allowed) = (1.0 / scale_of(&fast)?, tolerance(&fast));
+    let exactly = fast.compiled().selection.real == Real::F32;
     for p in trained(&small) {
         let (a, mut b) = (exact.grad::<f64>(p)?, fast.grad::<f32>(p)?);
         b.iter_mut().for_each(|g| *g *= unscale);
         let scale = a.iter().fold(1e-12f64, |m, g| m.max(g.abs()));
-        let error = a.iter().zip(&b).fold(0.0f64, |m, (a, b)| m.max((a - f64::from(*b)).abs())) / scale;
+        let error = if exactly {
+            a.iter().zip(&b).fold(0.0f64, |m, (a, b)| m.max((a - f64::from(*b)).abs())) / scale
+        } else {
+            // Coarse rounding now and then turns a relu or a maximum the other way, which moves single elements far: the whole tensor counts.
+            let apart: f64 = a.iter().zip(&b).map(|(a, b)| (a - f64::from(*b)).powi(2)).sum();
+            (apart / a.iter().map(|a| a * a).sum::<f64>().max(1e-30)).sqrt()
+        };
         let name = &small.param(p).name;
         if error > worst || error.is_nan() {
             (worst, worst_name) = (error, name.clone());

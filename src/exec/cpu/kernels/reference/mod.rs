@@ -85,7 +85,9 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
             optimizer::sgd_step::<T>(args, segments, momentum.get(), *nesterov);
         }
         OpKind::UpdateMetrics { segments } => optimizer::update_metrics::<T>(args, *segments),
-        OpKind::Cast { .. } | OpKind::ScaleUpdate { .. } => unreachable!("resolve gives no kernel for these"),
+        OpKind::Cast { .. } | OpKind::ScaleUpdate { .. } | OpKind::AddAct { .. } => {
+            unreachable!("resolve gives no kernel for these")
+        }
     }
 }
 

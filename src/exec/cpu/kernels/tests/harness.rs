@@ -138,7 +138,7 @@ fn length(op: &OpKind, name: &str) -> usize {
             "update_max" | "grad_norm" => 1,
             _ => *segments,
         },
-        OpKind::Cast { len } | OpKind::ScaleUpdate { len } => *len,
+        OpKind::Cast { len } | OpKind::ScaleUpdate { len } | OpKind::AddAct { len, .. } => *len,
         OpKind::Gemm(g) => match name {
             "a" => g.m * g.k,
             "b" => g.k * g.n,
