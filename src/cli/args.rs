@@ -230,6 +230,9 @@ pub struct BenchArgs {
     /// Print the time of each operation too
     #[arg(long)]
     pub per_op: bool,
+    /// Write the captured graph of the (last) preset as Graphviz, as the driver sees it; GPUs only
+    #[arg(long, value_name = "FILE.dot")]
+    pub graph: Option<PathBuf>,
     /// Time every kernel of every operation first, and remember the times: from then on the fastest is chosen
     #[arg(long)]
     pub tune: bool,

@@ -22,6 +22,7 @@ use crate::select::{Target, Tuning};
 use crate::tensor::Bytes;
 use crate::train::{DataChoice, Session, SessionSpec, TuningFile, gpu_times, processor, tune, tuning_is_off};
 use serde::Serialize;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -91,6 +92,9 @@ struct OpTime {
     kernel: String,
     layer: Option<String>,
     dims: String,
+    /// What a library does in it, in its own terms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    library: Option<String>,
     /// The median, timed by itself.
     us: f64,
     estimate_us: f64,
@@ -126,7 +130,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         if machine.target.as_cuda().is_some() {
             machine.ceilings = Limits::measure(&machine.target, threads, found.model.precision)?;
         }
-        let report = measure(found, &machine, args.seconds.0)?;
+        let report = measure(found, &machine, args.seconds.0, args.graph.as_deref())?;
         if !args.json {
             output::print(&told(&report, args.per_op))?;
         }
@@ -211,7 +215,7 @@ fn remember(loaded: &[Loaded], target: &Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure(found: &Loaded, machine: &Machine, seconds: f64) -> anyhow::Result<Report> {
+fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>) -> anyhow::Result<Report> {
     let Machine { target, name: device, ceilings, tuning, threads } = machine;
     let threads = *threads;
     let started = Instant::now();
@@ -235,6 +239,16 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64) -> anyhow::Result<Re
     let mut session = Session::prepare(&spec)?;
     let (step, pool) = session.step_mut();
     let mut bench = Bench { start: step.snapshot()?, step, pool };
+    if let Some(path) = graph {
+        match bench.step {
+            Step::Cuda(step) => step.write_graph(path)?,
+            Step::Cpu(_) => {
+                return Err(wrong(
+                    "--graph writes the graph of a GPU; the CPU's recording is that of `stepgraph plan --format dot`",
+                ));
+            }
+        }
+    }
     let single = bench.single_us()?;
     let steps_per_sample = match bench.step {
         // On a GPU the host is out of the way only when steps are queued.
@@ -255,6 +269,10 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64) -> anyhow::Result<Re
         Step::Cuda(step) => step.launches().0,
         Step::Cpu(_) => compiled.plan.program.ops.len(),
     };
+    let libraries: Vec<Option<String>> = match bench.step {
+        Step::Cuda(step) => (0..compiled.plan.program.ops.len()).map(|i| step.describe(i)).collect(),
+        Step::Cpu(_) => vec![None; compiled.plan.program.ops.len()],
+    };
     let medians = bench.step.time_calls(OP_ROUNDS, bench.pool)?;
 
     let samples = replay.len();
@@ -268,6 +286,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64) -> anyhow::Result<Re
             kernel: choice.kernel.clone(),
             layer: op.layer.map(|l| model.layer(l).label()),
             dims: crate::lower::dims(&op.kind),
+            library: libraries[index].clone(),
             us: *us,
             estimate_us: choice.cost_us,
             floor_us,
@@ -428,7 +447,9 @@ fn told(r: &Report, per_op: bool) -> String {
             let layer = op.layer.as_deref().unwrap_or("-");
             out.push_str(&format!(
                 "  {:>4}  {:<38} {us:>9}  floor {floor:>9} ({bound:<10}) gap {gap:>6.1}  estimated {estimate:>9}  {layer:<16} {}\n",
-                op.index, op.kernel, op.dims
+                op.index,
+                op.kernel,
+                op.library.as_deref().map_or_else(|| op.dims.clone(), |l| format!("{} by {l}", op.dims))
             ));
         }
     }

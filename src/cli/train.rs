@@ -1,12 +1,12 @@
 //! `stepgraph train`: a run from the first step to the saved result.
 
-use super::args::{ExecutorArg, SplitArg, TrainArgs};
+use super::args::{Device, ExecutorArg, SplitArg, TrainArgs};
 use super::error::wrong;
 use super::output::{self, Distribution, writable};
 use super::progress::{Progress, held_out};
 use super::step_log::StepLog;
 use super::{device, presets};
-use crate::exec::Executor;
+use crate::exec::{ExecError, Executor};
 use crate::model::{Preset, SplitKind};
 use crate::tensor::Bytes;
 use crate::train::{DataChoice, Evaluation, Session, SessionSpec, StepReport, TrainError};
@@ -120,7 +120,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         data: args.batches.clone().map_or(DataChoice::Preset, DataChoice::Batches),
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
-    let mut session = Session::prepare(&spec)?;
+    let (mut session, device_name) = prepare(&spec, args.device, device_name)?;
     if let Some(path) = &args.resume {
         session.load_checkpoint(path)?;
     }
@@ -153,6 +153,20 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let held = session.evaluate()?;
     let summary = run.summary(&session, args, held.as_ref(), interrupted, files, prepare_ms, device_name, threads);
     if args.json { output::print_json(&summary) } else { output::print(&told(&summary)) }
+}
+
+/// Prepares the run. Where the user left the choice of device open and the GPU has not the memory, the CPU takes over, and says so.
+fn prepare(spec: &SessionSpec, asked: Device, name: String) -> anyhow::Result<(Session, String)> {
+    match Session::prepare(spec) {
+        Err(TrainError::Exec(error @ ExecError::OutOfMemory { .. }))
+            if asked == Device::Auto && spec.machine.as_ref().is_some_and(|m| m.as_cuda().is_some()) =>
+        {
+            output::note(&format!("note: {error}; the CPU takes over"));
+            let (target, name) = device::choose(Device::Cpu, spec.threads)?;
+            Ok((Session::prepare(&SessionSpec { machine: Some(target), tuning: None, ..spec.clone() })?, name))
+        }
+        other => Ok((other?, name)),
+    }
 }
 
 /// A file that could be written before the run and cannot now is nobody's mistake in the command: status 1.

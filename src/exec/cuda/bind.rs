@@ -60,7 +60,7 @@ impl DeviceEnv {
 pub(super) enum Work {
     Kernel { kernel: Arc<Kernel>, args: Box<Row> },
     Lt { plan: Arc<LtPlan>, row: Box<Row>, kind: OpKind },
-    Dnn { call: Arc<DnnCall> },
+    Dnn { call: Arc<DnnCall>, plan: String },
 }
 
 /// The members' pointers one after the other, as the kernel of a group takes them.
@@ -107,11 +107,20 @@ impl Work {
                 // SAFETY: the addresses are the plan's, and the scratch memory is as large as selection was told.
                 unsafe { plan.run(lt, gpu.stream().cast(), &pointers, at("work")) }
             }
-            Self::Dnn { call } => {
+            Self::Dnn { call, .. } => {
                 let dnn = gpu.dnn();
                 // SAFETY: the addresses are the plan's, and live as long as the step.
                 unsafe { call.run(dnn.as_ref().ok_or("cuDNN is gone")?) }
             }
+        }
+    }
+
+    /// What a library does in it, in the library's own terms; nothing for own kernels.
+    pub(super) fn describe(&self) -> Option<String> {
+        match self {
+            Self::Kernel { .. } => None,
+            Self::Lt { plan, .. } => Some(plan.describe()),
+            Self::Dnn { plan, .. } => Some(plan.clone()),
         }
     }
 
@@ -344,7 +353,7 @@ pub(super) fn bind(
                 };
                 let args = DnnArgs { x, w, y, bias: at("bias"), saved: at("saved"), workspace: at("work") + narrow };
                 let call = plan.0[plan.1].bind(&args).map_err(fail)?;
-                Work::Dnn { call: Arc::new(call) }
+                Work::Dnn { call: Arc::new(call), plan: format!("cuDNN {}", plan.0[plan.1].describe()) }
             }
         });
     }

@@ -88,22 +88,6 @@ impl Lt {
         Ok(Self { handle: make("cublasLtCreate", create, sys::cublasLtDestroy)? })
     }
 
-    /// The library's version, such as `13.0.1`.
-    #[must_use]
-    pub fn version(&self) -> String {
-        // SAFETY: the library is present, or there would be no handle; the function has no preconditions.
-        let version = unsafe { sys::cublasLtGetVersion() };
-        format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)
-    }
-
-    /// How many algorithms there are to choose from, up to 8.
-    ///
-    /// # Errors
-    /// Where cublasLt does not do the operation, or a call fails.
-    pub fn candidates(&self, gemm: &Gemm, real: Real, workspace_limit: usize) -> Result<usize, String> {
-        Ok(Problem::new(gemm, real)?.candidates(self, workspace_limit)?.len())
-    }
-
     /// A plan with the heuristic's `candidate`-th algorithm, best first, that takes at most `workspace_limit` bytes. Of the epilogue it does what
     /// [`LtPlan::done`] says.
     ///
@@ -341,12 +325,6 @@ pub struct LtPlan {
 unsafe impl Sync for LtPlan {}
 
 impl LtPlan {
-    /// Bytes of workspace that the algorithm uses.
-    #[must_use]
-    pub const fn workspace_bytes(&self) -> usize {
-        self.workspace_bytes
-    }
-
     /// What it does of the epilogue. The rest remains, on `z` where the value before the activation is kept, otherwise on `c`.
     #[must_use]
     pub const fn done(&self) -> Epilogue {

@@ -60,15 +60,13 @@ pub struct DnnArgs {
     pub bias: u64,
     /// `[n, h, w, c]`.
     pub saved: u64,
-    /// [`DnnPlan::workspace_bytes`] of scratch.
+    /// The scratch memory that was granted when the plan was made.
     pub workspace: u64,
 }
 
 /// The library, opened for one GPU. Calls that use its handle are made by one thread at a time: whoever holds the GPU's lock.
 pub struct Dnn {
     library: Arc<Library>,
-    /// The GPU that plans are made for where none is here.
-    properties: Option<Descriptor>,
     version: usize,
 }
 
@@ -79,19 +77,7 @@ impl Dnn {
     /// Where cuDNN is not installed, is older than version 9, or has no GPU.
     pub fn open() -> Result<Self, String> {
         let (library, version) = Library::open()?;
-        Ok(Self { library, properties: None, version })
-    }
-
-    /// Opens cuDNN for a GPU that is described by its properties, in the form that cuDNN itself writes (version 9.8 or newer). Plans can
-    /// be made and described without a GPU, and not run.
-    ///
-    /// # Errors
-    /// Where cuDNN is not installed or does not understand the description.
-    pub fn open_for(properties_json: &str) -> Result<Self, String> {
-        let (library, version) = Library::without_gpu()?;
-        let properties = Descriptor::new(&library, Kind::CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR)?;
-        properties.set(Attr::CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, properties_json.as_bytes())?;
-        Ok(Self { library, properties: Some(properties.finalize("device properties")?), version })
+        Ok(Self { library, version })
     }
 
     /// The library's version, such as `9.12.0`.
@@ -129,7 +115,7 @@ impl Dnn {
         workspace_limit_bytes: u64,
         max: usize,
     ) -> Result<Vec<DnnPlan>, String> {
-        let wanted = Wanted { kind, geometry, real, fused, workspace_limit_bytes, max, described: None };
+        let wanted = Wanted { kind, geometry, real, fused, workspace_limit_bytes, max };
         self.search(&wanted, wanted.ways())
     }
 
@@ -146,29 +132,7 @@ impl Dnn {
         max: usize,
     ) -> Result<Vec<DnnPlan>, String> {
         let (kind, fused) = (ConvKind::BwdW, Fused::default());
-        self.search(
-            &Wanted { kind, geometry, real, fused, workspace_limit_bytes, max, described: None },
-            &[Stored::Own],
-        )
-    }
-
-    /// The plan that once described itself so ([`DnnPlan::describe`]); no other is prepared.
-    ///
-    /// # Errors
-    /// Where cuDNN no longer offers it.
-    pub fn plan_described(
-        &self,
-        kind: ConvKind,
-        geometry: &ConvGeometry,
-        real: Real,
-        fused: Fused,
-        workspace_limit_bytes: u64,
-        description: &str,
-    ) -> Result<DnnPlan, String> {
-        let described = Some(description);
-        let wanted = Wanted { kind, geometry, real, fused, workspace_limit_bytes, max: 1, described };
-        let plans = self.search(&wanted, wanted.ways())?;
-        plans.into_iter().next().ok_or_else(|| format!("cuDNN {} does not offer {description}", self.version()))
+        self.search(&Wanted { kind, geometry, real, fused, workspace_limit_bytes, max }, &[Stored::Own])
     }
 
     /// Plans that store the result in the first of these ways for which there are any.
@@ -227,7 +191,7 @@ impl Dnn {
                 }
             };
             let is_old = plans.iter().any(|p| p.description == config.description);
-            if is_old || wanted.described.is_some_and(|d| d != config.description) {
+            if is_old {
                 continue;
             }
             match self.prepare(graph, &config, wanted) {
@@ -243,9 +207,6 @@ impl Dnn {
         heuristic
             .set(Attr::CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, &[graph.graph.raw])?
             .set(Attr::CUDNN_ATTR_ENGINEHEUR_MODE, &[mode])?;
-        if let Some(properties) = &self.properties {
-            heuristic.set(Attr::CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, &[properties.raw])?;
-        }
         let heuristic = heuristic.finalize(&format!("{mode:?}"))?;
         let results = Attr::CUDNN_ATTR_ENGINEHEUR_RESULTS;
         heuristic.children(results, Kind::CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, heuristic.count::<Raw>(results)?)
@@ -254,9 +215,7 @@ impl Dnn {
     fn prepare(&self, graph: &Arc<Graph>, config: &Config, wanted: &Wanted) -> Result<DnnPlan, String> {
         let limit = wanted.workspace_limit_bytes;
         let plan = Descriptor::new(&self.library, Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
-        if self.properties.is_none() {
-            plan.set(Attr::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[self.library.handle])?;
-        }
+        plan.set(Attr::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, &[self.library.handle])?;
         plan.set(Attr::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &[config.config.raw])?;
         let plan = plan.finalize("execution plan")?;
         let workspace_bytes = plan.int(Attr::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?.max(0).cast_unsigned();
@@ -282,8 +241,6 @@ struct Wanted<'a> {
     fused: Fused,
     workspace_limit_bytes: u64,
     max: usize,
-    /// The only description that will do.
-    described: Option<&'a str>,
 }
 
 impl Wanted<'_> {
@@ -358,12 +315,6 @@ pub struct DnnPlan {
 }
 
 impl DnnPlan {
-    /// Bytes of scratch that a call needs.
-    #[must_use]
-    pub const fn workspace_bytes(&self) -> u64 {
-        self.workspace_bytes
-    }
-
     /// The engine and its knobs, such as `eng38_k2=7_k4=1`; the same for the same plan in another run of the program.
     #[must_use]
     pub fn describe(&self) -> &str {
@@ -394,18 +345,6 @@ impl DnnPlan {
             .set(Attr::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[Address(scratch.unwrap_or(0))])?;
         let pack = pack.finalize("variant pack")?;
         Ok(DnnCall { plan: Arc::clone(&self.plan), _graph: Arc::clone(&self.graph), pack })
-    }
-
-    /// Binds and runs once.
-    ///
-    /// # Errors
-    /// As of [`Self::bind`] and [`DnnCall::run`].
-    ///
-    /// # Safety
-    /// As of [`DnnCall::run`].
-    pub unsafe fn run(&self, dnn: &Dnn, args: &DnnArgs) -> Result<(), String> {
-        // SAFETY: the caller vouches for the addresses.
-        unsafe { self.bind(args)?.run(dnn) }
     }
 }
 

@@ -87,6 +87,11 @@ fn look() -> Probe {
         state: cudnn_version(),
         help: "fast convolutions; https://developer.nvidia.com/cudnn, or `pip install nvidia-cudnn-cu13`; without it own kernels do all convolutions",
     });
+    libraries.push(Library {
+        name: "nccl",
+        state: nccl_version(),
+        help: "several GPUs together, which no command uses yet; comes with the package libnccl2, or `pip install nvidia-nccl-cu13`",
+    });
     let (devices, why_none) = if started {
         match devices() {
             Ok(list) if list.is_empty() => (list, "the driver offers no GPU".to_owned()),
@@ -146,6 +151,24 @@ fn cudnn_version() -> Result<String, String> {
     // SAFETY: the function takes nothing and touches no device.
     let version = unsafe { cudarc::cudnn::sys::cudnnGetVersion() };
     Ok(format!("{}.{}.{}", version / 10_000, version % 10_000 / 100, version % 100))
+}
+
+fn nccl_version() -> Result<String, String> {
+    if hidden("nccl") {
+        return Err("libnccl.so.2 was not found".into());
+    }
+    let mut version = 0i32;
+    // SAFETY: loading the library runs its initialisers; the function has had this signature since version 2.3 and touches no device.
+    let status = unsafe {
+        let library = libloading::Library::new("libnccl.so.2").or_else(|_| libloading::Library::new("libnccl.so"));
+        let library = library.map_err(|_| "libnccl.so.2 was not found")?;
+        let get = library.get::<unsafe extern "C" fn(*mut i32) -> i32>(b"ncclGetVersion\0");
+        get.map_err(|e| e.to_string())?(&raw mut version)
+    };
+    match status {
+        0 => Ok(format!("{}.{}.{}", version / 10_000, version % 10_000 / 100, version % 100)),
+        other => Err(format!("ncclGetVersion: {other}")),
+    }
 }
 
 fn devices() -> Result<Vec<DeviceInfo>, String> {

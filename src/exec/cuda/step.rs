@@ -78,8 +78,20 @@ impl Step {
     pub fn to_time(compiled: Arc<Compiled>, gpu: Arc<Gpu>) -> Result<Self, ExecError> {
         gpu.enter().map_err(gpu_error)?;
         let memory = Self::allocate(&compiled, &gpu)?;
-        let externals = vec![0; compiled.plan.buffers.len()];
-        let env = DeviceEnv { memory, shared: None, externals };
+        // What another plan owns is stood in for by memory of the same size.
+        let mut externals = vec![0; compiled.plan.buffers.len()];
+        let bytes: u64 = compiled.plan.buffers.iter().filter(|b| b.external).map(|b| b.bytes).sum();
+        let mut shared = None;
+        if bytes > 0 {
+            let stand_in = DeviceMemory::zeroed(bytes as usize, gpu.stream()).map_err(gpu_error)?;
+            let mut next = stand_in.base();
+            for (address, buffer) in externals.iter_mut().zip(&compiled.plan.buffers).filter(|(_, b)| b.external) {
+                *address = next;
+                next += buffer.bytes;
+            }
+            shared = Some(Arc::new(stand_in));
+        }
+        let env = DeviceEnv { memory, shared, externals };
         Self::build(compiled, gpu, env, None, false)
     }
 
@@ -290,6 +302,12 @@ impl Step {
             Launch::Group { .. } => 1,
         });
         (count.sum(), self.graph.as_ref().map_or(0, |g| g.nodes().max(g.kernels())))
+    }
+
+    /// What a library does in operation `index`: algorithm, tile, workspace; nothing for own kernels.
+    #[must_use]
+    pub fn describe(&self, index: usize) -> Option<String> {
+        self.calls[index].iter().find_map(Work::describe)
     }
 
     /// Writes the captured graph in Graphviz's language, as the driver sees it.

@@ -108,12 +108,6 @@ impl Library {
         library.api.check(status, || "cudnnCreate".into())?;
         Ok((Arc::new(library), version))
     }
-
-    /// The library without a GPU, for plans that are only looked at.
-    pub(super) fn without_gpu() -> Result<(Arc<Self>, usize), String> {
-        let (api, version) = Api::load()?;
-        Ok((Arc::new(Self { api, handle: null_mut() }), version))
-    }
 }
 
 impl Drop for Library {
