@@ -22,7 +22,7 @@ pub enum Executor {
 
 /// A compiled step with its memory.
 pub enum Step {
-    Cpu(cpu::Step),
+    Cpu(Box<cpu::Step>),
     Cuda(Box<cuda::Step>),
 }
 
@@ -33,7 +33,7 @@ impl Step {
     /// Where memory is short, or the device cannot be used.
     pub fn new(compiled: Arc<Compiled>, threads: usize) -> Result<Self, ExecError> {
         match compiled.selection.target.device {
-            Device::Cpu(_) => cpu::Step::new(compiled, threads).map(Self::Cpu),
+            Device::Cpu(_) => cpu::Step::new(compiled, threads).map(|s| Self::Cpu(Box::new(s))),
             Device::Cuda(facts) => {
                 let gpu = cuda::gpu(facts.ordinal).map_err(ExecError::Gpu)?;
                 cuda::Step::new(compiled, gpu).map(|s| Self::Cuda(Box::new(s)))
@@ -47,7 +47,7 @@ impl Step {
     /// Where memory is short, or the owner trains another network.
     pub fn sharing(compiled: Arc<Compiled>, owner: &Self) -> Result<Self, ExecError> {
         match owner {
-            Self::Cpu(owner) => cpu::Step::sharing(compiled, owner).map(Self::Cpu),
+            Self::Cpu(owner) => cpu::Step::sharing(compiled, owner).map(|s| Self::Cpu(Box::new(s))),
             Self::Cuda(owner) => cuda::Step::sharing(compiled, owner).map(|s| Self::Cuda(Box::new(s))),
         }
     }

@@ -17,6 +17,7 @@ fn a_frame_stays_cheap_with_200_layers_and_long_curves() {
         grad_norm: 1.0,
         accuracy: 0.5,
         lr: 1e-3,
+        loss_scale: f32::NAN,
         step_us: 20.0 + (i % 7) as f32,
         feed_us: 1.0,
     };

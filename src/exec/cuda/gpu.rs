@@ -32,6 +32,9 @@ unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
+/// The number of a source among those that were missing, and what became of it.
+type Compilation = (usize, Result<Vec<u8>, String>);
+
 /// A convolution that cuDNN was asked for, with the scratch memory that it may take.
 type PlanKey = (u8, ConvGeometry, Real, [bool; 3], u64);
 
@@ -209,7 +212,7 @@ impl Gpu {
             texts.iter().zip(units).map(|(text, u)| (text, u.iter().map(|(_, t)| t.as_str()).collect())).collect();
         let (arch, folder) = (self.arch(), cache_folder());
         let next = std::sync::atomic::AtomicUsize::new(0);
-        let compiled: Mutex<Vec<(usize, Result<Vec<u8>, String>)>> = Mutex::default();
+        let compiled: Mutex<Vec<Compilation>> = Mutex::default();
         let can_compile = probe().has("nvrtc");
         let work = || {
             while let Some(text) = missing.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {

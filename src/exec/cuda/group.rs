@@ -7,6 +7,9 @@ use crate::select::cuda;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// An operation that may share a launch: its number, its unit, its arguments.
+type Member = (usize, (&'static str, String), Row);
+
 /// One launch of a recording: an operation by itself, or several that share a launch.
 pub(super) enum Launch {
     Single(usize),
@@ -30,12 +33,12 @@ pub(super) fn group(gpu: &Gpu, compiled: &Compiled, calls: &[Vec<Work>]) -> Vec<
         (kernel.phases.len() == 1).then_some((kernel.threads, (code.file, code.ty), **args))
     };
     let mut sets: Vec<Vec<usize>> = Vec::new();
-    let mut shared: Vec<Vec<(usize, (&'static str, String), Row)>> = Vec::new();
+    let mut shared: Vec<Vec<Member>> = Vec::new();
     let mut at = 0;
     while at < calls.len() {
         let end =
             if groups.is_empty() { at + 1 } else { at + groups[at..].iter().take_while(|g| **g == groups[at]).count() };
-        let mut by_threads: HashMap<u32, Vec<(usize, (&'static str, String), Row)>> = HashMap::new();
+        let mut by_threads: HashMap<u32, Vec<Member>> = HashMap::new();
         if end - at > 1 {
             for op in at..end {
                 if let Some((threads, unit, row)) = member(op) {

@@ -109,6 +109,7 @@ mod tests {
         wo: 32,
     };
     const GPU: CudaFacts = CudaFacts {
+        ordinal: 0,
         capability: (9, 0),
         multiprocessors: 132,
         memory_bytes: 1 << 37,

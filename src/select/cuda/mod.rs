@@ -251,15 +251,15 @@ pub fn product_slot(kind: &OpKind) -> &'static str {
 /// The bytes that an operation has to move at least with reals of this type.
 #[must_use]
 pub fn bytes_moved(kind: &OpKind, real: Real) -> u64 {
-    let f32s = match kind {
+    let f32s = matches!(
+        kind,
         OpKind::AdamStep { .. }
-        | OpKind::SgdStep { .. }
-        | OpKind::UpdateMetrics { .. }
-        | OpKind::BiasCorr { .. }
-        | OpKind::ScaleUpdate { .. }
-        | OpKind::LossMean { .. } => true,
-        _ => false,
-    };
+            | OpKind::SgdStep { .. }
+            | OpKind::UpdateMetrics { .. }
+            | OpKind::BiasCorr { .. }
+            | OpKind::ScaleUpdate { .. }
+            | OpKind::LossMean { .. }
+    );
     cpu_rest::bytes_moved(kind, if f32s { 4 } else { real.size() })
 }
 
