@@ -35,12 +35,14 @@ fn depend(program: &Program, a: &Op, b: &Op) -> bool {
 pub fn schedule(program: &Program, cost_us: &[f64]) -> (Vec<usize>, Vec<u32>) {
     let ops = &program.ops;
     let small = |i: usize| cost_us[i] <= SMALL_US;
+    let tiny = |i: usize| matches!(ops[i].kind, OpKind::StepInc | OpKind::BiasCorr { .. });
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for index in 0..ops.len() {
         let joins = groups.last().is_some_and(|g| {
             small(index)
+                && !tiny(index)
                 && g.len() < MAX_GROUP
-                && g.iter().all(|&other| small(other) && !depend(program, &ops[other], &ops[index]))
+                && g.iter().all(|&other| small(other) && !tiny(other) && !depend(program, &ops[other], &ops[index]))
         });
         match groups.last_mut() {
             Some(group) if joins => group.push(index),
@@ -50,9 +52,7 @@ pub fn schedule(program: &Program, cost_us: &[f64]) -> (Vec<usize>, Vec<u32>) {
     // Counters are moved up, away from the end of the chain, into groups that run anyway.
     let mut at = 1;
     while at < groups.len() {
-        let tiny =
-            groups[at].len() == 1 && matches!(ops[groups[at][0]].kind, OpKind::StepInc | OpKind::BiasCorr { .. });
-        if tiny {
+        if groups[at].len() == 1 && tiny(groups[at][0]) {
             let index = groups[at][0];
             let mut home = None;
             for earlier in (at.saturating_sub(4)..at).rev() {

@@ -52,7 +52,11 @@ fn has(feature: &str) -> bool {
 
 /// Type and length of each slot of an operation.
 pub fn slots(op: &OpKind) -> Vec<(&'static str, Dir, Kind, usize)> {
-    op.slots().iter().map(|slot| (slot.name, slot.dir, kind(op, slot.name), length(op, slot.name))).collect()
+    op.slots()
+        .iter()
+        .take(MAX_ARGS)
+        .map(|slot| (slot.name, slot.dir, kind(op, slot.name), length(op, slot.name)))
+        .collect()
 }
 
 fn kind(op: &OpKind, name: &str) -> Kind {
