@@ -12,6 +12,7 @@
 //! | `bind` | an operation's kernels with all arguments fixed |
 //! | `graph` | a captured step |
 //! | `group` | operations that share a launch |
+//! | `shadow` | the half-width copy of the parameters |
 //! | `step` | a plan in device memory, run op by op or replayed |
 //! | `timing` | how long operations take, and the host's part |
 //! | `tensors` | reading and writing its values |
@@ -28,6 +29,7 @@ mod graph;
 mod group;
 mod memory;
 mod probe;
+mod shadow;
 mod step;
 mod tensors;
 mod timing;

@@ -1,33 +1,24 @@
 //! A compiled step in device memory: run op by op, or captured and replayed.
 
 use super::bind::{DeviceEnv, Drafts, MAX_ARGS, Row, Work, bind, device_error, draft, launch_phase};
-use super::gpu::{Gpu, Kernel};
+use super::gpu::Gpu;
 use super::graph::Graph;
 use super::group::{Launch, group};
 use super::memory::DeviceMemory;
+use super::shadow::{Shadow, make_shadow};
 use super::tensors::{Mirror, Stage};
 use crate::compile::Compiled;
 use crate::exec::{ExecError, Executor};
-use crate::lower::OpKind;
-use crate::select::cuda;
 use crate::tensor::Bytes;
 use cudarc::driver::{result, sys};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-/// The copy of the parameters in half width, kept in step with the masters where the host changed these.
-pub(super) struct Shadow {
-    kernel: Arc<Kernel>,
-    args: Row,
-    pub(super) stale: AtomicBool,
-}
-
-/// Graphs of several steps hold no more nodes than this.
+/// Nodes in a graph of several steps, and steps in it, at most.
 const MAX_NODES: usize = 2_000;
-/// Steps in one graph at most.
 pub(super) const MAX_STEPS: usize = 64;
 
 /// A compiled step with its device memory.
@@ -304,12 +295,6 @@ impl Step {
         (count.sum(), self.graph.as_ref().map_or(0, |g| g.nodes().max(g.kernels())))
     }
 
-    /// What a library does in operation `index`: algorithm, tile, workspace; nothing for own kernels.
-    #[must_use]
-    pub fn describe(&self, index: usize) -> Option<String> {
-        self.calls[index].iter().find_map(Work::describe)
-    }
-
     /// Writes the captured graph in Graphviz's language, as the driver sees it.
     ///
     /// # Errors
@@ -509,23 +494,7 @@ impl Step {
     /// The ids of the kernels executed since tracing began.
     #[must_use]
     pub fn trace(&self) -> Vec<String> {
-        let ids = self.trace.iter().flatten();
-        ids.map(|&op| self.compiled.selection.choices[op as usize].kernel.clone()).collect()
+        let kernel = |op: &u32| self.compiled.selection.choices[*op as usize].kernel.clone();
+        self.trace.iter().flatten().map(kernel).collect()
     }
-}
-
-/// The kernel that brings the half-width copy of the parameters up to date, where the step has one.
-fn make_shadow(compiled: &Compiled, gpu: &Gpu, env: &DeviceEnv) -> Result<Option<Arc<Shadow>>, ExecError> {
-    let (plan, real) = (&compiled.plan, compiled.selection.real);
-    let Some(half) = real.half() else { return Ok(None) };
-    let find = |name: &str| plan.program.find(name).and_then(|id| plan.place(id)).map(|p| env.address(plan, p));
-    let (Some(masters), Some(copy)) = (find("params"), find(&format!("params.{half}"))) else { return Ok(None) };
-    let facts = compiled.selection.target.as_cuda().ok_or_else(|| gpu_error("the plan is for a CPU".into()))?;
-    let kind = OpKind::Cast { len: plan.program.flat_len() };
-    let code = cuda::codes(&kind, real, &facts).into_iter().next_back();
-    let code = code.ok_or_else(|| gpu_error("there is no kernel for cast".into()))?;
-    let kernel = gpu.kernels(&[vec![(code.file, code.ty)]]).swap_remove(0).map_err(gpu_error)?;
-    let mut args = [0; MAX_ARGS];
-    (args[0], args[1]) = (masters, copy);
-    Ok(Some(Arc::new(Shadow { kernel, args, stale: AtomicBool::new(true) })))
 }

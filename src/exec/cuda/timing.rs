@@ -1,7 +1,7 @@
 //! How long a step's operations take, and what a replay costs the host.
 
 use super::Step;
-use super::bind::device_error;
+use super::bind::{Work, device_error};
 use super::graph::Graph;
 use super::memory::Event;
 use super::step::MAX_STEPS;
@@ -9,6 +9,12 @@ use crate::exec::ExecError;
 use std::time::Instant;
 
 impl Step {
+    /// What a library does in operation `index`: algorithm, tile, workspace; nothing for own kernels.
+    #[must_use]
+    pub fn describe(&self, index: usize) -> Option<String> {
+        self.calls[index].iter().find_map(Work::describe)
+    }
+
     /// Times each operation by itself: `rounds` launches back to back between two events, the median of five such, in microseconds.
     ///
     /// # Errors

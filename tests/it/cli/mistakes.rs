@@ -132,7 +132,11 @@ fn options_that_cannot_be_are_usage_errors() {
 #[test]
 fn cuda_is_refused_where_it_was_asked_for() {
     for device in ["cuda", "cuda:1"] {
-        assert!(refused(&["train", "xor", "--device", device]).contains("no CUDA executor"));
+        let told = refused(&["train", "xor", "--device", device]);
+        assert!(
+            told.contains("cannot be used: STEPGRAPH_NO_CUDA is set") && told.contains("stepgraph doctor"),
+            "{told}"
+        );
     }
 }
 
