@@ -110,6 +110,15 @@ template <class T, int V, int COUNT, bool GUARD, class Source, class Target> DEV
 DEV void conv_store_global(float* at, const float (&v)[4]) {
     asm volatile("st.global.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(at), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]) : "memory");
 }
+template <class T, int V> DEV void conv_store(T* at, const Vec<T, V>& v) {
+    if constexpr (sizeof(v) == 16) {
+        Vec<u32, 4> words;
+        memcpy(&words, &v, 16);
+        asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(words.v[0]), "r"(words.v[1]), "r"(words.v[2]), "r"(words.v[3]) : "memory");
+    } else {
+        store<T, V>(at, v);
+    }
+}
 DEV Vec<int, 4> conv_load_shared(const void* at) {
     Vec<int, 4> out;
     asm volatile("ld.shared.v4.s32 {%0,%1,%2,%3}, [%4];" : "=r"(out.v[0]), "=r"(out.v[1]), "=r"(out.v[2]), "=r"(out.v[3]) : "r"(shared_address(at)));
@@ -148,14 +157,14 @@ template <class E, class TO, bool ACC, int V> DEV void conv_finish(const Args& a
     if constexpr (E::SAVE_Z) {
         if (a.has(6)) store<TO, V>(a.at<TO>(6) + index, before);
     }
-    store<TO, V>(c + index, out);
+    conv_store(c + index, out);
 }
 
 // The second phase of a sum that was split: adds `SPLITS` partial results [SPLITS, LEN] of the work slot, always in the same order, and finishes.
 // A warp takes 32 V neighbouring elements and every GROUPS-th split; the GROUPS warps of the same elements meet in shared memory.
 template <class E, class TO, bool ACC, i64 LEN, int LD, int SPLITS, int THREADS> struct ConvReduce {
-    static constexpr int V = LEN % 4 == 0 && LD % 4 == 0 ? 4 : 1, WARPS = THREADS / 32;
-    static constexpr int GROUPS = SPLITS >= 16 && WARPS >= 8 ? 8 : SPLITS >= 8 && WARPS >= 4 ? 4 : SPLITS >= 4 && WARPS >= 2 ? 2 : 1;
+    static constexpr int V = LEN % 4 == 0 && (LD % 4 == 0 || (!E::BIAS && LEN >= 65536)) ? 4 : 1, WARPS = THREADS / 32;
+    static constexpr int GROUPS = SPLITS >= 24 && WARPS % 12 == 0 ? 12 : SPLITS >= 16 && WARPS % 8 == 0 ? 8 : SPLITS >= 8 && WARPS % 4 == 0 ? 4 : SPLITS >= 4 && WARPS % 2 == 0 ? 2 : 1;
     static constexpr int PER_BLOCK = WARPS / GROUPS * 32 * V, BLOCKS = ceil_div(LEN, PER_BLOCK), SMEM = WARPS * 32 * V * 4;
     static_assert(WARPS % GROUPS == 0, "warps");
     DEV void run(const Args& a, int block, char* smem) {
@@ -242,6 +251,9 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     static constexpr long long WORK = SPLITS > 1 ? SPLITS * LEN * 4 : 0;
     static_assert(THREADS % 32 == 0 && THREADS <= 512 && (BKB == 64 || BKB == 128) && (TENSOR || sizeof(T) == 4), "tile");
 
+    // This thread's place in the tile: a warp may make a tile of its own.
+    DEV int here() { return THREADS == 32 ? (int)threadIdx.x % 32 : (int)threadIdx.x; }
+
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         if constexpr (PHASE == 0) product(a, block, smem);
         else Reduce::run(a, block, smem);
@@ -264,7 +276,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
 
         Row* const table = (Row*)(smem + STAGES * STAGE_BYTES);
         if constexpr (!BWD_W) {
-            for (int r = threadIdx.x; r < BM; r += THREADS) table[r] = locate(row0 + r, group, rows, cols);
+            for (int r = here(); r < BM; r += THREADS) table[r] = locate(row0 + r, group, rows, cols);
             __syncthreads();
         }
         const auto fill = [&](int step) {
@@ -341,7 +353,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     DEV void fill_image(const Args& a, T* tile, const Row* table, const R& rows, const Q& cols, int k0, int sum) {
         constexpr int SLOTS = BK / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BM, ALONG), LC = FWD ? Geom::C : Geom::F;
         static_assert(THREADS % SLOTS == 0, "slots");
-        const int slot = threadIdx.x % SLOTS * VA, line = threadIdx.x / SLOTS, k = k0 + slot;
+        const int slot = here() % SLOTS * VA, line = here() / SLOTS, k = k0 + slot;
         // Where whole steps lie in one tap, everything about the tap is the same for all threads.
         const u32 tap = (u32)(CK % BK == 0 ? k0 : k) / CK, i = tap / (u32)cols.taps, j = tap - i * (u32)cols.taps;
         const int h = rows.offset0 + (int)i * R::OFFSET_STEP, w = cols.offset0 + (int)j * Q::OFFSET_STEP;
@@ -363,7 +375,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     DEV void fill_weight(const Args& a, T* tile, int group, int col0, int k0) {
         constexpr int SLOTS = BK / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BN, ALONG), K = Geom::TAPS * Geom::CG;
         static_assert(THREADS % SLOTS == 0, "slots");
-        const int slot = threadIdx.x % SLOTS * VB, line = threadIdx.x / SLOTS, k = k0 + slot;
+        const int slot = here() % SLOTS * VB, line = here() / SLOTS, k = k0 + slot;
         const T* from = a.at<T>(1) + ((group * Geom::FG + col0 + line) * K + k);
         conv_fill<T, VB, COUNT, BN % ALONG != 0>(
             [&](int c, bool& valid) {
@@ -380,7 +392,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     DEV void fill_weight_across(const Args& a, T* tile, int group, int col0, const R& rows, const Q& cols, int k0, int sum) {
         constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
-        const int slot = threadIdx.x % SLOTS * VB, line = threadIdx.x / SLOTS;
+        const int slot = here() % SLOTS * VB, line = here() / SLOTS;
         const T* from = a.at<T>(1) + (col0 + slot);
         const bool inside = col0 + slot < COLS;
         conv_fill<T, VB, COUNT, BK % ALONG != 0>(
@@ -401,7 +413,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     DEV void fill_dy(const Args& a, T* tile, int group, int row0, int k0) {
         constexpr int SLOTS = BM / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
-        const int slot = threadIdx.x % SLOTS * VA, line = threadIdx.x / SLOTS;
+        const int slot = here() % SLOTS * VA, line = here() / SLOTS;
         const T* from = a.at<T>(1) + ((OffsetY)(k0 + line) * Geom::F + group * Geom::FG + row0 + slot);
         const bool inside = row0 + slot < ROWS;
         conv_fill<T, VA, COUNT, BK % ALONG != 0>(
@@ -419,7 +431,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     DEV void fill_x(const Args& a, T* tile, int group, int col0, int k0) {
         constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
-        const int slot = threadIdx.x % SLOTS * VB, line = threadIdx.x / SLOTS, col = col0 + slot;
+        const int slot = here() % SLOTS * VB, line = here() / SLOTS, col = col0 + slot;
         const int tap = col / Geom::CG, i = tap / Geom::KW, h = i * Geom::DH - Geom::PH, w = (tap - i * Geom::KW) * Geom::DW - Geom::PW;
         const T* from = a.at<T>(0) + (((Offset)h * Geom::W + w) * Geom::C + group * Geom::CG + col - tap * Geom::CG);
         const bool inside = col < COLS;
@@ -445,7 +457,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     // The fragments of 32 bytes of the sum. Two neighbouring tiles of eight columns share one load of B: words 0, 1 and words 2, 3.
     DEV void load_fragments(Fragments& f, const T* tile_a, const T* tile_b, int k) {
         constexpr int V = TileA::V;
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, m = warp / (BN / WN) * WM, n = warp % (BN / WN) * WN;
+        const int lane = here() % 32, warp = here() / 32, m = warp / (BN / WN) * WM, n = warp % (BN / WN) * WN;
 #pragma unroll
         for (int i = 0; i < TM; ++i) {
             if constexpr (!BWD_W) {
@@ -522,7 +534,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     }
 
     template <class Acc> DEV void finish_tensor(const Args& a, Acc& acc, const Row* table, int group, int split, int row0, int col0) {
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, m = warp / (BN / WN) * WM + lane / 4, n = col0 + warp % (BN / WN) * WN;
+        const int lane = here() % 32, warp = here() / 32, m = warp / (BN / WN) * WM + lane / 4, n = col0 + warp % (BN / WN) * WN;
         constexpr int V = COLS % 4 == 0 ? 4 : 1;
         const bool odd = lane % 2 != 0;
         int row[TM * 2];
@@ -558,11 +570,11 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     // are read 16 bytes at a time from different banks.
     static constexpr int ACROSS = BN / WN, DOWN = BM / WM;
     DEV int row_of(int i) {
-        const int y = (int)threadIdx.x / ACROSS;
+        const int y = here() / ACROSS;
         return BWD_W ? (i / 4 * DOWN + y) * 4 + i % 4 : i * DOWN + y;
     }
     DEV int col_of(int j) {
-        const int x = (int)threadIdx.x % ACROSS;
+        const int x = here() % ACROSS;
         return !FWD ? (j / 4 * ACROSS + x) * 4 + j % 4 : j * ACROSS + x;
     }
 
@@ -626,6 +638,654 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
                 for (int v = 0; v < V; ++v) sum[v] = acc[i][j + v][0];
                 if (row >= 0 && col < COLS) put<V>(a, split, row, line, bias, sum);
             }
+        }
+    }
+};
+
+// Forward pass or gradient of x of a small problem in one launch: every warp of a block makes the whole tile of BM by BN (512 elements, 16 a lane) from its own
+// slice of the sum, all of whose copies are under way at once, and the block adds its warps' results in a fixed order.
+// Threads: 32 SLICES. Blocks: groups * classes of positions * row tiles * column tiles. Alignment: any. Overwrites. Deterministic.
+template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct ConvSliced {
+    using Gemm = ConvGemm<KIND, CONV_SIMT, float, Geom, BM, BN, 64, 4, 4, 2, 1, false, E>;
+    using R = typename Gemm::R;
+    using Q = typename Gemm::Q;
+    using Row = typename Gemm::Row;
+    static_assert(KIND != CONV_BACKWARD_W && BM * BN == 512, "a warp's tile");
+    static constexpr bool FWD = KIND == CONV_FORWARD;
+    static constexpr int TAPS = FWD ? Geom::TAPS : min_i(Geom::KH, ceil_div(Geom::KH, R::TAP_STEP)) * min_i(Geom::KW, ceil_div(Geom::KW, Q::TAP_STEP));
+    static constexpr int STEPS = ceil_div((i64)TAPS * Gemm::CK, Gemm::BK), PER = ceil_div(STEPS, SLICES);
+    static constexpr int PHASES = 1, THREADS = 32 * SLICES, OWN_BYTES = max_i(PER * Gemm::STAGE_BYTES, BM * BN * 4);
+    static constexpr long long WORK = 0;
+    static constexpr int blocks(int) { return Geom::G * Gemm::CLASSES * Gemm::ROW_TILES * Gemm::COL_TILES; }
+    static constexpr int smem(int) { return SLICES * OWN_BYTES + BM * (int)sizeof(Row); }
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const int col0 = block % Gemm::COL_TILES * BN;
+        block /= Gemm::COL_TILES;
+        const int row0 = block % Gemm::ROW_TILES * BM;
+        block /= Gemm::ROW_TILES;
+        const int kind = block % Gemm::CLASSES, group = block / Gemm::CLASSES, slice = threadIdx.x / 32, lane = threadIdx.x % 32;
+        const R rows = R::of(kind / Q::CLASSES);
+        const Q cols = Q::of(kind % Q::CLASSES);
+        const int sum = row0 < Geom::N * rows.count * cols.count ? rows.taps * cols.taps * Gemm::CK : 0;
+        Row* const table = (Row*)(smem + SLICES * OWN_BYTES);
+        for (int r = threadIdx.x; r < BM; r += THREADS) table[r] = Gemm::locate(row0 + r, group, rows, cols);
+        __syncthreads();
+        char* const own = smem + slice * OWN_BYTES;
+#pragma unroll
+        for (int i = 0; i < PER; ++i) {
+            const int k0 = (slice * PER + i) * Gemm::BK;
+            float* const stage = (float*)(own + i * Gemm::STAGE_BYTES);
+            if (k0 >= sum) break;
+            Gemm::fill_image(a, stage, table, rows, cols, k0, sum);
+            if constexpr (FWD) Gemm::fill_weight(a, stage + Gemm::TileA::BYTES / 4, group, col0, k0);
+            else Gemm::fill_weight_across(a, stage + Gemm::TileA::BYTES / 4, group, col0, rows, cols, k0, sum);
+        }
+        copy_commit();
+        float acc[4][4][1];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) acc[i][j][0] = 0.0f;
+        copy_wait<0>();
+        __syncwarp();
+#pragma unroll 1
+        for (int i = 0; i < PER; ++i) {
+            if ((slice * PER + i) * Gemm::BK >= sum) break;
+            const float* const stage = (const float*)(own + i * Gemm::STAGE_BYTES);
+            Gemm::multiply_simt(acc, stage, stage + Gemm::TileA::BYTES / 4);
+        }
+        __syncwarp();
+        float* const mine = (float*)own;
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) mine[(i * 4 + j) * 32 + lane] = acc[i][j][0];
+        __syncthreads();
+        for (int at = threadIdx.x; at < BM * BN; at += THREADS) {
+            const int l = at % 32, i = at / 128, j = at / 32 % 4, x = l % Gemm::ACROSS, y = l / Gemm::ACROSS;
+            const int row = table[i * Gemm::DOWN + y].out, col = col0 + (FWD ? j * Gemm::ACROSS + x : x * 4 + j);
+            float total[1] = {0.0f};
+#pragma unroll
+            for (int s = 0; s < SLICES; ++s) total[0] += ((const float*)(smem + s * OWN_BYTES))[at];
+            if (row < 0 || col >= Gemm::COLS) continue;
+            float bias[1];
+            conv_bias<E, 1>(a, group * Gemm::COLS + col, bias);
+            conv_finish<E, float, false, 1>(a, (i64)row * Gemm::LD + group * Gemm::COLS + col, bias, total);
+        }
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- gradient of the weight, all taps at once
+
+// How the kernels below walk: a unit is R rows of y of one image. One stage of shared memory holds the unit's dy, 64 filters a line, and the rows of
+// x that it meets, CT channels a line, padding included: a tap is then nothing but a shift by lines, and x comes from memory once for all taps.
+// Lines of y are padded to a multiple of eight a row. Lines of 16-bit numbers are 128 bytes, permuted by groups of 16 bytes as the matrix
+// instructions of Hopper expect; lines of floats are padded.
+// Lines of the padding hold zeros in dy, yet may meet numbers of x: infinities there become NaN, as in the taps that they belong to.
+template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
+    static_assert(Geom::SH == 1 && Geom::SW == 1 && Geom::DH == 1 && Geom::DW == 1 && Geom::G == 1, "taps must be shifts");
+    static constexpr bool SWIZZLED = sizeof(T) == 2;
+    static constexpr int V = 16 / (int)sizeof(T), FT = 64, WP = ceil_div(Geom::WO, 8) * 8, PX = WP + Geom::KW - 1;
+    static_assert(Geom::C % V == 0 && Geom::F % V == 0 && (!SWIZZLED || CT == 64), "copies of 16 bytes");
+    static constexpr int LINE_Y = SWIZZLED ? 64 : FT + 8, LINE_X = SWIZZLED ? 64 : CT + 8;
+    static constexpr int Y_LINES = R * WP, X_LINES = (R + Geom::KH - 1) * PX;
+    static constexpr int Y_BYTES = Y_LINES * LINE_Y * (int)sizeof(T), X_BYTES = ceil_div(X_LINES, 8) * 8 * LINE_X * (int)sizeof(T), STAGE_BYTES = Y_BYTES + X_BYTES;
+    static constexpr int UNITS_H = ceil_div(Geom::HO, R), UNITS = Geom::N * UNITS_H;
+    static constexpr int F_TILES = ceil_div(Geom::F, FT), C_TILES = ceil_div(Geom::C, CT), TILES = F_TILES * C_TILES;
+
+    template <int LINE> DEV T* place(char* base, int line, int slot) {
+        if constexpr (SWIZZLED) return (T*)(base + line * 128 + ((slot ^ (line & 7)) << 4));
+        else return (T*)base + line * LINE + slot * V;
+    }
+    DEV void fill(const Args& a, char* stage, int unit, int f0, int c0) {
+        const int n = unit / UNITS_H, h0 = (unit - n * UNITS_H) * R;
+        {
+            constexpr int SLOTS = FT / V, ALONG = THREADS / SLOTS, COUNT = ceil_div(Y_LINES, ALONG);
+            static_assert(THREADS % SLOTS == 0, "slots");
+            const int slot = threadIdx.x % SLOTS, first = threadIdx.x / SLOTS;
+            const T* from = a.at<T>(1) + ((i64)(n * Geom::HO + h0) * Geom::WO * Geom::F + f0 + slot * V);
+            const bool inside = f0 + slot * V < Geom::F;
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i) {
+                const int line = first + i * ALONG, r = line / WP, w = line - r * WP;
+                if (Y_LINES % ALONG == 0 || line < Y_LINES)
+                    copy_async<16>(place<LINE_Y>(stage, line, slot), from + (r * Geom::WO + w) * Geom::F, inside && w < Geom::WO && h0 + r < Geom::HO);
+            }
+        }
+        {
+            constexpr int SLOTS = CT / V, ALONG = THREADS / SLOTS, COUNT = ceil_div(X_LINES, ALONG);
+            static_assert(THREADS % SLOTS == 0, "slots");
+            const int slot = threadIdx.x % SLOTS, first = threadIdx.x / SLOTS;
+            const T* from = a.at<T>(0) + ((i64)(n * Geom::H + h0 - Geom::PH) * Geom::W * Geom::C + c0 + slot * V);
+            const bool inside = c0 + slot * V < Geom::C;
+#pragma unroll
+            for (int i = 0; i < COUNT; ++i) {
+                const int line = first + i * ALONG, r = line / PX, h = h0 + r - Geom::PH, w = line - r * PX - Geom::PW;
+                if (X_LINES % ALONG == 0 || line < X_LINES)
+                    copy_async<16>(place<LINE_X>(stage + Y_BYTES, line, slot), from + (r * Geom::W + w) * Geom::C, inside && (u32)h < (u32)Geom::H && (u32)w < (u32)Geom::W);
+            }
+        }
+    }
+    // Rounds to TF32 what this thread copied, once for all warps that read it.
+    template <int LINE, int LINES, int WIDTH> DEV void round_lines(char* base) {
+        constexpr int SLOTS = WIDTH / V, ALONG = THREADS / SLOTS, COUNT = ceil_div(LINES, ALONG);
+        const int slot = threadIdx.x % SLOTS, first = threadIdx.x / SLOTS;
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) {
+            const int line = first + i * ALONG;
+            if (LINES % ALONG == 0 || line < LINES) {
+                float* const at = (float*)place<LINE>(base, line, slot);
+                Vec<float, 4> v = load<float, 4>(at);
+#pragma unroll
+                for (int e = 0; e < 4; ++e) v.v[e] = __uint_as_float(to_tf32(v.v[e]));
+                store<float, 4>(at, v);
+            }
+        }
+    }
+    DEV void round(char* stage) {
+        round_lines<LINE_Y, Y_LINES, FT>(stage);
+        round_lines<LINE_X, X_LINES, CT>(stage + Y_BYTES);
+    }
+    // Stores four neighbouring channels of one filter and tap: a part of the sum, or the result.
+    template <int SPLITS, bool ACC> DEV void put(const Args& a, int split, int f, int tap, int c, const float (&sum)[4]) {
+        if (f >= Geom::F || c >= Geom::C) return;
+        const i64 index = ((i64)f * Geom::TAPS + tap) * Geom::C + c;
+        const float bias[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        if constexpr (SPLITS > 1) conv_store_global(a.at<float>(7) + (split * Geom::WEIGHT + index), sum);
+        else conv_finish<Epilogue<false, NONE, false, NONE>, float, ACC, 4>(a, index, bias, sum);
+    }
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+DEV void conv_wgmma(float (&d)[96], u64 a, u64 b, bf16) {
+    asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95}, %96, %97, p, 1, 1, 1, 1;\n}"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+                 : "l"(a), "l"(b));
+}
+DEV void conv_wgmma(float (&d)[96], u64 a, u64 b, f16) {
+    asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95}, %96, %97, p, 1, 1, 1, 1;\n}"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+                 : "l"(a), "l"(b));
+}
+#define CONV_WGMMA 1
+#else
+#define CONV_WGMMA 0
+template <class T> DEV void conv_wgmma(float (&)[96], u64, u64, T) {}
+#endif
+// Describes a matrix of 16-bit numbers in shared memory whose lines of 128 bytes run along the rows of the product: `next` bytes from 64 rows to the next
+// 64, `group` bytes from eight lines to the next eight. Any line may be the first, because the permutation goes by the address.
+DEV u64 conv_matrix(u32 at, u32 next, u32 group) { return (u64)((at & 0x3ffff) >> 4) | (u64)(next >> 4) << 16 | (u64)(group >> 4) << 32 | (u64)1 << 62; }
+
+// Gradient of the weight of a 3x3 kernel of stride and dilation 1, no groups, in 16-bit precisions, on Hopper (target sm_90a). A block makes 64
+// filters by 64 channels by all nine taps; each of its three warpgroups takes one row of taps: 64 by 192, whose three taps are three shifts of the
+// same lines. Threads: 384. Blocks: SPLITS * tiles. A second phase adds the splits in a fixed order; WORK = SPLITS * weights * 4 bytes.
+// Channels and filters must be multiples of eight. Overwrites or adds. Deterministic. Bytes moved: x (R + 2) / R times for each 64 filters, mostly from
+// the second-level cache, dy once for each 64 channels, and the splits twice.
+template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW {
+    static_assert(sizeof(T) == 2 && Geom::KH == 3 && Geom::KW == 3, "3x3 of 16 bits");
+    static_assert(CONV_WGMMA || sizeof(T) == 0, "the target must be sm_90a");
+    static constexpr int THREADS = 384;
+    using Taps = ConvTaps<T, Geom, R, 64, THREADS>;
+    static_assert(Taps::Y_LINES % 16 == 0, "whole instructions");
+    // Copies are under way for DEPTH stages; products read two more.
+    static constexpr int STAGES = min_i(6, 230000 / Taps::STAGE_BYTES), DEPTH = STAGES - 2;
+    static_assert(DEPTH >= 1, "stages");
+    using Reduce = ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::WEIGHT, Geom::TAPS * Geom::C, SPLITS, THREADS>;
+    static constexpr int PHASES = SPLITS > 1 ? 2 : 1, EACH = ceil_div(Taps::UNITS, SPLITS);
+    static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * Taps::TILES : Reduce::BLOCKS; }
+    static constexpr int smem(int phase) { return phase == 0 ? STAGES * Taps::STAGE_BYTES + 1024 : Reduce::SMEM; }
+    static constexpr long long WORK = SPLITS > 1 ? SPLITS * Geom::WEIGHT * 4 : 0;
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        if constexpr (PHASE == 0) product(a, block, smem);
+        else Reduce::run(a, block, smem);
+    }
+    DEV void product(const Args& a, int block, char* smem) {
+        smem += (1024 - shared_address(smem) % 1024) % 1024;
+        const int c0 = block % Taps::C_TILES * 64, f0 = block / Taps::C_TILES % Taps::F_TILES * 64, split = block / Taps::TILES;
+        const int first = min_i(split * EACH, Taps::UNITS), count = min_i(first + EACH, Taps::UNITS) - first, tap_row = threadIdx.x / 128;
+        float d[96];
+#pragma unroll
+        for (int i = 0; i < 96; ++i) d[i] = 0.0f;
+#pragma unroll 1
+        for (int step = 0; step < DEPTH; ++step) {
+            if (step < count) Taps::fill(a, smem + step * Taps::STAGE_BYTES, first + step, f0, c0);
+            copy_commit();
+        }
+        int now = 0, next = DEPTH;
+#pragma unroll 1
+        for (int step = 0; step < count; ++step) {
+            copy_wait<DEPTH - 1>();
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            // Everybody's copies for this step have landed, and everybody's products of the step before the last are done.
+            __syncthreads();
+            const u32 y = shared_address(smem + now * Taps::STAGE_BYTES), x = y + Taps::Y_BYTES + tap_row * Taps::PX * 128;
+#if CONV_WGMMA
+            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+#pragma unroll
+            for (int k = 0; k < Taps::Y_LINES; k += 16) {
+                const int line = k / Taps::WP * Taps::PX + k % Taps::WP, other = (k + 8) / Taps::WP * Taps::PX + (k + 8) % Taps::WP;
+                conv_wgmma(d, conv_matrix(y + k * 128, 1024, 1024), conv_matrix(x + line * 128, 128, (other - line) * 128), T{});
+            }
+#if CONV_WGMMA
+            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+            if (step + DEPTH < count) Taps::fill(a, smem + next * Taps::STAGE_BYTES, first + step + DEPTH, f0, c0);
+            copy_commit();
+            wait<1>(d);
+            now = now + 1 == STAGES ? 0 : now + 1;
+            next = next + 1 == STAGES ? 0 : next + 1;
+        }
+        wait<0>(d);
+        copy_wait<0>();
+        const int lane = threadIdx.x % 32, row = f0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
+        const bool odd = lane % 2 != 0;
+#pragma unroll
+        for (int j = 0; j < 12; ++j) {
+            // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has four of one.
+            const int col = j * 16 + lane % 2 * 8 + lane % 4 / 2 * 4;
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const float* left = &d[j * 8 + i * 2];
+                const float* right = &d[j * 8 + 4 + i * 2];
+                const float p = __shfl_xor_sync(0xffffffffu, odd ? left[0] : right[0], 1), q = __shfl_xor_sync(0xffffffffu, odd ? left[1] : right[1], 1);
+                const float sum[4] = {odd ? p : left[0], odd ? q : left[1], odd ? right[0] : p, odd ? right[1] : q};
+                Taps::template put<SPLITS, ACC>(a, split, row + i * 8, tap_row * 3 + j / 4, c0 + col % 64, sum);
+            }
+        }
+    }
+    template <int PENDING> DEV void wait(float (&d)[96]) {
+#if CONV_WGMMA
+        asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+#endif
+#pragma unroll
+        for (int i = 0; i < 96; ++i) asm volatile("" : "+f"(d[i])::"memory");
+    }
+};
+
+// The same with TF32 factors and the matrix instructions of all GPUs. A block makes 64 filters by CT (32 or 64) channels by all nine taps, a warp 64 by 48
+// of one row of taps; where CT is 32, two halves of the warps take turns with the positions and meet in shared memory. Threads: 384. Blocks, phases, alignment (multiples of four) and the rest as above.
+template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct ConvTapsBwdW {
+    static_assert(Geom::KH == 3 && Geom::KW == 3 && (CT == 32 || CT == 64) && STAGES >= 3, "3x3");
+    static constexpr int ACROSS = CT / 16, TURNS = 4 / ACROSS, THREADS = 384;
+    using Taps = ConvTaps<float, Geom, R, CT, THREADS>;
+    using Reduce = ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::WEIGHT, Geom::TAPS * Geom::C, SPLITS, THREADS>;
+    static constexpr int PHASES = SPLITS > 1 ? 2 : 1, EACH = ceil_div(Taps::UNITS, SPLITS);
+    static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * Taps::TILES : Reduce::BLOCKS; }
+    static constexpr int smem(int phase) { return phase == 0 ? max_i(STAGES * Taps::STAGE_BYTES, TURNS > 1 ? 96 * 192 * 4 : 0) : Reduce::SMEM; }
+    static constexpr long long WORK = SPLITS > 1 ? SPLITS * Geom::WEIGHT * 4 : 0;
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        if constexpr (PHASE == 0) product(a, block, smem);
+        else Reduce::run(a, block, smem);
+    }
+    DEV void product(const Args& a, int block, char* smem) {
+        const int c0 = block % Taps::C_TILES * CT, f0 = block / Taps::C_TILES % Taps::F_TILES * 64, split = block / Taps::TILES;
+        const int first = min_i(split * EACH, Taps::UNITS), count = min_i(first + EACH, Taps::UNITS) - first;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, tap_row = TURNS > 1 ? warp / ACROSS % 3 : warp / ACROSS, turn = TURNS > 1 ? warp / (3 * ACROSS) : 0, g = lane / 4, t = lane % 4, pair0 = warp % ACROSS * 3;
+        // The two rows of a fragment that a thread has stand for neighbouring filters, 2 g and the next.
+        int shift[3];
+#pragma unroll
+        for (int q = 0; q < 3; ++q) shift[q] = (tap_row * Taps::PX + t + (pair0 + q) * 16 / CT) * Taps::LINE_X + (pair0 + q) * 16 % CT + g;
+        float acc[4][6][4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+            for (int j = 0; j < 6; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) acc[i][j][e] = 0.0f;
+#pragma unroll 1
+        for (int step = 0; step < STAGES - 1; ++step) {
+            if (step < count) Taps::fill(a, smem + step * Taps::STAGE_BYTES, first + step, f0, c0);
+            copy_commit();
+        }
+        copy_wait<STAGES - 2>();
+        if (count > 0) Taps::round(smem);
+#pragma unroll 1
+        for (int step = 0; step < count; ++step) {
+            // This step's numbers are rounded, and everybody has finished with the stage that is filled next.
+            __syncthreads();
+            if (step + STAGES - 1 < count) Taps::fill(a, smem + (step + STAGES - 1) % STAGES * Taps::STAGE_BYTES, first + step + STAGES - 1, f0, c0);
+            copy_commit();
+            copy_wait<STAGES - 2>();
+            char* const after = smem + (step + 1) % STAGES * Taps::STAGE_BYTES;
+            // Some warps round first and others multiply first, so that neither waits for the other's unit.
+            if (warp % 12 < 4 && step + 1 < count) Taps::round(after);
+            const float* const y = (const float*)(smem + step % STAGES * Taps::STAGE_BYTES) + t * Taps::LINE_Y + g * 2;
+            const float* const x = (const float*)(smem + step % STAGES * Taps::STAGE_BYTES + Taps::Y_BYTES);
+#pragma unroll 8
+            for (int step8 = 0; step8 < Taps::Y_LINES; step8 += 8 * TURNS) {
+                const int k = step8 + turn * 8;
+                if (TURNS > 1 && Taps::Y_LINES % 16 != 0 && k >= Taps::Y_LINES) break;
+                const int line = k / Taps::WP * Taps::PX + k % Taps::WP;
+                u32 fa[4][4], fb[6][2];
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const Vec<float, 2> v = load<float, 2>(y + (k + half * 4) * Taps::LINE_Y + i * 16);
+                        fa[i][half * 2] = __float_as_uint(v.v[0]), fa[i][half * 2 + 1] = __float_as_uint(v.v[1]);
+                    }
+#pragma unroll
+                    for (int j = 0; j < 6; ++j) fb[j][half] = __float_as_uint(x[(line + half * 4) * Taps::LINE_X + shift[j / 2] + j % 2 * 8]);
+                }
+#pragma unroll
+                for (int i = 0; i < 4; ++i)
+#pragma unroll
+                    for (int j = 0; j < 6; ++j) mma_tf32(acc[i][j], fa[i], fb[j]);
+            }
+            if (warp % 12 >= 4 && step + 1 < count) Taps::round(after);
+        }
+        copy_wait<0>();
+        if constexpr (TURNS > 1) {
+            float* const scratch = (float*)smem + threadIdx.x % 192;
+            __syncthreads();
+            if (turn == 1) {
+#pragma unroll
+                for (int i = 0; i < 96; ++i) scratch[i * 192] = acc[i / 24][i / 4 % 6][i % 4];
+            }
+            __syncthreads();
+            if (turn == 1) return;
+#pragma unroll
+            for (int i = 0; i < 96; ++i) acc[i / 24][i / 4 % 6][i % 4] += scratch[i * 192];
+        }
+        const bool odd = lane % 2 != 0;
+#pragma unroll
+        for (int q = 0; q < 3; ++q) {
+            // Lanes have two neighbours of each of two tiles of eight columns; a pair of lanes trades so that each has four of one.
+            const int col = (pair0 + q) * 16, c = c0 + col % CT + lane % 2 * 8 + lane % 4 / 2 * 4;
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                const float* left = &acc[i / 2][q * 2][i % 2 * 2];
+                const float* right = &acc[i / 2][q * 2 + 1][i % 2 * 2];
+                const float m = __shfl_xor_sync(0xffffffffu, odd ? left[0] : right[0], 1), n = __shfl_xor_sync(0xffffffffu, odd ? left[1] : right[1], 1);
+                const float sum[4] = {odd ? m : left[0], odd ? n : left[1], odd ? right[0] : m, odd ? right[1] : n};
+                Taps::template put<SPLITS, ACC>(a, split, f0 + i / 2 * 16 + g * 2 + i % 2, tap_row * 3 + col / CT, c, sum);
+            }
+        }
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- images of few channels
+
+// A unit is R rows of y of one image. The rows of x that it meets lie in shared memory with their padding, so that the place of a factor is the sum of an
+// offset of the position and an offset of tap and channel.
+template <class T, class Geom, int R, int THREADS> struct ConvThin {
+    static_assert(Geom::G == 1, "groups");
+    static constexpr int K = Geom::TAPS * Geom::C, V = 16 / (int)sizeof(T), VX = vec_width<T>(Geom::W * Geom::C);
+    static constexpr int ROWS = (R - 1) * Geom::SH + (Geom::KH - 1) * Geom::DH + 1, LEFT = ceil_div(Geom::PW * Geom::C, V) * V;
+    static constexpr int RIGHT = max_i(0, (Geom::WO - 1) * Geom::SW + (Geom::KW - 1) * Geom::DW + 1 - Geom::PW - Geom::W) * Geom::C;
+    static constexpr int PITCH = ceil_div(LEFT + Geom::W * Geom::C + RIGHT, V) * V, BYTES = ROWS * PITCH * (int)sizeof(T);
+    static constexpr int UNITS_H = ceil_div(Geom::HO, R), UNITS = Geom::N * UNITS_H, LINES = R * Geom::WO;
+
+    DEV int line_offset(int p) {
+        const int r = p / Geom::WO, w = p - r * Geom::WO;
+        return r * Geom::SH * PITCH + LEFT + (w * Geom::SW - Geom::PW) * Geom::C;
+    }
+    DEV int tap_offset(int k) {
+        const int tap = k / Geom::C, i = tap / Geom::KW;
+        return i * Geom::DH * PITCH + (tap - i * Geom::KW) * Geom::DW * Geom::C + k - tap * Geom::C;
+    }
+    // The columns left and right of the image stay zero.
+    DEV void clear(T* x) {
+        for (int i = threadIdx.x; i < 2 * ROWS * PITCH; i += THREADS) {
+            const int at = i % PITCH;
+            if (at < LEFT || at >= LEFT + Geom::W * Geom::C) x[i] = T{};
+        }
+    }
+    DEV void fill(const Args& a, T* x, int unit) {
+        constexpr int SLOTS = Geom::W * Geom::C / VX, COPIES = ROWS * SLOTS;
+        const int n = unit / UNITS_H, h0 = (unit - n * UNITS_H) * R * Geom::SH - Geom::PH;
+        for (int i = threadIdx.x; i < COPIES; i += THREADS) {
+            const int r = i / SLOTS, at = (i - r * SLOTS) * VX;
+            const bool valid = (u32)(h0 + r) < (u32)Geom::H;
+            const T* from = a.at<T>(0) + ((i64)(n * Geom::H + h0 + r) * (Geom::W * Geom::C) + at);
+            T* to = x + r * PITCH + LEFT + at;
+            if constexpr (VX * sizeof(T) >= 4) {
+                copy_async<VX * (int)sizeof(T)>(to, from, valid);
+            } else {
+                T value{};
+                if (valid) value = *from;
+                *to = value;
+            }
+        }
+    }
+};
+
+DEV u32 conv_pair(bf16 low, bf16 high) { return (u32)low.bits | (u32)high.bits << 16; }
+DEV u32 conv_pair(f16 low, f16 high) { return (u32)low.bits | (u32)high.bits << 16; }
+DEV u32 conv_pair(float, float) { return 0; }
+
+// Gradient of the weight where a filter has few weights (at most 40): dy goes from memory to registers once and never through shared memory. A
+// warp takes 32 bytes of positions at a time by FT (16, 32 or 64) filters by all weights of a filter, on tensor cores (TF32 for float). The warps of a block meet
+// in shared memory; SPLITS blocks a tile of filters; a second phase adds the splits in a fixed order (WORK = SPLITS * weights * 4 bytes).
+// Threads: 256. Filters must be a multiple of FT. Any stride, padding and dilation; no groups. Overwrites or adds. Deterministic. Bytes moved: x and dy once.
+template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvThinBwdW {
+    static constexpr int THREADS = 256, WARPS = THREADS / 32;
+    using Thin = ConvThin<T, Geom, R, THREADS>;
+    static constexpr int K = Thin::K, TILES = ceil_div(K, 8), F_TILES = Geom::F / FT, EACH = ceil_div(Thin::UNITS, SPLITS);
+    // A thread's filters come in groups of VL neighbours, and its positions of a chunk are LT neighbours.
+    static constexpr int FV = FT / 8, VL = min_i(FV, 16 / (int)sizeof(T)), CHUNK = 32 / (int)sizeof(T), LT = CHUNK / 4;
+    static constexpr int CHUNKS = ceil_div(Thin::LINES, CHUNK), PER_WARP = ceil_div(CHUNKS, WARPS);
+    static_assert(Geom::F % FT == 0 && FT % 16 == 0 && TILES <= 5 && SPLITS > 1, "thin");
+    static constexpr bool RAGGED = CHUNKS % WARPS != 0 || Thin::LINES % CHUNK != 0 || Geom::HO % R != 0;
+    using Reduce = ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::WEIGHT, K, SPLITS, THREADS>;
+    static constexpr int PHASES = 2;
+    static constexpr int LINE = TILES * 8 + 1;
+    static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * F_TILES : Reduce::BLOCKS; }
+    static constexpr int smem(int phase) { return phase == 0 ? max_i(2 * Thin::BYTES, WARPS * FT * LINE * 4) : Reduce::SMEM; }
+    static constexpr long long WORK = SPLITS * Geom::WEIGHT * 4;
+    // As words, so that pairs of 16-bit numbers are made by one instruction each.
+    static constexpr int WORDS = VL * (int)sizeof(T) / 4, PER_WORD = 4 / (int)sizeof(T);
+    struct Held { Vec<u32, WORDS> v[LT][FV / VL]; };
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        if constexpr (PHASE == 0) product(a, block, smem);
+        else Reduce::run(a, block, smem);
+    }
+    // Lines of a unit that exist.
+    DEV int lines_of(int unit) {
+        if constexpr (Geom::HO % R == 0) return Thin::LINES;
+        else return min_i(R, Geom::HO - unit % Thin::UNITS_H * R) * Geom::WO;
+    }
+    DEV void product(const Args& a, int block, char* smem) {
+        const int f0 = block % F_TILES * FT, split = block / F_TILES;
+        const int first = min_i(split * EACH, Thin::UNITS), end = min_i(first + EACH, Thin::UNITS);
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+        T* const x = (T*)smem;
+        Held held[PER_WARP];
+        int line_at[PER_WARP][LT], tap_at[TILES];
+#pragma unroll
+        for (int i = 0; i < PER_WARP; ++i)
+#pragma unroll
+            for (int e = 0; e < LT; ++e) line_at[i][e] = Thin::line_offset(min_i((warp + i * WARPS) * CHUNK + t * LT + e, Thin::LINES - 1));
+#pragma unroll
+        for (int j = 0; j < TILES; ++j) tap_at[j] = Thin::tap_offset(min_i(j * 8 + g, K - 1));
+        const auto fetch = [&](int unit, int i) {
+            const int n = unit / Thin::UNITS_H, lines = lines_of(unit);
+            const T* from = a.at<T>(1) + ((i64)(n * Geom::HO + (unit - n * Thin::UNITS_H) * R) * Geom::WO * Geom::F + f0 + g * VL);
+#pragma unroll
+            for (int e = 0; e < LT; ++e) {
+                const int p = (warp + i * WARPS) * CHUNK + t * LT + e;
+#pragma unroll
+                for (int s = 0; s < FV / VL; ++s) {
+                    held[i].v[e][s] = Vec<u32, WORDS>{};
+                    if (unit < end && (!RAGGED || p < lines)) held[i].v[e][s] = load<u32, WORDS>((const u32*)(from + p * Geom::F + s * 8 * VL));
+                }
+            }
+        };
+#pragma unroll
+        for (int i = 0; i < PER_WARP; ++i) fetch(first, i);
+        Thin::clear(x);
+        if (first < end) Thin::fill(a, x, first);
+        copy_commit();
+        float acc[FT / 16][TILES][4];
+#pragma unroll
+        for (int i = 0; i < FT / 16; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) acc[i][j][e] = 0.0f;
+#pragma unroll 1
+        for (int unit = first; unit < end; ++unit) {
+            const T* const now = x + (unit - first) % 2 * (Thin::ROWS * Thin::PITCH);
+            if (unit + 1 < end) Thin::fill(a, x + (unit + 1 - first) % 2 * (Thin::ROWS * Thin::PITCH), unit + 1);
+            copy_commit();
+            copy_wait<1>();
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < PER_WARP; ++i) {
+                u32 fa[FT / 16][4];
+#pragma unroll
+                for (int v = 0; v < FV; ++v) {
+                    const auto word = [&](int e) { return held[i].v[e][v / VL].v[v % VL / PER_WORD]; };
+                    if constexpr (sizeof(T) == 2) {
+                        fa[v / 2][v % 2] = __byte_perm(word(0), word(1), v % 2 == 0 ? 0x5410 : 0x7632);
+                        fa[v / 2][v % 2 + 2] = __byte_perm(word(2), word(3), v % 2 == 0 ? 0x5410 : 0x7632);
+                    } else {
+                        fa[v / 2][v % 2] = to_tf32(__uint_as_float(word(0)));
+                        fa[v / 2][v % 2 + 2] = to_tf32(__uint_as_float(word(1)));
+                    }
+                }
+                bool inside[LT];
+#pragma unroll
+                for (int e = 0; e < LT; ++e) inside[e] = !RAGGED || (warp + i * WARPS) * CHUNK + t * LT + e < lines_of(unit);
+                fetch(unit + 1, i);
+#pragma unroll
+                for (int j = 0; j < TILES; ++j) {
+                    T b[LT];
+#pragma unroll
+                    for (int e = 0; e < LT; ++e) {
+                        b[e] = now[line_at[i][e] + tap_at[j]];
+                        if (!inside[e]) b[e] = T{};
+                    }
+                    u32 fb[2];
+                    if constexpr (sizeof(T) == 2) fb[0] = conv_pair(b[0], b[1]), fb[1] = conv_pair(b[2], b[3]);
+                    else fb[0] = to_tf32(to_float(b[0])), fb[1] = to_tf32(to_float(b[1]));
+#pragma unroll
+                    for (int m = 0; m < FT / 16; ++m) conv_mma(acc[m][j], fa[m], fb, T{});
+                }
+            }
+            __syncthreads();
+        }
+        copy_wait<0>();
+        __syncthreads();
+        float* const scratch = (float*)smem;
+#pragma unroll
+        for (int v = 0; v < FV; ++v)
+#pragma unroll
+            for (int j = 0; j < TILES; ++j)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) scratch[(warp * FT + v / VL * 8 * VL + g * VL + v % VL) * LINE + j * 8 + t * 2 + e] = acc[v / 2][j][v % 2 * 2 + e];
+        __syncthreads();
+        float* const part = a.at<float>(7) + (split * Geom::WEIGHT + (i64)f0 * K);
+        for (int i = threadIdx.x; i < FT * K; i += THREADS) {
+            const int f = i / K, k = i - f * K;
+            float sum = 0.0f;
+#pragma unroll
+            for (int w = 0; w < WARPS; ++w) sum += scratch[(w * FT + f) * LINE + k];
+            part[i] = sum;
+        }
+    }
+};
+
+// Forward pass where a filter has few weights (at most 32): the weights stay in registers, y goes from registers to memory. A warp takes 16 positions at a time by
+// FT (32 or 64) filters, on tensor cores (TF32 for float). Threads: 256. Blocks: BLOCKS * tiles of filters, each walking over units. Filters must be a multiple of
+// FT. Any stride, padding and dilation; no groups. Overwrites. Deterministic. Bytes moved: x and y once.
+template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvThinForward {
+    static constexpr int THREADS = 256, WARPS = THREADS / 32;
+    using Thin = ConvThin<T, Geom, R, THREADS>;
+    static constexpr int K = Thin::K, STEP = 32 / (int)sizeof(T), STEPS = ceil_div(K, STEP), KT = STEP / 4, TILES = FT / 8, F_TILES = Geom::F / FT, MINE = FT / 4;
+    static constexpr int VL = min_i(MINE, 16 / (int)sizeof(T)), CHUNKS = ceil_div(Thin::LINES, 16);
+    static_assert(Geom::F % FT == 0 && FT % 32 == 0 && K <= 32, "thin");
+    static constexpr int PHASES = 1;
+    static constexpr long long WORK = 0;
+    static constexpr int blocks(int) { return BLOCKS * F_TILES; }
+    static constexpr int smem(int) { return 2 * Thin::BYTES; }
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const int f0 = block % F_TILES * FT, start = block / F_TILES, lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+        T* const x = (T*)smem;
+        Thin::clear(x);
+        if (start < Thin::UNITS) Thin::fill(a, x, start);
+        copy_commit();
+        // Columns of fragments stand for filters so that a thread has groups of VL neighbours, and a store of four threads fills 64 bytes.
+        u32 fb[TILES][STEPS][2];
+        int tap_at[STEPS][KT];
+#pragma unroll
+        for (int s = 0; s < STEPS; ++s) {
+#pragma unroll
+            for (int e = 0; e < KT; ++e) tap_at[s][e] = Thin::tap_offset(min_i(s * STEP + t * KT + e, K - 1));
+#pragma unroll
+            for (int j = 0; j < TILES; ++j) {
+                const int mine = j * 2 + g % 2;
+                const T* from = a.at<T>(1) + (f0 + mine / VL * 4 * VL + g / 2 * VL + mine % VL) * K;
+                T w[KT];
+#pragma unroll
+                for (int e = 0; e < KT; ++e) {
+                    const int k = s * STEP + t * KT + e;
+                    w[e] = T{};
+                    if (k < K) w[e] = from[k];
+                }
+                if constexpr (sizeof(T) == 2) fb[j][s][0] = conv_pair(w[0], w[1]), fb[j][s][1] = conv_pair(w[2], w[3]);
+                else fb[j][s][0] = to_tf32(to_float(w[0])), fb[j][s][1] = to_tf32(to_float(w[1]));
+            }
+        }
+        float bias[MINE / VL][VL];
+#pragma unroll
+        for (int v = 0; v < MINE / VL; ++v) conv_bias<E, VL>(a, f0 + (v * 4 + t) * VL, bias[v]);
+        int parity = 0;
+#pragma unroll 1
+        for (int unit = start; unit < Thin::UNITS; unit += BLOCKS) {
+            const T* const now = x + parity * (Thin::ROWS * Thin::PITCH);
+            parity ^= 1;
+            if (unit + BLOCKS < Thin::UNITS) Thin::fill(a, x + parity * (Thin::ROWS * Thin::PITCH), unit + BLOCKS);
+            copy_commit();
+            copy_wait<1>();
+            __syncthreads();
+            const int n = unit / Thin::UNITS_H, row0 = (unit - n * Thin::UNITS_H) * R, lines = min_i(R, Geom::HO - row0) * Geom::WO;
+            const i64 out = ((i64)(n * Geom::HO + row0) * Geom::WO) * Geom::F + f0 + t * VL;
+#pragma unroll 1
+            for (int chunk = warp; chunk < CHUNKS; chunk += WARPS) {
+                const int p[2] = {chunk * 16 + g, chunk * 16 + g + 8};
+                const int at[2] = {Thin::line_offset(min_i(p[0], Thin::LINES - 1)), Thin::line_offset(min_i(p[1], Thin::LINES - 1))};
+                float acc[TILES][4];
+#pragma unroll
+                for (int j = 0; j < TILES; ++j)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) acc[j][e] = 0.0f;
+#pragma unroll
+                for (int s = 0; s < STEPS; ++s) {
+                    u32 fa[4];
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        T v[KT];
+#pragma unroll
+                        for (int e = 0; e < KT; ++e) {
+                            v[e] = now[at[h] + tap_at[s][e]];
+                            if (K % STEP != 0 && s == STEPS - 1 && s * STEP + t * KT + e >= K) v[e] = T{};
+                        }
+                        if constexpr (sizeof(T) == 2) fa[h] = conv_pair(v[0], v[1]), fa[h + 2] = conv_pair(v[2], v[3]);
+                        else fa[h] = to_tf32(to_float(v[0])), fa[h + 2] = to_tf32(to_float(v[1]));
+                    }
+#pragma unroll
+                    for (int j = 0; j < TILES; ++j) conv_mma(acc[j], fa, fb[j][s], T{});
+                }
+#pragma unroll
+                for (int h = 0; h < 2; ++h)
+                    if (p[h] < lines) {
+#pragma unroll
+                        for (int v = 0; v < MINE / VL; ++v) {
+                            float sum[VL];
+#pragma unroll
+                            for (int e = 0; e < VL; ++e) sum[e] = acc[(v * VL + e) / 2][h * 2 + e % 2];
+                            conv_finish<E, T, false, VL>(a, out + p[h] * Geom::F + v * 4 * VL, bias[v], sum);
+                        }
+                    }
+            }
+            __syncthreads();
         }
     }
 };

@@ -3,7 +3,8 @@
 // GEMM_NN: a [M, K], b [K, N] (forward). GEMM_NT: a [M, K], b [N, K] (input gradient). GEMM_TN: a [K, M], b [K, N] (weight gradient, c float).
 // a, b, saved, z are of type T; bias is float; c is T, float under GEMM_TN. Slots: a, b, bias, saved, c_prev, c, z, work.
 //
-// Two kernels share everything but the arithmetic. A block computes one BM x BN tile. Its threads form groups; each group owns a share of k, a
+// Three kernels share the ends of a product. The first two share everything but the arithmetic; the third, for products of a few microseconds, stands
+// at the end of the file. A block computes one BM x BN tile. Its threads form groups; each group owns a share of k, a
 // ring of buffers in shared memory that it fills with asynchronous copies as far ahead as fits, and accumulators for the whole tile. Groups of one
 // warp never wait for another warp before the end. At the end the groups' accumulators are laid side by side in shared memory, summed in
 // fixed order, finished and stored in rows. With SPLIT > 1 blocks share k as well: phase 0 leaves partial products [SPLIT, M, N] in `work`, and
@@ -508,6 +509,282 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
                         store<float, 2>(at + (i * 16 + h * 8) * Tiles::PITCH + j * 8, Vec<float, 2>{{acc[i][j][2 * h], acc[i][j][2 * h + 1]}});
             __syncthreads();
             Tiles::finish(a, place, staged, held);
+        }
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- small products, one trip to memory
+
+namespace gemm {
+
+// Reads COUNT words at once, zeros where not `inside`; the loads keep their order.
+template <int COUNT> DEV void read_words(u32* to, const void* from, bool inside) {
+    if constexpr (COUNT == 4)
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0; @p ld.global.v4.b32 {%0,%1,%2,%3}, [%4];}"
+                     : "=&r"(to[0]), "=&r"(to[1]), "=&r"(to[2]), "=&r"(to[3]) : "l"(from), "r"((int)inside));
+    else if constexpr (COUNT == 2)
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; @p ld.global.v2.b32 {%0,%1}, [%2];}"
+                     : "=&r"(to[0]), "=&r"(to[1]) : "l"(from), "r"((int)inside));
+    else
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; mov.b32 %0, 0; @p ld.global.b32 %0, [%1];}" : "=&r"(to[0]) : "l"(from), "r"((int)inside));
+}
+
+// What a warp needs of one factor for a chunk of k: 8 Q rows or columns, of which lane 4 g + t holds Q g to Q g + Q - 1, each with the t-th quarter of
+// the chunk's k as four words of 32 bits. A matrix instruction sums over k in any order, and its rows and columns may stand for any of the tile: so a
+// lane's elements are neighbours in memory whichever way the factor lies, sixteen bytes of a row along k (ALONG_K) or Q elements of a row across it.
+//
+// They come straight into registers, or through the group's room in shared memory (VIA), which holds what its WAYS warps side by side need. Eight
+// lanes that load into registers together touch two lines along k, but four across k, and a load takes as long as it touches lines: across k the
+// way through shared memory is the faster one.
+template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, bool WANT_VIA> struct Piece {
+    static constexpr int E = 4 / (int)sizeof(T), CHUNK = 16 * E, RUN = ALONG_K ? 4 * E : Q, RUNS = ALONG_K ? Q : 4 * E;
+    static constexpr int ROWS = ALONG_K ? LEN : K, COLS = ALONG_K ? K : LEN, V = min_i(vec_width<T>(COLS), RUN);
+    static constexpr bool LEN_EXACT = LEN % (8 * Q * WAYS) == 0, ROWS_EXACT = ALONG_K ? LEN_EXACT : K % CHUNK == 0, COLS_EXACT = ALONG_K ? K % CHUNK == 0 : LEN_EXACT;
+    using Index = typename Choose<((i64)LEN * K < (1ll << 30)), int, i64>::Type;
+    static constexpr bool VIA = WANT_VIA && COLS % (4 * E) == 0;
+    // The chunk in shared memory: its rows with a gap of 16 or 32 bytes, which spreads what eight lanes read over all banks. Rows across k are stored
+    // by their number within a quarter first.
+    static constexpr int HIGH = ALONG_K ? 8 * Q * WAYS : CHUNK, UNITS = ALONG_K ? 4 : 8 * Q * WAYS / (4 * E), PITCH = UNITS * 16 + (ALONG_K && Q == 4 ? 16 : 32);
+    static constexpr int BYTES = VIA ? HIGH * PITCH : 0, WORDS = VIA ? 0 : RUNS * (RUN / E);
+    u32 raw[RUNS][RUN / E];
+
+    // Starts reading the chunk at `k`, from the group's first row or column `tile`, of which the warp's is number `mine`; zeros stand outside the factor.
+    __device__ __forceinline__ void read(char* room, const T* from, int tile, int mine, int k, int lane, int thread) {
+        if constexpr (VIA) {
+            const int row0 = ALONG_K ? tile : k, col0 = ALONG_K ? k : tile;
+#pragma unroll
+            for (int i = 0; i < ceil_div(HIGH * UNITS, THREADS); ++i) {
+                const int unit = thread + i * THREADS, r = unit / UNITS, c = unit % UNITS, row = row0 + r, col = col0 + c * (4 * E);
+                if (HIGH * UNITS % THREADS != 0 && r >= HIGH) break;
+                const bool inside = (ROWS_EXACT || row < ROWS) && (COLS_EXACT || col < COLS);
+                const int to = ALONG_K ? r : r % (4 * E) * 4 + r / (4 * E);
+                copy_async<16>(room + to * PITCH + c * 16, inside ? from + ((Index)row * COLS + col) : from, inside);
+            }
+        } else {
+            const int at = tile + mine, row = ALONG_K ? at + lane / 4 * Q : k + lane % 4 * (4 * E), col = ALONG_K ? k + lane % 4 * (4 * E) : at + lane / 4 * Q;
+            const T* const first = from + ((Index)row * COLS + col);
+#pragma unroll
+            for (int r = 0; r < RUNS; ++r) {
+                const bool row_inside = ROWS_EXACT || row + r < ROWS;
+                if constexpr (V >= E) {
+#pragma unroll
+                    for (int v = 0; v < RUN; v += V)
+                        read_words<V / E>(raw[r] + v / E, first + (Index)r * COLS + v, row_inside && (COLS_EXACT || col + v < COLS));
+                } else {
+#pragma unroll
+                    for (int v = 0; v < RUN; v += 2) {
+                        const u32 low = row_inside && (COLS_EXACT || col + v < COLS) ? first[(Index)r * COLS + v].bits : 0;
+                        const u32 high = row_inside && (COLS_EXACT || col + v + 1 < COLS) ? first[(Index)r * COLS + v + 1].bits : 0;
+                        raw[r][v / 2] = high << 16 | low;
+                    }
+                }
+            }
+        }
+    }
+
+    // Fetches the lane's elements from shared memory, where they are there.
+    __device__ __forceinline__ void fetch(const char* room, int mine, int lane) {
+        if constexpr (VIA) {
+            const int g = lane / 4, t = lane % 4;
+#pragma unroll
+            for (int r = 0; r < RUNS; ++r) {
+                const char* const at = room + (ALONG_K ? (mine + g * Q + r) * PITCH + t * 16 : (r * 4 + t) * PITCH + (mine + g * Q) * (int)sizeof(T));
+                constexpr int W = min_i(RUN / E, 4);
+#pragma unroll
+                for (int w = 0; w < RUN / E; w += W) {
+                    const Vec<u32, W> words = load<u32, W>((const u32*)at + w);
+#pragma unroll
+                    for (int i = 0; i < W; ++i) raw[r][w + i] = words.v[i];
+                }
+            }
+        }
+    }
+
+    // The w-th word of the lane's q-th row or column, ready for the instruction.
+    __device__ __forceinline__ u32 word(int q, int w) const {
+        if constexpr (E == 1) return to_tf32(__uint_as_float(ALONG_K ? raw[q][w] : raw[w][q]));
+        else if constexpr (ALONG_K) return raw[q][w];
+        else return __byte_perm(raw[2 * w][q / 2], raw[2 * w + 1][q / 2], q % 2 ? 0x7632 : 0x5410);
+    }
+};
+
+}  // namespace gemm
+
+// Products that last no longer than a few trips to memory, on the tensor cores, with as few instructions as possible between the trips.
+//
+// A warp holds the accumulators of 8 RQ x 8 CQ elements, WM x WN warps make a tile, and WK such groups take every WK-th chunk of k (64 bytes of a row).
+// The next chunks are under way, all of them where they fit, so that the whole reduction often costs one trip; groups never wait for each other before
+// the end, where their accumulators are summed in fixed order. Factors come through shared memory where VIA has the bit of their direction
+// (1 across k, 2 along k), else straight into registers. RQ and CQ are 2, 4 or 8. THREADS = 32 WM WN WK.
+// Any M, N, K; 16-byte accesses where rows allow. Overwrites c, or adds to it (ACC). Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
+template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, int CQ, int WM, int WN, int WK, int VIA> struct GemmDirect {
+    static constexpr int PHASES = 1, THREADS = 32 * WM * WN * WK, MIN_BLOCKS = 1;
+    static constexpr int BM = 8 * RQ * WM, BN = 8 * CQ * WN;
+    static constexpr bool A_ALONG = TRANS != GEMM_TN, B_ALONG = TRANS == GEMM_NT;
+    static constexpr int GROUP = 32 * WM * WN;
+    using PieceA = gemm::Piece<T, A_ALONG, RQ, WM, GROUP, M, K, (VIA & (A_ALONG ? 2 : 1)) != 0>;
+    using PieceB = gemm::Piece<T, B_ALONG, CQ, WN, GROUP, N, K, (VIA & (B_ALONG ? 2 : 1)) != 0>;
+    static constexpr int CHUNK = PieceA::CHUNK, CHUNKS = ceil_div(K, CHUNK), STEPS = ceil_div(CHUNKS, WK);
+    // Chunks under way: what registers and shared memory hold. Nothing in registers: the loop over the chunks is a loop.
+    static constexpr int SLOT = PieceA::BYTES + PieceB::BYTES, WORDS = PieceA::WORDS + PieceB::WORDS;
+    static constexpr int FIT_REGISTERS = WORDS > 0 ? max_i(1, min_i(8, (192 - 2 * RQ * CQ) / max_i(1, WORDS))) : 8;
+    static constexpr int FIT_SHARED = SLOT > 0 ? 96 * 1024 / (WK * max_i(1, SLOT)) : 8;
+    static constexpr int DEPTH = min_i(STEPS, min_i(FIT_REGISTERS, FIT_SHARED));
+    using Out = typename gemm::Choose<TRANS == GEMM_TN, float, T>::Type;
+    static constexpr int V = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
+    using Ends = gemm::Tail<T, Out, N, ACC, Epi, V>;
+    static constexpr int DOWN = ceil_div(M, BM), ACROSS = ceil_div(N, BN), PER_ROW = BN / V, ITEMS = ceil_div(BM * PER_ROW, THREADS);
+    // Narrow rows need a gap so that eight lanes' stores of sixteen bytes fall into different banks; wider ones are permuted instead.
+    static constexpr int PITCH = BN == 16 ? (RQ == 2 ? 24 : 20) : BN;
+    // A group's room: its chunks, then its accumulators.
+    static constexpr int ROOM = max_i(DEPTH * SLOT, BM * PITCH * 4);
+    static constexpr long long WORK = 0;
+    static_assert(DEPTH > 0 && WK * ROOM <= 99 * 1024, "a block's shared memory");
+
+    static constexpr int blocks(int) { return DOWN * ACROSS; }
+    static constexpr int smem(int) { return WK * ROOM; }
+
+    // Where the four floats at `row` and `piece` of a tile stand.
+    DEV int staged_at(int row, int piece) {
+        const int odd = row / RQ & 1;
+        if constexpr (CQ == 4) piece ^= odd;
+        if constexpr (CQ == 8) piece ^= (piece >> 3 & 1) + 2 * odd;
+        return row * PITCH + piece * 4;
+    }
+
+    // A barrier of a group.
+    DEV void meet(int group) {
+        if constexpr (GROUP == 32) __syncwarp();
+        else if constexpr (WK == 1) __syncthreads();
+        else asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(GROUP) : "memory");
+    }
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const int row0 = block % DOWN * BM, col0 = block / DOWN * BN;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+        const int group = warp / (WM * WN), thread = threadIdx.x % GROUP, m0 = warp / WN % WM * (8 * RQ), n0 = warp % WN * (8 * CQ);
+        char* const room = smem + group * ROOM;
+        PieceA pa[DEPTH];
+        PieceB pb[DEPTH];
+        const auto some = [&](int step) { return CHUNKS % WK == 0 || step + 1 < STEPS || group + step * WK < CHUNKS; };
+        const auto read = [&](int step, int slot, PieceA& to_a, PieceB& to_b) {
+            if (some(step)) {
+                const int k = (group + step * WK) * CHUNK;
+                to_a.read(room + slot * SLOT, a.at<T>(gemm::SLOT_A), row0, m0, k, lane, thread);
+                to_b.read(room + slot * SLOT + PieceA::BYTES, a.at<T>(gemm::SLOT_B), col0, n0, k, lane, thread);
+            }
+            if constexpr (SLOT > 0) copy_commit();
+        };
+        float acc[RQ / 2][CQ][4];
+#pragma unroll
+        for (int i = 0; i < RQ / 2; ++i)
+#pragma unroll
+            for (int j = 0; j < CQ; ++j)
+#pragma unroll
+                for (int v = 0; v < 4; ++v) acc[i][j][v] = 0.0f;
+        const auto compute = [&](int step, int slot, PieceA& from_a, PieceB& from_b) {
+            if constexpr (SLOT > 0) {
+                copy_wait<DEPTH - 1>();
+                meet(group);
+            }
+            if (!some(step)) return;
+            from_a.fetch(room + slot * SLOT, m0, lane);
+            from_b.fetch(room + slot * SLOT + PieceA::BYTES, n0, lane);
+#pragma unroll
+            for (int s = 0; s < 4; s += 2) {
+                u32 fa[RQ / 2][4], fb[CQ][2];
+#pragma unroll
+                for (int i = 0; i < 2 * RQ; ++i) fa[i / 4][i % 4] = from_a.word(i / 4 * 2 + i % 2, s + i % 4 / 2);
+#pragma unroll
+                for (int j = 0; j < 2 * CQ; ++j) fb[j / 2][j % 2] = from_b.word(j / 2, s + j % 2);
+#pragma unroll
+                for (int i = 0; i < RQ / 2; ++i)
+#pragma unroll
+                    for (int j = 0; j < CQ; ++j) {
+                        if constexpr (sizeof(T) == 4) mma_tf32(acc[i][j], fa[i], fb[j]);
+                        else mma_half<T>(acc[i][j], fa[i], fb[j]);
+                    }
+            }
+        };
+        // What the end needs beside the product is loaded behind the first chunks.
+        Ends ends[ITEMS];
+        const auto item = [&](int i, int& row, int& col) {
+            const int index = threadIdx.x + i * THREADS;
+            row = index / PER_ROW;
+            col = index % PER_ROW * V;
+            return (BM * PER_ROW % THREADS == 0 || row < BM) && (M % BM == 0 || row0 + row < M) && (N % BN == 0 || col0 + col < N);
+        };
+        const auto fetch_ends = [&] {
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) {
+                int row, col;
+                if (item(i, row, col)) ends[i].fetch(a, row0 + row, col0 + col);
+            }
+        };
+        if constexpr (WORDS == 0) {
+            // A chunk's registers are filled and used within a turn.
+#pragma unroll 1
+            for (int step = 0; step < DEPTH; ++step) read(step, step, pa[0], pb[0]);
+            fetch_ends();
+            int slot = 0;
+#pragma unroll 1
+            for (int step = 0; step < STEPS; ++step) {
+                compute(step, slot, pa[0], pb[0]);
+                if constexpr (STEPS > DEPTH) {
+                    meet(group);
+                    if (step + DEPTH < STEPS) read(step + DEPTH, slot, pa[0], pb[0]);
+                    else copy_commit();
+                } else {
+                    copy_commit();
+                }
+                slot = slot + 1 == DEPTH ? 0 : slot + 1;
+            }
+        } else {
+#pragma unroll
+            for (int step = 0; step < DEPTH; ++step) read(step, step, pa[step], pb[step]);
+            fetch_ends();
+#pragma unroll(STEPS <= 8 ? STEPS : 1)
+            for (int first = 0; first < STEPS; first += DEPTH) {
+#pragma unroll
+                for (int d = 0; d < DEPTH; ++d) {
+                    const int step = first + d;
+                    if (STEPS % DEPTH != 0 && step >= STEPS) break;
+                    compute(step, d, pa[d], pb[d]);
+                    if (step + DEPTH < STEPS) {
+                        if constexpr (SLOT > 0) meet(group);
+                        read(step + DEPTH, d, pa[d], pb[d]);
+                    } else if constexpr (SLOT > 0) {
+                        copy_commit();
+                    }
+                }
+            }
+        }
+
+        // The chunks make room for the accumulators: a lane holds 2 CQ neighbouring elements of RQ neighbouring rows.
+        if constexpr (SLOT > 0) meet(group);
+#pragma unroll
+        for (int q = 0; q < RQ; ++q)
+#pragma unroll
+            for (int p = 0; p < CQ / 2; ++p) {
+                Vec<float, 4> v;
+#pragma unroll
+                for (int i = 0; i < 4; ++i) v.v[i] = acc[q / 2][(p * 4 + i) % CQ][q % 2 * 2 + (p * 4 + i) / CQ];
+                store<float, 4>((float*)room + staged_at(m0 + g * RQ + q, n0 / 4 + t * (CQ / 2) + p), v);
+            }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            int row, col;
+            if (!item(i, row, col)) continue;
+            const float* const at = (const float*)smem + staged_at(row, col / 4) + col % 4;
+            Vec<float, V> part[WK];
+#pragma unroll
+            for (int k = 0; k < WK; ++k) part[k] = load<float, V>(at + k * (ROOM / 4));
+#pragma unroll
+            for (int k = 1; k < WK; ++k)
+#pragma unroll
+                for (int v = 0; v < V; ++v) part[0].v[v] += part[k].v[v];
+            ends[i].finish(a, row0 + row, col0 + col, part[0]);
         }
     }
 };

@@ -9,6 +9,14 @@
 DEV float loss_infinity() { return __int_as_float(0x7f800000); }
 DEV float loss_nan() { return __int_as_float(0x7fffffff); }
 
+// The exponential of a number that is not above zero, to a relative error of 2^-22 + |x| 2^-24; what is below the smallest normal float is
+// zero.
+DEV float loss_exp(float x) {
+    float out;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x * 1.44269504088896341f));
+    return out;
+}
+
 // The larger; NaN is passed over, because the sum of exponentials that follows turns into NaN anyway.
 struct LossMax {
     static constexpr float ZERO = 0.0f;
@@ -24,8 +32,8 @@ template <int CLASSES, u64 SMOOTHING> struct LossTarget {
     DEV bool names_class(int label) { return (u32)label < (u32)CLASSES; }
     // What the probability of class `col` should be.
     DEV float of(int label, int col) {
-        const float target = col == label ? (float)(1.0 - smoothing() + smoothing() / CLASSES) : share();
-        return names_class(label) ? target : loss_nan();
+        const float other = names_class(label) ? share() : loss_nan();
+        return col == label ? (float)(1.0 - smoothing() + smoothing() / CLASSES) : other;
     }
     // The loss of a row from its sum of exponentials, the label's score and the sum of all scores, all relative to the largest score.
     DEV float loss(float log_sum, float own, float all) {
@@ -34,12 +42,18 @@ template <int CLASSES, u64 SMOOTHING> struct LossTarget {
     }
 };
 
+// Adds over the warp. Values but the first are counts, which are added as integers, by one instruction.
+template <int K> DEV void loss_warp_sum(float (&v)[K]) {
+    v[0] = warp_reduce<Sum>(v[0]);
+#pragma unroll
+    for (int k = 1; k < K; ++k) v[k] = (float)__reduce_add_sync(0xffffffffu, (u32)v[k]);
+}
+
 // Adds K values over the block; warp 0 gets the sums. `scratch` holds 32 K floats that nobody else uses until the next barrier.
 template <int K, int THREADS> DEV void loss_block_sum(float (&v)[K], float* scratch) {
     constexpr int WARPS = THREADS / 32;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-#pragma unroll
-    for (int k = 0; k < K; ++k) v[k] = warp_reduce<Sum>(v[k]);
+    loss_warp_sum<K>(v);
     if constexpr (WARPS > 1) {
         if (lane == 0) {
 #pragma unroll
@@ -48,7 +62,8 @@ template <int K, int THREADS> DEV void loss_block_sum(float (&v)[K], float* scra
         __syncthreads();
         if (warp == 0) {
 #pragma unroll
-            for (int k = 0; k < K; ++k) v[k] = warp_reduce<Sum>(lane < WARPS ? scratch[k * 32 + lane] : 0.0f);
+            for (int k = 0; k < K; ++k) v[k] = lane < WARPS ? scratch[k * 32 + lane] : 0.0f;
+            loss_warp_sum<K>(v);
         }
     }
 }
@@ -141,14 +156,14 @@ template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
                 wrong |= !(col < label ? v[i] < own : v[i] <= own);
                 if constexpr (Target::SMOOTH) all += v[i] - max;
             }
-            v[i] = expf(v[i] - max);
+            v[i] = loss_exp(v[i] - max);
             sum += v[i];
         }
         sum = reduce<Sum>(sum);
         if constexpr (Target::SMOOTH) all = reduce<Sum>(all);
         const u32 wrongs = __ballot_sync(0xffffffffu, wrong);
         right = (wrongs >> (threadIdx.x % 32 / LANES * LANES) & (0xffffffffu >> (32 - LANES))) == 0;
-        const float inverse = 1.0f / sum;
+        const float inverse = __fdividef(1.0f, sum);
 #pragma unroll
         for (int i = 0; i < N; ++i) v[i] *= inverse;
         return Target::loss(logf(sum), own - max, all);
@@ -196,7 +211,7 @@ template <class T, int CLASSES, u64 SMOOTHING, int THREADS> struct LossWideRow {
                 const float score = to_float(x.v[j]);
                 wrong |= !(col + j < label ? score < own : score <= own);
                 if constexpr (Target::SMOOTH) all += score - max;
-                sum += expf(score - max);
+                sum += loss_exp(score - max);
             }
         }
         log_sum = logf(block_reduce<Sum, THREADS>(sum, scratch));
@@ -211,7 +226,7 @@ template <class T, int CLASSES, u64 SMOOTHING, int THREADS> struct LossWideRow {
             const Vec<T, V> x = load<T, V>(row + col);
             Vec<T, V> out;
 #pragma unroll
-            for (int j = 0; j < V; ++j) out.v[j] = narrow<T>(f(expf(to_float(x.v[j]) - max - log_sum), col + j));
+            for (int j = 0; j < V; ++j) out.v[j] = narrow<T>(f(loss_exp(to_float(x.v[j]) - max - log_sum), col + j));
             store<T, V>(to + col, out);
         }
     }

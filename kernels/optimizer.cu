@@ -1,18 +1,29 @@
 // Parameter updates over the flat parameter vector, their metrics, and the scale of the loss in half precision.
 //
 // The vector consists of segments, one for each parameter: a segment starts at a multiple of 64 elements, and the padding behind it is
-// left alone. Blocks handle chunks that never span two segments. A step's segments are declared before its operation's type, as
+// left alone. A step's segments are declared before its operation's type, in rising order, as
 //
-//     static __device__ const u32 SEGMENT_ROWS[COUNT * 3] = {first block, first element / 64, elements, ...};
-//     struct Segments { static constexpr int COUNT, BLOCKS; static __device__ const u32* rows(); };
+//     static __device__ const u32 SEGMENT_ROWS[COUNT * 2] = {first element / 64, elements, ...};
+//     struct Segments {
+//         static constexpr int COUNT; static constexpr u32 FIRST, END, LONGEST; static constexpr bool DENSE; static constexpr long long LEN;
+//         static __device__ const u32* rows();
+//     };
 //
-// where segment s has blocks [first block, first block of s + 1), each with CHUNK elements but for the last one.
+// where, in units of 64 elements, FIRST and END bound the segments and LONGEST is the length of the longest. LEN is the length of the vector.
+// DENSE says that no segment is empty and each starts at the first unit after the one before.
 
 // ---------------------------------------------------------------------------------------------------- rules
 
 DEV float optimizer_constant(u64 bits) { return (float)__longlong_as_double((i64)bits); }
 // 1 - the constant, rounded once.
 DEV float optimizer_rest(u64 bits) { return (float)(1.0 - __longlong_as_double((i64)bits)); }
+
+// The square root, to one unit of the last place.
+DEV float optimizer_root(float v) {
+    float out;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(out) : "f"(v));
+    return out;
+}
 
 // Adam, or AdamW where DECOUPLED. The constants are the bits of f64 values.
 template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam {
@@ -33,7 +44,8 @@ template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam {
         const float decayed = DECOUPLED ? old - lr * wd * old : old;
         m = optimizer_constant(BETA1) * m + optimizer_rest(BETA1) * g;
         v = optimizer_constant(BETA2) * v + optimizer_rest(BETA2) * g * g;
-        return decayed - lr * corr0 * m / (sqrtf(v) * corr1 + optimizer_constant(EPS));
+        // Approximate to two units of the last place, which the sum loses anyway; zeros, infinities and NaN come out as from exact division.
+        return decayed - __fdividef(lr * corr0 * m, optimizer_root(v) * corr1 + optimizer_constant(EPS));
     }
 };
 
@@ -59,11 +71,23 @@ template <u64 MOMENTUM, bool NESTEROV> struct Sgd {
 
 // ---------------------------------------------------------------------------------------------------- update
 
-// The largest change and the sum of squared gradients.
+// How the metrics come together.
+enum UpdateFinish {
+    // By a second phase of one block.
+    FINISH_PHASE = 0,
+    // By the block that draws the last number from the ticket.
+    FINISH_TICKET = 1,
+    // In the shared memory of the first block of a cluster that all blocks form; of the only block where there is one.
+    FINISH_CLUSTER = 2,
+};
+
+// The largest change, as the bits of a float without a sign, and the sum of squared gradients. As integers, such bits are ordered as the
+// floats are, with NaN above all of them.
 struct alignas(8) UpdateMetric {
-    float max, square;
+    u32 max;
+    float square;
     __device__ __forceinline__ void add(const UpdateMetric& other) {
-        max = MaxOrNan::of(max, other.max);
+        max = max > other.max ? max : other.max;
         square += other.square;
     }
 };
@@ -72,211 +96,395 @@ struct alignas(8) UpdateMetric {
 // written where bound. With `scaler` bound, gradients are multiplied by scaler[2] first, and where scaler[3] is 1 nothing but zero metrics
 // is written.
 //
-// Segments::BLOCKS blocks of 256 threads, each with a chunk of CHUNK elements (a multiple of 1024) of one segment in groups of 16 bytes;
-// the last elements of a segment go one by one. Where a metric is bound each block leaves two floats in work. With TICKET the block that
-// draws the last number reduces them, a thread for each short segment and a warp for each long one, writes the metrics and puts the ticket
-// back to zero; without, a second phase of one block does. Both in an order that does not depend on time. Moves 12 bytes a parameter, 8
-// more for each state, and the shadow.
-template <class Rule, class T, class Segments, int CHUNK, bool TICKET> struct Update {
-    static constexpr int PHASES = TICKET ? 1 : 2, THREADS = 256, WARPS = THREADS / 32;
-    static constexpr int BLOCKS = Segments::BLOCKS, COUNT = Segments::COUNT;
-    // Partial results are brought into shared memory in one go where they take little of it.
-    static constexpr bool STAGED = BLOCKS <= 2048;
-    static constexpr int HEAD = 512, FIRSTS = COUNT <= 4096 ? (COUNT + 2) / 2 * 8 : 0;
-    static constexpr int REDUCE_SMEM = HEAD + FIRSTS + (STAGED ? 8 * BLOCKS : 0);
+// A unit is 64 elements, a group of 16 bytes for each of 16 threads; segments start at units, so that each unit lies in one segment. A block
+// of THREADS threads takes THREADS / 16 * EACH * ROUNDS units that follow one another, whatever segments they belong to, with EACH groups
+// of a thread under way. What it loads does not depend on where segments start, so that the table of segments is searched meanwhile;
+// padding is read with the rest and never written. Each pair of a block b and a segment s in it leaves two floats in work at b + s, which
+// no other pair has. They are added up as `FINISH` says, always in the same order. Moves 12 bytes a parameter, 8 more for each state, and
+// the shadow.
+template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUNDS, int FINISH> struct Update {
+    static constexpr int PHASES = FINISH == FINISH_PHASE ? 2 : 1, THREADS = THREADS_, WARPS = THREADS / 32;
+    static constexpr int COUNT = Segments::COUNT, STATES = Rule::STATES, V = 4, UNIT = 64, LANES = UNIT / V;
+    static constexpr u32 FIRST = Segments::FIRST, END = Segments::END;
+    static constexpr int STRIDE = THREADS / LANES, PER_BLOCK = STRIDE * EACH * ROUNDS;
+    static constexpr int BLOCKS = ceil_div(END - FIRST, PER_BLOCK);
+    static constexpr bool CLUSTER = FINISH == FINISH_CLUSTER;
+    // Partial results: one for each pair of a block and a segment, or for each unit.
+    static constexpr int PARTS = CLUSTER ? (int)(END - FIRST) : BLOCKS + COUNT - 1;
+    static constexpr int TILE = CLUSTER ? PARTS : min_i(PARTS, 1024);
+    static constexpr int HEAD = 8 * 32 + 16, SMEM = HEAD + 8 * COUNT + 8 * max_i(TILE, CLUSTER ? 0 : PER_BLOCK);
     static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
-    static constexpr int smem(int phase) { return TICKET || phase == 1 ? REDUCE_SMEM : HEAD; }
-    static constexpr i64 WORK = 8ll * BLOCKS;
-    static constexpr int V = 4, STATES = Rule::STATES;
+    static constexpr int smem(int phase) { return FINISH == FINISH_PHASE && phase == 0 ? HEAD + 8 * COUNT + 8 * PER_BLOCK : SMEM; }
+    static constexpr i64 WORK = CLUSTER ? 0 : 8ll * PARTS;
+    // Threads that add up the parts of a segment.
+    static constexpr int SHARE = COUNT * 32 <= THREADS ? 32 : COUNT * 16 <= THREADS ? 16 : COUNT * 8 <= THREADS ? 8 : 4;
+    // Steps that they need for the longest segment.
+    static constexpr int STEPS = ceil_div(min_i(TILE, CLUSTER ? (int)Segments::LONGEST : (int)(Segments::LONGEST / PER_BLOCK) + 2), SHARE);
+    // Whether every partial result holds something, so that their sum needs no segments.
+    static constexpr bool DIRECT = CLUSTER || (Segments::DENSE && PARTS <= TILE);
+    // Rows of the table that a thread holds; a warp holds the table, or looks for a segment in memory.
+    static constexpr int HELD = COUNT <= 128 ? ceil_div(COUNT, 32) : 1;
+
+    // A segment: its first unit and its elements.
+    struct Row { u32 start; int len; };
+    static __device__ __forceinline__ u32 units(const Row& row) { return (u32)(row.len + UNIT - 1) / UNIT; }
+    static __device__ __forceinline__ Row row_at(int s) {
+        const u32* rows = Segments::rows();
+        return s < COUNT ? Row{rows[s * 2], (int)rows[s * 2 + 1]} : Row{0xffffffffu, 0};
+    }
+    struct Table {
+        Row held[HELD];
+        __device__ __forceinline__ void read() {
+#pragma unroll
+            for (int k = 0; k < HELD; ++k) held[k] = row_at(k * 32 + threadIdx.x % 32);
+        }
+        // The segment of a unit, which is the same for the whole warp.
+        __device__ __forceinline__ int find(u32 unit, Row& row) const {
+            int before = 0;
+            if constexpr (COUNT <= 128) {
+#pragma unroll
+                for (int k = 0; k < HELD; ++k) before += __popc(__ballot_sync(0xffffffffu, held[k].start <= unit));
+            } else {
+#pragma unroll 4
+                for (int k = 0; k < COUNT; k += 32) before += __popc(__ballot_sync(0xffffffffu, row_at(k + threadIdx.x % 32).start <= unit));
+            }
+            const int s = max_i(before - 1, 0);
+            if constexpr (COUNT <= 128) {
+#pragma unroll
+                for (int k = 0; k < HELD; ++k) {
+                    const u32 start = __shfl_sync(0xffffffffu, held[k].start, s % 32);
+                    const int len = __shfl_sync(0xffffffffu, held[k].len, s % 32);
+                    if (k == s / 32) row = Row{start, len};
+                }
+            } else row = row_at(s);
+            return s;
+        }
+    };
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const bool metrics = a.has(Rule::UPDATE_MAX) || a.has(Rule::GRAD_SQ) || a.has(Rule::TOTAL_MAX) || a.has(Rule::GRAD_NORM);
-        bool overflow = false;
-        float unscale = 1.0f;
-        if (a.has(Rule::SCALER)) {
-            unscale = a.at<float>(Rule::SCALER)[2];
-            overflow = a.at<float>(Rule::SCALER)[3] == 1.0f;
-        }
         if constexpr (PHASE == 1) {
-            if (metrics && !overflow) reduce(a, smem);
-        } else if (overflow) {
-            if (block == 0) write_zeros(a);
+            if (!metrics || overflowed(a)) return;
+            reduce(a, smem, row_at(threadIdx.x / SHARE));
         } else {
-            const UpdateMetric mine = update(a, block, unscale, metrics, smem);
-            if (!metrics) return;
-            const UpdateMetric sum = block_sum(mine, smem);
-            u32* last = (u32*)(smem + HEAD - 8);
-            if (threadIdx.x == 0) {
-                a.at<UpdateMetric>(Rule::WORK)[block] = sum;
-                if constexpr (TICKET) *last = draw(a.at<u32>(Rule::TICKET)) == BLOCKS - 1;
-            }
-            if constexpr (TICKET) {
-                __syncthreads();
-                if (*last == 0) return;
-                if (threadIdx.x == 0) *a.at<u32>(Rule::TICKET) = 0;
-                reduce(a, smem);
-            }
+            Row mine;
+            if (update(a, block, metrics, smem, mine)) reduce(a, smem, mine);
         }
     }
 
-    // Draws a number. What the thread wrote before can be read by whoever draws a later one, and by the block behind that one's next barrier.
+    static __device__ __forceinline__ bool overflowed(const Args& a) { return a.has(Rule::SCALER) && a.at<float>(Rule::SCALER)[3] == 1.0f; }
+
+    // Draws a number. What the block wrote before its last barrier can be read by whoever draws a later one.
     static __device__ __forceinline__ u32 draw(u32* ticket) {
         u32 drawn;
-        asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(drawn) : "l"(ticket) : "memory");
+        asm volatile("atom.release.gpu.global.add.u32 %0, [%1], 1;" : "=r"(drawn) : "l"(ticket) : "memory");
         return drawn;
     }
 
-    // The segment of a block: its first block, its start in units of 64 elements, its elements.
-    static __device__ __forceinline__ void find(int block, u32 (&row)[3], char* smem) {
-        const u32* rows = Segments::rows();
-        if constexpr (COUNT <= 12) {
-            // Unrolled, the table turns into constants of the instructions.
-#pragma unroll
-            for (int s = 0; s < COUNT; ++s) {
-                if (s == 0 || block >= (int)rows[s * 3]) row[0] = rows[s * 3], row[1] = rows[s * 3 + 1], row[2] = rows[s * 3 + 2];
+    // Metrics of units travel to the first block of the cluster by stores that count themselves in at a barrier in its shared memory. Others
+    // may use it once the whole cluster has met; the first half of that meeting does not wait.
+    static constexpr bool REMOTE = CLUSTER && BLOCKS > 1;
+    static __device__ __forceinline__ void* arrivals(char* smem) { return smem + HEAD - 8; }
+    static __device__ __forceinline__ void meet(int block, char* smem) {
+#if __CUDA_ARCH__ >= 900
+        if constexpr (REMOTE) {
+            if (block == 0 && threadIdx.x == 0) {
+                const u32 at = shared_address(arrivals(smem));
+                asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+                asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+                asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "n"(8 * PARTS) : "memory");
             }
-        } else {
-            // Whichever thread holds the block's segment tells the others, so that one trip to memory is enough.
-            u32* found = (u32*)(smem + HEAD - 24);
-            for (int s = threadIdx.x; s < COUNT; s += THREADS) {
-                const u32 first = rows[s * 3], start = rows[s * 3 + 1], len = rows[s * 3 + 2];
-                if (block >= (int)first && block < (int)first + ceil_div(len, CHUNK)) found[0] = first, found[1] = start, found[2] = len;
-            }
-            __syncthreads();
-            row[0] = found[0], row[1] = found[1], row[2] = found[2];
+            __syncwarp();
+            asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
         }
+#endif
+    }
+    static __device__ __forceinline__ void met() {
+#if __CUDA_ARCH__ >= 900
+        if constexpr (REMOTE) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#endif
+    }
+    static __device__ __forceinline__ void post(UpdateMetric* at, const UpdateMetric& m, char* smem) {
+#if __CUDA_ARCH__ >= 900
+        if constexpr (REMOTE) {
+            u32 there, counter;
+            asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(there) : "r"(shared_address(at)));
+            asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(counter) : "r"(shared_address(arrivals(smem))));
+            asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(there), "r"(m.max),
+                         "r"(__float_as_uint(m.square)), "r"(counter)
+                         : "memory");
+            return;
+        }
+#endif
+        *at = m;
+    }
+    // Waits for the metrics of all units, in the first block.
+    static __device__ __forceinline__ void wait_for_units(char* smem) {
+#if __CUDA_ARCH__ >= 900
+        if constexpr (REMOTE) {
+            u32 done = 0;
+            while (done == 0)
+                asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\nselp.u32 %0, 1, 0, p;\n}"
+                             : "=r"(done)
+                             : "r"(shared_address(arrivals(smem)))
+                             : "memory");
+            return;
+        }
+#endif
+        __syncthreads();
     }
 
-    // Updates the block's chunk; gives this thread's share of the metrics.
-    static __device__ __forceinline__ UpdateMetric update(const Args& a, int block, float unscale, bool metrics, char* smem) {
+    // What a thread has of one unit.
+    struct Group { Vec<float, V> p, g, s[2]; };
+
+    // Updates the block's units; true where this block has to add up the metrics.
+    static __device__ __forceinline__ bool update(const Args& a, int block, bool metrics, char* smem, Row& mine) {
+        meet(block, smem);
+        UpdateMetric *scratch = (UpdateMetric*)smem, *shared = (UpdateMetric*)(smem + HEAD + 8 * COUNT);
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, half = lane / LANES;
+        float* param = a.at<float>(Rule::PARAM);
+        const float* param_prev = a.has(Rule::PARAM_PREV) ? a.at<float>(Rule::PARAM_PREV) : param;
+        const float* grad = a.at<float>(Rule::GRAD);
+        T* shadow = a.at<T>(Rule::SHADOW);
+        const u32 first = FIRST + block * PER_BLOCK, past = first + PER_BLOCK < END ? first + PER_BLOCK : END;
+        // The first unit of a warp in a round.
+        const auto unit_of = [&](int round, int e) { return first + (round * EACH + e) * STRIDE + warp * 2; };
+        Group own[EACH];
+        const auto read = [&](int round) {
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) {
+                const u32 unit = unit_of(round, e) + half;
+                if (unit >= END) continue;
+                const i64 at = (i64)unit * UNIT + lane % LANES * V;
+                own[e].p = read_group(param_prev, at);
+                own[e].g = read_group(grad, at);
+#pragma unroll
+                for (int k = 0; k < STATES; ++k)
+                    own[e].s[k] = read_group(a.has(Rule::STATE_PREV + k) ? a.at<float>(Rule::STATE_PREV + k) : a.at<float>(Rule::STATE + k), at);
+            }
+        };
+        read(0);
         Rule rule;
         rule.read(a);
-        u32 row[3];
-        find(block, row, smem);
-        const u32 offset = (block - row[0]) * CHUNK;
-        const i64 start = (i64)row[1] * 64 + offset;
-        const int len = min_i(CHUNK, (int)(row[2] - offset));
-        float* param = a.at<float>(Rule::PARAM) + start;
-        const float* param_prev = a.has(Rule::PARAM_PREV) ? a.at<float>(Rule::PARAM_PREV) + start : param;
-        const float* grad = a.at<float>(Rule::GRAD) + start;
-        T* shadow = a.has(Rule::SHADOW) ? a.at<T>(Rule::SHADOW) + start : nullptr;
-        float* state[2];
-        const float* state_prev[2];
-#pragma unroll
-        for (int k = 0; k < STATES; ++k) {
-            state[k] = a.at<float>(Rule::STATE + k) + start;
-            state_prev[k] = a.has(Rule::STATE_PREV + k) ? a.at<float>(Rule::STATE_PREV + k) + start : state[k];
+        const float unscale = a.has(Rule::SCALER) ? a.at<float>(Rule::SCALER)[2] : 1.0f;
+        const bool overflow = overflowed(a);
+        Table table;
+        table.read();
+        mine = row_at(threadIdx.x / SHARE);
+        Row low, high;
+        const int low_s = table.find(first, low), high_s = table.find(past - 1, high);
+        const bool single = low_s == high_s;
+        if (overflow) {
+            met();
+            if (block == 0) write_zeros(a);
+            return false;
         }
 
-        UpdateMetric sum = {0.0f, 0.0f};
-        const auto one = [&](float old, float g, float& s0, float& s1) {
-            g *= unscale;
-            const float now = rule.step(old, g, s0, s1);
-            if (metrics) sum.add(UpdateMetric{fabsf(now - old), g * g});
-            return now;
-        };
-        const int whole = len / V * V;
-#pragma unroll 1
-        for (int i = threadIdx.x * V; i < whole; i += THREADS * V) {
-            Vec<float, V> p = load<float, V>(param_prev + i), s[2];
-            const Vec<float, V> g = load<float, V>(grad + i);
+        UpdateMetric sum = {0u, 0.0f};
+        int valid[EACH];
+        const auto write_one = [&](int round, int e) {
+            const i64 at = (i64)(unit_of(round, e) + half) * UNIT + lane % LANES * V;
+            write_group(param, at, own[e].p, valid[e]);
 #pragma unroll
-            for (int k = 0; k < STATES; ++k) s[k] = load<float, V>(state_prev[k] + i);
+            for (int k = 0; k < STATES; ++k) write_group(a.at<float>(Rule::STATE + k), at, own[e].s[k], valid[e]);
+            if (shadow == nullptr) return;
             Vec<T, V> copy;
 #pragma unroll
-            for (int j = 0; j < V; ++j) {
-                p.v[j] = one(p.v[j], g.v[j], s[0].v[j], s[1].v[j]);
-                copy.v[j] = narrow<T>(p.v[j]);
+            for (int j = 0; j < V; ++j) copy.v[j] = narrow<T>(own[e].p.v[j]);
+            write_group(shadow, at, copy, valid[e]);
+        };
+        // Where other blocks wait for the metrics, these go before the results.
+        constexpr bool LATE = FINISH != FINISH_PHASE && ROUNDS == 1;
+        const auto write_late = [&] {
+            if constexpr (LATE) {
+#pragma unroll
+                for (int e = 0; e < EACH; ++e) write_one(0, e);
             }
-            store<float, V>(param + i, p);
-#pragma unroll
-            for (int k = 0; k < STATES; ++k) store<float, V>(state[k] + i, s[k]);
-            if (shadow != nullptr) store<T, V>(shadow + i, copy);
-        }
-        if (threadIdx.x < len - whole) {
-            const int i = whole + threadIdx.x;
-            float s[2] = {0.0f, 0.0f};
-#pragma unroll
-            for (int k = 0; k < STATES; ++k) s[k] = state_prev[k][i];
-            const float now = one(param_prev[i], grad[i], s[0], s[1]);
-            param[i] = now;
-#pragma unroll
-            for (int k = 0; k < STATES; ++k) state[k][i] = s[k];
-            if (shadow != nullptr) shadow[i] = narrow<T>(now);
-        }
-        return sum;
-    }
-
-    static __device__ __forceinline__ UpdateMetric warp_sum(UpdateMetric m) {
-        return UpdateMetric{warp_reduce<MaxOrNan>(m.max), warp_reduce<Sum>(m.square)};
-    }
-
-    // Warp 0 gets the result. The beginning of `smem` may be used again after the next barrier.
-    static __device__ __forceinline__ UpdateMetric block_sum(UpdateMetric m, char* smem) {
-        UpdateMetric* scratch = (UpdateMetric*)smem;
-        const int lane = threadIdx.x % 32;
-        m = warp_sum(m);
-        if (lane == 0) scratch[threadIdx.x / 32] = m;
-        __syncthreads();
-        if (threadIdx.x < 32) m = warp_sum(lane < WARPS ? scratch[lane] : UpdateMetric{0.0f, 0.0f});
-        return m;
-    }
-
-    // The metrics of every segment and of all of them, from the blocks' partial results.
-    static __device__ __forceinline__ void reduce(const Args& a, char* smem) {
-        constexpr int SHORT = 8;
-        const u32* rows = Segments::rows();
-        u32* firsts = (u32*)(smem + HEAD);
-        UpdateMetric* staged = (UpdateMetric*)(smem + HEAD + FIRSTS);
-        UpdateMetric* work = a.at<UpdateMetric>(Rule::WORK);
-        const auto partial = [&](int i) {
-            if constexpr (STAGED) return staged[i];
-            // Other blocks wrote it, so the second-level cache is the nearest place that has it.
-            else return fetch(work + i);
         };
-        const auto first_block = [&](int s) { return s == COUNT ? BLOCKS : FIRSTS > 0 ? (int)firsts[s] : (int)rows[s * 3]; };
-        if constexpr (FIRSTS > 0) {
-            for (int s = threadIdx.x; s < COUNT; s += THREADS) firsts[s] = rows[s * 3];
+        bool waited = !CLUSTER;
+#pragma unroll 1
+        for (int round = 0; round < ROUNDS; ++round) {
+            if (ROUNDS > 1 && round > 0) read(round);
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) {
+                const u32 unit = unit_of(round, e) + half;
+                Row row = low;
+                if (!single) {
+                    Row next;
+                    table.find(unit - half, row);
+                    table.find(unit - half + 1, next);
+                    if (half == 1) row = next;
+                }
+                const int rest = unit < END ? row.len - (int)(unit - row.start) * UNIT - lane % LANES * V : 0;
+                valid[e] = max_i(min_i(rest, V), 0);
+                UpdateMetric m = {0u, 0.0f};
+#pragma unroll
+                for (int j = 0; j < V; ++j) {
+                    const float old = own[e].p.v[j], g = own[e].g.v[j] * unscale;
+                    own[e].p.v[j] = rule.step(old, g, own[e].s[0].v[j], own[e].s[1].v[j]);
+                    if (j < valid[e]) m.add(UpdateMetric{__float_as_uint(fabsf(own[e].p.v[j] - old)), g * g});
+                }
+                if constexpr (!LATE) write_one(round, e);
+                if (!metrics) continue;
+                if (!CLUSTER && single) sum.add(m);
+                else {
+#pragma unroll
+                    for (int mask = LANES / 2; mask > 0; mask >>= 1)
+                        m.add(UpdateMetric{__shfl_xor_sync(0xffffffffu, m.max, mask), __shfl_xor_sync(0xffffffffu, m.square, mask)});
+                    if (REMOTE && !waited) met(), waited = true;
+                    if constexpr (CLUSTER) {
+                        if (lane % LANES == 0 && unit < END) post(shared + (unit - FIRST), m, smem);
+                    } else if (lane % LANES == 0) shared[unit - first] = m;
+                }
+            }
         }
-        if constexpr (STAGED) {
-#pragma unroll 8
-            for (int i = threadIdx.x; i < BLOCKS; i += THREADS) staged[i] = fetch(work + i);
+        bool last = false;
+        if constexpr (CLUSTER) {
+            if (!waited) met();
+            write_late();
+            if (!metrics || block != 0) return false;
+            wait_for_units(smem);
+            return true;
+        } else if (metrics) {
+            UpdateMetric* work = a.at<UpdateMetric>(Rule::WORK) + block;
+            u32 drawn = 0;
+            // Where a segment starts with the block, no block has the pair before.
+            if (DIRECT && threadIdx.x == 0 && block > 0 && low.start == first) work[low_s - 1] = UpdateMetric{0u, 0.0f};
+            if (single) {
+                sum = warp_sum(sum);
+                if (WARPS > 1) {
+                    if (lane == 0) scratch[warp] = sum;
+                    __syncthreads();
+                    if (warp == 0) sum = warp_sum(lane < WARPS ? scratch[lane] : UpdateMetric{0u, 0.0f});
+                }
+                if (threadIdx.x == 0) work[low_s] = sum;
+            } else {
+                __syncthreads();
+                for (int s = low_s + warp; s <= high_s; s += WARPS) {
+                    const Row row = row_at(s);
+                    const int from = row.start > first ? row.start - first : 0, to = (int)(min(row.start + units(row), past) - first);
+                    UpdateMetric m = {0u, 0.0f};
+                    for (int i = from + lane; i < to; i += 32) m.add(shared[i]);
+                    m = warp_sum(m);
+                    if (lane == 0) work[s] = m;
+                }
+                __syncthreads();
+            }
+            if (FINISH == FINISH_TICKET && BLOCKS > 1 && threadIdx.x == 0) drawn = draw(a.at<u32>(Rule::TICKET));
+            write_late();
+            if constexpr (FINISH == FINISH_TICKET) {
+                u32* is_last = (u32*)(smem + HEAD - 16);
+                if (threadIdx.x == 0) {
+                    *is_last = BLOCKS == 1 || drawn == BLOCKS - 1;
+                    if (BLOCKS > 1 && drawn == BLOCKS - 1) {
+                        *a.at<u32>(Rule::TICKET) = 0;
+                        __threadfence();
+                    }
+                }
+                __syncthreads();
+                last = *is_last != 0;
+            }
+        } else write_late();
+        return last;
+    }
+
+    template <class E> static __device__ __forceinline__ Vec<E, V> read_group(const E* from, i64 at) {
+        if constexpr (Segments::LEN % V != 0) {
+            Vec<E, V> out;
+            if (at + V > Segments::LEN) {
+#pragma unroll
+                for (int j = 0; j < V; ++j) {
+                    if (at + j < Segments::LEN) out.v[j] = from[at + j];
+                }
+                return out;
+            }
         }
-        __syncthreads();
-        UpdateMetric total = {0.0f, 0.0f};
-        const auto finish = [&](int s, const UpdateMetric& m) {
-            if (a.has(Rule::UPDATE_MAX)) a.at<float>(Rule::UPDATE_MAX)[s] = m.max;
-            if (a.has(Rule::GRAD_SQ)) a.at<float>(Rule::GRAD_SQ)[s] = m.square;
-            total.add(m);
-        };
-        for (int s = threadIdx.x; s < COUNT; s += THREADS) {
-            const int first = first_block(s), end = first_block(s + 1);
-            if (end - first > SHORT) continue;
-            UpdateMetric m = {0.0f, 0.0f};
+        return load<E, V>(from + at);
+    }
+    template <class E> static __device__ __forceinline__ void write_group(E* to, i64 at, const Vec<E, V>& v, int valid) {
+        if (valid == V) store<E, V>(to + at, v);
+        else {
+#pragma unroll
+            for (int j = 0; j < V - 1; ++j) {
+                if (j < valid) to[at + j] = v.v[j];
+            }
+        }
+    }
+
+    // Every lane gets the result.
+    static __device__ __forceinline__ UpdateMetric warp_sum(const UpdateMetric& m) {
+        return UpdateMetric{__reduce_max_sync(0xffffffffu, m.max), warp_reduce<Sum>(m.square)};
+    }
+
+    // The metrics of every segment and of all of them, from the partial results: SHARE neighbouring threads for each segment. `mine` is the
+    // row of this thread's first segment.
+    static __device__ __forceinline__ void reduce(const Args& a, char* smem, const Row& mine) {
+        UpdateMetric *results = (UpdateMetric*)(smem + HEAD), *staged = (UpdateMetric*)(smem + HEAD + 8 * COUNT);
+        const int lane = threadIdx.x % 32, share = threadIdx.x % SHARE;
+#pragma unroll 1
+        for (int tile = 0; tile < PARTS; tile += TILE) {
+            if constexpr (!CLUSTER) {
+                const float2* work = a.at<float2>(Rule::WORK) + tile;
+                if (tile > 0) __syncthreads();
+#pragma unroll
+                for (int i = threadIdx.x; i < TILE; i += THREADS) {
+                    // Other blocks wrote it, so the second-level cache is the nearest place that has it.
+                    if (tile + i < PARTS) *(float2*)(staged + i) = __ldcg(work + i);
+                }
+                __syncthreads();
+            }
+#pragma unroll 1
+            for (int base = 0; base < COUNT; base += THREADS / SHARE) {
+                const int s = base + threadIdx.x / SHARE;
+                const Row row = base == 0 ? mine : row_at(s);
+                int from = 0, to = 0;
+                if (s < COUNT && row.len > 0) {
+                    from = row.start - FIRST, to = from + units(row);
+                    if constexpr (!CLUSTER) from = from / PER_BLOCK + s, to = (to - 1) / PER_BLOCK + s + 1;
+                    from = max_i(from - tile, 0), to = min_i(to - tile, TILE);
+                }
+                UpdateMetric m = {0u, 0.0f};
+                if constexpr (STEPS <= 8) {
+                    // All of them under way at once.
+                    UpdateMetric part[STEPS];
+#pragma unroll
+                    for (int k = 0; k < STEPS; ++k) {
+                        const int i = from + share + k * SHARE;
+                        part[k] = i < to ? staged[i] : UpdateMetric{0u, 0.0f};
+                    }
+#pragma unroll
+                    for (int k = 0; k < STEPS; ++k) m.add(part[k]);
+                } else {
 #pragma unroll 4
-            for (int i = first; i < end; ++i) m.add(partial(i));
-            finish(s, m);
-        }
-        const int lane = threadIdx.x % 32;
-        for (int s = threadIdx.x / 32; s < COUNT; s += WARPS) {
-            const int first = first_block(s), end = first_block(s + 1);
-            if (end - first <= SHORT) continue;
-            UpdateMetric m = {0.0f, 0.0f};
-#pragma unroll 8
-            for (int i = first + lane; i < end; i += 32) m.add(partial(i));
-            m = warp_sum(m);
-            if (lane == 0) finish(s, m);
+                    for (int i = from + share; i < to; i += SHARE) m.add(staged[i]);
+                }
+#pragma unroll
+                for (int mask = SHARE / 2; mask > 0; mask >>= 1)
+                    m.add(UpdateMetric{__shfl_xor_sync(0xffffffffu, m.max, mask), __shfl_xor_sync(0xffffffffu, m.square, mask)});
+                if (share != 0 || s >= COUNT) continue;
+                if (tile > 0) m.add(results[s]);
+                if constexpr (!DIRECT) results[s] = m;
+                if (tile + TILE < PARTS) continue;
+                if (a.has(Rule::UPDATE_MAX)) a.at<u32>(Rule::UPDATE_MAX)[s] = m.max;
+                if (a.has(Rule::GRAD_SQ)) a.at<float>(Rule::GRAD_SQ)[s] = m.square;
+            }
         }
         if (!a.has(Rule::TOTAL_MAX) && !a.has(Rule::GRAD_NORM)) return;
-        total = block_sum(total, smem);
-        if (threadIdx.x != 0) return;
-        if (a.has(Rule::TOTAL_MAX)) *a.at<float>(Rule::TOTAL_MAX) = total.max;
+        UpdateMetric total = {0u, 0.0f};
+        if constexpr (DIRECT) {
+            // The last warp, which has the fewest segments, does not wait for the others.
+            if (threadIdx.x / 32 != WARPS - 1) return;
+#pragma unroll 8
+            for (int i = lane; i < PARTS; i += 32) total.add(staged[i]);
+        } else {
+            __syncthreads();
+            if (threadIdx.x >= 32) return;
+            for (int s = lane; s < COUNT; s += 32) total.add(results[s]);
+        }
+        total = warp_sum(total);
+        if (lane != 0) return;
+        if (a.has(Rule::TOTAL_MAX)) *a.at<u32>(Rule::TOTAL_MAX) = total.max;
         if (a.has(Rule::GRAD_NORM)) *a.at<float>(Rule::GRAD_NORM) = sqrtf(total.square);
-    }
-
-    static __device__ __forceinline__ UpdateMetric fetch(const UpdateMetric* at) {
-        const float2 both = __ldcg((const float2*)at);
-        return UpdateMetric{both.x, both.y};
     }
 
     // What a step that overflowed reports.

@@ -10,6 +10,7 @@
 //     static constexpr int smem(int phase);                     // bytes of dynamic shared memory of a phase
 //     static constexpr long long WORK;                          // bytes of scratch memory in the work slot
 //     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem);
+//     static constexpr int MIN_BLOCKS;                          // may be left out: blocks that a multiprocessor must hold at least
 //
 // Pointers come in the slot order of the operation. `block` stands for blockIdx.x: several operations may share a launch.
 // Values that another operation of the step writes are read with plain loads: pointers are never `const __restrict__`, because that
@@ -26,6 +27,11 @@ struct Args {
     template <class T> __device__ __forceinline__ T* at(int slot) const { return (T*)p[slot]; }
     __device__ __forceinline__ bool has(int slot) const { return p[slot] != nullptr; }
 };
+
+// The second launch bound of an operation; 0, which bounds nothing, where it names none. The compiler orders loads to save registers unless it is told
+// how many blocks have to fit: an operation that wants all its loads under way at once says 1.
+template <class Op, class = void> struct MinBlocks { static constexpr int VALUE = 0; };
+template <class Op> struct MinBlocks<Op, decltype((void)Op::MIN_BLOCKS)> { static constexpr int VALUE = Op::MIN_BLOCKS; };
 
 #define DEV static __device__ __forceinline__
 
@@ -204,10 +210,14 @@ DEV void load_matrix_x4_trans(u32 (&r)[4], const void* at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
 }
 
-// Rounds to TF32 (10 bits of fraction), to nearest; the bits stay those of a float.
+// Rounds to TF32 (10 bits of fraction), to nearest; the bits stay those of a float. To even is one instruction where there is one, away from zero four.
 DEV u32 to_tf32(float v) {
     u32 out;
+#if __CUDA_ARCH__ >= 900
+    asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(out) : "f"(v));
+#else
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(out) : "f"(v));
+#endif
     return out;
 }
 

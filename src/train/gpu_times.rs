@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Candidates whose estimate is this many times the best one's are not timed.
-const HOPELESS: f64 = 8.0;
+const HOPELESS: f64 = 3.5;
 
 /// The device as times know it: its name, and the versions of what runs on it.
 fn device_name(target: &Target) -> String {
@@ -65,12 +65,32 @@ pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes
         return Ok(Some(known));
     }
     let device = gpu(facts.ordinal).map_err(crate::exec::ExecError::Gpu)?;
-    let mut found = GpuTimes { device: known.device.clone(), times: BTreeMap::new() };
-    let rounds = first.selection.choices.iter().map(|c| c.candidates.len()).max().unwrap_or(1);
+    device.prepare_all(true);
+    let found = time_all(model, options, &first.selection, &open, &known.device, &device);
+    device.prepare_all(false);
+    let mut all = GpuTimes::clone(&known);
+    all.times.extend(found?.times);
+    let all = Arc::new(all);
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(all.device.clone(), Arc::clone(&all));
+    remember(&all);
+    Ok(Some(all))
+}
+
+/// Times every candidate of the operations in `open`: in each round every operation runs its next candidate.
+fn time_all(
+    model: &Model,
+    options: &Options,
+    first: &Selection,
+    open: &[String],
+    name: &str,
+    device: &Arc<cuda::Gpu>,
+) -> Result<GpuTimes, TrainError> {
+    let mut found = GpuTimes { device: name.to_owned(), times: BTreeMap::new() };
+    let rounds = first.choices.iter().map(|c| c.candidates.len()).max().unwrap_or(1);
     for round in 0..rounds {
         let options = Options { gpu_times: None, force: Some(round), ..options.clone() };
         let compiled = Arc::new(compile(model, &options)?);
-        let mut step = Step::to_time(Arc::clone(&compiled), Arc::clone(&device))?;
+        let mut step = Step::to_time(Arc::clone(&compiled), Arc::clone(device))?;
         let mut done = std::collections::BTreeSet::new();
         for (index, (op, choice)) in compiled.plan.program.ops.iter().zip(&compiled.selection.choices).enumerate() {
             let key = key_of(&compiled.selection, op);
@@ -87,12 +107,7 @@ pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes
             found.keep(&key, &choice.kernel, us);
         }
     }
-    let mut all = GpuTimes::clone(&known);
-    all.times.extend(found.times);
-    let all = Arc::new(all);
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(all.device.clone(), Arc::clone(&all));
-    remember(&all);
-    Ok(Some(all))
+    Ok(found)
 }
 
 fn key_of(selection: &Selection, op: &Op) -> String {

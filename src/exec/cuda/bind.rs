@@ -299,12 +299,12 @@ fn convolution(
     };
     if !done.is_empty() {
         let fused = Fused { bias, relu, relu_grad: done.act_grad.is_some() };
-        match gpu.plans(kind, geometry, real, fused, limit).and_then(pick) {
+        match gpu.plans(kind, geometry, real, fused, limit, number).and_then(pick) {
             Ok(plan) => return Ok((plan, done)),
             Err(why) => log::debug!("cuDNN leaves the epilogue: {why}"),
         }
     }
-    let plan = pick(gpu.plans(kind, geometry, real, Fused::default(), limit)?)?;
+    let plan = pick(gpu.plans(kind, geometry, real, Fused::default(), limit, number)?)?;
     Ok((plan, Epilogue::default()))
 }
 

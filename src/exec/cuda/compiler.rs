@@ -30,7 +30,9 @@ pub struct Arch(pub u32, pub u32);
 
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sm_{}{}", self.0, self.1)
+        // The instructions of Hopper's own matrix units exist for this very architecture alone.
+        let own = if *self == Self(9, 0) { "a" } else { "" };
+        write!(f, "sm_{}{}{own}", self.0, self.1)
     }
 }
 
@@ -63,9 +65,11 @@ pub fn unit(ops: &[(&str, &str)]) -> String {
         // Declarations of several members must not meet, nor the types that refer to them.
         text.push_str(&format!("namespace member{index} {{\n{before}\nusing Op = {ty};\n}}\n"));
     }
+    // A kernel of its own may say how many blocks must fit a multiprocessor; members of a group leave that to the compiler.
+    let bounds = if ops.len() == 1 { ", MinBlocks<member0::Op>::VALUE" } else { "" };
     let entry = |name: &str, argument: &str, body: &str| {
         format!(
-            "extern \"C\" __global__ void __launch_bounds__(member0::Op::THREADS) {name}(const __grid_constant__ {argument}) {{\n\
+            "extern \"C\" __global__ void __launch_bounds__(member0::Op::THREADS{bounds}) {name}(const __grid_constant__ {argument}) {{\n\
              extern __shared__ __align__(128) char smem[];\n\
              #if __CUDA_ARCH__ >= 900\n\
              asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n\

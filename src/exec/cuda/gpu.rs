@@ -36,7 +36,7 @@ unsafe impl Sync for Kernel {}
 type Compilation = (usize, Result<Vec<u8>, String>);
 
 /// A convolution that cuDNN was asked for, with the scratch memory that it may take.
-type PlanKey = (u8, ConvGeometry, Real, [bool; 3], u64);
+type PlanKey = (u8, ConvGeometry, Real, [bool; 3], u64, usize);
 
 /// What cuDNN answered.
 pub(super) type Plans = Result<Arc<Vec<DnnPlan>>, String>;
@@ -50,6 +50,7 @@ pub struct Gpu {
     lt: Mutex<Option<Lt>>,
     dnn: Mutex<Option<Dnn>>,
     plans: Mutex<HashMap<PlanKey, Plans>>,
+    prepares_all: std::sync::atomic::AtomicBool,
     has_lt: bool,
     has_dnn: bool,
 }
@@ -109,6 +110,7 @@ impl Gpu {
             lt: Mutex::new(lt),
             dnn: Mutex::new(dnn),
             plans: Mutex::default(),
+            prepares_all: std::sync::atomic::AtomicBool::new(false),
         })
     }
 
@@ -172,15 +174,25 @@ impl Gpu {
     ///
     /// # Errors
     /// Where there is none.
-    pub(super) fn plans(&self, kind: ConvKind, geometry: &ConvGeometry, real: Real, fused: Fused, limit: u64) -> Plans {
-        let key = (kind as u8, *geometry, real, [fused.bias, fused.relu, fused.relu_grad], limit);
+    pub(super) fn plans(
+        &self,
+        kind: ConvKind,
+        geometry: &ConvGeometry,
+        real: Real,
+        fused: Fused,
+        limit: u64,
+        number: usize,
+    ) -> Plans {
+        // Where everything is timed, all plans are wanted; where one was chosen, preparing those behind it would only take time.
+        let all = self.prepares_all.load(std::sync::atomic::Ordering::Relaxed);
+        let most = if all { usize::from(DNN_OFFERS) } else { number + 1 };
+        let key = (kind as u8, *geometry, real, [fused.bias, fused.relu, fused.relu_grad], limit, most);
         let mut known = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         known
             .entry(key)
             .or_insert_with(|| {
                 let dnn = self.dnn();
                 let dnn = dnn.as_ref().ok_or("there is no cuDNN")?;
-                let most = usize::from(DNN_OFFERS);
                 // Stored in half width and widened by a pass of our own, weight gradients are several times as fast as what stores floats itself.
                 if kind == ConvKind::BwdW
                     && real.half().is_some()
@@ -191,6 +203,11 @@ impl Gpu {
                 dnn.plans(kind, geometry, real, fused, limit, most).map(Arc::new)
             })
             .clone()
+    }
+
+    /// Whether libraries prepare all their algorithms, to be timed, or only the one that was chosen.
+    pub fn prepare_all(&self, all: bool) {
+        self.prepares_all.store(all, std::sync::atomic::Ordering::Relaxed);
     }
 
     const fn arch(&self) -> Arch {
@@ -288,6 +305,10 @@ fn load(code: &[u8], types: &[&str]) -> Result<Kernel, String> {
             unsafe { result::function::set_function_attribute(function, attribute, smem as i32) }
                 .map_err(|e| failed("cuFuncSetAttribute (shared memory)", e))?;
         }
+        // The step's kernels differ in how much shared memory they use; one partition for all spares the change from one to the next.
+        let carveout = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        // SAFETY: as above; this is a hint.
+        let _ = unsafe { result::function::set_function_attribute(function, carveout, 100) };
         phases.push(Phase { function, blocks, smem });
     }
     Ok(Kernel { phases, threads: meta[1] as u32, work_bytes: meta[2] as u64 })

@@ -30,7 +30,9 @@ pub(super) fn group(gpu: &Gpu, compiled: &Compiled, calls: &[Vec<Work>]) -> Vec<
         let kind = &compiled.plan.program.ops[op].kind;
         let of = cuda::real_of(&compiled.selection.program, &compiled.plan.program.ops[op], real);
         let code = cuda::codes(kind, of, &facts?).into_iter().nth(usize::from(number))?;
-        (kernel.phases.len() == 1).then_some((kernel.threads, (code.file, code.ty), **args))
+        // Blocks of a cluster belong together and share a launch with nobody.
+        let alone = code.ty.contains("__cluster_dims__");
+        (kernel.phases.len() == 1 && !alone).then_some((kernel.threads, (code.file, code.ty), **args))
     };
     let mut sets: Vec<Vec<usize>> = Vec::new();
     let mut shared: Vec<Vec<Member>> = Vec::new();

@@ -7,6 +7,9 @@ use crate::select::CudaFacts;
 /// What a launch costs in microseconds.
 const LAUNCH_US: f64 = 1.5;
 
+/// What a direct kernel takes at least.
+const DIRECT_US: f64 = 1.31;
+
 /// Microseconds before the first step's factors have arrived, together with the last trip to memory.
 const FIRST_US: f64 = 0.5;
 
@@ -91,6 +94,45 @@ const MMA_TILES: [Tile; 11] = [
     mma(128, 128, [2, 4], 1),
 ];
 
+/// A tile of `GemmDirect`: rows and columns that a lane holds, warps down and across, groups of them that share the reduction, and which factors go
+/// through shared memory (1: those whose rows run across the reduction, 2: those whose rows run along it).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Direct {
+    lane: [usize; 2],
+    warps: [usize; 2],
+    groups: usize,
+    via: usize,
+}
+
+const fn direct(lane: [usize; 2], warps: [usize; 2], groups: usize, via: usize) -> Direct {
+    Direct { lane, warps, groups, via }
+}
+
+/// These were the fastest, or within a hundredth of them, of all that were tried on products of a few microseconds.
+const DIRECT_TILES: [Direct; 13] = [
+    direct([2, 2], [1, 1], 8, 0),
+    direct([2, 2], [1, 1], 8, 1),
+    direct([2, 2], [2, 1], 4, 0),
+    direct([2, 2], [1, 2], 4, 0),
+    direct([2, 2], [2, 1], 4, 1),
+    direct([2, 2], [2, 2], 2, 3),
+    direct([2, 4], [1, 1], 8, 0),
+    direct([2, 4], [1, 1], 8, 1),
+    direct([2, 4], [2, 1], 4, 1),
+    direct([4, 4], [1, 1], 8, 0),
+    direct([4, 4], [1, 1], 8, 1),
+    direct([4, 4], [1, 2], 4, 1),
+    direct([4, 4], [2, 1], 4, 1),
+];
+
+/// Direct kernels offered for one product, and other kernels beside them.
+const DIRECT_OFFERS: usize = 8;
+const BESIDE_DIRECT: usize = 2;
+
+/// Direct kernels are for products of at most so many multiplications, in at most so many chunks of the reduction a group.
+const SMALL: usize = 1 << 28;
+const DIRECT_STEPS: usize = 16;
+
 /// Stretches of the reduction that blocks of their own may take.
 const SPLITS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
@@ -102,15 +144,15 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     if !(fits(gemm.m) && fits(gemm.n) && fits(gemm.k)) || gpu.capability.0 < 8 {
         return Vec::new();
     }
-    let mut out = match real {
-        Real::F32 => best(&SIMT_TILES, gemm, real, gpu, OFFERS),
-        Real::Tf32 if gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) <= TINY => {
-            let mut out = best(&MMA_TILES, gemm, real, gpu, OFFERS - 1);
-            out.extend(best(&SIMT_TILES, gemm, real, gpu, 1));
-            out
-        }
-        Real::Tf32 | Real::Bf16 | Real::F16 => best(&MMA_TILES, gemm, real, gpu, OFFERS),
+    let mut out = if real == Real::F32 { Vec::new() } else { Direct::best(gemm, real, gpu) };
+    let (tiles, most): (&[Tile], usize) = match real {
+        Real::F32 => (&SIMT_TILES, OFFERS),
+        Real::Tf32 | Real::Bf16 | Real::F16 => (&MMA_TILES, if out.is_empty() { OFFERS } else { BESIDE_DIRECT }),
     };
+    out.extend(best(tiles, gemm, real, gpu, most));
+    if real == Real::Tf32 && gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) <= TINY {
+        out.extend(best(&SIMT_TILES, gemm, real, gpu, 1));
+    }
     out.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
     out
 }
@@ -126,6 +168,100 @@ fn best(tiles: &[Tile], gemm: &Gemm, real: Real, gpu: &CudaFacts, count: usize) 
     ways.sort_by(|a, b| a.cost_us.total_cmp(&b.cost_us));
     let limit = ways.first().map_or(0.0, |way| SLOWEST * way.cost_us);
     ways.iter().filter(|way| way.cost_us <= limit).take(count).map(|way| way.code(gemm, real)).collect()
+}
+
+impl Direct {
+    /// The direct kernels with the least estimates; none for products that are not small.
+    fn best(gemm: &Gemm, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+        if gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) > SMALL {
+            return Vec::new();
+        }
+        let multiprocessors = gpu.multiprocessors.max(1) as usize;
+        let mut ways: Vec<(f64, Self)> = DIRECT_TILES
+            .iter()
+            .filter_map(|tile| tile.estimate(gemm, real, multiprocessors).map(|cost_us| (cost_us, *tile)))
+            .collect();
+        ways.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ways.iter().take(DIRECT_OFFERS).map(|(cost_us, tile)| tile.code(gemm, real, *cost_us)).collect()
+    }
+
+    /// Rows and columns of a block's tile.
+    const fn tile(&self) -> [usize; 2] {
+        [8 * self.lane[0] * self.warps[0], 8 * self.lane[1] * self.warps[1]]
+    }
+
+    /// Microseconds: a sum of what the busiest multiprocessor does, fitted to times measured on an H200 alone and between other kernels (mean error 15 %).
+    /// Nothing where the product is too large for the tile, or where another tile's code is the same.
+    fn estimate(&self, gemm: &Gemm, real: Real, multiprocessors: usize) -> Option<f64> {
+        let Gemm { m, n, k, trans, .. } = *gemm;
+        let Self { lane, warps, groups, via } = *self;
+        let ([rows, cols], size) = (self.tile(), real.size());
+        // A chunk of the reduction is 64 bytes of a row along it.
+        let steps = k.div_ceil(64 / size).div_ceil(groups);
+        let (depth, blocks) = (steps * groups * (64 / size), m.div_ceil(rows) * n.div_ceil(cols));
+        if steps > DIRECT_STEPS || blocks > 4 * multiprocessors {
+            return None;
+        }
+        let along = [!matches!(trans, Trans::Tn), matches!(trans, Trans::Nt)];
+        let aligned =
+            [if along[0] { k } else { m }, if along[1] { k } else { n }].map(|row| (row * size).is_multiple_of(16));
+        let through = [0, 1].map(|f| {
+            let bit = if along[f] { 2 } else { 1 };
+            aligned[f] && via & bit != 0
+        });
+        // Where both factors lie across the reduction, registers alone were slower throughout.
+        if via == 1 && through == [false, false] || via == 0 && along == [false, false] && aligned == [true, true] {
+            return None;
+        }
+        let most = blocks.div_ceil(multiprocessors);
+        // Bytes that move to and from shared memory, the groups' sums among them, and lines that loads into registers touch.
+        let mut shared = 8 * groups * rows * cols;
+        let mut lines = 0;
+        for f in [0, 1] {
+            if through[f] {
+                shared += depth * 8 * lane[f] * warps[f] * size * (1 + warps[1 - f]);
+            } else {
+                let touched = if along[f] { 8 * lane[f] } else { 16 * lane[f] };
+                lines += steps * groups * warps[0] * warps[1] * touched;
+            }
+        }
+        let loaded = (rows + cols) * depth * size;
+        let written = m * n * if matches!(trans, Trans::Tn) { 4 } else { size };
+        let busiest = |work: usize| (most * work) as f64;
+        Some(
+            DIRECT_US
+                + 0.0715 * steps as f64
+                + 1.7e-4 * busiest(lines)
+                + 2.6e-6 * busiest(shared)
+                + 9.5e-7 * busiest(rows * cols * depth * size / 4)
+                + 9.9e-8 * written as f64
+                + 8.0e-8 * (blocks * loaded) as f64,
+        )
+    }
+
+    fn code(&self, gemm: &Gemm, real: Real, cost_us: f64) -> Code {
+        let Self { lane: [down, across], warps: [wm, wn], groups, via } = *self;
+        let [rows, cols] = self.tile();
+        Code {
+            tail: format!("{}_direct_{rows}x{cols}_{wm}x{wn}x{groups}_via{via}_v0", real.name()),
+            file: "gemm.cu",
+            ty: format!("GemmDirect<{}, {}, {down}, {across}, {wm}, {wn}, {groups}, {via}>", real.cpp(), problem(gemm)),
+            work_bytes: 0,
+            cost_us,
+        }
+    }
+}
+
+/// What every type of the family says of its product.
+fn problem(gemm: &Gemm) -> String {
+    let Gemm { m, n, k, trans, accumulate, epilogue: e } = *gemm;
+    let trans = match trans {
+        Trans::Nn => "GEMM_NN",
+        Trans::Nt => "GEMM_NT",
+        Trans::Tn => "GEMM_TN",
+    };
+    let (act, act_grad) = (cpp_act(e.act), cpp_act(e.act_grad));
+    format!("{m}, {n}, {k}, {trans}, {accumulate}, Epilogue<{}, {act}, {}, {act_grad}>", e.bias, e.save_z)
 }
 
 /// A tile with the stretch that a group takes at a time and the number of blocks that share the reduction.
@@ -191,15 +327,8 @@ impl Way {
     }
 
     fn code(&self, gemm: &Gemm, real: Real) -> Code {
-        let Gemm { m, n, k, trans, accumulate, epilogue: e } = *gemm;
         let Self { tile: Tile { rows, cols, unit, groups, .. }, stretch, split, cost_us } = *self;
-        let trans = match trans {
-            Trans::Nn => "GEMM_NN",
-            Trans::Nt => "GEMM_NT",
-            Trans::Tn => "GEMM_TN",
-        };
-        let epilogue = format!("Epilogue<{}, {}, {}, {}>", e.bias, cpp_act(e.act), e.save_z, cpp_act(e.act_grad));
-        let shape = format!("{m}, {n}, {k}, {trans}, {accumulate}, {epilogue}, {rows}, {cols}, {stretch}");
+        let shape = format!("{}, {rows}, {cols}, {stretch}", problem(gemm));
         let (name, part, ty) = match unit {
             Unit::Simt { rows, cols } => {
                 ("simt", [rows, cols], format!("GemmSimt<{shape}, {rows}, {cols}, {groups}, {split}>"))
@@ -215,7 +344,7 @@ impl Way {
             tail: format!("{}_{name}_{rows}x{cols}x{stretch}_{down}x{across}x{groups}{suffix}_v0", real.name()),
             file: "gemm.cu",
             ty,
-            work_bytes: if split == 1 { 0 } else { 4 * (split * m * n) as u64 },
+            work_bytes: if split == 1 { 0 } else { 4 * (split * gemm.m * gemm.n) as u64 },
             cost_us,
         }
     }
@@ -249,9 +378,13 @@ mod tests {
                 for n in [1, 10, 512, 4097] {
                     for k in [1, 10, 784, 12_544] {
                         let codes = offers(m, n, k, Trans::Nn, real);
-                        assert!((1..=OFFERS).contains(&codes.len()), "{m} {n} {k}: {}", codes.len());
+                        assert!(
+                            (1..=DIRECT_OFFERS + BESIDE_DIRECT + 1).contains(&codes.len()),
+                            "{m} {n} {k}: {}",
+                            codes.len()
+                        );
                         assert!(codes.is_sorted_by(|a, b| a.cost_us >= b.cost_us));
-                        assert!(codes.iter().all(|code| code.cost_us.is_finite() && code.cost_us > LAUNCH_US));
+                        assert!(codes.iter().all(|code| code.cost_us.is_finite() && code.cost_us > DIRECT_US));
                         let mut tails: Vec<&str> = codes.iter().map(|code| code.tail.as_str()).collect();
                         tails.sort_unstable();
                         tails.dedup();
@@ -270,6 +403,9 @@ mod tests {
         assert!(split.is_some_and(|(work, _)| work > 0 && work.is_multiple_of(4 * 128 * 128)));
         for (m, n, k) in [(128, 512, 784), (128, 10, 512), (256, 256, 256)] {
             assert!(first(m, n, k, Trans::Nn, Real::Tf32).is_some_and(|(work, _)| work == 0));
+        }
+        for real in [Real::Tf32, Real::Bf16, Real::F16] {
+            assert!(first(256, 256, 256, Trans::Nt, real).is_some_and(|(_, ty)| ty.starts_with("GemmDirect<")));
         }
         let large = first(4096, 4096, 4096, Trans::Nt, Real::Bf16);
         assert!(large.is_some_and(|(_, ty)| ty.contains(", 128, 128, 32, 2, 4, 1, 1>")));

@@ -67,7 +67,7 @@ fn softmax_grad(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec
 fn softmax_fused(real: Real, rows: usize, classes: usize, smoothing: &str, most: usize) -> Vec<Code> {
     let lanes = lanes(classes);
     let bytes = (2 * rows * classes * real.size()) as f64;
-    let type_of = |threads: usize, blocks: usize| {
+    let type_of = |lanes: usize, threads: usize, blocks: usize| {
         format!("SoftmaxCeFused<{}, {rows}, {classes}, {smoothing}, {lanes}, {threads}, {blocks}>", real.cpp())
     };
     let threads = lanes.max(THREADS);
@@ -75,14 +75,18 @@ fn softmax_fused(real: Real, rows: usize, classes: usize, smoothing: &str, most:
     let mut out = Vec::new();
     if blocks > 1 {
         let cost = LAUNCH_US + TICKET_US + bytes / BYTES_PER_US;
-        out.push(code(real, &format!("lanes{lanes}_blocks"), type_of(threads, blocks), 8 * blocks, cost));
+        out.push(code(real, &format!("lanes{lanes}_blocks"), type_of(lanes, threads, blocks), 8 * blocks, cost));
     }
     // One block needs no sum over blocks. Its threads take up to four short rows or one long row each.
     let fits = rows * lanes <= if classes <= 128 { 4096 } else { 1024 };
     if blocks == 1 || fits {
-        let threads = (rows * lanes).next_multiple_of(32).min(1024);
         let cost = LAUNCH_US + bytes / BYTES_PER_US_ALONE;
-        out.push(code(real, &format!("lanes{lanes}_block"), type_of(threads, 1), 0, cost));
+        // Fewer threads for a short row do less in all, more of them have it sooner.
+        let shares: &[usize] = if classes <= 16 { &[4, 1, 2] } else { &[lanes] };
+        for &lanes in shares {
+            let threads = (rows * lanes).next_multiple_of(32).min(1024);
+            out.push(code(real, &format!("lanes{lanes}_block"), type_of(lanes, threads, 1), 0, cost));
+        }
     }
     out
 }

@@ -4,92 +4,141 @@ use super::{Code, Real, cpp_bits};
 use crate::lower::{OpKind, Segment};
 use crate::select::CudaFacts;
 
-/// Bytes moved in a microsecond.
-const BYTES_PER_US: f64 = 3.5e6;
+/// Bytes moved in a microsecond: by arrays that the second-level cache holds, and by larger ones.
+const CACHED_BYTES_PER_US: f64 = 5e6;
+const BYTES_PER_US: f64 = 3.9e6;
+const CACHED_BYTES: usize = 32 << 20;
 
 /// What a launch costs in microseconds.
-const LAUNCH_US: f64 = 1.5;
+const LAUNCH_US: f64 = 1.0;
 
-/// Elements that a block of 256 threads updates in one go of 16 bytes a thread.
-const CHUNK: usize = 1024;
+/// What the metrics cost more, through a second launch or through the last block.
+const PHASE_US: f64 = 1.6;
+const TICKET_US: f64 = 2.6;
 
-/// Elements of a chunk beyond which longer chunks gain nothing.
-const LONG_CHUNK: usize = 8192;
+/// Elements of a unit: segments start at multiples of it.
+const UNIT: usize = 64;
 
-/// Blocks above which the sums over blocks would cost more than longer chunks do.
+/// Blocks of a cluster at most, and units that such a cluster takes: two for each of its warps.
+const CLUSTER: usize = 8;
+const CLUSTER_UNITS: usize = CLUSTER * 64;
+
+/// Units above which blocks go round several times, and blocks above which they go round more often.
+const MANY_UNITS: usize = 1 << 16;
 const MANY_BLOCKS: usize = 8192;
 
 /// Every type of this family for an operation.
 #[must_use]
 pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     match kind {
-        OpKind::AdamStep { segments, beta1, beta2, eps, decoupled, .. } => {
+        OpKind::AdamStep { len, segments, beta1, beta2, eps, decoupled } => {
             let [beta1, beta2, eps] = [beta1, beta2, eps].map(|scalar| cpp_bits(scalar.get()));
-            update(&format!("Adam<{beta1}, {beta2}, {eps}, {decoupled}>"), 2, segments, real, gpu)
+            update(&format!("Adam<{beta1}, {beta2}, {eps}, {decoupled}>"), 2, *len, segments, (real, gpu))
         }
-        OpKind::SgdStep { segments, momentum, nesterov, .. } => {
+        OpKind::SgdStep { len, segments, momentum, nesterov } => {
             let states = usize::from(momentum.get() != 0.0);
-            update(&format!("Sgd<{}, {nesterov}>", cpp_bits(momentum.get())), states, segments, real, gpu)
+            update(&format!("Sgd<{}, {nesterov}>", cpp_bits(momentum.get())), states, *len, segments, (real, gpu))
         }
         OpKind::ScaleUpdate { len } if *len > 0 => vec![scale_update(*len, real, gpu)],
         _ => Vec::new(),
     }
 }
 
-/// Blocks of an update: chunks never span two segments.
-fn blocks(segments: &[Segment], chunk: usize) -> usize {
-    segments.iter().map(|segment| segment.len.div_ceil(chunk)).sum()
+/// The bounds of the segments in units, and the units of the longest; nothing where there is nothing to do.
+fn bounds(segments: &[Segment]) -> Option<(usize, usize, usize)> {
+    let first = segments.first()?.start / UNIT;
+    let end = segments.iter().map(|s| (s.start + s.len).div_ceil(UNIT)).max()?;
+    let longest = segments.iter().map(|s| s.len.div_ceil(UNIT)).max()?;
+    // The kernels count a segment's elements in 31 bits.
+    (longest > 0 && longest < (1 << 31) / UNIT).then_some((first, end, longest))
 }
 
-/// Elements of a chunk: as short as possible where blocks are few, so that they spread, and longer where there are many.
-fn chunk(segments: &[Segment], gpu: &CudaFacts) -> usize {
-    let enough = 16 * gpu.multiprocessors as usize;
-    let mut chunk = CHUNK;
-    while chunk < LONG_CHUNK && blocks(segments, 2 * chunk) >= enough {
-        chunk *= 2;
-    }
-    while chunk < 1 << 20 && blocks(segments, chunk) > MANY_BLOCKS {
-        chunk *= 2;
-    }
-    chunk
-}
-
-/// The declarations that `optimizer.cu` asks for: first block, first element in units of 64, and elements of each segment.
-fn table(segments: &[Segment], chunk: usize) -> String {
-    let mut first = 0;
-    let mut rows = Vec::with_capacity(segments.len());
-    for segment in segments {
-        rows.push(format!("{first}, {}, {}", segment.start / 64, segment.len));
-        first += segment.len.div_ceil(chunk);
-    }
+/// The declarations that `optimizer.cu` asks for: first element in units, and elements of each segment.
+fn table(len: usize, segments: &[Segment], (first, end, longest): (usize, usize, usize)) -> String {
+    let rows: Vec<String> = segments.iter().map(|s| format!("{}, {}", s.start / UNIT, s.len)).collect();
+    let follow = segments.windows(2).all(|s| s[1].start / UNIT == (s[0].start + s[0].len).div_ceil(UNIT));
+    let dense = follow && segments.iter().all(|s| s.len > 0);
     let count = segments.len();
     format!(
-        "static __device__ const u32 SEGMENT_ROWS[{count} * 3] = {{\n    {},\n}};\n\
+        "static __device__ const u32 SEGMENT_ROWS[{count} * 2] = {{\n    {},\n}};\n\
          struct Segments {{\n    \
-         static constexpr int COUNT = {count}, BLOCKS = {first};\n    \
+         static constexpr int COUNT = {count};\n    \
+         static constexpr u32 FIRST = {first}, END = {end}, LONGEST = {longest};\n    \
+         static constexpr bool DENSE = {dense};\n    \
+         static constexpr i64 LEN = {len};\n    \
          static __device__ const u32* rows() {{ return SEGMENT_ROWS; }}\n\
          }};\n",
         rows.join(",\n    ")
     )
 }
 
-/// An update by `rule`, which keeps `states` numbers for each parameter.
-fn update(rule: &str, states: usize, segments: &[Segment], real: Real, gpu: &CudaFacts) -> Vec<Code> {
-    let chunk = chunk(segments, gpu);
-    let blocks = blocks(segments, chunk);
-    if blocks == 0 {
-        return Vec::new();
-    }
-    let len: usize = segments.iter().map(|segment| segment.len).sum();
+/// An update by `rule`, which keeps `states` numbers for each parameter of a vector of `len` elements.
+fn update(rule: &str, states: usize, len: usize, segments: &[Segment], (real, gpu): (Real, &CudaFacts)) -> Vec<Code> {
+    let Some((first, end, longest)) = bounds(segments) else { return Vec::new() };
+    let units = end - first;
+    let table = table(len, segments, (first, end, longest));
+    let elements: usize = segments.iter().map(|segment| segment.len).sum();
     let shadow = if real.half().is_some() { real.size() } else { 0 };
-    let bytes = len * (12 + 8 * states + shadow);
-    vec![Code {
-        tail: format!("{}_chunk{chunk}_v0", real.name()),
-        file: "optimizer.cu",
-        ty: format!("{}//---\nUpdate<{rule}, {}, Segments, {chunk}, true>", table(segments, chunk), real.cpp()),
-        work_bytes: 8 * blocks as u64,
-        cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US,
-    }]
+    let bytes = elements * (12 + 8 * states + shadow);
+    let pace = if bytes <= CACHED_BYTES { CACHED_BYTES_PER_US } else { BYTES_PER_US };
+    let moving_us = LAUNCH_US + bytes as f64 / pace;
+    // A launch that waits for another one starts early from capability 9 on, which also has clusters.
+    let hopper = gpu.capability.0 >= 9;
+    let parts = |per_block: usize| units.div_ceil(per_block) + segments.len() - 1;
+    let ty = |declared: &str, threads: usize, each: usize, rounds: usize, finish: &str| {
+        format!(
+            "{declared}{table}//---\nUpdate<{rule}, {}, Segments, {threads}, {each}, {rounds}, FINISH_{finish}>",
+            real.cpp()
+        )
+    };
+    let spread = |threads: usize, each: usize, rounds: usize, by_phase: bool| {
+        let (name, finish, more) = match by_phase {
+            true => ("phases", "PHASE", if hopper { PHASE_US } else { 2.0 * PHASE_US }),
+            false => ("ticket", "TICKET", TICKET_US),
+        };
+        Code {
+            tail: format!("{}_{name}{threads}x{each}x{rounds}_v0", real.name()),
+            file: "optimizer.cu",
+            ty: ty("", threads, each, rounds, finish),
+            work_bytes: 8 * parts(threads / 16 * each * rounds) as u64,
+            cost_us: moving_us + more,
+        }
+    };
+    // Blocks that hold two units for each warp and add up the metrics among themselves.
+    let together = |most: usize| {
+        let threads = 32 * units.div_ceil(most).div_ceil(2);
+        let blocks = units.div_ceil(threads / 16);
+        // The kernels of this unit run in clusters of all blocks, which is declared with them.
+        let declared = if blocks > 1 {
+            format!("#undef __global__\n#define __global__ __attribute__((global)) __cluster_dims__({blocks}, 1, 1)\n")
+        } else {
+            String::new()
+        };
+        Code {
+            tail: format!("{}_cluster{blocks}x{threads}_v0", real.name()),
+            file: "optimizer.cu",
+            ty: ty(&declared, threads, 1, 1, "CLUSTER"),
+            work_bytes: 0,
+            cost_us: moving_us + if blocks > 1 { 1.0 } else { 0.6 },
+        }
+    };
+    if units <= 16 {
+        return vec![together(1)];
+    }
+    let small = units <= CLUSTER_UNITS;
+    let mut rounds = 1;
+    while units > MANY_UNITS && (rounds < 8 || units.div_ceil(32 * rounds) > MANY_BLOCKS) {
+        rounds *= 2;
+    }
+    match (hopper, small) {
+        (true, true) => vec![spread(256, 1, 1, false), spread(256, 1, 1, true), together(CLUSTER)],
+        (false, true) => vec![spread(256, 1, 1, true), spread(256, 1, 1, false)],
+        _ if rounds > 1 => vec![spread(512, 1, rounds, false), spread(512, 1, rounds, true)],
+        (true, false) => {
+            vec![spread(512, 2, 1, true), spread(384, 2, 1, true), spread(384, 1, 1, true), spread(512, 1, 1, true)]
+        }
+        (false, false) => vec![spread(512, 1, 1, true), spread(256, 2, 1, false), spread(512, 1, 1, false)],
+    }
 }
 
 fn scale_update(len: usize, real: Real, gpu: &CudaFacts) -> Code {
@@ -104,6 +153,6 @@ fn scale_update(len: usize, real: Real, gpu: &CudaFacts) -> Code {
         file: "optimizer.cu",
         ty: format!("ScaleUpdate<{len}, {threads}, {blocks}>"),
         work_bytes: 0,
-        cost_us: LAUNCH_US + (4 * len) as f64 / BYTES_PER_US,
+        cost_us: 1.5 + (4 * len) as f64 / BYTES_PER_US,
     }
 }
