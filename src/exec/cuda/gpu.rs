@@ -305,10 +305,13 @@ fn load(code: &[u8], types: &[&str]) -> Result<Kernel, String> {
             unsafe { result::function::set_function_attribute(function, attribute, smem as i32) }
                 .map_err(|e| failed("cuFuncSetAttribute (shared memory)", e))?;
         }
-        // The step's kernels differ in how much shared memory they use; one partition for all spares the change from one to the next.
-        let carveout = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
-        // SAFETY: as above; this is a hint.
-        let _ = unsafe { result::function::set_function_attribute(function, carveout, 100) };
+        // A chain of small products runs faster where no multiprocessor has to change how it divides its memory from one to the next; whatever
+        // streams through the first-level cache runs slower so, and is left to the driver.
+        if types.iter().any(|t| t.contains("GemmDirect")) {
+            let carveout = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+            // SAFETY: as above; this is a hint.
+            let _ = unsafe { result::function::set_function_attribute(function, carveout, 100) };
+        }
         phases.push(Phase { function, blocks, smem });
     }
     Ok(Kernel { phases, threads: meta[1] as u32, work_bytes: meta[2] as u64 })

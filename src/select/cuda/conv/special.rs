@@ -1,0 +1,172 @@
+//! Kernels for the convolutions that nets are full of: stride 1 with small windows, few channels at the start, small images.
+
+use super::*;
+
+impl Problem<'_> {
+    /// Whether the taps of a gradient of the weight are shifts of the same lines: 3x3, stride and dilation 1, no groups; and copies of 16 bytes fit.
+    fn taps_are_shifts(&self) -> bool {
+        let (g, width) = (self.g, 16 / self.real.size());
+        self.kind == Kind::BackwardW
+            && self.tensor
+            && g.groups == 1
+            && g.kernel == [3, 3]
+            && g.stride == [1, 1]
+            && g.dilation == [1, 1]
+            && g.c.is_multiple_of(width)
+            && g.f.is_multiple_of(width)
+    }
+
+    /// Rows of y of a unit of `ConvTaps` with the least work: at most `lines` lines of y, in multiples of `multiple`, and `stages` stages in shared memory. A line takes
+    /// `bytes[0]` of dy and `bytes[1]` of x.
+    fn unit_rows(&self, lines: usize, multiple: usize, stages: usize, bytes: [usize; 2]) -> Option<usize> {
+        let g = self.g;
+        let (wide, pitch) = (g.wo.next_multiple_of(8), g.wo.next_multiple_of(8) + 2);
+        let fits = |rows: usize| {
+            let x_lines = ((rows + 2) * pitch).next_multiple_of(8);
+            rows * wide <= lines.max(wide)
+                && (rows * wide).is_multiple_of(multiple)
+                && stages * (rows * wide * bytes[0] + x_lines * bytes[1]) <= 224_000
+        };
+        // Products, and copies at about a quarter of their weight.
+        let work = |rows: usize| g.ho.div_ceil(rows) * (4 * rows * wide + (rows + 2) * pitch);
+        (1..=g.ho.next_multiple_of(2)).filter(|&rows| fits(rows)).min_by_key(|&rows| work(rows))
+    }
+
+    /// Time of a gradient of the weight by `ConvTaps`: products of `rate` operations a microsecond, and the splits' way to memory and back.
+    fn taps_us(&self, rows: usize, channels: usize, splits: usize, rate: f64) -> f64 {
+        let g = self.g;
+        let tiles = g.f.div_ceil(64) * g.c.div_ceil(channels);
+        let units = g.n * g.ho.div_ceil(rows);
+        let waves = (tiles * splits).div_ceil(self.multiprocessors) * self.multiprocessors;
+        // What a block does, on all multiprocessors at once.
+        let each = units.div_ceil(splits) * rows * g.wo.next_multiple_of(8) * 64 * channels * 9 * 2;
+        let second = if splits > 1 { PHASE_US + (2 * splits * self.results() * 4) as f64 / 9e6 } else { 0.0 };
+        ((each * waves) as f64 / rate).max(self.memory_us()) + second + PHASE_US + 1.0
+    }
+
+    /// The gradient of the weight of all taps at once by the matrix instructions of warpgroups, which are Hopper's alone.
+    pub(super) fn wgmma(&self, capability: (u32, u32)) -> Option<Code> {
+        if !self.taps_are_shifts() || capability != (9, 0) || self.real.size() != 2 {
+            return None;
+        }
+        let g = self.g;
+        let rows = self.unit_rows(128, 16, 3, [128, 128])?;
+        let splits = self.stretches(g.f.div_ceil(64) * g.c.div_ceil(64), g.n * g.ho.div_ceil(rows));
+        let (number, geometry) = self.types();
+        Some(Code {
+            tail: format!("{}_wgmma_64x576x{rows}_k{splits}_v0", self.real.name()),
+            file: "conv.cu",
+            ty: format!("ConvWgmmaBwdW<{number}, {geometry}, {rows}, {splits}, {}>", self.accumulate),
+            work_bytes: self.work_bytes(splits),
+            cost_us: self.taps_us(rows, 64, splits, 620e6),
+        })
+    }
+
+    /// The gradient of the weight of all taps at once with TF32 factors.
+    pub(super) fn taps(&self) -> Option<Code> {
+        if !self.taps_are_shifts() || self.real != Real::Tf32 {
+            return None;
+        }
+        let g = self.g;
+        let channels = if g.c.next_multiple_of(32) < g.c.next_multiple_of(64) { 32 } else { 64 };
+        let rows = self.unit_rows(64, if channels == 32 { 16 } else { 8 }, 3, [288, (channels + 8) * 4])?;
+        let splits = self.stretches(g.f.div_ceil(64) * g.c.div_ceil(channels), g.n * g.ho.div_ceil(rows));
+        let (_, geometry) = self.types();
+        Some(Code {
+            tail: format!("tf32_taps_64x{}x{rows}_k{splits}_v0", channels * 9),
+            file: "conv.cu",
+            ty: format!("ConvTapsBwdW<{geometry}, {rows}, {channels}, 3, {splits}, {}>", self.accumulate),
+            work_bytes: self.work_bytes(splits),
+            cost_us: self.taps_us(rows, channels, splits, 175e6),
+        })
+    }
+
+    /// The kernels for images of few channels, on tensor cores.
+    pub(super) fn thin(&self) -> Option<Code> {
+        let g = self.g;
+        let (elem, weights) = (self.real.size(), g.kernel[0] * g.kernel[1] * g.c);
+        let backward = self.kind == Kind::BackwardW;
+        if !self.tensor || g.groups != 1 || self.kind == Kind::BackwardX || weights > if backward { 40 } else { 32 } {
+            return None;
+        }
+        let filters = [64, 32, 16].into_iter().find(|&f| g.f.is_multiple_of(f) && (backward || f > 16))?;
+        // Positions of a unit: in the gradient of the weight a thread holds 64 words of dy at most, 32 where that lets two blocks share a multiprocessor.
+        let words = if elem == 4 && filters == 64 { 32 } else { 64 };
+        let most = if backward { words * 32 * 8 * 4 / (filters * elem) } else { 400 };
+        let rows = (1..=g.ho)
+            .rev()
+            .find(|&rows| rows * g.wo <= most && g.ho.is_multiple_of(rows))
+            .filter(|&rows| rows * g.wo * 3 > most);
+        let rows = rows.unwrap_or((most / g.wo).clamp(1, g.ho));
+        // Rows of x with their padding, twice.
+        let x_rows = (rows - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1;
+        let pitch = (g.w + 2 * g.padding[1] + (g.kernel[1] - 1) * g.dilation[1] + g.stride[1]) * g.c + 32;
+        if 2 * x_rows * pitch * elem > 200_000 || (backward && rows * g.wo > 2 * most) {
+            return None;
+        }
+        let units = g.n * g.ho.div_ceil(rows);
+        let tiles = g.f / filters;
+        let (number, geometry) = self.types();
+        let code = |tail: String, ty: String, work_bytes: u64, cost_us: f64| Code {
+            tail,
+            file: "conv.cu",
+            ty,
+            work_bytes,
+            cost_us,
+        };
+        if backward {
+            let blocks = if words == 32 { 2 * self.multiprocessors } else { self.multiprocessors };
+            let wanted = blocks.div_ceil(tiles).min(units);
+            let splits = units.div_ceil(units.div_ceil(wanted.max(1)));
+            if splits < 2 {
+                return None;
+            }
+            Some(code(
+                format!("{}_thin_{filters}x{rows}_k{splits}_v0", self.real.name()),
+                format!("ConvThinBwdW<{number}, {geometry}, {filters}, {rows}, {splits}, {}>", self.accumulate),
+                self.work_bytes(splits),
+                2.0 * PHASE_US + 2.5 + 1.15 * self.memory_us(),
+            ))
+        } else {
+            let blocks = (2 * self.multiprocessors).div_ceil(tiles).min(units);
+            Some(code(
+                format!("{}_thin_{filters}x{rows}_v0", self.real.name()),
+                format!("ConvThinForward<{number}, {geometry}, {filters}, {rows}, {blocks}, {}>", self.epilogue),
+                0,
+                PHASE_US + 1.5 + 1.15 * self.memory_us(),
+            ))
+        }
+    }
+
+    /// The kernel whose warps share a sum, for small problems without tensor cores.
+    pub(super) fn sliced(&self) -> Option<Code> {
+        let g = self.g;
+        if self.tensor || self.kind == Kind::BackwardW || self.real.size() != 4 {
+            return None;
+        }
+        let (group_c, group_f) = (g.c / g.groups, g.f / g.groups);
+        let (tile, rows, cols, classes, sum, kind) = if self.kind == Kind::Forward {
+            ([16, 32], g.n * g.ho * g.wo, group_f, 1, g.kernel[0] * g.kernel[1] * group_c, "CONV_FORWARD")
+        } else {
+            let taps = |axis: usize| g.kernel[axis].div_ceil(g.stride[axis] / gcd(g.stride[axis], g.dilation[axis]));
+            let rows = g.n * g.h.div_ceil(g.stride[0]) * g.w.div_ceil(g.stride[1]);
+            ([32, 16], rows, group_c, g.stride[0] * g.stride[1], taps(0) * taps(1) * group_f, "CONV_BACKWARD_X")
+        };
+        let blocks = g.groups * classes * rows.div_ceil(tile[0]) * cols.div_ceil(tile[1]);
+        let steps = sum.div_ceil(16);
+        // Every warp has three kilobytes under way a step.
+        if !(2..=60).contains(&steps) || blocks > 2 * self.multiprocessors {
+            return None;
+        }
+        let each = steps.div_ceil(18);
+        let slices = steps.div_ceil(each);
+        let (_, geometry) = self.types();
+        Some(Code {
+            tail: format!("{}_sliced_{}x{}_s{slices}_v0", self.real.name(), tile[0], tile[1]),
+            file: "conv.cu",
+            ty: format!("ConvSliced<{kind}, {geometry}, {}, {}, {slices}, {}>", tile[0], tile[1], self.epilogue),
+            work_bytes: 0,
+            cost_us: PHASE_US + 1.0 + blocks.div_ceil(self.multiprocessors) as f64 * (0.4 + 0.35 * each as f64),
+        })
+    }
+}
