@@ -3,9 +3,10 @@
 use super::args::ArenaArgs;
 use super::error::wrong;
 use super::output;
+use super::places::Places;
 use crate::plan::arena::csv::{Table, read, write};
 use crate::plan::arena::{Budget, Report, plan_best, referee};
-use crate::tensor::{Bytes, write_atomic};
+use crate::tensor::Bytes;
 use anyhow::Context;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -43,7 +44,9 @@ struct Placed<'a> {
 /// # Errors
 /// Where the file is wrong or a picture cannot be written.
 pub fn run(args: &ArenaArgs) -> anyhow::Result<()> {
-    let svg = args.svg.as_deref().map(|p| output::writable(p, "the picture")).transpose()?;
+    let mut places = Places::default();
+    places.reads("the table", Some(args.file.as_path()).filter(|path| *path != Path::new("-")));
+    let svg = places.writes("the picture", args.svg.as_deref())?;
     let table = load(&args.file)?;
     let started = Instant::now();
     let report = plan_best(&table.problem, Budget { time: Some(Duration::from_secs_f64(args.time.0)) });
@@ -69,8 +72,7 @@ pub fn run(args: &ArenaArgs) -> anyhow::Result<()> {
         output::print(&String::from_utf8_lossy(&text))?;
     }
     if let Some(path) = svg {
-        write_atomic(&path, picture(&table, &report).as_bytes())?;
-        output::note(&format!("wrote {}", path.display()));
+        output::write_picture(&path, &picture(&table, &report))?;
     }
     Ok(())
 }

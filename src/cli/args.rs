@@ -80,7 +80,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Initial parameters: a safetensors file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub init: Option<PathBuf>,
     /// Train on batch.x and batch.y of a safetensors file, in order
     #[arg(long, value_name = "FILE")]

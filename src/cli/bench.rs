@@ -12,6 +12,7 @@ use super::args::BenchArgs;
 use super::device;
 use super::error::wrong;
 use super::output::{self, Distribution};
+use super::places::Places;
 use super::presets::{self, Loaded};
 use crate::compile::{Options, compile};
 use crate::exec::cpu::{Ceilings, Pool};
@@ -112,7 +113,10 @@ struct OpTime {
 /// Where a preset is wrong, or the machine cannot run its step.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let threads = device::threads(args.threads);
-    let loaded: Vec<Loaded> = args.presets.iter().map(|p| presets::load(p)).collect::<Result<_, _>>()?;
+    let loaded = presets::load_all(args.presets.iter().map(String::as_str))?;
+    let mut places = Places::default();
+    loaded.iter().for_each(|found| places.reads_preset(found));
+    let graph = places.writes("the graph", args.graph.as_deref())?;
     let (target, device_name) = device::choose(args.device, threads)?;
     if args.tune {
         remember(&loaded, &target)?;
@@ -130,7 +134,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         if machine.target.as_cuda().is_some() {
             machine.ceilings = Limits::measure(&machine.target, threads, found.model.precision)?;
         }
-        let report = measure(found, &machine, args.seconds.0, args.graph.as_deref())?;
+        let report = measure(found, &machine, args.seconds.0, graph.as_deref())?;
         if !args.json {
             output::print(&told(&report, args.per_op))?;
         }

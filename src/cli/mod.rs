@@ -10,6 +10,7 @@ mod device;
 mod doctor;
 mod error;
 mod output;
+mod places;
 mod plan;
 mod plan_json;
 mod plan_text;

@@ -1,6 +1,7 @@
 //! Standard output, figures for people, and places where results go.
 
 use super::error::wrong;
+use crate::tensor::write_atomic;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -132,6 +133,19 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
     let probe = tempfile::Builder::new().prefix(".stepgraph-").suffix(".part").tempfile_in(folder);
     probe.map_err(|e| refused(format!("{e}; choose a folder that exists and that you may write to")))?;
     Ok(target)
+}
+
+/// Writes a picture and tells its name.
+///
+/// # Errors
+/// Where it cannot be written; an old file of that name is untouched then.
+pub fn write_picture(path: &Path, svg: &str) -> anyhow::Result<()> {
+    write_atomic(path, svg.as_bytes()).map_err(|cause| {
+        let help = "choose another place or free some space";
+        anyhow::anyhow!("the picture {} cannot be written: {cause}; {help}", path.display())
+    })?;
+    note(&format!("wrote {}", path.display()));
+    Ok(())
 }
 
 /// The folder that a file lies in.

@@ -2,11 +2,11 @@
 
 use super::args::{Format, PlanArgs, Stage};
 use super::error::wrong;
+use super::places::Places;
 use super::{device, output, plan_json, plan_text, presets};
 use crate::compile::{Compiled, Options, compile};
 use crate::plan::arena::{Attempt, Budget, Planner};
 use crate::plan::{BindingPlan, CapturePlan, EXTERNAL, arena_svg, referee};
-use crate::tensor::write_atomic;
 use std::time::{Duration, Instant};
 
 /// Compiles a preset and prints what was asked.
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Where the preset is wrong, or a picture cannot be written.
 pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     let found = presets::load(&args.preset)?;
-    let svg = args.svg.as_deref().map(|p| output::writable(p, "the picture")).transpose()?;
+    let svg = Places::of(&found).writes("the picture", args.svg.as_deref())?;
     let format = if args.json {
         Format::Json
     } else if args.dot {
@@ -37,8 +37,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     presets::warn_of_precision(&found.preset, &target);
     output::print(&shown(&compiled, args.stage, format)?)?;
     if let Some(path) = svg {
-        write_atomic(&path, arena_svg(&compiled.plan, &found.preset.name).as_bytes())?;
-        output::note(&format!("wrote {}", path.display()));
+        output::write_picture(&path, &arena_svg(&compiled.plan, &found.preset.name))?;
     }
     Ok(())
 }

@@ -15,6 +15,8 @@ pub struct Loaded {
     pub model: Model,
     /// The folder that relative paths in it are taken from.
     pub base: PathBuf,
+    /// Its file; `None` for a bundled one.
+    pub file: Option<PathBuf>,
 }
 
 /// Larger files are no presets; reading one to its end would only fill memory.
@@ -25,10 +27,25 @@ const MAX_BYTES: u64 = 64 << 20;
 /// # Errors
 /// Where there is none, or it has mistakes: all of them, one a line.
 pub fn load(given: &str) -> anyhow::Result<Loaded> {
-    let (preset, base) = read(given)?;
+    let (preset, base, file) = read(given)?;
     let checked = check(&preset);
     let Some(model) = checked.model else { return Err(mistakes(given, &checked.diagnostics)) };
-    Ok(Loaded { preset, model, base })
+    Ok(Loaded { preset, model, base, file })
+}
+
+/// The presets of these names or paths.
+///
+/// # Errors
+/// Where one or more of them are not there or have mistakes: all mistakes of all of them.
+pub fn load_all<'a>(given: impl IntoIterator<Item = &'a str>) -> anyhow::Result<Vec<Loaded>> {
+    let (mut loaded, mut failures) = (Vec::new(), Vec::new());
+    for name in given {
+        match load(name) {
+            Ok(found) => loaded.push(found),
+            Err(error) => failures.push(error.to_string()),
+        }
+    }
+    if failures.is_empty() { Ok(loaded) } else { Err(wrong(failures.join("\n"))) }
 }
 
 /// Tells on standard error what the CPU does with a precision that it has no arithmetic for.
@@ -42,16 +59,16 @@ pub fn warn_of_precision(preset: &Preset, target: &Target) {
     }
 }
 
-fn read(given: &str) -> anyhow::Result<(Preset, PathBuf)> {
+fn read(given: &str) -> anyhow::Result<(Preset, PathBuf, Option<PathBuf>)> {
     let path = Path::new(given);
     if let Some(bundled) = BUNDLED.iter().find(|b| b.name == given && !path.exists()) {
         let preset = read_preset(bundled.text).map_err(|e| mistakes(given, &e))?;
-        return Ok((preset, PathBuf::from(".")));
+        return Ok((preset, PathBuf::from("."), None));
     }
     let text = read_text(given, path)?;
     let preset = read_preset(&text).map_err(|e| mistakes(given, &e))?;
     let base = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    Ok((preset, base.to_owned()))
+    Ok((preset, base.to_owned(), Some(path.to_owned())))
 }
 
 fn read_text(given: &str, path: &Path) -> anyhow::Result<String> {
@@ -124,5 +141,5 @@ fn load_bundled(name: &str) -> anyhow::Result<Loaded> {
     let preset = read_preset(text).map_err(|e| mistakes(name, &e))?;
     let checked = check(&preset);
     let Some(model) = checked.model else { return Err(mistakes(name, &checked.diagnostics)) };
-    Ok(Loaded { preset, model, base: PathBuf::from(".") })
+    Ok(Loaded { preset, model, base: PathBuf::from("."), file: None })
 }

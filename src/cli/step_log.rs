@@ -3,7 +3,7 @@
 //! It grows as `FILE.part` beside its final name and is renamed when the run is over, so that `FILE` is always a whole run; what a killed run
 //! had written stays in `FILE.part`. Steps are only formatted into memory; the file is written a few times a second.
 
-use super::output::writable;
+use super::places::part_of;
 use crate::train::StepReport;
 use anyhow::Context;
 use serde::Serialize;
@@ -42,17 +42,14 @@ pub struct StepLog {
 }
 
 impl StepLog {
-    /// Opens the log beside its final name.
+    /// Opens the log beside its final name, which is no link.
     ///
     /// # Errors
     /// Where that folder cannot be written to.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
-        let path = writable(path, "the log")?;
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".part");
-        let part = path.with_file_name(name);
+        let part = part_of(path);
         let file = File::create(&part).with_context(|| format!("{} cannot be written", part.display()))?;
-        Ok(Self { out: BufWriter::with_capacity(1 << 18, file), part, path, flushed: Instant::now() })
+        Ok(Self { out: BufWriter::with_capacity(1 << 18, file), part, path: path.to_owned(), flushed: Instant::now() })
     }
 
     /// Adds one step; `now` tells when to write.

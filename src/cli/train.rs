@@ -2,7 +2,9 @@
 
 use super::args::{Device, ExecutorArg, SplitArg, TrainArgs};
 use super::error::wrong;
-use super::output::{self, Distribution, writable};
+use super::output::{self, Distribution};
+use super::places::Places;
+use super::presets::Loaded;
 use super::progress::{Progress, held_out};
 use super::step_log::StepLog;
 use super::{device, presets};
@@ -11,7 +13,7 @@ use crate::model::{Preset, SplitKind};
 use crate::tensor::Bytes;
 use crate::train::{DataChoice, Evaluation, Session, SessionSpec, StepReport, TrainError};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -69,6 +71,7 @@ impl HeldOut {
 
 /// Where results go, each looked at before the first step.
 struct Outputs {
+    log: Option<PathBuf>,
     save: Option<PathBuf>,
     checkpoint: Option<PathBuf>,
 }
@@ -106,9 +109,9 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut found = presets::load(&args.preset)?;
     change_split(&mut found.preset, args)?;
+    let outputs = outputs(args, &found)?;
     let threads = device::threads(args.threads);
     let (target, device_name) = device::choose(args.device, threads)?;
-    let outputs = outputs(args)?;
     let spec = SessionSpec {
         executor: if args.executor == ExecutorArg::Eager { Executor::Eager } else { Executor::Replay },
         threads,
@@ -125,7 +128,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         session.load_checkpoint(path)?;
     }
     // The log is opened last: until here a mistake leaves no file at all.
-    let log = args.log.as_deref().map(StepLog::create).transpose()?;
+    let log = outputs.log.as_deref().map(StepLog::create).transpose()?;
     presets::warn_of_precision(&found.preset, &target);
     introduce(&session, args);
     let prepare_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -135,24 +138,43 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         evaluations: Vec::new(),
         times: Times::new(session.total()),
         seconds: 0.0,
+        files: Vec::new(),
+        failures: Vec::new(),
     };
     let stop = stop_flag();
-    let outcome = run.steps(&mut session, args, &outputs, log, &stop, &found.preset);
     // A run that fails at step n keeps the log of the steps before it, and nothing else: its parameters are those of no finished run.
-    let log_path = outcome?;
+    run.steps(&mut session, args, &outputs, log, &stop, &found.preset)?;
     let interrupted = stop.load(Ordering::Relaxed) && session.done() < session.total();
-    let mut files: Vec<PathBuf> = log_path.into_iter().collect();
+    // The hours of a run are worth more than one file: what can still be written is written, and every failure is told at the end.
     if let Some(path) = &outputs.save {
-        session.save_weights(path).map_err(late)?;
-        files.push(path.clone());
+        let saved = session.save_weights(path);
+        run.wrote(path, saved.map_err(late));
     }
     if let Some(path) = &outputs.checkpoint {
-        session.save_checkpoint(path, &found.preset).map_err(late)?;
-        files.push(path.clone());
+        let saved = session.save_checkpoint(path, &found.preset);
+        run.wrote(path, saved.map_err(late));
     }
-    let held = session.evaluate()?;
-    let summary = run.summary(&session, args, held.as_ref(), interrupted, files, prepare_ms, device_name, threads);
-    if args.json { output::print_json(&summary) } else { output::print(&told(&summary)) }
+    let held = session.evaluate().unwrap_or_else(|error| {
+        run.failures.push(error.into());
+        None
+    });
+    let mut failures = std::mem::take(&mut run.failures);
+    let summary = run.summary(&session, args, held.as_ref(), interrupted, prepare_ms, device_name, threads);
+    let printed = if args.json { output::print_json(&summary) } else { output::print(&told(&summary)) };
+    failures.extend(printed.err());
+    one_error(failures)
+}
+
+/// Several failures as one, each on its line.
+fn one_error(mut failures: Vec<anyhow::Error>) -> anyhow::Result<()> {
+    match failures.len() {
+        0 => Ok(()),
+        1 => failures.pop().map_or(Ok(()), Err),
+        count => {
+            let lines: Vec<String> = failures.iter().map(|e| format!("\n{e:#}")).collect();
+            Err(anyhow::anyhow!("{count} things failed at the end of the run:{}", lines.concat()))
+        }
+    }
 }
 
 /// Prepares the run. Where the user left the choice of device open and the GPU has not the memory, the CPU takes over, and says so.
@@ -189,18 +211,17 @@ fn change_split(preset: &mut Preset, args: &TrainArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks whether every result can be written, and that no two have the same name.
-fn outputs(args: &TrainArgs) -> anyhow::Result<Outputs> {
-    let check = |path: &Option<PathBuf>, what: &str| path.as_deref().map(|p| writable(p, what)).transpose();
-    let (log, save) = (check(&args.log, "the log")?, check(&args.save, "the parameters")?);
-    let checkpoint = check(&args.checkpoint, "the checkpoint")?;
-    let all: Vec<&PathBuf> = [&log, &save, &checkpoint].into_iter().flatten().collect();
-    for (i, path) in all.iter().enumerate() {
-        if all[..i].contains(path) {
-            return Err(wrong(format!("{} is named for two different results", path.display())));
-        }
-    }
-    Ok(Outputs { save, checkpoint })
+/// Looks whether every result can be written, to a place of its own, and replaces nothing that the run reads.
+fn outputs(args: &TrainArgs, found: &Loaded) -> anyhow::Result<Outputs> {
+    let mut places = Places::of(found);
+    places.reads("the initial parameters", args.init.as_deref());
+    places.reads("the batches", args.batches.as_deref());
+    // A run that goes on may renew the checkpoint that it came from; nothing else may replace that.
+    let checkpoint = places.writes("the checkpoint", args.checkpoint.as_deref())?;
+    places.reads("the checkpoint to go on from", args.resume.as_deref());
+    let log = places.writes_log(args.log.as_deref())?;
+    let save = places.writes("the parameters", args.save.as_deref())?;
+    Ok(Outputs { log, save, checkpoint })
 }
 
 /// True once Ctrl+C (or the system) asks the run to end; the second time ends the program.
@@ -240,11 +261,11 @@ fn introduce(session: &Session, args: &TrainArgs) {
     for note in session.notes() {
         output::note(&format!("note: {note}"));
     }
-    if session.done() >= session.total() {
+    // Otherwise the closing summary says so.
+    if args.json && session.done() >= session.total() {
         output::note(&format!(
-            "note: step {} of {} is made already; give more --steps to go on",
-            session.done(),
-            session.total()
+            "note: nothing is left to do, as step {} was made before; give more --steps to go on",
+            session.done()
         ));
     }
     if args.eval_every.is_some() && session.dataset().is_none_or(|(_, split)| split.held_out.is_empty()) {
@@ -264,10 +285,22 @@ struct Run {
     evaluations: Vec<HeldOut>,
     times: Times,
     seconds: f64,
+    /// Results that were written.
+    files: Vec<PathBuf>,
+    /// Results that could not be written.
+    failures: Vec<anyhow::Error>,
 }
 
 impl Run {
-    /// Makes the steps; gives the path of the log, which is whole even where a step fails.
+    /// Notes a result, or why there is none.
+    fn wrote(&mut self, path: &Path, outcome: anyhow::Result<()>) {
+        match outcome {
+            Ok(()) => self.files.push(path.to_owned()),
+            Err(error) => self.failures.push(error),
+        }
+    }
+
+    /// Makes the steps and closes the log, which is whole even where a step fails. A log that cannot be written ends, and the run goes on.
     fn steps(
         &mut self,
         session: &mut Session,
@@ -276,7 +309,7 @@ impl Run {
         mut log: Option<StepLog>,
         stop: &AtomicBool,
         preset: &Preset,
-    ) -> anyhow::Result<Option<PathBuf>> {
+    ) -> anyhow::Result<()> {
         let mut progress = Progress::new(self.first, session.total(), session.model().batch);
         let started = Instant::now();
         let mut failure: Option<anyhow::Error> = None;
@@ -284,11 +317,15 @@ impl Run {
             match session.step() {
                 Ok(Some(report)) => {
                     let now = Instant::now();
-                    failure = log.as_mut().and_then(|l| l.add(&report, now).err());
+                    if let Some(error) = log.as_mut().and_then(|l| l.add(&report, now).err()) {
+                        progress.say(&format!("note: {error:#}; the run goes on without its log"));
+                        self.failures.push(error);
+                        log = None;
+                    }
                     self.times.add(&report);
                     self.last = Some(report);
                     progress.step(&report, now);
-                    if failure.is_none() && report.step < session.total() {
+                    if report.step < session.total() {
                         failure = self.between(session, args, outputs, &progress, preset).err();
                     }
                 }
@@ -301,18 +338,22 @@ impl Run {
         if stop.load(Ordering::Relaxed) {
             output::note(&format!("stopped after step {} of {}", session.done(), session.total()));
         }
-        match (log, failure) {
-            (Some(log), None) => log.finish().map(Some),
-            (None, None) => Ok(None),
-            (Some(log), Some(error)) => {
-                // The first failure is the one to tell; the log keeps what it can.
-                if let Ok(path) = log.finish() {
-                    output::note(&format!("note: {} holds the steps before the failure", path.display()));
-                }
-                Err(error)
+        let finished = log.map(StepLog::finish);
+        let Some(error) = failure else {
+            match finished {
+                Some(Ok(path)) => self.files.push(path),
+                Some(Err(error)) => self.failures.push(error),
+                None => {}
             }
-            (None, Some(error)) => Err(error),
+            return Ok(());
+        };
+        // The failed step is the error to tell; the log keeps what it can.
+        match finished {
+            Some(Ok(path)) => output::note(&format!("note: {} holds the steps before the failure", path.display())),
+            Some(Err(error)) => output::note(&format!("note: {error:#}")),
+            None => {}
         }
+        Err(error)
     }
 
     /// What the user wants between steps.
@@ -334,7 +375,10 @@ impl Run {
         if let (Some(every), Some(path)) = (args.checkpoint_every, &outputs.checkpoint)
             && step.is_multiple_of(every)
         {
-            session.save_checkpoint(path, preset).map_err(late)?;
+            // The next one is tried again, and the last one's failure is the run's.
+            if let Err(error) = session.save_checkpoint(path, preset) {
+                progress.say(&format!("note: {error}; the run goes on"));
+            }
         }
         Ok(())
     }
@@ -345,7 +389,6 @@ impl Run {
         args: &TrainArgs,
         held: Option<&Evaluation>,
         interrupted: bool,
-        files: Vec<PathBuf>,
         prepare_ms: f64,
         device: String,
         threads: usize,
@@ -379,7 +422,7 @@ impl Run {
             unshared_bytes: compiled.plan.unshared_bytes,
             parameters: session.model().trained_len(),
             launches: compiled.plan.program.ops.len(),
-            files,
+            files: self.files,
             notes: session.notes().to_vec(),
         }
     }
@@ -387,15 +430,23 @@ impl Run {
 
 /// The summary in words.
 fn told(s: &Summary) -> String {
-    let mut out = format!(
-        "{}: step {} after {:.2} s, {} samples/s, {} a step (median, {})\n",
-        s.preset,
-        output::count(s.steps),
-        s.seconds,
-        output::count(s.samples_per_s as u64),
-        output::micros(s.step_us.median),
-        s.executor
-    );
+    let mut out = if s.steps < s.first_step && !s.interrupted {
+        format!(
+            "{}: nothing was left to do, as step {} was made before; give more --steps to go on\n",
+            s.preset,
+            output::count(s.steps)
+        )
+    } else {
+        format!(
+            "{}: step {} after {:.2} s, {} samples/s, {} a step (median, {})\n",
+            s.preset,
+            output::count(s.steps),
+            s.seconds,
+            output::count(s.samples_per_s as u64),
+            output::micros(s.step_us.median),
+            s.executor
+        )
+    };
     if let Some(loss) = s.loss {
         out.push_str(&format!("last batch: loss {loss:.4}\n"));
     }

@@ -32,11 +32,8 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     } else {
         args.presets.iter().map(String::as_str).collect()
     };
-    let mut loaded = Vec::with_capacity(names.len());
     // Every preset is read before the first is verified: a misspelt name should not cost minutes.
-    for name in names {
-        loaded.push(presets::load(name)?);
-    }
+    let loaded = presets::load_all(names)?;
     let threads = device::threads(args.threads);
     let (target, _) = device::choose(args.device, threads)?;
     let mut reports: Vec<VerifyReport> = Vec::new();

@@ -3,7 +3,7 @@
 use super::LayerSpec;
 use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A network with its loss, optimizer, data and training length: one JSON file.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,6 +143,17 @@ pub enum SplitKind {
     Last,
 }
 
+impl SplitKind {
+    /// The name used in presets.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shuffled => "shuffled",
+            Self::Last => "last",
+        }
+    }
+}
+
 /// Where samples come from. Relative paths are taken from the preset's folder.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DataSource {
@@ -192,6 +203,24 @@ impl DataSource {
             Self::Idx { .. } => "idx",
             Self::Cifar10 { .. } => "cifar10",
             Self::Images { .. } => "images",
+        }
+    }
+
+    /// The files and folders that the source reads, as the preset names them; none where samples are bundled or drawn.
+    #[must_use]
+    pub fn paths(&self) -> Vec<&Path> {
+        match self {
+            Self::Csv { path, .. } | Self::Npz { path, .. } | Self::Images { path } => vec![path],
+            Self::Npy { x, y } => vec![x, y],
+            Self::Idx { images, labels } => vec![images, labels],
+            Self::Cifar10 { paths } => paths.iter().map(PathBuf::as_path).collect(),
+            Self::Digits
+            | Self::Iris
+            | Self::Spirals { .. }
+            | Self::Moons { .. }
+            | Self::Circles { .. }
+            | Self::Xor { .. }
+            | Self::Regression { .. } => Vec::new(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Writing a preset as JSON.
 
-use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
+use super::preset::{DataSource, DataSpec, Header, TargetColumn};
 use super::{LossSpec, OptimizerSpec, Preset};
 use serde_json::{Map, Value, json};
 
@@ -92,10 +92,6 @@ fn write_data(data: &DataSpec) -> Map<String, Value> {
         "held_out".into(),
         if data.held_out >= 1.0 { json!(data.held_out as u64) } else { json!(data.held_out) },
     );
-    let split = match data.split {
-        SplitKind::Shuffled => "shuffled",
-        SplitKind::Last => "last",
-    };
-    map.insert("split".into(), split.into());
+    map.insert("split".into(), data.split.name().into());
     map
 }

@@ -112,6 +112,42 @@ fn a_full_disk_is_told_and_leaves_the_old_result() {
 }
 
 #[test]
+fn one_result_that_cannot_be_written_costs_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let [save, log, checkpoint] = ["w.safetensors", "run.jsonl", "c.ckpt"].map(|n| at(&folder, n));
+    let results = ["--save", &save, "--log", &log, "--checkpoint", &checkpoint];
+    // What the preset says about itself makes the checkpoint long: it and the log are larger than the limit, the parameters are not.
+    let preset = super::SMALL.replace("\"lr\": 0.1 }", "\"lr\": 0.1 }, \"data\": { \"type\": \"xor\" }");
+    let preset = preset.replace("\"small\"", &format!("\"small\", \"about\": \"{}\"", "long ".repeat(1000)));
+    let preset = preset.replace("\"shape\": [6]", "\"shape\": [2]").replace("\"units\": 4", "\"units\": 2");
+    let path = at(&folder, "p.json");
+    std::fs::write(&path, preset).unwrap();
+    let output = with_small_files(&[&["train", &path, "--steps", "300", "--device", "cpu"][..], &results].concat());
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("2 things failed") && told.contains("run.jsonl.part cannot be written"), "{told}");
+    assert!(told.contains("c.ckpt cannot be written"), "{told}");
+    assert_eq!(listing(folder.path()), ["p.json", "run.jsonl.part", "w.safetensors"]);
+    assert!(stepgraph::train::read_tensors(Path::new(&save)).unwrap().get("layers.0.weight").is_some());
+    let summary = super::stdout(&output);
+    assert!(
+        summary.contains("step 300") && summary.contains("w.safetensors") && !summary.contains("c.ckpt"),
+        "{summary}"
+    );
+}
+
+#[test]
+fn a_picture_that_cannot_be_written_is_named_with_a_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = at(&folder, "arena.svg");
+    let output = with_small_files(&["plan", "stress-200", "--stage", "arena", "--device", "cpu", "--svg", &path]);
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("arena.svg cannot be written") && told.contains("choose another place"), "{told}");
+    assert!(listing(folder.path()).is_empty());
+}
+
+#[test]
 fn a_reader_that_goes_away_ends_the_program_quietly() {
     for args in [&["plan", "stress-200"][..], &["plan", "stress-200", "--json"], &["presets"], &["--help"]] {
         let mut child = spawn(args);

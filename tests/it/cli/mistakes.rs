@@ -112,6 +112,7 @@ fn options_that_cannot_be_are_usage_errors() {
         &["train", "xor", "--executor", "compiled"],
         &["train", "xor", "--threads", "0"],
         &["train", "xor", "--checkpoint-every", "5"],
+        &["train", "xor", "--init", "a.safetensors", "--resume", "b.ckpt"],
         &["train", "xor", "--no-such-option"],
         &["train"],
         &["plan", "xor", "--stage", "nowhere"],
@@ -154,11 +155,82 @@ fn results_that_cannot_be_written_are_found_before_training() {
         }
     }
     let same = at(&folder, "same");
-    assert!(refused(&["train", "xor", "--save", &same, "--log", &same]).contains("two different results"));
+    let dotted = at(&folder, "./same");
+    for other in [&same, &dotted] {
+        let told = refused(&["train", "xor", "--save", &same, "--log", other]);
+        assert!(told.contains("two different results") && told.contains("the log"), "{told}");
+    }
+    let part = at(&folder, "run.part");
+    let told = refused(&["train", "xor", "--log", &at(&folder, "run"), "--save", &part]);
+    assert!(told.contains("two different results"), "{told}");
     assert_eq!(listing(folder.path()), ["file"]);
     assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), b"kept");
     if cfg!(unix) {
         assert!(refused(&["train", "xor", "--save", "/dev/null"]).contains("device"));
+    }
+}
+
+#[test]
+fn results_never_replace_what_the_command_reads() {
+    let folder = small(2, &[0, 1, 2, 3]);
+    let (preset, batches) = (at(&folder, "small.json"), at(&folder, "batches.safetensors"));
+    let (table, tabled) = (at(&folder, "t.csv"), at(&folder, "tabled.json"));
+    let rows = "a,b,c,d,e,f,y\n".to_owned() + &"1,2,3,4,5,6,0\n6,5,4,3,2,1,1\n".repeat(20);
+    std::fs::write(&table, rows).unwrap();
+    let data = "\"lr\": 0.1 }, \"data\": { \"type\": \"csv\", \"path\": \"t.csv\" }";
+    std::fs::write(&tabled, changed("\"lr\": 0.1 }", data)).unwrap();
+    let [start, checkpoint] = ["start.safetensors", "c.ckpt"].map(|n| at(&folder, n));
+    let given = ["train", &tabled, "--steps", "3", "--save", &start, "--checkpoint", &checkpoint];
+    super::succeed(&given);
+    let boxes = at(&folder, "boxes.csv");
+    std::fs::write(&boxes, "id,lower,upper,size\na,0,2,10\n").unwrap();
+    let other_name = |path: &str| path.replace(folder.path().to_str().unwrap(), &at(&folder, "."));
+    let contents = || listing(folder.path()).into_iter().map(|n| (std::fs::read(at(&folder, &n)).unwrap(), n));
+    let before: Vec<(Vec<u8>, String)> = contents().collect();
+    let fails = |args: &[&str], what: &str, input: &str| {
+        let told = refused(args);
+        assert!(told.contains(&format!("would replace {what} ")) && told.contains(input), "{args:?}: {told}");
+        assert_eq!(contents().collect::<Vec<_>>(), before, "{args:?}");
+    };
+    for option in ["--save", "--log", "--checkpoint"] {
+        for (path, what) in [(&tabled, "the preset"), (&table, "the preset's data")] {
+            fails(&["train", &tabled, option, path], what, path);
+            fails(&["train", &tabled, option, &other_name(path)], what, path);
+        }
+        fails(&["train", &tabled, "--init", &start, option, &start], "the initial parameters", &start);
+        fails(&["train", &preset, "--batches", &batches, option, &batches], "the batches", &batches);
+    }
+    for option in ["--save", "--log"] {
+        let args = ["train", &tabled, "--resume", &checkpoint, option, &checkpoint];
+        fails(&args, "the checkpoint to go on from", &checkpoint);
+    }
+    fails(&["plan", &tabled, "--svg", &tabled], "the preset", &tabled);
+    fails(&["plan", &tabled, "--svg", &table], "the preset's data", &table);
+    fails(&["bench", &preset, &tabled, "--graph", &preset], "the preset", &preset);
+    fails(&["arena", &boxes, "--svg", &boxes], "the table", &boxes);
+    // The log grows beside its name, which must not replace a file either.
+    let part = at(&folder, "x.part");
+    std::fs::copy(&tabled, &part).unwrap();
+    let told = refused(&["train", &part, "--log", &at(&folder, "x")]);
+    assert!(told.contains("would replace the preset"), "{told}");
+    // A run that goes on may renew its own checkpoint.
+    super::succeed(&["train", &tabled, "--steps", "6", "--resume", &checkpoint, "--checkpoint", &checkpoint]);
+}
+
+#[test]
+fn every_broken_preset_is_told_with_each_of_its_mistakes() {
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b, missing] = ["a.json", "b.json", "missing.json"].map(|n| at(&folder, n));
+    std::fs::write(&a, changed("\"units\": 5", "\"units\": 0").replace("\"lr\": 0.1", "\"lr\": -1")).unwrap();
+    std::fs::write(&b, changed("\"batch\": 8", "\"batch\": 0")).unwrap();
+    for command in ["verify", "bench"] {
+        let told = refused(&[command, &a, "xor", &b, &missing]);
+        for part in
+            ["a.json has 2 mistakes:", "layers[0].units", "optimizer.lr", "b.json has a mistake:", "input.batch"]
+        {
+            assert!(told.contains(part), "{part} is not in\n{told}");
+        }
+        assert!(told.contains("missing.json: no such file"), "{told}");
     }
 }
 
