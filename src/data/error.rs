@@ -37,7 +37,7 @@ pub enum Place {
     Whole,
     /// A line, counted from 1.
     Line(u64),
-    /// A cell of a table: the line counted from 1, the column counted from 0, and its name.
+    /// A cell of a table: the line counted from 1, the column's index, which is told counted from 1, and its name.
     Cell { line: u64, column: usize, name: Box<str> },
     /// An offset in bytes from the start, after decompression.
     Byte(u64),
@@ -51,8 +51,10 @@ impl fmt::Display for Place {
         match self {
             Self::Whole => Ok(()),
             Self::Line(line) => write!(f, ", line {line}"),
-            Self::Cell { line, column, name } if name.is_empty() => write!(f, ", line {line}, column {column}"),
-            Self::Cell { line, column, name } => write!(f, ", line {line}, column {column} ({name})"),
+            Self::Cell { line, column, name } if name.is_empty() => {
+                write!(f, ", line {line}, column {}", column + 1)
+            }
+            Self::Cell { line, column, name } => write!(f, ", line {line}, column {} ({name})", column + 1),
             Self::Byte(byte) => write!(f, ", byte {byte}"),
             Self::Sample(sample) => write!(f, ", sample {sample}"),
         }

@@ -16,6 +16,7 @@ const MOST_UNPACKED: u64 = 4 << 30;
 const MISSING: [&str; 8] = ["", "?", "na", "n/a", "nan", "null", "none", "-"];
 const NUMBERS_HELP: &str = "write numbers with a decimal point and no unit; only the target column may hold names";
 const MISSING_HELP: &str = "fill in or remove incomplete lines: there is no default for missing values";
+const TARGET_HELP: &str = "the loss mse needs numbers as targets; for names use the loss softmax_cross_entropy";
 const RAGGED_HELP: &str = "give every line the same columns, and quote cells that contain the delimiter";
 
 /// How to read a text table.
@@ -36,7 +37,7 @@ pub struct Table {
     pub x: Vec<f32>,
     /// One class a line (unnamed where the cells are whole numbers), or one value a line.
     pub target: Target,
-    /// The header's names, or `column 0` and so on.
+    /// The header's names, or `column 1` and so on.
     pub feature_names: Vec<String>,
     /// The line of each sample, from 1.
     pub lines: Vec<u64>,
@@ -248,8 +249,8 @@ impl<'a> Columns<'a> {
             TargetColumn::Last => width - 1,
             TargetColumn::Index(index) if *index < width => *index,
             TargetColumn::Index(index) => {
-                let expected = format!("a column from 0 to {}", width - 1);
-                return Err(unknown_target(file, first, format!("the target column {index}"), expected));
+                let expected = format!("a number from 0, the first column, to {}, the last", width - 1);
+                return Err(unknown_target(file, first, format!("the target {index}"), expected));
             }
             TargetColumn::Name(name) => {
                 let wanted = format!("the target column {}", quoted(name));
@@ -257,7 +258,7 @@ impl<'a> Columns<'a> {
                 match (matching.next(), matching.next()) {
                     (Some(column), None) => column,
                     (Some(a), Some(b)) => {
-                        let found = format!("{wanted} at {a} and at {b}");
+                        let found = format!("{wanted} as column {} and as column {}", a + 1, b + 1);
                         return Err(unknown_target(file, first, found, "a name that only one column has".to_owned()));
                     }
                     (None, _) if header => {
@@ -311,7 +312,14 @@ impl<'a> Columns<'a> {
                 Err(self.wrong(line, column, cell, "a number that f32 can hold".to_owned(), NUMBERS_HELP))
             }
             _ => {
-                let help = if is_missing(cell) { MISSING_HELP } else { NUMBERS_HELP };
+                // The target's cell is read as a number only where the loss takes values.
+                let help = if is_missing(cell) {
+                    MISSING_HELP
+                } else if column == self.target {
+                    TARGET_HELP
+                } else {
+                    NUMBERS_HELP
+                };
                 Err(self.wrong(line, column, cell, "a finite number".to_owned(), help))
             }
         }
@@ -325,7 +333,7 @@ impl<'a> Columns<'a> {
 
     fn finish(mut self) -> Result<Table, DataError> {
         if self.lines.is_empty() {
-            let help = "add lines of numbers; where the first line is a sample, set data.header to no";
+            let help = "add lines of numbers; where the first line is a sample, set data.header to false";
             return Err(DataError::content(self.file, Place::Whole, "only a header", "at least one sample", help));
         }
         let mut notes = Vec::new();
@@ -334,7 +342,7 @@ impl<'a> Columns<'a> {
             Targets::Classes { texts, cells } => self.classes(&texts, &cells, &mut notes)?,
         };
         let named = |(column, name): (usize, &String)| match name.as_str() {
-            "" => format!("column {column}"),
+            "" => format!("column {}", column + 1),
             name => name.to_owned(),
         };
         let feature_names =
@@ -379,7 +387,7 @@ impl<'a> Columns<'a> {
 }
 
 fn unknown_target(file: &str, first: &Row, found: String, expected: String) -> DataError {
-    let help = "set data.target to a column's name or number, counted from 0, or to last";
+    let help = "set data.target to a column's name, to its number counted from 0, or to -1 for the last";
     DataError::content(file, Place::Line(first.line), found, expected, help)
 }
 

@@ -10,6 +10,7 @@ mod bundled;
 mod check;
 mod diagnostic;
 mod init;
+mod json;
 pub mod layers;
 mod preset;
 mod read;

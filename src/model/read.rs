@@ -3,7 +3,7 @@
 use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
 use super::{
     Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset,
-    TrainSpec,
+    TrainSpec, json,
 };
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -25,10 +25,18 @@ pub fn read_preset(text: &str) -> Result<Preset, Vec<Diagnostic>> {
         return Err(whole("the file is empty".into(), FIELD_HELP));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    match serde_json::from_str::<Value>(text) {
-        Err(e) => Err(whole(format!("this is not JSON: {e}"), FIELD_HELP)),
-        Ok(value) => read_value(&value),
+    let (value, repeated) = json::parse(text).map_err(|e| whole(format!("this is not JSON: {e}"), FIELD_HELP))?;
+    let read = read_value(&value);
+    if repeated.is_empty() {
+        return read;
     }
+    let twice = |path| Diagnostic {
+        layer: None,
+        path,
+        message: "is given more than once".into(),
+        help: "keep one of them".into(),
+    };
+    Err(repeated.into_iter().map(twice).chain(read.err().into_iter().flatten()).collect())
 }
 
 /// Reads a preset from a JSON value.

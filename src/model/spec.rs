@@ -69,7 +69,7 @@ impl<'a> Fields<'a> {
         self.map.contains_key(name)
     }
 
-    /// A whole number, at least 0; required where `default` is `None`. A wrong one reads as 1.
+    /// A whole number; required where `default` is `None`. A wrong one reads as 1. That 0 is too small is found by who checks the field.
     pub fn count(&mut self, name: &'static str, default: Option<usize>) -> usize {
         match (self.raw(name), default) {
             (None, Some(d)) => d,
@@ -78,7 +78,7 @@ impl<'a> Fields<'a> {
                 1
             }
             (Some(v), _) => whole(v).unwrap_or_else(|| {
-                self.wrong(name, v, "a whole number, at least 0");
+                self.wrong(name, v, "a whole number, at least 1");
                 1
             }),
         }

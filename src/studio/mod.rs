@@ -60,10 +60,29 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
     let options = eframe::NativeOptions { viewport, ..Default::default() };
     let opened = eframe::run_native(APP_ID, options, Box::new(move |cc| Ok(Box::new(StudioApp::new(cc, &startup)?))));
     opened.map_err(|cause| {
+        let told = cause.to_string();
+        let reason = reason(&told);
         anyhow::anyhow!(
-            "the studio's window cannot be opened: {cause}\n\
+            "the studio's window cannot be opened: {reason}\n\
              Without a display, use the commands: stepgraph train, plan, verify, bench, arena and doctor need none.\n\
              On Linux, a display is named by WAYLAND_DISPLAY or DISPLAY; over ssh, ssh -X forwards one."
         )
     })
+}
+
+/// The system's own words. The library that opens windows puts the place in its source before them, which tells a user nothing.
+fn reason(told: &str) -> &str {
+    told.split_once("os error at ").and_then(|(_, rest)| rest.split_once(": ")).map_or(told, |(_, reason)| reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reason;
+
+    #[test]
+    fn a_reason_names_no_source_file() {
+        let told = "winit EventLoopError: os error at /a/winit/src/linux/mod.rs:765: neither WAYLAND_DISPLAY nor DISPLAY is set.";
+        assert_eq!(reason(told), "neither WAYLAND_DISPLAY nor DISPLAY is set.");
+        assert_eq!(reason("no OpenGL: too old"), "no OpenGL: too old");
+    }
 }

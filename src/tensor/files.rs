@@ -3,6 +3,13 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
+
+/// What the names of files that are being written start and end with.
+const PREFIX: &str = ".stepgraph-";
+const SUFFIX: &str = ".part";
+/// No file takes so long to write: an older one belongs to a program that was killed.
+const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Writes a file beside its final name, flushes it to the disk, and renames it into place: whoever looks sees the old file or the new one.
 ///
@@ -25,13 +32,14 @@ pub fn write_atomic_with(
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".stepgraph-").suffix(".part");
+    builder.prefix(PREFIX).suffix(SUFFIX);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
         // A temporary file is private by default; a result is as readable as any other file of the user's.
         builder.permissions(std::fs::Permissions::from_mode(0o644));
     }
+    remove_abandoned(folder);
     let mut temporary = builder.tempfile_in(folder)?;
     {
         let mut out = io::BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
@@ -47,9 +55,42 @@ pub fn write_atomic_with(
     Ok(())
 }
 
+/// Removes what a killed program left half written in a folder. Whatever cannot be removed stays: it harms nobody but takes room.
+fn remove_abandoned(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let ours = name.to_str().is_some_and(|n| n.starts_with(PREFIX) && n.ends_with(SUFFIX));
+        // The metadata of an entry are its own: a link is no file here.
+        let old = |m: std::fs::Metadata| {
+            m.is_file() && m.modified().is_ok_and(|t| t.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
+        };
+        if ours && entry.metadata().is_ok_and(old) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_written_files_of_killed_programs_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let days_old = |name: &str, days: u32| {
+            let file = File::create(at(name)).unwrap();
+            file.set_modified(std::time::SystemTime::now() - ABANDONED_AFTER * days).unwrap();
+        };
+        for (name, days) in
+            [(".stepgraph-a.part", 2), (".stepgraph-b.part", 0), ("run.jsonl.part", 2), (".stepgraph-c", 2)]
+        {
+            days_old(name, days);
+        }
+        write_atomic(&at("a.json"), b"new").unwrap();
+        assert!(!at(".stepgraph-a.part").exists());
+        assert!([".stepgraph-b.part", "run.jsonl.part", ".stepgraph-c", "a.json"].iter().all(|n| at(n).exists()));
+    }
 
     #[test]
     fn a_failed_write_leaves_the_old_file_and_nothing_else() {

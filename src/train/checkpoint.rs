@@ -2,7 +2,7 @@
 
 use super::weights::{export, import};
 use super::{Feed, FeedPosition, Session, TensorFile, TrainError, read_tensors};
-use crate::model::{Model, Preset, write_loss, write_preset};
+use crate::model::{DataSpec, Model, Preset, write_loss, write_preset};
 use crate::tensor::{HostTensor, Shape};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,6 +23,33 @@ struct Header {
     /// Absent in checkpoints of the first versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     network: Option<Network>,
+    /// Absent in checkpoints of the first versions, and where batches are given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    division: Option<Division>,
+}
+
+/// How a run's samples are divided into those that train and those held out, as the preset or the command says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Division {
+    held_out: f64,
+    split: String,
+}
+
+impl Division {
+    pub(super) fn of(data: &DataSpec) -> Self {
+        Self { held_out: data.held_out, split: data.split.name().to_owned() }
+    }
+
+    /// Where nothing is held out, it does not matter which samples would be.
+    fn is_as(&self, other: &Self) -> bool {
+        self.held_out == other.held_out && (self.held_out == 0.0 || self.split == other.split)
+    }
+}
+
+impl std::fmt::Display for Division {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "held_out {} and split \"{}\"", self.held_out, self.split)
+    }
 }
 
 /// What makes a network the same one: parameters fit many. Learning rate and data may change from one part of a run to the next.
@@ -108,6 +135,7 @@ impl Session {
             seed: self.seed(),
             position: self.feed.position(),
             network: Some(Network::of(self.model())),
+            division: self.division.clone(),
         };
         let text =
             serde_json::to_string(&header).map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
@@ -136,6 +164,15 @@ impl Session {
                 path,
                 message,
                 "resume with the seed it was made with: batches and split follow from it",
+            ));
+        }
+        if let (Some(theirs), Some(ours)) = (&header.division, &self.division)
+            && !theirs.is_as(ours)
+        {
+            return Err(TrainError::file(
+                path,
+                format!("was made with {theirs}, and this run has {ours}"),
+                "resume with those it was made with: otherwise samples that it trained on are held out",
             ));
         }
         let mut wanted: Vec<(String, HostTensor)> = Vec::new();
@@ -245,18 +282,37 @@ mod tests {
     }
 
     #[test]
+    fn another_division_of_the_samples_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.ckpt");
+        session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
+        let divided = |fields: &str| TEXT.replace("\"digits\"", &format!("\"digits\", {fields}"));
+        for fields in ["\"held_out\": 0.1", "\"held_out\": 0", "\"split\": \"last\""] {
+            let error = session(&divided(fields)).load_checkpoint(&path).unwrap_err();
+            let told = error.to_string();
+            assert!(error.is_user() && told.contains("was made with held_out 0.2 and split \"shuffled\""), "{told}");
+        }
+        session(&divided("\"held_out\": 0.2, \"split\": \"shuffled\"")).load_checkpoint(&path).unwrap();
+        let none = divided("\"held_out\": 0");
+        session(&none).save_checkpoint(&path, &preset(&none)).unwrap();
+        session(&divided("\"held_out\": 0, \"split\": \"last\"")).load_checkpoint(&path).unwrap();
+    }
+
+    #[test]
     fn a_checkpoint_of_the_first_versions_is_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("old.ckpt");
         session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
         let mut file = read_tensors(&path).unwrap();
         let mut header: Header = serde_json::from_str(&file.metadata[KEY]).unwrap();
-        header.network = None;
+        (header.network, header.division) = (None, None);
         let text = serde_json::to_string(&header).unwrap();
-        assert!(!text.contains("network"));
+        assert!(!text.contains("network") && !text.contains("division"));
         file.metadata.insert(SUM_KEY.into(), checksum(&text, &file.tensors));
         file.metadata.insert(KEY.into(), text);
         file.write(&path).unwrap();
         session(TEXT).load_checkpoint(&path).unwrap();
+        let divided = TEXT.replace("\"digits\"", "\"digits\", \"held_out\": 0.1");
+        session(&divided).load_checkpoint(&path).unwrap();
     }
 }

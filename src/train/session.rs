@@ -1,5 +1,6 @@
 //! A training run: one network, its data, its memory, stepped from outside.
 
+use super::checkpoint::Division;
 use super::evaluate::{Evaluation, Evaluator};
 use super::guard::Guard;
 use super::weights::{export, import};
@@ -121,6 +122,8 @@ pub struct Session {
     evaluator: Option<Evaluator>,
     pub(super) pool: Pool,
     pub(super) feed: Feed,
+    /// How the data set is divided; `None` for batches of other origin.
+    pub(super) division: Option<Division>,
     guard: Guard,
     executor: Executor,
     watched: Watched,
@@ -207,7 +210,9 @@ impl Session {
         let wants_evaluation = matches!(&feed, Feed::Data { split, .. } if !split.held_out.is_empty());
         let evaluator = if wants_evaluation { Some(Evaluator::new(&model, &machine, &train)?) } else { None };
         let guard = Guard::new(&mut train, &feed, 0)?;
+        let data = spec.preset.data.as_ref().filter(|_| matches!(feed, Feed::Data { .. }));
         Ok(Self {
+            division: data.map(Division::of),
             model,
             train,
             evaluator,

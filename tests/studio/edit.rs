@@ -24,7 +24,7 @@ fn a_wrong_text_stays_as_it_was_typed_until_it_is_undone() {
     robot.write("L0 units", "many");
     robot.settle();
     assert_eq!(robot.value("L0 units"), "many");
-    assert!(robot.sees("expected a whole number, at least 0") && robot.sees("1 problem"));
+    assert!(robot.sees("expected a whole number, at least 1") && robot.sees("1 problem"));
     assert!(!robot.app().studio.is_ready() && !robot.app().studio.document.is_dirty());
     robot.key(Modifiers::COMMAND, Key::Z);
     robot.settle();

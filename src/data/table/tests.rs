@@ -35,7 +35,7 @@ fn numbers_and_names_are_read() {
     assert_eq!(labels(&t), (&[1, 0, 1][..], vec!["ant", "cat"]));
     assert_eq!((t.feature_names, t.lines), (vec!["a".to_owned(), "b".to_owned()], vec![2, 3, 4]));
     let t = table("1,2,0\n3,4,2.0\n", &auto(true));
-    assert_eq!((labels(&t), &t.feature_names[1]), ((&[0, 2][..], vec![]), &"column 1".to_owned()));
+    assert_eq!((labels(&t), &t.feature_names[1]), ((&[0, 2][..], vec![]), &"column 2".to_owned()));
     let t = table("1,2,0.5\n3,4,2\n", &auto(false));
     assert_eq!(t.target, Target::Values { values: vec![0.5, 2.0], shape: Shape::default() });
     assert_eq!(labels(&table("1,2\n3,x\n", &auto(true))).1, ["2", "x"]);
@@ -54,9 +54,9 @@ fn a_header_is_found_where_there_is_one() {
     ] {
         assert_eq!(table(text, &auto(true)).lines.len(), samples, "{text}");
     }
-    fails("?,1\n1,2\n", &auto(true), "line 1, column 0: found \"?\", expected a finite number; fill in");
+    fails("?,1\n1,2\n", &auto(true), "line 1, column 1: found \"?\", expected a finite number; fill in");
     assert_eq!(table("1,2\n3,4\n", &options(Header::Yes, TargetColumn::Last, true)).lines, [2]);
-    fails("a,b\n3,4\n", &options(Header::No, TargetColumn::Last, true), "line 1, column 0: found \"a\"");
+    fails("a,b\n3,4\n", &options(Header::No, TargetColumn::Last, true), "line 1, column 1: found \"a\"");
 }
 
 #[test]
@@ -72,8 +72,12 @@ fn the_target_may_be_any_column() {
         &named("b"),
         "found the target column \"b\", expected one of the columns \"7\", \"a\", \"1\"; set data.target",
     );
-    fails("a,a\n1,2", &named("a"), "\"a\" at 0 and at 1");
-    fails(text, &options(Header::Auto, TargetColumn::Index(3), true), "expected a column from 0 to 2");
+    fails("a,a\n1,2", &named("a"), "\"a\" as column 1 and as column 2");
+    fails(
+        text,
+        &options(Header::Auto, TargetColumn::Index(3), true),
+        "expected a number from 0, the first column, to 2, the last; set data.target",
+    );
     fails(text, &options(Header::No, TargetColumn::Name("a".into()), true), "without a header");
 }
 
@@ -102,15 +106,21 @@ fn wrong_cells_name_line_and_column() {
         fails(
             format!("a,b,c\n1,2,0\n1,{cell},0\n"),
             &auto(true),
-            &format!("t.csv, line 3, column 1 (b): found {found}, expected a "),
+            &format!("t.csv, line 3, column 2 (b): found {found}, expected a "),
         );
     }
     for cell in ["", "nan", "None"] {
-        fails(format!("a,c\n1,0\n1,{cell}\n"), &auto(true), "t.csv, line 3, column 1 (c): found ");
-        fails(format!("a,c\n1,0\n1,{cell}\n"), &auto(false), "t.csv, line 3, column 1 (c): found ");
+        fails(format!("a,c\n1,0\n1,{cell}\n"), &auto(true), "t.csv, line 3, column 2 (c): found ");
+        fails(format!("a,c\n1,0\n1,{cell}\n"), &auto(false), "t.csv, line 3, column 2 (c): found ");
     }
-    fails("1,1\n1,1.5\n", &auto(true), "line 2, column 1: found \"1.5\", expected a class");
-    fails("1,1\n1,inf\n", &auto(true), "line 2, column 1: found \"inf\"");
+    fails(
+        "a,c\n1,0\n1,cat\n",
+        &auto(false),
+        "column 2 (c): found \"cat\", expected a finite number; the loss mse needs numbers",
+    );
+    fails("a,c\n1,0\ncat,1\n", &auto(false), "column 1 (a): found \"cat\", expected a finite number; write numbers");
+    fails("1,1\n1,1.5\n", &auto(true), "line 2, column 2: found \"1.5\", expected a class");
+    fails("1,1\n1,inf\n", &auto(true), "line 2, column 2: found \"inf\"");
     fails("1,1\n1,99999999999\n", &auto(true), "found \"99999999999\"");
     fails("1,2\n\n\n1,2,3\n", &auto(true), "line 4: found 3 columns, expected 2, as in the first line");
     fails("1,2\n1\n", &auto(true), "line 2: found 1 columns");
@@ -123,6 +133,7 @@ fn files_that_are_no_tables() {
     fails("", &auto(true), "t.csv: found an empty file");
     fails("\n\r\n \n", &auto(true), "found an empty file");
     fails("a,b\n", &options(Header::Yes, TargetColumn::Last, true), "found only a header");
+    fails("a,b\n", &options(Header::Yes, TargetColumn::Last, true), "set data.header to false");
     fails("a,b,c\n", &auto(true), "found only a header");
     fails(b"1,2\n\x00\x01", &auto(true), "line 2: found a zero byte");
     fails(b"1,2\n3,4\n\xe9,5\n", &auto(true), "line 3: found the byte 0xe9, expected UTF-8 text");

@@ -100,7 +100,7 @@ impl FieldValue {
         };
         let finite = |t: &str| t.trim().parse::<f64>().ok().filter(|v| v.is_finite());
         Ok(match self {
-            Self::Count(_) => Self::Count(text.parse().map_err(|_| "expected a whole number, at least 0")?),
+            Self::Count(_) => Self::Count(text.parse().map_err(|_| "expected a whole number, at least 1")?),
             Self::Seed(_) => Self::Seed(text.parse().map_err(|_| "expected a whole number, at least 0")?),
             Self::Number(_) => Self::Number(finite(text).ok_or("expected a number, such as 0.001 or 1e-3")?),
             Self::Numbers(_) => {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn wrong_texts_say_what_is_allowed() {
-        assert_eq!(FieldValue::Count(1).parse("ten"), Err("expected a whole number, at least 0"));
+        assert_eq!(FieldValue::Count(1).parse("ten"), Err("expected a whole number, at least 1"));
         assert_eq!(FieldValue::Pair([1, 1]).parse("3x5"), Ok(FieldValue::Pair([3, 5])));
         assert!(FieldValue::Padding(Padding::Same).parse("most").is_err());
         assert!(FieldValue::Number(0.0).parse("NaN").is_err());

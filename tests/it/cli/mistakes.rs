@@ -47,7 +47,10 @@ fn wrong_types_and_zero_sizes_say_what_was_found_and_expected() {
         &["layers[0].units: found \"five\"; expected a whole number"],
     );
     check(changed("\"units\": 5", "\"units\": 0").as_bytes(), &["layers[0].units: found 0;"]);
-    check(changed("\"units\": 5", "\"units\": -3").as_bytes(), &["layers[0].units: found -3"]);
+    check(
+        changed("\"units\": 5", "\"units\": -3").as_bytes(),
+        &["layers[0].units: found -3; expected a whole number, at least 1"],
+    );
     check(changed("\"batch\": 8", "\"batch\": 0").as_bytes(), &["input.batch: found 0"]);
     check(changed("\"shape\": [6]", "\"shape\": [0]").as_bytes(), &["input.shape: found [0]"]);
     check(changed("\"shape\": [6]", "\"shape\": []").as_bytes(), &["input.shape"]);
@@ -58,6 +61,16 @@ fn wrong_types_and_zero_sizes_say_what_was_found_and_expected() {
 fn several_mistakes_are_told_at_once_one_a_line() {
     let text = changed("\"units\": 5", "\"units\": 0").replace("\"lr\": 0.1", "\"lr\": -1");
     check(text.as_bytes(), &["2 mistakes:", "\nlayers[0].units: found 0", "\noptimizer.lr: found -1"]);
+}
+
+#[test]
+fn a_name_that_is_given_twice_is_refused_with_its_path() {
+    let text = changed("\"units\": 5", "\"units\": 5, \"units\": 6").replace("\"lr\": 0.1", "\"lr\": 0.1, \"lr\": 0.2");
+    let wanted =
+        ["2 mistakes:", "\nlayers[0].units: is given more than once", "\noptimizer.lr: is given more than once"];
+    check(text.as_bytes(), &wanted);
+    let text = changed("\"version\": 1", "\"version\": 1, \"version\": 1").replace("\"units\": 5", "\"unit\": 5");
+    check(text.as_bytes(), &["\nversion: is given more than once; keep one", "layers[0].unit: unknown field"]);
 }
 
 #[test]
@@ -232,6 +245,19 @@ fn every_broken_preset_is_told_with_each_of_its_mistakes() {
         }
         assert!(told.contains("missing.json: no such file"), "{told}");
     }
+}
+
+#[test]
+fn a_table_with_names_for_a_loss_on_numbers_says_which_loss_takes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (preset, table) = (at(&folder, "p.json"), at(&folder, "t.csv"));
+    std::fs::write(&table, "a,kind\n".to_owned() + &"1,cat\n2,dog\n".repeat(20)).unwrap();
+    let data = "\"lr\": 0.1 }, \"data\": { \"type\": \"csv\", \"path\": \"t.csv\" }";
+    let text = changed("\"lr\": 0.1 }", data).replace("[6]", "[1]").replace("softmax_cross_entropy", "mse");
+    std::fs::write(&preset, text).unwrap();
+    let told = refused(&["train", &preset, "--steps", "1"]);
+    assert!(told.contains("t.csv, line 2, column 2 (kind): found \"cat\""), "{told}");
+    assert!(told.contains("mse needs numbers") && told.contains("softmax_cross_entropy"), "{told}");
 }
 
 #[test]

@@ -133,6 +133,29 @@ fn a_resumed_run_ends_where_an_unbroken_one_does() {
 }
 
 #[test]
+fn a_run_goes_on_with_the_split_that_it_began_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = at(&folder, "c.ckpt");
+    let given = ["train", "iris", "--held-out", "0.3", "--split", "last"];
+    let with = |more: &[&str]| -> Vec<String> { given.iter().chain(more).map(|a| (*a).to_owned()).collect() };
+    let run_on = |args: Vec<String>| run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(run_on(with(&["--steps", "10", "--checkpoint", &checkpoint])).status.success());
+    for more in [&["--held-out", "0.2", "--split", "last"][..], &["--held-out", "0.3", "--split", "shuffled"], &[]] {
+        let args = [&["train", "iris", "--steps", "20", "--resume", &checkpoint][..], more].concat();
+        let told = super::refused(&args);
+        assert!(told.contains("c.ckpt: was made with held_out 0.3 and split \"last\""), "{told}");
+    }
+    let output = run_on(with(&["--steps", "20", "--resume", &checkpoint]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    // Where every step was made before, the summary has no speed to tell.
+    let output = run_on(with(&["--steps", "10", "--resume", &checkpoint]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let told = super::stdout(&output);
+    assert!(told.contains("nothing was left to do, as step 10 was made before"), "{told}");
+    assert!(!told.contains("samples/s") && !stderr(&output).contains("made already"), "{told}");
+}
+
+#[test]
 fn evaluations_in_between_are_kept() {
     let doc = json(&["train", "iris", "--steps", "50", "--eval-every", "20", "--json"]);
     let steps: Vec<u64> = doc["evaluations"].as_array().unwrap().iter().map(|e| e["step"].as_u64().unwrap()).collect();
