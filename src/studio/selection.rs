@@ -1,8 +1,9 @@
 //! What is selected, one for all views, with a way back.
 
+use super::document::{layer_at, split_path};
 use super::view_models::PlanView;
 use crate::lower::Dir;
-use crate::model::{LayerId, LayerPath};
+use crate::model::{LayerId, LayerPath, Preset};
 use crate::plan::BufferId;
 use std::collections::BTreeSet;
 
@@ -100,6 +101,36 @@ impl SelectionHistory {
         *self = Self::default();
     }
 
+    /// Drops layers that the preset does not have; where the present one is among them, the network is selected.
+    pub fn forget_missing(&mut self, preset: &Preset) {
+        let there =
+            |s: &Selection| if let Selection::Layer(path) = s { layer_at(preset, path).is_some() } else { true };
+        if !there(&self.current) {
+            self.current = Selection::Nothing;
+        }
+        self.back.retain(there);
+        self.forward.retain(there);
+    }
+
+    /// After undo or redo: a selected layer stays selected where it is still the same one, else the network is.
+    pub fn follow(&mut self, before: &Preset, after: &Preset) {
+        let Selection::Layer(path) = &self.current else { return };
+        let kind = |preset| layer_at(preset, path).map(crate::model::LayerSpec::kind);
+        // Layers that came or went in the same list have moved the others to places that are not their own.
+        let siblings = |preset: &Preset| {
+            let (parent, _) = split_path(path);
+            let list = if parent.0.is_empty() {
+                Some(preset.layers.as_slice())
+            } else {
+                layer_at(preset, &parent).map(crate::model::LayerSpec::children)
+            };
+            list.map(<[_]>::len)
+        };
+        if kind(before) != kind(after) || siblings(before) != siblings(after) {
+            self.current = Selection::Nothing;
+        }
+    }
+
     #[must_use]
     pub fn can_go_back(&self) -> bool {
         !self.back.is_empty()
@@ -126,6 +157,25 @@ impl SelectionHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_layer_that_is_gone_is_not_selected() {
+        let preset = crate::studio::presets::digits();
+        let layer = |index| Selection::Layer(LayerPath(vec![index]));
+        let mut longer = preset.clone();
+        longer.layers.insert(1, preset.layers[0].clone());
+        let mut h = SelectionHistory::default();
+        h.select(layer(3));
+        h.select(layer(1));
+        h.follow(&longer, &preset);
+        h.forget_missing(&preset);
+        assert_eq!(h.current(), &Selection::Nothing);
+        assert!(!h.back.contains(&layer(3)));
+        // An edit of a field leaves the layer where it is.
+        h.select(layer(2));
+        h.follow(&preset, &preset.clone());
+        assert_eq!(h.current(), &layer(2));
+    }
 
     #[test]
     fn selections_go_back_and_forward() {
