@@ -3,8 +3,8 @@
 use super::app::StudioApp;
 use super::commands::Command;
 use super::document::{Document, Edit, split_path};
-use super::files::{Asked, FileEvent};
-use super::panels::modals::Unsaved;
+use super::files::{Asked, FileEvent, Onto};
+use super::panels::modals::{Answer, Question};
 use super::panels::palette::Offer;
 use super::presets;
 use super::selection::Selection;
@@ -23,7 +23,17 @@ impl StudioApp {
         let replaces =
             matches!(command, Command::New | Command::NewFromPreset(_) | Command::OpenFile(_) | Command::Quit);
         if replaces && self.studio.document.is_dirty() {
-            self.panels.modals.ask_unsaved(command);
+            self.panels.modals.ask(Question::Unsaved(command));
+            return;
+        }
+        self.perform_past_edits(ctx, command);
+    }
+
+    /// Carries out a command that nothing unsaved in the document stands before; the run's weights may.
+    fn perform_past_edits(&mut self, ctx: &egui::Context, command: Command) {
+        let replaces = matches!(command, Command::New | Command::NewFromPreset(_) | Command::OpenFile(_));
+        if replaces && self.studio.training.has_unsaved_weights() {
+            self.panels.modals.ask(Question::Weights(command));
             return;
         }
         self.carry_out(ctx, command);
@@ -45,19 +55,24 @@ impl StudioApp {
                 }
             }
             Command::Save => match self.studio.document.path().map(Path::to_owned) {
-                Some(path) => self.save_to(path),
+                Some(path) => self.save_to(path, false),
                 None => self.ask(Asked::SaveAs),
             },
             Command::SaveAs => self.ask(Asked::SaveAs),
             Command::SaveByPath => self.panels.modals.ask_path(Asked::SaveAs, self.start_path(Asked::SaveAs)),
-            Command::SaveFile(path) => self.save_to(path),
+            Command::SaveFile(path) => self.save_to(path, false),
+            Command::SaveWeights => self.ask(Asked::Weights),
+            Command::SaveWeightsByPath => self.panels.modals.ask_path(Asked::Weights, self.start_path(Asked::Weights)),
+            Command::SaveWeightsFile(path) => self.probe_for_weights(path),
             Command::Quit => {
                 self.may_close = true;
                 ctx.send_viewport_cmd(egui::ViewportCommand::Close);
             }
             Command::Undo => self.undo(),
             Command::Redo => {
+                let before = Arc::clone(self.studio.document.preset());
                 self.studio.document.redo();
+                self.studio.selection.follow(&before, self.studio.document.preset());
                 self.panels.drafts.clear();
             }
             Command::AddLayer => self.panels.palette.open(Offer::Layers),
@@ -106,7 +121,9 @@ impl StudioApp {
     /// A wrong text is the last thing a person did: it goes first, and the document's own value is back.
     fn undo(&mut self) {
         if self.panels.drafts.mistakes() == 0 {
+            let before = Arc::clone(self.studio.document.preset());
             self.studio.document.undo();
+            self.studio.selection.follow(&before, self.studio.document.preset());
         }
         self.panels.drafts.clear();
     }
@@ -178,26 +195,78 @@ impl StudioApp {
     fn start_path(&self, what: Asked) -> String {
         let document: &Document = &self.studio.document;
         match (document.path(), what) {
+            (Some(path), Asked::Weights) => path.with_file_name(self.weights_name()).display().to_string(),
+            (None, Asked::Weights) => self.weights_name(),
             (Some(path), _) => path.display().to_string(),
             (None, Asked::SaveAs) => format!("{}.json", document.preset().name),
             (None, Asked::Open) => String::new(),
         }
     }
 
+    /// The name under which the weights of the run are offered to be saved.
+    fn weights_name(&self) -> String {
+        let trained = self.studio.training.preset.as_ref().unwrap_or_else(|| self.studio.document.preset());
+        format!("{}.safetensors", trained.name)
+    }
+
     fn ask(&self, what: Asked) {
         let document = &self.studio.document;
-        let name = document
-            .path()
-            .and_then(Path::file_name)
-            .map_or_else(|| format!("{}.json", document.preset().name), |n| n.to_string_lossy().into_owned());
+        let name = match (what, document.path().and_then(Path::file_name)) {
+            (Asked::Weights, _) => self.weights_name(),
+            (_, Some(name)) => name.to_string_lossy().into_owned(),
+            (_, None) => format!("{}.json", document.preset().name),
+        };
         self.studio.files.ask(what, &name, document.path().and_then(Path::parent));
     }
 
-    fn save_to(&mut self, path: PathBuf) {
+    /// Saves the document; where something would be lost by it and the person was not `asked`, a question follows.
+    fn save_to(&mut self, path: PathBuf, asked: bool) {
         // A name without an extension is meant as a preset like any other.
         let path = if path.extension().is_none() { path.with_extension("json") } else { path };
-        if !self.studio.files.save(path, Arc::clone(self.studio.document.preset())) {
+        let own = self.studio.document.path().map(Path::to_owned);
+        let onto = if asked { Onto::Anything } else { Onto::Own(own) };
+        if !self.studio.files.save(path, Arc::clone(self.studio.document.preset()), onto) {
+            self.after_save = None;
             self.studio.complain("Too many files are being written at once. Try again.");
+        }
+    }
+
+    fn probe_for_weights(&mut self, path: PathBuf) {
+        let path = if path.extension().is_none() { path.with_extension("safetensors") } else { path };
+        // The run writes later, from a thread of its own: the place must not depend on where that stands.
+        let path = std::path::absolute(&path).unwrap_or(path);
+        if !self.studio.files.probe(path) {
+            self.after_weights = None;
+            self.studio.complain("Too many files are being written at once. Try again.");
+        }
+    }
+
+    fn save_weights_to(&mut self, path: PathBuf) {
+        if !self.studio.training.save_weights(path) {
+            self.after_weights = None;
+            self.studio.complain("The weights were not saved: there is no run that has them any more.");
+        }
+    }
+
+    /// Takes in what the run has to tell about its weights.
+    pub(super) fn take_saved_weights(&mut self, ctx: &egui::Context) {
+        while let Some(outcome) = self.studio.training.take_saved() {
+            match outcome {
+                Ok(path) => {
+                    self.studio.say(format!("Weights saved to {}", path.display()));
+                    let Some((then, revision)) = self.after_weights.take() else { continue };
+                    // A run that trains on has newer weights by now; the person has decided about that. Edits made meanwhile are asked about.
+                    if revision == self.studio.document.revision() {
+                        self.carry_out(ctx, then);
+                    } else {
+                        self.perform(ctx, then);
+                    }
+                }
+                Err(why) => {
+                    self.after_weights = None;
+                    self.studio.complain(format!("The weights were not saved: {why}"));
+                }
+            }
         }
     }
 
@@ -205,9 +274,13 @@ impl StudioApp {
     pub(super) fn take_file_events(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.studio.files.poll() {
             match event {
-                FileEvent::Chosen(_, None) => self.after_save = None,
+                FileEvent::Chosen(_, None) => (self.after_save, self.after_weights) = (None, None),
                 FileEvent::Chosen(Asked::Open, Some(path)) => self.perform(ctx, Command::OpenFile(path)),
-                FileEvent::Chosen(Asked::SaveAs, Some(path)) => self.save_to(path),
+                FileEvent::Chosen(Asked::SaveAs, Some(path)) => self.save_to(path, false),
+                FileEvent::Chosen(Asked::Weights, Some(path)) => self.probe_for_weights(path),
+                FileEvent::Free(path) => self.save_weights_to(path),
+                FileEvent::Exists(what, path) => self.panels.modals.ask(Question::Replace(what, path)),
+                FileEvent::Changed(path) => self.panels.modals.ask(Question::Changed(path)),
                 FileEvent::NoDialog(what) => self.panels.modals.ask_path(what, self.start_path(what)),
                 FileEvent::Opened(path, result) => match *result {
                     Ok(preset) => {
@@ -238,14 +311,22 @@ impl StudioApp {
         }
     }
 
-    /// Goes on after the question about unsaved changes.
-    pub(super) fn answer_unsaved(&mut self, ctx: &egui::Context, answer: Unsaved) {
+    /// Goes on after a question.
+    pub(super) fn take_answer(&mut self, ctx: &egui::Context, answer: Answer) {
         match answer {
-            Unsaved::SaveThen(then) => {
+            Answer::SaveThen(then) => {
                 self.after_save = Some(then);
                 self.perform(ctx, Command::Save);
             }
-            Unsaved::DiscardThen(then) => self.carry_out(ctx, then),
+            Answer::DiscardThen(then) => self.perform_past_edits(ctx, then),
+            Answer::SaveWeightsThen(then) => {
+                self.after_weights = Some((then, self.studio.document.revision()));
+                self.ask(Asked::Weights);
+            }
+            Answer::LoseWeightsThen(then) => self.carry_out(ctx, then),
+            Answer::Overwrite(Asked::Weights, path) => self.save_weights_to(path),
+            Answer::Overwrite(_, path) => self.save_to(path, true),
+            Answer::Cancel => (self.after_save, self.after_weights) = (None, None),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::commands::{Command, Queue, Tab};
 use super::document::Document;
+use super::panels::modals::Question;
 use super::panels::{self, Panels};
 use super::state::{Settings, Studio};
 use super::{presets, theme};
@@ -32,6 +33,10 @@ pub struct StudioApp {
     pub(super) may_close: bool,
     /// What waits for a save to reach the disk.
     pub(super) after_save: Option<Command>,
+    /// What waits for the weights to reach the disk, and the document's revision when it was asked for.
+    pub(super) after_weights: Option<(Command, u64)>,
+    /// The window's title as last set: not every system tells it.
+    title: String,
 }
 
 /// The time between frames while something runs: the worker must not be slowed by being watched.
@@ -64,7 +69,15 @@ impl StudioApp {
         if let Some(folder) = &startup.recovery {
             studio.recover_in(folder);
         }
-        let mut app = Self { studio, panels, queue: Queue::default(), may_close: false, after_save: None };
+        let mut app = Self {
+            studio,
+            panels,
+            queue: Queue::default(),
+            may_close: false,
+            after_save: None,
+            after_weights: None,
+            title: String::new(),
+        };
         if let Some(path) = &startup.preset {
             app.open_at_start(path);
         }
@@ -87,6 +100,7 @@ impl StudioApp {
         if self.studio.take_answers() {
             ctx.request_repaint();
         }
+        self.take_saved_weights(ctx);
         if let Some(after) = self.studio.until_safe() {
             ctx.request_repaint_after(after.max(FRAME_EVERY));
         }
@@ -102,7 +116,7 @@ impl StudioApp {
     fn close_requested(&mut self, ctx: &egui::Context) {
         if self.studio.document.is_dirty() && !self.may_close {
             ctx.send_viewport_cmd(egui::ViewportCommand::CancelClose);
-            self.panels.modals.ask_unsaved(Command::Quit);
+            self.panels.modals.ask(Question::Unsaved(Command::Quit));
         } else {
             self.studio.end_recovery();
         }
@@ -131,7 +145,7 @@ impl StudioApp {
         panels::palette::palette_ui(ui, studio, &mut panels.palette, out);
         if let Some(answer) = panels::modals::modals_ui(ui, studio, &mut panels.modals, out) {
             let ctx = ui.ctx().clone();
-            self.answer_unsaved(&ctx, answer);
+            self.take_answer(&ctx, answer);
         }
     }
 }
@@ -157,8 +171,10 @@ impl eframe::App for StudioApp {
         }
         let mark = if self.studio.document.is_dirty() { "• " } else { "" };
         let title = format!("{mark}{} - Stepgraph", self.studio.document.title());
-        if ctx.input(|i| i.viewport().title.as_deref() != Some(&title)) {
-            ctx.send_viewport_cmd(egui::ViewportCommand::Title(title));
+        // Every order to the window asks for another frame: one a frame, and an idle window would never rest.
+        if self.title != title {
+            ctx.send_viewport_cmd(egui::ViewportCommand::Title(title.clone()));
+            self.title = title;
         }
     }
 

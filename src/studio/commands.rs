@@ -44,6 +44,9 @@ pub enum Command {
     SaveAs,
     SaveByPath,
     SaveFile(PathBuf),
+    SaveWeights,
+    SaveWeightsByPath,
+    SaveWeightsFile(PathBuf),
     Quit,
     Undo,
     Redo,
@@ -103,6 +106,7 @@ impl Command {
     #[must_use]
     pub fn listed() -> Vec<Self> {
         let mut out = vec![Self::New, Self::Open, Self::OpenByPath, Self::Save, Self::SaveAs, Self::SaveByPath];
+        out.extend([Self::SaveWeights, Self::SaveWeightsByPath]);
         out.extend((0..super::presets::count()).map(Self::NewFromPreset));
         out.extend([
             Self::Undo,
@@ -149,6 +153,12 @@ impl Command {
             Self::SaveAs => of("Save as…", icons::SAVE, keys(CTRL_SHIFT, Key::S), "Writes the preset to another file"),
             Self::SaveByPath | Self::SaveFile(_) => {
                 of("Save by path…", icons::SAVE, None, "Writes the preset to a file whose path is typed")
+            }
+            Self::SaveWeights => {
+                of("Save weights…", icons::SAVE, None, "Writes the weights of the run to a safetensors file")
+            }
+            Self::SaveWeightsByPath | Self::SaveWeightsFile(_) => {
+                of("Save weights by path…", icons::SAVE, None, "Writes the weights to a file whose path is typed")
             }
             Self::Quit => {
                 of("Quit", icons::QUIT, keys(CTRL, Key::Q), "Closes the window; unsaved changes are asked about")

@@ -3,17 +3,20 @@
 //! One thread does the reading and writing in order; each dialog has its own, since it lasts as long as a person thinks.
 
 use crate::model::{Diagnostic, Preset, read_preset, write_preset};
-use crate::tensor::write_atomic;
+use crate::tensor::{write_advice, write_atomic};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// What a dialog is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Open,
     SaveAs,
+    /// A place for the weights of the run.
+    Weights,
 }
 
 /// What came of a file.
@@ -25,12 +28,29 @@ pub enum FileEvent {
     NoDialog(Asked),
     Opened(PathBuf, Box<Result<Preset, String>>),
     Saved(PathBuf, Arc<Preset>),
+    /// Another file stands where a preset or weights were to be written; nothing was.
+    Exists(Asked, PathBuf),
+    /// The document's file was changed by others since it was read or written here; nothing was written.
+    Changed(PathBuf),
+    /// Nothing stands at this place for weights.
+    Free(PathBuf),
     Failed(String),
+}
+
+/// What may be lost by writing a preset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Onto {
+    /// A file that stands there, unless it is this one, the document's own, and is as it was left.
+    Own(Option<PathBuf>),
+    /// Whatever stands there: the person was asked.
+    Anything,
 }
 
 enum Job {
     Read(PathBuf),
-    Save(PathBuf, Arc<Preset>),
+    Learn(PathBuf),
+    Probe(PathBuf),
+    Save(PathBuf, Arc<Preset>, Onto),
     Recover(PathBuf, Option<(Arc<Preset>, Option<PathBuf>)>),
 }
 
@@ -56,8 +76,9 @@ impl Files {
         let (outbox, events) = bounded(BOUND);
         let (out, bell) = (outbox.clone(), Arc::clone(&wake));
         let work = move || {
+            let mut desk = Desk::default();
             for job in inbox {
-                if let Some(event) = carry_out(job) {
+                if let Some(event) = desk.carry_out(job) {
                     if out.send(event).is_err() {
                         return;
                     }
@@ -80,9 +101,19 @@ impl Files {
         self.jobs.try_send(Job::Read(path)).is_ok()
     }
 
-    /// Writes a preset; the answer is an event. False where too much is waiting.
-    pub fn save(&self, path: PathBuf, preset: Arc<Preset>) -> bool {
-        self.jobs.try_send(Job::Save(path, preset)).is_ok()
+    /// Writes a preset, or tells what would be lost by it; the answer is an event. False where too much is waiting.
+    pub fn save(&self, path: PathBuf, preset: Arc<Preset>, onto: Onto) -> bool {
+        self.jobs.try_send(Job::Save(path, preset, onto)).is_ok()
+    }
+
+    /// Tells whether a place for weights is free; the answer is an event. False where too much is waiting.
+    pub fn probe(&self, path: PathBuf) -> bool {
+        self.jobs.try_send(Job::Probe(path)).is_ok()
+    }
+
+    /// Takes a file as known that was read elsewhere: a change of it from now on is asked about. False where too much is waiting.
+    pub fn learn(&self, path: PathBuf) -> bool {
+        self.jobs.try_send(Job::Learn(path)).is_ok()
     }
 
     /// Writes the recovery file, or removes it where there is nothing to recover. False where too much is waiting.
@@ -93,13 +124,17 @@ impl Files {
     /// Opens a system dialog on a thread of its own.
     pub fn ask(&self, what: Asked, name: &str, folder: Option<&Path>) {
         let (out, wake) = (self.outbox.clone(), Arc::clone(&self.wake));
-        let mut dialog = rfd::FileDialog::new().add_filter("Preset", &["json"]);
+        let mut dialog = match what {
+            Asked::Open | Asked::SaveAs => rfd::FileDialog::new().add_filter("Preset", &["json"]),
+            Asked::Weights => rfd::FileDialog::new().add_filter("Weights", &["safetensors"]),
+        };
         if let Some(folder) = folder.filter(|f| f.is_dir()) {
             dialog = dialog.set_directory(folder);
         }
         dialog = match what {
             Asked::Open => dialog.set_title("Open a preset"),
             Asked::SaveAs => dialog.set_title("Save the preset").set_file_name(name),
+            Asked::Weights => dialog.set_title("Save the weights").set_file_name(name),
         };
         let work = move || {
             /// No person cancels faster than this: the system has no dialog to show.
@@ -107,7 +142,7 @@ impl Files {
             let started = Instant::now();
             let path = match what {
                 Asked::Open => dialog.pick_file(),
-                Asked::SaveAs => dialog.save_file(),
+                Asked::SaveAs | Asked::Weights => dialog.save_file(),
             };
             let missing = path.is_none() && started.elapsed() < TOO_FAST;
             // The window may be gone by now; then nobody asks any more.
@@ -142,32 +177,107 @@ pub fn read(path: &Path) -> Result<Preset, String> {
     read_preset(&text).map_err(|m| format!("{}:\n{}", path.display(), listed(m)))
 }
 
-fn carry_out(job: Job) -> Option<FileEvent> {
-    match job {
-        Job::Read(path) => {
-            let result = read(&path);
-            Some(FileEvent::Opened(path, Box::new(result)))
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+}
+
+impl Stamp {
+    /// The stamp of a file as it is now; `None` where there is none.
+    fn of(path: &Path) -> Option<Self> {
+        let found = std::fs::metadata(path).ok().filter(|m| !m.is_dir())?;
+        Some(Self { modified: found.modified().ok(), bytes: found.len() })
+    }
+}
+
+/// One name for a file, however its path is written.
+fn real(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The file thread's own memory: the files as they were last read or written here.
+#[derive(Default)]
+struct Desk {
+    known: HashMap<PathBuf, Stamp>,
+}
+
+impl Desk {
+    fn know(&mut self, path: &Path, stamp: Option<Stamp>) {
+        match stamp {
+            Some(stamp) => self.known.insert(real(path), stamp),
+            None => self.known.remove(&real(path)),
+        };
+    }
+
+    /// Why a preset must not be written to `path` unasked; `None` where nothing is lost by it.
+    fn objection(&self, path: &Path, onto: &Onto) -> Option<FileEvent> {
+        let Onto::Own(own) = onto else { return None };
+        let found = Stamp::of(path)?;
+        let name = real(path);
+        if own.as_deref().is_none_or(|own| real(own) != name) {
+            return Some(FileEvent::Exists(Asked::SaveAs, path.to_owned()));
         }
-        Job::Save(path, preset) => Some(match write_atomic(&path, write_preset(&preset).as_bytes()) {
-            Ok(()) => FileEvent::Saved(path, preset),
-            Err(e) => FileEvent::Failed(format!(
-                "{} cannot be written: {e}. Choose another place or free some space.",
-                path.display()
-            )),
-        }),
-        Job::Recover(path, Some((preset, origin))) => {
-            let origin = origin.map(|p| p.display().to_string());
-            let text = serde_json::json!({ "origin": origin, "preset": write_preset(&preset) }).to_string();
-            let failed = write_atomic(&path, text.as_bytes()).err()?;
-            Some(FileEvent::Failed(format!(
-                "Unsaved edits cannot be kept safe in {}: {failed}. Save the preset soon.",
-                path.display()
-            )))
+        // A file that was never seen here has nothing to be compared with.
+        let changed = self.known.get(&name).is_some_and(|known| *known != found);
+        changed.then(|| FileEvent::Changed(path.to_owned()))
+    }
+
+    fn carry_out(&mut self, job: Job) -> Option<FileEvent> {
+        match job {
+            Job::Read(path) => {
+                // The stamp is taken first: a change during the reading is one that was not read.
+                let stamp = Stamp::of(&path);
+                let result = read(&path);
+                if result.is_ok() {
+                    self.know(&path, stamp);
+                }
+                Some(FileEvent::Opened(path, Box::new(result)))
+            }
+            Job::Learn(path) => {
+                self.know(&path, Stamp::of(&path));
+                None
+            }
+            Job::Probe(path) => Some(match Stamp::of(&path) {
+                Some(_) => FileEvent::Exists(Asked::Weights, path),
+                None => FileEvent::Free(path),
+            }),
+            Job::Save(path, preset, onto) => Some(self.save(path, preset, &onto)),
+            Job::Recover(path, Some((preset, origin))) => {
+                let origin = origin.map(|p| p.display().to_string());
+                let text = serde_json::json!({ "origin": origin, "preset": write_preset(&preset) }).to_string();
+                let failed = write_atomic(&path, text.as_bytes()).err()?;
+                Some(FileEvent::Failed(format!(
+                    "Unsaved edits cannot be kept safe in {}: {failed}. Save the preset soon.",
+                    path.display()
+                )))
+            }
+            Job::Recover(path, None) => {
+                // A file that is not there needs no removal.
+                let _ = std::fs::remove_file(path);
+                None
+            }
         }
-        Job::Recover(path, None) => {
-            // A file that is not there needs no removal.
-            let _ = std::fs::remove_file(path);
-            None
+    }
+
+    fn save(&mut self, path: PathBuf, preset: Arc<Preset>, onto: &Onto) -> FileEvent {
+        if let Some(objection) = self.objection(&path, onto) {
+            return objection;
+        }
+        match write_atomic(&path, write_preset(&preset).as_bytes()) {
+            Ok(()) => {
+                self.know(&path, Stamp::of(&path));
+                FileEvent::Saved(path, preset)
+            }
+            Err(e) => {
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+                FileEvent::Failed(format!(
+                    "{name} cannot be written: {e}; {}\nThe place was {}.",
+                    write_advice(&e),
+                    path.display()
+                ))
+            }
         }
     }
 }
@@ -222,11 +332,12 @@ mod tests {
         let second = Recovery::claim(folder.path()).unwrap();
         assert_ne!(first.path(), second.path());
         let edits = (Arc::new(digits()), Some(PathBuf::from("/a/b.json")));
-        assert!(carry_out(Job::Recover(second.path().to_owned(), Some(edits))).is_none());
+        let mut desk = Desk::default();
+        assert!(desk.carry_out(Job::Recover(second.path().to_owned(), Some(edits))).is_none());
         drop(second);
         let third = Recovery::claim(folder.path()).unwrap();
         assert_eq!(third.left(), Some((digits(), Some("/a/b.json".into()))));
-        carry_out(Job::Recover(third.path().to_owned(), None));
+        desk.carry_out(Job::Recover(third.path().to_owned(), None));
         assert_eq!(third.left(), None);
         drop(first);
     }
@@ -235,9 +346,38 @@ mod tests {
     fn what_is_saved_reads_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
-        assert!(matches!(carry_out(Job::Save(path.clone(), Arc::new(digits()))), Some(FileEvent::Saved(..))));
+        let saved = Desk::default().carry_out(Job::Save(path.clone(), Arc::new(digits()), Onto::Own(None)));
+        assert!(matches!(saved, Some(FileEvent::Saved(..))), "{saved:?}");
         assert_eq!(read(&path), Ok(digits()));
         std::fs::write(&path, "{}").unwrap();
         assert!(read(&path).unwrap_err().contains("name"));
+    }
+
+    #[test]
+    fn nothing_is_overwritten_unasked() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mine, other) = (folder.path().join("mine.json"), folder.path().join("other.json"));
+        let mut desk = Desk::default();
+        let mut save = |path: &Path, onto: &Onto| {
+            desk.carry_out(Job::Save(path.to_owned(), Arc::new(digits()), onto.clone())).unwrap()
+        };
+        let own = Onto::Own(Some(mine.clone()));
+        assert!(matches!(save(&mine, &Onto::Own(None)), FileEvent::Saved(..)));
+        // Saving twice is no change by others.
+        assert!(matches!(save(&mine, &own), FileEvent::Saved(..)));
+        std::fs::write(&other, "a letter").unwrap();
+        assert!(matches!(save(&other, &own), FileEvent::Exists(Asked::SaveAs, p) if p == other));
+        std::fs::write(&mine, "changed by another program").unwrap();
+        assert!(matches!(save(&mine, &own), FileEvent::Changed(p) if p == mine));
+        assert_eq!(std::fs::read_to_string(&mine).unwrap(), "changed by another program");
+        assert!(matches!(save(&mine, &Onto::Anything), FileEvent::Saved(..)));
+        assert!(matches!(save(&mine, &own), FileEvent::Saved(..)));
+        std::fs::remove_file(&mine).unwrap();
+        assert!(matches!(save(&mine, &own), FileEvent::Saved(..)));
+        let lost = save(&folder.path().join("no/such/a.json"), &own);
+        assert!(
+            matches!(&lost, FileEvent::Failed(text) if text.contains("there is no folder") && !text.contains("space")),
+            "{lost:?}"
+        );
     }
 }

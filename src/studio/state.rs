@@ -16,7 +16,7 @@ use crate::exec::cpu::{cpu_name, default_threads, host_target};
 use crate::model::Checked;
 use crate::select::Tuning;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,24 @@ impl Settings {
 pub struct Notice {
     pub text: String,
     pub is_error: bool,
+}
+
+impl Notice {
+    /// The message in one line. Of a list of mistakes it is the first one, with the file's name and the number of the others.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mut lines = self.text.lines();
+        let head = lines.next().unwrap_or_default();
+        match (head.strip_suffix(':'), lines.next()) {
+            (Some(place), Some(first)) => {
+                let name = Path::new(place).file_name().map_or_else(|| place.into(), |n| n.to_string_lossy());
+                let more = lines.count();
+                let others = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+                format!("{name}: {first}{others}")
+            }
+            _ => head.to_owned(),
+        }
+    }
 }
 
 /// The time between writings of the recovery file.
@@ -136,6 +154,9 @@ impl Studio {
         self.recovery = Recovery::claim(folder);
         let Some((preset, origin)) = self.recovery.as_ref().and_then(Recovery::left) else { return };
         let saved = origin.as_deref().and_then(|p| super::files::read(p).ok()).unwrap_or_else(super::presets::empty);
+        if let Some(origin) = &origin {
+            self.files.learn(origin.clone());
+        }
         self.document.restore(preset, saved, origin);
         self.say("Edits that were not saved last time are back. Save them, or undo by opening the file again.");
     }
@@ -208,6 +229,7 @@ impl Studio {
             Command::Pause => transport().pause,
             Command::Step => transport().step,
             Command::Stop => transport().stop,
+            Command::SaveWeights | Command::SaveWeightsByPath => self.training.has_weights(),
             Command::Reset => transport().reset,
             Command::Back => self.selection.can_go_back(),
             Command::Forward => self.selection.can_go_forward(),
@@ -286,6 +308,7 @@ impl Studio {
         let key = (self.document.revision(), self.answered, self.plan_revision);
         if self.made_for != Some(key) {
             self.made_for = Some(key);
+            self.selection.forget_missing(self.document.preset());
             let fresh = if self.is_plan_stale() { None } else { self.plan.as_deref() };
             self.network =
                 NetworkView::new(self.document.preset(), self.checked.as_ref(), fresh, self.failure.as_deref());
@@ -308,5 +331,19 @@ impl Studio {
             }
             self.inspected = Some(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_is_told_in_one_line() {
+        let line = |text: &str| Notice { text: text.into(), is_error: true }.line();
+        assert_eq!(line("Saved to /a/b.json"), "Saved to /a/b.json");
+        assert_eq!(line("/a/b.json:\nname: found 3"), "b.json: name: found 3");
+        assert_eq!(line("/a/b.json:\nname: found 3\nloss: missing\nx"), "b.json: name: found 3 (and 2 more)");
+        assert_eq!(line("w cannot be written: no\nThe place was /w."), "w cannot be written: no");
     }
 }

@@ -4,6 +4,8 @@ use super::widgets::series::Smoothed;
 use crate::compile::Compiled;
 use crate::model::Preset;
 use crate::train::{Command, Event, RunState, SessionSpec, StepReport, Worker};
+use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,6 +43,8 @@ impl Default for History {
 const RECENT: usize = 4096;
 /// Time over which rates are taken.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
+/// The shortest time that a rate is taken over: reports come in bursts, and a burst is no rate.
+const LEAST_WINDOW: Duration = Duration::from_millis(200);
 
 /// Rates and times of the recent past.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -97,9 +101,15 @@ pub struct Training {
     pub total: u64,
     pub lr: f32,
     smoothing: f32,
-    /// Steps and the time at which they were known, over the last second.
+    /// While running: steps and the time at which they were known, over the last second.
     arrivals: Vec<(Instant, u64)>,
+    /// While running: steps since the start, and the time that they took by the host's clock, in microseconds.
+    busy: (u64, f64),
     measured: Option<Instant>,
+    /// Steps made when the weights were last saved.
+    saved_at: Option<u64>,
+    /// What became of weights that were to be saved, oldest first.
+    saves: VecDeque<Result<PathBuf, String>>,
 }
 
 impl Default for Training {
@@ -117,7 +127,10 @@ impl Default for Training {
             lr: 0.0,
             smoothing: 0.95,
             arrivals: Vec::new(),
+            busy: (0, 0.0),
             measured: None,
+            saved_at: None,
+            saves: VecDeque::new(),
         }
     }
 }
@@ -165,6 +178,29 @@ impl Training {
         if !sent {
             self.problem = Some("The run does not answer. Stop it and train again.".into());
         }
+    }
+
+    /// True where the run has weights that can be saved.
+    #[must_use]
+    pub fn has_weights(&self) -> bool {
+        self.worker.is_some() && self.compiled.is_some()
+    }
+
+    /// True where steps were made since the weights were last saved, and their weights are still to be had.
+    #[must_use]
+    pub fn has_unsaved_weights(&self) -> bool {
+        self.has_weights() && self.done() > 0 && self.saved_at != Some(self.done())
+    }
+
+    /// Has the run write its weights; [`Self::take_saved`] tells what came of it. False where there is no run to do it.
+    #[must_use]
+    pub fn save_weights(&self, path: PathBuf) -> bool {
+        self.worker.as_ref().is_some_and(|w| w.send(Command::SaveWeights(path)))
+    }
+
+    /// What became of weights that were to be saved, once: their file, or why there is none.
+    pub fn take_saved(&mut self) -> Option<Result<PathBuf, String>> {
+        self.saves.pop_front()
     }
 
     /// What pressing Train would do; `stale` tells that the document is no longer the one that was trained.
@@ -252,12 +288,12 @@ impl Training {
     fn take(&mut self, event: Event) {
         match event {
             Event::State(state) => {
-                let over = matches!(state, RunState::Stopped | RunState::Failed(_));
-                // A run that was ended or has failed answers no more commands of use; its results stay. A finished one may be made longer.
-                if over {
+                // A run that has failed answers no more commands of use. A finished one may be made longer, and the weights of one that was
+                // stopped may be saved.
+                if matches!(state, RunState::Failed(_)) {
                     let_go(self.worker.take());
                 }
-                self.state = Some(state);
+                self.change(state);
             }
             Event::Prepared { compiled, total, notes, .. } => {
                 self.compiled = Some(compiled);
@@ -271,9 +307,27 @@ impl Training {
                 self.history.held_out_accuracy.extend(result.accuracy.map(|a| [step as f64, a]));
             }
             Event::Problem(text) => self.problem = Some(text),
-            // Nothing here asks for predictions or files yet.
-            Event::Predicted { .. } | Event::Saved(_) => {}
+            Event::Saved(path) => {
+                self.saved_at = Some(self.done());
+                self.saves.push_back(Ok(path));
+            }
+            Event::NotSaved(_, why) => self.saves.push_back(Err(why)),
+            // Nothing here asks for predictions yet.
+            Event::Predicted { .. } => {}
         }
+    }
+
+    /// Begins or ends the taking of rates with the run, whose last one stays.
+    fn change(&mut self, state: RunState) {
+        self.take_rate();
+        self.arrivals.clear();
+        self.busy = (0, 0.0);
+        if state == RunState::Running {
+            self.arrivals.push((Instant::now(), self.done()));
+        }
+        self.state = Some(state);
+        // The last numbers of a run are not left for a later frame: none may come.
+        self.measured = None;
     }
 
     /// Takes in reports of steps.
@@ -285,9 +339,28 @@ impl Training {
             h.step_us.push(r.step_us);
             h.update_max.push(r.update_max);
         }
-        let now = Instant::now();
-        self.arrivals.push((now, self.done()));
-        self.arrivals.retain(|(t, _)| now - *t <= RATE_WINDOW);
+        if self.is_running() {
+            let now = Instant::now();
+            self.arrivals.push((now, self.done()));
+            // The oldest of the window stays, however slow the steps are.
+            while self.arrivals.len() > 2 && now - self.arrivals[1].0 >= RATE_WINDOW {
+                self.arrivals.remove(0);
+            }
+            self.busy.0 += reports.len() as u64;
+            self.busy.1 += reports.iter().map(|r| f64::from(r.step_us) + f64::from(r.feed_us)).sum::<f64>();
+        }
+    }
+
+    /// Steps over the time that they took: over the last second, or by the host's clock where less is known.
+    fn take_rate(&mut self) {
+        let (Some((t0, n0)), Some((t1, n1))) = (self.arrivals.first(), self.arrivals.last()) else { return };
+        let window = *t1 - *t0;
+        let (steps, busy_us) = self.busy;
+        if window >= LEAST_WINDOW {
+            self.statistics.steps_per_s = (n1 - n0) as f64 / window.as_secs_f64();
+        } else if steps > 0 && busy_us > 0.0 {
+            self.statistics.steps_per_s = steps as f64 / (busy_us * 1e-6);
+        }
     }
 
     fn measure(&mut self) {
@@ -296,11 +369,7 @@ impl Training {
             return;
         }
         self.measured = Some(Instant::now());
-        if let (Some((t0, n0)), Some((t1, n1))) = (self.arrivals.first(), self.arrivals.last())
-            && t1 > t0
-        {
-            self.statistics.steps_per_s = (n1 - n0) as f64 / (*t1 - *t0).as_secs_f64();
-        }
+        self.take_rate();
         let values = self.history.step_us.raw.values();
         let mut recent = values[values.len().saturating_sub(RECENT)..].to_vec();
         if !recent.is_empty() {
@@ -314,5 +383,37 @@ impl Training {
 impl Drop for Training {
     fn drop(&mut self) {
         let_go(self.worker.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_of_reports_is_no_rate() {
+        let report = |step| StepReport {
+            step,
+            loss: 1.0,
+            update_max: 0.0,
+            grad_norm: 0.0,
+            accuracy: 0.5,
+            lr: 1e-3,
+            loss_scale: f32::NAN,
+            step_us: 8.0,
+            feed_us: 2.0,
+        };
+        let mut training = Training::default();
+        training.take(Event::State(RunState::Running));
+        for first in [1, 101] {
+            training.take(Event::Steps((first..first + 100).map(report).collect()));
+        }
+        training.take(Event::State(RunState::Finished));
+        // Ten microseconds a step, however fast the reports came.
+        assert!((training.statistics.steps_per_s - 1e5).abs() < 1.0, "{}", training.statistics.steps_per_s);
+        // Single steps are no run and have no rate of their own.
+        training.take(Event::Steps(vec![report(201)]));
+        training.take(Event::State(RunState::Paused));
+        assert!((training.statistics.steps_per_s - 1e5).abs() < 1.0);
     }
 }

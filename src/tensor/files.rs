@@ -40,7 +40,7 @@ pub fn write_atomic_with(
         builder.permissions(std::fs::Permissions::from_mode(0o644));
     }
     remove_abandoned(folder);
-    let mut temporary = builder.tempfile_in(folder)?;
+    let mut temporary = builder.tempfile_in(folder).map_err(|e| without_temporary(folder, &e))?;
     {
         let mut out = io::BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
         fill(&mut out)?;
@@ -67,6 +67,26 @@ fn remove_abandoned(folder: &Path) {
         if ours && entry.metadata().is_ok_and(old) {
             let _ = std::fs::remove_file(entry.path());
         }
+    }
+}
+
+/// The error of a temporary file without the name of that file, which tells a person nothing.
+fn without_temporary(folder: &Path, error: &io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::NotFound {
+        return io::Error::new(error.kind(), format!("there is no folder {}", folder.display()));
+    }
+    let text = error.to_string();
+    io::Error::new(error.kind(), text.split(" at path ").next().unwrap_or_default())
+}
+
+/// What to do about a file that could not be written.
+#[must_use]
+pub fn write_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "make the folder or choose another place",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => "choose a place where you may write",
+        io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => "choose another place",
+        _ => "choose another place or free some space",
     }
 }
 
@@ -107,6 +127,8 @@ mod tests {
         write_atomic(&path, b"new").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         assert!(write_atomic(folder.path(), b"x").is_err());
-        assert!(write_atomic(&folder.path().join("no/such/folder"), b"x").is_err());
+        let missing = write_atomic(&folder.path().join("no/such/folder"), b"x").unwrap_err();
+        assert!(missing.to_string().starts_with("there is no folder ") && !missing.to_string().contains(".part"));
+        assert_eq!(write_advice(&missing), "make the folder or choose another place");
     }
 }

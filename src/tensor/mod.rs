@@ -8,6 +8,6 @@ mod shape;
 
 pub use bytes::{Bytes, align_up};
 pub use dtype::DType;
-pub use files::{write_atomic, write_atomic_with};
+pub use files::{write_advice, write_atomic, write_atomic_with};
 pub use host::{Element, HostTensor, TensorError};
 pub use shape::Shape;

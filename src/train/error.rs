@@ -4,6 +4,7 @@ use crate::compile::CompileError;
 use crate::data::DataError;
 use crate::exec::ExecError;
 use crate::model::Diagnostic;
+use crate::tensor::write_advice;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -23,7 +24,7 @@ pub enum TrainError {
     Exec(#[from] ExecError),
     #[error("{path}: {message}; {help}")]
     File { path: PathBuf, message: String, help: String },
-    #[error("{path} cannot be written: {cause}; choose another place or free some space")]
+    #[error("{path} cannot be written: {cause}; {}", write_advice(.cause))]
     Write { path: PathBuf, cause: io::Error },
     #[error("the worker thread could not be started: {0}")]
     Thread(io::Error),

@@ -21,7 +21,7 @@ pub enum Command {
     Pause,
     /// Makes this many steps, then pauses.
     Step(u64),
-    /// Ends the run; its result stays.
+    /// Ends the run; its result stays, and its weights may still be saved.
     Stop,
     SetLr(f32),
     /// The run's length in steps.
@@ -79,6 +79,8 @@ pub enum Event {
         outputs: Vec<f32>,
     },
     Saved(PathBuf),
+    /// Weights that could not be written, and why.
+    NotSaved(PathBuf, String),
     /// A command that failed; the run goes on.
     Problem(String),
 }
@@ -243,7 +245,7 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
         if let Some(command) = command {
             let ended = obey(session, spec, link, command, &mut budget);
             if ended {
-                return;
+                return rest(session, link);
             }
             continue;
         }
@@ -279,6 +281,29 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
             }
         }
     }
+}
+
+/// After a run was ended: its result can still be used, until its owner lets it go.
+fn rest(session: &mut Session, link: &mut Link) {
+    loop {
+        match link.inbox.recv_timeout(Duration::from_millis(50)) {
+            Ok(Command::SaveWeights(path)) => save_weights(session, link, path),
+            Ok(Command::Evaluate) => evaluate(session, link),
+            Ok(Command::Stop) => link.tell(Event::State(RunState::Stopped)),
+            Ok(_) => link.tell(Event::Problem("The run was stopped. Train again to begin another.".into())),
+            Err(crossbeam_channel::RecvTimeoutError::Timeout) => link.push_out(),
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn save_weights(session: &Session, link: &mut Link, path: PathBuf) {
+    // The steps come first: whoever hears of the file knows which step it holds.
+    link.report(true);
+    link.tell(match session.save_weights(&path) {
+        Ok(()) => Event::Saved(path),
+        Err(error) => Event::NotSaved(path, error.to_string()),
+    });
 }
 
 fn layer_updates(session: &Session, link: &mut Link, step: u64) {
@@ -340,7 +365,10 @@ fn obey(session: &mut Session, spec: &SessionSpec, link: &mut Link, command: Com
             let step = session.done();
             link.tell(Event::Predicted { step, indices, outputs });
         }),
-        Command::SaveWeights(path) => session.save_weights(&path).map(|()| link.tell(Event::Saved(path))),
+        Command::SaveWeights(path) => {
+            save_weights(session, link, path);
+            Ok(())
+        }
         Command::SaveCheckpoint(path) => {
             session.save_checkpoint(&path, &spec.preset).map(|()| link.tell(Event::Saved(path)))
         }

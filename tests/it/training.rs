@@ -354,7 +354,13 @@ fn the_worker_obeys_and_tells_every_step_once() {
     assert!(worker.send(Command::Stop));
     until(&worker, &mut seen, |e| is_state(e, &RunState::Stopped));
     assert!(woken.load(std::sync::atomic::Ordering::SeqCst) > 5, "the window is woken");
-    // The worker has ended or is about to: a command is refused and nothing hangs.
+    // The result of a run that was ended can still be saved, and a failure to do so is told with its place.
+    let (weights, nowhere) = (folder.path().join("w.safetensors"), folder.path().join("no/such/w.safetensors"));
+    assert!(worker.send(Command::SaveWeights(weights.clone())) && worker.send(Command::SaveWeights(nowhere.clone())));
+    until(&worker, &mut seen, |e| matches!(e, Event::Saved(p) if *p == weights));
+    until(&worker, &mut seen, |e| matches!(e, Event::NotSaved(p, why) if *p == nowhere && why.contains("no folder")));
+    assert!(weights.exists());
+    // A worker that rests is dropped like any other: nothing hangs.
     drop(worker);
 }
 

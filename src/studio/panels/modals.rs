@@ -1,26 +1,44 @@
-//! Questions that stand before everything else: unsaved changes, and a path to type where the system has no file dialog.
+//! Questions that stand before everything else: what would be lost, and a path to type where the system has no file dialog.
 
 use crate::studio::commands::{Command, Queue};
+use crate::studio::fields::counted;
 use crate::studio::files::Asked;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::weak_ui;
 use egui::{Align, Id, Key, Layout, Modal, RichText, TextEdit, Ui};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The question that is open, if any.
 #[derive(Default)]
 pub struct Modals {
     path: Option<(Asked, String, bool)>,
-    /// What waits for an answer about unsaved changes.
-    unsaved: Option<Command>,
+    question: Option<Question>,
 }
 
-/// The answer to the question about unsaved changes.
+/// What a person must decide before anything is lost.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Unsaved {
+pub enum Question {
+    /// Edits that were not saved stand before this command.
+    Unsaved(Command),
+    /// Trained weights that were not saved stand before this command.
+    Weights(Command),
+    /// Another file stands where a preset or weights are to be written.
+    Replace(Asked, PathBuf),
+    /// The document's file was changed by others.
+    Changed(PathBuf),
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
     SaveThen(Command),
     DiscardThen(Command),
+    SaveWeightsThen(Command),
+    LoseWeightsThen(Command),
+    Overwrite(Asked, PathBuf),
+    /// Nothing is to happen, nor what waited for it.
+    Cancel,
 }
 
 impl Modals {
@@ -29,28 +47,30 @@ impl Modals {
         self.path = Some((what, start, true));
     }
 
-    /// Asks what to do with unsaved changes before `then`.
-    pub fn ask_unsaved(&mut self, then: Command) {
-        self.unsaved = Some(then);
+    /// Asks a question, in place of one that is open.
+    pub fn ask(&mut self, question: Question) {
+        self.question = Some(question);
     }
 }
 
-/// Shows the open question; gives the answer about unsaved changes.
-pub fn modals_ui(ui: &Ui, studio: &Studio, modals: &mut Modals, out: &mut Queue) -> Option<Unsaved> {
-    path_ui(ui, modals, out);
-    unsaved_ui(ui, studio, modals)
+/// Shows the open question; gives its answer.
+pub fn modals_ui(ui: &Ui, studio: &Studio, modals: &mut Modals, out: &mut Queue) -> Option<Answer> {
+    let cancelled = path_ui(ui, modals, out).then_some(Answer::Cancel);
+    question_ui(ui, studio, modals).or(cancelled)
 }
 
-fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) {
-    let Some((what, text, fresh)) = &mut modals.path else { return };
-    let (title, action) = match what {
-        Asked::Open => ("Open a preset by its path", "Open"),
-        Asked::SaveAs => ("Save the preset by its path", "Save"),
+/// Shows the field for a path; true where it was closed without one.
+fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) -> bool {
+    let Some((what, text, fresh)) = &mut modals.path else { return false };
+    let (title, action, hint) = match what {
+        Asked::Open => ("Open a preset by its path", "Open", "Type the path of a .json file."),
+        Asked::SaveAs => ("Save the preset by its path", "Save", "Type the path of a .json file."),
+        Asked::Weights => ("Save the weights by their path", "Save", "Type the path of a .safetensors file."),
     };
     let modal = Modal::new(Id::unique("path")).show(ui.ctx(), |ui| {
         ui.set_width(480.0);
         ui.label(RichText::new(title).font(theme::strong(15.0)));
-        weak_ui(ui, "Type the path of a .json file.");
+        weak_ui(ui, hint);
         ui.add_space(8.0);
         let edit = TextEdit::singleline(text).desired_width(f32::INFINITY).font(theme::mono()).id_salt("typed path");
         let response = ui.name_inputs("Path", |ui| ui.add(edit));
@@ -73,35 +93,86 @@ fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) {
         out.push(match what {
             Asked::Open => Command::OpenFile(path),
             Asked::SaveAs => Command::SaveFile(path),
+            Asked::Weights => Command::SaveWeightsFile(path),
         });
     }
-    if go || cancel || modal.should_close() {
+    let closed = cancel || modal.should_close();
+    if go || closed {
         modals.path = None;
+    }
+    closed && !go
+}
+
+/// A question in words: its title, what is at stake, and the answers from right to left, the safe way on first.
+struct Wording {
+    title: String,
+    about: String,
+    answers: Vec<(&'static str, Answer)>,
+}
+
+impl Question {
+    fn wording(&self, studio: &Studio) -> Wording {
+        let name = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        let cancel = ("Cancel", Answer::Cancel);
+        match self {
+            Self::Unsaved(then) => Wording {
+                title: format!("Save the changes to {}?", studio.document.title()),
+                about: "Without saving, the edits since the last save are lost.".into(),
+                answers: vec![
+                    ("Save changes", Answer::SaveThen(then.clone())),
+                    cancel,
+                    ("Discard changes", Answer::DiscardThen(then.clone())),
+                ],
+            },
+            Self::Weights(then) => Wording {
+                title: "Save the trained weights first?".into(),
+                about: format!(
+                    "Another network ends this run; its weights after {} are saved nowhere.",
+                    counted(usize::try_from(studio.training.done()).unwrap_or(usize::MAX), "step")
+                ),
+                answers: vec![
+                    ("Save weights first", Answer::SaveWeightsThen(then.clone())),
+                    cancel,
+                    ("Go on without", Answer::LoseWeightsThen(then.clone())),
+                ],
+            },
+            Self::Replace(what, path) => Wording {
+                title: format!("{} exists. Replace it?", name(path)),
+                about: format!("What is in {} now is lost.", path.display()),
+                answers: vec![("Replace", Answer::Overwrite(*what, path.clone())), cancel],
+            },
+            Self::Changed(path) => Wording {
+                title: format!("{} changed on disk. Save anyway?", name(path)),
+                about: "Another program wrote it since it was opened or saved here; saving replaces what it wrote."
+                    .into(),
+                answers: vec![("Save anyway", Answer::Overwrite(Asked::SaveAs, path.clone())), cancel],
+            },
+        }
     }
 }
 
-fn unsaved_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Unsaved> {
-    let then = modals.unsaved.clone()?;
-    let modal = Modal::new(Id::unique("unsaved")).show(ui.ctx(), |ui| {
+fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> {
+    let words = modals.question.as_ref()?.wording(studio);
+    let modal = Modal::new(Id::unique("question")).show(ui.ctx(), |ui| {
         ui.set_width(400.0);
-        ui.label(RichText::new(format!("Save the changes to {}?", studio.document.title())).font(theme::strong(15.0)));
-        weak_ui(ui, "Without saving, the edits since the last save are lost.");
+        ui.add(egui::Label::new(RichText::new(words.title).font(theme::strong(15.0))).wrap());
+        weak_ui(ui, words.about);
         ui.add_space(8.0);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let save = ui.button("Save changes").clicked();
-            let cancel = ui.button("Cancel").clicked();
-            let discard = ui.button("Discard changes").clicked();
-            (save, discard, cancel)
+            let mut given = None;
+            for (label, answer) in words.answers {
+                if ui.button(label).clicked() {
+                    given = Some(answer);
+                }
+            }
+            given
         })
         .inner
     });
-    let (save, discard, cancel) = modal.inner;
-    if save || discard || cancel || modal.should_close() {
-        modals.unsaved = None;
+    let closed = modal.should_close();
+    let given = modal.inner.or(closed.then_some(Answer::Cancel));
+    if given.is_some() {
+        modals.question = None;
     }
-    match (save, discard) {
-        (true, _) => Some(Unsaved::SaveThen(then)),
-        (_, true) => Some(Unsaved::DiscardThen(then)),
-        _ => None,
-    }
+    given
 }

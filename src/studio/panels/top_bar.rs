@@ -130,6 +130,9 @@ fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         item(ui, Command::SaveAs, out);
         item(ui, Command::SaveByPath, out);
         ui.separator();
+        item(ui, Command::SaveWeights, out);
+        item(ui, Command::SaveWeightsByPath, out);
+        ui.separator();
         item(ui, Command::Quit, out);
     });
     ui.menu_button("Edit", |ui| {
