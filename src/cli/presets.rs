@@ -59,7 +59,12 @@ pub fn warn_of_precision(preset: &Preset, target: &Target) {
     }
 }
 
-fn read(given: &str) -> anyhow::Result<(Preset, PathBuf, Option<PathBuf>)> {
+/// The preset of this name or path, whose network may still have mistakes, the folder that relative paths in it are taken from, and the preset's
+/// own file, where it is one.
+///
+/// # Errors
+/// Where there is none, or it cannot be read as a preset: all mistakes, one a line.
+pub fn read(given: &str) -> anyhow::Result<(Preset, PathBuf, Option<PathBuf>)> {
     let path = Path::new(given);
     if let Some(bundled) = BUNDLED.iter().find(|b| b.name == given && !path.exists()) {
         let preset = read_preset(bundled.text).map_err(|e| mistakes(given, &e))?;

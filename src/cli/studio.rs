@@ -6,12 +6,14 @@ use super::error::wrong;
 /// Opens the studio, with a preset where one is given.
 ///
 /// # Errors
-/// Where the preset does not exist, or no window can be opened.
+/// Where the preset does not exist or cannot be read, or no window can be opened.
 #[cfg(feature = "studio")]
 pub fn run(preset: Option<&str>) -> anyhow::Result<()> {
     let Some(given) = preset else { return crate::studio::run(None) };
     let path = std::path::Path::new(given);
     if path.is_file() {
+        // A network with mistakes is mended in the window; a file that is no preset has nothing to show there.
+        super::presets::read(given)?;
         return crate::studio::run(Some(path.to_owned()));
     }
     if !crate::model::BUNDLED.iter().any(|b| b.name == given) {
