@@ -27,6 +27,10 @@ pub struct PlotSpec<'a> {
 
 /// Held-out points up to this number are marked.
 const MARKED: usize = 40;
+/// The least width of the vertical axis, in points.
+const Y_AXIS: f32 = 44.0;
+/// The room for a mark of the step axis with its label: below it, labels fade.
+const STEP_MARK: f32 = 84.0;
 /// The smallest value on a logarithmic axis.
 const FLOOR: f64 = 1e-12;
 
@@ -61,8 +65,9 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
         });
     });
     let (log, value) = (spec.log, spec.value);
-    let steps = spec.curve.raw.len().max(10) as f64;
+    let steps = spec.curve.raw.len().max(2) as f64;
     let pixels = ui.available_width().max(64.0) as usize;
+    let room = f64::from((ui.available_width() - Y_AXIS).max(64.0) / STEP_MARK);
     let following = *follow;
     let (accent, faint) = (c.accent, c.accent.gamma_multiply(0.35));
     let link = Id::unique("train plots");
@@ -73,10 +78,9 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
         .allow_scroll(false)
         .show_x(true)
         .grid_color(c.hairline)
-        .y_axis_min_width(44.0)
-        .x_axis_formatter(|mark: GridMark, _| {
-            if mark.value < 0.0 { String::new() } else { format::count(mark.value.round()).replace(".0 ", " ") }
-        })
+        .y_axis_min_width(Y_AXIS)
+        .x_grid_spacer(move |input| step_marks(input.bounds, room))
+        .x_axis_formatter(|mark: GridMark, _| step_tick(mark))
         .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input) })
         .y_axis_formatter(move |mark: GridMark, _| tick(if log { 10f64.powf(mark.value) } else { mark.value }))
         .label_formatter(move |at| {
@@ -152,12 +156,35 @@ fn log_marks((low, high): (f64, f64)) -> Vec<GridMark> {
     marks
 }
 
+/// The smallest of 1, 2 and 5 times a power of ten that is not below `wanted`.
+fn round_step(wanted: f64) -> f64 {
+    let power = 10f64.powf(wanted.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= wanted * (1.0 - 1e-9)).unwrap_or(power)
+}
+
+/// Marks of the step axis: at whole numbers, at most about `room` of them.
+fn step_marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
+    let step_size = round_step(((high - low) / room.max(1.0)).max(1.0));
+    // The bounds come back from pixels: a mark at the very edge must not be lost to rounding.
+    let first = (low.max(0.0) / step_size - 1e-6).ceil() as i64;
+    let last = (high / step_size + 1e-6).floor() as i64;
+    (first..=last.min(first + 64)).map(|i| GridMark { value: i as f64 * step_size, step_size }).collect()
+}
+
+/// A mark on the step axis: short where the marks stay apart, otherwise exact.
+fn step_tick(mark: GridMark) -> String {
+    let step = mark.value.round().max(0.0);
+    let shown = if step >= 999_500.0 { 1e5 } else { 100.0 };
+    if step >= 1000.0 && mark.step_size < shown {
+        return format::exact(step as u64);
+    }
+    format::count(step).replace(".0 ", " ")
+}
+
 /// Marks of a linear axis: a handful, at round values.
 fn linear_marks(input: &GridInput) -> Vec<GridMark> {
     let (low, high) = input.bounds;
-    let wanted = ((high - low) / 6.0).max(1e-12);
-    let power = 10f64.powf(wanted.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= wanted).unwrap_or(power);
+    let step = round_step(((high - low) / 6.0).max(1e-12));
     let first = (low / step).ceil() as i64;
     let last = (high / step).floor() as i64;
     (first..=last.min(first + 64)).map(|i| GridMark { value: i as f64 * step, step_size: step }).collect()
@@ -202,6 +229,18 @@ mod tests {
             values(linear_marks(&GridInput { bounds: (0.0, 1.0), base_step_size: 0.1 })),
             [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
         );
+    }
+
+    #[test]
+    fn the_step_axis_has_whole_marks() {
+        let labels = |bounds, room| step_marks(bounds, room).into_iter().map(step_tick).collect::<Vec<_>>().join(" ");
+        assert_eq!(labels((0.0, 2.0), 4.0), "0 1 2");
+        assert_eq!(labels((0.0, 10.0), 4.0), "0 5 10");
+        assert_eq!(labels((0.0, 10.0), 5.0), "0 2 4 6 8 10");
+        assert_eq!(labels((0.0, 800.0), 4.0), "0 200 400 600 800");
+        assert_eq!(labels((-0.4, 0.8), 4.0), "0");
+        assert_eq!(labels((0.0, 2000.0), 4.0), "0 500 1 k 1.5 k 2 k");
+        assert_eq!(labels((12_000.0, 12_100.0), 2.0), "12\u{2009}000 12\u{2009}050 12\u{2009}100");
     }
 
     #[test]
