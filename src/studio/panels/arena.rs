@@ -139,7 +139,8 @@ fn numbers_ui(ui: &mut Ui, view: &ArenaView) {
     bytes_ui(ui, "survives the step", view.persistent_bytes);
     bytes_ui(ui, "padding", view.padding_bytes);
     line_ui(ui, "buffers", &view.rects.len().to_string(), "Buffers in the arena");
-    title_ui(ui, "By role");
+    title_ui(ui, "By role, summed over the step");
+    weak_ui(ui, "Sums, not the peak: buffers that are never live together share memory.");
     let most = view.by_role.iter().map(|(_, b)| *b).max().unwrap_or(1).max(1);
     for (role, bytes) in &view.by_role {
         ui.horizontal(|ui| {

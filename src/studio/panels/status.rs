@@ -3,47 +3,69 @@
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
 use crate::studio::selection::Selection;
-use crate::studio::state::Studio;
+use crate::studio::state::{Notice, Studio};
 use crate::studio::theme;
 use crate::studio::view_models::status::{plan_text, recorded_text, run_text};
 use crate::studio::widgets::button::{command_icon_ui, named, weak_ui};
-use egui::{Align, Button, Layout, RichText, Ui};
+use egui::{Align, Button, Label, Layout, RichText, Ui};
 
-/// Shows the line.
+/// The room below which a notice comes instead of the plan.
+const ROOM_FOR_BOTH: f32 = 560.0;
+
+/// Shows the line: from the right the run, and in what is left of it the rest, cut where it does not fit.
 pub fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 12.0;
-        let c = theme::colors(ui);
-        let problems = studio.problems();
-        if problems > 0 {
-            let noun = if problems == 1 { "problem" } else { "problems" };
-            let text = RichText::new(format!("{}  {problems} {noun}", icons::WARNING)).size(12.0).color(c.error);
-            let button =
-                ui.add(Button::new(text).frame(false)).on_hover_text("Shows the layer that causes the first one");
-            named(&button, &format!("{problems} {noun}"), true);
-            if let (true, Some(path)) = (button.clicked(), &studio.network.first_problem) {
-                out.push(Command::Select(Selection::Layer(path.clone())));
-            }
-        }
-        if let Some(plan) = &studio.plan {
-            let stale = if studio.is_plan_stale() && problems > 0 { " (before the problem)" } else { "" };
-            weak_ui(ui, format!("{}{stale}", plan_text(plan)));
-        }
-        if let Some(difference) = &studio.difference {
-            ui.label(RichText::new(difference).size(12.0).color(c.text)).on_hover_text("What the last edit changed");
-        }
-        if let Some(notice) = &studio.notice {
-            let color = if notice.is_error { c.error } else { c.text };
-            let text = RichText::new(notice.text.lines().next().unwrap_or_default()).size(12.0).color(color);
-            ui.add(egui::Label::new(text).truncate()).on_hover_text(&notice.text);
-            command_icon_ui(ui, Command::DismissNotice, true, out);
-        }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             weak_ui(ui, recorded_text(&studio.training));
             let run = run_text(&studio.training);
             if !run.is_empty() {
                 weak_ui(ui, run);
             }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| left_ui(ui, studio, out));
         });
     });
+}
+
+fn left_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let c = theme::colors(ui);
+    let room = ui.available_width();
+    let problems = studio.problems();
+    if problems > 0 {
+        let noun = if problems == 1 { "problem" } else { "problems" };
+        let text = RichText::new(format!("{}  {problems} {noun}", icons::WARNING)).size(12.0).color(c.error);
+        let button = ui.add(Button::new(text).frame(false)).on_hover_text("Shows the layer that causes the first one");
+        named(&button, &format!("{problems} {noun}"), true);
+        if let (true, Some(path)) = (button.clicked(), &studio.network.first_problem) {
+            out.push(Command::Select(Selection::Layer(path.clone())));
+        }
+    }
+    if let Some(plan) = studio.plan.as_ref().filter(|_| studio.notice.is_none() || room >= ROOM_FOR_BOTH) {
+        let stale = if studio.is_plan_stale() && problems > 0 { " (before the problem)" } else { "" };
+        let text = format!("{}{stale}", plan_text(plan));
+        ui.add(Label::new(RichText::new(text).size(12.0).color(c.weak)).truncate());
+    }
+    if let Some(notice) = &studio.notice {
+        return notice_ui(ui, notice, out);
+    }
+    if let Some(difference) = &studio.difference {
+        let text = RichText::new(difference).size(12.0).color(c.text);
+        ui.add(Label::new(text).truncate().show_tooltip_when_elided(false))
+            .on_hover_text(format!("What the last edit changed: {difference}"));
+    }
+}
+
+/// A notice in one line, cut where it does not fit, whole as its tooltip; and the sign that dismisses it.
+fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut Queue) {
+    /// The sign with the space before it.
+    const SIGN: f32 = 40.0;
+    let c = theme::colors(ui);
+    let color = if notice.is_error { c.error } else { c.text };
+    let text = RichText::new(notice.line()).size(12.0).color(color);
+    let room = (ui.available_width() - SIGN).max(SIGN);
+    ui.scope(|ui| {
+        ui.set_max_width(room);
+        ui.add(Label::new(text).truncate().show_tooltip_when_elided(false)).on_hover_text(&notice.text);
+    });
+    command_icon_ui(ui, Command::DismissNotice, true, out);
 }

@@ -133,8 +133,16 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
             accuracy,
             "Held-out accuracy: share of samples the run never trains on that it classifies right",
         ),
-        number("steps/s", rate(s.steps_per_s), "Over the last second"),
-        number("samples/s", rate(s.steps_per_s * batch), "Over the last second"),
+        number(
+            "steps/s",
+            rate(s.steps_per_s),
+            "Over the last second; over the steps' own time where the run was shorter",
+        ),
+        number(
+            "samples/s",
+            rate(s.steps_per_s * batch),
+            "Over the last second; over the steps' own time where the run was shorter",
+        ),
         number("median step", time(s.median_us), "Median host time over the last 4096 steps"),
         number("p99 step", time(s.p99_us), "99th percentile of the host time over the last 4096 steps"),
     ];

@@ -43,7 +43,7 @@ pub struct ArenaView {
     pub unshared_bytes: u64,
     pub ratio: f64,
     pub is_optimal: bool,
-    /// Bytes of all buffers of a role.
+    /// Bytes of all buffers of a role, summed over the step: more than are ever live at once.
     pub by_role: Vec<(Role, u64)>,
     /// Bytes added by alignment.
     pub padding_bytes: u64,
