@@ -230,3 +230,18 @@ fn a_build_without_a_window_says_so() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("cargo build --release"), "{}", stderr(&output));
 }
+
+#[test]
+fn the_studio_refuses_a_file_that_is_no_preset() {
+    if !cfg!(feature = "studio") {
+        println!("skipped: this build has no window");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let broken = at(&folder, "broken.json");
+    std::fs::write(&broken, "{\"name\": 3}").unwrap();
+    for args in [&["studio", broken.as_str()][..], &[broken.as_str()]] {
+        let text = refused(args);
+        assert!(text.contains("broken.json has") && text.contains("name: found 3"), "{text}");
+    }
+}

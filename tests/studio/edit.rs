@@ -119,3 +119,26 @@ fn the_palette_finds_any_command() {
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().name, "spirals");
 }
+
+#[test]
+fn undoing_an_added_layer_selects_the_network() {
+    let mut robot = Robot::open(None);
+    robot.press("Select L2:Dense");
+    robot.key(Modifiers::COMMAND, Key::D);
+    robot.settle();
+    assert!(robot.app().studio.inspector.to_string().starts_with("Layer: L3:Dense"));
+    robot.press("Undo");
+    robot.settle();
+    let page = robot.app().studio.inspector.to_string();
+    assert!(page.starts_with("Network: digits-mlp"), "{page}");
+}
+
+#[test]
+fn a_window_that_nothing_happens_in_draws_nothing() {
+    let mut robot = Robot::open(None);
+    let rested = (0..64).any(|_| {
+        robot.window.step();
+        !robot.window.ctx.has_requested_repaint()
+    });
+    assert!(rested, "{:?}", robot.window.ctx.repaint_causes());
+}

@@ -2,8 +2,134 @@
 
 use crate::robot::Robot;
 use egui::{Key, Modifiers};
+use std::path::Path;
 use stepgraph::studio::Startup;
 use stepgraph::studio::commands::Command;
+use stepgraph::train::RunState;
+
+fn perform(robot: &mut Robot, command: Command) {
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, command);
+    robot.window.run_steps(3);
+}
+
+/// Draws until this text is seen.
+fn wait_for(robot: &mut Robot, text: &str) {
+    let started = std::time::Instant::now();
+    while !robot.sees(text) {
+        assert!(started.elapsed().as_secs() < 60, "waited for: {text}");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        robot.window.step();
+    }
+    // What appeared is drawn once more before it is pressed.
+    robot.window.step();
+}
+
+fn text_of(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn another_file_is_replaced_only_after_a_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("letter.json");
+    std::fs::write(&path, "a letter").unwrap();
+    let mut robot = Robot::open(None);
+    perform(&mut robot, Command::SaveFile(path.clone()));
+    wait_for(&mut robot, "letter.json exists. Replace it?");
+    robot.press("Cancel");
+    assert!(!robot.sees("Replace it?") && robot.app().studio.document.path().is_none());
+    assert_eq!(text_of(&path), "a letter");
+    perform(&mut robot, Command::SaveFile(path.clone()));
+    wait_for(&mut robot, "letter.json exists. Replace it?");
+    robot.press("Replace");
+    robot.until("the file", |app| app.studio.document.path().is_some());
+    assert!(text_of(&path).contains("digits-mlp"));
+    // The document's own file needs no question, however often it is saved.
+    robot.write("batch", "32");
+    robot.settle();
+    robot.key(Modifiers::COMMAND, Key::S);
+    robot.until("the save", |app| !app.studio.document.is_dirty());
+    assert!(!robot.sees("changed on disk"));
+}
+
+#[test]
+fn a_file_that_others_changed_is_not_overwritten_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shared.json");
+    let mut robot = Robot::open(None);
+    perform(&mut robot, Command::SaveFile(path.clone()));
+    robot.until("the file", |app| app.studio.document.path().is_some());
+    robot.write("batch", "32");
+    robot.settle();
+    std::fs::write(&path, "written by another program").unwrap();
+    robot.key(Modifiers::COMMAND, Key::S);
+    wait_for(&mut robot, "shared.json changed on disk. Save anyway?");
+    robot.press("Cancel");
+    assert!(robot.app().studio.document.is_dirty());
+    assert_eq!(text_of(&path), "written by another program");
+    robot.key(Modifiers::COMMAND, Key::S);
+    wait_for(&mut robot, "shared.json changed on disk. Save anyway?");
+    robot.press("Save anyway");
+    robot.until("the save", |app| !app.studio.document.is_dirty());
+    assert!(text_of(&path).contains("digits-mlp"));
+}
+
+#[test]
+fn a_missing_folder_is_told_without_advice_about_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = Robot::open(None);
+    perform(&mut robot, Command::SaveFile(folder.path().join("no/such/mine.json")));
+    robot.until("the answer", |app| app.studio.notice.is_some());
+    let line = robot.app().studio.notice.as_ref().unwrap().line();
+    assert!(line.starts_with("mine.json cannot be written: there is no folder"), "{line}");
+    assert!(!line.contains("space") && !line.contains(".part"), "{line}");
+}
+
+#[test]
+fn trained_weights_are_saved_and_not_lost_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trained.safetensors");
+    let mut robot = Robot::open(None);
+    assert!(!robot.app().studio.is_enabled(&Command::SaveWeights));
+    robot.write("steps", "30");
+    robot.settle();
+    perform(&mut robot, Command::SaveFile(folder.path().join("mine.json")));
+    robot.until("the file", |app| app.studio.document.path().is_some());
+    robot.press("Train this network");
+    robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
+    perform(&mut robot, Command::NewFromPreset(0));
+    assert!(robot.sees("Save the trained weights first?") && robot.sees("30 steps"));
+    robot.press("Cancel");
+    assert_eq!(robot.app().studio.training.done(), 30);
+    // A run that was stopped keeps its weights until another one begins.
+    robot.window.state_mut().studio.training.send(stepgraph::train::Command::Stop);
+    robot.until("the stop", |app| app.studio.training.state == Some(RunState::Stopped));
+    perform(&mut robot, Command::SaveWeightsByPath);
+    robot.write("Path", &path.display().to_string());
+    robot.press("Save");
+    wait_for(&mut robot, "Weights saved to");
+    assert!(path.exists() && !robot.app().studio.training.has_unsaved_weights());
+    perform(&mut robot, Command::SaveWeightsFile(path.clone()));
+    wait_for(&mut robot, "trained.safetensors exists. Replace it?");
+    robot.press("Cancel");
+    perform(&mut robot, Command::SaveWeightsFile(folder.path().join("no/such/w")));
+    wait_for(&mut robot, "The weights were not saved");
+    perform(&mut robot, Command::New);
+    robot.settle();
+    assert_eq!(robot.app().studio.document.preset().name, "untitled");
+}
+
+#[test]
+fn weights_can_be_let_go() {
+    let mut robot = Robot::open(None);
+    robot.key(Modifiers::NONE, Key::F10);
+    robot.until("one step", |app| app.studio.training.state == Some(RunState::Paused));
+    perform(&mut robot, Command::New);
+    robot.press("Go on without");
+    robot.settle();
+    assert_eq!(robot.app().studio.document.preset().name, "untitled");
+}
 
 #[test]
 fn a_preset_is_saved_by_a_typed_path_and_opened_again() {
