@@ -137,9 +137,9 @@ pub struct Session {
 const FIRST_LOSS_SCALE: f32 = 65_536.0;
 
 /// Sets the loss scale of a step that has one.
-pub(super) fn start_loss_scale(step: &mut Step) -> Result<(), TrainError> {
+pub(super) fn start_loss_scale(step: &mut Step, scale: f32) -> Result<(), TrainError> {
     if let Ok(scaler) = step.find("scaler") {
-        step.write(scaler, &[FIRST_LOSS_SCALE, 0.0, 1.0 / FIRST_LOSS_SCALE, 0.0])?;
+        step.write(scaler, &[scale, 0.0, 1.0 / scale, 0.0])?;
     }
     Ok(())
 }
@@ -198,7 +198,7 @@ impl Session {
         train.write(watched.hyper, &hyper)?;
         let counter = train.find("counter")?;
         train.write(counter, &[seed as i64, 0])?;
-        start_loss_scale(&mut train)?;
+        start_loss_scale(&mut train, FIRST_LOSS_SCALE)?;
         train.watch(&watched.read_back())?;
         let (mut feed, notes) = prepare_feed(spec, &model, &mut train, seed)?;
         let start = feed.position();
