@@ -51,8 +51,10 @@ struct Report {
     /// Eager over replay, of the medians.
     speedup: f64,
     samples_per_s: f64,
-    /// A replay whose kernels are all empty: ledger, calls and the threads' meetings. The mean of many.
+    /// A replay whose kernels are all empty: the ledger and the calls. The mean of many. On a GPU the host's part of a launch.
     host_us: f64,
+    /// The same with the threads' meetings at calls that are shared.
+    host_with_threads_us: f64,
     /// Kernel calls a step.
     launches: usize,
     /// Calls whose kernel was chosen by remembered times.
@@ -267,7 +269,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         bench.block(Executor::Replay, steps_per_sample, &mut replay)?;
     }
     let rounds = (20_000.0 / single.max(1.0)).clamp(50.0, 5000.0) as usize;
-    let host_us = bench.step.time_bookkeeping(rounds, bench.pool)?;
+    let [host_us, host_with_threads_us] = bench.step.time_bookkeeping(rounds, bench.pool)?;
     bench.step.restore(&bench.start)?;
     let launches = match bench.step {
         Step::Cuda(step) => step.launches().0,
@@ -317,6 +319,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         speedup: eager_us.median / replay_us.median,
         samples_per_s: model.batch as f64 * 1e6 / replay_us.median,
         host_us,
+        host_with_threads_us,
         launches,
         tuned_calls,
         kernels_us: medians.iter().sum(),
@@ -415,10 +418,11 @@ fn told(r: &Report, per_op: bool) -> String {
         r.gflops
     ));
     out.push_str(&format!(
-        "  {} kernel calls, {} when each is timed by itself; {} a step without them; estimated {}\n",
+        "  {} kernel calls, {} when each is timed by itself; {} a step without them ({} with the threads' meetings); estimated {}\n",
         r.launches,
         output::micros(r.kernels_us),
         output::micros(r.host_us),
+        output::micros(r.host_with_threads_us),
         output::micros(r.estimate_us)
     ));
     if r.tuned_calls > 0 {

@@ -221,15 +221,15 @@ impl Step {
         }
     }
 
-    /// What a replay costs besides its kernels, in microseconds a step: on a CPU everything but the kernels, on a GPU the host's part of a launch. On a GPU
-    /// this makes steps.
+    /// What a replay costs besides its kernels, in microseconds a step: on a CPU the ledger and the calls, then that with the threads'
+    /// meetings; on a GPU, twice, the host's part of a launch, and this makes steps.
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub fn time_bookkeeping(&mut self, rounds: usize, pool: &mut Pool) -> Result<f64, ExecError> {
+    pub fn time_bookkeeping(&mut self, rounds: usize, pool: &mut Pool) -> Result<[f64; 2], ExecError> {
         match self {
             Self::Cpu(step) => step.time_bookkeeping(rounds, pool),
-            Self::Cuda(step) => step.time_bookkeeping(rounds),
+            Self::Cuda(step) => step.time_bookkeeping(rounds).map(|us| [us, us]),
         }
     }
 

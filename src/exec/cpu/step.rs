@@ -234,12 +234,24 @@ impl Step {
             .collect())
     }
 
-    /// What a replay costs besides its kernels, in microseconds: the ledger, the calls themselves, and the threads' meetings, timed over `rounds`
-    /// replays in which every kernel is an empty function. Changes no values.
+    /// What a replay costs besides its kernels, in microseconds: the ledger and the calls themselves, then the same with the threads' meetings at
+    /// calls that are shared. Timed over `rounds` replays in which every kernel is an empty function. Changes no values.
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub fn time_bookkeeping(&mut self, rounds: usize, pool: &mut Pool) -> Result<f64, ExecError> {
+    pub fn time_bookkeeping(&mut self, rounds: usize, pool: &mut Pool) -> Result<[f64; 2], ExecError> {
+        let shared: Vec<bool> = self.calls.iter_mut().map(|c| std::mem::replace(&mut c.parallel, false)).collect();
+        let parallel = std::mem::replace(&mut self.parallel, false);
+        let alone = self.time_empty(rounds, pool);
+        self.parallel = parallel;
+        for (call, shared) in self.calls.iter_mut().zip(shared) {
+            call.parallel = shared;
+        }
+        Ok([alone?, self.time_empty(rounds, pool)?])
+    }
+
+    /// The mean time of a replay in which every kernel is an empty function, in microseconds.
+    fn time_empty(&mut self, rounds: usize, pool: &mut Pool) -> Result<f64, ExecError> {
         let kernels: Vec<_> = self.calls.iter_mut().map(|c| std::mem::replace(&mut c.run, idle)).collect();
         let started = std::time::Instant::now();
         let outcome = (0..rounds).try_for_each(|_| self.replay(pool));
