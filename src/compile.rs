@@ -85,6 +85,15 @@ pub struct Compiled {
     pub times: StageTimes,
 }
 
+impl Compiled {
+    /// What a person knows operation `index` by: its layer, or its phase where it belongs to none.
+    #[must_use]
+    pub fn owner(&self, index: usize) -> String {
+        let op = &self.plan.program.ops[index];
+        op.layer.map_or_else(|| op.phase.name().to_owned(), |l| self.model.layer(l).label())
+    }
+}
+
 /// Why a model could not be compiled.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum CompileError {

@@ -15,7 +15,7 @@ use super::output::{self, Distribution};
 use super::places::Places;
 use super::presets::{self, Loaded};
 use crate::compile::{Options, compile};
-use crate::exec::cpu::{Ceilings, Pool};
+use crate::exec::cpu::{Ceilings, Floor, Pool};
 use crate::exec::cuda::{GpuCeilings, gpu};
 use crate::exec::{Executor, Step};
 use crate::model::Precision;
@@ -170,16 +170,10 @@ impl Limits {
     }
 
     /// The least time of an operation, and what sets it.
-    fn floor(&self, flops: u64, bytes: u64) -> (f64, &'static str) {
+    fn floor(&self, flops: u64, bytes: u64) -> Floor {
         match self {
-            Self::Cpu(ceilings) => {
-                let floor = ceilings.floor(flops, bytes);
-                (floor.us, floor.bound)
-            }
-            Self::Gpu(ceilings) => {
-                let floor = ceilings.floor(flops, bytes);
-                (floor.us, floor.bound)
-            }
+            Self::Cpu(ceilings) => ceilings.floor(flops, bytes),
+            Self::Gpu(ceilings) => ceilings.floor(flops, bytes),
         }
     }
 }
@@ -286,7 +280,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     let (plan, model) = (&compiled.plan, &compiled.model);
     let rows = plan.program.ops.iter().zip(&compiled.selection.choices).zip(&medians).enumerate();
     let ops = rows.map(|(index, ((op, choice), us))| {
-        let (floor_us, floor_bound) = ceilings.floor(choice.flops, choice.bytes);
+        let floor = ceilings.floor(choice.flops, choice.bytes);
         OpTime {
             index,
             kernel: choice.kernel.clone(),
@@ -295,9 +289,9 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
             library: libraries[index].clone(),
             us: *us,
             estimate_us: choice.cost_us,
-            floor_us,
-            floor_bound,
-            gap: us / floor_us,
+            floor_us: floor.us,
+            floor_bound: floor.bound,
+            gap: us / floor.us,
         }
     });
     let ops: Vec<OpTime> = ops.collect();

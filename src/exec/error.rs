@@ -1,5 +1,6 @@
 //! What can go wrong while a step is prepared or run.
 
+use crate::compile::Compiled;
 use crate::tensor::Bytes;
 use thiserror::Error;
 
@@ -30,4 +31,20 @@ pub enum ExecError {
     Gpu(String),
     #[error("step {step}: the loss is {loss}; {origin}")]
     NonFinite { step: u64, loss: f64, origin: String },
+}
+
+impl ExecError {
+    /// A recorded argument of operation `index` that is not the planned one.
+    #[must_use]
+    pub(super) fn ledger(compiled: &Compiled, index: usize, slot: usize, expected: usize, found: usize) -> Self {
+        let slots = compiled.plan.program.ops[index].kind.slots();
+        Self::Ledger {
+            op: index,
+            kernel: compiled.selection.choices[index].kernel.clone(),
+            layer: compiled.owner(index),
+            slot: slots.get(slot).map_or("?", |s| s.name),
+            expected,
+            found,
+        }
+    }
 }

@@ -3,8 +3,9 @@
 use super::cpu::Pool;
 use super::{ExecError, cpu, cuda};
 use crate::compile::Compiled;
-use crate::lower::{LValueId, Layout};
+use crate::lower::{LValue, LValueId, Layout};
 use crate::model::ParamId;
+use crate::plan::Place;
 use crate::select::Device;
 use crate::tensor::{DType, Element, HostTensor};
 use std::borrow::Cow;
@@ -366,6 +367,13 @@ impl Step {
             Layout::ChannelsLast { .. } => self.write(x, &samples_to_stored(samples, layout)),
         }
     }
+}
+
+/// A value with its place.
+pub(super) fn located(compiled: &Compiled, id: LValueId) -> Result<(Place, &LValue), ExecError> {
+    let value = compiled.plan.program.value(id);
+    let place = compiled.plan.place(id).ok_or_else(|| ExecError::NoValue(value.name.clone()))?;
+    Ok((place, value))
 }
 
 /// Where element `index` of a sample in memory order stands in logical order.

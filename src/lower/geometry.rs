@@ -121,3 +121,9 @@ pub struct Segment {
     /// Elements that belong to the parameter; the padding up to the next segment stays zero.
     pub len: usize,
 }
+
+/// The smallest random number that keeps its element: `rate 2^32`, rounded up.
+#[must_use]
+pub fn dropout_threshold(rate: f64) -> u32 {
+    (rate * 4_294_967_296.0).ceil() as u32
+}

@@ -333,6 +333,16 @@ impl BindingPlan {
         self.places[id.0 as usize]
     }
 
+    /// The place of the argument in a slot of an operation, scratch memory included; `None` where the slot is unused.
+    #[must_use]
+    pub fn argument(&self, op: usize, slot: usize) -> Option<Place> {
+        let operation = &self.program.ops[op];
+        match operation.kind.slots()[slot].dir {
+            Dir::Work => self.workspaces[op].map(|b| Place { buffer: b, offset: self.buffer(b).offset }),
+            Dir::In | Dir::Out => operation.args[slot].and_then(|value| self.place(value)),
+        }
+    }
+
     #[must_use]
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.0 as usize]

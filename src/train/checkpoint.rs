@@ -3,7 +3,7 @@
 use super::weights::{export, import};
 use super::{Feed, FeedPosition, Session, TensorFile, TrainError, read_tensors};
 use crate::model::{DataSpec, Model, Preset, write_loss, write_preset};
-use crate::tensor::{HostTensor, Shape};
+use crate::tensor::{Fnv, HostTensor, Shape};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
@@ -97,18 +97,17 @@ impl Network {
     }
 }
 
-/// FNV-1a (Fowler, Noll and Vo, 64 bits) over the header and every tensor in order of the names, in hexadecimal.
+/// The checksum over the header and every tensor in order of the names, in hexadecimal.
 fn checksum(header: &str, tensors: &[(String, HostTensor)]) -> String {
-    let mut sum = 0xcbf2_9ce4_8422_2325u64;
-    let mut add = |bytes: &[u8]| bytes.iter().for_each(|b| sum = (sum ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
-    add(header.as_bytes());
+    let mut hash = Fnv::new();
+    hash.add(header.as_bytes());
     let mut sorted: Vec<_> = tensors.iter().collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
     for (name, tensor) in sorted {
-        add(name.as_bytes());
-        add(tensor.bytes());
+        hash.add(name.as_bytes());
+        hash.add(tensor.bytes());
     }
-    format!("{sum:016x}")
+    format!("{:016x}", hash.sum())
 }
 
 fn check_sum(path: &Path, header: &str, file: &TensorFile) -> Result<(), TrainError> {

@@ -10,6 +10,7 @@ use crate::lower::Op;
 use crate::model::Model;
 use crate::select::cuda::{GpuTimes, NOT_OFFERED_US, Real, real_of};
 use crate::select::{Selection, Target};
+use crate::tensor::Fnv;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,9 +26,7 @@ fn device_name(target: &Target) -> String {
 }
 
 fn file_of(device: &str) -> Option<PathBuf> {
-    let hash =
-        device.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
-    Some(cuda::cache_folder()?.join(format!("times-{hash:016x}.json")))
+    Some(cuda::cache_folder()?.join(format!("times-{:016x}.json", Fnv::of(device.as_bytes()))))
 }
 
 /// The times that are known for a GPU, from this process or from disk; none for a CPU. A file that is of no use is ignored, and written anew.

@@ -89,7 +89,7 @@ fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> 
         let bad = op.bound(crate::lower::Dir::Out).find(|(_, v)| !is_finite(step, *v));
         if let Some((slot, value)) = bad {
             let kernel = &compiled.selection.choices[index].kernel;
-            let layer = op.layer.map_or_else(|| op.phase.name().to_owned(), |l| compiled.model.layer(l).label());
+            let layer = compiled.owner(index);
             let large = largest_input(step, op)
                 .map(|(name, v)| format!("; its largest input is {v:.1e} in {name}"))
                 .unwrap_or_default();

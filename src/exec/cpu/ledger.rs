@@ -3,8 +3,6 @@
 use super::call::{Call, MAX_ARGS};
 use crate::compile::Compiled;
 use crate::exec::{ExecError, SealedEnv};
-use crate::lower::Dir;
-use crate::plan::Place;
 
 /// The planned address of every argument of every call.
 pub struct Ledger {
@@ -24,17 +22,9 @@ impl Ledger {
     #[must_use]
     pub fn new_row(compiled: &Compiled, env: &SealedEnv, index: usize) -> [usize; MAX_ARGS] {
         let plan = &compiled.plan;
-        let op = &plan.program.ops[index];
-        let mut row = [0; MAX_ARGS];
-        for (slot, (kind, arg)) in op.kind.slots().iter().zip(&op.args).enumerate().take(MAX_ARGS) {
-            let place = match (kind.dir, arg) {
-                (Dir::Work, _) => plan.workspaces[index].map(|b| Place { buffer: b, offset: plan.buffer(b).offset }),
-                (_, Some(value)) => plan.place(*value),
-                (_, None) => None,
-            };
-            row[slot] = place.map_or(0, |p| env.address(plan, p) as usize);
-        }
-        row
+        let count = plan.program.ops[index].kind.slots().len();
+        let at = |slot| if slot < count { plan.argument(index, slot) } else { None };
+        std::array::from_fn(|slot| at(slot).map_or(0, |p| env.address(plan, p) as usize))
     }
 
     /// The planned addresses of operation `op`, by slot; 0 where a slot is unused.
@@ -64,14 +54,6 @@ impl Ledger {
     fn mismatch(&self, index: usize, call: &Call, compiled: &Compiled) -> ExecError {
         let planned = &self.planned[index];
         let slot = (0..MAX_ARGS).find(|&i| call.ptr[i] as usize != planned[i]).unwrap_or(0);
-        let op = &compiled.plan.program.ops[index];
-        ExecError::Ledger {
-            op: index,
-            kernel: compiled.selection.choices[index].kernel.clone(),
-            layer: op.layer.map_or_else(|| op.phase.name().to_owned(), |l| compiled.model.layer(l).label()),
-            slot: op.kind.slots().get(slot).map_or("?", |s| s.name),
-            expected: planned[slot],
-            found: call.ptr[slot] as usize,
-        }
+        ExecError::ledger(compiled, index, slot, planned[slot], call.ptr[slot] as usize)
     }
 }

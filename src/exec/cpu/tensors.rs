@@ -2,24 +2,18 @@
 
 use super::Step;
 use crate::exec::ExecError;
-use crate::lower::{LValue, LValueId};
-use crate::plan::Place;
+use crate::exec::step::located;
+use crate::lower::LValueId;
 use crate::tensor::Element;
 use std::sync::Arc;
 
 impl Step {
-    fn located(&self, id: LValueId) -> Result<(Place, &LValue), ExecError> {
-        let value = self.compiled.plan.program.value(id);
-        let place = self.compiled.plan.place(id).ok_or_else(|| ExecError::NoValue(value.name.clone()))?;
-        Ok((place, value))
-    }
-
     /// A value's elements as they lie in memory.
     ///
     /// # Errors
     /// Where the value has no place, or holds another type.
     pub fn stored<T: Element>(&self, id: LValueId) -> Result<&[T], ExecError> {
-        let (place, value) = self.located(id)?;
+        let (place, value) = located(&self.compiled, id)?;
         let len = value.shape.len();
         if value.dtype != T::DTYPE {
             let name = format!("{} ({})", value.name, value.dtype);
@@ -35,7 +29,7 @@ impl Step {
     /// As [`Self::stored`].
     pub fn stored_mut<T: Element>(&mut self, id: LValueId) -> Result<&mut [T], ExecError> {
         let compiled = Arc::clone(&self.compiled);
-        let (place, value) = self.located(id)?;
+        let (place, value) = located(&self.compiled, id)?;
         let len = value.shape.len();
         if value.dtype != T::DTYPE {
             return Err(ExecError::NoValue(format!("{} ({})", value.name, value.dtype)));

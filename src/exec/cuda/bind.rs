@@ -6,7 +6,7 @@ use super::gpu::{Gpu, Kernel, Phase};
 use super::memory::DeviceMemory;
 use crate::compile::Compiled;
 use crate::exec::ExecError;
-use crate::lower::{Dir, Epilogue, Op, OpKind};
+use crate::lower::{Epilogue, Op, OpKind};
 use crate::plan::{BindingPlan, EXTERNAL, Place};
 use crate::select::{Variant, cuda};
 use crate::tensor::align_up;
@@ -41,17 +41,9 @@ impl DeviceEnv {
 
     /// The planned addresses of one operation's arguments, worked out from the plan.
     pub(super) fn row(&self, plan: &BindingPlan, index: usize) -> Row {
-        let op = &plan.program.ops[index];
-        let mut row = [0; MAX_ARGS];
-        for (slot, (kind, arg)) in op.kind.slots().iter().zip(&op.args).enumerate().take(MAX_ARGS) {
-            let place = match (kind.dir, arg) {
-                (Dir::Work, _) => plan.workspaces[index].map(|b| Place { buffer: b, offset: plan.buffer(b).offset }),
-                (_, Some(value)) => plan.place(*value),
-                (_, None) => None,
-            };
-            row[slot] = place.map_or(0, |p| self.address(plan, p));
-        }
-        row
+        let count = plan.program.ops[index].kind.slots().len();
+        let at = |slot| if slot < count { plan.argument(index, slot) } else { None };
+        std::array::from_fn(|slot| at(slot).map_or(0, |p| self.address(plan, p)))
     }
 }
 
@@ -63,7 +55,7 @@ pub(super) enum Work {
     Dnn { call: Arc<DnnCall>, plan: String },
 }
 
-/// The members' pointers one after the other, as the kernel of a group takes them.
+/// Puts one phase on the stream. `args` are the kernel's pointers; for a group, those of its members one after the other.
 pub(super) fn launch_phase(gpu: &Gpu, phase: Phase, threads: u32, args: &[u64]) -> Result<(), String> {
     let overlap = gpu.info().capability.0 >= 9;
     let mut attribute = sys::CUlaunchAttribute {
@@ -153,7 +145,7 @@ pub(super) struct Drafts {
 }
 
 /// The own kernel of an operation by its number, or the cheapest.
-fn code_of(kind: &OpKind, compiled: &Compiled, op: &Op, number: Option<u8>) -> Result<cuda::Code, String> {
+pub(super) fn code_of(kind: &OpKind, compiled: &Compiled, op: &Op, number: Option<u8>) -> Result<cuda::Code, String> {
     let facts = compiled.selection.target.as_cuda().ok_or("the plan is for a CPU")?;
     let real = cuda::real_of(&compiled.selection.program, op, compiled.selection.real);
     let mut codes = cuda::codes(kind, real, &facts);
@@ -362,11 +354,6 @@ pub(super) fn bind(
 
 /// A failure on the device, with the operation it belongs to.
 pub(super) fn device_error(compiled: &Compiled, index: usize, why: String) -> ExecError {
-    let op = &compiled.plan.program.ops[index];
-    ExecError::Device {
-        op: index,
-        kernel: compiled.selection.choices[index].kernel.clone(),
-        layer: op.layer.map_or_else(|| op.phase.name().to_owned(), |l| compiled.model.layer(l).label()),
-        why,
-    }
+    let kernel = compiled.selection.choices[index].kernel.clone();
+    ExecError::Device { op: index, kernel, layer: compiled.owner(index), why }
 }

@@ -4,6 +4,7 @@ use super::failed;
 use super::gpu::Gpu;
 use super::memory::{DeviceMemory, Event};
 use crate::exec::ExecError;
+use crate::exec::cpu::Floor;
 use crate::select::cuda::Real;
 use cudarc::driver::{result, sys};
 use serde::Serialize;
@@ -17,13 +18,6 @@ pub struct GpuCeilings {
     pub bytes_per_us: f64,
     /// Floating-point operations of products in a microsecond, by the device's clock and the units of a multiprocessor of its generation.
     pub flops_per_us: f64,
-}
-
-/// The least time of an operation, in microseconds, and what sets it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct GpuFloor {
-    pub us: f64,
-    pub bound: &'static str,
 }
 
 /// Bytes of the copy that is timed.
@@ -71,13 +65,13 @@ impl GpuCeilings {
 
     /// The least time of an operation.
     #[must_use]
-    pub fn floor(&self, flops: u64, bytes: u64) -> GpuFloor {
+    pub fn floor(&self, flops: u64, bytes: u64) -> Floor {
         let all = [
             (self.launch_us, "launch"),
             (bytes as f64 / self.bytes_per_us, "memory"),
             (flops as f64 / self.flops_per_us, "arithmetic"),
         ];
         let (us, bound) = all.into_iter().fold((0.0, "launch"), |best, next| if next.0 > best.0 { next } else { best });
-        GpuFloor { us, bound }
+        Floor { us, bound }
     }
 }

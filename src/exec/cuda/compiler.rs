@@ -3,6 +3,7 @@
 //! An entry of the cache holds the whole source that it was made from, so that neither a collision of hashes nor a changed kernel can bring back the wrong
 //! code; a checksum rejects damaged ones.
 
+use crate::tensor::Fnv;
 use cudarc::nvrtc::sys;
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -173,11 +174,6 @@ pub fn compile_unit(source: &str, arch: Arch) -> Result<Vec<u8>, String> {
     }
 }
 
-/// FNV-1a, 64 bits.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3))
-}
-
 /// Where compiled kernels are kept: `STEPGRAPH_CACHE`, else the user's cache folder; nowhere where there is none.
 #[must_use]
 pub fn cache_folder() -> Option<PathBuf> {
@@ -191,11 +187,11 @@ pub fn cache_folder() -> Option<PathBuf> {
 /// A number that changes whenever a kernel's source does.
 #[must_use]
 pub fn source_hash() -> u64 {
-    sources().iter().fold(fnv(PRELUDE.as_bytes()), |h, (_, text)| h.rotate_left(7) ^ fnv(text.as_bytes()))
+    sources().iter().fold(Fnv::of(PRELUDE.as_bytes()), |h, (_, text)| h.rotate_left(7) ^ Fnv::of(text.as_bytes()))
 }
 
 fn entry_path(folder: &Path, source: &str, arch: Arch) -> PathBuf {
-    folder.join(format!("{:016x}-{arch}.kernel", fnv(source.as_bytes())))
+    folder.join(format!("{:016x}-{arch}.kernel", Fnv::of(source.as_bytes())))
 }
 
 /// Machine code for a unit from the cache, where it is there and whole.
@@ -205,14 +201,14 @@ pub(super) fn cached(folder: &Path, source: &str, arch: Arch) -> Option<Vec<u8>>
     let number = |at: usize| head.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
     let (length, sum) = (usize::try_from(number(0)?).ok()?, number(8)?);
     let (kept, code) = rest.split_at_checked(length)?;
-    (kept == source.as_bytes() && !code.is_empty() && fnv(code) == sum).then(|| code.to_vec())
+    (kept == source.as_bytes() && !code.is_empty() && Fnv::of(code) == sum).then(|| code.to_vec())
 }
 
 /// Keeps machine code in the cache. What cannot be kept is compiled again next time.
 pub(super) fn keep(folder: &Path, source: &str, arch: Arch, code: &[u8]) {
     let mut bytes = Vec::with_capacity(16 + source.len() + code.len());
     bytes.extend_from_slice(&(source.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&fnv(code).to_le_bytes());
+    bytes.extend_from_slice(&Fnv::of(code).to_le_bytes());
     bytes.extend_from_slice(source.as_bytes());
     bytes.extend_from_slice(code);
     let written = std::fs::create_dir_all(folder)

@@ -1,6 +1,6 @@
 //! Operations that may run at the same time, put into one launch.
 
-use super::bind::{Row, Work};
+use super::bind::{Row, Work, code_of};
 use super::gpu::{Gpu, Kernel};
 use crate::compile::Compiled;
 use crate::select::cuda;
@@ -19,17 +19,14 @@ pub(super) enum Launch {
 /// Groups of the plan as launches: members whose kernels have one phase and the same block size share one; the rest run one after the other.
 pub(super) fn group(gpu: &Gpu, compiled: &Compiled, calls: &[Vec<Work>]) -> Vec<Launch> {
     let groups = &compiled.plan.groups;
-    let real = compiled.selection.real;
-    let facts = compiled.selection.target.as_cuda();
     // What may share a launch: its block size and its unit.
     let member = |op: usize| -> Option<(u32, (&'static str, String), Row)> {
         let [Work::Kernel { kernel, args }] = &calls[op][..] else { return None };
         let crate::select::Variant::Cuda(cuda::Route::Own(number)) = compiled.selection.choices[op].variant else {
             return None;
         };
-        let kind = &compiled.plan.program.ops[op].kind;
-        let of = cuda::real_of(&compiled.selection.program, &compiled.plan.program.ops[op], real);
-        let code = cuda::codes(kind, of, &facts?).into_iter().nth(usize::from(number))?;
+        let operation = &compiled.plan.program.ops[op];
+        let code = code_of(&operation.kind, compiled, operation, Some(number)).ok()?;
         // Blocks of a cluster belong together and share a launch with nobody.
         let alone = code.ty.contains("__cluster_dims__");
         (kernel.phases.len() == 1 && !alone).then_some((kernel.threads, (code.file, code.ty), **args))

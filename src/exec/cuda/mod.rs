@@ -35,7 +35,7 @@ mod tensors;
 mod timing;
 mod twin;
 
-pub use ceilings::{GpuCeilings, GpuFloor};
+pub use ceilings::GpuCeilings;
 pub use compiler::{Arch, cache_folder, compile_unit, source_hash, sources, unit};
 pub use gpu::{Gpu, gpu};
 pub use probe::{DeviceInfo, Library, Probe, probe};

@@ -11,7 +11,7 @@ use crate::compile::Compiled;
 use crate::exec::{ExecError, Executor};
 use crate::tensor::Bytes;
 use cudarc::driver::{result, sys};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,6 @@ pub struct Step {
     trace: Option<Vec<u32>>,
     /// The operations for which an own kernel stands in for a library that refused.
     stood_in: Vec<bool>,
-    pub(super) dirty: Cell<bool>,
 }
 
 pub(super) fn gpu_error(why: String) -> ExecError {
@@ -158,7 +157,6 @@ impl Step {
             stages: RefCell::default(),
             trace: None,
             stood_in: drafts.iter().map(|d| d.stood_in).collect(),
-            dirty: Cell::new(true),
         };
         if record {
             step.warm()?;
@@ -314,7 +312,6 @@ impl Step {
         {
             launch_phase(&self.gpu, shadow.kernel.phases[0], shadow.kernel.threads, &shadow.args).map_err(gpu_error)?;
         }
-        self.dirty.set(true);
         if let Some(mirror) = self.mirror.borrow_mut().as_mut() {
             mirror.fresh = false;
         }
@@ -426,15 +423,8 @@ impl Step {
     fn mismatch(&self, index: usize, captured: &Row) -> ExecError {
         let planned = &self.planned[index];
         let slot = (0..MAX_ARGS).find(|&i| captured[i] != planned[i]).unwrap_or(0);
-        let op = &self.compiled.plan.program.ops[index];
-        ExecError::Ledger {
-            op: index,
-            kernel: self.compiled.selection.choices[index].kernel.clone(),
-            layer: op.layer.map_or_else(|| op.phase.name().to_owned(), |l| self.compiled.model.layer(l).label()),
-            slot: op.kind.slots().get(slot).map_or("?", |s| s.name),
-            expected: planned[slot] as usize,
-            found: captured[slot] as usize,
-        }
+        let (expected, found) = (planned[slot] as usize, captured[slot] as usize);
+        ExecError::ledger(&self.compiled, index, slot, expected, found)
     }
 
     /// Moves one captured address by 64 bytes, so that a test can see the ledger catch it.

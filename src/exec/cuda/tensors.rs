@@ -4,8 +4,8 @@ use super::Step;
 use super::memory::{Event, Pinned};
 use super::step::gpu_error;
 use crate::exec::ExecError;
-use crate::lower::{LValue, LValueId};
-use crate::plan::Place;
+use crate::exec::step::located;
+use crate::lower::LValueId;
 use crate::tensor::{DType, Element};
 use cudarc::driver::result;
 use half::{bf16, f16};
@@ -42,7 +42,6 @@ impl Step {
     /// Lets `fill` prepare `len` bytes in pinned memory and copies them to the device without waiting.
     pub(super) fn stage(&self, address: u64, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), ExecError> {
         self.gpu.enter().map_err(gpu_error)?;
-        self.dirty.set(true);
         if let Some(mirror) = self.mirror.borrow_mut().as_mut() {
             mirror.fresh = false;
         }
@@ -103,18 +102,12 @@ impl Step {
         Ok(true)
     }
 
-    fn located(&self, id: LValueId) -> Result<(Place, &LValue), ExecError> {
-        let value = self.compiled.plan.program.value(id);
-        let place = self.compiled.plan.place(id).ok_or_else(|| ExecError::NoValue(value.name.clone()))?;
-        Ok((place, value))
-    }
-
     /// A value's elements as they lie in memory; waits for the device.
     ///
     /// # Errors
     /// Where the value has no place or holds another type, or the device failed.
     pub fn stored<T: Element>(&self, id: LValueId) -> Result<Vec<T>, ExecError> {
-        let (place, value) = self.located(id)?;
+        let (place, value) = located(&self.compiled, id)?;
         let mut bytes = vec![0u8; value.bytes() as usize];
         if !self.mirrored(place.offset, &mut bytes)? {
             self.read_bytes(self.env.address(&self.compiled.plan, place), &mut bytes)?;
@@ -141,7 +134,7 @@ impl Step {
     /// # Errors
     /// As [`Self::stored`].
     pub fn fill<T: Element>(&mut self, id: LValueId, fill: impl FnOnce(&mut [T])) -> Result<(), ExecError> {
-        let (place, value) = self.located(id)?;
+        let (place, value) = located(&self.compiled, id)?;
         let (dtype, len, name) = (value.dtype, value.shape.len(), value.name.clone());
         let address = self.env.address(&self.compiled.plan, place);
         let (root, _) = self.compiled.plan.program.root(id);

@@ -108,19 +108,14 @@ mod tests {
         ho: 32,
         wo: 32,
     };
-    const GPU: CudaFacts = CudaFacts {
-        ordinal: 0,
-        capability: (9, 0),
-        multiprocessors: 132,
-        memory_bytes: 1 << 37,
-        has_cublaslt: true,
-        has_cudnn: true,
-    };
+    fn gpu() -> CudaFacts {
+        crate::select::Target::h200().as_cuda().unwrap()
+    }
 
     #[test]
     fn narrower_types_are_faster_and_small_shapes_cost_the_floor() {
         let forward = |geometry| OpKind::Conv2d { geometry, epilogue: Epilogue::default() };
-        let us = |geometry, real| cost_us(&forward(geometry), real, &GPU);
+        let us = |geometry, real| cost_us(&forward(geometry), real, &gpu());
         assert!(us(G, Real::F32) > us(G, Real::Tf32) && us(G, Real::Tf32) > us(G, Real::Bf16));
         let small = ConvGeometry { n: 1, h: 4, w: 4, ho: 4, wo: 4, ..G };
         assert!(us(small, Real::Bf16) < 2.0 * FLOOR_US);

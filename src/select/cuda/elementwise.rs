@@ -1,7 +1,7 @@
 //! Which types of `elementwise.cu` do an operation, and into how many stretches sums over rows are cut.
 
 use super::{Code, Real, cpp_act, cpp_bits};
-use crate::lower::OpKind;
+use crate::lower::{OpKind, dropout_threshold};
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond, and what one moves alone.
@@ -34,7 +34,7 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
         }
         OpKind::Add { len } if len > 0 => vec![flat(real, format!("Add<{t}, {len}>"), 3 * len * size)],
         OpKind::Dropout { len, rate, stream } if len > 0 => {
-            let (threshold, scale) = (threshold(rate.get()), scale(rate.get()));
+            let (threshold, scale) = (dropout_threshold(rate.get()), scale(rate.get()));
             let ty = format!("Dropout<{t}, {len}, {threshold}u, {scale}, {stream}u>");
             vec![flat(real, ty, 2 * len * size + len / 8)]
         }
@@ -141,11 +141,6 @@ fn bias_grad(real: Real, rows: usize, cols: usize, accumulate: bool, gpu: &CudaF
         1 => vec![code(1)],
         chunks => vec![code(1), code(chunks)],
     }
-}
-
-/// The smallest random number that keeps its element, as on a CPU: `rate 2^32`, rounded up.
-fn threshold(rate: f64) -> u32 {
-    (rate * 4_294_967_296.0).ceil() as u32
 }
 
 #[cfg(test)]

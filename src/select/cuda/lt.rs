@@ -98,14 +98,9 @@ pub fn cost_us(gemm: &Gemm, real: Real, gpu: &CudaFacts) -> f64 {
 mod tests {
     use super::*;
 
-    const GPU: CudaFacts = CudaFacts {
-        ordinal: 0,
-        capability: (9, 0),
-        multiprocessors: 132,
-        memory_bytes: 140 << 30,
-        has_cublaslt: true,
-        has_cudnn: true,
-    };
+    fn gpu() -> CudaFacts {
+        crate::select::Target::h200().as_cuda().unwrap()
+    }
 
     fn gemm(trans: Trans, epilogue: Epilogue) -> Gemm {
         Gemm { m: 64, n: 128, k: 784, trans, accumulate: false, epilogue }
@@ -137,11 +132,11 @@ mod tests {
     fn times_follow_size_and_type() {
         let plain = |m, n, k| Gemm { m, n, k, trans: Trans::Nn, accumulate: false, epilogue: Epilogue::default() };
         let small = plain(32, 10, 64);
-        assert!(cost_us(&small, Real::Bf16, &GPU) < 5.0);
+        assert!(cost_us(&small, Real::Bf16, &gpu()) < 5.0);
         let large = plain(8192, 8192, 8192);
-        let bf16_us = cost_us(&large, Real::Bf16, &GPU);
+        let bf16_us = cost_us(&large, Real::Bf16, &gpu());
         assert!((1_600.0..2_000.0).contains(&bf16_us), "{bf16_us}");
-        assert!(cost_us(&large, Real::F32, &GPU) > 10.0 * bf16_us);
+        assert!(cost_us(&large, Real::F32, &gpu()) > 10.0 * bf16_us);
         assert_eq!(workspace_bytes(&small), SMALL_WORKSPACE_BYTES);
         assert_eq!(workspace_bytes(&large), WORKSPACE_BYTES);
     }

@@ -6,7 +6,7 @@
 
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::OpKind;
+use crate::lower::{OpKind, dropout_threshold as threshold};
 use crate::select::{Isa, cpu_rest};
 
 /// Elements that sixteen blocks of random words serve.
@@ -43,12 +43,6 @@ fn words(seed: i64, stream: u32, step: i64, block: u32) -> [u32; 4] {
 pub fn random(seed: i64, stream: u32, step: i64, index: usize) -> u32 {
     let (group, place) = (index / GROUP, index % GROUP);
     words(seed, stream, step, (group * LANES + place % LANES) as u32)[place / LANES]
-}
-
-/// The smallest random number that keeps its element: `rate 2^32`, rounded up.
-#[must_use]
-pub fn threshold(rate: f64) -> u32 {
-    (rate * 4_294_967_296.0).ceil() as u32
 }
 
 /// The fast kernel of an operation of this family.

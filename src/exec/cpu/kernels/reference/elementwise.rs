@@ -1,7 +1,8 @@
 //! Operations that treat each element alone, column sums, and dropout.
 
 use super::{Args, Buf, Real};
-use crate::exec::cpu::kernels::dropout::{random, threshold};
+use crate::exec::cpu::kernels::dropout::random;
+use crate::lower::dropout_threshold as threshold;
 use crate::model::Activation;
 
 pub(super) fn fill<T: Real>(args: Args, len: usize) {
