@@ -458,7 +458,7 @@ struct StepInc {
     }
 };
 
-// corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t), with t the step of the counter; BETA1 and BETA2 are the bits of doubles.
+// corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t), with t the step of the counter less the steps that changed nothing, where `skipped` (slot 2, float) is bound; BETA1 and BETA2 are the bits of doubles.
 // One thread works on each, in double precision; the block's size as for StepInc. The power is taken by squaring, which is a fraction of the library function's latency; its error
 // of about t units of the last place vanishes beside the one rounding to float, because the power itself is gone before t is large.
 template <u64 BETA1, u64 BETA2> struct BiasCorr {
@@ -469,7 +469,8 @@ template <u64 BETA1, u64 BETA2> struct BiasCorr {
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
         if (threadIdx.x >= 2) return;
         double square = __longlong_as_double((i64)(threadIdx.x == 0 ? BETA1 : BETA2)), power = 1.0;
-        for (u64 t = (u64)a.at<i64>(0)[1]; t != 0; t >>= 1) {
+        const u64 skipped = a.has(2) ? (u64)a.at<float>(2)[0] : 0;
+        for (u64 t = (u64)a.at<i64>(0)[1] - skipped; t != 0; t >>= 1) {
             if (t & 1) power *= square;
             square *= square;
         }

@@ -501,9 +501,9 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 
 // ---------------------------------------------------------------------------------------------------- loss scale
 
-// Slots: 0 grad [len] float, 1 scaler_prev [4] float or unbound, 2 scaler [4] float, 3 work, 4 ticket u32.
+// Slots: 0 grad [len] float, 1 scaler_prev [5] float or unbound, 2 scaler [5] float, 3 work, 4 ticket u32.
 // scaler is: the scale of the loss, steps since the last overflow, 1 / the scale of this step's gradients, 1.0 where one of them is not
-// finite. An overflow halves the scale; 2000 steps without one double it. BLOCKS (at most 1024) blocks of THREADS threads stride over
+// finite, and the steps that were skipped for that since the run began. An overflow halves the scale; 2000 steps without one double it. BLOCKS (at most 1024) blocks of THREADS threads stride over
 // groups of 16 bytes. Blocks count themselves in the lower half of the ticket and overflows in the upper half; the last one decides and
 // puts the ticket back to zero, so work is not used. Overwrites; deterministic. Reads the gradients once.
 template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
@@ -549,5 +549,6 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
         if (steps >= 2000.0f) scale = fminf(scale * 2.0f, 16777216.0f), steps = 0.0f;
         scaler[0] = scale;
         scaler[1] = steps;
+        scaler[4] = prev[4] + (overflow ? 1.0f : 0.0f);
     }
 };

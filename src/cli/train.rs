@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What `--json` prints. Times ending in `_us` are microseconds.
 #[derive(Serialize)]
@@ -277,6 +277,15 @@ fn introduce(session: &Session, args: &TrainArgs) {
     }
 }
 
+/// The time between looks at what the user wants.
+const LOOK_UP_EVERY: Duration = Duration::from_millis(50);
+
+/// Steps from `done` on until something is to be done between steps.
+fn until_due(done: u64, args: &TrainArgs) -> u64 {
+    let due = [args.eval_every, args.checkpoint_every].into_iter().flatten();
+    due.map(|every| every - done % every).min().unwrap_or(u64::MAX)
+}
+
 /// A run in progress.
 struct Run {
     /// Steps made before.
@@ -314,22 +323,24 @@ impl Run {
         let started = Instant::now();
         let mut failure: Option<anyhow::Error> = None;
         while failure.is_none() && !stop.load(Ordering::Relaxed) {
-            match session.step() {
-                Ok(Some(report)) => {
-                    let now = Instant::now();
-                    if let Some(error) = log.as_mut().and_then(|l| l.add(&report, now).err()) {
-                        progress.say(&format!("note: {error:#}; the run goes on without its log"));
-                        self.failures.push(error);
-                        log = None;
-                    }
-                    self.times.add(&report);
-                    self.last = Some(report);
-                    progress.step(&report, now);
-                    if report.step < session.total() {
-                        failure = self.between(session, args, outputs, &progress, preset).err();
-                    }
+            let (most, total) = (until_due(session.done(), args), session.total());
+            let made = session.steps(most, LOOK_UP_EVERY, |report| {
+                let now = Instant::now();
+                if let Some(error) = log.as_mut().and_then(|l| l.add(report, now).err()) {
+                    progress.say(&format!("note: {error:#}; the run goes on without its log"));
+                    self.failures.push(error);
+                    log = None;
                 }
-                Ok(None) => break,
+                self.times.add(report);
+                self.last = Some(*report);
+                progress.step(report, now);
+            });
+            match made {
+                Ok(0) => break,
+                Ok(_) if session.done() < total => {
+                    failure = self.between(session, args, outputs, &progress, preset).err();
+                }
+                Ok(_) => {}
                 Err(error) => failure = Some(error.into()),
             }
         }

@@ -15,6 +15,7 @@ mod verify;
 pub use build::{lower, lower_for};
 pub use flat::{FLAT_ALIGN, FilterOrder, ParamOrder};
 pub use geometry::{ConvGeometry, Epilogue, Gemm, PoolGeometry, Scalar, Segment, Trans, dropout_threshold};
+pub(crate) use op::SCALER;
 pub use op::{Dir, OpKind, Slot};
 pub(crate) use print::dims;
 pub use program::{Alias, LValue, LValueId, Layout, Op, ParamSlot, Program};

@@ -178,7 +178,7 @@ pub enum OpKind {
     },
     /// `counter [2] (i64)`: seed, step; adds one to the step.
     StepInc,
-    /// `corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)` with `t` the step of the counter, after `StepInc`.
+    /// `corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)` with `t` the step of the counter, after `StepInc`, less the steps `skipped` for their overflow.
     BiasCorr {
         beta1: Scalar,
         beta2: Scalar,
@@ -212,8 +212,8 @@ pub enum OpKind {
     Cast {
         len: usize,
     },
-    /// Dynamic loss scaling over the flat gradient. `scaler [4]` holds the scale of the next step's loss, the steps since the last overflow, one over the
-    /// scale of this step's gradients, and 1 where this step overflowed. An overflow halves the scale (not below 1), 2000 steps without one double it.
+    /// Dynamic loss scaling over the flat gradient. `scaler` ([`SCALER`]) holds the scale of the next step's loss, the steps since the last overflow, one over
+    /// the scale of this step's gradients, 1 where this step overflowed, and the steps that did so far. An overflow halves the scale (not below 1), 2000 steps without one double it.
     ScaleUpdate {
         len: usize,
     },
@@ -241,6 +241,9 @@ const fn i(name: &'static str) -> Slot {
 const fn o(name: &'static str) -> Slot {
     Slot { name, dir: Dir::Out }
 }
+/// The numbers that dynamic loss scaling keeps from step to step.
+pub(crate) const SCALER: usize = 5;
+
 /// A counter of finished blocks that a kernel finds at zero and leaves at zero; only executors whose kernels need one bind it.
 const fn t(name: &'static str) -> Slot {
     Slot { name, dir: Dir::In }
@@ -320,7 +323,7 @@ impl OpKind {
         const MSE_GRAD: &[Slot] = &[i("y"), i("target"), o("dy"), i("scale")];
         const MSE_FUSED: &[Slot] = &[i("y"), i("target"), o("dy"), o("loss"), WORK, i("scale"), t("ticket")];
         const STEP_INC: &[Slot] = &[i("counter_prev"), o("counter")];
-        const BIAS_CORR: &[Slot] = &[i("counter"), o("corr")];
+        const BIAS_CORR: &[Slot] = &[i("counter"), o("corr"), i("skipped")];
         const ADAM: &[Slot] = &[
             i("param_prev"),
             i("grad"),

@@ -100,7 +100,7 @@ fn required(kind: &OpKind, slot: &str) -> bool {
         };
     }
     match (kind, slot) {
-        (_, "scale" | "scaler" | "shadow" | "total_max" | "ticket" | "residual" | "bias_half") => false,
+        (_, "scale" | "scaler" | "shadow" | "total_max" | "ticket" | "residual" | "bias_half" | "skipped") => false,
         (OpKind::AddAct { act_grad, .. }, "saved") => act_grad.is_some(),
         (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "grad_norm") => false,
         (_, "update_max" | "grad_sq") => matches!(kind, OpKind::UpdateMetrics { .. }),
@@ -119,8 +119,8 @@ fn required(kind: &OpKind, slot: &str) -> bool {
 /// The number of elements that a slot must hold.
 fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
     Some(match (kind, slot) {
-        (_, "scale" | "total_max" | "grad_norm" | "ticket") => 1,
-        (_, "scaler" | "scaler_prev") => 4,
+        (_, "scale" | "total_max" | "grad_norm" | "ticket" | "skipped") => 1,
+        (_, "scaler" | "scaler_prev") => super::SCALER,
         (OpKind::Cast { len } | OpKind::ScaleUpdate { len }, _) => *len,
         (OpKind::Gemm(g), "a") => g.m * g.k,
         (OpKind::Gemm(g), "b") => g.k * g.n,

@@ -178,6 +178,10 @@ impl Session {
         for name in self.state_names() {
             let shape: Shape = self.compiled().plan.program.value(self.train.find(&name)?).shape.clone();
             let found = file.get(&format!("state.{name}")).filter(|t| t.shape == shape);
+            if found.is_none() && name == "scaler" {
+                // Written by a step that scales no loss: this one starts with the scale that it has.
+                continue;
+            }
             let Some(found) = found else {
                 return Err(TrainError::file(
                     path,
@@ -232,7 +236,7 @@ impl Session {
     fn state_names(&self) -> Vec<String> {
         let program = &self.compiled().plan.program;
         let moment = |n: &str| ["m.", "v.", "momentum."].iter().any(|p| n.starts_with(p)) && !n.ends_with(".new");
-        let counts = |n: &str| matches!(n, "counter" | "hyper") || moment(n);
+        let counts = |n: &str| matches!(n, "counter" | "hyper" | "scaler") || moment(n);
         program.values.iter().filter(|v| v.persistent && counts(&v.name)).map(|v| v.name.clone()).collect()
     }
 }

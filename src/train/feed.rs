@@ -2,7 +2,7 @@
 
 use super::{TensorFile, TrainError};
 use crate::data::{Batches, Dataset, Position, Split, Target};
-use crate::exec::Step;
+use crate::exec::{BatchTargets, Step};
 use crate::lower::{LValueId, Layout};
 use crate::model::{LossSpec, Model, Rng};
 use crate::tensor::DType;
@@ -185,6 +185,37 @@ impl Feed {
             }
         }
         Ok(true)
+    }
+
+    /// Everything that its batches are made of, samples in the step's layout; `None` where a batch stays where it is.
+    #[must_use]
+    pub fn whole(&self) -> Option<(&[f32], BatchTargets<'_>)> {
+        match self {
+            Self::Data { set, stored, .. } => Some((
+                stored,
+                match &set.target {
+                    Target::Classes { labels, .. } => BatchTargets::Classes(labels),
+                    Target::Values { values, .. } => BatchTargets::Values(values),
+                },
+            )),
+            Self::Batches { x, y: Labels::Classes(labels), .. } => Some((x, BatchTargets::Classes(labels))),
+            Self::Batches { x, y: Labels::Values(values), .. } => Some((x, BatchTargets::Values(values))),
+            Self::Resident => None,
+        }
+    }
+
+    /// Appends the numbers of the samples of the next `steps` batches, counted through [`Self::whole`].
+    pub fn order(&mut self, steps: usize, batch: usize, out: &mut Vec<u32>) {
+        for _ in 0..steps {
+            match self {
+                Self::Data { batches, .. } => out.extend_from_slice(batches.next()),
+                Self::Batches { next, .. } => {
+                    out.extend((*next * batch..(*next + 1) * batch).map(|i| i as u32));
+                    *next += 1;
+                }
+                Self::Resident => {}
+            }
+        }
     }
 
     /// The number of batches, where it is limited.

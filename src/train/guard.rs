@@ -40,14 +40,18 @@ impl Guard {
         steps_done: u64,
         force: bool,
     ) -> Result<(), TrainError> {
-        // A snapshot crosses to the host; on a GPU that costs many steps.
-        let interval = if matches!(step, Step::Cuda(_)) { 16 * INTERVAL } else { INTERVAL };
-        if force || steps_done >= self.step + interval {
+        if force || steps_done >= self.next(step) {
             step.snapshot_into(&mut self.saved)?;
             self.position = feed.position();
             self.step = steps_done;
         }
         Ok(())
+    }
+
+    /// The number of steps after which the next snapshot is due.
+    pub(super) const fn next(&self, step: &Step) -> u64 {
+        // A snapshot crosses to the host; on a GPU that costs many steps.
+        self.step + if matches!(step, Step::Cuda(_)) { 16 * INTERVAL } else { INTERVAL }
     }
 
     /// Says where step `failed` (from 1) went wrong, and leaves the run as it was before that step.

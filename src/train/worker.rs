@@ -91,6 +91,8 @@ const EVENT_BOUND: usize = 256;
 const COMMAND_BOUND: usize = 64;
 /// Time between reports.
 const REPORT_EVERY: Duration = Duration::from_millis(16);
+/// Time between looks at what is asked.
+const LOOK_UP_EVERY: Duration = Duration::from_millis(8);
 /// Time between evaluations while running.
 const EVALUATE_EVERY: Duration = Duration::from_millis(500);
 
@@ -249,13 +251,18 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
             }
             continue;
         }
-        match session.step() {
-            Ok(Some(report)) => {
-                link.reports.push(report);
-                budget -= 1;
+        let made = session.steps(budget, LOOK_UP_EVERY, |report| link.reports.push(*report));
+        match made {
+            Ok(0) => {
+                budget = 0;
+                link.report(true);
+                link.tell(Event::State(RunState::Finished));
+            }
+            Ok(made) => {
+                budget -= made;
                 let over = session.done() >= session.total();
                 if link.sent.elapsed() >= REPORT_EVERY || budget == 0 || over {
-                    layer_updates(session, link, report.step);
+                    layer_updates(session, link, session.done());
                     link.report(budget == 0 || over);
                 }
                 if over {
@@ -268,11 +275,6 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
                     evaluate(session, link);
                     evaluated = Instant::now();
                 }
-            }
-            Ok(None) => {
-                budget = 0;
-                link.report(true);
-                link.tell(Event::State(RunState::Finished));
             }
             Err(error) => {
                 budget = 0;

@@ -11,8 +11,13 @@ use crate::plan::{BindingPlan, EXTERNAL, Place};
 use crate::select::{Variant, cuda};
 use crate::tensor::align_up;
 use cudarc::driver::sys;
+use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Threads that ask libraries for plans, at most.
+const MAX_DRAFTERS: usize = 12;
 
 /// The pointers that a kernel takes; equals that of `Args` in the kernels' prelude.
 pub(super) const MAX_ARGS: usize = 20;
@@ -100,9 +105,10 @@ impl Work {
                 unsafe { plan.run(lt, gpu.stream().cast(), &pointers, at("work")) }
             }
             Self::Dnn { call, .. } => {
-                let dnn = gpu.dnn();
+                // Handles are used by one thread at a time: whoever holds this.
+                let _turn = gpu.dnn();
                 // SAFETY: the addresses are the plan's, and live as long as the step.
-                unsafe { call.run(dnn.as_ref().ok_or("cuDNN is gone")?) }
+                unsafe { call.run() }
             }
         }
     }
@@ -130,16 +136,20 @@ type Chosen = (Arc<Vec<DnnPlan>>, usize);
 
 /// A call before its addresses are known.
 enum Draft {
-    /// The number of the unit, and for each of the kernel's slots the operation's slot.
+    /// The number of the unit among the operation's, and for each of the kernel's slots the operation's slot.
     Own(usize, Option<Vec<(usize, usize)>>),
     Lt(Arc<LtPlan>, OpKind),
     /// With the bytes at the front of the scratch memory that hold a gradient in half width.
     Dnn(Chosen, OpKind, u64),
 }
 
+/// A source to be compiled: the file and type of each of its operations.
+pub(super) type Unit = Vec<(&'static str, String)>;
+
 /// How an operation is to be run: drafts, with units that are compiled together with everybody else's.
 pub(super) struct Drafts {
     list: Vec<Draft>,
+    pub(super) units: Vec<Unit>,
     /// Whether an own kernel stands in for a library that refused.
     pub(super) stood_in: bool,
 }
@@ -160,19 +170,42 @@ pub(super) fn code_of(kind: &OpKind, compiled: &Compiled, op: &Op, number: Optio
     }
 }
 
-/// Decides the calls of operation `index`; what is to be compiled is added to `units`.
-pub(super) fn draft(
-    gpu: &Gpu,
-    compiled: &Compiled,
-    index: usize,
-    units: &mut Vec<Vec<(&'static str, String)>>,
-) -> Result<Drafts, ExecError> {
+/// Decides the calls of every operation. Libraries may compile what they are asked for, so that several threads ask.
+pub(super) fn draft_all(gpu: &Gpu, compiled: &Compiled) -> Result<Vec<Drafts>, ExecError> {
+    let count = compiled.plan.program.ops.len();
+    let library = |i: &usize| !matches!(compiled.selection.choices[*i].variant, Variant::Cuda(cuda::Route::Own(_)));
+    let asked: Vec<usize> = (0..count).filter(library).collect();
+    let drafted: Mutex<HashMap<usize, Result<Drafts, ExecError>>> = Mutex::default();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(index) = asked.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let made = gpu.enter().map_err(ExecError::Gpu).and_then(|()| draft(gpu, compiled, *index));
+            drafted.lock().unwrap_or_else(PoisonError::into_inner).insert(*index, made);
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_DRAFTERS).min(asked.len());
+    std::thread::scope(|scope| {
+        for number in 1..threads {
+            let spawned = std::thread::Builder::new().name(format!("draft-{number}")).spawn_scoped(scope, work);
+            if let Err(error) = spawned {
+                log::warn!("a thread that asks the libraries could not be started: {error}");
+            }
+        }
+        work();
+    });
+    let mut drafted = drafted.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (0..count).map(|i| drafted.remove(&i).unwrap_or_else(|| draft(gpu, compiled, i))).collect()
+}
+
+/// Decides the calls of operation `index`.
+fn draft(gpu: &Gpu, compiled: &Compiled, index: usize) -> Result<Drafts, ExecError> {
     let op = &compiled.plan.program.ops[index];
     let choice = &compiled.selection.choices[index];
     let fail = |why: String| device_error(compiled, index, why);
     let Variant::Cuda(route) = choice.variant else {
         return Err(ExecError::MissingKernel { op: index, kernel: choice.kernel.clone() });
     };
+    let mut units: Vec<Unit> = Vec::new();
     let mut own = |file: &'static str, ty: String| {
         units.push(vec![(file, ty)]);
         units.len() - 1
@@ -197,7 +230,7 @@ pub(super) fn draft(
                         names.iter().filter_map(|(to, from)| Some((kind.slot(to)?, op.kind.slot(from)?))).collect();
                     list.push(Draft::Own(own(code.file, code.ty), Some(slots)));
                 }
-                return Ok(Drafts { list, stood_in: false });
+                return Ok(Drafts { list, units, stood_in: false });
             }
             Err(why) => {
                 let number = own_instead(compiled, op, choice.workspace_bytes).ok_or_else(|| fail(why.clone()))?;
@@ -210,7 +243,7 @@ pub(super) fn draft(
     let cuda::Route::Own(number) = route else { return Err(fail("no kernel was found".into())) };
     let code = code_of(&op.kind, compiled, op, Some(number)).map_err(fail)?;
     list.push(Draft::Own(own(code.file, code.ty), None));
-    Ok(Drafts { list, stood_in })
+    Ok(Drafts { list, units, stood_in })
 }
 
 /// The own kernel that an operation falls back to, within `bytes` of scratch memory.
@@ -300,7 +333,7 @@ fn convolution(
     Ok((plan, Epilogue::default()))
 }
 
-/// Gives drafts their addresses.
+/// Gives drafts their addresses; `kernels` are those of the operation's units.
 pub(super) fn bind(
     compiled: &Compiled,
     index: usize,

@@ -362,10 +362,10 @@ impl DnnCall {
     /// What cuDNN answers.
     ///
     /// # Safety
-    /// The addresses bound are device memory of the plan's tensors, whole, in the context of `dnn`; results overlap nothing; and nothing
-    /// else uses the results and the workspace until the stream is past this call.
-    pub unsafe fn run(&self, dnn: &Dnn) -> Result<(), String> {
-        let library = &dnn.library;
+    /// The addresses bound are device memory of the plan's tensors, whole, in the context that the plan was made in; results overlap nothing; nothing
+    /// else uses the results and the workspace until the stream is past this call; and no other thread uses the plan's handle meanwhile.
+    pub unsafe fn run(&self) -> Result<(), String> {
+        let library = &self.plan.library;
         if library.handle.is_null() {
             return Err("cuDNN was opened without a GPU".into());
         }

@@ -48,7 +48,10 @@ pub struct Gpu {
     stream: sys::CUstream,
     kernels: Mutex<HashMap<String, Arc<Kernel>>>,
     lt: Mutex<Option<Lt>>,
-    dnn: Mutex<Option<Dnn>>,
+    /// Held by whoever runs something of cuDNN's.
+    dnn: Mutex<()>,
+    /// Handles that nobody plans with.
+    spares: Mutex<Vec<Dnn>>,
     plans: Mutex<HashMap<PlanKey, Plans>>,
     prepares_all: std::sync::atomic::AtomicBool,
     has_lt: bool,
@@ -108,7 +111,8 @@ impl Gpu {
             has_lt: lt.is_some(),
             has_dnn: dnn.is_some(),
             lt: Mutex::new(lt),
-            dnn: Mutex::new(dnn),
+            dnn: Mutex::default(),
+            spares: Mutex::new(dnn.into_iter().collect()),
             plans: Mutex::default(),
             prepares_all: std::sync::atomic::AtomicBool::new(false),
         })
@@ -166,7 +170,7 @@ impl Gpu {
         self.lt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn dnn(&self) -> MutexGuard<'_, Option<Dnn>> {
+    pub(super) fn dnn(&self) -> MutexGuard<'_, ()> {
         self.dnn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -187,22 +191,35 @@ impl Gpu {
         let all = self.prepares_all.load(std::sync::atomic::Ordering::Relaxed);
         let most = if all { usize::from(DNN_OFFERS) } else { number + 1 };
         let key = (kind as u8, *geometry, real, [fused.bias, fused.relu, fused.relu_grad], limit, most);
-        let mut known = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        known
-            .entry(key)
-            .or_insert_with(|| {
-                let dnn = self.dnn();
-                let dnn = dnn.as_ref().ok_or("there is no cuDNN")?;
-                // Stored in half width and widened by a pass of our own, weight gradients are several times as fast as what stores floats itself.
-                if kind == ConvKind::BwdW
-                    && real.half().is_some()
-                    && let Ok(plans) = dnn.plans_with_narrow_dw(geometry, real, limit, most)
-                {
-                    return Ok(Arc::new(plans));
-                }
-                dnn.plans(kind, geometry, real, fused, limit, most).map(Arc::new)
-            })
-            .clone()
+        let known = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plans) = known().get(&key) {
+            return plans.clone();
+        }
+        // Several threads ask at once, each with a handle of its own: some plans are compiled for the purpose. Two that ask the same do the work twice.
+        let dnn = self.spare_dnn()?;
+        // Stored in half width and widened by a pass of our own, weight gradients are several times as fast as what stores floats itself.
+        let narrow = if kind == ConvKind::BwdW && real.half().is_some() {
+            dnn.plans_with_narrow_dw(geometry, real, limit, most).ok()
+        } else {
+            None
+        };
+        let plans = narrow.map_or_else(|| dnn.plans(kind, geometry, real, fused, limit, most), Ok).map(Arc::new);
+        self.spares.lock().unwrap_or_else(PoisonError::into_inner).push(dnn);
+        known().entry(key).or_insert(plans).clone()
+    }
+
+    /// A handle of cuDNN's that nobody plans with.
+    fn spare_dnn(&self) -> Result<Dnn, String> {
+        if !self.has_dnn {
+            return Err("there is no cuDNN".into());
+        }
+        if let Some(dnn) = self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return Ok(dnn);
+        }
+        let dnn = Dnn::open()?;
+        // SAFETY: the stream was made in this context and lives as long as the process.
+        unsafe { dnn.set_stream(self.stream.cast()) }?;
+        Ok(dnn)
     }
 
     /// Whether libraries prepare all their algorithms, to be timed, or only the one that was chosen.

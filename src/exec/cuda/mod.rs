@@ -12,6 +12,7 @@
 //! | `bind` | an operation's kernels with all arguments fixed |
 //! | `graph` | a captured step |
 //! | `group` | operations that share a launch |
+//! | `intake` | steps that fetch their own batches from a data set on the device |
 //! | `shadow` | the half-width copy of the parameters |
 //! | `step` | a plan in device memory, run op by op or replayed |
 //! | `timing` | how long operations take, and the host's part |
@@ -27,6 +28,7 @@ mod cudnn;
 mod gpu;
 mod graph;
 mod group;
+mod intake;
 mod memory;
 mod probe;
 mod shadow;
@@ -38,6 +40,7 @@ mod twin;
 pub use ceilings::GpuCeilings;
 pub use compiler::{Arch, cache_folder, compile_unit, source_hash, sources, unit};
 pub use gpu::{Gpu, gpu};
+pub(in crate::exec) use intake::MAX_WATCHED;
 pub use probe::{DeviceInfo, Library, Probe, probe};
 pub use step::Step;
 pub use twin::Twin;

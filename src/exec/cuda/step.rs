@@ -1,9 +1,10 @@
 //! A compiled step in device memory: run op by op, or captured and replayed.
 
-use super::bind::{DeviceEnv, Drafts, MAX_ARGS, Row, Work, bind, device_error, draft, launch_phase};
-use super::gpu::Gpu;
+use super::bind::{DeviceEnv, MAX_ARGS, Row, Unit, Work, bind, device_error, draft_all, launch_phase};
+use super::gpu::{Gpu, Kernel};
 use super::graph::Graph;
 use super::group::{Launch, group};
+use super::intake::Intake;
 use super::memory::DeviceMemory;
 use super::shadow::{Shadow, make_shadow};
 use super::tensors::{Mirror, Stage};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Nodes in a graph of several steps, and steps in it, at most.
-const MAX_NODES: usize = 2_000;
+pub(super) const MAX_NODES: usize = 2_000;
 pub(super) const MAX_STEPS: usize = 64;
 
 /// A compiled step with its device memory.
@@ -32,6 +33,8 @@ pub struct Step {
     graph: Result<Graph, String>,
     /// Several steps in one graph.
     pub(super) many: Option<(usize, Graph)>,
+    /// The data set that steps fetch their batches from.
+    pub(super) intake: Option<Box<Intake>>,
     base: u64,
     planned: Vec<Row>,
     /// What the graph holds for each operation whose kernels are ours.
@@ -114,8 +117,9 @@ impl Step {
         if needed > free {
             return Err(ExecError::OutOfMemory { needed: Bytes(needed), available: Bytes(free) });
         }
-        let memory = DeviceMemory::zeroed(needed as usize, gpu.stream());
-        memory.map(Arc::new).map_err(|why| gpu_error(format!("{why}; the step needs {}", Bytes(needed))))
+        // Another program may have taken what was free a moment ago, or left it in pieces.
+        let memory = DeviceMemory::zeroed(needed as usize, gpu.stream()).inspect_err(|why| log::debug!("{why}"));
+        memory.map(Arc::new).map_err(|_| ExecError::OutOfMemory { needed: Bytes(needed), available: Bytes(free) })
     }
 
     /// Compiles, binds and captures. From here on only addresses are asked of the environment.
@@ -127,13 +131,16 @@ impl Step {
         record: bool,
     ) -> Result<Self, ExecError> {
         let count = compiled.plan.program.ops.len();
-        let mut units = Vec::new();
-        let drafts = (0..count).map(|i| draft(&gpu, &compiled, i, &mut units)).collect::<Result<Vec<Drafts>, _>>()?;
+        let drafts = draft_all(&gpu, &compiled)?;
+        let units: Vec<Unit> = drafts.iter().flat_map(|d| d.units.iter().cloned()).collect();
         let kernels = gpu.kernels(&units);
         let planned: Vec<Row> = (0..count).map(|i| env.row(&compiled.plan, i)).collect();
         let mut calls = Vec::with_capacity(count);
+        let mut kernels = &kernels[..];
         for (index, drafts) in drafts.iter().enumerate() {
-            calls.push(bind(&compiled, index, drafts, &kernels, &planned[index])?);
+            let (own, rest) = kernels.split_at(drafts.units.len());
+            calls.push(bind(&compiled, index, drafts, own, &planned[index])?);
+            kernels = rest;
         }
         let launches = if record { group(&gpu, &compiled, &calls) } else { Vec::new() };
         let base = env.memory.base();
@@ -149,6 +156,7 @@ impl Step {
             launches,
             graph: Err("not captured yet".into()),
             many: None,
+            intake: None,
             base,
             planned,
             captured: vec![None; count],
@@ -185,15 +193,25 @@ impl Step {
 
     fn capture(&mut self) {
         let graph = Graph::capture(&self.gpu, || self.put_all());
-        self.graph = graph.and_then(|graph| self.read_back(&graph).map(|()| graph));
+        self.graph = graph.and_then(|graph| {
+            self.captured = self.held(&graph, 1, &[])?;
+            Ok(graph)
+        });
         if let Err(why) = &self.graph {
             log::warn!("the step runs op by op: {why}");
         }
     }
 
-    /// Reads the arguments that the graph holds, so that every replay can be held against the plan.
-    fn read_back(&mut self, graph: &Graph) -> Result<(), String> {
+    /// Reads the arguments that a graph of `times` steps holds, so that every replay can be held against the plan. `feeds` are the kernels before each step
+    /// and the one behind the last, with their arguments.
+    pub(super) fn held(
+        &self,
+        graph: &Graph,
+        times: usize,
+        feeds: &[&(Arc<Kernel>, Row)],
+    ) -> Result<Vec<Option<Row>>, String> {
         let mut words: HashMap<sys::CUfunction, usize> = HashMap::new();
+        words.extend(feeds.iter().flat_map(|(k, _)| &k.phases).map(|p| (p.function, MAX_ARGS)));
         for launch in &self.launches {
             match launch {
                 Launch::Single(op) => {
@@ -208,14 +226,33 @@ impl Step {
                 }
             }
         }
-        let mut held: HashMap<sys::CUfunction, VecDeque<Vec<u64>>> = HashMap::new();
+        let mut found: HashMap<sys::CUfunction, VecDeque<Vec<u64>>> = HashMap::new();
         for (function, args) in graph.arguments(|f| words.get(&f).copied().unwrap_or(0))? {
-            held.entry(function).or_default().push_back(args);
+            found.entry(function).or_default().push_back(args);
         }
         let mut take = |function: sys::CUfunction| {
-            held.get_mut(&function).and_then(VecDeque::pop_front).ok_or("a launch is missing in the captured graph")
+            found.get_mut(&function).and_then(VecDeque::pop_front).ok_or("a launch is missing in the captured graph")
         };
+        for (index, feed) in feeds.iter().enumerate() {
+            for _ in 0..if index == 0 { times } else { 1 } {
+                if take(feed.0.phases[0].function)?[..] != feed.1[..] {
+                    return Err("the captured arguments of the batch's gathering are not those that were recorded".into());
+                }
+            }
+        }
         let mut captured = vec![None; self.calls.len()];
+        for _ in 0..times {
+            self.held_step(&mut take, &mut captured)?;
+        }
+        Ok(captured)
+    }
+
+    /// The arguments of one step among those of a graph.
+    fn held_step(
+        &self,
+        take: &mut impl FnMut(sys::CUfunction) -> Result<Vec<u64>, &'static str>,
+        captured: &mut [Option<Row>],
+    ) -> Result<(), String> {
         for launch in &self.launches {
             match launch {
                 Launch::Single(op) => {
@@ -235,8 +272,11 @@ impl Step {
                         }
                     }
                 }
-                Launch::Group { ops, kernel, .. } => {
+                Launch::Group { ops, kernel, args } => {
                     let found = take(kernel.phases[0].function)?;
+                    if found[..] != args[..] {
+                        return Err(format!("op {}: the captured arguments are not those that were recorded", ops[0]));
+                    }
                     for (op, row) in ops.iter().zip(found.chunks_exact(MAX_ARGS)) {
                         let mut copy = [0; MAX_ARGS];
                         copy.copy_from_slice(row);
@@ -245,7 +285,6 @@ impl Step {
                 }
             }
         }
-        self.captured = captured;
         Ok(())
     }
 
@@ -261,7 +300,7 @@ impl Step {
         self.calls[op].iter().try_for_each(|w| w.launch(&self.gpu)).map_err(|why| device_error(&self.compiled, op, why))
     }
 
-    fn put_all(&self) -> Result<(), String> {
+    pub(super) fn put_all(&self) -> Result<(), String> {
         self.launches.iter().try_for_each(|l| self.put(l)).map_err(|e| e.to_string())
     }
 
@@ -355,7 +394,9 @@ impl Step {
         if steps > 1 && self.many.as_ref().is_none_or(|(k, _)| *k > count) {
             self.gpu.enter().map_err(gpu_error)?;
             let graph = Graph::capture(&self.gpu, || (0..steps).try_for_each(|_| self.put_all()));
-            self.many = Some((steps, graph.map_err(gpu_error)?));
+            let graph = graph.map_err(gpu_error)?;
+            self.held(&graph, steps, &[]).map_err(gpu_error)?;
+            self.many = Some((steps, graph));
         }
         let mut left = count;
         if let Some((steps, graph)) = self.many.as_ref().filter(|(k, _)| steps > 1 && *k <= count) {
@@ -405,7 +446,7 @@ impl Step {
     }
 
     /// The ledger: the captured addresses against the planned ones.
-    fn check(&self) -> Result<(), ExecError> {
+    pub(super) fn check(&self) -> Result<(), ExecError> {
         if self.base != self.env.memory.base() {
             return Err(ExecError::ArenaMoved { recorded: self.base as usize, found: self.env.memory.base() as usize });
         }

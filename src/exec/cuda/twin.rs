@@ -149,8 +149,9 @@ impl Step {
                                 _ => f64::NAN,
                             };
                         }
-                        if matches!(*slot, "scaler" | "scaler_prev" | "scale") && *dir == Dir::In {
-                            let set = [1024.0, 5.0, 1.0 / 1024.0, 0.0];
+                        if matches!(*slot, "scaler" | "scaler_prev" | "scale" | "skipped") && *dir == Dir::In {
+                            let set = [1024.0, 5.0, 1.0 / 1024.0, 0.0, 3.0];
+                            let set = if *slot == "skipped" { &set[4..] } else { &set[..] };
                             values[start..start + len].copy_from_slice(&set[..len]);
                         }
                     }
@@ -285,9 +286,13 @@ fn reference(
     let scale = reals(hosts, "scale").map_or(1.0, |s| s[0]);
     if let OpKind::ScaleUpdate { .. } = kind {
         let grads = reals(hosts, "grad").unwrap_or_default();
-        let [s, count] = scaler.map_or([1.0, 0.0], |s| [s[0], s[1]]);
+        let [s, count, skipped] = scaler.map_or([1.0, 0.0, 0.0], |s| [s[0], s[1], s[4]]);
         let overflow = grads.iter().any(|g| !g.is_finite());
-        let next = if overflow { [(s * 0.5).max(1.0), 0.0, 1.0 / s, 1.0] } else { [s, count + 1.0, 1.0 / s, 0.0] };
+        let next = if overflow {
+            [(s * 0.5).max(1.0), 0.0, 1.0 / s, 1.0, skipped + 1.0]
+        } else {
+            [s, count + 1.0, 1.0 / s, 0.0, skipped]
+        };
         put(hosts, slots, program, "scaler", &next);
         return;
     }

@@ -6,7 +6,7 @@
 
 use super::Real;
 use crate::ir::{Phase, Role};
-use crate::lower::{Alias, LValue, LValueId, Layout, Op, OpKind, Program, Trans};
+use crate::lower::{Alias, LValue, LValueId, Layout, Op, OpKind, Program, SCALER, Trans};
 use crate::tensor::{DType, Shape};
 
 /// Adapts a fused program to a GPU. Values keep their ids; new ones stand at the end.
@@ -195,12 +195,20 @@ fn fold_metrics(program: &mut Program) {
 fn scale_loss(program: &mut Program) {
     let Some(update) = program.ops.iter().position(|op| op.kind.slot("scaler").is_some()) else { return };
     let Some(grad) = program.ops[update].arg("grad") else { return };
-    let before = state(program, "scaler".into(), DType::F32, 4);
+    let before = state(program, "scaler".into(), DType::F32, SCALER);
     let scale = view(program, "loss_scale".into(), before, 1);
-    let after = view(program, "scaler.new".into(), before, 4);
+    let after = view(program, "scaler.new".into(), before, SCALER);
+    let skipped = push(program, LValue {
+        name: "skipped_steps".into(),
+        role: Role::State,
+        dtype: DType::F32,
+        alias: Some(Alias { of: before, start: 4 }),
+        ..program.value(scale).clone()
+    });
     set(&mut program.ops[update], "scaler", after);
     for op in &mut program.ops {
         set(op, "scale", scale);
+        set(op, "skipped", skipped);
     }
     let kind = OpKind::ScaleUpdate { len: program.value(grad).shape.len() };
     let mut op = Op {

@@ -16,10 +16,11 @@ pub(super) fn step_inc(args: Args) {
     counter.set(1, prev.get(1).wrapping_add(1));
 }
 
-/// `corr = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)`, computed in f64.
+/// `corr = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)`, computed in f64; `t` leaves out steps that were skipped.
 pub(super) fn bias_corr<T: Real>(args: Args, beta1: f64, beta2: f64) {
     let (counter, corr): (Buf<i64>, Buf<T>) = (args.buf(0), args.buf(1));
-    let t = counter.get(1) as f64;
+    let skipped: Buf<T> = args.buf(2);
+    let t = counter.get(1) as f64 - skipped.get_or(0, T::of(0.0)).f64();
     corr.set(0, T::of(1.0 / (1.0 - beta1.powf(t))));
     corr.set(1, T::of(1.0 / (1.0 - beta2.powf(t)).sqrt()));
 }

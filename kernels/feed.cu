@@ -1,0 +1,56 @@
+// Batches out of a data set that stays on the device, and what each step found, for the host to read later.
+
+// Element type conversions of a batch: samples and targets are floats, classes are ints.
+template <class To> struct Fed {
+    DEV To of(float v) { return narrow<To>(v); }
+};
+template <> struct Fed<int> {
+    DEV int of(int v) { return v; }
+};
+
+// Before step s (the counter's): x [BATCH, WX] (X) and y [BATCH, WY] (Y) from the rows of samples [n, WX] (float) and targets [n, WY] (Y_IN) that
+// rows [RING, BATCH] (u32) names at s % RING. The record of step s - 1 is closed with the time and the WATCHED first floats of the watched
+// values, that of step s begun. LAST: only closes the record. Records are [RING, 16] words: begin and end in nanoseconds (u64), then the floats.
+// Slots: samples, targets, rows, counter, records, x, y, then the watched values. Overwrites; moves 2 * BATCH * (WX + WY) elements.
+template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, int WATCHED, int RING, bool LAST> struct Feed {
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr i64 WORK = 0;
+    static constexpr int V = WX % 4 == 0 ? 4 : WX % 2 == 0 ? 2 : 1;
+    static constexpr int blocks(int) { return LAST ? 1 : ceil_div((i64)BATCH * (WX / V), THREADS); }
+    static constexpr int smem(int) { return 0; }
+
+    DEV u64 now() {
+        u64 ns;
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+        return ns;
+    }
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const u64 step = (u64)a.at<i64>(3)[1];
+        if (block == 0 && threadIdx.x < 32) {
+            u32* closed = a.at<u32>(4) + (step + RING - 1) % RING * 16;
+            if (threadIdx.x < WATCHED) closed[4 + threadIdx.x] = a.at<u32>(7 + threadIdx.x)[0];
+            if (threadIdx.x == 31) {
+                const u64 ns = now();
+                ((u64*)closed)[1] = ns;
+                if constexpr (!LAST) ((u64*)(a.at<u32>(4) + step % RING * 16))[0] = ns;
+            }
+        }
+        if constexpr (!LAST) {
+            const u32* rows = a.at<u32>(2) + step % RING * BATCH;
+            const int at = block * THREADS + threadIdx.x;
+            if (at < BATCH * (WX / V)) {
+                const int row = at / (WX / V), col = at % (WX / V) * V;
+                const Vec<float, V> in = load<float, V>(a.at<float>(0) + (i64)rows[row] * WX + col);
+                Vec<X, V> out;
+#pragma unroll
+                for (int i = 0; i < V; ++i) out.v[i] = Fed<X>::of(in.v[i]);
+                store(a.at<X>(5) + (i64)row * WX + col, out);
+            }
+            // The targets are few; where a sample has more of them than values, a thread takes several.
+            for (int i = at; i < BATCH * WY; i += blocks(0) * THREADS) {
+                a.at<Y>(6)[i] = Fed<Y>::of(a.at<Y_IN>(1)[(i64)rows[i / WY] * WY + i % WY]);
+            }
+        }
+    }
+};

@@ -1,0 +1,285 @@
+//! Steps that fetch their own batches: the data set stays on the device, each step gathers the rows that its order names and leaves a record of what it
+//! found, and one launch makes several steps. The host sends orders ahead and reads records behind; it never stops the stream.
+
+use super::bind::{MAX_ARGS, Row, launch_phase};
+use super::graph::Graph;
+use super::memory::{DeviceMemory, Event, Pinned};
+use super::step::{MAX_NODES, MAX_STEPS, Step, gpu_error};
+use crate::exec::step::{BatchTargets, StepRecord, located};
+use crate::exec::ExecError;
+use crate::lower::LValueId;
+use crate::tensor::DType;
+use cudarc::driver::result;
+use std::collections::VecDeque;
+
+/// Steps whose orders and records the device keeps: those of the launches under way, and as many again.
+const RING: usize = 4 * MAX_STEPS;
+/// Launches under way at most.
+const FLIGHTS: usize = 3;
+/// Bytes of a record, and values in it.
+const RECORD: usize = 64;
+/// Values that a record holds at most.
+pub(in crate::exec) const MAX_WATCHED: usize = 8;
+/// The share of the free memory that a data set may take: one over this.
+const SHARE: u64 = 2;
+
+/// A launch under way.
+struct Flight {
+    first: u64,
+    steps: usize,
+    /// Where the host prepared its orders, and where its records arrive.
+    berth: usize,
+    done: Event,
+}
+
+/// Memory of the host that belongs to one launch at a time.
+struct Berth {
+    orders: Pinned,
+    records: Pinned,
+}
+
+/// A data set on the device, with what feeds a step from it.
+pub(super) struct Intake {
+    _samples: DeviceMemory,
+    _targets: DeviceMemory,
+    orders: DeviceMemory,
+    records: DeviceMemory,
+    batch: usize,
+    watched: usize,
+    /// Steps in a launch with the graph that makes them, most first.
+    graphs: Vec<(usize, Graph)>,
+    berths: Vec<Berth>,
+    free: Vec<usize>,
+    flights: VecDeque<Flight>,
+    out: Vec<StepRecord>,
+}
+
+/// A number type as the kernels write it.
+const fn cpp(dtype: DType) -> Option<&'static str> {
+    match dtype {
+        DType::F32 => Some("float"),
+        DType::Bf16 => Some("bf16"),
+        DType::F16 => Some("f16"),
+        DType::I32 => Some("int"),
+        _ => None,
+    }
+}
+
+impl Step {
+    /// Keeps a data set on the device, so that steps fetch their batches themselves. `samples` `[n, sample]` lie in the step's layout; `watched` are
+    /// scalars to be read after every step. False where the step is not captured, or the device has no room.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn hold(&mut self, samples: &[f32], targets: BatchTargets<'_>, watched: &[LValueId]) -> Result<bool, ExecError> {
+        self.gpu.enter().map_err(gpu_error)?;
+        self.intake = None;
+        let bytes = |len: usize| (len * 4) as u64;
+        let needed = bytes(samples.len()) + bytes(targets.len());
+        let (free, _) = self.gpu.memory().map_err(gpu_error)?;
+        if self.why_eager().is_some() || watched.len() > MAX_WATCHED || needed > free / SHARE {
+            return Ok(false);
+        }
+        let intake = self.make_intake(samples, targets, watched)?;
+        let has = intake.is_some();
+        self.intake = intake.map(Box::new);
+        Ok(has)
+    }
+
+    fn make_intake(
+        &self,
+        samples: &[f32],
+        targets: BatchTargets<'_>,
+        watched: &[LValueId],
+    ) -> Result<Option<Intake>, ExecError> {
+        let (program, stream) = (&self.compiled.plan.program, self.gpu.stream());
+        let address = |id| located(&self.compiled, id).map(|(place, _)| self.env.address(&self.compiled.plan, place));
+        let Some(y) = program.y else { return Ok(None) };
+        let batch = self.compiled.model.batch;
+        let (x_value, y_value) = (program.value(program.x), program.value(y));
+        let width = |len: usize| len / batch.max(1);
+        let (wx, wy) = (width(x_value.shape.len()), width(y_value.shape.len()));
+        let (target_type, target_bytes): (_, &[u8]) = match targets {
+            BatchTargets::Classes(labels) => ("int", bytemuck::cast_slice(labels)),
+            BatchTargets::Values(values) => ("float", bytemuck::cast_slice(values)),
+        };
+        let (Some(x_type), Some(y_type)) = (cpp(x_value.dtype), cpp(y_value.dtype)) else { return Ok(None) };
+        if x_type == "int" || (y_type == "int") != (target_type == "int") {
+            return Ok(None);
+        }
+        let upload = |bytes: &[u8]| -> Result<DeviceMemory, ExecError> {
+            let memory = DeviceMemory::zeroed(bytes.len(), stream).map_err(gpu_error)?;
+            // SAFETY: the allocation has this size; the copy is over when the call returns.
+            unsafe { result::memcpy_htod_sync(memory.base(), bytes) }
+                .map_err(|e| gpu_error(super::failed("cuMemcpyHtoD", e)))?;
+            Ok(memory)
+        };
+        let (samples, targets) = (upload(bytemuck::cast_slice(samples))?, upload(target_bytes)?);
+        let orders = DeviceMemory::zeroed(RING * batch * 4, stream).map_err(gpu_error)?;
+        let records = DeviceMemory::zeroed(RING * RECORD, stream).map_err(gpu_error)?;
+        let mut row: Row = [0; MAX_ARGS];
+        let counter = program.find("counter").ok_or_else(|| ExecError::NoValue("counter".into()))?;
+        let fixed = [samples.base(), targets.base(), orders.base(), address(counter)?, records.base(), address(program.x)?, address(y)?];
+        row[..fixed.len()].copy_from_slice(&fixed);
+        for (slot, id) in row[fixed.len()..].iter_mut().zip(watched) {
+            *slot = address(*id)?;
+        }
+        let ty = |last: bool| {
+            let watched = watched.len();
+            format!("Feed<{x_type}, {wx}, {target_type}, {y_type}, {wy}, {batch}, {watched}, {RING}, {last}>")
+        };
+        let mut kernels = self.gpu.kernels(&[vec![("feed.cu", ty(false))], vec![("feed.cu", ty(true))]]).into_iter();
+        let mut next = || kernels.next().unwrap_or_else(|| Err("no kernel came back".into())).map_err(gpu_error);
+        let (feed, last) = ((next()?, row), (next()?, row));
+        let most = (MAX_NODES / (self.launches().1 + 1)).clamp(1, MAX_STEPS);
+        let mut sizes = vec![most, most / 8, 1];
+        sizes.retain(|s| *s > 0);
+        sizes.dedup();
+        let mut graphs = Vec::with_capacity(sizes.len());
+        for steps in sizes {
+            let graph = Graph::capture(&self.gpu, || {
+                for _ in 0..steps {
+                    launch_phase(&self.gpu, feed.0.phases[0], feed.0.threads, &feed.1)?;
+                    self.put_all()?;
+                }
+                launch_phase(&self.gpu, last.0.phases[0], last.0.threads, &last.1)
+            });
+            let graph = graph.map_err(gpu_error)?;
+            self.held(&graph, steps, &[&feed, &last]).map_err(gpu_error)?;
+            graphs.push((steps, graph));
+        }
+        let berth = |_| -> Result<Berth, String> {
+            Ok(Berth { orders: Pinned::new(most * batch * 4)?, records: Pinned::new(most * RECORD)? })
+        };
+        let berths = (0..FLIGHTS).map(berth).collect::<Result<Vec<_>, _>>().map_err(gpu_error)?;
+        Ok(Some(Intake {
+            _samples: samples,
+            _targets: targets,
+            orders,
+            records,
+            batch,
+            watched: watched.len(),
+            graphs,
+            free: (0..FLIGHTS).collect(),
+            berths,
+            flights: VecDeque::new(),
+            out: Vec::with_capacity(most),
+        }))
+    }
+
+    /// The steps that the next launch makes where `left` are wanted, at most; 0 where steps do not fetch their batches themselves.
+    #[must_use]
+    pub fn launch_size(&self, left: u64) -> usize {
+        let Some(intake) = &self.intake else { return 0 };
+        intake.graphs.iter().map(|(steps, _)| *steps).find(|steps| *steps as u64 <= left).unwrap_or(0)
+    }
+
+    /// Whether another launch may be sent before the first one's records are taken.
+    #[must_use]
+    pub fn has_berth(&self) -> bool {
+        self.intake.as_ref().is_some_and(|i| !i.free.is_empty())
+    }
+
+    /// Launches the steps whose samples `order` `[steps, batch]` names; `first` is the number that the step counter has before them. Returns at once.
+    ///
+    /// # Errors
+    /// Where the ledger finds a captured address that the plan does not have (nothing was run then), or a call fails.
+    pub fn launch(&mut self, first: u64, order: &[u32]) -> Result<(), ExecError> {
+        self.check()?;
+        self.begin()?;
+        let stream = self.gpu.stream();
+        let Some(intake) = &mut self.intake else { return Err(gpu_error("no data set is on the device".into())) };
+        let steps = order.len() / intake.batch.max(1);
+        let graph = intake.graphs.iter().find(|(s, _)| *s == steps);
+        let (Some((_, graph)), Some(berth)) = (graph, intake.free.pop()) else {
+            return Err(gpu_error(format!("no launch makes {steps} steps now")));
+        };
+        let place = &mut intake.berths[berth];
+        let bytes: &[u8] = bytemuck::cast_slice(order);
+        place.orders.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        let pieces = pieces(first, steps);
+        for (from, ring, count) in pieces {
+            let each = intake.batch * 4;
+            let part = &place.orders.bytes()[from * each..(from + count) * each];
+            // SAFETY: the ring has room for RING orders; the source stays untouched until the event behind the launch was waited for.
+            unsafe { result::memcpy_htod_async(intake.orders.base() + (ring * each) as u64, part, stream) }
+                .map_err(|e| gpu_error(super::failed("cuMemcpyHtoDAsync", e)))?;
+        }
+        graph.launch(&self.gpu).map_err(gpu_error)?;
+        for (from, ring, count) in pieces {
+            let part = &mut place.records.bytes_mut()[from * RECORD..(from + count) * RECORD];
+            // SAFETY: the ring has RING records; the target is read only after the event behind the copy was waited for.
+            unsafe { result::memcpy_dtoh_async(part, intake.records.base() + (ring * RECORD) as u64, stream) }
+                .map_err(|e| gpu_error(super::failed("cuMemcpyDtoHAsync", e)))?;
+        }
+        let done = Event::new(false).map_err(gpu_error)?;
+        done.record(stream).map_err(gpu_error)?;
+        intake.flights.push_back(Flight { first, steps, berth, done });
+        Ok(())
+    }
+
+    /// The records of the oldest launch under way, in order; waits for that launch alone. Empty where none is under way.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn landed(&mut self) -> Result<&[StepRecord], ExecError> {
+        self.gpu.enter().map_err(gpu_error)?;
+        let Some(intake) = &mut self.intake else { return Ok(&[]) };
+        intake.out.clear();
+        if let Some(flight) = intake.flights.pop_front() {
+            let waited = flight.done.wait();
+            intake.free.push(flight.berth);
+            waited.map_err(gpu_error)?;
+            let records = intake.berths[flight.berth].records.bytes();
+            for (index, record) in records.chunks_exact(RECORD).take(flight.steps).enumerate() {
+                let word = |i: usize| bytemuck::pod_read_unaligned::<u32>(&record[4 * i..4 * i + 4]);
+                let ns = |i: usize| u64::from(word(i)) | u64::from(word(i + 1)) << 32;
+                let mut values = [0.0; MAX_WATCHED];
+                for (slot, value) in values.iter_mut().take(intake.watched).enumerate() {
+                    *value = f32::from_bits(word(4 + slot));
+                }
+                let step_us = ns(2).saturating_sub(ns(0)) as f32 / 1e3;
+                intake.out.push(StepRecord { counter: flight.first + index as u64, step_us, values });
+            }
+        }
+        Ok(&intake.out)
+    }
+}
+
+impl Step {
+    /// Waits for all launches and forgets their records.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn abandon_launches(&mut self) -> Result<(), ExecError> {
+        self.synchronize()?;
+        if let Some(intake) = &mut self.intake {
+            intake.flights.clear();
+            intake.free = (0..FLIGHTS).collect();
+        }
+        Ok(())
+    }
+}
+
+/// The stretches of the ring that `steps` steps from `first` on take: where each begins among the steps, where in the ring, and how many it holds.
+fn pieces(first: u64, steps: usize) -> [(usize, usize, usize); 2] {
+    let start = (first % RING as u64) as usize;
+    let before = steps.min(RING - start);
+    [(0, start, before), (before, 0, steps - before)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_that_pass_the_rings_end_go_on_at_its_beginning() {
+        assert_eq!(pieces(0, 5), [(0, 0, 5), (5, 0, 0)]);
+        assert_eq!(pieces(RING as u64 * 7 + 3, 4), [(0, 3, 4), (4, 0, 0)]);
+        assert_eq!(pieces(RING as u64 * 7 - 2, 6), [(0, RING - 2, 2), (2, 0, 4)]);
+        for first in 0..3 * RING as u64 {
+            let covered: usize = pieces(first, MAX_STEPS).iter().map(|p| p.2).sum();
+            assert_eq!(covered, MAX_STEPS);
+        }
+    }
+}
