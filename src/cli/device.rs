@@ -13,12 +13,6 @@ pub fn threads(given: Option<u16>) -> usize {
     given.map_or_else(default_threads, usize::from)
 }
 
-/// The first GPU, where it can run steps: kernels must be compiled for it.
-fn usable() -> Result<Arc<cuda::Gpu>, String> {
-    let gpu = cuda::gpu(0)?;
-    if cuda::probe().has("nvrtc") { Ok(gpu) } else { Err("there is no NVRTC to compile kernels with".into()) }
-}
-
 /// The machine that a plan is made for. A GPU that is not here is stood in for by an H200's facts, because a plan needs no device.
 ///
 /// # Errors
@@ -26,7 +20,7 @@ fn usable() -> Result<Arc<cuda::Gpu>, String> {
 pub fn choose_to_plan(device: Device, threads: usize) -> anyhow::Result<Target> {
     match device {
         Device::Cpu => Ok(host_target(threads)),
-        Device::Auto => Ok(usable().map_or_else(|_| host_target(threads), |gpu| gpu.target())),
+        Device::Auto => Ok(cuda::usable(0).map_or_else(|_| host_target(threads), |gpu| gpu.target())),
         Device::Cuda(number) => Ok(match cuda::gpu(number) {
             Ok(gpu) => gpu.target(),
             Err(why) => {
@@ -63,7 +57,7 @@ pub fn choose(device: Device, threads: usize) -> anyhow::Result<(Target, String)
                 "cuda:{number} cannot be used: {why}; `stepgraph doctor` tells what is missing; use --device cpu, or leave the option out"
             ))),
         },
-        Device::Auto => match usable() {
+        Device::Auto => match cuda::usable(0) {
             Ok(gpu) => {
                 super::output::note(&format!("device: cuda:0 ({}), because a GPU works here", gpu.info().name));
                 Ok((gpu.target(), format!("cuda:0 ({})", gpu.info().name)))

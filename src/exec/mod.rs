@@ -14,4 +14,4 @@ pub use env::{EnvBuilder, SealedEnv};
 pub use error::ExecError;
 pub use memory::available_bytes;
 pub(crate) use step::samples_to_stored;
-pub use step::{BatchTargets, Executor, Step, StepRecord};
+pub use step::{BatchTargets, Executor, Recording, Step, StepRecord};

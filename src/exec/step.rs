@@ -58,6 +58,21 @@ pub struct StepRecord {
     pub values: [f32; cuda::MAX_WATCHED],
 }
 
+/// How a step was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// Why a replay runs op by op, where it does.
+    pub why_eager: Option<String>,
+    /// Calls of kernels and libraries that a replay makes.
+    pub calls: usize,
+    /// Nodes of the captured graph; 0 on a CPU.
+    pub nodes: usize,
+    /// Arguments that every replay is held against.
+    pub held_arguments: usize,
+    /// Steps that one launch makes where the data set lies on the device; 0 where batches come from the host.
+    pub steps_a_launch: usize,
+}
+
 /// A compiled step with its memory.
 pub enum Step {
     Cpu(Box<cpu::Step>),
@@ -129,6 +144,26 @@ impl Step {
         match self {
             Self::Cpu(step) => (0..count).try_for_each(|_| step.replay(pool)),
             Self::Cuda(step) => step.replay_many(count),
+        }
+    }
+
+    /// How it was recorded.
+    #[must_use]
+    pub fn recording(&self) -> Recording {
+        match self {
+            Self::Cpu(step) => {
+                Recording { calls: step.calls(), held_arguments: step.held_arguments(), ..Recording::default() }
+            }
+            Self::Cuda(step) => {
+                let (calls, nodes) = step.launches();
+                Recording {
+                    why_eager: step.why_eager().map(str::to_owned),
+                    calls,
+                    nodes,
+                    held_arguments: step.held_arguments(),
+                    steps_a_launch: step.most_steps(),
+                }
+            }
         }
     }
 
@@ -287,7 +322,12 @@ impl Step {
     ///
     /// # Errors
     /// What went wrong on the device.
-    pub fn hold(&mut self, samples: &[f32], targets: BatchTargets<'_>, watched: &[LValueId]) -> Result<bool, ExecError> {
+    pub fn hold(
+        &mut self,
+        samples: &[f32],
+        targets: BatchTargets<'_>,
+        watched: &[LValueId],
+    ) -> Result<bool, ExecError> {
         match self {
             Self::Cpu(_) => Ok(false),
             Self::Cuda(step) => step.hold(samples, targets, watched),

@@ -109,6 +109,7 @@ impl StudioApp {
             Command::FitArena => self.panels.arena.fit(),
             Command::FollowPlots => self.panels.train.follow = true,
             Command::ToggleLogAxis => self.studio.settings.log_axis ^= true,
+            Command::ChooseDevice(choice) => self.studio.settings.device = choice,
             Command::ToggleTheme => {
                 let dark = ctx.theme() != egui::Theme::Dark;
                 self.studio.settings.dark = Some(dark);
@@ -178,9 +179,11 @@ impl StudioApp {
         }
         let preset = Arc::clone(self.studio.document.preset());
         let (base, wake) = (self.studio.document.base(), Arc::clone(&self.studio.wake));
-        let tuning = self.studio.tuning.clone();
-        let spec = SessionSpec { tuning, ..SessionSpec::new((*preset).clone(), base) };
+        let machine = Arc::clone(self.studio.devices.current());
+        let (target, tuning) = (Some(machine.target.clone()), machine.tuning.clone());
+        let spec = SessionSpec { machine: target, tuning, ..SessionSpec::new((*preset).clone(), base) };
         self.studio.training.start(spec, order, move || wake());
+        self.studio.training.device = Some(machine.choice);
         self.panels.train.follow = true;
     }
 

@@ -208,7 +208,7 @@ impl Behavior<Tab> for Rooms<'_> {
                     panels::step_graph::step_graph_ui(ui, self.studio, &mut self.panels.step_graph, self.out)
                 }
                 Tab::Arena => panels::arena::arena_ui(ui, self.studio, &mut self.panels.arena, self.out),
-                Tab::Capture => panels::capture::capture_ui(ui, self.studio, self.out),
+                Tab::Capture => panels::capture::capture_ui(ui, self.studio, &mut self.panels.capture, self.out),
             }
         });
         UiResponse::None

@@ -1,5 +1,6 @@
 //! Everything a person can do, once: menus, shortcuts, tooltips and the command palette are made from it.
 
+use super::devices::DeviceChoice;
 use super::document::Edit;
 use super::icons;
 use super::selection::Selection;
@@ -76,6 +77,7 @@ pub enum Command {
     Select(Selection),
     /// Selects a layer to do something with it from its own menu.
     OnLayer(LayerPath, Box<Command>),
+    ChooseDevice(DeviceChoice),
     SetLr(f32),
     SetSmoothing(f32),
     DismissNotice,
@@ -120,6 +122,9 @@ impl Command {
         out.extend(LayerKind::ALL.map(Self::AddKind));
         out.extend([Self::TrainOrPause, Self::Step, Self::Stop, Self::Reset, Self::Back, Self::Forward]);
         out.extend(Tab::ALL.map(Self::ShowTab));
+        out.extend(
+            [DeviceChoice::Auto, DeviceChoice::Cpu, DeviceChoice::Gpu(0), DeviceChoice::Absent].map(Self::ChooseDevice),
+        );
         out.extend([Self::FitArena, Self::FollowPlots, Self::ToggleLogAxis, Self::ToggleTheme, Self::Quit]);
         out
     }
@@ -131,6 +136,7 @@ impl Command {
             Self::NewFromPreset(index) => format!("New from preset: {}", super::presets::name(*index)),
             Self::AddKind(kind) => format!("Add layer: {}", kind.class),
             Self::ShowTab(tab) => format!("Show {}", tab.title()),
+            Self::ChooseDevice(choice) => format!("Device: {}", choice.label()),
             other => other.info().label.to_owned(),
         }
     }
@@ -221,6 +227,9 @@ impl Command {
             Self::Edit(_) => of("Edit", icons::FILE, None, "Changes the document"),
             Self::Select(_) => of("Select", icons::FIT, None, "Shows this in every view"),
             Self::OnLayer(_, command) => command.info(),
+            Self::ChooseDevice(_) => {
+                of("Choose device", icons::DEVICE, None, "What the network is planned for and trained on")
+            }
             Self::SetLr(_) => {
                 of("Set learning rate", icons::LIVE, None, "Changes the learning rate of the run from the next step on")
             }

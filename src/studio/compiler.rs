@@ -2,11 +2,11 @@
 //!
 //! One request may wait; a newer one takes its place, and answers to older revisions are dropped by the receiver. Neither side ever waits for the other.
 
+use super::devices::{DeviceChoice, Machine};
 use super::view_models::PlanView;
 use crate::compile::{Options, compile};
-use crate::exec::cpu::{default_threads, host_target};
 use crate::model::{Checked, Preset, check};
-use crate::select::Tuning;
+use crate::train::known_gpu_times;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -16,12 +16,14 @@ use std::time::{Duration, Instant};
 struct Request {
     revision: u64,
     preset: Arc<Preset>,
+    machine: Arc<Machine>,
 }
 
 /// What became of a document.
 #[derive(Debug)]
 pub struct Answer {
     pub revision: u64,
+    pub device: DeviceChoice,
     pub checked: Checked,
     /// The compiled step with its views, where the document has no mistakes.
     pub plan: Option<Arc<PlanView>>,
@@ -39,15 +41,17 @@ pub struct Compiler {
     waiting: Option<Request>,
     asked: u64,
     answered: u64,
+    /// The device that documents are compiled for.
+    machine: Arc<Machine>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Compiler {
-    /// Starts the thread; `wake` is called when there is an answer. Kernels are chosen by `tuning` where it has times.
+    /// Starts the thread; `wake` is called when there is an answer. Documents are compiled for `machine`.
     ///
     /// # Errors
     /// Where the system refuses a thread.
-    pub fn spawn(tuning: Option<Arc<Tuning>>, wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+    pub fn spawn(machine: Arc<Machine>, wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (requests, inbox) = bounded::<Request>(1);
         let (outbox, answers) = bounded(2);
         let work = move || {
@@ -55,21 +59,35 @@ impl Compiler {
                 if let Ok(newer) = inbox.try_recv() {
                     request = newer;
                 }
-                if outbox.send(answer(&request, tuning.as_ref())).is_err() {
+                if outbox.send(answer(&request)).is_err() {
                     return;
                 }
                 wake();
             }
         };
         let thread = Builder::new().name("stepgraph-compile".into()).spawn(work)?;
-        Ok(Self { requests: Some(requests), answers, waiting: None, asked: 0, answered: 0, thread: Some(thread) })
+        Ok(Self {
+            requests: Some(requests),
+            answers,
+            waiting: None,
+            asked: 0,
+            answered: 0,
+            machine,
+            thread: Some(thread),
+        })
+    }
+
+    /// Compiles for another device from now on; the newest document is asked for anew.
+    pub fn set_machine(&mut self, machine: Arc<Machine>) {
+        self.machine = machine;
+        self.asked = u64::MAX;
     }
 
     /// Asks for a document to be compiled, in place of whatever was asked before; each revision is asked for once.
     pub fn ask(&mut self, revision: u64, preset: &Arc<Preset>) {
         if revision != self.asked {
             self.asked = revision;
-            self.waiting = Some(Request { revision, preset: Arc::clone(preset) });
+            self.waiting = Some(Request { revision, preset: Arc::clone(preset), machine: Arc::clone(&self.machine) });
         }
         if let (Some(request), Some(requests)) = (self.waiting.take(), &self.requests)
             && let Err(TrySendError::Full(request)) = requests.try_send(request)
@@ -81,8 +99,12 @@ impl Compiler {
     /// The answer to the newest request, once; answers to older ones are dropped.
     pub fn poll(&mut self) -> Option<Answer> {
         let newest = self.answers.try_iter().last()?;
-        self.answered = newest.revision;
-        (newest.revision == self.asked).then_some(newest)
+        // An answer for another device is as stale as one to another document.
+        let is_wanted = newest.revision == self.asked && newest.device == self.machine.choice;
+        if is_wanted {
+            self.answered = newest.revision;
+        }
+        is_wanted.then_some(newest)
     }
 
     /// True while the newest request has no answer.
@@ -103,12 +125,16 @@ impl Drop for Compiler {
     }
 }
 
-fn answer(request: &Request, tuning: Option<&Arc<Tuning>>) -> Answer {
+fn answer(request: &Request) -> Answer {
     let started = Instant::now();
     let checked = check(&request.preset);
-    let mut out = Answer { revision: request.revision, checked, plan: None, error: None, took: Duration::ZERO };
+    let (revision, device) = (request.revision, request.machine.choice);
+    let mut out = Answer { revision, device, checked, plan: None, error: None, took: Duration::ZERO };
     if let Some(model) = &out.checked.model {
-        let options = Options { tuning: tuning.cloned(), ..Options::train(host_target(default_threads())) };
+        let Machine { target, tuning, .. } = &*request.machine;
+        // What was timed on this GPU is chosen here as it will be by a run.
+        let gpu_times = known_gpu_times(target);
+        let options = Options { tuning: tuning.clone(), gpu_times, ..Options::train(target.clone()) };
         match compile(model, &options) {
             Ok(compiled) => out.plan = Some(Arc::new(PlanView::new(Arc::new(compiled)))),
             Err(error) => out.error = Some(error.to_string()),
@@ -126,7 +152,7 @@ mod tests {
     #[test]
     fn only_the_newest_revision_is_answered() {
         let (sender, bell) = bounded(64);
-        let mut compiler = Compiler::spawn(None, move || {
+        let mut compiler = Compiler::spawn(Arc::new(Machine::cpu(None)), move || {
             let _ = sender.try_send(());
         })
         .unwrap();

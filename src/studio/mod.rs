@@ -9,6 +9,7 @@
 //! | `app`, `actions` | the window, and what each command does |
 //! | `commands` | everything a person can do, with name, icon, shortcut and tooltip |
 //! | `state`, `selection` | what the window shows, and what is selected in all views at once |
+//! | `devices` | what a network is planned for and trained on |
 //! | `document`, `fields` | the preset with undo and redo, and its fields as data |
 //! | `compiler`, `training`, `files` | the other threads |
 //! | `view_models` | what the panels show, as plain data |
@@ -19,6 +20,7 @@ pub mod actions;
 pub mod app;
 pub mod commands;
 pub mod compiler;
+pub mod devices;
 pub mod document;
 pub mod fields;
 pub mod files;

@@ -4,6 +4,7 @@
 
 use super::commands::Command;
 use super::compiler::{Answer, Compiler};
+use super::devices::{DeviceChoice, Devices};
 use super::document::Document;
 use super::files::{Files, Recovery};
 use super::selection::{Related, Selection, SelectionHistory};
@@ -12,7 +13,6 @@ use super::view_models::PlanView;
 use super::view_models::inspector::InspectorView;
 use super::view_models::network::NetworkView;
 use super::view_models::status::PlanNumbers;
-use crate::exec::cpu::{cpu_name, default_threads, host_target};
 use crate::model::Checked;
 use crate::select::Tuning;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,7 @@ pub struct Settings {
     pub log_axis: bool,
     /// `None` follows the system.
     pub dark: Option<bool>,
+    pub device: DeviceChoice,
 }
 
 /// Files remembered as recent.
@@ -73,8 +74,7 @@ const RECOVER_EVERY: Duration = Duration::from_secs(1);
 /// The state of the window.
 pub struct Studio {
     pub document: Document,
-    /// Kernel times remembered from this machine.
-    pub tuning: Option<Arc<Tuning>>,
+    pub devices: Devices,
     pub training: Training,
     pub selection: SelectionHistory,
     pub settings: Settings,
@@ -89,9 +89,6 @@ pub struct Studio {
     pub network: NetworkView,
     pub related: Related,
     pub inspector: InspectorView,
-    /// The target's name, and the processor's.
-    pub device: String,
-    pub device_name: String,
     pub(super) files: Files,
     pub(super) wake: Arc<dyn Fn() + Send + Sync>,
     compiler: Compiler,
@@ -118,12 +115,13 @@ impl Studio {
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> std::io::Result<Self> {
         let bell = Arc::clone(&wake);
-        let target = host_target(default_threads());
+        let devices = Devices::new(tuning, move || bell())?;
+        let bell = Arc::clone(&wake);
         Ok(Self {
-            compiler: Compiler::spawn(tuning.clone(), move || bell())?,
+            compiler: Compiler::spawn(Arc::clone(devices.current()), move || bell())?,
             files: Files::spawn(Arc::clone(&wake))?,
             document,
-            tuning,
+            devices,
             training: Training::default(),
             selection: SelectionHistory::default(),
             settings,
@@ -135,8 +133,6 @@ impl Studio {
             network: NetworkView::default(),
             related: Related::default(),
             inspector: InspectorView::default(),
-            device: target.name,
-            device_name: cpu_name().unwrap_or_else(|| "CPU".into()),
             wake,
             checked: None,
             failure: None,
@@ -186,7 +182,11 @@ impl Studio {
     /// True where the document could be trained now.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.draft_mistakes == 0 && self.is_answered() && self.plan.is_some() && !self.is_plan_stale()
+        self.devices.current().trains()
+            && self.draft_mistakes == 0
+            && self.is_answered()
+            && self.plan.is_some()
+            && !self.is_plan_stale()
     }
 
     /// True where the plan belongs to an older document.
@@ -195,13 +195,16 @@ impl Studio {
         self.plan_revision != self.document.revision()
     }
 
-    /// True where the run trains another network than the one on screen.
+    /// True where the run trains another network than the one on screen, or on another device.
     #[must_use]
     pub fn is_stale(&self) -> bool {
-        self.training
-            .preset
-            .as_ref()
-            .is_some_and(|p| !Arc::ptr_eq(p, self.document.preset()) && **p != **self.document.preset())
+        let device = self.devices.current().choice;
+        self.training.device.is_some_and(|d| d != device)
+            || self
+                .training
+                .preset
+                .as_ref()
+                .is_some_and(|p| !Arc::ptr_eq(p, self.document.preset()) && **p != **self.document.preset())
     }
 
     /// What pressing Train would do.
@@ -240,6 +243,11 @@ impl Studio {
     /// Takes in what the other threads have to tell, within a part of a frame; true where something is left.
     pub fn take_answers(&mut self) -> bool {
         const BUDGET: Duration = Duration::from_millis(3);
+        if self.devices.poll(self.settings.device) {
+            self.compiler.set_machine(Arc::clone(self.devices.current()));
+            // The plan on screen stays until the new one is there, as after an edit.
+            (self.answered, self.plan_revision) = (u64::MAX, u64::MAX);
+        }
         let revision = self.document.revision();
         let preset = Arc::clone(self.document.preset());
         self.compiler.ask(revision, &preset);

@@ -1,7 +1,9 @@
 //! A training run as the window sees it: the worker behind bounded channels, and everything it told, kept whole.
 
+use super::devices::DeviceChoice;
 use super::widgets::series::Smoothed;
 use crate::compile::Compiled;
+use crate::exec::Recording;
 use crate::model::Preset;
 use crate::train::{Command, Event, RunState, SessionSpec, StepReport, Worker};
 use std::collections::VecDeque;
@@ -94,6 +96,10 @@ pub struct Training {
     /// The document that is trained.
     pub preset: Option<Arc<Preset>>,
     pub compiled: Option<Arc<Compiled>>,
+    /// How its step was recorded.
+    pub recording: Option<Recording>,
+    /// The device that it is trained on.
+    pub device: Option<DeviceChoice>,
     pub history: History,
     pub statistics: Statistics,
     pub notes: Vec<String>,
@@ -119,6 +125,8 @@ impl Default for Training {
             state: None,
             preset: None,
             compiled: None,
+            recording: None,
+            device: None,
             history: History::default(),
             statistics: Statistics::default(),
             notes: Vec::new(),
@@ -295,7 +303,8 @@ impl Training {
                 }
                 self.change(state);
             }
-            Event::Prepared { compiled, total, notes, .. } => {
+            Event::Prepared { compiled, recording, total, notes, .. } => {
+                self.recording = Some(recording);
                 self.compiled = Some(compiled);
                 self.total = total;
                 self.notes = notes;

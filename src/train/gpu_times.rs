@@ -4,19 +4,23 @@
 //! on memory of its own, before the step is planned.
 
 use super::TrainError;
-use crate::compile::{Options, compile};
+use crate::compile::{Compiled, Options, compile};
 use crate::exec::cuda::{self, Step, gpu, probe};
 use crate::lower::Op;
 use crate::model::Model;
 use crate::select::cuda::{GpuTimes, NOT_OFFERED_US, Real, real_of};
 use crate::select::{Selection, Target};
 use crate::tensor::Fnv;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Candidates whose estimate is this many times the best one's are not timed.
 const HOPELESS: f64 = 3.5;
+
+/// A candidate that takes this many times as long as the best so far is timed only once.
+const GIVE_UP: f64 = 1.5;
 
 /// The device as times know it: its name, and the versions of what runs on it.
 fn device_name(target: &Target) -> String {
@@ -75,7 +79,37 @@ pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes
     Ok(Some(all))
 }
 
-/// Times every candidate of the operations in `open`: in each round every operation runs its next candidate.
+/// A step in which every operation runs the same of its candidates, and those operations of it that are to be timed.
+struct Round {
+    compiled: Arc<Compiled>,
+    timed: Vec<bool>,
+}
+
+/// The candidates of the operations in `open`: in each round every operation runs its next one. What is hopeless by estimate is left out.
+fn rounds(model: &Model, options: &Options, first: &Selection, open: &[String]) -> Result<Vec<Round>, TrainError> {
+    let count = first.choices.iter().map(|c| c.candidates.len()).max().unwrap_or(1);
+    let mut out = Vec::with_capacity(count);
+    for round in 0..count {
+        let options = Options { gpu_times: None, force: Some(round), ..options.clone() };
+        let compiled = Arc::new(compile(model, &options)?);
+        let mut done = BTreeSet::new();
+        let choices = &compiled.selection.choices;
+        let timed = compiled.plan.program.ops.iter().zip(choices).map(|(op, choice)| {
+            let key = key_of(&compiled.selection, op);
+            let estimates = || choice.candidates.iter().filter_map(|c| c.cost_us);
+            let best = estimates().fold(f64::INFINITY, f64::min);
+            let library = choice.kernel.contains("_cu");
+            let hopeless = choice.cost_us > HOPELESS * best && !library;
+            round < estimates().count() && !hopeless && open.contains(&key) && done.insert(key)
+        });
+        let timed: Vec<bool> = timed.collect();
+        out.push(Round { compiled, timed });
+    }
+    out.retain(|r| r.timed.contains(&true));
+    Ok(out)
+}
+
+/// Times every candidate of the operations in `open`.
 fn time_all(
     model: &Model,
     options: &Options,
@@ -85,27 +119,31 @@ fn time_all(
     device: &Arc<cuda::Gpu>,
 ) -> Result<GpuTimes, TrainError> {
     let mut found = GpuTimes { device: name.to_owned(), times: BTreeMap::new() };
-    let rounds = first.choices.iter().map(|c| c.candidates.len()).max().unwrap_or(1);
-    for round in 0..rounds {
-        let options = Options { gpu_times: None, force: Some(round), ..options.clone() };
-        let compiled = Arc::new(compile(model, &options)?);
-        let mut step = Step::to_time(Arc::clone(&compiled), Arc::clone(device))?;
-        let mut done = std::collections::BTreeSet::new();
-        for (index, (op, choice)) in compiled.plan.program.ops.iter().zip(&compiled.selection.choices).enumerate() {
-            let key = key_of(&compiled.selection, op);
-            let estimates = || choice.candidates.iter().filter_map(|c| c.cost_us);
-            let best = estimates().fold(f64::INFINITY, f64::min);
-            let library = choice.kernel.contains("_cu");
-            let hopeless = choice.cost_us > HOPELESS * best && !library;
-            if round >= estimates().count() || hopeless || !open.contains(&key) || !done.insert(key.clone()) {
-                continue;
-            }
+    let started = Instant::now();
+    let rounds = rounds(model, options, first, open)?;
+    let ops: Vec<(&Compiled, usize)> = rounds
+        .iter()
+        .flat_map(|r| r.timed.iter().enumerate().filter(|(_, t)| **t).map(|(i, _)| (&*r.compiled, i)))
+        .collect();
+    Step::prefetch(device, &ops)?;
+    let ready = started.elapsed();
+    for round in &rounds {
+        let mut step = Step::to_time(Arc::clone(&round.compiled), Arc::clone(device), &round.timed)?;
+        for (index, op) in round.compiled.plan.program.ops.iter().enumerate().filter(|(i, _)| round.timed[*i]) {
+            let key = key_of(&round.compiled.selection, op);
             let so_far =
                 found.times.get(&key).map_or(f64::INFINITY, |t| t.values().copied().fold(f64::INFINITY, f64::min));
-            let us = if step.stood_in(index) { NOT_OFFERED_US } else { step.time_op(index, 2.0 * so_far)? };
-            found.keep(&key, &choice.kernel, us);
+            let us = if step.stood_in(index) { NOT_OFFERED_US } else { step.time_op(index, GIVE_UP * so_far)? };
+            found.keep(&key, &round.compiled.selection.choices[index].kernel, us);
         }
     }
+    log::debug!(
+        "{}: {} candidates of {} operations timed in {:.2?}, compiled in {ready:.2?} before",
+        model.name,
+        ops.len(),
+        open.len(),
+        started.elapsed().saturating_sub(ready)
+    );
     Ok(found)
 }
 

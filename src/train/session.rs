@@ -9,7 +9,7 @@ use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Dataset, Request};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{Executor, Step, StepRecord};
+use crate::exec::{Executor, Recording, Step, StepRecord};
 use crate::ir::Metrics;
 use crate::lower::LValueId;
 use crate::model::{LossSpec, Model, ParamId, Preset, check, init_values};
@@ -251,6 +251,12 @@ impl Session {
         self.train.compiled()
     }
 
+    /// How the training step was recorded.
+    #[must_use]
+    pub fn recording(&self) -> Recording {
+        self.train.recording()
+    }
+
     /// The training step in memory.
     pub const fn step_mut(&mut self) -> (&mut Step, &mut Pool) {
         (&mut self.train, &mut self.pool)
@@ -362,12 +368,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Self::step`]; the steps before the failed one were told.
-    pub fn steps(
-        &mut self,
-        most: u64,
-        within: Duration,
-        mut tell: impl FnMut(&StepReport),
-    ) -> Result<u64, TrainError> {
+    pub fn steps(&mut self, most: u64, within: Duration, mut tell: impl FnMut(&StepReport)) -> Result<u64, TrainError> {
         let started = Instant::now();
         let mut made = 0;
         if !self.streams {
@@ -392,12 +393,7 @@ impl Session {
     }
 
     /// Up to `wanted` steps that fetch their own batches; at least one, and no launch after `until`.
-    fn stream(
-        &mut self,
-        wanted: u64,
-        until: Instant,
-        tell: &mut impl FnMut(&StepReport),
-    ) -> Result<u64, TrainError> {
+    fn stream(&mut self, wanted: u64, until: Instant, tell: &mut impl FnMut(&StepReport)) -> Result<u64, TrainError> {
         let counter = self.train.stored::<i64>(self.train.find("counter")?)?[1] as u64;
         let (mut sent, mut made, mut fed_us) = (0, 0, 0.0);
         let mut problem: Option<ExecError> = None;

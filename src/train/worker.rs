@@ -6,6 +6,7 @@
 use super::{Evaluation, Session, SessionSpec, StepReport, TrainError};
 use crate::compile::Compiled;
 use crate::data::{Dataset, Split};
+use crate::exec::Recording;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,6 +59,7 @@ pub enum Event {
     /// The run is ready: its step, its data, its length.
     Prepared {
         compiled: Arc<Compiled>,
+        recording: Recording,
         data: Option<(Arc<Dataset>, Arc<Split>)>,
         total: u64,
         notes: Vec<String>,
@@ -209,7 +211,8 @@ fn run(spec: &SessionSpec, mut link: Link) {
         Ok(mut session) => {
             let data = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s)));
             let (compiled, total, notes) = (Arc::clone(session.compiled()), session.total(), session.notes().to_vec());
-            link.tell(Event::Prepared { compiled, data, total, notes });
+            let recording = session.recording();
+            link.tell(Event::Prepared { compiled, recording, data, total, notes });
             link.tell(Event::State(RunState::Ready));
             serve(&mut session, spec, &mut link);
         }

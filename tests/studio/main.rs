@@ -1,5 +1,6 @@
 //! The studio through its accessibility tree: no display, no GPU.
 
+mod devices;
 mod edit;
 mod files;
 mod robot;

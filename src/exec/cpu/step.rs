@@ -64,6 +64,18 @@ impl Step {
         Ok(Self { compiled, env, calls, parallel, ledger, eager: HashMap::new(), trace: None, threads })
     }
 
+    /// Calls of a replay.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Recorded arguments that every replay is held against.
+    #[must_use]
+    pub fn held_arguments(&self) -> usize {
+        self.calls.iter().flat_map(|c| c.ptr).filter(|p| !p.is_null()).count()
+    }
+
     /// The artefacts it was made from.
     #[must_use]
     pub fn compiled(&self) -> &Arc<Compiled> {

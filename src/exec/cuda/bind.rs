@@ -170,20 +170,25 @@ pub(super) fn code_of(kind: &OpKind, compiled: &Compiled, op: &Op, number: Optio
     }
 }
 
-/// Decides the calls of every operation. Libraries may compile what they are asked for, so that several threads ask.
-pub(super) fn draft_all(gpu: &Gpu, compiled: &Compiled) -> Result<Vec<Drafts>, ExecError> {
-    let count = compiled.plan.program.ops.len();
-    let library = |i: &usize| !matches!(compiled.selection.choices[*i].variant, Variant::Cuda(cuda::Route::Own(_)));
-    let asked: Vec<usize> = (0..count).filter(library).collect();
+/// Whether a library is to do operation `index`.
+pub(super) fn asks_library(compiled: &Compiled, index: usize) -> bool {
+    !matches!(compiled.selection.choices[index].variant, Variant::Cuda(cuda::Route::Own(_)))
+}
+
+/// Decides the calls of operations, each given by its step and its place there. Libraries may compile what they are asked for, so that several threads ask.
+pub(super) fn draft_all(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<Vec<Drafts>, ExecError> {
     let drafted: Mutex<HashMap<usize, Result<Drafts, ExecError>>> = Mutex::default();
     let next = AtomicUsize::new(0);
     let work = || {
-        while let Some(index) = asked.get(next.fetch_add(1, Ordering::Relaxed)) {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((compiled, index)) = ops.get(number) else { break };
             let made = gpu.enter().map_err(ExecError::Gpu).and_then(|()| draft(gpu, compiled, *index));
-            drafted.lock().unwrap_or_else(PoisonError::into_inner).insert(*index, made);
+            drafted.lock().unwrap_or_else(PoisonError::into_inner).insert(number, made);
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_DRAFTERS).min(asked.len());
+    let most = ops.iter().filter(|(compiled, index)| asks_library(compiled, *index)).count().min(MAX_DRAFTERS);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most);
     std::thread::scope(|scope| {
         for number in 1..threads {
             let spawned = std::thread::Builder::new().name(format!("draft-{number}")).spawn_scoped(scope, work);
@@ -194,7 +199,10 @@ pub(super) fn draft_all(gpu: &Gpu, compiled: &Compiled) -> Result<Vec<Drafts>, E
         work();
     });
     let mut drafted = drafted.into_inner().unwrap_or_else(PoisonError::into_inner);
-    (0..count).map(|i| drafted.remove(&i).unwrap_or_else(|| draft(gpu, compiled, i))).collect()
+    let made = |(number, (compiled, index)): (usize, &(&Compiled, usize))| {
+        drafted.remove(&number).unwrap_or_else(|| draft(gpu, compiled, *index))
+    };
+    ops.iter().enumerate().map(made).collect()
 }
 
 /// Decides the calls of operation `index`.

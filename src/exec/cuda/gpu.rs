@@ -5,7 +5,7 @@ use super::cublaslt::Lt;
 use super::cudnn::{ConvKind, Dnn, DnnPlan, Fused};
 use super::{DeviceInfo, failed, probe};
 use crate::lower::ConvGeometry;
-use crate::select::cuda::{DNN_OFFERS, Real};
+use crate::select::cuda::{Real, dnn_offers};
 use crate::select::{CudaFacts, Target};
 use cudarc::driver::{result, sys};
 use std::collections::HashMap;
@@ -52,7 +52,7 @@ pub struct Gpu {
     dnn: Mutex<()>,
     /// Handles that nobody plans with.
     spares: Mutex<Vec<Dnn>>,
-    plans: Mutex<HashMap<PlanKey, Plans>>,
+    plans: Mutex<HashMap<PlanKey, Arc<OnceLock<Plans>>>>,
     prepares_all: std::sync::atomic::AtomicBool,
     has_lt: bool,
     has_dnn: bool,
@@ -77,6 +77,15 @@ pub fn gpu(ordinal: u32) -> Result<Arc<Gpu>, String> {
     let opened = Arc::new(Gpu::open(ordinal)?);
     open.insert(ordinal, Arc::clone(&opened));
     Ok(opened)
+}
+
+/// The GPU with this number, where it can run steps: kernels must be compiled for it.
+///
+/// # Errors
+/// Why it cannot, in words.
+pub fn usable(ordinal: u32) -> Result<Arc<Gpu>, String> {
+    let gpu = gpu(ordinal)?;
+    if probe().has("nvrtc") { Ok(gpu) } else { Err("there is no NVRTC to compile kernels with".into()) }
 }
 
 impl Gpu {
@@ -187,15 +196,30 @@ impl Gpu {
         limit: u64,
         number: usize,
     ) -> Plans {
-        // Where everything is timed, all plans are wanted; where one was chosen, preparing those behind it would only take time.
-        let all = self.prepares_all.load(std::sync::atomic::Ordering::Relaxed);
-        let most = if all { usize::from(DNN_OFFERS) } else { number + 1 };
-        let key = (kind as u8, *geometry, real, [fused.bias, fused.relu, fused.relu_grad], limit, most);
+        let key = |most: usize| -> PlanKey {
+            (kind as u8, *geometry, real, [fused.bias, fused.relu, fused.relu_grad], limit, most)
+        };
         let known = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(plans) = known().get(&key) {
-            return plans.clone();
-        }
-        // Several threads ask at once, each with a handle of its own: some plans are compiled for the purpose. Two that ask the same do the work twice.
+        // Where everything is timed, all plans are wanted; where one was chosen, preparing those behind it would only take time.
+        let all = usize::from(dnn_offers(kind == ConvKind::BwdW));
+        let everything = self.prepares_all.load(std::sync::atomic::Ordering::Relaxed);
+        let most = if everything || known().contains_key(&key(all)) { all } else { number + 1 };
+        let cell = Arc::clone(known().entry(key(most)).or_default());
+        // Who asks for what somebody is preparing waits for it.
+        cell.get_or_init(|| self.ask_for_plans(kind, geometry, real, fused, limit, most)).clone()
+    }
+
+    /// Asks cuDNN. Several threads do at once, each with a handle of its own: some plans are compiled for the purpose.
+    fn ask_for_plans(
+        &self,
+        kind: ConvKind,
+        geometry: &ConvGeometry,
+        real: Real,
+        fused: Fused,
+        limit: u64,
+        most: usize,
+    ) -> Plans {
+        let started = std::time::Instant::now();
         let dnn = self.spare_dnn()?;
         // Stored in half width and widened by a pass of our own, weight gradients are several times as fast as what stores floats itself.
         let narrow = if kind == ConvKind::BwdW && real.half().is_some() {
@@ -205,7 +229,9 @@ impl Gpu {
         };
         let plans = narrow.map_or_else(|| dnn.plans(kind, geometry, real, fused, limit, most), Ok).map(Arc::new);
         self.spares.lock().unwrap_or_else(PoisonError::into_inner).push(dnn);
-        known().entry(key).or_insert(plans).clone()
+        let count = plans.as_ref().map_or(0, |p| p.len());
+        log::debug!("cuDNN, {kind:?} {fused:?}: {count} of {most} plans in {:.0?}", started.elapsed());
+        plans
     }
 
     /// A handle of cuDNN's that nobody plans with.
@@ -236,10 +262,13 @@ impl Gpu {
     /// # Errors
     /// For each unit, why it cannot be had.
     pub(super) fn kernels(&self, units: &[Vec<(&'static str, String)>]) -> Vec<Result<Arc<Kernel>, String>> {
-        let mut known = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         let texts: Vec<String> =
             units.iter().map(|u| unit(&u.iter().map(|(f, t)| (*f, t.as_str())).collect::<Vec<_>>())).collect();
-        let mut missing: Vec<&String> = texts.iter().filter(|t| !known.contains_key(*t)).collect();
+        let mut missing: Vec<&String> = {
+            let known = known();
+            texts.iter().filter(|t| !known.contains_key(*t)).collect()
+        };
         missing.sort_unstable();
         missing.dedup();
         let names: HashMap<&String, Vec<&str>> =
@@ -276,6 +305,7 @@ impl Gpu {
             }
             work();
         });
+        let mut known = known();
         let mut failures: HashMap<&String, String> = HashMap::new();
         for (index, code) in compiled.into_inner().unwrap_or_else(PoisonError::into_inner) {
             match code.and_then(|code| load(&code, &names[missing[index]])) {

@@ -5,8 +5,8 @@ use super::bind::{MAX_ARGS, Row, launch_phase};
 use super::graph::Graph;
 use super::memory::{DeviceMemory, Event, Pinned};
 use super::step::{MAX_NODES, MAX_STEPS, Step, gpu_error};
-use crate::exec::step::{BatchTargets, StepRecord, located};
 use crate::exec::ExecError;
+use crate::exec::step::{BatchTargets, StepRecord, located};
 use crate::lower::LValueId;
 use crate::tensor::DType;
 use cudarc::driver::result;
@@ -71,7 +71,12 @@ impl Step {
     ///
     /// # Errors
     /// What went wrong on the device.
-    pub fn hold(&mut self, samples: &[f32], targets: BatchTargets<'_>, watched: &[LValueId]) -> Result<bool, ExecError> {
+    pub fn hold(
+        &mut self,
+        samples: &[f32],
+        targets: BatchTargets<'_>,
+        watched: &[LValueId],
+    ) -> Result<bool, ExecError> {
         self.gpu.enter().map_err(gpu_error)?;
         self.intake = None;
         let bytes = |len: usize| (len * 4) as u64;
@@ -119,7 +124,15 @@ impl Step {
         let records = DeviceMemory::zeroed(RING * RECORD, stream).map_err(gpu_error)?;
         let mut row: Row = [0; MAX_ARGS];
         let counter = program.find("counter").ok_or_else(|| ExecError::NoValue("counter".into()))?;
-        let fixed = [samples.base(), targets.base(), orders.base(), address(counter)?, records.base(), address(program.x)?, address(y)?];
+        let fixed = [
+            samples.base(),
+            targets.base(),
+            orders.base(),
+            address(counter)?,
+            records.base(),
+            address(program.x)?,
+            address(y)?,
+        ];
         row[..fixed.len()].copy_from_slice(&fixed);
         for (slot, id) in row[fixed.len()..].iter_mut().zip(watched) {
             *slot = address(*id)?;
@@ -165,6 +178,12 @@ impl Step {
             flights: VecDeque::new(),
             out: Vec::with_capacity(most),
         }))
+    }
+
+    /// The most steps that one launch makes; 0 where steps do not fetch their batches themselves.
+    #[must_use]
+    pub fn most_steps(&self) -> usize {
+        self.intake.as_ref().and_then(|i| i.graphs.first()).map_or(0, |g| g.0)
     }
 
     /// The steps that the next launch makes where `left` are wanted, at most; 0 where steps do not fetch their batches themselves.

@@ -39,7 +39,7 @@ mod twin;
 
 pub use ceilings::GpuCeilings;
 pub use compiler::{Arch, cache_folder, compile_unit, source_hash, sources, unit};
-pub use gpu::{Gpu, gpu};
+pub use gpu::{Gpu, gpu, usable};
 pub(in crate::exec) use intake::MAX_WATCHED;
 pub use probe::{DeviceInfo, Library, Probe, probe};
 pub use step::Step;

@@ -1,6 +1,6 @@
 //! A compiled step in device memory: run op by op, or captured and replayed.
 
-use super::bind::{DeviceEnv, MAX_ARGS, Row, Unit, Work, bind, device_error, draft_all, launch_phase};
+use super::bind::{DeviceEnv, MAX_ARGS, Row, Unit, Work, asks_library, bind, device_error, draft_all, launch_phase};
 use super::gpu::{Gpu, Kernel};
 use super::graph::Graph;
 use super::group::{Launch, group};
@@ -61,14 +61,14 @@ impl Step {
         let memory = Self::allocate(&compiled, &gpu)?;
         let externals = vec![0; compiled.plan.buffers.len()];
         let env = DeviceEnv { memory, shared: None, externals };
-        Self::build(compiled, gpu, env, None, true)
+        Self::build(compiled, gpu, env, None, None)
     }
 
-    /// A step whose operations are only to be timed one by one: nothing is captured.
+    /// A step of which only the operations in `timed` are to be timed, one by one: nothing is captured, and the others do nothing.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn to_time(compiled: Arc<Compiled>, gpu: Arc<Gpu>) -> Result<Self, ExecError> {
+    pub fn to_time(compiled: Arc<Compiled>, gpu: Arc<Gpu>, timed: &[bool]) -> Result<Self, ExecError> {
         gpu.enter().map_err(gpu_error)?;
         let memory = Self::allocate(&compiled, &gpu)?;
         // What another plan owns is stood in for by memory of the same size.
@@ -85,7 +85,35 @@ impl Step {
             shared = Some(Arc::new(stand_in));
         }
         let env = DeviceEnv { memory, shared, externals };
-        Self::build(compiled, gpu, env, None, false)
+        Self::build(compiled, gpu, env, None, Some(timed))
+    }
+
+    /// Compiles what operations need, each given by its step and its place there, and has libraries make their plans, all at once: what is built of them
+    /// later finds it ready.
+    ///
+    /// # Errors
+    /// Where an operation can be done in no way.
+    pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> {
+        gpu.enter().map_err(gpu_error)?;
+        // Own kernels are compiled while libraries prepare theirs. One that cannot be had is told of where it is needed.
+        let (asking, own): (Vec<_>, Vec<_>) = ops.iter().partition(|(compiled, index)| asks_library(compiled, *index));
+        std::thread::scope(|scope| {
+            let compile = || -> Result<(), ExecError> {
+                gpu.enter().map_err(gpu_error)?;
+                let units: Vec<Unit> = draft_all(gpu, &own)?.into_iter().flat_map(|d| d.units).collect();
+                let _ = gpu.kernels(&units);
+                Ok(())
+            };
+            let compiling = std::thread::Builder::new().name("compile".into()).spawn_scoped(scope, compile);
+            let units: Vec<Unit> = draft_all(gpu, &asking)?.into_iter().flat_map(|d| d.units).collect();
+            let _ = gpu.kernels(&units);
+            match compiling.map(std::thread::ScopedJoinHandle::join) {
+                Ok(Ok(compiled)) => compiled,
+                Ok(Err(_)) => Err(gpu_error("the thread that compiles kernels ended in a panic".into())),
+                // What was not compiled ahead is compiled where it is needed.
+                Err(_) => Ok(()),
+            }
+        })
     }
 
     /// Whether an own kernel stands in for a library that refused operation `index`.
@@ -108,7 +136,7 @@ impl Step {
             *address = owner.env.memory.base() + theirs.offset;
         }
         let env = DeviceEnv { memory, shared: Some(Arc::clone(&owner.env.memory)), externals };
-        Self::build(compiled, Arc::clone(&owner.gpu), env, owner.shadow.clone(), true)
+        Self::build(compiled, Arc::clone(&owner.gpu), env, owner.shadow.clone(), None)
     }
 
     fn allocate(compiled: &Compiled, gpu: &Gpu) -> Result<Arc<DeviceMemory>, ExecError> {
@@ -128,18 +156,22 @@ impl Step {
         gpu: Arc<Gpu>,
         env: DeviceEnv,
         shadow: Option<Arc<Shadow>>,
-        record: bool,
+        timed: Option<&[bool]>,
     ) -> Result<Self, ExecError> {
+        let record = timed.is_none();
+        let wanted = |index: usize| timed.is_none_or(|t| t[index]);
         let count = compiled.plan.program.ops.len();
-        let drafts = draft_all(&gpu, &compiled)?;
+        let asked: Vec<(&Compiled, usize)> = (0..count).filter(|i| wanted(*i)).map(|i| (&*compiled, i)).collect();
+        let drafts = draft_all(&gpu, &asked)?;
         let units: Vec<Unit> = drafts.iter().flat_map(|d| d.units.iter().cloned()).collect();
         let kernels = gpu.kernels(&units);
         let planned: Vec<Row> = (0..count).map(|i| env.row(&compiled.plan, i)).collect();
-        let mut calls = Vec::with_capacity(count);
         let mut kernels = &kernels[..];
-        for (index, drafts) in drafts.iter().enumerate() {
+        let (mut calls, mut stood_in) = (vec![Vec::new(); count], vec![false; count]);
+        for (drafts, (_, index)) in drafts.iter().zip(&asked) {
             let (own, rest) = kernels.split_at(drafts.units.len());
-            calls.push(bind(&compiled, index, drafts, own, &planned[index])?);
+            calls[*index] = bind(&compiled, *index, drafts, own, &planned[*index])?;
+            stood_in[*index] = drafts.stood_in;
             kernels = rest;
         }
         let launches = if record { group(&gpu, &compiled, &calls) } else { Vec::new() };
@@ -164,7 +196,7 @@ impl Step {
             mirror: RefCell::new(None),
             stages: RefCell::default(),
             trace: None,
-            stood_in: drafts.iter().map(|d| d.stood_in).collect(),
+            stood_in,
         };
         if record {
             step.warm()?;
@@ -236,7 +268,9 @@ impl Step {
         for (index, feed) in feeds.iter().enumerate() {
             for _ in 0..if index == 0 { times } else { 1 } {
                 if take(feed.0.phases[0].function)?[..] != feed.1[..] {
-                    return Err("the captured arguments of the batch's gathering are not those that were recorded".into());
+                    return Err(
+                        "the captured arguments of the batch's gathering are not those that were recorded".into()
+                    );
                 }
             }
         }
@@ -320,6 +354,12 @@ impl Step {
     #[must_use]
     pub fn why_eager(&self) -> Option<&str> {
         self.graph.as_ref().err().map(String::as_str)
+    }
+
+    /// Recorded arguments that every replay is held against.
+    #[must_use]
+    pub fn held_arguments(&self) -> usize {
+        self.captured.iter().flatten().flatten().filter(|a| **a != 0).count()
     }
 
     /// Launches a replayed step makes, and nodes of its graph.

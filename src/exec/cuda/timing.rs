@@ -48,7 +48,6 @@ impl Step {
     /// # Errors
     /// Where a launch fails.
     pub fn time_op(&mut self, op: usize, give_up_us: f64) -> Result<f64, ExecError> {
-        const LAUNCHES: usize = 12;
         self.begin()?;
         let stream = self.gpu.stream();
         let (start, end) = (Event::new(true).map_err(ExecError::Gpu)?, Event::new(true).map_err(ExecError::Gpu)?);
@@ -59,18 +58,20 @@ impl Step {
         end.record(stream).map_err(ExecError::Gpu)?;
         end.wait().map_err(ExecError::Gpu)?;
         let once = start.until_us(&end).map_err(ExecError::Gpu)?;
-        if once > give_up_us + 30.0 {
+        if once > give_up_us + 20.0 {
             return Ok(once);
         }
-        let record = || (0..LAUNCHES).try_for_each(|_| self.put_op(op).map_err(|e| e.to_string()));
+        // Long operations tell enough in a few launches.
+        let launches = ((400.0 / once.max(1.0)) as usize).clamp(3, 12);
+        let record = || (0..launches).try_for_each(|_| self.put_op(op).map_err(|e| e.to_string()));
         let graph = Graph::capture(&self.gpu, record).map_err(|why| device_error(&self.compiled, op, why))?;
         let mut best = f64::INFINITY;
-        for _ in 0..4 {
+        for _ in 0..3 {
             start.record(stream).map_err(ExecError::Gpu)?;
             graph.launch(&self.gpu).map_err(ExecError::Gpu)?;
             end.record(stream).map_err(ExecError::Gpu)?;
             end.wait().map_err(ExecError::Gpu)?;
-            best = best.min(start.until_us(&end).map_err(ExecError::Gpu)? / LAUNCHES as f64);
+            best = best.min(start.until_us(&end).map_err(ExecError::Gpu)? / launches as f64);
         }
         Ok(best)
     }

@@ -198,13 +198,16 @@ fn scale_loss(program: &mut Program) {
     let before = state(program, "scaler".into(), DType::F32, SCALER);
     let scale = view(program, "loss_scale".into(), before, 1);
     let after = view(program, "scaler.new".into(), before, SCALER);
-    let skipped = push(program, LValue {
-        name: "skipped_steps".into(),
-        role: Role::State,
-        dtype: DType::F32,
-        alias: Some(Alias { of: before, start: 4 }),
-        ..program.value(scale).clone()
-    });
+    let skipped = push(
+        program,
+        LValue {
+            name: "skipped_steps".into(),
+            role: Role::State,
+            dtype: DType::F32,
+            alias: Some(Alias { of: before, start: 4 }),
+            ..program.value(scale).clone()
+        },
+    );
     set(&mut program.ops[update], "scaler", after);
     for op in &mut program.ops {
         set(op, "scale", scale);

@@ -5,14 +5,20 @@ use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
 use crate::studio::theme;
-use crate::studio::view_models::capture::{COLUMNS, Cell};
-use crate::studio::view_models::status::recorded_text;
+use crate::studio::view_models::capture::{COLUMNS, Cell, Shown};
+use crate::studio::view_models::status::{recorded_text, recording_text};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use egui::{Align, Button, Layout, RichText, Ui};
 use egui_extras::{Column, TableBuilder};
 
+/// What the panel remembers between frames.
+#[derive(Debug, Default)]
+pub struct CapturePanel {
+    pub shown: Shown,
+}
+
 /// Shows the panel.
-pub fn capture_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &mut Queue) {
     let Some(plan) = &studio.plan else {
         return empty_ui(
             ui,
@@ -23,8 +29,24 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     let view = &plan.capture;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Buffers by layer").font(theme::strong(13.0)));
-        weak_ui(ui, recorded_text(&studio.training));
+        let recorded = recorded_text(&studio.training, studio.devices.current().trains());
+        weak_ui(ui, &recorded).on_hover_text(recording_text(&studio.training));
     });
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 2.0;
+        for shown in Shown::ALL {
+            let [word, about] = shown.words();
+            let button = ui.add(Button::selectable(panel.shown == shown, word)).on_hover_text(about);
+            named(&button, about, true);
+            if button.clicked() {
+                panel.shown = shown;
+            }
+        }
+        ui.add_space(12.0);
+        let told = recording_text(&studio.training);
+        ui.add(egui::Label::new(RichText::new(&told).size(12.0).color(theme::colors(ui).weak)).truncate());
+    });
+    let shown = panel.shown;
     // The table of buffers takes what its rows need, up to a good half.
     let rows = view.layers.len() + 4;
     let half = (ui.available_height() * 0.58).max(120.0).min(rows as f32 * 28.0);
@@ -56,11 +78,11 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
                         }
                     });
                     for cell in &layer.cells {
-                        row.col(|ui| cell_ui(ui, cell.as_ref(), studio, out));
+                        row.col(|ui| cell_ui(ui, cell.as_ref(), shown, studio, out));
                     }
                 } else if let Some((name, cell)) = extra.get(index - view.layers.len()) {
                     row.col(|ui| drop(ui.label(RichText::new(*name).font(theme::mono()))));
-                    row.col(|ui| cell_ui(ui, cell.as_ref(), studio, out));
+                    row.col(|ui| cell_ui(ui, cell.as_ref(), shown, studio, out));
                     for _ in 1..COLUMNS.len() {
                         row.col(|_| {});
                     }
@@ -80,14 +102,14 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     constants_ui(ui, studio, out);
 }
 
-fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, studio: &Studio, out: &mut Queue) {
+fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, studio: &Studio, out: &mut Queue) {
     let c = theme::colors(ui);
     let Some(cell) = cell else {
         ui.label(RichText::new("–").color(c.weak));
         return;
     };
     let on = studio.related.buffers.contains(&cell.buffer);
-    let text = RichText::new(&cell.text).font(theme::mono()).color(if on { c.accent } else { c.text });
+    let text = RichText::new(&cell.texts[shown as usize]).font(theme::mono()).color(if on { c.accent } else { c.text });
     let response = ui.add(Button::new(text).frame(false).truncate()).on_hover_text(&cell.tooltip);
     named(&response, cell.tooltip.lines().next().unwrap_or_default(), true);
     if response.clicked() {

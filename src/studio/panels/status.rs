@@ -17,7 +17,7 @@ pub fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 12.0;
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            weak_ui(ui, recorded_text(&studio.training));
+            weak_ui(ui, recorded_text(&studio.training, studio.devices.current().trains()));
             let run = run_text(&studio.training);
             if !run.is_empty() {
                 weak_ui(ui, run);

@@ -1,6 +1,7 @@
 //! The top bar: menus, the run's state, the device, and the transport.
 
 use crate::studio::commands::{Command, Queue, Tab};
+use crate::studio::devices::DeviceChoice;
 use crate::studio::icons;
 use crate::studio::presets;
 use crate::studio::state::Studio;
@@ -32,13 +33,7 @@ pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             ui.spacing_mut().item_spacing.x = 4.0;
             transport_ui(ui, studio, out);
             ui.add_space(12.0);
-            let c = theme::colors(ui);
-            let device = format!("{}  {}", icons::DEVICE, studio.device);
-            ui.label(RichText::new(device).size(12.0).color(c.weak)).on_hover_text(format!(
-                "{}, {}",
-                studio.device_name,
-                studio.document.preset().precision.name()
-            ));
+            device_ui(ui, studio, out);
             ui.add_space(12.0);
             state_ui(ui, studio);
         });
@@ -63,6 +58,39 @@ fn state_ui(ui: &mut Ui, studio: &Studio) {
     ui.label(RichText::new(state_name(state)).size(12.0).color(color));
     let (rect, _) = ui.allocate_exact_size(Vec2::splat(8.0), egui::Sense::hover());
     ui.painter().circle_filled(rect.center(), 4.0, color);
+}
+
+/// What the network is planned for and trained on, and the choice of another.
+fn device_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let c = theme::colors(ui);
+    let machine = studio.devices.current();
+    let text = RichText::new(format!("{}  {}", icons::DEVICE, machine.name)).size(12.0).color(c.weak);
+    let menu = ui.menu_button(text, |ui| {
+        ui.set_min_width(280.0);
+        let chosen = studio.settings.device;
+        let auto = format!("Automatic: {}", "the first GPU that works, or the CPU");
+        let item = |ui: &mut Ui, label: &str, about: &str, choice: DeviceChoice, out: &mut Queue| {
+            let button = ui.add(Button::selectable(chosen == choice, label)).on_hover_text(about);
+            if button.clicked() {
+                out.push(Command::ChooseDevice(choice));
+                ui.close();
+            }
+        };
+        item(ui, &auto, Command::ChooseDevice(DeviceChoice::Auto).info().about, DeviceChoice::Auto, out);
+        for machine in studio.devices.list() {
+            item(ui, &machine.name, &machine.about, machine.choice, out);
+        }
+        if let Some(why) = &studio.devices.why_no_gpu {
+            ui.separator();
+            ui.set_max_width(360.0);
+            let text = format!("No GPU can be used: {why}. The command stepgraph doctor tells more.");
+            let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);
+            ui.add(egui::Label::new(text).wrap().halign(Align::LEFT));
+        }
+    });
+    named(&menu.response, &format!("Device: {}", machine.name), true);
+    let precision = studio.document.preset().precision.name();
+    menu.response.on_hover_text(format!("{}, {precision}. Click to choose another device.", machine.about));
 }
 
 /// Laid out from the right: stop, train or pause, step, reset.

@@ -5,10 +5,38 @@ use crate::model::LayerPath;
 use crate::plan::{BufferId, CapturePlan, TensorRef};
 use crate::tensor::Bytes;
 
+/// What cells show of a tensor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shown {
+    #[default]
+    Shape,
+    Type,
+    Bytes,
+    Offset,
+    Aliases,
+}
+
+impl Shown {
+    pub const ALL: [Self; 5] = [Self::Shape, Self::Type, Self::Bytes, Self::Offset, Self::Aliases];
+
+    /// The word on the button, and what it shows.
+    #[must_use]
+    pub const fn words(self) -> [&'static str; 2] {
+        match self {
+            Self::Shape => ["Shape", "Show shapes"],
+            Self::Type => ["Type", "Show element types"],
+            Self::Bytes => ["Bytes", "Show sizes in bytes"],
+            Self::Offset => ["Offset", "Show the first byte in the arena"],
+            Self::Aliases => ["Aliases", "Show what else begins at the same byte"],
+        }
+    }
+}
+
 /// A tensor in its cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    pub text: String,
+    /// In the order of [`Shown::ALL`].
+    pub texts: [String; 5],
     pub tooltip: String,
     pub buffer: BufferId,
 }
@@ -50,7 +78,14 @@ fn cell(t: &Option<TensorRef>) -> Option<Cell> {
     let aliases =
         if t.aliases.is_empty() { String::new() } else { format!("\nshares its bytes with {}", t.aliases.join(", ")) };
     let tooltip = format!("{}\n{}{}\n{} at {:#x}{aliases}", t.name, t.dtype, t.shape, Bytes(t.bytes), t.offset);
-    Some(Cell { text: t.shape.to_string(), tooltip, buffer: t.buffer })
+    let aliases = match t.aliases.as_slice() {
+        [] => "–".to_owned(),
+        [only] => only.clone(),
+        [first, rest @ ..] => format!("{first} +{}", rest.len()),
+    };
+    let texts =
+        [t.shape.to_string(), t.dtype.to_string(), Bytes(t.bytes).to_string(), format!("{:#x}", t.offset), aliases];
+    Some(Cell { texts, tooltip, buffer: t.buffer })
 }
 
 impl CaptureView {

@@ -2,6 +2,7 @@
 
 use super::PlanView;
 use super::format;
+use crate::exec::Recording;
 use crate::studio::training::Training;
 use crate::tensor::Bytes;
 use crate::train::RunState;
@@ -67,15 +68,31 @@ pub fn plan_text(plan: &PlanView) -> String {
     )
 }
 
-/// Whether the step is recorded, and if not, why.
+/// Whether the step is recorded, and if not, why. `trains` tells whether the chosen device is there to train on.
 #[must_use]
-pub fn recorded_text(training: &Training) -> String {
-    match (&training.compiled, &training.state) {
-        (Some(compiled), _) => format!("recorded, {} calls", compiled.plan.program.ops.len()),
+pub fn recorded_text(training: &Training, trains: bool) -> String {
+    match (&training.recording, &training.state) {
+        (Some(Recording { why_eager: Some(why), .. }), _) => format!("runs op by op: {why}"),
+        (Some(r), _) if r.nodes > 0 => format!("captured, {} nodes", r.nodes),
+        (Some(r), _) => format!("recorded, {} calls", r.calls),
         (None, Some(RunState::Preparing)) => "recording".into(),
         (None, Some(RunState::Failed(_))) => "not recorded: the run could not be prepared".into(),
+        (None, _) if !trains => "plan only: choose a device that is here to train on it".into(),
         (None, _) => "not recorded: press Train or Step".into(),
     }
+}
+
+/// What a recording holds, in words; empty where there is none.
+#[must_use]
+pub fn recording_text(training: &Training) -> String {
+    let Some(r) = &training.recording else { return String::new() };
+    let held = format!("{} arguments held against the plan at every replay", format::exact(r.held_arguments as u64));
+    let launch = match r.steps_a_launch {
+        0 => String::new(),
+        1 => ", each step gathers its own batch".into(),
+        steps => format!(", up to {steps} steps in one launch, each gathers its own batch"),
+    };
+    format!("{} calls, {held}{launch}", r.calls)
 }
 
 /// What the status line says of the run; empty where there is none.
@@ -112,7 +129,8 @@ mod tests {
     fn without_a_run_the_line_says_what_to_do() {
         let training = Training::default();
         assert_eq!(run_text(&training), "");
-        assert_eq!(recorded_text(&training), "not recorded: press Train or Step");
+        assert_eq!(recorded_text(&training, true), "not recorded: press Train or Step");
+        assert!(recorded_text(&training, false).starts_with("plan only"));
         assert_eq!(state_name(None), "No run");
     }
 }

@@ -1,0 +1,83 @@
+//! The choice of a device: a plan for a card that is not here, and a run on one that is.
+
+use crate::robot::Robot;
+use egui::accesskit::Role;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
+use stepgraph::exec::cuda;
+use stepgraph::studio::StudioApp;
+use stepgraph::studio::commands::Command;
+use stepgraph::studio::devices::DeviceChoice;
+use stepgraph::train::RunState;
+
+fn choose(robot: &mut Robot, name: &str) {
+    let menu = robot.window.query_all_by_role(Role::Button).find(|b| {
+        let label = b.accesskit_node().label().unwrap_or_default();
+        label.starts_with("Device: ")
+    });
+    menu.expect("the menu of devices").click();
+    robot.window.step();
+    robot.window.step();
+    robot.press(name);
+    robot.settle();
+}
+
+fn target(app: &StudioApp) -> String {
+    app.studio.plan.as_ref().map(|p| p.compiled.selection.target.name.clone()).unwrap_or_default()
+}
+
+#[test]
+fn a_plan_for_an_absent_gpu_is_shown_and_not_trained() {
+    let mut robot = Robot::open(None);
+    choose(&mut robot, "NVIDIA H200, plan only");
+    assert_eq!(target(robot.app()), "NVIDIA H200");
+    assert!(!robot.app().studio.is_enabled(&Command::Train) && robot.sees("plan only: choose a device"));
+    // Edits are planned for it too.
+    robot.write("batch", "32");
+    robot.settle();
+    assert_eq!(target(robot.app()), "NVIDIA H200");
+    let cpu = robot.app().studio.devices.list()[0].name.clone();
+    choose(&mut robot, &cpu);
+    assert!(target(robot.app()).starts_with("CPU") && robot.app().studio.is_enabled(&Command::Train));
+}
+
+#[test]
+fn a_run_on_another_device_than_the_chosen_one_begins_anew() {
+    let mut robot = Robot::open(None);
+    let cpu = robot.app().studio.devices.list()[0].name.clone();
+    choose(&mut robot, &cpu);
+    robot.write("steps", "20");
+    robot.settle();
+    robot.press("Train this network");
+    robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
+    assert_eq!(robot.app().studio.training.device, Some(DeviceChoice::Cpu));
+    assert!(!robot.app().studio.is_stale());
+    choose(&mut robot, "NVIDIA H200, plan only");
+    assert!(robot.app().studio.is_stale(), "the run belongs to the CPU");
+}
+
+#[test]
+fn a_gpu_trains_from_the_window() {
+    if let Err(why) = cuda::usable(0) {
+        println!("skipped: no CUDA device ({why})");
+        return;
+    }
+    let mut robot = Robot::open(None);
+    robot.until("the GPU", |app| matches!(app.studio.devices.current().choice, DeviceChoice::Gpu(0)));
+    robot.settle();
+    robot.write("steps", "1000000");
+    robot.settle();
+    robot.press("Train this network");
+    robot.until("many steps", |app| app.studio.training.done() > 20_000);
+    robot.press("Pause");
+    robot.until("the pause", |app| app.studio.training.state == Some(RunState::Paused));
+    let run = &robot.app().studio.training;
+    let recording = run.recording.clone().expect("a recording");
+    assert!(recording.nodes > 0 && recording.steps_a_launch > 1 && recording.why_eager.is_none(), "{recording:?}");
+    assert!(run.history.held_out_accuracy.last().is_some_and(|p| p[1] > 0.9), "{:?}", run.history.held_out_accuracy);
+    println!("{:.0} steps/s, median {} us", run.statistics.steps_per_s, run.statistics.median_us);
+    let done = run.done();
+    robot.press("Step");
+    robot.until("one step", |app| app.studio.training.done() == done + 1);
+    robot.press("Stop");
+    robot.until("the end", |app| app.studio.training.state == Some(RunState::Stopped));
+}
