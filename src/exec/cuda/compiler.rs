@@ -74,7 +74,6 @@ pub fn unit(ops: &[(&str, &str)]) -> String {
             "extern \"C\" __global__ void __launch_bounds__(member0::Op::THREADS{bounds}) {name}(const __grid_constant__ {argument}) {{\n\
              extern __shared__ __align__(128) char smem[];\n\
              #if __CUDA_ARCH__ >= 900\n\
-             asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n\
              asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n\
              #endif\n{body}}}\n"
         )

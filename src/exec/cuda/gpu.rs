@@ -201,7 +201,7 @@ impl Gpu {
         };
         let known = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         // Where everything is timed, all plans are wanted; where one was chosen, preparing those behind it would only take time.
-        let all = usize::from(dnn_offers(kind == ConvKind::BwdW));
+        let all = usize::from(dnn_offers(kind == ConvKind::BwdW, fused.relu_grad));
         let everything = self.prepares_all.load(std::sync::atomic::Ordering::Relaxed);
         let most = if everything || known().contains_key(&key(all)) { all } else { number + 1 };
         let cell = Arc::clone(known().entry(key(most)).or_default());

@@ -138,10 +138,11 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
 
 /// Algorithms of cuBLASLt and plans of cuDNN that are offered for an operation.
 const LT_OFFERS: u8 = 4;
-/// Plans of cuDNN that are offered for a convolution: on the networks measured, the fastest was among these or within 1 % of one of them, and own kernels are
-/// faster at nearly every gradient of weights. Preparing one takes up to a second.
-pub(crate) const fn dnn_offers(is_weight_gradient: bool) -> u8 {
-    if is_weight_gradient { 3 } else { 5 }
+/// Plans of cuDNN that are offered for a convolution: on the networks measured, the fastest was among these or within a few percent of one of them. Own kernels
+/// are faster at nearly every gradient of weights. A plan with a derivative behind the gradient of an input is compiled for the purpose, which takes most of
+/// a second; the others are ready in milliseconds.
+pub(crate) const fn dnn_offers(is_weight_gradient: bool, has_derivative: bool) -> u8 {
+    if is_weight_gradient || has_derivative { 3 } else { 5 }
 }
 
 /// A way to run an operation, with its id, its scratch memory and its estimated time; or why it cannot be.
@@ -197,7 +198,8 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
                 Err(why) => Err(why),
             };
             let is_weight_gradient = matches!(kind, OpKind::Conv2dBwdW { .. });
-            let count = if cost.is_ok() { dnn_offers(is_weight_gradient) } else { 1 };
+            let has_derivative = matches!(kind, OpKind::Conv2dBwdX { epilogue, .. } if epilogue.act_grad.is_some());
+            let count = if cost.is_ok() { dnn_offers(is_weight_gradient, has_derivative) } else { 1 };
             out.extend(several(Route::Dnn, "cudnn", count, dnn::workspace_bytes(kind), cost));
         }
         _ => {}
