@@ -9,9 +9,11 @@ mod env;
 mod error;
 mod memory;
 mod step;
+mod stream;
 
 pub use env::{EnvBuilder, SealedEnv};
 pub use error::ExecError;
 pub use memory::available_bytes;
 pub(crate) use step::samples_to_stored;
-pub use step::{BatchTargets, Executor, Recording, Step, StepRecord};
+pub use step::{Executor, Recording, Step};
+pub use stream::{BatchTargets, StepRecord};

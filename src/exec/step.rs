@@ -21,43 +21,6 @@ pub enum Executor {
     Eager,
 }
 
-/// Targets of samples.
-#[derive(Clone, Copy, Debug)]
-pub enum BatchTargets<'a> {
-    /// `[n]`, classes.
-    Classes(&'a [i32]),
-    /// `[n, output]`.
-    Values(&'a [f32]),
-}
-
-impl BatchTargets<'_> {
-    /// Elements in all.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        match self {
-            Self::Classes(labels) => labels.len(),
-            Self::Values(values) => values.len(),
-        }
-    }
-
-    /// True where there are none.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// What a step that fetched its own batch told.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StepRecord {
-    /// The step counter before it.
-    pub counter: u64,
-    /// From the gathering of its batch to its end, by the device's clock, in microseconds.
-    pub step_us: f32,
-    /// The watched values, in the order in which they were asked for.
-    pub values: [f32; cuda::MAX_WATCHED],
-}
-
 /// How a step was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
@@ -314,72 +277,6 @@ impl Step {
         match self {
             Self::Cpu(_) => Ok(()),
             Self::Cuda(step) => step.watch(ids),
-        }
-    }
-
-    /// Keeps a data set on the device, so that steps fetch their batches themselves and several go in one launch. `samples` `[n, sample]` lie in the step's
-    /// layout; `watched` are scalars to be read after every step. False where the device has no room, and on a CPU, which reads its batches where they lie.
-    ///
-    /// # Errors
-    /// What went wrong on the device.
-    pub fn hold(
-        &mut self,
-        samples: &[f32],
-        targets: BatchTargets<'_>,
-        watched: &[LValueId],
-    ) -> Result<bool, ExecError> {
-        match self {
-            Self::Cpu(_) => Ok(false),
-            Self::Cuda(step) => step.hold(samples, targets, watched),
-        }
-    }
-
-    /// The steps that the next launch makes where `left` are wanted; 0 where steps do not fetch their batches themselves.
-    #[must_use]
-    pub fn launch_size(&self, left: u64) -> usize {
-        match self {
-            Self::Cpu(_) => 0,
-            Self::Cuda(step) => step.launch_size(left),
-        }
-    }
-
-    /// Whether another launch may be sent before the records of the first are taken.
-    #[must_use]
-    pub fn has_berth(&self) -> bool {
-        matches!(self, Self::Cuda(step) if step.has_berth())
-    }
-
-    /// Launches the steps whose samples `order` `[steps, batch]` names, as many as [`Self::launch_size`] said; `counter` is the step counter before them.
-    /// Returns at once.
-    ///
-    /// # Errors
-    /// Where the ledger finds a captured address that the plan does not have (nothing was run then), or a call fails.
-    pub fn launch(&mut self, counter: u64, order: &[u32]) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(_) => Err(ExecError::NoValue("a data set on a device".into())),
-            Self::Cuda(step) => step.launch(counter, order),
-        }
-    }
-
-    /// The records of the oldest launch under way, in order; waits for that launch alone.
-    ///
-    /// # Errors
-    /// What went wrong on the device.
-    pub fn landed(&mut self) -> Result<&[StepRecord], ExecError> {
-        match self {
-            Self::Cpu(_) => Ok(&[]),
-            Self::Cuda(step) => step.landed(),
-        }
-    }
-
-    /// Waits for all launches and forgets their records.
-    ///
-    /// # Errors
-    /// What went wrong on the device.
-    pub fn abandon_launches(&mut self) -> Result<(), ExecError> {
-        match self {
-            Self::Cpu(_) => Ok(()),
-            Self::Cuda(step) => step.abandon_launches(),
         }
     }
 

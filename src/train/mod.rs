@@ -8,6 +8,7 @@ mod gpu_times;
 mod guard;
 mod remembered;
 mod session;
+mod stream;
 mod tune;
 mod verify;
 mod weights;

@@ -13,6 +13,7 @@
 //! | `graph` | a captured step |
 //! | `group` | operations that share a launch |
 //! | `intake` | steps that fetch their own batches from a data set on the device |
+//! | `ledger` | a captured graph's arguments against the planned ones |
 //! | `shadow` | the half-width copy of the parameters |
 //! | `step` | a plan in device memory, run op by op or replayed |
 //! | `timing` | how long operations take, and the host's part |
@@ -29,6 +30,7 @@ mod gpu;
 mod graph;
 mod group;
 mod intake;
+mod ledger;
 mod memory;
 mod probe;
 mod shadow;

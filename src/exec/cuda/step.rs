@@ -1,7 +1,7 @@
 //! A compiled step in device memory: run op by op, or captured and replayed.
 
-use super::bind::{DeviceEnv, MAX_ARGS, Row, Unit, Work, asks_library, bind, device_error, draft_all, launch_phase};
-use super::gpu::{Gpu, Kernel};
+use super::bind::{DeviceEnv, Row, Unit, Work, asks_library, bind, device_error, draft_all, launch_phase};
+use super::gpu::Gpu;
 use super::graph::Graph;
 use super::group::{Launch, group};
 use super::intake::Intake;
@@ -11,7 +11,7 @@ use super::tensors::{Mirror, Stage};
 use crate::compile::Compiled;
 use crate::exec::{ExecError, Executor};
 use crate::tensor::Bytes;
-use cudarc::driver::{result, sys};
+use cudarc::driver::result;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -28,17 +28,17 @@ pub struct Step {
     pub(super) compiled: Arc<Compiled>,
     pub(super) env: DeviceEnv,
     pub(super) calls: Vec<Vec<Work>>,
-    launches: Vec<Launch>,
+    pub(super) launches: Vec<Launch>,
     /// One step captured, or why it cannot be.
     graph: Result<Graph, String>,
     /// Several steps in one graph.
     pub(super) many: Option<(usize, Graph)>,
     /// The data set that steps fetch their batches from.
     pub(super) intake: Option<Box<Intake>>,
-    base: u64,
-    planned: Vec<Row>,
+    pub(super) base: u64,
+    pub(super) planned: Vec<Row>,
     /// What the graph holds for each operation whose kernels are ours.
-    captured: Vec<Option<Row>>,
+    pub(super) captured: Vec<Option<Row>>,
     pub(super) shadow: Option<Arc<Shadow>>,
     pub(super) mirror: RefCell<Option<Mirror>>,
     pub(super) stages: RefCell<HashMap<usize, VecDeque<Stage>>>,
@@ -234,94 +234,6 @@ impl Step {
         }
     }
 
-    /// Reads the arguments that a graph of `times` steps holds, so that every replay can be held against the plan. `feeds` are the kernels before each step
-    /// and the one behind the last, with their arguments.
-    pub(super) fn held(
-        &self,
-        graph: &Graph,
-        times: usize,
-        feeds: &[&(Arc<Kernel>, Row)],
-    ) -> Result<Vec<Option<Row>>, String> {
-        let mut words: HashMap<sys::CUfunction, usize> = HashMap::new();
-        words.extend(feeds.iter().flat_map(|(k, _)| &k.phases).map(|p| (p.function, MAX_ARGS)));
-        for launch in &self.launches {
-            match launch {
-                Launch::Single(op) => {
-                    for work in &self.calls[*op] {
-                        if let Work::Kernel { kernel, .. } = work {
-                            words.extend(kernel.phases.iter().map(|p| (p.function, MAX_ARGS)));
-                        }
-                    }
-                }
-                Launch::Group { kernel, args, .. } => {
-                    words.extend(kernel.phases.iter().map(|p| (p.function, args.len())))
-                }
-            }
-        }
-        let mut found: HashMap<sys::CUfunction, VecDeque<Vec<u64>>> = HashMap::new();
-        for (function, args) in graph.arguments(|f| words.get(&f).copied().unwrap_or(0))? {
-            found.entry(function).or_default().push_back(args);
-        }
-        let mut take = |function: sys::CUfunction| {
-            found.get_mut(&function).and_then(VecDeque::pop_front).ok_or("a launch is missing in the captured graph")
-        };
-        for (index, feed) in feeds.iter().enumerate() {
-            for _ in 0..if index == 0 { times } else { 1 } {
-                if take(feed.0.phases[0].function)?[..] != feed.1[..] {
-                    return Err(
-                        "the captured arguments of the batch's gathering are not those that were recorded".into()
-                    );
-                }
-            }
-        }
-        let mut captured = vec![None; self.calls.len()];
-        for _ in 0..times {
-            self.held_step(&mut take, &mut captured)?;
-        }
-        Ok(captured)
-    }
-
-    /// The arguments of one step among those of a graph.
-    fn held_step(
-        &self,
-        take: &mut impl FnMut(sys::CUfunction) -> Result<Vec<u64>, &'static str>,
-        captured: &mut [Option<Row>],
-    ) -> Result<(), String> {
-        for launch in &self.launches {
-            match launch {
-                Launch::Single(op) => {
-                    for work in &self.calls[*op] {
-                        let Work::Kernel { kernel, args } = work else { continue };
-                        for phase in &kernel.phases {
-                            let found = take(phase.function)?;
-                            if found[..] != args[..] {
-                                return Err(format!(
-                                    "op {op}: the captured arguments are not those that were recorded"
-                                ));
-                            }
-                        }
-                        // Passes behind a library's product have slots of their own; the plan's row is that of the operation.
-                        if self.calls[*op].len() == 1 {
-                            captured[*op] = Some(**args);
-                        }
-                    }
-                }
-                Launch::Group { ops, kernel, args } => {
-                    let found = take(kernel.phases[0].function)?;
-                    if found[..] != args[..] {
-                        return Err(format!("op {}: the captured arguments are not those that were recorded", ops[0]));
-                    }
-                    for (op, row) in ops.iter().zip(found.chunks_exact(MAX_ARGS)) {
-                        let mut copy = [0; MAX_ARGS];
-                        copy.copy_from_slice(row);
-                        captured[*op] = Some(copy);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn put(&self, launch: &Launch) -> Result<(), ExecError> {
         match launch {
             Launch::Single(op) => self.put_op(*op),
@@ -354,12 +266,6 @@ impl Step {
     #[must_use]
     pub fn why_eager(&self) -> Option<&str> {
         self.graph.as_ref().err().map(String::as_str)
-    }
-
-    /// Recorded arguments that every replay is held against.
-    #[must_use]
-    pub fn held_arguments(&self) -> usize {
-        self.captured.iter().flatten().flatten().filter(|a| **a != 0).count()
     }
 
     /// Launches a replayed step makes, and nodes of its graph.
@@ -483,42 +389,6 @@ impl Step {
         self.replay()?;
         self.restore(&saved)?;
         self.synchronize()
-    }
-
-    /// The ledger: the captured addresses against the planned ones.
-    pub(super) fn check(&self) -> Result<(), ExecError> {
-        if self.base != self.env.memory.base() {
-            return Err(ExecError::ArenaMoved { recorded: self.base as usize, found: self.env.memory.base() as usize });
-        }
-        for (index, (captured, planned)) in self.captured.iter().zip(&self.planned).enumerate() {
-            if let Some(captured) = captured
-                && captured != planned
-            {
-                return Err(self.mismatch(index, captured));
-            }
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn mismatch(&self, index: usize, captured: &Row) -> ExecError {
-        let planned = &self.planned[index];
-        let slot = (0..MAX_ARGS).find(|&i| captured[i] != planned[i]).unwrap_or(0);
-        let (expected, found) = (planned[slot] as usize, captured[slot] as usize);
-        ExecError::ledger(&self.compiled, index, slot, expected, found)
-    }
-
-    /// Moves one captured address by 64 bytes, so that a test can see the ledger catch it.
-    pub fn inject_fault(&mut self, op: usize, slot: usize) {
-        let row = self.captured[op].get_or_insert(self.planned[op]);
-        row[slot] = row[slot].wrapping_add(64);
-    }
-
-    /// Takes back [`Self::inject_fault`].
-    pub fn mend_fault(&mut self, op: usize, slot: usize) {
-        if let Some(row) = &mut self.captured[op] {
-            row[slot] = self.planned[op][slot];
-        }
     }
 
     /// Everything that survives a step, byte for byte.

@@ -1,0 +1,97 @@
+//! Several steps at once: where the data set lies on a GPU, they are launched ahead of their reports.
+
+use super::session::Watched;
+use super::{Session, StepReport, TrainError};
+use crate::exec::{ExecError, StepRecord};
+use std::time::{Duration, Instant};
+
+impl Session {
+    /// Makes up to `most` steps, and begins none once `within` is over; each is handed to `tell`, in order. Gives the number of steps made: 0 where the run is at
+    /// its end. Where the data set lies on a GPU, steps are launched ahead of their reports; all that were launched are done when this returns.
+    ///
+    /// # Errors
+    /// As [`Self::step`]; the steps before the failed one were told.
+    pub fn steps(&mut self, most: u64, within: Duration, mut tell: impl FnMut(&StepReport)) -> Result<u64, TrainError> {
+        let started = Instant::now();
+        let mut made = 0;
+        if !self.streams {
+            while made < most && (made == 0 || started.elapsed() < within) {
+                let Some(report) = self.step()? else { break };
+                made += 1;
+                tell(&report);
+            }
+            return Ok(made);
+        }
+        while made < most && (made == 0 || started.elapsed() < within) {
+            self.guard.renew(&mut self.train, &self.feed, self.done, false)?;
+            // A snapshot needs a moment in which nothing is under way: one comes at the next step of these.
+            let next = self.guard.next(&self.train).saturating_sub(self.done).max(1);
+            let wanted = (most - made).min(self.total - self.done).min(next);
+            if wanted == 0 {
+                break;
+            }
+            made += self.stream(wanted, started + within, &mut tell)?;
+        }
+        Ok(made)
+    }
+
+    /// Up to `wanted` steps that fetch their own batches; at least one, and no launch after `until`.
+    fn stream(&mut self, wanted: u64, until: Instant, tell: &mut impl FnMut(&StepReport)) -> Result<u64, TrainError> {
+        let counter = self.train.stored::<i64>(self.train.find("counter")?)?[1] as u64;
+        let (mut sent, mut made, mut fed_us) = (0, 0, 0.0);
+        let mut problem: Option<ExecError> = None;
+        while made < wanted {
+            let may_send = problem.is_none() && (sent == 0 || Instant::now() < until);
+            let size = if sent < wanted && may_send { self.train.launch_size(wanted - sent) } else { 0 };
+            if size > 0 && self.train.has_berth() {
+                let started = Instant::now();
+                let position = self.feed.position();
+                self.order.clear();
+                self.feed.order(size, self.model.batch, &mut self.order);
+                if let Err(error) = self.train.launch(counter + sent, &self.order) {
+                    // These batches were not used; the launches before are still to be told of.
+                    self.feed.resume(position)?;
+                    problem = Some(error);
+                    continue;
+                }
+                fed_us = started.elapsed().as_secs_f32() * 1e6 / size as f32;
+                sent += size as u64;
+                continue;
+            }
+            if made == sent {
+                break;
+            }
+            let mut failed = None;
+            for record in self.train.landed()? {
+                let report = self.watched.report(record, self.done + 1, fed_us);
+                if !(report.loss.is_finite() && report.update_max.is_finite() && report.grad_norm.is_finite()) {
+                    failed = Some(report.loss);
+                    break;
+                }
+                self.done += 1;
+                made += 1;
+                tell(&report);
+            }
+            if let Some(loss) = failed {
+                self.train.abandon_launches()?;
+                return Err(self.explain(loss)?.into());
+            }
+        }
+        problem.map_or(Ok(made), |error| Err(error.into()))
+    }
+}
+
+impl Watched {
+    /// What the record of a step tells; its values stand in the order of [`Self::read_back`].
+    fn report(&self, record: &StepRecord, step: u64, feed_us: f32) -> StepReport {
+        let mut values = record.values.iter().copied();
+        let mut next = |there: bool, or: f32| if there { values.next().unwrap_or(or) } else { or };
+        let (loss, lr) = (next(true, 0.0), next(true, 0.0));
+        let accuracy = next(self.accuracy.is_some(), f32::NAN);
+        let update_max = next(self.update_max.is_some(), 0.0);
+        let grad_norm = next(self.grad_norm.is_some(), 0.0);
+        let loss_scale = next(self.loss_scale.is_some(), f32::NAN);
+        let step_us = record.step_us;
+        StepReport { step, loss, update_max, grad_norm, accuracy, lr, loss_scale, step_us, feed_us }
+    }
+}
