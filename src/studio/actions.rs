@@ -4,15 +4,19 @@ use super::app::StudioApp;
 use super::commands::Command;
 use super::document::{Document, Edit, split_path};
 use super::files::{Asked, FileEvent, Onto};
+use super::panels::first_layout;
 use super::panels::modals::{Answer, Question};
 use super::panels::palette::Offer;
 use super::presets;
 use super::selection::Selection;
 use super::training::Next;
 use crate::model::{LayerPath, Preset};
-use crate::train::{Command as Order, SessionSpec};
+use crate::train::{Command as Order, Proof, SessionSpec, VerifyOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Steps that are timed each way.
+const BOTH_WAYS: usize = 400;
 
 impl StudioApp {
     /// Carries out a command, where it makes sense now.
@@ -106,15 +110,54 @@ impl StudioApp {
                 let is_it = |_: egui_tiles::TileId, tile: &egui_tiles::Tile<super::commands::Tab>| matches!(tile, egui_tiles::Tile::Pane(t) if *t == tab);
                 self.panels.tabs.make_active(is_it);
             }
+            Command::ResetLayout => self.panels.tabs = first_layout(),
+            Command::Prove(proof) => self.prove(proof),
+            Command::CancelProofs => self.studio.proofs.cancel(),
+            Command::SetReplays(replays) => self.studio.settings.replays = replays,
+            Command::TimeBothWays => self.studio.training.time_both_ways(BOTH_WAYS),
+            Command::SetPlotLog(plot, log) => {
+                self.studio.settings.plot_log.insert(plot.to_owned(), log);
+            }
+            Command::ShowPlot(plot, true) => {
+                self.studio.settings.hidden_plots.remove(plot);
+            }
+            Command::ShowPlot(plot, false) => {
+                self.studio.settings.hidden_plots.insert(plot.to_owned());
+            }
+            Command::SetMetrics(metrics) => {
+                let settings = &mut self.studio.settings;
+                (settings.without_accuracy, settings.without_updates) = (!metrics.accuracy, !metrics.updates);
+            }
             Command::FitArena => self.panels.arena.fit(),
-            Command::FollowPlots => self.panels.train.follow = true,
-            Command::ToggleLogAxis => self.studio.settings.log_axis ^= true,
+            Command::FollowPlots => self.panels.train.fit(),
+            Command::ToggleLogAxis => {
+                self.studio.settings.log_axis ^= true;
+                self.studio.settings.plot_log.clear();
+            }
             Command::ToggleTheme => {
                 let dark = ctx.theme() != egui::Theme::Dark;
                 self.studio.settings.dark = Some(dark);
                 ctx.set_theme(if dark { egui::Theme::Dark } else { egui::Theme::Light });
             }
             Command::DismissNotice => self.studio.notice = None,
+        }
+    }
+
+    /// Proves something of the step of the document, or everything.
+    fn prove(&mut self, proof: Option<Proof>) {
+        let studio = &mut self.studio;
+        let preset = Arc::clone(studio.document.preset());
+        let options = VerifyOptions {
+            replays: studio.settings.replays,
+            tuning: studio.tuning.clone(),
+            base: studio.document.base(),
+            seed: preset.train.map_or(0, |t| t.seed),
+            ..VerifyOptions::default()
+        };
+        let proofs = proof.map_or_else(|| Proof::ALL.to_vec(), |p| vec![p]);
+        let (revision, wake) = (studio.document.revision(), Arc::clone(&studio.wake));
+        if let Err(error) = studio.proofs.start(preset, options, proofs, revision, wake) {
+            studio.complain(format!("The proofs cannot be run: {error}. Close other programs and try again."));
         }
     }
 
@@ -179,9 +222,10 @@ impl StudioApp {
         let preset = Arc::clone(self.studio.document.preset());
         let (base, wake) = (self.studio.document.base(), Arc::clone(&self.studio.wake));
         let tuning = self.studio.tuning.clone();
-        let spec = SessionSpec { tuning, ..SessionSpec::new((*preset).clone(), base) };
+        let metrics = self.studio.settings.metrics();
+        let spec = SessionSpec { tuning, metrics, ..SessionSpec::new((*preset).clone(), base) };
         self.studio.training.start(spec, order, move || wake());
-        self.panels.train.follow = true;
+        self.panels.train.fit();
     }
 
     fn open_document(&mut self, preset: Preset, path: Option<PathBuf>) {

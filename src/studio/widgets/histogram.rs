@@ -1,0 +1,85 @@
+//! A histogram of step times on a logarithmic axis, with median and 99th percentile marked.
+
+use super::button::weak_ui;
+use crate::studio::curves::Histogram;
+use crate::studio::theme;
+use crate::studio::view_models::format;
+use egui::{Color32, RichText, Stroke, Ui};
+use egui_plot::{GridMark, HLine, LineStyle, Plot, PlotPoints, Polygon, VLine};
+
+/// One distribution with its name and colour.
+pub struct Bars<'a> {
+    pub name: &'static str,
+    pub histogram: &'a Histogram,
+    pub color: Color32,
+}
+
+/// Marks at 1, 2 and 5 times powers of ten, on an axis of logarithms.
+fn marks((low, high): (f64, f64)) -> Vec<GridMark> {
+    let powers = (low.floor().max(-40.0) as i32)..=(high.ceil().min(40.0) as i32);
+    let fine: &[f64] =
+        if high - low < 0.7 { &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0] } else { &[1.0, 2.0, 5.0] };
+    let all = powers.flat_map(|p| fine.iter().map(move |m| f64::from(p) + m.log10()));
+    all.filter(|v| low <= *v && *v <= high).map(|value| GridMark { value, step_size: 1.0 }).collect()
+}
+
+/// Shows distributions in one plot of this height.
+pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: f32) {
+    let c = theme::colors(ui);
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 6.0;
+        ui.label(RichText::new(title).font(theme::strong(13.0)));
+        weak_ui(ui, "share of steps by host time");
+    });
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing.x = 6.0;
+        for bars in all {
+            let (rect, _) = ui.allocate_exact_size(egui::Vec2::splat(10.0), egui::Sense::hover());
+            ui.painter().rect_filled(rect, 2, bars.color);
+            let h = bars.histogram;
+            let text =
+                format!("{} median {} · p99 {}", bars.name, format::micros(h.median_us), format::micros(h.p99_us));
+            ui.label(RichText::new(text).size(12.0)).on_hover_text(format!("{} steps", format::exact(h.count as u64)));
+            ui.add_space(4.0);
+        }
+    });
+    let plot = Plot::new(("histogram", title))
+        .height((height - 48.0).max(64.0))
+        .allow_scroll(false)
+        .allow_drag(false)
+        .allow_zoom(false)
+        .allow_boxed_zoom(false)
+        .grid_color(c.hairline)
+        .include_y(0.0)
+        .y_axis_min_width(44.0)
+        .x_grid_spacer(|input| marks(input.bounds))
+        .x_axis_formatter(|mark: GridMark, _| format::micros(10f64.powf(mark.value)).replace(".0", ""))
+        .y_axis_formatter(
+            |mark: GridMark, _| if mark.value >= 0.0 { format!("{:.0}%", mark.value * 100.0) } else { String::new() },
+        )
+        .label_formatter(|at| {
+            let (egui_plot::HoverPosition::NearDataPoint { position, .. }
+            | egui_plot::HoverPosition::Elsewhere { position }) = at;
+            Some(format::micros(10f64.powf(position.x)))
+        });
+    let response = plot.show(ui, |plot| {
+        plot.hline(HLine::new("", 0.0).color(c.hairline).width(1.0).allow_hover(false));
+        for bars in all {
+            let h = bars.histogram;
+            for (edges, share) in h.edges_us.windows(2).zip(&h.shares).filter(|(_, s)| **s > 0.0) {
+                let (x0, x1) = (edges[0].log10(), edges[1].log10());
+                let corners = PlotPoints::from(vec![[x0, 0.0], [x1, 0.0], [x1, *share], [x0, *share]]);
+                let bar = Polygon::new(bars.name, corners).fill_color(bars.color.gamma_multiply(0.45));
+                plot.polygon(bar.stroke(Stroke::new(1.0, bars.color)).allow_hover(false));
+            }
+            if h.count > 0 {
+                let line = |us: f64, style| {
+                    VLine::new(bars.name, us.max(1e-6).log10()).color(bars.color).width(1.5).style(style)
+                };
+                plot.vline(line(h.median_us, LineStyle::Solid).allow_hover(false));
+                plot.vline(line(h.p99_us, LineStyle::dashed_dense()).allow_hover(false));
+            }
+        }
+    });
+    response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, title));
+}
