@@ -115,6 +115,11 @@ impl StudioApp {
             Command::CancelProofs => self.studio.proofs.cancel(),
             Command::SetReplays(replays) => self.studio.settings.replays = replays,
             Command::TimeBothWays => self.studio.training.time_both_ways(BOTH_WAYS),
+            Command::MeasurePrices => {
+                let studio = &mut self.studio;
+                let (preset, base) = (Arc::clone(studio.document.preset()), studio.document.base());
+                studio.prices.measure(preset, base, studio.tuning.clone(), studio.document.revision());
+            }
             Command::SetPlotLog(plot, log) => {
                 self.studio.settings.plot_log.insert(plot.to_owned(), log);
             }

@@ -101,6 +101,8 @@ pub enum Command {
     SetPlotLog(&'static str, bool),
     /// Shows or hides a plot.
     ShowPlot(&'static str, bool),
+    /// Times the step with and without its metrics.
+    MeasurePrices,
     /// Which metrics the next run computes inside its step.
     SetMetrics(Metrics),
 }
@@ -145,7 +147,7 @@ impl Command {
         out.extend([Self::TrainOrPause, Self::Step, Self::Stop, Self::Reset, Self::Back, Self::Forward]);
         out.extend(Tab::ALL.map(Self::ShowTab));
         out.extend([Self::FitArena, Self::FollowPlots, Self::ToggleLogAxis, Self::ToggleTheme, Self::Quit]);
-        out.extend([Self::ResetLayout, Self::TimeBothWays, Self::Prove(None)]);
+        out.extend([Self::ResetLayout, Self::TimeBothWays, Self::MeasurePrices, Self::Prove(None)]);
         out.extend(Proof::ALL.map(|p| Self::Prove(Some(p))));
         out.push(Self::CancelProofs);
         out
@@ -286,6 +288,12 @@ impl Command {
             ),
             Self::SetPlotLog(..) => of("Logarithmic axis", icons::TRAIN, None, "Linear or logarithmic, for this plot"),
             Self::ShowPlot(..) => of("Show plot", icons::TRAIN, None, "Shows or hides a plot"),
+            Self::MeasurePrices => of(
+                "Measure what metrics cost",
+                icons::LIVE,
+                None,
+                "Times the step with and without each group of metrics",
+            ),
             Self::SetMetrics(_) => of("Set metrics", icons::TRAIN, None, "What the next run measures inside its step"),
             Self::DismissNotice => of("Dismiss", icons::CLOSE, None, "Closes the notice"),
         }

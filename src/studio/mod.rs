@@ -11,7 +11,7 @@
 //! | `state`, `selection` | what the window shows, and what is selected in all views at once |
 //! | `document`, `fields` | the preset with undo and redo, and its fields as data |
 //! | `compiler`, `training`, `files`, `background` | the other threads |
-//! | `curves`, `samples`, `predictions`, `proofs` | what the rooms for the run, its data and its proofs remember |
+//! | `curves`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `view_models` | what the panels show, as plain data |
 //! | `panels`, `widgets` | how it is drawn |
 //! | `theme`, `icons` | how it looks |
@@ -29,6 +29,7 @@ pub mod icons;
 pub mod panels;
 pub mod predictions;
 pub mod presets;
+pub mod prices;
 pub mod proofs;
 pub mod samples;
 pub mod selection;

@@ -47,11 +47,11 @@ impl Predictions {
             let source = training.preset.as_ref().and_then(|p| p.data.as_ref()).map(|d| d.source.clone());
             if let (Some((set, split)), Some(source), Some(model)) = (&training.data, source, self.model(training)) {
                 let (set, split) = (Arc::clone(set), Arc::clone(split));
-                self.maker.ask(Question { model, source, set, split, looked });
+                self.maker.ask(Question { run: self.run, model, source, set, split, looked });
             }
         }
         if let Some(view) = self.maker.poll()
-            && self.model.is_some()
+            && view.run == self.run
         {
             self.view = Some(Arc::new(view));
             self.generation += 1;

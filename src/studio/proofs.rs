@@ -23,7 +23,8 @@ pub struct Proved {
 /// What the thread tells.
 enum Told {
     Begins(Proof, &'static str),
-    Done(Proof, Box<Check>),
+    /// The check and the time that it took, in seconds.
+    Done(Proof, Box<Check>, f64),
     /// Over, with why it ended early where it did.
     Over(Option<String>),
 }
@@ -111,8 +112,7 @@ impl Proofs {
                     self.current = Some((proof, name));
                     run.begun = Instant::now();
                 }
-                Told::Done(proof, check) => {
-                    let seconds = run.begun.elapsed().as_secs_f64();
+                Told::Done(proof, check, seconds) => {
                     let (revision, document) = (run.revision, run.document.clone());
                     let made = Proved { proof, check: *check, revision, document, seconds };
                     match self.proved.iter_mut().find(|p| p.check.name == made.check.name) {
@@ -154,9 +154,15 @@ fn prove(
         }
         wake();
     };
+    let mut begun = Instant::now();
     let outcome = verify_some(preset, options, proofs, cancel, |progress| match progress {
-        Progress::Begins(proof, name) => tell(Told::Begins(proof, name)),
-        Progress::Done(proof, check) => tell(Told::Done(proof, Box::new(check.clone()))),
+        Progress::Begins(proof, name) => {
+            begun = Instant::now();
+            tell(Told::Begins(proof, name));
+        }
+        Progress::Done(proof, check) => {
+            tell(Told::Done(proof, Box::new(check.clone()), begun.elapsed().as_secs_f64()));
+        }
     });
     tell(Told::Over(match outcome {
         Ok(_) => None,

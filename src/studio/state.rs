@@ -7,6 +7,7 @@ use super::compiler::{Answer, Compiler};
 use super::document::Document;
 use super::files::{Files, Recovery};
 use super::predictions::Predictions;
+use super::prices::PriceList;
 use super::proofs::Proofs;
 use super::samples::{Samples, key_of};
 use super::selection::{Related, Selection, SelectionHistory};
@@ -101,6 +102,7 @@ pub struct Studio {
     pub samples: Samples,
     pub predictions: Predictions,
     pub proofs: Proofs,
+    pub prices: PriceList,
     /// The tabs that were drawn last: what nobody looks at is neither loaded nor asked for.
     pub shown: Vec<Tab>,
     pub selection: SelectionHistory,
@@ -155,6 +157,7 @@ impl Studio {
             samples: Samples::new(Arc::clone(&wake))?,
             predictions: Predictions::new(Arc::clone(&wake))?,
             proofs: Proofs::default(),
+            prices: PriceList::new(Arc::clone(&wake))?,
             shown: Vec::new(),
             selection: SelectionHistory::default(),
             settings,
@@ -263,6 +266,7 @@ impl Studio {
             Command::SaveWeights | Command::SaveWeightsByPath => self.training.has_weights(),
             Command::Reset => transport().reset,
             Command::Prove(_) => self.is_ready(),
+            Command::MeasurePrices => self.is_ready() && !self.prices.is_busy(),
             Command::CancelProofs => self.proofs.is_running(),
             Command::TimeBothWays => self.training.has_weights() && !self.training.is_timing,
             Command::Back => self.selection.can_go_back(),
@@ -298,6 +302,7 @@ impl Studio {
         let shown = self.shown.contains(&Tab::Predictions);
         self.predictions.follow(&mut self.training, shown);
         self.proofs.poll();
+        self.prices.poll();
     }
 
     fn take_answer(&mut self, answer: Answer) {

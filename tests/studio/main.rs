@@ -3,6 +3,7 @@
 mod edit;
 mod files;
 mod robot;
+mod rooms;
 mod run;
 mod speed;
 mod views;

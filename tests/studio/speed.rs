@@ -25,7 +25,7 @@ fn a_frame_stays_cheap_with_200_layers_and_long_curves() {
     let app = robot.window.state_mut();
     app.studio.training.state = Some(stepgraph::train::RunState::Stopped);
     app.studio.training.steps(&reports);
-    for tab in ["Train", "Step graph", "Arena", "Capture plan"] {
+    for tab in ["Train", "Step graph", "Arena", "Capture plan", "Data", "Predictions", "Verify"] {
         robot.window.query_all_by_label(tab).last().expect("a tab").click();
         robot.window.run_steps(4);
         let started = Instant::now();

@@ -8,6 +8,7 @@ use crate::studio::view_models::format;
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
 use crate::studio::widgets::classes::color;
+use crate::studio::widgets::field::problem_ui;
 use crate::studio::widgets::histogram::{Bars, histogram_ui};
 use crate::studio::widgets::plot::{Curve, PlotSpec, PlotView, plot_ui};
 use egui::{Align, Layout, Ui, Vec2};
@@ -46,9 +47,37 @@ pub fn metrics_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     let mut metrics = studio.settings.metrics();
     let before = metrics;
     weak_ui(ui, "Measured inside the step, from the next run on");
-    ui.checkbox(&mut metrics.accuracy, "Accuracy").on_hover_text("Share of the batch classified right");
-    ui.checkbox(&mut metrics.updates, "Updates and gradient norm")
-        .on_hover_text("How far parameters move, in whole and by layer, and the length of the gradient");
+    let prices = studio.prices.prices.filter(|p| p.revision == studio.document.revision());
+    let accuracy = "Share of the batch classified right";
+    let updates = "How far parameters move, in whole and by layer, and the length of the gradient";
+    let groups =
+        [(&mut metrics.accuracy, "Accuracy", accuracy), (&mut metrics.updates, "Updates and gradient norm", updates)];
+    for (i, (on, name, about)) in groups.into_iter().enumerate() {
+        ui.checkbox(on, name).on_hover_text(about);
+        if let Some(p) = prices {
+            let (added, share) = (p.added_us()[i], p.added_us()[i] / p.all_us.max(1e-6));
+            let text = format!(
+                "{} {:+.1} µs, {:+.1}% of a step",
+                name.split(' ').next().unwrap_or(name),
+                added,
+                share * 100.0
+            );
+            weak_ui(ui, text)
+                .on_hover_text(format!("Against a step of {} without it", format::micros(f64::from(p.all_us - added))));
+        }
+    }
+    if studio.prices.is_busy() {
+        weak_ui(ui, "measuring what they cost…");
+    } else if prices.is_none() {
+        let button =
+            ui.add_enabled(studio.is_enabled(&Command::MeasurePrices), egui::Button::new("Measure what they cost"));
+        if button.on_hover_text(Command::MeasurePrices.info().about).clicked() {
+            out.push(Command::MeasurePrices);
+        }
+    }
+    if let Some(problem) = &studio.prices.problem {
+        problem_ui(ui, problem, "");
+    }
     if metrics != before {
         out.push(Command::SetMetrics(metrics));
     }
@@ -170,8 +199,9 @@ fn times_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
         match (&run.both_ways, run.is_timing) {
             (_, true) => drop(weak_ui(ui, "measuring…")),
             (Some(two), false) => {
-                let text = format!("eager takes {:.2} times as long, at step {}", two.ratio(), format::exact(two.step));
-                weak_ui(ui, text);
+                let text = format!("eager takes {:.2}× as long", two.ratio());
+                weak_ui(ui, text)
+                    .on_hover_text(format!("Medians of steps taken in turn, at step {}", format::exact(two.step)));
             }
             (None, false) => {}
         }

@@ -188,7 +188,7 @@ fn samples_ui(ui: &mut Ui, studio: &Studio, view: &DataView, panel: &mut DataPan
     if !choices.iter().any(|(s, ..)| *s == panel.shown) {
         panel.shown = choices[0].0;
     }
-    ui.horizontal(|ui| {
+    ui.horizontal_wrapped(|ui| {
         segments_ui(ui, &mut panel.shown, &choices);
         if matches!(panel.shown, Shown::Samples | Shown::Table | Shown::Plane) {
             filter_ui(ui, view, panel);

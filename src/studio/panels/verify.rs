@@ -84,11 +84,14 @@ fn buttons_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut Q
         weak_ui(ui, "replays");
         let set = studio.settings.replays;
         let mut text = panel.replays.clone().unwrap_or_else(|| set.map_or_else(String::new, |n| n.to_string()));
-        let edit = TextEdit::singleline(&mut text).desired_width(72.0).hint_text("auto").font(theme::mono());
+        let edit = TextEdit::singleline(&mut text).desired_width(72.0).font(theme::mono());
         let edit = edit.id_salt("replays");
         let response = ui.name_inputs("Replays of the stress", |ui| ui.add(edit)).on_hover_text(
             "How often the step is replayed, twice over, to prove it deterministic; empty takes what six seconds allow",
         );
+        if text.is_empty() {
+            weak_ui(ui, "as many as a few seconds allow");
+        }
         if response.changed() {
             let parsed = text.trim().parse::<u64>().ok().filter(|n| *n > 0);
             if text.trim().is_empty() || parsed.is_some() {

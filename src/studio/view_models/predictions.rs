@@ -17,6 +17,8 @@ const FILTERS: usize = 96;
 
 /// A network, its data, and what it answered: everything that a view is made of.
 pub struct Question {
+    /// The run that was asked.
+    pub run: u64,
     pub model: Arc<Model>,
     pub source: DataSource,
     pub set: Arc<Dataset>,
@@ -89,6 +91,8 @@ pub struct Filters {
 /// The answers, ready to be drawn.
 #[derive(Clone, Debug)]
 pub struct PredictionsView {
+    /// The run that was asked.
+    pub run: u64,
     pub set: Arc<Dataset>,
     pub picture: Option<Picture>,
     /// Steps made when the network was asked.
@@ -170,7 +174,7 @@ fn softmax(row: &[f32], out: &mut Vec<f32>) {
 /// Makes the view of an answer.
 #[must_use]
 pub fn view(question: &Question) -> PredictionsView {
-    let Question { model, source, set, split, looked } = question;
+    let Question { run, model, source, set, split, looked } = question;
     let outputs = model.output.len().max(1);
     let is_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
     let (all, part) = (if split.held_out.is_empty() { &split.train } else { &split.held_out }, samples_of(split).1);
@@ -183,6 +187,7 @@ pub fn view(question: &Question) -> PredictionsView {
     };
     let shape = picture(set, source);
     let mut out = PredictionsView {
+        run: *run,
         set: Arc::clone(set),
         picture: shape,
         step: looked.step,
@@ -407,7 +412,7 @@ mod tests {
         let (set, split) = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s))).unwrap();
         let model = Arc::new(session.model().clone());
         let looked = Box::new(session.look(question(&model, &set, &split, &source)).unwrap());
-        (view(&Question { model, source, set, split, looked }), session)
+        (view(&Question { run: 1, model, source, set, split, looked }), session)
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A histogram of step times on a logarithmic axis, with median and 99th percentile marked.
 
 use super::button::weak_ui;
+use super::plot::linear_marks;
 use crate::studio::curves::Histogram;
 use crate::studio::theme;
 use crate::studio::view_models::format;
@@ -14,13 +15,25 @@ pub struct Bars<'a> {
     pub color: Color32,
 }
 
-/// Marks at 1, 2 and 5 times powers of ten, on an axis of logarithms.
-fn marks((low, high): (f64, f64)) -> Vec<GridMark> {
+/// Marks at round times on an axis of logarithms, at most about `room` of them.
+fn marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
+    const FINE: [&[f64]; 4] =
+        [&[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
     let powers = (low.floor().max(-40.0) as i32)..=(high.ceil().min(40.0) as i32);
-    let fine: &[f64] =
-        if high - low < 0.7 { &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0] } else { &[1.0, 2.0, 5.0] };
-    let all = powers.flat_map(|p| fine.iter().map(move |m| f64::from(p) + m.log10()));
-    all.filter(|v| low <= *v && *v <= high).map(|value| GridMark { value, step_size: 1.0 }).collect()
+    let of = |fine: &[f64]| -> Vec<f64> {
+        let all = powers.clone().flat_map(|p| fine.iter().map(move |m| f64::from(p) + m.log10()));
+        all.filter(|v| low <= *v && *v <= high).collect()
+    };
+    let mut found = of(FINE[0]);
+    for fine in &FINE[1..] {
+        if found.len() as f64 > room {
+            found = of(fine);
+        }
+    }
+    let stride = (found.len() as f64 / room.max(1.0)).ceil().max(1.0) as usize;
+    // The size of a step tells the plot how far apart marks are: labels of close ones would fade.
+    let step_size = (high - low) / (found.len() / stride).max(1) as f64;
+    found.into_iter().step_by(stride).map(|value| GridMark { value, step_size }).collect()
 }
 
 /// Shows distributions in one plot of this height.
@@ -37,12 +50,13 @@ pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: 
             let (rect, _) = ui.allocate_exact_size(egui::Vec2::splat(10.0), egui::Sense::hover());
             ui.painter().rect_filled(rect, 2, bars.color);
             let h = bars.histogram;
-            let text =
-                format!("{} median {} · p99 {}", bars.name, format::micros(h.median_us), format::micros(h.p99_us));
-            ui.label(RichText::new(text).size(12.0)).on_hover_text(format!("{} steps", format::exact(h.count as u64)));
+            let text = format!("{} {}, p99 {}", bars.name, format::micros(h.median_us), format::micros(h.p99_us));
+            ui.label(RichText::new(text).size(12.0))
+                .on_hover_text(format!("Median and 99th percentile of {} steps", format::exact(h.count as u64)));
             ui.add_space(4.0);
         }
     });
+    let room = f64::from((ui.available_width() - 44.0).max(64.0) / 72.0);
     let plot = Plot::new(("histogram", title))
         .height((height - 48.0).max(64.0))
         .allow_scroll(false)
@@ -52,7 +66,8 @@ pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: 
         .grid_color(c.hairline)
         .include_y(0.0)
         .y_axis_min_width(44.0)
-        .x_grid_spacer(|input| marks(input.bounds))
+        .x_grid_spacer(move |input| marks(input.bounds, room))
+        .y_grid_spacer(|input| linear_marks(&input, 4.0))
         .x_axis_formatter(|mark: GridMark, _| format::micros(10f64.powf(mark.value)).replace(".0", ""))
         .y_axis_formatter(
             |mark: GridMark, _| if mark.value >= 0.0 { format!("{:.0}%", mark.value * 100.0) } else { String::new() },
@@ -82,4 +97,18 @@ pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: 
         }
     });
     response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, title));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_leave_room_for_their_labels() {
+        let us = |bounds, room| marks(bounds, room).iter().map(|m| 10f64.powf(m.value).round()).collect::<Vec<_>>();
+        assert_eq!(us((1.0, 2.0), 4.0), [10.0, 20.0, 50.0, 100.0]);
+        assert_eq!(us((1.0, 4.0), 4.0), [10.0, 100.0, 1000.0, 10_000.0]);
+        assert_eq!(us((1.0, 1.35), 5.0), [10.0, 12.0, 15.0, 20.0]);
+        assert!(us((-3.0, 9.0), 4.0).len() <= 4);
+    }
 }

@@ -66,6 +66,7 @@ pub fn plane_ui(ui: &mut Ui, name: &str, set: &Dataset, samples: &[u32], ground:
     let (x_shown, y_shown) = (x_name.clone(), y_name.clone());
     let plot = Plot::new(("plane", name))
         .height(height)
+        .width(ui.available_width())
         .data_aspect(1.0)
         .allow_scroll(false)
         .grid_color(c.hairline)

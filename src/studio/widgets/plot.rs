@@ -80,6 +80,8 @@ const STEP_MARK: f32 = 84.0;
 const FLOOR: f64 = 1e-12;
 /// Points that the curves of all layers have together, at most about.
 const LAYER_POINTS: usize = 24_000;
+/// The room for a layer's name with its colour, in points.
+const LAYER_KEY: f32 = 80.0;
 /// Layers whose values are listed at the pointer.
 const LISTED: usize = 12;
 
@@ -173,7 +175,15 @@ impl PlotSpec<'_> {
                         color = color.gamma_multiply(0.55);
                     }
                     let name = curves.names.get(i).cloned().unwrap_or_default();
-                    line(name, curves.points(i, from, to, pixels), color, width);
+                    let points = curves.points(i, from, to, pixels);
+                    // The largest of each stretch is the curve; what lies between the extremes is a shadow, where there is room for shadows.
+                    let tops =
+                        points.chunks(2).map(|p| if p[0][1] >= p[p.len() - 1][1] { p[0] } else { p[p.len() - 1] });
+                    let tops: Vec<[f64; 2]> = tops.collect();
+                    if layers <= 8 || *marked == Some(i) {
+                        line(format!("{name} range"), points, color.gamma_multiply(0.3), 1.0);
+                    }
+                    line(name, tops, color, width);
                 }
             }
         }
@@ -194,8 +204,8 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
         ui.spacing_mut().item_spacing.x = 6.0;
         ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
         if spec.can_log {
-            let text = RichText::new("log").size(12.0).color(if spec.log { c.accent } else { c.weak });
-            let button = ui.add(Button::new(text).frame(false)).on_hover_text(if spec.log {
+            let button = Button::selectable(spec.log, RichText::new("log").size(12.0)).min_size(Vec2::new(28.0, 18.0));
+            let button = ui.add(button).on_hover_text(if spec.log {
                 "The axis is logarithmic; click for a linear one"
             } else {
                 "The axis is linear; click for a logarithmic one"
@@ -223,6 +233,13 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
                 if !spec.points_name.is_empty() {
                     key_ui(ui, c.accent, spec.curve_name);
                     key_ui(ui, c.warning, spec.points_name);
+                }
+                if let Curve::Layers { curves, .. } = &spec.curve
+                    && curves.names.len() as f32 * LAYER_KEY <= ui.available_width()
+                {
+                    let layers = curves.names.len();
+                    (0..layers).for_each(|i| key_ui(ui, layer_color(i, layers), &curves.names[i]));
+                    return;
                 }
                 if !spec.unit.is_empty() {
                     let text = RichText::new(spec.unit).size(12.0).color(c.weak);
@@ -266,7 +283,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
         .y_axis_min_width(Y_AXIS)
         .x_grid_spacer(move |input| step_marks(input.bounds, room))
         .x_axis_formatter(|mark: GridMark, _| step_tick(mark))
-        .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input) })
+        .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input, 6.0) })
         .y_axis_formatter(move |mark: GridMark, _| tick(if log { 10f64.powf(mark.value) } else { mark.value }))
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }
@@ -285,7 +302,9 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
             let whole = spec.range.filter(|_| following);
             let (low, high) = whole.or_else(|| spec.extent(from, to)).unwrap_or((0.0, 1.0));
             let (low, high) = (scale(log, low), scale(log, high));
-            let margin = ((high - low) * 0.05).max(if log { 0.05 } else { high.abs() * 0.02 }).max(1e-9);
+            // A constant stands in the middle, with round marks around it.
+            let least = if low == high { high.abs() * 0.5 } else { high.abs() * 0.02 };
+            let margin = ((high - low) * 0.05).max(if log { 0.05 } else { least }).max(1e-9);
             plot.set_plot_bounds_y(low - margin..=high + margin);
         }
         spec.lines(plot, from, to, pixels, c);
@@ -371,10 +390,10 @@ fn step_tick(mark: GridMark) -> String {
     format::count(step).replace(".0 ", " ")
 }
 
-/// Marks of a linear axis: a handful, at round values.
-fn linear_marks(input: &GridInput) -> Vec<GridMark> {
+/// Marks of a linear axis: about `most`, at round values.
+pub(super) fn linear_marks(input: &GridInput, most: f64) -> Vec<GridMark> {
     let (low, high) = input.bounds;
-    let step = round_step(((high - low) / 6.0).max(1e-12));
+    let step = round_step(((high - low) / most).max(1e-12));
     let first = (low / step).ceil() as i64;
     let last = (high / step).floor() as i64;
     (first..=last.min(first + 64)).map(|i| GridMark { value: i as f64 * step, step_size: step }).collect()
@@ -416,7 +435,7 @@ mod tests {
         assert_eq!(values(log_marks((0.9, 2.1))), [1.0, 1.301, 1.699, 2.0]);
         assert_eq!(values(log_marks((0.0, 4.0))), [0.0, 1.0, 2.0, 3.0, 4.0]);
         assert_eq!(
-            values(linear_marks(&GridInput { bounds: (0.0, 1.0), base_step_size: 0.1 })),
+            values(linear_marks(&GridInput { bounds: (0.0, 1.0), base_step_size: 0.1 }, 6.0)),
             [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
         );
     }
