@@ -3,6 +3,7 @@
 use super::app::StudioApp;
 use super::commands::Command;
 use super::document::{Document, Edit, split_path};
+use super::fields::{FieldValue, Owner};
 use super::files::{Asked, FileEvent, Onto};
 use super::panels::first_layout;
 use super::panels::modals::{Answer, Question};
@@ -120,6 +121,9 @@ impl StudioApp {
                 let (preset, base) = (Arc::clone(studio.document.preset()), studio.document.base());
                 studio.prices.measure(preset, base, studio.tuning.clone(), studio.document.revision());
             }
+            Command::ChooseData(field) => self.ask(Asked::Data(field)),
+            Command::ChooseDataFolder(field) => self.ask(Asked::DataFolder(field)),
+            Command::UseData(field, path) => self.use_data(field, &path),
             Command::SetPlotLog(plot, log) => {
                 self.studio.settings.plot_log.insert(plot.to_owned(), log);
             }
@@ -164,6 +168,16 @@ impl StudioApp {
         if let Err(error) = studio.proofs.start(preset, options, proofs, revision, wake) {
             studio.complain(format!("The proofs cannot be run: {error}. Close other programs and try again."));
         }
+    }
+
+    /// Has a field of the data name a file: from the preset's folder where it lies in it, so that both can move together.
+    fn use_data(&mut self, field: &'static str, path: &Path) {
+        let base = self.studio.document.base();
+        let inside = (!base.as_os_str().is_empty()).then(|| path.strip_prefix(&base).ok()).flatten();
+        let text = inside.unwrap_or(path).display().to_string();
+        self.edit(&Edit::SetField { owner: Owner::Preset, name: field, value: FieldValue::Text(text) });
+        // What was typed there before is not what counts any more.
+        self.panels.drafts.clear();
     }
 
     /// A wrong text is the last thing a person did: it goes first, and the document's own value is back.
@@ -246,6 +260,7 @@ impl StudioApp {
         match (document.path(), what) {
             (Some(path), Asked::Weights) => path.with_file_name(self.weights_name()).display().to_string(),
             (None, Asked::Weights) => self.weights_name(),
+            (_, Asked::Data(_) | Asked::DataFolder(_)) => document.base().display().to_string(),
             (Some(path), _) => path.display().to_string(),
             (None, Asked::SaveAs) => format!("{}.json", document.preset().name),
             (None, Asked::Open) => String::new(),
@@ -327,6 +342,9 @@ impl StudioApp {
                 FileEvent::Chosen(Asked::Open, Some(path)) => self.perform(ctx, Command::OpenFile(path)),
                 FileEvent::Chosen(Asked::SaveAs, Some(path)) => self.save_to(path, false),
                 FileEvent::Chosen(Asked::Weights, Some(path)) => self.probe_for_weights(path),
+                FileEvent::Chosen(Asked::Data(field) | Asked::DataFolder(field), Some(path)) => {
+                    self.use_data(field, &path);
+                }
                 FileEvent::Free(path) => self.save_weights_to(path),
                 FileEvent::Exists(what, path) => self.panels.modals.ask(Question::Replace(what, path)),
                 FileEvent::Changed(path) => self.panels.modals.ask(Question::Changed(path)),

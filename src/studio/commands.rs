@@ -103,6 +103,11 @@ pub enum Command {
     ShowPlot(&'static str, bool),
     /// Times the step with and without its metrics.
     MeasurePrices,
+    /// Asks for the file, or the folder, that a field of the data names.
+    ChooseData(&'static str),
+    ChooseDataFolder(&'static str),
+    /// Has a field of the data name this file or folder.
+    UseData(&'static str, PathBuf),
     /// Which metrics the next run computes inside its step.
     SetMetrics(Metrics),
 }
@@ -294,6 +299,10 @@ impl Command {
                 None,
                 "Times the step with and without each group of metrics",
             ),
+            Self::ChooseData(_) | Self::UseData(..) => of("Choose file…", icons::OPEN, None, "Chooses a file of data"),
+            Self::ChooseDataFolder(_) => {
+                of("Choose folder…", icons::OPEN, None, "Chooses a folder with a subfolder of pictures for each class")
+            }
             Self::SetMetrics(_) => of("Set metrics", icons::TRAIN, None, "What the next run measures inside its step"),
             Self::DismissNotice => of("Dismiss", icons::CLOSE, None, "Closes the notice"),
         }

@@ -3,9 +3,12 @@
 use crate::robot::Robot;
 use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
+use stepgraph::plan::BufferId;
 use stepgraph::studio::StudioApp;
 use stepgraph::studio::commands::{Command, Tab};
-use stepgraph::train::{Proof, RunState};
+use stepgraph::studio::proofs::Proved;
+use stepgraph::studio::selection::Selection;
+use stepgraph::train::{Check, Compared, Culprit, Proof, RunState};
 
 fn state(app: &StudioApp) -> Option<RunState> {
     app.studio.training.state.clone()
@@ -84,6 +87,28 @@ fn data_that_cannot_be_read_says_what_to_do_and_keeps_the_old_samples() {
     robot.until("the misfit", |app| app.studio.samples.view.as_ref().is_some_and(|v| v.misfit.is_some()));
     robot.window.step();
     assert!(robot.sees("does not fit the network") && robot.sees("sample 0, 0, training"));
+}
+
+#[test]
+fn a_file_of_ones_own_is_chosen_and_fits_after_an_edit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.csv");
+    let rows: String = (0..400).map(|i| format!("{},{},{}\n", i % 7, (i * 3) % 5, i % 2)).collect();
+    std::fs::write(&path, format!("a,b,kind\n{rows}")).unwrap();
+    let mut robot = Robot::open(Some("spirals"));
+    show(&mut robot, Tab::Data);
+    let value = stepgraph::studio::fields::FieldValue::Choice(8);
+    let owner = stepgraph::studio::fields::Owner::Preset;
+    perform(&mut robot, Command::Edit(stepgraph::studio::document::Edit::SetField { owner, name: "data.type", value }));
+    robot.settle();
+    assert!(robot.window.query_all_by_role_and_label(Role::Button, "Choose file…").next().is_some());
+    perform(&mut robot, Command::UseData("data.path", path));
+    robot.settle();
+    robot.until("the table", |app| app.studio.samples.is_current);
+    let view = robot.app().studio.samples.view.clone().expect("a view");
+    assert_eq!((view.set.len(), view.features[1].name.as_str(), view.misfit.clone()), (400, "b", None), "{view}");
+    robot.press("Table");
+    assert!(robot.sees("kind") || robot.sees("target"));
 }
 
 #[test]
@@ -167,6 +192,44 @@ fn a_proof_names_what_it_verified_and_turns_stale() {
     robot.write("L0 units", "32");
     robot.settle();
     assert!(robot.sees("edited since") && robot.sees("stale, of revision"));
+}
+
+#[test]
+fn a_failure_leads_to_its_operation_and_its_buffer() {
+    let mut robot = Robot::open(Some("xor"));
+    let revision = robot.app().studio.document.revision();
+    let check = Check {
+        name: "eager against replay".into(),
+        passed: Some(false),
+        figures: "3 steps, 1 buffers bit-equal: false".into(),
+        detail: vec!["params differs in 4 of 256 bytes; first written by op 3 gemm".into()],
+        culprits: vec![Some(Culprit::Op(3))],
+        compared: vec![Compared { buffer: BufferId(1), name: "the buffer".into(), bytes: 256, different: 4 }],
+    };
+    let (proof, document) = (Proof::EagerAgainstReplay, "xor".to_owned());
+    let proved = Proved { proof, check, revision, document, seconds: 0.5 };
+    robot.window.state_mut().studio.proofs.proved.push(proved);
+    show(&mut robot, Tab::Verify);
+    assert!(robot.sees("0 passed, 1 failed, 0 skipped") && robot.sees("failed"));
+    robot.press("params differs in 4 of 256 bytes; first written by op 3 gemm");
+    assert_eq!(robot.app().studio.selection.current(), &Selection::Op(3));
+    robot.window.get_by_label("1 buffer compared").click();
+    robot.window.run_steps(20);
+    assert!(robot.sees("4 bytes differ"));
+    robot.press("the buffer");
+    assert_eq!(robot.app().studio.selection.current(), &Selection::Buffer(BufferId(1)));
+}
+
+#[test]
+fn what_metrics_cost_is_measured_before_a_run() {
+    let mut robot = Robot::open(None);
+    robot.press("Measure what they cost");
+    robot.until("prices", |app| app.studio.prices.prices.is_some());
+    robot.window.step();
+    assert!(robot.sees("% of a step") && robot.app().studio.training.state.is_none());
+    robot.write("L0 units", "32");
+    robot.settle();
+    assert!(robot.sees("Measure what they cost"), "prices of another network are not shown");
 }
 
 #[test]

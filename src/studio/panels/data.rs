@@ -1,7 +1,8 @@
 //! The data: where it comes from, what is held out, what its samples, classes and features look like.
 
 use super::network::section_ui;
-use crate::studio::commands::Queue;
+use crate::model::DataSource;
+use crate::studio::commands::{Command, Queue};
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::data::DataView;
@@ -68,6 +69,7 @@ pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut
                 for section in studio.network.sections.iter().filter(|s| s.title == "Data") {
                     section_ui(ui, section, drafts, out);
                 }
+                choose_ui(ui, studio, out);
                 facts_ui(ui, studio);
             });
         });
@@ -80,6 +82,28 @@ pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut
                 None => nothing_ui(ui, studio),
             }
         });
+    });
+}
+
+/// A button for every file that the data names.
+fn choose_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let Some(data) = &studio.document.preset().data else { return };
+    let files: &[(&str, &'static str)] = match &data.source {
+        DataSource::Csv { .. } | DataSource::Npz { .. } => &[("Choose file…", "data.path")],
+        DataSource::Npy { .. } => &[("Choose samples…", "data.x"), ("Choose targets…", "data.y")],
+        DataSource::Idx { .. } => &[("Choose images…", "data.images"), ("Choose labels…", "data.labels")],
+        DataSource::Cifar10 { .. } => &[("Choose batch…", "data.paths")],
+        DataSource::Images { .. } => &[("Choose folder…", "data.path")],
+        _ => return,
+    };
+    ui.horizontal_wrapped(|ui| {
+        for (label, field) in files {
+            let is_folder = matches!(data.source, DataSource::Images { .. });
+            let command = if is_folder { Command::ChooseDataFolder(field) } else { Command::ChooseData(field) };
+            if ui.button(*label).on_hover_text(command.info().about).clicked() {
+                out.push(command);
+            }
+        }
     });
 }
 

@@ -64,6 +64,25 @@ pub fn with_new_tabs(mut tabs: egui_tiles::Tree<Tab>) -> Option<egui_tiles::Tree
     Some(tabs)
 }
 
+impl Default for Panels {
+    fn default() -> Self {
+        Self {
+            drafts: Drafts::default(),
+            network: network::NetworkPanel::default(),
+            step_graph: step_graph::StepGraphPanel::default(),
+            arena: arena::ArenaPanel::default(),
+            train: train::TrainPanel::default(),
+            data: data::DataPanel::default(),
+            predictions: predictions::PredictionsPanel::default(),
+            verify: verify::VerifyPanel::default(),
+            palette: palette::Palette::default(),
+            modals: modals::Modals::default(),
+            shown: Vec::new(),
+            tabs: first_layout(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,24 +105,5 @@ mod tests {
         let all = with_new_tabs(egui_tiles::Tree::new(egui::Id::unique("side by side"), root, tiles)).unwrap();
         assert!(Tab::ALL.iter().all(|t| all.tiles.find_pane(t).is_some()) && all.root() == Some(root));
         assert!(with_new_tabs(egui_tiles::Tree::empty(egui::Id::unique("none"))).is_none());
-    }
-}
-
-impl Default for Panels {
-    fn default() -> Self {
-        Self {
-            drafts: Drafts::default(),
-            network: network::NetworkPanel::default(),
-            step_graph: step_graph::StepGraphPanel::default(),
-            arena: arena::ArenaPanel::default(),
-            train: train::TrainPanel::default(),
-            data: data::DataPanel::default(),
-            predictions: predictions::PredictionsPanel::default(),
-            verify: verify::VerifyPanel::default(),
-            palette: palette::Palette::default(),
-            modals: modals::Modals::default(),
-            shown: Vec::new(),
-            tabs: first_layout(),
-        }
     }
 }

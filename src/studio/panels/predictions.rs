@@ -9,7 +9,7 @@ use crate::studio::view_models::predictions::{Filters, Fit, Plane, PredictionsVi
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
 use crate::studio::widgets::classes::{color, signed};
-use crate::studio::widgets::confusion::confusion_ui;
+use crate::studio::widgets::confusion::{confusion_ui, matrix_width};
 use crate::studio::widgets::pictures::{Strips, picture_ui};
 use crate::studio::widgets::plane::{PlaneTexture, plane_ui};
 use crate::studio::widgets::segments::segments_ui;
@@ -170,7 +170,9 @@ fn matrix_ui(ui: &mut Ui, view: &PredictionsView, panel: &mut PredictionsPanel) 
     let (width, height) = (ui.available_width(), ui.available_height());
     let side = (width * 0.4).clamp(216.0, 460.0);
     ui.horizontal_top(|ui| {
-        let left = width - side - 16.0;
+        // The matrix takes what its cells need; the samples beside it have the rest.
+        let left = (width - side - 16.0).min(matrix_width(view.confusion.len()));
+        let side = width - left - 16.0;
         ui.allocate_ui_with_layout(Vec2::new(left, height), Layout::top_down(Align::Min), |ui| {
             ui.set_width(left);
             confusion_ui(ui, view, &mut panel.cell);

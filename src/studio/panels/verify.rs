@@ -1,6 +1,7 @@
 //! The proofs that a step is right: a button for each, and the figures of every check.
 
 use crate::studio::commands::{Command, Queue};
+use crate::studio::fields::counted;
 use crate::studio::icons;
 use crate::studio::proofs::Proved;
 use crate::studio::selection::Selection;
@@ -11,7 +12,7 @@ use crate::studio::widgets::button::{command_ui, empty_ui, named, weak_ui};
 use crate::studio::widgets::field::problem_ui;
 use crate::tensor::Bytes;
 use crate::train::{Compared, Culprit, Proof};
-use egui::{Align, Button, CollapsingHeader, Layout, RichText, ScrollArea, TextEdit, Ui};
+use egui::{Align, Button, CollapsingHeader, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 use std::time::Duration;
 
@@ -154,23 +155,40 @@ fn check_ui(ui: &mut Ui, studio: &Studio, proved: &Proved, out: &mut Queue) {
         Some(false) => (icons::CLOSE, "failed", c.error),
         None => (icons::INFO, "skipped", c.weak),
     };
-    ui.horizontal_wrapped(|ui| {
-        ui.spacing_mut().item_spacing.x = 6.0;
-        ui.label(RichText::new(format!("{sign}  {word}")).size(12.0).color(color));
-        ui.label(RichText::new(&check.name).font(theme::strong(12.0)));
-        if stale {
-            let text = RichText::new(format!("stale, of revision {}", proved.revision)).size(12.0).color(c.warning);
-            ui.label(text).on_hover_text("The network was edited since; prove it again");
-        }
-        weak_ui(ui, format!("{:.2} s", proved.seconds)).on_hover_text("Time that the check took");
+    // A table's columns, with figures that may take several lines.
+    let name_width = (ui.available_width() * 0.3).clamp(150.0, 280.0);
+    ui.horizontal_top(|ui| {
+        ui.spacing_mut().item_spacing.x = 8.0;
+        let cell = |ui: &mut Ui, width: f32, add: &mut dyn FnMut(&mut Ui)| {
+            ui.allocate_ui_with_layout(Vec2::new(width, 18.0), Layout::top_down(Align::Min), |ui| {
+                ui.set_width(width);
+                add(ui);
+            });
+        };
+        cell(ui, 64.0, &mut |ui| drop(ui.label(RichText::new(format!("{sign}  {word}")).size(12.0).color(color))));
+        cell(ui, name_width, &mut |ui| {
+            ui.add(egui::Label::new(RichText::new(&check.name).font(theme::strong(12.0))).wrap());
+            if stale {
+                let text = format!("stale, of revision {}", proved.revision);
+                ui.label(RichText::new(text).size(12.0).color(c.warning))
+                    .on_hover_text("The network was edited since; prove it again");
+            }
+        });
+        cell(ui, 48.0, &mut |ui| {
+            weak_ui(ui, format!("{:.2} s", proved.seconds)).on_hover_text("Time that the check took");
+        });
+        let rest = (ui.available_width() - 8.0).max(120.0);
+        cell(ui, rest, &mut |ui| drop(ui.add(egui::Label::new(RichText::new(&check.figures).size(12.0)).wrap())));
     });
+    if check.detail.is_empty() && check.compared.is_empty() {
+        return;
+    }
     ui.indent(("figures", &check.name), |ui| {
-        ui.add(egui::Label::new(RichText::new(&check.figures).size(12.0)).wrap());
         for (line, culprit) in check.detail.iter().zip(check.culprits.iter().chain(std::iter::repeat(&None))) {
             detail_ui(ui, line, culprit.as_ref().filter(|_| !stale), out);
         }
         if !check.compared.is_empty() {
-            CollapsingHeader::new(format!("{} buffers compared", check.compared.len()))
+            CollapsingHeader::new(format!("{} compared", counted(check.compared.len(), "buffer")))
                 .id_salt(("compared", &check.name))
                 .show(ui, |ui| compared_ui(ui, &check.compared, !stale, out));
         }

@@ -10,6 +10,16 @@ use egui::{Align2, FontId, Rect, Sense, Stroke, StrokeKind, Ui, Vec2};
 const NAMES: f32 = 56.0;
 const SCORE: f32 = 48.0;
 
+/// The least and the largest side of a cell.
+const LEAST: f32 = 18.0;
+const MOST: f32 = 52.0;
+
+/// The width that a matrix of this many classes takes at most, in points.
+#[must_use]
+pub fn matrix_width(classes: usize) -> f32 {
+    (MOST * classes as f32).max(160.0) + NAMES + SCORE + 16.0
+}
+
 fn short(name: &str, letters: usize) -> String {
     if name.chars().count() <= letters {
         return name.to_owned();
@@ -25,7 +35,7 @@ pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(us
     }
     let c = theme::colors(ui);
     let room = (ui.available_width() - NAMES - SCORE).min(ui.available_height() - 64.0);
-    let cell = (room / classes as f32).clamp(18.0, 44.0).floor();
+    let cell = (room / classes as f32).clamp(LEAST, MOST).floor();
     let before = *chosen;
     egui::ScrollArea::both().id_salt("confusion").auto_shrink([false, false]).show(ui, |ui| {
         let side = cell * classes as f32;

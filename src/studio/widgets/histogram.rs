@@ -36,6 +36,19 @@ fn marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
     found.into_iter().step_by(stride).map(|value| GridMark { value, step_size }).collect()
 }
 
+/// A time on the axis, without digits that say nothing.
+fn tick(us: f64) -> String {
+    let (value, unit) = match us {
+        us if us >= 0.9995e6 => (us / 1e6, "s"),
+        us if us >= 999.5 => (us / 1e3, "ms"),
+        us => (us, "µs"),
+    };
+    let digits = (2 - value.abs().log10().floor() as i32).clamp(0, 3) as usize;
+    let text = format!("{value:.digits$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} {unit}")
+}
+
 /// Shows distributions in one plot of this height.
 pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: f32) {
     let c = theme::colors(ui);
@@ -68,7 +81,7 @@ pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: 
         .y_axis_min_width(44.0)
         .x_grid_spacer(move |input| marks(input.bounds, room))
         .y_grid_spacer(|input| linear_marks(&input, 4.0))
-        .x_axis_formatter(|mark: GridMark, _| format::micros(10f64.powf(mark.value)).replace(".0", ""))
+        .x_axis_formatter(|mark: GridMark, _| tick(10f64.powf(mark.value)))
         .y_axis_formatter(
             |mark: GridMark, _| if mark.value >= 0.0 { format!("{:.0}%", mark.value * 100.0) } else { String::new() },
         )
@@ -110,5 +123,9 @@ mod tests {
         assert_eq!(us((1.0, 4.0), 4.0), [10.0, 100.0, 1000.0, 10_000.0]);
         assert_eq!(us((1.0, 1.35), 5.0), [10.0, 12.0, 15.0, 20.0]);
         assert!(us((-3.0, 9.0), 4.0).len() <= 4);
+        assert_eq!(
+            [0.5, 10.0, 1000.0, 1200.0, 25_000.0, 2e6].map(tick),
+            ["0.5 µs", "10 µs", "1 ms", "1.2 ms", "25 ms", "2 s"]
+        );
     }
 }

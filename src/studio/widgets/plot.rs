@@ -73,7 +73,7 @@ impl PlotView {
 /// Held-out points up to this number are marked.
 const MARKED: usize = 40;
 /// The least width of the vertical axis, in points.
-const Y_AXIS: f32 = 44.0;
+const Y_AXIS: f32 = 52.0;
 /// The room for a mark of the step axis with its label: below it, labels fade.
 const STEP_MARK: f32 = 84.0;
 /// The smallest value on a logarithmic axis.
