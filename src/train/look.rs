@@ -239,6 +239,39 @@ mod tests {
     }
 
     #[test]
+    fn a_watched_run_gives_its_steps_nearly_all_of_the_time() {
+        use crate::train::{Command, Event, RunState, Worker};
+        let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "spirals").unwrap();
+        let preset = crate::model::read_preset(bundled.text).unwrap();
+        let spec = SessionSpec { threads: 1, steps: Some(100_000_000), ..SessionSpec::new(preset, ".".into()) };
+        let worker = Worker::spawn(spec, || {}).unwrap();
+        assert!(worker.send(Command::Start));
+        let question = || Look { samples: (0..600).collect(), points: Arc::new(vec![0.1; 2 * 9216]), weight: None };
+        let (mut begun, mut looked, mut steps) = (None, Vec::new(), 0);
+        // Asked anew at once, whatever the answers cost.
+        while begun.is_none_or(|t: Instant| t.elapsed() < Duration::from_millis(1500)) {
+            match worker.wait_event(Duration::from_secs(20)).expect("the worker lives") {
+                Event::State(RunState::Running) => {
+                    begun = Some(Instant::now());
+                    assert!(worker.send(Command::Look(question())));
+                }
+                Event::Looked(answer) => {
+                    assert!(worker.send(Command::Look(question())));
+                    looked.push(answer.took_us);
+                }
+                Event::Steps(reports) => steps += reports.len(),
+                Event::State(RunState::Failed(why)) => panic!("{why}"),
+                _ => {}
+            }
+        }
+        // The last answer's time is paid for afterwards.
+        let paid: f64 = looked[..looked.len() - 1].iter().sum::<f64>();
+        let elapsed = begun.unwrap().elapsed().as_secs_f64() * 1e6;
+        assert!(steps > 0 && looked.len() > 1, "{steps} steps, {} answers", looked.len());
+        assert!(paid <= elapsed * (LOOK_SHARE + 0.002), "{paid} us of {elapsed} us");
+    }
+
+    #[test]
     fn spans_keep_the_extremes() {
         let mut spans = Spans::default();
         for (step, v) in [(4, 1.0), (5, 9.0), (6, -2.0)] {

@@ -1,5 +1,6 @@
 //! The plots of a run: which there are, how they are laid out, and what the step measures for them.
 
+use crate::model::LossSpec;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
@@ -50,20 +51,21 @@ pub fn metrics_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     let prices = studio.prices.prices.filter(|p| p.revision == studio.document.revision());
     let accuracy = "Share of the batch classified right";
     let updates = "How far parameters move, in whole and by layer, and the length of the gradient";
+    let has_classes = matches!(studio.document.preset().loss, LossSpec::SoftmaxCrossEntropy { .. });
     let groups =
         [(&mut metrics.accuracy, "Accuracy", accuracy), (&mut metrics.updates, "Updates and gradient norm", updates)];
     for (i, (on, name, about)) in groups.into_iter().enumerate() {
+        if i == 0 && !has_classes {
+            continue;
+        }
         ui.checkbox(on, name).on_hover_text(about);
         if let Some(p) = prices {
-            let (added, share) = (p.added_us()[i], p.added_us()[i] / p.all_us.max(1e-6));
-            let text = format!(
-                "{} {:+.1} µs, {:+.1}% of a step",
-                name.split(' ').next().unwrap_or(name),
-                added,
-                share * 100.0
-            );
-            weak_ui(ui, text)
-                .on_hover_text(format!("Against a step of {} without it", format::micros(f64::from(p.all_us - added))));
+            let (added, share) = (p.added_us()[i], p.added_us()[i] / p.all_us.max(1e-6) * 100.0);
+            // Less than the machine's noise is told as such.
+            let price = if share < 0.5 { "no measurable cost".to_owned() } else { format!("{share:.1}% of a step") };
+            let exact =
+                format!("{added:+.2} µs on a step of {} without it", format::micros(f64::from(p.all_us - added)));
+            weak_ui(ui, price).on_hover_text(exact);
         }
     }
     if studio.prices.is_busy() {

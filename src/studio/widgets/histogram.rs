@@ -69,6 +69,7 @@ pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: 
             ui.add_space(4.0);
         }
     });
+    let rows = f64::from(((height - 48.0).max(64.0) / 36.0).floor());
     let room = f64::from((ui.available_width() - 44.0).max(64.0) / 72.0);
     let plot = Plot::new(("histogram", title))
         .height((height - 48.0).max(64.0))
@@ -80,7 +81,7 @@ pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: 
         .include_y(0.0)
         .y_axis_min_width(44.0)
         .x_grid_spacer(move |input| marks(input.bounds, room))
-        .y_grid_spacer(|input| linear_marks(&input, 4.0))
+        .y_grid_spacer(move |input| linear_marks(&input, rows))
         .x_axis_formatter(|mark: GridMark, _| tick(10f64.powf(mark.value)))
         .y_axis_formatter(
             |mark: GridMark, _| if mark.value >= 0.0 { format!("{:.0}%", mark.value * 100.0) } else { String::new() },

@@ -227,7 +227,8 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
             ui.label(RichText::new(text).font(theme::mono())).on_hover_text(list.join("\n"));
             ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
                 if let Some(step) = cursor {
-                    weak_ui(ui, format!("at step {}", format::exact(step.round().max(0.0) as u64)));
+                    let text = format!("at step {}", format::exact(step.round().max(0.0) as u64));
+                    ui.add(egui::Label::new(RichText::new(text).size(12.0).color(c.weak)).truncate());
                     return;
                 }
                 if !spec.points_name.is_empty() {
