@@ -326,6 +326,7 @@ impl Training {
                 // A run that has failed answers no more commands of use. A finished one may be made longer, and the weights of one that was
                 // stopped may be saved.
                 if matches!(state, RunState::Failed(_)) {
+                    self.is_timing = false;
                     let_go(self.worker.take());
                 }
                 self.change(state);
