@@ -26,8 +26,10 @@ fn marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
     };
     let mut found = of(FINE[0]);
     for fine in &FINE[1..] {
-        if found.len() as f64 > room {
-            found = of(fine);
+        let coarser = of(fine);
+        // One mark alone gives no scale: then every second or third of the finer ones stands.
+        if found.len() as f64 > room && coarser.len() >= 2 {
+            found = coarser;
         }
     }
     let stride = (found.len() as f64 / room.max(1.0)).ceil().max(1.0) as usize;
@@ -124,6 +126,7 @@ mod tests {
         assert_eq!(us((1.0, 4.0), 4.0), [10.0, 100.0, 1000.0, 10_000.0]);
         assert_eq!(us((1.0, 1.35), 5.0), [10.0, 12.0, 15.0, 20.0]);
         assert!(us((-3.0, 9.0), 4.0).len() <= 4);
+        assert_eq!(us((2.04, 2.61), 3.9), [120.0, 200.0, 300.0]);
         assert_eq!(
             [0.5, 10.0, 1000.0, 1200.0, 25_000.0, 2e6].map(tick),
             ["0.5 µs", "10 µs", "1 ms", "1.2 ms", "25 ms", "2 s"]
