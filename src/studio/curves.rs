@@ -111,7 +111,7 @@ impl LayerCurves {
     /// The least and the largest positive change of any layer between two steps.
     #[must_use]
     pub fn extent(&self, from: f64, to: f64) -> Option<(f64, f64)> {
-        let points = (0..self.values.len()).flat_map(|l| self.points(l, from, to, 64)).map(|p| p[1]);
+        let points = (0..self.values.len()).flat_map(|l| self.points(l, from, to, 32)).map(|p| p[1]);
         let sound = points.filter(|y| y.is_finite() && *y > 0.0);
         sound.fold(None, |acc, y| Some(acc.map_or((y, y), |(a, b): (f64, f64)| (a.min(y), b.max(y)))))
     }

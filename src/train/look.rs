@@ -249,7 +249,7 @@ mod tests {
         let question = || Look { samples: (0..600).collect(), points: Arc::new(vec![0.1; 2 * 9216]), weight: None };
         let (mut begun, mut looked, mut steps) = (None, Vec::new(), 0);
         // Asked anew at once, whatever the answers cost.
-        while begun.is_none_or(|t: Instant| t.elapsed() < Duration::from_millis(1500)) {
+        while looked.len() < 3 || begun.is_none_or(|t: Instant| t.elapsed() < Duration::from_secs(1)) {
             match worker.wait_event(Duration::from_secs(20)).expect("the worker lives") {
                 Event::State(RunState::Running) => {
                     begun = Some(Instant::now());
@@ -267,7 +267,7 @@ mod tests {
         // The last answer's time is paid for afterwards.
         let paid: f64 = looked[..looked.len() - 1].iter().sum::<f64>();
         let elapsed = begun.unwrap().elapsed().as_secs_f64() * 1e6;
-        assert!(steps > 0 && looked.len() > 1, "{steps} steps, {} answers", looked.len());
+        assert!(steps > 0, "{} answers", looked.len());
         assert!(paid <= elapsed * (LOOK_SHARE + 0.002), "{paid} us of {elapsed} us");
     }
 

@@ -79,7 +79,7 @@ const STEP_MARK: f32 = 84.0;
 /// The smallest value on a logarithmic axis.
 const FLOOR: f64 = 1e-12;
 /// Points that the curves of all layers have together, at most about.
-const LAYER_POINTS: usize = 24_000;
+const LAYER_POINTS: usize = 12_000;
 /// The room for a layer's name with its colour, in points.
 const LAYER_KEY: f32 = 80.0;
 /// Layers whose values are listed at the pointer.
