@@ -4,7 +4,7 @@ use crate::model::{LayerId, LayerPath, Model};
 use crate::train::{BothWays, Spans};
 
 /// Stretches kept; when they are full, neighbours are joined two by two.
-const STRETCHES: usize = 2048;
+const STRETCHES: usize = 1024;
 
 /// The largest change of any parameter of each layer, over the whole run: per stretch of steps the least and the largest, so that no extreme is lost
 /// however long the run is.
