@@ -35,6 +35,7 @@ pub enum Command {
     Train(TrainArgs),
     Plan(PlanArgs),
     Verify(VerifyArgs),
+    Predict(PredictArgs),
     Bench(BenchArgs),
     Arena(ArenaArgs),
     Presets(PresetsArgs),
@@ -196,6 +197,38 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub threads: Option<u16>,
     /// Print the reports as JSON: one object, or a list for several presets
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Answer for the held-out samples with given weights: metrics, confusion matrix, probabilities
+///
+/// Without a held-out part the answers are for the training part, and say so.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stepgraph train digits-mlp --save weights.safetensors
+  stepgraph predict digits-mlp --init weights.safetensors
+  stepgraph predict digits-mlp --init weights.safetensors --out answers.csv
+  stepgraph predict digits-mlp --init weights.safetensors --json | jq .accuracy")]
+pub struct PredictArgs {
+    /// Name of a bundled preset, or path of a JSON file
+    pub preset: String,
+    /// The parameters: a safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub init: PathBuf,
+    /// Write every sample with its probabilities, or values: a CSV file
+    #[arg(long, value_name = "FILE.csv")]
+    pub out: Option<PathBuf>,
+    /// Where to run: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: Device,
+    /// Seed of synthetic data and of the split, instead of the preset's
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Threads that share a step
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub threads: Option<u16>,
+    /// Print the metrics as one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -14,6 +14,7 @@ mod places;
 mod plan;
 mod plan_json;
 mod plan_text;
+mod predict;
 mod presets;
 mod progress;
 mod step_log;
@@ -33,6 +34,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Some(Command::Train(args)) => train::run(args),
         Some(Command::Plan(args)) => plan::run(args),
         Some(Command::Verify(args)) => return verify::run(args).unwrap_or_else(|e| error::report(&e)),
+        Some(Command::Predict(args)) => predict::run(args),
         Some(Command::Bench(args)) => bench::run(args),
         Some(Command::Arena(args)) => arena::run(args),
         Some(Command::Presets(args)) => presets::run(args),

@@ -116,6 +116,27 @@ impl Loaded {
 /// # Errors
 /// Where a file cannot be read or is malformed, a field of the preset cannot work, or the data does not fit the network.
 pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, DataError> {
+    fit::fit(read(spec, request, base)?, request)
+}
+
+/// As [`load`], for those who only look: data that does not fit the network comes as its source gives it, with why it does not fit.
+///
+/// # Errors
+/// Where a file cannot be read or is malformed, or a field of the preset cannot work.
+pub fn load_to_show(
+    spec: &DataSpec,
+    request: &Request,
+    base: &Path,
+) -> Result<(Dataset, Option<DataError>), DataError> {
+    match load(spec, request, base) {
+        Ok(set) => Ok((set, None)),
+        Err(why @ DataError::Fit { .. }) => Ok((read(spec, request, base)?.dataset, Some(why))),
+        Err(other) => Err(other),
+    }
+}
+
+/// The data set of `spec` as its source gives it.
+fn read(spec: &DataSpec, request: &Request, base: &Path) -> Result<Loaded, DataError> {
     let classes = request.wants_classes;
     let loaded = match &spec.source {
         DataSource::Digits => bundled::digits()?,
@@ -138,7 +159,7 @@ pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, 
             synthetic::draw(&spec.source, &request.input, &request.output, request.seed)?
         }
     };
-    fit::fit(loaded, request)
+    Ok(loaded)
 }
 
 /// The data set with features standardised over the part that trains.

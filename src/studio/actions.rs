@@ -3,16 +3,21 @@
 use super::app::StudioApp;
 use super::commands::Command;
 use super::document::{Document, Edit, split_path};
+use super::fields::{FieldValue, Owner};
 use super::files::{Asked, FileEvent, Onto};
+use super::panels::first_layout;
 use super::panels::modals::{Answer, Question};
 use super::panels::palette::Offer;
 use super::presets;
 use super::selection::Selection;
 use super::training::Next;
 use crate::model::{LayerPath, Preset};
-use crate::train::{Command as Order, SessionSpec};
+use crate::train::{Command as Order, Proof, SessionSpec, VerifyOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Steps that are timed each way.
+const BOTH_WAYS: usize = 400;
 
 impl StudioApp {
     /// Carries out a command, where it makes sense now.
@@ -106,10 +111,40 @@ impl StudioApp {
                 let is_it = |_: egui_tiles::TileId, tile: &egui_tiles::Tile<super::commands::Tab>| matches!(tile, egui_tiles::Tile::Pane(t) if *t == tab);
                 self.panels.tabs.make_active(is_it);
             }
+            Command::ResetLayout => self.panels.tabs = first_layout(),
+            Command::Prove(proof) => self.prove(proof),
+            Command::CancelProofs => self.studio.proofs.cancel(),
+            Command::SetReplays(replays) => self.studio.settings.replays = replays,
+            Command::TimeBothWays => self.studio.training.time_both_ways(BOTH_WAYS),
+            Command::MeasurePrices => {
+                let studio = &mut self.studio;
+                let (preset, base) = (Arc::clone(studio.document.preset()), studio.document.base());
+                let machine = studio.devices.here();
+                studio.prices.measure(preset, base, machine, studio.document.revision());
+            }
+            Command::ChooseData(field) => self.ask(Asked::Data(field)),
+            Command::ChooseDataFolder(field) => self.ask(Asked::DataFolder(field)),
+            Command::UseData(field, path) => self.use_data(field, &path),
+            Command::SetPlotLog(plot, log) => {
+                self.studio.settings.plot_log.insert(plot.to_owned(), log);
+            }
+            Command::ShowPlot(plot, true) => {
+                self.studio.settings.hidden_plots.remove(plot);
+            }
+            Command::ShowPlot(plot, false) => {
+                self.studio.settings.hidden_plots.insert(plot.to_owned());
+            }
+            Command::SetMetrics(metrics) => {
+                let settings = &mut self.studio.settings;
+                (settings.without_accuracy, settings.without_updates) = (!metrics.accuracy, !metrics.updates);
+            }
             Command::FitArena => self.panels.arena.fit(),
-            Command::FollowPlots => self.panels.train.follow = true,
-            Command::ToggleLogAxis => self.studio.settings.log_axis ^= true,
             Command::ChooseDevice(choice) => self.studio.settings.device = choice,
+            Command::FollowPlots => self.panels.train.fit(),
+            Command::ToggleLogAxis => {
+                self.studio.settings.log_axis ^= true;
+                self.studio.settings.plot_log.clear();
+            }
             Command::ToggleTheme => {
                 let dark = ctx.theme() != egui::Theme::Dark;
                 self.studio.settings.dark = Some(dark);
@@ -117,6 +152,36 @@ impl StudioApp {
             }
             Command::DismissNotice => self.studio.notice = None,
         }
+    }
+
+    /// Proves something of the step of the document, or everything.
+    fn prove(&mut self, proof: Option<Proof>) {
+        let studio = &mut self.studio;
+        let preset = Arc::clone(studio.document.preset());
+        let machine = studio.devices.here();
+        let options = VerifyOptions {
+            replays: studio.settings.replays,
+            machine: Some(machine.target.clone()),
+            tuning: machine.tuning.clone(),
+            base: studio.document.base(),
+            seed: preset.train.map_or(0, |t| t.seed),
+            ..VerifyOptions::default()
+        };
+        let proofs = proof.map_or_else(|| Proof::ALL.to_vec(), |p| vec![p]);
+        let (revision, wake) = (studio.document.revision(), Arc::clone(&studio.wake));
+        if let Err(error) = studio.proofs.start(preset, options, proofs, revision, wake) {
+            studio.complain(format!("The proofs cannot be run: {error}. Close other programs and try again."));
+        }
+    }
+
+    /// Has a field of the data name a file: from the preset's folder where it lies in it, so that both can move together.
+    fn use_data(&mut self, field: &'static str, path: &Path) {
+        let base = self.studio.document.base();
+        let inside = (!base.as_os_str().is_empty()).then(|| path.strip_prefix(&base).ok()).flatten();
+        let text = inside.unwrap_or(path).display().to_string();
+        self.edit(&Edit::SetField { owner: Owner::Preset, name: field, value: FieldValue::Text(text) });
+        // What was typed there before is not what counts any more.
+        self.panels.drafts.clear();
     }
 
     /// A wrong text is the last thing a person did: it goes first, and the document's own value is back.
@@ -181,10 +246,11 @@ impl StudioApp {
         let (base, wake) = (self.studio.document.base(), Arc::clone(&self.studio.wake));
         let machine = Arc::clone(self.studio.devices.current());
         let (target, tuning) = (Some(machine.target.clone()), machine.tuning.clone());
-        let spec = SessionSpec { machine: target, tuning, ..SessionSpec::new((*preset).clone(), base) };
+        let metrics = self.studio.settings.metrics();
+        let spec = SessionSpec { machine: target, tuning, metrics, ..SessionSpec::new((*preset).clone(), base) };
         self.studio.training.start(spec, order, move || wake());
         self.studio.training.device = Some(machine.choice);
-        self.panels.train.follow = true;
+        self.panels.train.fit();
     }
 
     fn open_document(&mut self, preset: Preset, path: Option<PathBuf>) {
@@ -200,6 +266,7 @@ impl StudioApp {
         match (document.path(), what) {
             (Some(path), Asked::Weights) => path.with_file_name(self.weights_name()).display().to_string(),
             (None, Asked::Weights) => self.weights_name(),
+            (_, Asked::Data(_) | Asked::DataFolder(_)) => document.base().display().to_string(),
             (Some(path), _) => path.display().to_string(),
             (None, Asked::SaveAs) => format!("{}.json", document.preset().name),
             (None, Asked::Open) => String::new(),
@@ -281,6 +348,9 @@ impl StudioApp {
                 FileEvent::Chosen(Asked::Open, Some(path)) => self.perform(ctx, Command::OpenFile(path)),
                 FileEvent::Chosen(Asked::SaveAs, Some(path)) => self.save_to(path, false),
                 FileEvent::Chosen(Asked::Weights, Some(path)) => self.probe_for_weights(path),
+                FileEvent::Chosen(Asked::Data(field) | Asked::DataFolder(field), Some(path)) => {
+                    self.use_data(field, &path);
+                }
                 FileEvent::Free(path) => self.save_weights_to(path),
                 FileEvent::Exists(what, path) => self.panels.modals.ask(Question::Replace(what, path)),
                 FileEvent::Changed(path) => self.panels.modals.ask(Question::Changed(path)),

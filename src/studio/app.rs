@@ -64,7 +64,7 @@ impl StudioApp {
         let mut studio = Studio::new(Document::new(presets::digits(), None), settings, startup.tuning.clone(), wake)?;
         let mut panels = Panels::default();
         if let Some(tabs) = stored(TABS_KEY).and_then(|t| serde_json::from_str(&t).ok()) {
-            panels.tabs = tabs;
+            panels.tabs = panels::with_new_tabs(tabs).unwrap_or_else(panels::first_layout);
         }
         if let Some(folder) = &startup.recovery {
             studio.recover_in(folder);
@@ -97,6 +97,7 @@ impl StudioApp {
     fn receive(&mut self, ctx: &egui::Context) {
         self.studio.draft_mistakes = self.panels.drafts.mistakes();
         self.take_file_events(ctx);
+        self.studio.shown.clone_from(&self.panels.shown);
         if self.studio.take_answers() {
             ctx.request_repaint();
         }
@@ -139,6 +140,7 @@ impl StudioApp {
         });
         CentralPanel::no_frame().show(ui, |ui| {
             let mut tabs = std::mem::replace(&mut panels.tabs, egui_tiles::Tree::empty(egui::Id::unique("no tabs")));
+            panels.shown.clear();
             tabs.ui(&mut Rooms { studio, panels, out }, ui);
             panels.tabs = tabs;
         });
@@ -161,6 +163,10 @@ impl eframe::App for StudioApp {
             self.queue.push(command);
         }
         self.rooms_ui(ui);
+        if self.panels.shown != self.studio.shown {
+            // What a tab shows is loaded from the next frame on.
+            ctx.request_repaint();
+        }
         let commands = self.queue.take();
         if !commands.is_empty() {
             for command in commands {
@@ -200,6 +206,7 @@ struct Rooms<'a> {
 impl Behavior<Tab> for Rooms<'_> {
     fn pane_ui(&mut self, ui: &mut Ui, _tile: TileId, tab: &mut Tab) -> UiResponse {
         let fill = theme::colors(ui).panel;
+        self.panels.shown.push(*tab);
         Frame::new().fill(fill).inner_margin(Margin::same(12)).show(ui, |ui| {
             ui.take_available_space();
             match tab {
@@ -209,6 +216,14 @@ impl Behavior<Tab> for Rooms<'_> {
                 }
                 Tab::Arena => panels::arena::arena_ui(ui, self.studio, &mut self.panels.arena, self.out),
                 Tab::Capture => panels::capture::capture_ui(ui, self.studio, &mut self.panels.capture, self.out),
+                Tab::Data => {
+                    let Panels { data, drafts, .. } = &mut *self.panels;
+                    panels::data::data_ui(ui, self.studio, data, drafts, self.out);
+                }
+                Tab::Predictions => {
+                    panels::predictions::predictions_ui(ui, self.studio, &mut self.panels.predictions, self.out);
+                }
+                Tab::Verify => panels::verify::verify_ui(ui, self.studio, &mut self.panels.verify, self.out),
             }
         });
         UiResponse::None

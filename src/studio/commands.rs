@@ -4,7 +4,9 @@ use super::devices::DeviceChoice;
 use super::document::Edit;
 use super::icons;
 use super::selection::Selection;
+use crate::ir::Metrics;
 use crate::model::{LayerKind, LayerPath};
+use crate::train::Proof;
 use egui::{Key, KeyboardShortcut, Modifiers};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -16,10 +18,14 @@ pub enum Tab {
     StepGraph,
     Arena,
     Capture,
+    Data,
+    Predictions,
+    Verify,
 }
 
 impl Tab {
-    pub const ALL: [Self; 4] = [Self::Train, Self::StepGraph, Self::Arena, Self::Capture];
+    pub const ALL: [Self; 7] =
+        [Self::Train, Self::StepGraph, Self::Arena, Self::Capture, Self::Data, Self::Predictions, Self::Verify];
 
     /// The name on the tab.
     #[must_use]
@@ -29,6 +35,9 @@ impl Tab {
             Self::StepGraph => "Step graph",
             Self::Arena => "Arena",
             Self::Capture => "Capture plan",
+            Self::Data => "Data",
+            Self::Predictions => "Predictions",
+            Self::Verify => "Verify",
         }
     }
 }
@@ -81,6 +90,28 @@ pub enum Command {
     SetLr(f32),
     SetSmoothing(f32),
     DismissNotice,
+    /// Puts every tab back to where it was at the first start.
+    ResetLayout,
+    /// Proves this of the document's step, or everything.
+    Prove(Option<Proof>),
+    CancelProofs,
+    /// How often the step is replayed to prove it deterministic; `None` takes what a few seconds allow.
+    SetReplays(Option<u64>),
+    /// Times eager and replayed steps of the run side by side.
+    TimeBothWays,
+    /// Linear or logarithmic, for one plot.
+    SetPlotLog(&'static str, bool),
+    /// Shows or hides a plot.
+    ShowPlot(&'static str, bool),
+    /// Times the step with and without its metrics.
+    MeasurePrices,
+    /// Asks for the file, or the folder, that a field of the data names.
+    ChooseData(&'static str),
+    ChooseDataFolder(&'static str),
+    /// Has a field of the data name this file or folder.
+    UseData(&'static str, PathBuf),
+    /// Which metrics the next run computes inside its step.
+    SetMetrics(Metrics),
 }
 
 /// How a command looks.
@@ -126,6 +157,9 @@ impl Command {
             [DeviceChoice::Auto, DeviceChoice::Cpu, DeviceChoice::Gpu(0), DeviceChoice::Absent].map(Self::ChooseDevice),
         );
         out.extend([Self::FitArena, Self::FollowPlots, Self::ToggleLogAxis, Self::ToggleTheme, Self::Quit]);
+        out.extend([Self::ResetLayout, Self::TimeBothWays, Self::MeasurePrices, Self::Prove(None)]);
+        out.extend(Proof::ALL.map(|p| Self::Prove(Some(p))));
+        out.push(Self::CancelProofs);
         out
     }
 
@@ -137,6 +171,7 @@ impl Command {
             Self::AddKind(kind) => format!("Add layer: {}", kind.class),
             Self::ShowTab(tab) => format!("Show {}", tab.title()),
             Self::ChooseDevice(choice) => format!("Device: {}", choice.label()),
+            Self::Prove(Some(proof)) => format!("Verify: {}", proof.name()),
             other => other.info().label.to_owned(),
         }
     }
@@ -217,6 +252,18 @@ impl Command {
                 keys(CTRL, Key::Num4),
                 "Buffers by layer; what is frozen and what is live",
             ),
+            Self::ShowTab(Tab::Data) => {
+                of("Data", icons::DATA, keys(CTRL, Key::Num5), "Samples, classes and features, and what is held out")
+            }
+            Self::ShowTab(Tab::Predictions) => of(
+                "Predictions",
+                icons::PREDICTIONS,
+                keys(CTRL, Key::Num6),
+                "What the network answers, and where it errs",
+            ),
+            Self::ShowTab(Tab::Verify) => {
+                of("Verify", icons::CHECK, keys(CTRL, Key::Num8), "Proofs that the step is right, with figures")
+            }
             Self::FitArena => of("Fit arena", icons::FIT, keys(CTRL, Key::Num0), "Shows the whole arena"),
             Self::FollowPlots => of("Follow", icons::FOLLOW, None, "Keeps the whole run in view"),
             Self::ToggleLogAxis => {
@@ -236,6 +283,36 @@ impl Command {
             Self::SetSmoothing(_) => {
                 of("Set smoothing", icons::TRAIN, None, "Share of the past in the smoothed curves")
             }
+            Self::ResetLayout => {
+                of("Reset layout", icons::RESET, None, "Puts every tab back to where it was at the first start")
+            }
+            Self::Prove(None) => {
+                of("Verify everything", icons::CHECK, None, "Runs every proof on the step of the document")
+            }
+            Self::Prove(Some(proof)) => of(proof.name(), icons::CHECK, None, proof.about()),
+            Self::CancelProofs => {
+                of("Cancel verification", icons::STOP, None, "Ends the proofs; what is proved stands")
+            }
+            Self::SetReplays(_) => of("Set replays", icons::CHECK, None, "How often the step is replayed to prove it"),
+            Self::TimeBothWays => of(
+                "Measure eager",
+                icons::LIVE,
+                None,
+                "Times steps op by op and replayed in turn, and puts everything back",
+            ),
+            Self::SetPlotLog(..) => of("Logarithmic axis", icons::TRAIN, None, "Linear or logarithmic, for this plot"),
+            Self::ShowPlot(..) => of("Show plot", icons::TRAIN, None, "Shows or hides a plot"),
+            Self::MeasurePrices => of(
+                "Measure what metrics cost",
+                icons::LIVE,
+                None,
+                "Times the step with and without each group of metrics",
+            ),
+            Self::ChooseData(_) | Self::UseData(..) => of("Choose file…", icons::OPEN, None, "Chooses a file of data"),
+            Self::ChooseDataFolder(_) => {
+                of("Choose folder…", icons::OPEN, None, "Chooses a folder with a subfolder of pictures for each class")
+            }
+            Self::SetMetrics(_) => of("Set metrics", icons::TRAIN, None, "What the next run measures inside its step"),
             Self::DismissNotice => of("Dismiss", icons::CLOSE, None, "Closes the notice"),
         }
     }

@@ -137,6 +137,12 @@ impl Devices {
         &self.current
     }
 
+    /// The device in use, or the CPU where that one is not here.
+    #[must_use]
+    pub fn here(&self) -> Arc<Machine> {
+        Arc::clone(if self.current.trains() { &self.current } else { &self.list[0] })
+    }
+
     /// Takes in what the search found, and chooses by `choice`; true where another device is in use from now on.
     pub fn poll(&mut self, choice: DeviceChoice) -> bool {
         if let Some(found) = self.search.as_ref().and_then(|s| s.try_recv().ok()) {

@@ -17,6 +17,9 @@ pub enum Asked {
     SaveAs,
     /// A place for the weights of the run.
     Weights,
+    /// A file, or a folder of pictures, for this field of the document's data.
+    Data(&'static str),
+    DataFolder(&'static str),
 }
 
 /// What came of a file.
@@ -127,6 +130,7 @@ impl Files {
         let mut dialog = match what {
             Asked::Open | Asked::SaveAs => rfd::FileDialog::new().add_filter("Preset", &["json"]),
             Asked::Weights => rfd::FileDialog::new().add_filter("Weights", &["safetensors"]),
+            Asked::Data(_) | Asked::DataFolder(_) => rfd::FileDialog::new(),
         };
         if let Some(folder) = folder.filter(|f| f.is_dir()) {
             dialog = dialog.set_directory(folder);
@@ -135,13 +139,16 @@ impl Files {
             Asked::Open => dialog.set_title("Open a preset"),
             Asked::SaveAs => dialog.set_title("Save the preset").set_file_name(name),
             Asked::Weights => dialog.set_title("Save the weights").set_file_name(name),
+            Asked::Data(_) => dialog.set_title("Choose a file of data"),
+            Asked::DataFolder(_) => dialog.set_title("Choose a folder with a subfolder of pictures for each class"),
         };
         let work = move || {
             /// No person cancels faster than this: the system has no dialog to show.
             const TOO_FAST: Duration = Duration::from_millis(400);
             let started = Instant::now();
             let path = match what {
-                Asked::Open => dialog.pick_file(),
+                Asked::Open | Asked::Data(_) => dialog.pick_file(),
+                Asked::DataFolder(_) => dialog.pick_folder(),
                 Asked::SaveAs | Asked::Weights => dialog.save_file(),
             };
             let missing = path.is_none() && started.elapsed() < TOO_FAST;

@@ -11,22 +11,29 @@
 //! | `state`, `selection` | what the window shows, and what is selected in all views at once |
 //! | `devices` | what a network is planned for and trained on |
 //! | `document`, `fields` | the preset with undo and redo, and its fields as data |
-//! | `compiler`, `training`, `files` | the other threads |
+//! | `compiler`, `training`, `files`, `background` | the other threads |
+//! | `curves`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `view_models` | what the panels show, as plain data |
 //! | `panels`, `widgets` | how it is drawn |
 //! | `theme`, `icons` | how it looks |
 
 pub mod actions;
 pub mod app;
+pub mod background;
 pub mod commands;
 pub mod compiler;
+pub mod curves;
 pub mod devices;
 pub mod document;
 pub mod fields;
 pub mod files;
 pub mod icons;
 pub mod panels;
+pub mod predictions;
 pub mod presets;
+pub mod prices;
+pub mod proofs;
+pub mod samples;
 pub mod selection;
 pub mod state;
 pub mod theme;

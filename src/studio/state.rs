@@ -2,20 +2,26 @@
 //!
 //! Panels read it. It changes by commands and by answers from the other threads, in `actions` and in [`Studio::take_answers`].
 
-use super::commands::Command;
+use super::commands::{Command, Tab};
 use super::compiler::{Answer, Compiler};
 use super::devices::{DeviceChoice, Devices};
 use super::document::Document;
 use super::files::{Files, Recovery};
+use super::predictions::Predictions;
+use super::prices::PriceList;
+use super::proofs::Proofs;
+use super::samples::{Samples, key_of};
 use super::selection::{Related, Selection, SelectionHistory};
 use super::training::{Next, Training};
 use super::view_models::PlanView;
 use super::view_models::inspector::InspectorView;
 use super::view_models::network::NetworkView;
 use super::view_models::status::PlanNumbers;
+use crate::ir::Metrics;
 use crate::model::Checked;
 use crate::select::Tuning;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +35,23 @@ pub struct Settings {
     /// `None` follows the system.
     pub dark: Option<bool>,
     pub device: DeviceChoice,
+    /// Plots whose axis a person chose, by name: logarithmic or linear.
+    pub plot_log: BTreeMap<String, bool>,
+    /// Plots that are hidden, by name.
+    pub hidden_plots: BTreeSet<String>,
+    /// Replays of a stress; `None` takes what a few seconds allow.
+    pub replays: Option<u64>,
+    /// Metrics that the next run leaves out of its step.
+    pub without_accuracy: bool,
+    pub without_updates: bool,
+}
+
+impl Settings {
+    /// What the next run measures inside its step.
+    #[must_use]
+    pub const fn metrics(&self) -> Metrics {
+        Metrics { accuracy: !self.without_accuracy, updates: !self.without_updates }
+    }
 }
 
 /// Files remembered as recent.
@@ -76,6 +99,12 @@ pub struct Studio {
     pub document: Document,
     pub devices: Devices,
     pub training: Training,
+    pub samples: Samples,
+    pub predictions: Predictions,
+    pub proofs: Proofs,
+    pub prices: PriceList,
+    /// The tabs that were drawn last: what nobody looks at is neither loaded nor asked for.
+    pub shown: Vec<Tab>,
     pub selection: SelectionHistory,
     pub settings: Settings,
     pub notice: Option<Notice>,
@@ -123,6 +152,11 @@ impl Studio {
             document,
             devices,
             training: Training::default(),
+            samples: Samples::new(Arc::clone(&wake))?,
+            predictions: Predictions::new(Arc::clone(&wake))?,
+            proofs: Proofs::default(),
+            prices: PriceList::new(Arc::clone(&wake))?,
+            shown: Vec::new(),
             selection: SelectionHistory::default(),
             settings,
             notice: None,
@@ -234,6 +268,10 @@ impl Studio {
             Command::Stop => transport().stop,
             Command::SaveWeights | Command::SaveWeightsByPath => self.training.has_weights(),
             Command::Reset => transport().reset,
+            Command::Prove(_) => self.is_ready(),
+            Command::MeasurePrices => self.is_ready() && !self.prices.is_busy(),
+            Command::CancelProofs => self.proofs.is_running(),
+            Command::TimeBothWays => self.training.has_weights() && !self.training.is_timing,
             Command::Back => self.selection.can_go_back(),
             Command::Forward => self.selection.can_go_forward(),
             _ => true,
@@ -255,9 +293,24 @@ impl Studio {
             self.take_answer(answer);
         }
         let left = self.training.drain(BUDGET);
+        self.take_rooms();
         self.keep_safe();
         self.make_views();
         left
+    }
+
+    /// What the rooms for data, predictions and proofs have to be told, and have to tell.
+    fn take_rooms(&mut self) {
+        self.samples.poll();
+        // A document that is being checked may have another output in a moment.
+        if self.shown.contains(&Tab::Data) && self.is_answered() {
+            let model = self.checked.as_ref().and_then(|c| c.model.as_ref());
+            self.samples.want(key_of(self.document.preset(), model, self.document.base()));
+        }
+        let shown = self.shown.contains(&Tab::Predictions);
+        self.predictions.follow(&mut self.training, shown);
+        self.proofs.poll();
+        self.prices.poll();
     }
 
     fn take_answer(&mut self, answer: Answer) {
@@ -277,6 +330,7 @@ impl Studio {
     pub(super) fn forget_plan(&mut self) {
         (self.plan, self.numbers, self.difference, self.checked, self.failure) = (None, None, None, None, None);
         self.selection.clear();
+        self.proofs.clear();
     }
 
     /// Writes the recovery file where there are new edits, at most once a second.

@@ -1,11 +1,13 @@
 //! A training run as the window sees it: the worker behind bounded channels, and everything it told, kept whole.
 
+use super::curves::{Histogram, LayerCurves, TwoWays};
 use super::devices::DeviceChoice;
-use super::widgets::series::Smoothed;
+use super::widgets::series::{Series, Smoothed};
 use crate::compile::Compiled;
+use crate::data::{Dataset, Split};
 use crate::exec::Recording;
 use crate::model::Preset;
-use crate::train::{Command, Event, RunState, SessionSpec, StepReport, Worker};
+use crate::train::{Command, Event, Looked, RunState, SessionSpec, StepReport, Worker};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +27,9 @@ pub struct History {
     pub held_out_accuracy: Vec<[f64; 2]>,
     /// The largest change of each trained parameter in one recent step.
     pub layer_updates: Vec<f32>,
+    pub layers: LayerCurves,
+    /// The learning rate of each step.
+    pub lr: Series,
 }
 
 impl Default for History {
@@ -37,6 +42,8 @@ impl Default for History {
             held_out_loss: Vec::new(),
             held_out_accuracy: Vec::new(),
             layer_updates: Vec::new(),
+            layers: LayerCurves::default(),
+            lr: Series::default(),
         }
     }
 }
@@ -112,6 +119,16 @@ pub struct Training {
     /// While running: steps since the start, and the time that they took by the host's clock, in microseconds.
     busy: (u64, f64),
     measured: Option<Instant>,
+    /// Rises with every run.
+    pub run: u64,
+    pub data: Option<(Arc<Dataset>, Arc<Split>)>,
+    /// The newest answer to a question about the network, until it is taken.
+    pub looked: Option<Box<Looked>>,
+    /// Step times of the recent past.
+    pub times: Histogram,
+    /// Steps timed eagerly and replayed, and whether more are being timed.
+    pub both_ways: Option<TwoWays>,
+    pub is_timing: bool,
     /// Steps made when the weights were last saved.
     saved_at: Option<u64>,
     /// What became of weights that were to be saved, oldest first.
@@ -137,6 +154,12 @@ impl Default for Training {
             arrivals: Vec::new(),
             busy: (0, 0.0),
             measured: None,
+            run: 0,
+            data: None,
+            looked: None,
+            times: Histogram::default(),
+            both_ways: None,
+            is_timing: false,
             saved_at: None,
             saves: VecDeque::new(),
         }
@@ -172,8 +195,9 @@ impl Training {
     /// Ends the run, if there is one, and forgets its curves.
     pub fn reset(&mut self) {
         let_go(self.worker.take());
-        let smoothing = self.smoothing;
+        let (smoothing, run) = (self.smoothing, self.run + 1);
         *self = Self::default();
+        self.run = run;
         self.set_smoothing(smoothing);
     }
 
@@ -204,6 +228,17 @@ impl Training {
     #[must_use]
     pub fn save_weights(&self, path: PathBuf) -> bool {
         self.worker.as_ref().is_some_and(|w| w.send(Command::SaveWeights(path)))
+    }
+
+    /// Has the run time steps eagerly and replayed; it goes on from where it was.
+    pub fn time_both_ways(&mut self, steps: usize) {
+        self.is_timing = self.worker.as_ref().is_some_and(|w| w.send(Command::TimeBothWays(steps)));
+    }
+
+    /// Asks about the network as it is now; false where there is nobody to answer.
+    #[must_use]
+    pub fn look(&self, question: crate::train::Look) -> bool {
+        self.worker.as_ref().is_some_and(|w| w.send(Command::Look(question)))
     }
 
     /// What became of weights that were to be saved, once: their file, or why there is none.
@@ -299,29 +334,40 @@ impl Training {
                 // A run that has failed answers no more commands of use. A finished one may be made longer, and the weights of one that was
                 // stopped may be saved.
                 if matches!(state, RunState::Failed(_)) {
+                    self.is_timing = false;
                     let_go(self.worker.take());
                 }
                 self.change(state);
             }
-            Event::Prepared { compiled, recording, total, notes, .. } => {
+            Event::Prepared { compiled, recording, total, notes, data } => {
                 self.recording = Some(recording);
+                self.history.layers = LayerCurves::of(&compiled.model);
+                self.data = data;
                 self.compiled = Some(compiled);
                 self.total = total;
                 self.notes = notes;
             }
             Event::Steps(reports) => self.steps(&reports),
-            Event::LayerUpdates { values, .. } => self.history.layer_updates = values,
+            Event::LayerUpdates { values, spans, .. } => {
+                self.history.layers.push(&spans);
+                self.history.layer_updates = values;
+            }
             Event::Evaluated { step, result } => {
                 self.history.held_out_loss.push([step as f64, result.loss]);
                 self.history.held_out_accuracy.extend(result.accuracy.map(|a| [step as f64, a]));
             }
-            Event::Problem(text) => self.problem = Some(text),
+            Event::Problem(text) => {
+                self.is_timing = false;
+                self.problem = Some(text);
+            }
             Event::Saved(path) => {
                 self.saved_at = Some(self.done());
                 self.saves.push_back(Ok(path));
             }
             Event::NotSaved(_, why) => self.saves.push_back(Err(why)),
-            // Nothing here asks for predictions yet.
+            Event::Looked(looked) => self.looked = Some(looked),
+            Event::TimedBothWays(times) => (self.both_ways, self.is_timing) = (Some(TwoWays::of(&times)), false),
+            // The window asks with looks only.
             Event::Predicted { .. } => {}
         }
     }
@@ -347,6 +393,7 @@ impl Training {
             h.accuracy.push(r.accuracy);
             h.step_us.push(r.step_us);
             h.update_max.push(r.update_max);
+            h.lr.push(r.lr);
         }
         if self.is_running() {
             let now = Instant::now();
@@ -385,6 +432,7 @@ impl Training {
             recent.sort_by(f32::total_cmp);
             self.statistics.median_us = recent[recent.len() / 2];
             self.statistics.p99_us = recent[(recent.len() * 99 / 100).min(recent.len() - 1)];
+            self.times = Histogram::of_sorted(&recent);
         }
     }
 }

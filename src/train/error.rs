@@ -26,6 +26,8 @@ pub enum TrainError {
     File { path: PathBuf, message: String, help: String },
     #[error("{path} cannot be written: {cause}; {}", write_advice(.cause))]
     Write { path: PathBuf, cause: io::Error },
+    #[error("cancelled")]
+    Cancelled,
     #[error("the worker thread could not be started: {0}")]
     Thread(io::Error),
 }

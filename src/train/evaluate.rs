@@ -1,11 +1,11 @@
 //! Evaluation on the held-out part: a forward-only step that shares the parameters.
 
-use super::feed::gather;
+use super::feed::gather_samples;
 use super::{TrainError, gpu_times};
 use crate::compile::{Options, compile};
 use crate::data::{Dataset, Target};
 use crate::exec::cpu::Pool;
-use crate::exec::{Executor, Step};
+use crate::exec::{Executor, Step, samples_to_stored};
 use crate::model::{LossSpec, Model};
 use crate::select::Target as Machine;
 use serde::Serialize;
@@ -45,7 +45,6 @@ impl Evaluator {
     pub(super) fn outputs(
         &mut self,
         pool: &mut Pool,
-        set: &Dataset,
         stored: &[f32],
         indices: &[u32],
         mut each: impl FnMut(&[u32], &[f32]),
@@ -55,13 +54,24 @@ impl Evaluator {
             // The last batch is filled up with its first sample; those rows do not count.
             self.indices.fill(chunk[0]);
             self.indices[..chunk.len()].copy_from_slice(chunk);
-            gather(&mut self.step, x, None, stored, &set.target, &self.indices)?;
+            gather_samples(&mut self.step, x, stored, &self.indices)?;
             self.step.run(Executor::Replay, pool)?;
             let values = self.step.stored::<f32>(output)?;
             let width = values.len() / self.indices.len();
             each(chunk, &values[..chunk.len() * width]);
         }
         Ok(())
+    }
+
+    /// The network's outputs for points in logical order, `[points, output]`.
+    pub(super) fn answer(&mut self, pool: &mut Pool, points: &[f32]) -> Result<Vec<f32>, TrainError> {
+        let program = &self.step.compiled().plan.program;
+        let (x, width) = (program.value(program.x), self.step.compiled().model.input.len().max(1));
+        let stored = samples_to_stored(points, x.layout);
+        let indices: Vec<u32> = (0..(points.len() / width) as u32).collect();
+        let mut out = Vec::new();
+        self.outputs(pool, &stored, &indices, |_, values| out.extend_from_slice(values))?;
+        Ok(out)
     }
 
     /// Loss and accuracy over `indices`.
@@ -77,7 +87,7 @@ impl Evaluator {
         let classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
         let mut confusion = if classes && width <= MAX_CONFUSION { vec![vec![0u32; width]; width] } else { Vec::new() };
         let (mut loss, mut right) = (0.0f64, 0usize);
-        self.outputs(pool, set, stored, indices, |chunk, values| {
+        self.outputs(pool, stored, indices, |chunk, values| {
             for (&i, row) in chunk.iter().zip(values.chunks_exact(width)) {
                 match &set.target {
                     Target::Classes { labels, .. } => {
@@ -103,8 +113,9 @@ impl Evaluator {
     }
 }
 
-/// The position of the largest value, the first of equals.
-fn argmax(row: &[f32]) -> usize {
+/// The position of the largest value, the first of equals; 0 for an empty row.
+#[must_use]
+pub fn argmax(row: &[f32]) -> usize {
     row.iter().enumerate().fold(0, |best, (i, &v)| if v > row[best] { i } else { best })
 }
 

@@ -274,6 +274,17 @@ fn same_count(path: &Path, x: usize, y: usize) -> Result<(), TrainError> {
     Err(TrainError::file(path, format!("batch.x holds {x} batches and batch.y {y}"), "both need the same number"))
 }
 
+/// Copies samples, by index, to where a step reads them.
+pub(super) fn gather_samples(step: &mut Step, x: LValueId, stored: &[f32], indices: &[u32]) -> Result<(), TrainError> {
+    step.fill(x, |out: &mut [f32]| {
+        let width = out.len() / indices.len().max(1);
+        for (row, &i) in out.chunks_exact_mut(width).zip(indices) {
+            row.copy_from_slice(&stored[i as usize * width..][..width]);
+        }
+    })?;
+    Ok(())
+}
+
 /// Copies samples and targets, by index, to where a step reads them.
 pub(super) fn gather(
     step: &mut Step,
@@ -283,12 +294,7 @@ pub(super) fn gather(
     target: &Target,
     indices: &[u32],
 ) -> Result<(), TrainError> {
-    step.fill(x, |out: &mut [f32]| {
-        let width = out.len() / indices.len().max(1);
-        for (row, &i) in out.chunks_exact_mut(width).zip(indices) {
-            row.copy_from_slice(&stored[i as usize * width..][..width]);
-        }
-    })?;
+    gather_samples(step, x, stored, indices)?;
     let Some(y) = y else { return Ok(()) };
     match target {
         Target::Classes { labels, .. } => {

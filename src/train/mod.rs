@@ -6,6 +6,7 @@ mod evaluate;
 mod feed;
 mod gpu_times;
 mod guard;
+mod look;
 mod remembered;
 mod session;
 mod stream;
@@ -15,13 +16,16 @@ mod weights;
 mod worker;
 
 pub use error::TrainError;
-pub use evaluate::Evaluation;
+pub use evaluate::{Evaluation, argmax};
 pub use feed::{Feed, FeedPosition};
 pub use gpu_times::{gpu_times, known_gpu_times};
+pub use look::{BothWays, LOOK_SHARE, Look, Looked, Pace, Spans};
 pub use remembered::{TuningFile, processor, remembered_times, tuning_is_off};
 pub use session::{DataChoice, Session, SessionSpec, StepReport, prepare_feed};
 
 pub use tune::tune;
-pub use verify::{Check, Report as VerifyReport, VerifyOptions, verify};
+pub use verify::{
+    Check, Compared, Culprit, Progress, Proof, Report as VerifyReport, VerifyOptions, verify, verify_some,
+};
 pub use weights::{TensorFile, read_tensors};
 pub use worker::{Command, Event, RunState, Worker};

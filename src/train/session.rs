@@ -119,7 +119,7 @@ pub(super) struct Watched {
 pub struct Session {
     pub(super) model: Model,
     pub(super) train: Step,
-    evaluator: Option<Evaluator>,
+    pub(super) evaluator: Option<Evaluator>,
     pub(super) pool: Pool,
     pub(super) feed: Feed,
     /// How the data set is divided; `None` for batches of other origin.
@@ -396,7 +396,19 @@ impl Session {
         let (Some(evaluator), Feed::Data { set, stored, split, .. }) = (&mut self.evaluator, &self.feed) else {
             return Ok(None);
         };
+        if split.held_out.is_empty() {
+            return Ok(None);
+        }
         evaluator.evaluate(&mut self.pool, &self.model, set, stored, &split.held_out).map(Some)
+    }
+
+    /// Compiles the evaluation where nothing was held out, and nothing needed one until now.
+    pub(super) fn make_evaluator(&mut self) -> Result<(), TrainError> {
+        if self.evaluator.is_none() {
+            let machine = self.train.compiled().selection.target.clone();
+            self.evaluator = Some(Evaluator::new(&self.model, &machine, &self.train)?);
+        }
+        Ok(())
     }
 
     /// The network's outputs for samples of the data set, `[indices.len(), output]`.
@@ -405,8 +417,8 @@ impl Session {
     /// As [`Self::evaluate`].
     pub fn predict(&mut self, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
         let mut out = Vec::new();
-        if let (Some(evaluator), Feed::Data { set, stored, .. }) = (&mut self.evaluator, &self.feed) {
-            evaluator.outputs(&mut self.pool, set, stored, indices, |_, values| out.extend_from_slice(values))?;
+        if let (Some(evaluator), Feed::Data { stored, .. }) = (&mut self.evaluator, &self.feed) {
+            evaluator.outputs(&mut self.pool, stored, indices, |_, values| out.extend_from_slice(values))?;
         }
         Ok(out)
     }

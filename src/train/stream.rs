@@ -6,6 +6,12 @@ use crate::exec::{ExecError, StepRecord};
 use std::time::{Duration, Instant};
 
 impl Session {
+    /// Whether several steps go in one launch and fetch their batches themselves.
+    #[must_use]
+    pub const fn streams(&self) -> bool {
+        self.streams
+    }
+
     /// Makes up to `most` steps, and begins none once `within` is over; each is handed to `tell`, in order. Gives the number of steps made: 0 where the run is at
     /// its end. Where the data set lies on a GPU, steps are launched ahead of their reports; all that were launched are done when this returns.
     ///

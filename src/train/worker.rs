@@ -3,11 +3,12 @@
 //! Commands go in and events come out over bounded channels. The worker never waits for its listener: reports that do not fit into the channel
 //! stay with the worker and go with the next event, so that none is lost and none delays a step.
 
-use super::{Evaluation, Session, SessionSpec, StepReport, TrainError};
+use super::{BothWays, Evaluation, Look, Looked, Pace, Session, SessionSpec, Spans, StepReport, TrainError};
 use crate::compile::Compiled;
 use crate::data::{Dataset, Split};
 use crate::exec::Recording;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -30,6 +31,10 @@ pub enum Command {
     Evaluate,
     /// The network's outputs for these samples of the data set.
     Predict(Vec<u32>),
+    /// A question about the network as it is now. While running it is answered when time allows, in place of an older one that still waits.
+    Look(Look),
+    /// Times this many steps eagerly and as many replayed, and puts everything back.
+    TimeBothWays(usize),
     SaveWeights(PathBuf),
     SaveCheckpoint(PathBuf),
     LoadCheckpoint(PathBuf),
@@ -66,10 +71,11 @@ pub enum Event {
     },
     /// Steps made since the last report, in order.
     Steps(Vec<StepReport>),
-    /// The largest change of each trained parameter in step `step`.
+    /// The largest change of each trained parameter in step `step`, and its extremes since the last time they were told.
     LayerUpdates {
         step: u64,
         values: Vec<f32>,
+        spans: Spans,
     },
     Evaluated {
         step: u64,
@@ -80,6 +86,8 @@ pub enum Event {
         indices: Vec<u32>,
         outputs: Vec<f32>,
     },
+    Looked(Box<Looked>),
+    TimedBothWays(BothWays),
     Saved(PathBuf),
     /// Weights that could not be written, and why.
     NotSaved(PathBuf, String),
@@ -118,6 +126,9 @@ impl Worker {
             outbox,
             wake: Box::new(wake),
             reports: Vec::new(),
+            updates: Spans::default(),
+            question: None,
+            pace: Pace::default(),
             backlog: Vec::new(),
             sent: Instant::now(),
         };
@@ -162,6 +173,11 @@ struct Link {
     outbox: Sender<Event>,
     wake: Box<dyn Fn() + Send>,
     reports: Vec<StepReport>,
+    /// Changes of the parameters since they were last told.
+    updates: Spans,
+    /// The question that waits for an answer.
+    question: Option<Look>,
+    pace: Pace,
     /// Events that found the channel full, oldest first.
     backlog: Vec<Event>,
     sent: Instant,
@@ -231,6 +247,7 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
     let mut budget = 0u64;
     let mut evaluated = Instant::now();
     loop {
+        look(session, link, budget == 0);
         let command = if budget == 0 {
             match link.inbox.recv_timeout(Duration::from_millis(50)) {
                 Ok(command) => Some(command),
@@ -254,7 +271,9 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
             }
             continue;
         }
-        let made = session.steps(budget, LOOK_UP_EVERY, |report| link.reports.push(*report));
+        // Between steps that are launched one by one there is time to look at each layer's update.
+        let most = if session.streams() { budget } else { 1 };
+        let made = session.steps(most, LOOK_UP_EVERY, |report| link.reports.push(*report));
         match made {
             Ok(0) => {
                 budget = 0;
@@ -263,6 +282,7 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
             }
             Ok(made) => {
                 budget -= made;
+                note_updates(session, link, session.done());
                 let over = session.done() >= session.total();
                 if link.sent.elapsed() >= REPORT_EVERY || budget == 0 || over {
                     layer_updates(session, link, session.done());
@@ -294,6 +314,11 @@ fn rest(session: &mut Session, link: &mut Link) {
         match link.inbox.recv_timeout(Duration::from_millis(50)) {
             Ok(Command::SaveWeights(path)) => save_weights(session, link, path),
             Ok(Command::Evaluate) => evaluate(session, link),
+            Ok(Command::Look(question)) => {
+                link.question = Some(question);
+                look(session, link, true);
+            }
+            Ok(Command::TimeBothWays(steps)) => time_both_ways(session, link, steps),
             Ok(Command::Stop) => link.tell(Event::State(RunState::Stopped)),
             Ok(_) => link.tell(Event::Problem("The run was stopped. Train again to begin another.".into())),
             Err(crossbeam_channel::RecvTimeoutError::Timeout) => link.push_out(),
@@ -311,13 +336,56 @@ fn save_weights(session: &Session, link: &mut Link, path: PathBuf) {
     });
 }
 
+/// Takes in how far each parameter moved, where reading that costs no copy from a device.
+fn note_updates(session: &Session, link: &mut Link, step: u64) {
+    if let Ok(Cow::Borrowed(values)) = session.layer_updates() {
+        link.updates.add(step, values);
+    }
+}
+
 fn layer_updates(session: &Session, link: &mut Link, step: u64) {
     if let Ok(values) = session.layer_updates()
         && !values.is_empty()
         && !link.outbox.is_full()
     {
         let values = values.to_vec();
-        link.tell(Event::LayerUpdates { step, values });
+        if link.updates.steps.is_none() {
+            link.updates.add(step, &values);
+        }
+        let spans = link.updates.clone();
+        link.updates.steps = None;
+        link.tell(Event::LayerUpdates { step, values, spans });
+    }
+}
+
+/// Answers the question that waits, where there is one: at once where the run rests, otherwise when it has not been asked much of late.
+fn look(session: &mut Session, link: &mut Link, rests: bool) {
+    if link.question.is_none() {
+        return;
+    }
+    let started = Instant::now();
+    if !rests && (link.outbox.is_full() || !link.pace.allows(started)) {
+        return;
+    }
+    let Some(question) = link.question.take() else { return };
+    // The steps come first: whoever hears the answer knows the step that it belongs to.
+    link.report(true);
+    match session.look(question) {
+        Ok(looked) => link.tell(Event::Looked(Box::new(looked))),
+        Err(error) => link.tell(Event::Problem(error.to_string())),
+    }
+    let ended = Instant::now();
+    link.pace.spent(ended, ended - started);
+}
+
+/// The longest that both ways are timed for.
+const TIME_LIMIT: Duration = Duration::from_secs(4);
+
+fn time_both_ways(session: &mut Session, link: &mut Link, steps: usize) {
+    link.report(true);
+    match session.time_both_ways(steps, TIME_LIMIT) {
+        Ok(times) => link.tell(Event::TimedBothWays(times)),
+        Err(error) => link.tell(Event::Problem(error.to_string())),
     }
 }
 
@@ -370,6 +438,14 @@ fn obey(session: &mut Session, spec: &SessionSpec, link: &mut Link, command: Com
             let step = session.done();
             link.tell(Event::Predicted { step, indices, outputs });
         }),
+        Command::Look(question) => {
+            link.question = Some(question);
+            Ok(())
+        }
+        Command::TimeBothWays(steps) => {
+            time_both_ways(session, link, steps);
+            Ok(())
+        }
         Command::SaveWeights(path) => {
             save_weights(session, link, path);
             Ok(())

@@ -3,6 +3,7 @@
 mod files;
 mod mistakes;
 mod plan;
+mod predict;
 mod train;
 
 use serde_json::Value;
@@ -113,7 +114,7 @@ fn data_folder() -> PathBuf {
 #[test]
 fn help_of_every_command_has_examples() {
     let help = succeed(&["--help"]);
-    for name in ["studio", "train", "plan", "verify", "bench", "arena", "presets", "doctor", "completions"] {
+    for name in ["studio", "train", "plan", "verify", "predict", "bench", "arena", "presets", "doctor", "completions"] {
         assert!(help.contains(name), "{help}");
         let text = succeed(&[name, "--help"]);
         assert!(text.contains("Examples:") && text.contains(&format!("stepgraph {name}")), "{text}");

@@ -4,6 +4,7 @@ mod devices;
 mod edit;
 mod files;
 mod robot;
+mod rooms;
 mod run;
 mod speed;
 mod views;

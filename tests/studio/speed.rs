@@ -3,7 +3,8 @@
 use crate::robot::Robot;
 use egui_kittest::kittest::Queryable as _;
 use std::time::Instant;
-use stepgraph::train::StepReport;
+use stepgraph::studio::curves::LayerCurves;
+use stepgraph::train::{Spans, StepReport};
 
 #[test]
 fn a_frame_stays_cheap_with_200_layers_and_long_curves() {
@@ -25,7 +26,18 @@ fn a_frame_stays_cheap_with_200_layers_and_long_curves() {
     let app = robot.window.state_mut();
     app.studio.training.state = Some(stepgraph::train::RunState::Stopped);
     app.studio.training.steps(&reports);
-    for tab in ["Train", "Step graph", "Arena", "Capture plan"] {
+    // A curve for every layer, full to its bound.
+    let plan = app.studio.plan.clone().expect("a plan");
+    let mut layers = LayerCurves::of(&plan.compiled.model);
+    let trained = plan.compiled.model.params.iter().filter(|p| p.kind.is_trained()).count();
+    for step in 1..=5000u64 {
+        let mut spans = Spans::default();
+        let value = |i: usize| 1e-4 * (2.0 + ((step as f32 * 0.01) + i as f32).sin());
+        spans.add(step * 200, &(0..trained).map(value).collect::<Vec<_>>());
+        layers.push(&spans);
+    }
+    app.studio.training.history.layers = layers;
+    for tab in ["Train", "Step graph", "Arena", "Capture plan", "Data", "Predictions", "Verify"] {
         robot.window.query_all_by_label(tab).last().expect("a tab").click();
         robot.window.run_steps(4);
         let started = Instant::now();

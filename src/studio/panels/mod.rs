@@ -2,15 +2,19 @@
 
 pub mod arena;
 pub mod capture;
+pub mod curves;
+pub mod data;
 pub mod inspector;
 pub mod layer_card;
 pub mod modals;
 pub mod network;
 pub mod palette;
+pub mod predictions;
 pub mod status;
 pub mod step_graph;
 pub mod top_bar;
 pub mod train;
+pub mod verify;
 
 use super::commands::Tab;
 use super::widgets::field::Drafts;
@@ -23,9 +27,42 @@ pub struct Panels {
     pub arena: arena::ArenaPanel,
     pub capture: capture::CapturePanel,
     pub train: train::TrainPanel,
+    pub data: data::DataPanel,
+    pub predictions: predictions::PredictionsPanel,
+    pub verify: verify::VerifyPanel,
     pub palette: palette::Palette,
     pub modals: modals::Modals,
+    /// The tabs that are drawn in this frame.
+    pub shown: Vec<Tab>,
     pub tabs: egui_tiles::Tree<Tab>,
+}
+
+/// Every tab in one row, as at the first start.
+#[must_use]
+pub fn first_layout() -> egui_tiles::Tree<Tab> {
+    egui_tiles::Tree::new_tabs(egui::Id::unique("studio tabs"), Tab::ALL.to_vec())
+}
+
+/// A remembered layout with the tabs that are new since it was written; `None` where it has lost its root.
+#[must_use]
+pub fn with_new_tabs(mut tabs: egui_tiles::Tree<Tab>) -> Option<egui_tiles::Tree<Tab>> {
+    use egui_tiles::{Container, Tile};
+    let root = tabs.root()?;
+    let missing: Vec<Tab> = Tab::ALL.into_iter().filter(|t| tabs.tiles.find_pane(t).is_none()).collect();
+    let is_row = |id: &egui_tiles::TileId| matches!(tabs.tiles.get(*id), Some(Tile::Container(Container::Tabs(_))));
+    // The first row of tabs that there is, the outermost where that is one.
+    let row = Some(root).filter(is_row).or_else(|| {
+        let mut rows: Vec<_> = tabs.tiles.tile_ids().filter(is_row).collect();
+        rows.sort_by_key(|id| id.0);
+        rows.first().copied()
+    })?;
+    for tab in missing {
+        let id = tabs.tiles.insert_pane(tab);
+        if let Some(Tile::Container(Container::Tabs(row))) = tabs.tiles.get_mut(row) {
+            row.add_child(id);
+        }
+    }
+    Some(tabs)
 }
 
 impl Default for Panels {
@@ -37,9 +74,38 @@ impl Default for Panels {
             arena: arena::ArenaPanel::default(),
             capture: capture::CapturePanel::default(),
             train: train::TrainPanel::default(),
+            data: data::DataPanel::default(),
+            predictions: predictions::PredictionsPanel::default(),
+            verify: verify::VerifyPanel::default(),
             palette: palette::Palette::default(),
             modals: modals::Modals::default(),
-            tabs: egui_tiles::Tree::new_tabs(egui::Id::unique("studio tabs"), Tab::ALL.to_vec()),
+            shown: Vec::new(),
+            tabs: first_layout(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_layout_gets_the_tabs_that_are_new() {
+        let id = egui::Id::unique("old tabs");
+        let old = egui_tiles::Tree::new_tabs(id, vec![Tab::Arena, Tab::Train]);
+        let all = with_new_tabs(old).unwrap();
+        assert!(Tab::ALL.iter().all(|t| all.tiles.find_pane(t).is_some()));
+        let Some(egui_tiles::Container::Tabs(row)) = all.tiles.get_container(all.root().unwrap()) else {
+            panic!("tabs")
+        };
+        assert_eq!(row.children.len(), Tab::ALL.len());
+        // What stands side by side stays so; the new ones go to the first row of tabs.
+        let mut tiles = egui_tiles::Tiles::default();
+        let panes = [tiles.insert_pane(Tab::Train), tiles.insert_pane(Tab::Arena)];
+        let rows = panes.map(|p| tiles.insert_tab_tile(vec![p]));
+        let root = tiles.insert_horizontal_tile(rows.to_vec());
+        let all = with_new_tabs(egui_tiles::Tree::new(egui::Id::unique("side by side"), root, tiles)).unwrap();
+        assert!(Tab::ALL.iter().all(|t| all.tiles.find_pane(t).is_some()) && all.root() == Some(root));
+        assert!(with_new_tabs(egui_tiles::Tree::empty(egui::Id::unique("none"))).is_none());
     }
 }

@@ -65,6 +65,12 @@ fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) -> bool {
     let (title, action, hint) = match what {
         Asked::Open => ("Open a preset by its path", "Open", "Type the path of a .json file."),
         Asked::SaveAs => ("Save the preset by its path", "Save", "Type the path of a .json file."),
+        Asked::Data(_) => ("Choose a file of data by its path", "Use", "Type the path of the file."),
+        Asked::DataFolder(_) => (
+            "Choose a folder of pictures by its path",
+            "Use",
+            "Type the path of a folder with a subfolder for each class.",
+        ),
         Asked::Weights => ("Save the weights by their path", "Save", "Type the path of a .safetensors file."),
     };
     let modal = Modal::new(Id::unique("path")).show(ui.ctx(), |ui| {
@@ -93,6 +99,7 @@ fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) -> bool {
         out.push(match what {
             Asked::Open => Command::OpenFile(path),
             Asked::SaveAs => Command::SaveFile(path),
+            Asked::Data(field) | Asked::DataFolder(field) => Command::UseData(field, path),
             Asked::Weights => Command::SaveWeightsFile(path),
         });
     }

@@ -64,7 +64,7 @@ pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts
     });
 }
 
-fn section_ui(ui: &mut Ui, section: &Section, drafts: &mut Drafts, out: &mut Queue) {
+pub(super) fn section_ui(ui: &mut Ui, section: &Section, drafts: &mut Drafts, out: &mut Queue) {
     ui.add_space(4.0);
     ui.label(RichText::new(section.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
     let layout = FieldLayout { label_width: 104.0, width: ui.available_width() };

@@ -189,12 +189,17 @@ fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         ] {
             item(ui, command, out);
         }
+        item(ui, Command::ResetLayout, out);
         ui.separator();
         item(ui, Command::Palette, out);
     });
     ui.menu_button("Run", |ui| {
         ui.set_min_width(240.0);
         for command in [Command::TrainOrPause, Command::Step, Command::Stop, Command::Reset] {
+            item(ui, command, out);
+        }
+        ui.separator();
+        for command in [Command::TimeBothWays, Command::MeasurePrices, Command::Prove(None), Command::CancelProofs] {
             item(ui, command, out);
         }
     });

@@ -1,27 +1,29 @@
 //! The run: its curves, its numbers, and the controls that act on it live.
 
+use super::curves::{metrics_ui, plots_menu_ui, plots_ui};
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::format;
-use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::button::{command_icon_ui, command_ui, empty_ui, slider_ui, weak_ui};
 use crate::studio::widgets::field::problem_ui;
-use crate::studio::widgets::plot::{PlotSpec, plot_ui};
+use crate::studio::widgets::plot::PlotView;
 use crate::train::RunState;
 use egui::{Align, Layout, RichText, Slider, TextEdit, Ui, Vec2};
 
 /// What the panel remembers.
+#[derive(Default)]
 pub struct TrainPanel {
-    pub follow: bool,
+    pub view: PlotView,
     /// The learning rate as it is being typed.
     lr_text: Option<String>,
 }
 
-impl Default for TrainPanel {
-    fn default() -> Self {
-        Self { follow: true, lr_text: None }
+impl TrainPanel {
+    /// Keeps the whole run in view again.
+    pub fn fit(&mut self) {
+        self.view.fit();
     }
 }
 
@@ -41,7 +43,7 @@ pub fn train_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut 
     ui.add_space(4.0);
     controls_ui(ui, studio, panel, out);
     ui.add_space(4.0);
-    plots_ui(ui, studio, panel);
+    plots_ui(ui, studio, &mut panel.view, out);
 }
 
 /// Before the first run: what the network is, and the one thing to press.
@@ -70,6 +72,8 @@ fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         let steps = preset.train.map_or(1000, |t| t.steps);
         let data = preset.data.as_ref().map_or("no data", |d| d.source.name());
         weak_ui(ui, format!("{} steps of {} samples on {data}", format::exact(steps as u64), preset.input.batch));
+        ui.add_space(16.0);
+        metrics_ui(ui, studio, out);
     });
 }
 
@@ -193,11 +197,13 @@ fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Q
             out.push(Command::ToggleLogAxis);
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if panel.follow {
-                weak_ui(ui, "following");
-            } else {
+            if panel.view.frozen {
                 command_ui(ui, Command::FollowPlots, true, out);
+            } else {
+                let freeze = ui.button("Freeze").on_hover_text("Keeps the axes as they are while the run goes on");
+                panel.view.frozen = freeze.clicked();
             }
+            plots_menu_ui(ui, studio, out);
             if studio.is_stale() {
                 let c = theme::colors(ui);
                 let text = format!("{}  edited since", icons::INFO);
@@ -206,51 +212,5 @@ fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Q
                 command_icon_ui(ui, Command::Reset, true, out);
             }
         });
-    });
-}
-
-fn plots_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel) {
-    let h = &studio.training.history;
-    if h.loss.raw.is_empty() {
-        let state = state_name(studio.training.state.as_ref());
-        return empty_ui(ui, state, "Curves begin with the first step.");
-    }
-    let log = studio.settings.log_axis;
-    let has_accuracy = h.accuracy.raw.last().is_some_and(f32::is_finite);
-    let plot = |title, unit, curve| {
-        let (points, value) = (&[] as &[_], format::number as fn(f64) -> String);
-        PlotSpec { title, unit, curve, curve_name: "train", points, points_name: "", log, range: None, value }
-    };
-    let mut plots = vec![PlotSpec { points: &h.held_out_loss, points_name: "held-out", ..plot("Loss", "", &h.loss) }];
-    if has_accuracy {
-        let spec = plot("Accuracy", "", &h.accuracy);
-        plots.push(PlotSpec {
-            points: &h.held_out_accuracy,
-            points_name: "held-out",
-            range: Some((0.0, 1.0)),
-            log: false,
-            ..spec
-        });
-    }
-    // A machine that does something else for a moment makes a step a hundred times longer: only a logarithmic axis shows both.
-    plots.push(PlotSpec { value: format::micros, log: true, ..plot("Step time", "µs on the host", &h.step_us) });
-    plots.push(plot("Update", "largest change of a parameter", &h.update_max));
-    let columns = if ui.available_width() > 560.0 { 2 } else { 1 };
-    let rows = plots.len().div_ceil(columns);
-    let gap = 12.0;
-    let height = ((ui.available_height() - gap * (rows as f32 - 1.0)) / rows as f32).max(140.0);
-    let width = ((ui.available_width() - gap * (columns as f32 - 1.0)) / columns as f32).floor();
-    egui::ScrollArea::vertical().id_salt("plots").auto_shrink([false, false]).show(ui, |ui| {
-        ui.spacing_mut().item_spacing = Vec2::new(gap, 4.0);
-        for row in plots.chunks(columns) {
-            ui.horizontal_top(|ui| {
-                for spec in row {
-                    ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
-                        ui.set_width(width);
-                        plot_ui(ui, spec, height - 8.0, &mut panel.follow);
-                    });
-                }
-            });
-        }
     });
 }

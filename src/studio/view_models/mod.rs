@@ -2,10 +2,12 @@
 
 pub mod arena;
 pub mod capture;
+pub mod data;
 pub mod format;
 pub mod inspector;
 pub mod network;
 pub mod plan;
+pub mod predictions;
 pub mod status;
 pub mod step_graph;
 

@@ -2,6 +2,12 @@
 
 pub mod arena_map;
 pub mod button;
+pub mod classes;
+pub mod confusion;
 pub mod field;
+pub mod histogram;
+pub mod pictures;
+pub mod plane;
 pub mod plot;
+pub mod segments;
 pub mod series;

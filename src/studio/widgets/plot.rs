@@ -1,38 +1,89 @@
-//! A plot of curves against the step, with axes that can be logarithmic.
+//! A plot of curves against the step, with axes that can be logarithmic. All plots of a [`PlotView`] share the step axis and the crosshair.
 
-use super::button::weak_ui;
-use super::series::Smoothed;
+use super::button::{named, weak_ui};
+use super::classes::{color, mix};
+use super::series::{Series, Smoothed};
+use crate::studio::commands::{Command, Queue};
+use crate::studio::curves::LayerCurves;
+use crate::studio::selection::Selection;
 use crate::studio::theme;
 use crate::studio::view_models::format;
-use egui::{Color32, Id, RichText, Sense, Ui, Vec2};
-use egui_plot::{GridInput, GridMark, Line, Plot, PlotPoints, Points};
+use egui::{Button, Color32, Id, PointerButton, Response, RichText, Sense, Ui, Vec2};
+use egui_plot::{GridInput, GridMark, Line, Plot, PlotPoints, PlotTransform, Points, VLine};
+use std::collections::HashSet;
+
+/// What runs along the steps.
+pub enum Curve<'a> {
+    /// A curve over every step, with its smoothed twin.
+    Smoothed(&'a Smoothed),
+    Plain(&'a Series),
+    /// One curve a layer; `marked` is drawn bold.
+    Layers {
+        curves: &'a LayerCurves,
+        marked: Option<usize>,
+    },
+}
 
 /// What a plot shows.
 pub struct PlotSpec<'a> {
     pub title: &'static str,
     /// The unit in the title, or nothing.
     pub unit: &'static str,
-    /// A curve over every step.
-    pub curve: &'a Smoothed,
+    pub curve: Curve<'a>,
     pub curve_name: &'static str,
     /// Points at some steps.
     pub points: &'a [[f64; 2]],
     pub points_name: &'static str,
+    /// Steps made.
+    pub steps: usize,
     pub log: bool,
+    /// Whether the axis may be logarithmic.
+    pub can_log: bool,
     /// Bounds that the data should not leave, such as 0 to 1.
     pub range: Option<(f64, f64)>,
     /// How a value reads.
     pub value: fn(f64) -> String,
 }
 
+/// What the plots of a panel have in common.
+#[derive(Default)]
+pub struct PlotView {
+    /// True while the axes stay as they are, whatever comes.
+    pub frozen: bool,
+    /// The step under the pointer, in whichever plot that is.
+    cursor: Option<f64>,
+    found: Option<f64>,
+    /// Plots whose vertical axis was zoomed; the others fit theirs to what is in view.
+    own_y: HashSet<&'static str>,
+}
+
+impl PlotView {
+    /// Keeps the whole run in view again.
+    pub fn fit(&mut self) {
+        self.frozen = false;
+        self.own_y.clear();
+    }
+
+    /// Begins a frame: the pointer counts where it was in the last one.
+    pub fn begin(&mut self) {
+        self.cursor = self.found.take();
+    }
+}
+
 /// Held-out points up to this number are marked.
 const MARKED: usize = 40;
 /// The least width of the vertical axis, in points.
-const Y_AXIS: f32 = 44.0;
+const Y_AXIS: f32 = 52.0;
 /// The room for a mark of the step axis with its label: below it, labels fade.
 const STEP_MARK: f32 = 84.0;
 /// The smallest value on a logarithmic axis.
 const FLOOR: f64 = 1e-12;
+/// Points that the curves of all layers have together, at most about.
+const LAYER_POINTS: usize = 12_000;
+/// The room for a layer's name with its colour, in points.
+const LAYER_KEY: f32 = 80.0;
+/// Layers whose values are listed at the pointer.
+const LISTED: usize = 12;
 
 fn scale(log: bool, y: f64) -> f64 {
     if log { y.max(FLOOR).log10() } else { y }
@@ -44,97 +95,256 @@ fn key_ui(ui: &mut Ui, color: Color32, name: &str) {
     weak_ui(ui, name);
 }
 
-/// Shows a plot of this height; `follow` keeps the whole run in view and ends where a person pans or zooms.
-pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool) {
+/// The colour of a layer's curve: few layers have colours of their own, many go from the first to the last.
+fn layer_color(layer: usize, layers: usize) -> Color32 {
+    if layers <= 8 { color(layer) } else { mix(color(1), color(0), layer as f32 / (layers - 1) as f32) }
+}
+
+/// The value of the last point at or before a step.
+fn point_at(points: &[[f64; 2]], step: f64) -> Option<f64> {
+    points[..points.partition_point(|p| p[0] <= step + 0.5)].last().map(|p| p[1])
+}
+
+impl PlotSpec<'_> {
+    /// Every curve's name and value at a step, the layers' largest first; the last ones where `step` is `None`.
+    fn values_at(&self, step: Option<f64>) -> Vec<(String, f64)> {
+        let at = |series: &Series| match step {
+            None => series.last(),
+            Some(step) => series.values().get((step.round().max(1.0) as usize).saturating_sub(1)).copied(),
+        };
+        let mut out: Vec<(String, f64)> = Vec::new();
+        match &self.curve {
+            Curve::Smoothed(s) => {
+                out.extend(at(&s.smooth).map(|v| (self.curve_name.to_owned(), f64::from(v))));
+                out.extend(at(&s.raw).filter(|_| step.is_some()).map(|v| ("raw".to_owned(), f64::from(v))));
+            }
+            Curve::Plain(s) => out.extend(at(s).map(|v| (self.curve_name.to_owned(), f64::from(v)))),
+            Curve::Layers { curves, marked } => {
+                let step = step.unwrap_or(f64::INFINITY);
+                let all = curves.names.iter().enumerate();
+                out.extend(all.filter_map(|(i, n)| curves.at(i, step).map(|v| (n.clone(), f64::from(v)))));
+                let first = marked.and_then(|m| curves.names.get(m));
+                out.sort_by(|a, b| (Some(&b.0) == first).cmp(&(Some(&a.0) == first)).then(b.1.total_cmp(&a.1)));
+            }
+        }
+        if !matches!(self.curve, Curve::Layers { .. }) {
+            let held_out = step.map_or_else(|| self.points.last().map(|p| p[1]), |s| point_at(self.points, s));
+            out.extend(held_out.map(|v| (self.points_name.to_owned(), v)));
+        }
+        out.retain(|(_, v)| v.is_finite());
+        out
+    }
+
+    /// The least and the largest value between two steps.
+    fn extent(&self, from: f64, to: f64) -> Option<(f64, f64)> {
+        let mut extent = match &self.curve {
+            Curve::Smoothed(s) => s.raw.extent(from, to),
+            Curve::Plain(s) => s.extent(from, to),
+            Curve::Layers { curves, .. } => curves.extent(from, to),
+        };
+        for p in self.points.iter().filter(|p| from <= p[0] && p[0] <= to) {
+            extent = Some(extent.map_or((p[1], p[1]), |(a, b)| (a.min(p[1]), b.max(p[1]))));
+        }
+        extent
+    }
+
+    fn lines<'b>(&self, plot: &mut egui_plot::PlotUi<'b>, from: f64, to: f64, pixels: usize, c: &theme::Colors) {
+        let log = self.log;
+        let shown = |points: Vec<[f64; 2]>| -> PlotPoints<'b> {
+            points.into_iter().filter(|p| p[1].is_finite()).map(|[x, y]| [x, scale(log, y)]).collect()
+        };
+        let mut line = |name: String, points, color, width| {
+            plot.line(Line::new(name, shown(points)).color(color).width(width).allow_hover(false));
+        };
+        match &self.curve {
+            Curve::Smoothed(s) => {
+                let raw = format!("{} raw", self.curve_name);
+                line(raw, s.raw.points(from, to, pixels), c.accent.gamma_multiply(0.35), 1.0);
+                line(self.curve_name.into(), s.smooth.points(from, to, pixels), c.accent, 1.5);
+            }
+            Curve::Plain(s) => line(self.curve_name.into(), s.points(from, to, pixels), c.accent, 1.5),
+            Curve::Layers { curves, marked } => {
+                let layers = curves.names.len();
+                let pixels = (LAYER_POINTS / (2 * layers.max(1))).clamp(24, pixels.max(24));
+                let others = (0..layers).filter(|i| Some(*i) != *marked);
+                for i in others.chain(*marked) {
+                    let (mut color, mut width) = (layer_color(i, layers), 1.0);
+                    if *marked == Some(i) {
+                        (color, width) = (c.accent, 2.5);
+                    } else if marked.is_some() || layers > 8 {
+                        color = color.gamma_multiply(0.55);
+                    }
+                    let name = curves.names.get(i).cloned().unwrap_or_default();
+                    let points = curves.points(i, from, to, pixels);
+                    // The largest of each stretch is the curve; what lies between the extremes is a shadow, where there is room for shadows.
+                    let tops =
+                        points.chunks(2).map(|p| if p[0][1] >= p[p.len() - 1][1] { p[0] } else { p[p.len() - 1] });
+                    let tops: Vec<[f64; 2]> = tops.collect();
+                    if layers <= 8 || *marked == Some(i) {
+                        line(format!("{name} range"), points, color.gamma_multiply(0.3), 1.0);
+                    }
+                    line(name, tops, color, width);
+                }
+            }
+        }
+        if !self.points.is_empty() {
+            line(self.points_name.into(), self.points.to_vec(), c.warning, 2.0);
+            // Few points are marked: one alone makes no line.
+            if self.points.len() <= MARKED {
+                let marks = Points::new("marks", shown(self.points.to_vec())).color(c.warning).radius(3.0);
+                plot.points(marks.allow_hover(false));
+            }
+        }
+    }
+}
+
+fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queue) {
     let c = theme::colors(ui);
-    let held_out = c.warning;
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
         ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
-        if !spec.unit.is_empty() {
-            weak_ui(ui, spec.unit);
-        }
-        if !spec.points_name.is_empty() {
-            key_ui(ui, c.accent, spec.curve_name);
-            key_ui(ui, held_out, spec.points_name);
-        }
-        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-            if let Some(last) = spec.curve.smooth.last().filter(|v| v.is_finite()) {
-                ui.label(RichText::new((spec.value)(f64::from(last))).font(theme::mono()));
+        if spec.can_log {
+            let button = Button::selectable(spec.log, RichText::new("log").size(12.0)).min_size(Vec2::new(28.0, 18.0));
+            let button = ui.add(button).on_hover_text(if spec.log {
+                "The axis is logarithmic; click for a linear one"
+            } else {
+                "The axis is linear; click for a logarithmic one"
+            });
+            named(&button, &format!("{}: logarithmic axis", spec.title), true);
+            if button.clicked() {
+                out.push(Command::SetPlotLog(spec.title, !spec.log));
             }
+        }
+        let values = spec.values_at(cursor);
+        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            let mut text = values.first().map(|(_, v)| (spec.value)(*v)).unwrap_or_default();
+            if let (Curve::Layers { .. }, Some((name, _))) = (&spec.curve, values.first()) {
+                text = format!("{name} {text}");
+            } else if let (Some(_), Some((_, v))) = (cursor, values.iter().find(|(n, _)| n == spec.points_name)) {
+                text = format!("{text} / {}", (spec.value)(*v));
+            }
+            let list: Vec<String> = values.iter().map(|(n, v)| format!("{n}: {}", (spec.value)(*v))).collect();
+            ui.label(RichText::new(text).font(theme::mono())).on_hover_text(list.join("\n"));
+            ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
+                if let Some(step) = cursor {
+                    let text = format!("at step {}", format::exact(step.round().max(0.0) as u64));
+                    ui.add(egui::Label::new(RichText::new(text).size(12.0).color(c.weak)).truncate());
+                    return;
+                }
+                if !spec.points_name.is_empty() {
+                    key_ui(ui, c.accent, spec.curve_name);
+                    key_ui(ui, c.warning, spec.points_name);
+                }
+                if let Curve::Layers { curves, .. } = &spec.curve
+                    && curves.names.len() as f32 * LAYER_KEY <= ui.available_width()
+                {
+                    let layers = curves.names.len();
+                    (0..layers).for_each(|i| key_ui(ui, layer_color(i, layers), &curves.names[i]));
+                    return;
+                }
+                if !spec.unit.is_empty() {
+                    let text = RichText::new(spec.unit).size(12.0).color(c.weak);
+                    ui.add(egui::Label::new(text).truncate());
+                }
+            });
         });
     });
+}
+
+/// Shows a plot of this height. Dragging zooms into a box, dragging with the secondary button pans, a double click fits the whole run.
+pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut Queue) {
+    let c = theme::colors(ui);
+    head_ui(ui, spec, view.cursor, out);
     let (log, value) = (spec.log, spec.value);
-    let steps = spec.curve.raw.len().max(2) as f64;
+    let steps = spec.steps.max(2) as f64;
     let pixels = ui.available_width().max(64.0) as usize;
     let room = f64::from((ui.available_width() - Y_AXIS).max(64.0) / STEP_MARK);
-    let following = *follow;
-    let (accent, faint) = (c.accent, c.accent.gamma_multiply(0.35));
+    let (following, fits_y) = (!view.frozen, !view.own_y.contains(spec.title));
+    let cursor = view.cursor;
+    let listed = cursor.map(|step| {
+        let values = spec.values_at(Some(step));
+        let mut lines: Vec<String> =
+            values.iter().take(LISTED).map(|(name, v)| format!("{name} {}", value(*v))).collect();
+        if values.len() > LISTED {
+            lines.push(format!("and {} more", values.len() - LISTED));
+        }
+        lines.join("\n")
+    });
     let link = Id::unique("train plots");
     let plot = Plot::new(spec.title)
         .height((height - 24.0).max(64.0))
         .link_axis(link, [true, false])
-        .link_cursor(link, [true, false])
         .allow_scroll(false)
-        .show_x(true)
+        .allow_double_click_reset(false)
+        .pan_pointer_button(PointerButton::Secondary)
+        .boxed_zoom_pointer_button(PointerButton::Primary)
+        .show_x(false)
+        .show_y(false)
         .grid_color(c.hairline)
         .y_axis_min_width(Y_AXIS)
         .x_grid_spacer(move |input| step_marks(input.bounds, room))
         .x_axis_formatter(|mark: GridMark, _| step_tick(mark))
-        .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input) })
+        .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input, 6.0) })
         .y_axis_formatter(move |mark: GridMark, _| tick(if log { 10f64.powf(mark.value) } else { mark.value }))
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }
             | egui_plot::HoverPosition::Elsewhere { position }) = at;
-            let y = if log { 10f64.powf(position.y) } else { position.y };
-            Some(format!("step {}\n{}", position.x.round().max(0.0), value(y)))
+            let values = listed.as_deref().unwrap_or_default();
+            Some(format!("step {}\n{values}", format::exact(position.x.round().max(0.0) as u64)))
         });
     let response = plot.show(ui, |plot| {
         let mut x = plot.plot_bounds().range_x();
         if following {
             x = 0.0..=steps;
+            plot.set_plot_bounds_x(x.clone());
         }
         let (from, to) = (*x.start(), *x.end());
-        if following {
-            let mut extent = spec.curve.raw.extent(from, to);
-            for p in spec.points {
-                extent = Some(extent.map_or((p[1], p[1]), |(a, b)| (a.min(p[1]), b.max(p[1]))));
-            }
-            let (low, high) = spec.range.or(extent).unwrap_or((0.0, 1.0));
+        if following || fits_y {
+            let whole = spec.range.filter(|_| following);
+            let (low, high) = whole.or_else(|| spec.extent(from, to)).unwrap_or((0.0, 1.0));
             let (low, high) = (scale(log, low), scale(log, high));
-            let margin = ((high - low) * 0.05).max(if log { 0.05 } else { high.abs() * 0.02 }).max(1e-9);
-            plot.set_plot_bounds_x(x);
+            // A constant stands in the middle, with round marks around it.
+            let least = if low == high { high.abs() * 0.5 } else { high.abs() * 0.02 };
+            let margin = ((high - low) * 0.05).max(if log { 0.05 } else { least }).max(1e-9);
             plot.set_plot_bounds_y(low - margin..=high + margin);
         }
-        let curve = |series: &super::series::Series| -> PlotPoints<'static> {
-            let points = series.points(from, to, pixels).into_iter().filter(|p| p[1].is_finite());
-            points.map(|[x, y]| [x, scale(log, y)]).collect()
-        };
-        plot.line(
-            Line::new(format!("{} raw", spec.curve_name), curve(&spec.curve.raw))
-                .color(faint)
-                .width(1.0)
-                .allow_hover(false),
-        );
-        plot.line(Line::new(spec.curve_name, curve(&spec.curve.smooth)).color(accent).width(1.5).allow_hover(false));
-        if !spec.points.is_empty() {
-            let points: PlotPoints<'static> = spec.points.iter().map(|[x, y]| [*x, scale(log, *y)]).collect();
-            plot.line(Line::new(spec.points_name, points).color(held_out).width(2.0).allow_hover(false));
-            // Few points are marked: one alone makes no line.
-            if spec.points.len() <= MARKED {
-                let points: PlotPoints<'static> = spec.points.iter().map(|[x, y]| [*x, scale(log, *y)]).collect();
-                plot.points(Points::new("marks", points).color(held_out).radius(3.0).allow_hover(false));
-            }
+        spec.lines(plot, from, to, pixels, c);
+        if let Some(step) = cursor {
+            plot.vline(VLine::new("", step).color(c.weak).width(1.0).allow_hover(false));
         }
     });
-    let r = response.response;
+    let (r, transform) = (response.response, response.transform);
     r.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, format!("{} against step", spec.title)));
+    steer(ui, spec, view, &r, &transform, out);
+}
+
+/// What the pointer does to the axes.
+fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &PlotTransform, out: &mut Queue) {
+    if let Some(pos) = r.hover_pos() {
+        view.found = Some(at.value_from_position(pos).x.clamp(1.0, spec.steps.max(1) as f64));
+    }
     let zoomed = r.hovered() && ui.input(|i| i.zoom_delta() != 1.0);
     if r.dragged() || zoomed {
-        *follow = false;
+        view.frozen = true;
+    }
+    // A flat box means the steps alone.
+    let origin = ui.input(|i| i.pointer.press_origin());
+    let tall = origin.zip(r.interact_pointer_pos()).is_some_and(|(a, b)| (a.y - b.y).abs() >= 8.0);
+    if zoomed || r.dragged_by(PointerButton::Secondary) || (r.dragged_by(PointerButton::Primary) && tall) {
+        view.own_y.insert(spec.title);
     }
     if r.double_clicked() {
-        *follow = true;
+        view.fit();
+    } else if let (Curve::Layers { curves, .. }, true, Some(pos)) = (&spec.curve, r.clicked(), r.interact_pointer_pos())
+    {
+        let spot = at.value_from_position(pos);
+        let distance = |layer: usize| {
+            curves.at(layer, spot.x).map_or(f64::INFINITY, |v| (scale(spec.log, f64::from(v)) - spot.y).abs())
+        };
+        let nearest = (0..curves.paths.len()).min_by(|a, b| distance(*a).total_cmp(&distance(*b)));
+        if let Some(path) = nearest.and_then(|n| curves.paths.get(n)) {
+            out.push(Command::Select(Selection::Layer(path.clone())));
+        }
     }
 }
 
@@ -181,10 +391,10 @@ fn step_tick(mark: GridMark) -> String {
     format::count(step).replace(".0 ", " ")
 }
 
-/// Marks of a linear axis: a handful, at round values.
-fn linear_marks(input: &GridInput) -> Vec<GridMark> {
+/// Marks of a linear axis: about `most`, at round values.
+pub(super) fn linear_marks(input: &GridInput, most: f64) -> Vec<GridMark> {
     let (low, high) = input.bounds;
-    let step = round_step(((high - low) / 6.0).max(1e-12));
+    let step = round_step(((high - low) / most).max(1e-12));
     let first = (low / step).ceil() as i64;
     let last = (high / step).floor() as i64;
     (first..=last.min(first + 64)).map(|i| GridMark { value: i as f64 * step, step_size: step }).collect()
@@ -226,7 +436,7 @@ mod tests {
         assert_eq!(values(log_marks((0.9, 2.1))), [1.0, 1.301, 1.699, 2.0]);
         assert_eq!(values(log_marks((0.0, 4.0))), [0.0, 1.0, 2.0, 3.0, 4.0]);
         assert_eq!(
-            values(linear_marks(&GridInput { bounds: (0.0, 1.0), base_step_size: 0.1 })),
+            values(linear_marks(&GridInput { bounds: (0.0, 1.0), base_step_size: 0.1 }, 6.0)),
             [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
         );
     }
@@ -241,6 +451,30 @@ mod tests {
         assert_eq!(labels((-0.4, 0.8), 4.0), "0");
         assert_eq!(labels((0.0, 2000.0), 4.0), "0 500 1 k 1.5 k 2 k");
         assert_eq!(labels((12_000.0, 12_100.0), 2.0), "12\u{2009}000 12\u{2009}050 12\u{2009}100");
+    }
+
+    #[test]
+    fn values_are_read_at_the_pointer_for_every_curve() {
+        let mut curve = Smoothed::default();
+        [4.0, 2.0, 3.0].into_iter().for_each(|v| curve.push(v));
+        let spec = PlotSpec {
+            title: "Loss",
+            unit: "",
+            curve: Curve::Smoothed(&curve),
+            curve_name: "train",
+            points: &[[2.0, 0.5]],
+            points_name: "held-out",
+            steps: 3,
+            log: false,
+            can_log: true,
+            range: None,
+            value: format::number,
+        };
+        let text = |at| spec.values_at(at).iter().map(|(n, v)| format!("{n} {v}")).collect::<Vec<_>>().join(", ");
+        assert_eq!(text(Some(2.2)), "train 2, raw 2, held-out 0.5");
+        assert_eq!(text(Some(1.0)), "train 4, raw 4");
+        assert_eq!(text(None), "train 3, held-out 0.5");
+        assert_eq!(spec.extent(1.5, 2.5), Some((0.5, 4.0)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Gradients: against central differences, fast against reference, their scale and direction.
 
-use super::{Check, VerifyOptions, prepared};
+use super::{Check, Culprit, VerifyOptions, prepared};
 use crate::compile::Options;
 use crate::exec::Step;
 use crate::exec::cpu::{Pool, host_target};
@@ -16,6 +16,11 @@ const BATCH: usize = 4;
 
 fn trained(model: &Model) -> impl Iterator<Item = ParamId> + '_ {
     (0..model.params.len()).filter(|&i| model.params[i].kind.is_trained()).map(|i| ParamId(i as u32))
+}
+
+/// The layer whose gradient is wrong.
+fn culprit(model: &Model, param: ParamId) -> Culprit {
+    Culprit::Layer(model.layer(model.param(param).layer).path.clone())
 }
 
 /// The first operation of a phase and everything after it.
@@ -101,7 +106,8 @@ pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Res
             }
             // A relu or maximum that switches inside the interval spoils single comparisons; those stay far below a wrong gradient's error.
             if error > 1e-4 {
-                failures.push(format!("{name}: analytic {analytic:.6e}, central difference {numeric:.6e}"));
+                let text = format!("{name}: analytic {analytic:.6e}, central difference {numeric:.6e}");
+                failures.push((text, Some(culprit(&small, *p))));
             }
         }
     }
@@ -150,7 +156,8 @@ pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> 
         // A gradient that vanishes by symmetry, such as a bias before a batch norm, is pure rounding: its size against the whole decides.
         let negligible = scale < 1e-7 && b.iter().all(|g| g.abs() < 1e-5);
         if (error > allowed || error.is_nan()) && !negligible {
-            failures.push(format!("{name}: off by {error:.1e} of its largest magnitude {scale:.1e}"));
+            let text = format!("{name}: off by {error:.1e} of its largest magnitude {scale:.1e}");
+            failures.push((text, Some(culprit(&small, p))));
         }
     }
     let passed = failures.is_empty();

@@ -4,7 +4,10 @@
 //! with those, replay with eager, one run with another, recorded addresses with planned ones.
 
 mod gradient;
+mod proof;
 mod replay;
+
+pub use proof::{Check, Compared, Culprit, Progress, Proof};
 
 use super::feed::{Feed, write_real};
 use super::{DataChoice, SessionSpec, TrainError};
@@ -16,6 +19,7 @@ use crate::select::{Target, Tuning};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What to verify with.
 #[derive(Clone, Debug)]
@@ -66,33 +70,6 @@ impl VerifyOptions {
     }
 }
 
-/// One check and what came of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
-    pub name: String,
-    /// `None` where the check does not apply, which `figures` explains.
-    pub passed: Option<bool>,
-    /// The figures in one line.
-    pub figures: String,
-    /// What failed, in words.
-    pub detail: Vec<String>,
-}
-
-impl Check {
-    fn new(name: &str, passed: bool, figures: String) -> Self {
-        Self { name: name.into(), passed: Some(passed), figures, detail: Vec::new() }
-    }
-
-    fn skipped(name: &str, why: &str) -> Self {
-        Self { name: name.into(), passed: None, figures: format!("skipped: {why}"), detail: Vec::new() }
-    }
-
-    fn detail(mut self, lines: Vec<String>) -> Self {
-        self.detail = lines;
-        self
-    }
-}
-
 /// All checks of one preset.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -105,40 +82,77 @@ pub struct Report {
 ///
 /// # Errors
 /// Where the preset, its data or the given files are wrong, or the machine cannot run the step. A failed check is no error: it is in the report.
-pub fn verify(preset: &Preset, options: &VerifyOptions, progress: impl FnMut(&Check)) -> Result<Report, TrainError> {
-    verify_with(preset, options, progress, |_| {})
-}
-
-/// As [`verify`]; `spoil` gets hold of the recording before it is checked, so that a test can see the checks fail.
-fn verify_with(
+pub fn verify(
     preset: &Preset,
     options: &VerifyOptions,
     mut progress: impl FnMut(&Check),
+) -> Result<Report, TrainError> {
+    let tell = |p: Progress<'_>| {
+        if let Progress::Done(_, check) = p {
+            progress(check);
+        }
+    };
+    verify_with(preset, options, &Proof::ALL, &AtomicBool::new(false), tell, |_| {})
+}
+
+/// As [`verify`], with the checks of these proofs only; `cancel` ends it between two checks, and between two replays.
+///
+/// # Errors
+/// As [`verify`], and [`TrainError::Cancelled`] where it was cancelled.
+pub fn verify_some(
+    preset: &Preset,
+    options: &VerifyOptions,
+    proofs: &[Proof],
+    cancel: &Arc<AtomicBool>,
+    progress: impl FnMut(Progress<'_>),
+) -> Result<Report, TrainError> {
+    verify_with(preset, options, proofs, cancel, progress, |_| {})
+}
+
+/// As [`verify_some`]; `spoil` gets hold of the recording before it is checked, so that a test can see the checks fail.
+fn verify_with(
+    preset: &Preset,
+    options: &VerifyOptions,
+    proofs: &[Proof],
+    cancel: &AtomicBool,
+    mut progress: impl FnMut(Progress<'_>),
     spoil: impl FnOnce(&mut Step),
 ) -> Result<Report, TrainError> {
+    use Proof::{Determinism, EagerAgainstReplay, Gradients, Plan, PointerLedger};
     let checked = check(preset);
     let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
     let mut checks = Vec::new();
-    let mut add = |check: Check| {
-        progress(&check);
+    let mut run = |proof: Proof, name: &'static str, check: &mut dyn FnMut() -> Result<Check, TrainError>| {
+        if !proofs.contains(&proof) {
+            return Ok(());
+        }
+        if cancel.load(Ordering::Relaxed) {
+            return Err(TrainError::Cancelled);
+        }
+        progress(Progress::Begins(proof, name));
+        let check = or_failed(name, check())?;
+        progress(Progress::Done(proof, &check));
         checks.push(check);
+        Ok(())
     };
-    add(plan_check(&model, options)?);
-    add(gradient::against_differences(&model, options)?);
-    add(gradient::fast_against_reference(&model, options)?);
-    add(gradient::loss_scale(&model, options)?);
-    add(gradient::update_direction(&model, options)?);
+    run(Plan, "plan", &mut || plan_check(&model, options))?;
+    run(Gradients, "gradient against central differences", &mut || gradient::against_differences(&model, options))?;
+    run(Gradients, "fast kernels against reference", &mut || gradient::fast_against_reference(&model, options))?;
+    run(Gradients, "loss scale", &mut || gradient::loss_scale(&model, options))?;
+    run(Gradients, "update direction", &mut || gradient::update_direction(&model, options))?;
     if options.machine().as_cuda().is_some() {
-        add(twins(&model, options)?);
+        run(Gradients, "kernels against their twins", &mut || twins(&model, options))?;
     }
-    let mut rig = replay::Rig::new(preset, &model, options)?;
-    spoil(rig.step_mut());
-    add(or_failed("warm-up leaves no trace", rig.warm_up())?);
-    add(or_failed("eager against replay", rig.eager_against_replay())?);
-    add(or_failed("threads do not change results", rig.threads(&model, options))?);
-    add(or_failed("pointer ledger", rig.ledger())?);
-    add(or_failed("an injected fault is caught", rig.injected_faults())?);
-    add(or_failed("endurance and determinism", rig.endurance(options.replays))?);
+    if proofs.iter().any(|p| matches!(p, EagerAgainstReplay | PointerLedger | Determinism)) {
+        let mut rig = replay::Rig::new(preset, &model, options, cancel)?;
+        spoil(rig.step_mut());
+        run(EagerAgainstReplay, "warm-up leaves no trace", &mut || rig.warm_up())?;
+        run(EagerAgainstReplay, "eager against replay", &mut || rig.eager_against_replay())?;
+        run(Determinism, "threads do not change results", &mut || rig.threads(&model, options))?;
+        run(PointerLedger, "pointer ledger", &mut || rig.ledger())?;
+        run(PointerLedger, "an injected fault is caught", &mut || rig.injected_faults())?;
+        run(Determinism, "endurance and determinism", &mut || rig.endurance(options.replays))?;
+    }
     let passed = checks.iter().all(|c| c.passed != Some(false));
     Ok(Report { preset: preset.name.clone(), checks, passed })
 }
@@ -147,7 +161,9 @@ fn verify_with(
 fn or_failed(name: &str, outcome: Result<Check, TrainError>) -> Result<Check, TrainError> {
     match outcome {
         Err(TrainError::Exec(error @ (ExecError::Ledger { .. } | ExecError::ArenaMoved { .. }))) => {
-            Ok(Check::new(name, false, "the recording is not the planned one".into()).detail(vec![error.to_string()]))
+            let culprit = if let ExecError::Ledger { op, .. } = &error { Some(Culprit::Op(*op)) } else { None };
+            let lines = vec![(error.to_string(), culprit)];
+            Ok(Check::new(name, false, "the recording is not the planned one".into()).detail(lines))
         }
         other => other,
     }
@@ -187,7 +203,7 @@ fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
                 (twin.error / twin.limit, format!("{} ({:.1e} of {:.1e})", twin.kernel, twin.error, twin.limit));
         }
         if !twin.wrong.is_empty() {
-            wrong.push(format!("op {index} {}: {}", twin.kernel, twin.wrong));
+            wrong.push((format!("op {index} {}: {}", twin.kernel, twin.wrong), Some(Culprit::Op(index))));
         }
     }
     let passed = wrong.is_empty();
@@ -273,6 +289,8 @@ mod tests {
         let spoilt = verify_with(
             &preset,
             &options,
+            &Proof::ALL,
+            &AtomicBool::new(false),
             |_| {},
             |step| {
                 let compiled = Arc::clone(step.compiled());
@@ -288,6 +306,35 @@ mod tests {
         for check in failed {
             let text = check.detail.join("\n");
             assert!(text.contains(&layer) && text.contains("nothing was run"), "{}: {text}", check.name);
+            // The same place as a number, for those who show it.
+            assert!(matches!(check.culprits[..], [Some(Culprit::Op(op)), ..] if text.contains(&format!("op {op}"))));
         }
+    }
+
+    #[test]
+    fn some_proofs_are_run_alone_and_can_be_cancelled() {
+        let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "xor").unwrap();
+        let preset = crate::model::read_preset(bundled.text).unwrap();
+        let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
+        let cancel = Arc::new(AtomicBool::new(false));
+        let mut begun = Vec::new();
+        let report = verify_some(&preset, &options, &[Proof::EagerAgainstReplay], &cancel, |p| {
+            if let Progress::Begins(_, name) = p {
+                begun.push(name);
+            }
+        })
+        .unwrap();
+        assert_eq!(begun, RECORDED[..2]);
+        let compared = &report.checks[1].compared;
+        assert!(!compared.is_empty() && compared.iter().all(|c| c.different == 0 && c.bytes > 0), "{compared:?}");
+        // A stress that would take hours ends as soon as it is asked to.
+        let stop = Arc::clone(&cancel);
+        let endless = VerifyOptions { replays: Some(u64::MAX / 4), ..options };
+        let ended = verify_some(&preset, &endless, &[Proof::Determinism], &cancel, |p| {
+            if matches!(p, Progress::Begins(_, "endurance and determinism")) {
+                stop.store(true, Ordering::Relaxed);
+            }
+        });
+        assert!(matches!(ended, Err(TrainError::Cancelled)));
     }
 }

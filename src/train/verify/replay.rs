@@ -1,25 +1,34 @@
 //! Replay: against eager, against itself, against the ledger, over many steps.
 
-use super::{Check, VerifyOptions, session_spec};
+use super::{Check, Compared, Culprit, VerifyOptions, session_spec};
 use crate::exec::ExecError;
 use crate::exec::Executor;
 use crate::lower::Dir;
 use crate::model::{Model, Preset};
+use crate::plan::BufferId;
 use crate::train::{Feed, Session, TrainError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A prepared run that every check starts from.
-pub(super) struct Rig {
+pub(super) struct Rig<'a> {
     session: Session,
     start: Vec<u8>,
+    /// Ends the checks where it is set.
+    cancel: &'a AtomicBool,
 }
 
-impl Rig {
-    pub(super) fn new(preset: &Preset, model: &Model, options: &VerifyOptions) -> Result<Self, TrainError> {
+impl<'a> Rig<'a> {
+    pub(super) fn new(
+        preset: &Preset,
+        model: &Model,
+        options: &VerifyOptions,
+        cancel: &'a AtomicBool,
+    ) -> Result<Self, TrainError> {
         debug_assert_eq!(model.name, preset.name, "the model was checked from this preset");
         let mut session = Session::prepare(&session_spec(preset, options))?;
         let start = session.train.snapshot()?;
-        Ok(Self { session, start })
+        Ok(Self { session, start, cancel })
     }
 
     /// The recording that the checks replay.
@@ -42,8 +51,11 @@ impl Rig {
         let Session { train, pool, feed, .. } = &mut self.session;
         let program = &train.compiled().plan.program;
         let (x, y, magnitude) = (program.x, program.y, program.find("update_max"));
-        let mut magnitudes = Vec::with_capacity(count as usize);
+        let mut magnitudes = Vec::with_capacity(count.min(1 << 20) as usize);
         for _ in 0..count {
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(TrainError::Cancelled);
+            }
             if !feed.next(train, x, y)? {
                 feed.resume(super::super::FeedPosition::Batches(0))?;
                 feed.next(train, x, y)?;
@@ -84,29 +96,40 @@ impl Rig {
         }
         let same_kernels = traces[0] == traces[1];
         let plan = &self.session.compiled().plan;
-        let differs = |b: &&crate::plan::Buffer| {
-            let range = b.offset as usize..(b.offset + b.bytes) as usize;
-            memories[0][range.clone()] != memories[1][range]
-        };
         // Workspace is left out: what lies there after a kernel is nobody's value.
-        let counted = plan.buffers.iter().filter(|b| b.role != crate::ir::Role::Workspace);
-        let mut wrong: Vec<_> = counted.clone().filter(|b| still_there(plan, b)).filter(differs).collect();
-        wrong.sort_by_key(|b| b.writers.first().copied());
-        let detail = wrong.iter().take(8).map(|b| {
-            let op = b.writers.first().map_or_else(
+        let counted = (0u32..).zip(&plan.buffers).filter(|(_, b)| b.role != crate::ir::Role::Workspace);
+        let compared: Vec<Compared> = counted
+            .filter(|(_, b)| still_there(plan, b))
+            .map(|(id, b)| {
+                let range = b.offset as usize..(b.offset + b.bytes) as usize;
+                let pairs = memories[0][range.clone()].iter().zip(&memories[1][range]);
+                let different = pairs.filter(|(a, b)| a != b).count() as u64;
+                Compared { buffer: BufferId(id), name: b.name.clone(), bytes: b.bytes, different }
+            })
+            .collect();
+        let mut wrong: Vec<&Compared> = compared.iter().filter(|c| c.different > 0).collect();
+        wrong.sort_by_key(|c| plan.buffer(c.buffer).writers.first().copied());
+        let detail = wrong.iter().take(8).map(|c| {
+            let writer = plan.buffer(c.buffer).writers.first().copied();
+            let op = writer.map_or_else(
                 || "no op".to_owned(),
-                |&o| format!("op {o} {}", self.session.compiled().selection.choices[o].kernel),
+                |o| {
+                    let compiled = self.session.compiled();
+                    format!("op {o} {} of {}", compiled.selection.choices[o].kernel, compiled.owner(o))
+                },
             );
-            format!("{} differs; first written by {op}", b.name)
+            let text = format!("{} differs in {} of {} bytes; first written by {op}", c.name, c.different, c.bytes);
+            (text, writer.map(Culprit::Op))
         });
-        let detail: Vec<String> = detail.collect();
-        let compared = counted.filter(|b| still_there(plan, b)).count();
+        let detail: Vec<(String, Option<Culprit>)> = detail.collect();
         let figures = format!(
-            "{STEPS} steps, {compared} buffers bit-equal: {}, kernel traces equal: {same_kernels} ({} calls)",
+            "{STEPS} steps, {} buffers bit-equal: {}, kernel traces equal: {same_kernels} ({} calls)",
+            compared.len(),
             wrong.is_empty(),
             traces[0].len()
         );
-        Ok(Check::new("eager against replay", wrong.is_empty() && same_kernels, figures).detail(detail))
+        let passed = wrong.is_empty() && same_kernels;
+        Ok(Check { compared, ..Check::new("eager against replay", passed, figures).detail(detail) })
     }
 
     /// One thread and several must give the same bits.
@@ -168,8 +191,11 @@ impl Rig {
                 if *named == op && wanted.as_ref().is_none_or(|w| w == layer));
             let name = bound.kind.name();
             match outcome {
-                Ok(()) => missed.push(format!("op {op} {name} ran with a moved argument")),
-                Err(error) if !named => missed.push(format!("op {op} {name} was moved, and the ledger says: {error}")),
+                Ok(()) => missed.push((format!("op {op} {name} ran with a moved argument"), Some(Culprit::Op(op)))),
+                Err(error) if !named => {
+                    let text = format!("op {op} {name} was moved, and the ledger says: {error}");
+                    missed.push((text, Some(Culprit::Op(op))));
+                }
                 Err(_) => {}
             }
         }

@@ -1,0 +1,250 @@
+//! `stepgraph predict`: what given weights answer to samples they were not trained on.
+
+use super::args::PredictArgs;
+use super::error::wrong;
+use super::output::{self, count};
+use super::places::Places;
+use super::presets;
+use crate::data::{Dataset, Target};
+use crate::model::{LossSpec, Model};
+use crate::tensor::write_atomic;
+use crate::train::{Look, Session, SessionSpec, argmax};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// How well one class is found.
+#[derive(Serialize)]
+struct Class {
+    name: String,
+    samples: u32,
+    /// Absent where no sample was taken for the class.
+    precision: Option<f64>,
+    /// Absent where there is no sample of the class.
+    recall: Option<f64>,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Summary {
+    preset: String,
+    device: String,
+    init: PathBuf,
+    /// `held_out`, or `train` where nothing is held out.
+    part: &'static str,
+    samples: usize,
+    /// Mean loss, without label smoothing.
+    loss: f64,
+    accuracy: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    classes: Vec<Class>,
+    /// Samples by true class (rows) and predicted class (columns).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    confusion: Vec<Vec<u32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out: Option<PathBuf>,
+}
+
+/// Answers for the held-out part.
+///
+/// # Errors
+/// Where what was given is wrong, or the answers cannot be written.
+pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
+    let found = presets::load(&args.preset)?;
+    let mut places = Places::of(&found);
+    places.reads("the parameters", Some(&args.init));
+    let out = places.writes("the answers", args.out.as_deref())?;
+    let threads = super::device::threads(args.threads);
+    let (target, device) = super::device::choose(args.device, threads)?;
+    let spec = SessionSpec {
+        threads,
+        machine: Some(target.clone()),
+        seed: args.seed,
+        init: Some(args.init.clone()),
+        tuning: super::device::tuning(&target),
+        ..SessionSpec::new(found.preset.clone(), found.base.clone())
+    };
+    let mut session = Session::prepare(&spec)?;
+    presets::warn_of_precision(&found.preset, &target);
+    let Some((set, split)) = session.dataset().map(|(d, s)| (std::sync::Arc::clone(d), std::sync::Arc::clone(s)))
+    else {
+        return Err(wrong("the preset names no data to answer for; add a \"data\" field to it"));
+    };
+    for note in session.notes() {
+        output::note(&format!("note: {note}"));
+    }
+    let (samples, part) =
+        if split.held_out.is_empty() { (split.train.clone(), "train") } else { (split.held_out.clone(), "held_out") };
+    if part == "train" {
+        output::note("note: nothing is held out, so these are answers for the samples that it trains on");
+    }
+    let looked = session.look(Look { samples: samples.clone(), ..Look::default() })?;
+    let mut answers = Answers::of(session.model(), &set, &samples, looked.outputs);
+    if let Some(path) = &out {
+        let written = write_atomic(path, answers.csv(&set, &samples).as_bytes());
+        written.map_err(|cause| {
+            anyhow::anyhow!("{} cannot be written: {cause}; choose another place or free some space", path.display())
+        })?;
+        output::note(&format!("wrote {}", path.display()));
+    }
+    let summary = Summary {
+        preset: found.preset.name,
+        device,
+        init: args.init.clone(),
+        part,
+        samples: samples.len(),
+        loss: answers.loss,
+        accuracy: answers.accuracy,
+        classes: std::mem::take(&mut answers.classes),
+        confusion: std::mem::take(&mut answers.confusion),
+        out,
+    };
+    if args.json { output::print_json(&summary) } else { output::print(&told(&summary)) }
+}
+
+/// The network's answers, row by row.
+struct Answers {
+    width: usize,
+    is_classes: bool,
+    /// Probabilities for classes, values otherwise: `[samples, width]`.
+    values: Vec<f32>,
+    loss: f64,
+    accuracy: Option<f64>,
+    classes: Vec<Class>,
+    confusion: Vec<Vec<u32>>,
+}
+
+impl Answers {
+    fn of(model: &Model, set: &Dataset, samples: &[u32], mut values: Vec<f32>) -> Self {
+        let width = model.output.len().max(1);
+        let is_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+        let mut out = Self {
+            width,
+            is_classes,
+            values: Vec::new(),
+            loss: 0.0,
+            accuracy: None,
+            classes: Vec::new(),
+            confusion: if is_classes { vec![vec![0; width]; width] } else { Vec::new() },
+        };
+        let n = samples.len().max(1) as f64;
+        let mut right = 0usize;
+        for (row, &sample) in values.chunks_exact_mut(width).zip(samples) {
+            match &set.target {
+                Target::Classes { labels, .. } if is_classes => {
+                    let label = labels[sample as usize] as usize;
+                    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                    let sum: f64 = row.iter().map(|v| f64::from(v - largest).exp()).sum();
+                    out.loss += (sum.ln() - f64::from(row[label] - largest)) / n;
+                    row.iter_mut().for_each(|v| *v = (f64::from(*v - largest).exp() / sum) as f32);
+                    let guess = argmax(row);
+                    right += usize::from(guess == label);
+                    out.confusion[label][guess] += 1;
+                }
+                Target::Values { values, .. } => {
+                    let target = &values[sample as usize * width..][..width];
+                    let squares: f64 = row.iter().zip(target).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+                    out.loss += squares / width as f64 / n;
+                }
+                Target::Classes { .. } => {}
+            }
+        }
+        out.values = values;
+        if is_classes {
+            out.accuracy = Some(right as f64 / n);
+            out.classes = (0..width).map(|c| class(set, &out.confusion, c)).collect();
+        }
+        out
+    }
+
+    /// A line a sample: its number, what it is, what it is taken for, and every probability or value.
+    fn csv(&self, set: &Dataset, samples: &[u32]) -> String {
+        let mut text = String::from("sample");
+        if self.is_classes {
+            text.push_str(",target,predicted");
+            (0..self.width).for_each(|c| text.push_str(&format!(",p_{}", quoted(&name(set, c)))));
+        } else {
+            (0..self.width).for_each(|i| text.push_str(&format!(",target_{i}")));
+            (0..self.width).for_each(|i| text.push_str(&format!(",predicted_{i}")));
+        }
+        text.push('\n');
+        for (row, &sample) in self.values.chunks_exact(self.width).zip(samples) {
+            text.push_str(&format!("{sample}"));
+            match &set.target {
+                Target::Classes { labels, .. } => {
+                    let label = labels[sample as usize] as usize;
+                    text.push_str(&format!(",{},{}", quoted(&name(set, label)), quoted(&name(set, argmax(row)))));
+                }
+                Target::Values { values, .. } => {
+                    let target = &values[sample as usize * self.width..][..self.width];
+                    target.iter().for_each(|v| text.push_str(&format!(",{v}")));
+                }
+            }
+            row.iter().for_each(|v| text.push_str(&format!(",{v}")));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn name(set: &Dataset, class: usize) -> String {
+    match &set.target {
+        Target::Classes { names, .. } => names.get(class).cloned().unwrap_or_else(|| class.to_string()),
+        Target::Values { .. } => class.to_string(),
+    }
+}
+
+/// A cell of a CSV file.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+fn class(set: &Dataset, confusion: &[Vec<u32>], c: usize) -> Class {
+    let (samples, taken): (u32, u32) = (confusion[c].iter().sum(), confusion.iter().map(|r| r[c]).sum());
+    let share = |of: u32| (of > 0).then(|| f64::from(confusion[c][c]) / f64::from(of));
+    Class { name: name(set, c), samples, precision: share(taken), recall: share(samples) }
+}
+
+/// More classes than this make a matrix that no terminal holds.
+const MAX_PRINTED: usize = 24;
+
+fn told(s: &Summary) -> String {
+    let part = if s.part == "train" { "training" } else { "held-out" };
+    let mut text = format!("{}: {} {part} samples, loss {:.4}", s.preset, count(s.samples as u64), s.loss);
+    if let Some(accuracy) = s.accuracy {
+        text.push_str(&format!(", {:.2}% right", accuracy * 100.0));
+    }
+    text.push('\n');
+    if s.confusion.is_empty() {
+        return text;
+    }
+    let letters = s.classes.iter().map(|c| c.name.chars().count()).max().unwrap_or(1).clamp(5, 16);
+    let cut = |name: &str, most: usize| name.chars().take(most).collect::<String>();
+    let percent = |share: Option<f64>| share.map_or_else(|| "-".into(), |p| format!("{:.1}%", p * 100.0));
+    let printed = s.classes.len() <= MAX_PRINTED;
+    if printed {
+        text.push_str(&format!("\n  {:>letters$}  predicted\n  {:>letters$}", "", "true"));
+        s.classes.iter().for_each(|c| text.push_str(&format!(" {:>5}", cut(&c.name, 5))));
+    } else {
+        text.push_str(&format!("\n  {:>letters$}", "class"));
+    }
+    text.push_str("   precision    recall   samples\n");
+    for (class, row) in s.classes.iter().zip(&s.confusion) {
+        text.push_str(&format!("  {:>letters$}", cut(&class.name, letters)));
+        if printed {
+            row.iter().for_each(|n| text.push_str(&format!(" {n:>5}")));
+        }
+        let (p, r) = (percent(class.precision), percent(class.recall));
+        text.push_str(&format!("   {p:>9} {r:>9} {:>9}\n", class.samples));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_with_commas_are_quoted() {
+        assert_eq!([quoted("a"), quoted("a,b"), quoted("a\"b")], ["a", "\"a,b\"", "\"a\"\"b\""]);
+    }
+}

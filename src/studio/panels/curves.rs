@@ -1,0 +1,211 @@
+//! The plots of a run: which there are, how they are laid out, and what the step measures for them.
+
+use crate::model::LossSpec;
+use crate::studio::commands::{Command, Queue};
+use crate::studio::selection::Selection;
+use crate::studio::state::Studio;
+use crate::studio::theme;
+use crate::studio::view_models::format;
+use crate::studio::view_models::status::state_name;
+use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
+use crate::studio::widgets::classes::color;
+use crate::studio::widgets::field::problem_ui;
+use crate::studio::widgets::histogram::{Bars, histogram_ui};
+use crate::studio::widgets::plot::{Curve, PlotSpec, PlotView, plot_ui};
+use egui::{Align, Layout, Ui, Vec2};
+
+/// Every plot by its title, and what it shows.
+const PLOTS: [(&str, &str); 7] = [
+    ("Loss", "Loss of the batches, and of the held-out samples"),
+    ("Accuracy", "Share classified right, of the batches and of the held-out samples"),
+    ("Step time", "Time of every step on the host"),
+    ("Step times", "Histogram of the last 4096 steps, with eager beside replay once that is measured"),
+    ("Update", "The largest change of any parameter, by step"),
+    ("Update by layer", "The largest change of any parameter of each layer"),
+    ("Learning rate", "What each step read as its learning rate"),
+];
+
+/// The least height of a plot with its title, in points.
+const LEAST: f32 = 168.0;
+
+/// The menu that shows and hides plots, and says what the next run measures.
+pub fn plots_menu_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let response = ui.menu_button("Plots", |ui| {
+        for (title, about) in PLOTS {
+            let mut shown = !studio.settings.hidden_plots.contains(title);
+            if ui.checkbox(&mut shown, title).on_hover_text(about).changed() {
+                out.push(Command::ShowPlot(title, shown));
+            }
+        }
+        ui.separator();
+        metrics_ui(ui, studio, out);
+    });
+    response.response.on_hover_text("Which plots are shown, and what the next run measures");
+}
+
+/// What the next run measures inside its step.
+pub fn metrics_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let mut metrics = studio.settings.metrics();
+    let before = metrics;
+    weak_ui(ui, "Measured inside the step, from the next run on");
+    let prices = studio.prices.prices.filter(|p| p.revision == studio.document.revision());
+    let accuracy = "Share of the batch classified right";
+    let updates = "How far parameters move, in whole and by layer, and the length of the gradient";
+    let has_classes = matches!(studio.document.preset().loss, LossSpec::SoftmaxCrossEntropy { .. });
+    let groups =
+        [(&mut metrics.accuracy, "Accuracy", accuracy), (&mut metrics.updates, "Updates and gradient norm", updates)];
+    for (i, (on, name, about)) in groups.into_iter().enumerate() {
+        if i == 0 && !has_classes {
+            continue;
+        }
+        ui.checkbox(on, name).on_hover_text(about);
+        if let Some(p) = prices {
+            let (added, share) = (p.added_us()[i], p.added_us()[i] / p.all_us.max(1e-6) * 100.0);
+            // Less than the machine's noise is told as such.
+            let price = if share < 0.5 { "no measurable cost".to_owned() } else { format!("{share:.1}% of a step") };
+            let exact =
+                format!("{added:+.2} µs on a step of {} without it", format::micros(f64::from(p.all_us - added)));
+            weak_ui(ui, price).on_hover_text(exact);
+        }
+    }
+    if studio.prices.is_busy() {
+        weak_ui(ui, "measuring what they cost…");
+    } else if prices.is_none() {
+        let button =
+            ui.add_enabled(studio.is_enabled(&Command::MeasurePrices), egui::Button::new("Measure what they cost"));
+        if button.on_hover_text(Command::MeasurePrices.info().about).clicked() {
+            out.push(Command::MeasurePrices);
+        }
+    }
+    if let Some(problem) = &studio.prices.problem {
+        problem_ui(ui, problem, "");
+    }
+    if metrics != before {
+        out.push(Command::SetMetrics(metrics));
+    }
+}
+
+/// Shows the plots.
+pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Queue) {
+    let run = &studio.training;
+    let h = &run.history;
+    if h.loss.raw.is_empty() {
+        let state = state_name(run.state.as_ref());
+        return empty_ui(ui, state, "Curves begin with the first step.");
+    }
+    view.begin();
+    let settings = &studio.settings;
+    let log_of = |title: &str, or: bool| settings.plot_log.get(title).copied().unwrap_or(or);
+    let plot = |title, unit, curve| PlotSpec {
+        title,
+        unit,
+        curve,
+        curve_name: "train",
+        points: &[],
+        points_name: "",
+        steps: h.loss.raw.len(),
+        log: log_of(title, settings.log_axis),
+        can_log: true,
+        range: None,
+        value: format::number,
+    };
+    let marked = match studio.selection.current() {
+        Selection::Layer(path) => h.layers.paths.iter().position(|p| p == path),
+        _ => None,
+    };
+    let mut plots = vec![PlotSpec {
+        points: &h.held_out_loss,
+        points_name: "held-out",
+        ..plot("Loss", "", Curve::Smoothed(&h.loss))
+    }];
+    if h.accuracy.raw.last().is_some_and(f32::is_finite) || !h.held_out_accuracy.is_empty() {
+        plots.push(PlotSpec {
+            points: &h.held_out_accuracy,
+            points_name: "held-out",
+            range: Some((0.0, 1.0)),
+            log: false,
+            can_log: false,
+            ..plot("Accuracy", "", Curve::Smoothed(&h.accuracy))
+        });
+    }
+    // A machine that does something else for a moment makes a step a hundred times longer: only a logarithmic axis shows both.
+    let time = plot("Step time", "on the host", Curve::Smoothed(&h.step_us));
+    plots.push(PlotSpec { value: format::micros, log: log_of("Step time", true), ..time });
+    if h.update_max.raw.last().is_some_and(|v| v > 0.0) {
+        plots.push(plot("Update", "largest change of a parameter", Curve::Smoothed(&h.update_max)));
+    }
+    if !h.layers.is_empty() {
+        let layers =
+            plot("Update by layer", "click a curve to select its layer", Curve::Layers { curves: &h.layers, marked });
+        plots.push(PlotSpec { log: log_of("Update by layer", true), ..layers });
+    }
+    plots.push(PlotSpec { curve_name: "rate", ..plot("Learning rate", "", Curve::Plain(&h.lr)) });
+    let is_shown = |title: &str| !settings.hidden_plots.contains(title);
+    plots.retain(|p| is_shown(p.title));
+    // The histogram stands behind the curve of the same times.
+    let mut cells: Vec<Option<&PlotSpec<'_>>> = plots.iter().map(Some).collect();
+    if is_shown("Step times") {
+        let at = plots.iter().position(|p| p.title == "Step time").map_or(cells.len(), |i| i + 1);
+        cells.insert(at, None);
+    }
+    if cells.is_empty() {
+        return empty_ui(ui, "Every plot is hidden", "The Plots menu above brings them back.");
+    }
+    let columns = if ui.available_width() > 560.0 { 2 } else { 1 };
+    let columns = if ui.available_width() > 1240.0 { 3 } else { columns }.min(cells.len());
+    let rows = cells.len().div_ceil(columns);
+    let gap = 12.0;
+    let height = ((ui.available_height() - gap * (rows as f32 - 1.0)) / rows as f32).max(LEAST);
+    let width = ((ui.available_width() - gap * columns as f32) / columns as f32).floor();
+    egui::ScrollArea::vertical().id_salt("plots").auto_shrink([false, false]).show(ui, |ui| {
+        ui.spacing_mut().item_spacing = Vec2::new(gap, 4.0);
+        for row in cells.chunks(columns) {
+            let top = ui.cursor().min;
+            let all = egui::Rect::from_min_size(top, Vec2::new(ui.available_width(), height));
+            if !ui.is_rect_visible(all) {
+                ui.allocate_exact_size(all.size(), egui::Sense::hover());
+                continue;
+            }
+            ui.horizontal_top(|ui| {
+                for spec in row {
+                    ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
+                        ui.set_width(width);
+                        ui.spacing_mut().item_spacing = Vec2::new(8.0, 4.0);
+                        match spec {
+                            Some(spec) => plot_ui(ui, spec, height - 8.0, view, out),
+                            None => times_ui(ui, studio, height - 8.0, out),
+                        }
+                    });
+                }
+            });
+        }
+    });
+}
+
+/// The histogram of step times, with eager beside replay where that was measured.
+fn times_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
+    let run = &studio.training;
+    let c = theme::colors(ui);
+    let mut all = vec![Bars { name: "Run", histogram: &run.times, color: c.weak }];
+    if let Some(two) = &run.both_ways {
+        // The run's own times include what else the machine did; side by side stand those that were taken in turn.
+        all = vec![
+            Bars { name: "Eager", histogram: &two.eager, color: color(4) },
+            Bars { name: "Replay", histogram: &two.replay, color: color(1) },
+        ];
+    }
+    histogram_ui(ui, "Step times", &all, height - 28.0);
+    ui.horizontal(|ui| {
+        let can = studio.is_enabled(&Command::TimeBothWays);
+        command_ui(ui, Command::TimeBothWays, can, out);
+        match (&run.both_ways, run.is_timing) {
+            (_, true) => drop(weak_ui(ui, "measuring…")),
+            (Some(two), false) => {
+                let text = format!("eager takes {:.2}× as long", two.ratio());
+                weak_ui(ui, text)
+                    .on_hover_text(format!("Medians of steps taken in turn, at step {}", format::exact(two.step)));
+            }
+            (None, false) => {}
+        }
+    });
+}

@@ -1,0 +1,395 @@
+//! The data: where it comes from, what is held out, what its samples, classes and features look like.
+
+use super::network::section_ui;
+use crate::model::DataSource;
+use crate::studio::commands::{Command, Queue};
+use crate::studio::state::Studio;
+use crate::studio::theme;
+use crate::studio::view_models::data::DataView;
+use crate::studio::view_models::format;
+use crate::studio::widgets::button::{empty_ui, weak_ui};
+use crate::studio::widgets::classes::color;
+use crate::studio::widgets::field::{Drafts, problem_ui};
+use crate::studio::widgets::pictures::{Strips, picture_ui};
+use crate::studio::widgets::plane::plane_ui;
+use crate::studio::widgets::segments::segments_ui;
+use egui::{Align, ComboBox, Layout, Rect, RichText, ScrollArea, Sense, Ui, Vec2};
+use egui_extras::{Column, TableBuilder};
+
+/// What is shown of the samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Shown {
+    #[default]
+    Samples,
+    Table,
+    Features,
+    Plane,
+}
+
+/// What the panel remembers.
+#[derive(Default)]
+pub struct DataPanel {
+    shown: Shown,
+    class: Option<usize>,
+    held_out: Option<bool>,
+    /// The samples that pass the filter, and what the list was made for.
+    list: Vec<u32>,
+    made_for: Option<(u64, Option<usize>, Option<bool>)>,
+    /// Rises with every list.
+    generation: u64,
+    strips: Strips,
+}
+
+impl DataPanel {
+    fn refresh(&mut self, view: &DataView, generation: u64) {
+        self.class = self.class.filter(|c| *c < view.classes.len());
+        let key = (generation, self.class, self.held_out);
+        if self.made_for != Some(key) {
+            self.made_for = Some(key);
+            self.list = view.filtered(self.class, self.held_out);
+            self.generation += 1;
+        }
+    }
+}
+
+/// The width of the column of facts, in points.
+const SIDE: f32 = 232.0;
+/// Columns of values that a table shows.
+const COLUMNS: usize = 12;
+
+/// Shows the panel.
+pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut Drafts, out: &mut Queue) {
+    let height = ui.available_height();
+    ui.horizontal_top(|ui| {
+        ui.allocate_ui_with_layout(Vec2::new(SIDE, height), Layout::top_down(Align::Min), |ui| {
+            ui.set_width(SIDE);
+            ScrollArea::vertical().id_salt("data facts").auto_shrink([false, false]).show(ui, |ui| {
+                ui.set_max_width(SIDE - 8.0);
+                // The same fields as in the network's panel: whichever is used, the document changes.
+                for section in studio.network.sections.iter().filter(|s| s.title == "Data") {
+                    section_ui(ui, section, drafts, out);
+                }
+                choose_ui(ui, studio, out);
+                facts_ui(ui, studio);
+            });
+        });
+        ui.add_space(8.0);
+        let width = ui.available_width();
+        ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
+            ui.set_width(width);
+            match &studio.samples.view {
+                Some(view) => samples_ui(ui, studio, view, panel),
+                None => nothing_ui(ui, studio),
+            }
+        });
+    });
+}
+
+/// A button for every file that the data names.
+fn choose_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let Some(data) = &studio.document.preset().data else { return };
+    let files: &[(&str, &'static str)] = match &data.source {
+        DataSource::Csv { .. } | DataSource::Npz { .. } => &[("Choose file…", "data.path")],
+        DataSource::Npy { .. } => &[("Choose samples…", "data.x"), ("Choose targets…", "data.y")],
+        DataSource::Idx { .. } => &[("Choose images…", "data.images"), ("Choose labels…", "data.labels")],
+        DataSource::Cifar10 { .. } => &[("Choose batch…", "data.paths")],
+        DataSource::Images { .. } => &[("Choose folder…", "data.path")],
+        _ => return,
+    };
+    ui.horizontal_wrapped(|ui| {
+        for (label, field) in files {
+            let is_folder = matches!(data.source, DataSource::Images { .. });
+            let command = if is_folder { Command::ChooseDataFolder(field) } else { Command::ChooseData(field) };
+            if ui.button(*label).on_hover_text(command.info().about).clicked() {
+                out.push(command);
+            }
+        }
+    });
+}
+
+fn nothing_ui(ui: &mut Ui, studio: &Studio) {
+    if studio.document.preset().data.is_none() {
+        empty_ui(ui, "No data yet", "Choose where samples come from in the field data at the left.");
+    } else if studio.samples.problem.is_some() {
+        empty_ui(ui, "The data cannot be loaded", "What is wrong stands at the left, with what to do about it.");
+    } else {
+        empty_ui(ui, "Loading the data", "It appears here as soon as it is read.");
+    }
+}
+
+fn line_ui(ui: &mut Ui, label: &str, value: &str) {
+    ui.horizontal(|ui| {
+        weak_ui(ui, label);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            ui.add(egui::Label::new(RichText::new(value).size(12.0)).truncate());
+        });
+    });
+}
+
+fn title_ui(ui: &mut Ui, title: &str) {
+    ui.add_space(8.0);
+    ui.label(RichText::new(title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
+}
+
+fn facts_ui(ui: &mut Ui, studio: &Studio) {
+    ui.spacing_mut().item_spacing.y = 2.0;
+    ui.spacing_mut().interact_size.y = 18.0;
+    let samples = &studio.samples;
+    if let Some(problem) = &samples.problem {
+        ui.add_space(8.0);
+        problem_ui(ui, problem, "");
+    }
+    let Some(view) = &samples.view else { return };
+    title_ui(ui, "Loaded");
+    if !samples.is_current {
+        let what = if samples.is_loading() { "loading…" } else { "These samples are those from before the change." };
+        weak_ui(ui, what);
+    }
+    if let Some(misfit) = &view.misfit {
+        problem_ui(ui, misfit, "");
+    }
+    let count = |n: usize| format::exact(n as u64);
+    line_ui(ui, "samples", &count(view.set.len()));
+    line_ui(ui, "sample shape", &view.set.sample.to_string());
+    line_ui(ui, "training", &count(view.split.train.len()));
+    line_ui(ui, "held out", &count(view.split.held_out.len()));
+    split_bar_ui(ui, view);
+    if !view.classes.is_empty() {
+        title_ui(ui, "Classes");
+        let most = view.classes.iter().map(|c| c.train + c.held_out).max().unwrap_or(1).max(1);
+        for (i, class) in view.classes.iter().enumerate().take(100) {
+            let text = format!("{} + {}", count(class.train), count(class.held_out));
+            ui.horizontal(|ui| {
+                ui.spacing_mut().item_spacing.x = 6.0;
+                let (rect, _) = ui.allocate_exact_size(Vec2::splat(10.0), Sense::hover());
+                ui.painter().rect_filled(rect, 2, color(i));
+                ui.add(egui::Label::new(RichText::new(&class.name).size(12.0)).truncate());
+                ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                    ui.label(RichText::new(text).size(12.0)).on_hover_text("Training + held-out samples");
+                });
+            });
+            let (rect, _) = ui.allocate_exact_size(Vec2::new(ui.available_width(), 3.0), Sense::hover());
+            let part = rect.width() * (class.train + class.held_out) as f32 / most as f32;
+            ui.painter().rect_filled(rect, 1, theme::colors(ui).hairline);
+            ui.painter().rect_filled(Rect::from_min_size(rect.min, Vec2::new(part, 3.0)), 1, color(i));
+        }
+        if view.classes.len() > 100 {
+            weak_ui(ui, format!("and {} more", view.classes.len() - 100));
+        }
+    }
+    if !view.set.notes.is_empty() {
+        title_ui(ui, "The loader's notes");
+        for note in &view.set.notes {
+            ui.add(egui::Label::new(RichText::new(note).size(12.0)).wrap());
+        }
+    }
+}
+
+fn split_bar_ui(ui: &mut Ui, view: &DataView) {
+    let c = theme::colors(ui);
+    let (rect, response) = ui.allocate_exact_size(Vec2::new(ui.available_width(), 6.0), Sense::hover());
+    let share = view.split.train.len() as f32 / view.set.len().max(1) as f32;
+    ui.painter().rect_filled(rect, 2, c.warning);
+    let part = Vec2::new(rect.width() * share, rect.height());
+    ui.painter().rect_filled(Rect::from_min_size(rect.min, part), 2, c.accent);
+    response.on_hover_text(format!(
+        "{} train, {} held out",
+        format::percent(f64::from(share)),
+        format::percent(f64::from(1.0 - share))
+    ));
+}
+
+fn samples_ui(ui: &mut Ui, studio: &Studio, view: &DataView, panel: &mut DataPanel) {
+    let mut choices = Vec::new();
+    if view.picture.is_some() {
+        choices.push((Shown::Samples, "Samples", "Samples as pictures"));
+    }
+    if !view.scatter.is_empty() {
+        choices.push((Shown::Plane, "Plane", "Samples in the plane of their two values"));
+    }
+    choices.push((Shown::Table, "Table", "Samples as numbers"));
+    choices.push((Shown::Features, "Features", "Range, mean and standard deviation of each feature"));
+    if !choices.iter().any(|(s, ..)| *s == panel.shown) {
+        panel.shown = choices[0].0;
+    }
+    ui.horizontal_wrapped(|ui| {
+        segments_ui(ui, &mut panel.shown, &choices);
+        if matches!(panel.shown, Shown::Samples | Shown::Table | Shown::Plane) {
+            filter_ui(ui, view, panel);
+        }
+    });
+    panel.refresh(view, studio.samples.generation);
+    ui.add_space(4.0);
+    if panel.list.is_empty() && panel.shown != Shown::Features {
+        return empty_ui(ui, "No sample passes the filter", "Choose another class, or both sides of the split.");
+    }
+    match panel.shown {
+        Shown::Samples => grid_ui(ui, view, panel),
+        Shown::Table => table_ui(ui, view, &panel.list),
+        Shown::Features => features_ui(ui, view),
+        Shown::Plane => {
+            let wanted = |i: &&u32| {
+                panel.class.is_none_or(|c| view.class(**i) == Some(c))
+                    && panel.held_out.is_none_or(|h| view.is_held_out(**i) == h)
+            };
+            let samples: Vec<u32> = view.scatter.iter().filter(wanted).copied().collect();
+            if samples.len() < panel.list.len() {
+                weak_ui(ui, format!("{} of {} samples, spread evenly", samples.len(), panel.list.len()));
+            }
+            plane_ui(ui, "Samples in the plane", &view.set, &samples, None);
+        }
+    }
+}
+
+fn filter_ui(ui: &mut Ui, view: &DataView, panel: &mut DataPanel) {
+    if !view.classes.is_empty() {
+        let name = |c: Option<usize>| c.and_then(|c| view.classes.get(c)).map_or("all classes", |c| c.name.as_str());
+        let combo = ComboBox::from_id_salt("class filter").width(96.0).truncate().selected_text(name(panel.class));
+        let response = combo.show_ui(ui, |ui| {
+            ui.selectable_value(&mut panel.class, None, "all classes");
+            for (i, class) in view.classes.iter().enumerate() {
+                ui.selectable_value(&mut panel.class, Some(i), &class.name);
+            }
+        });
+        response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Class of the samples"));
+    }
+    let side = |h: Option<bool>| h.map_or("both sides", |h| if h { "held out" } else { "training" });
+    let combo = ComboBox::from_id_salt("split filter").width(88.0).selected_text(side(panel.held_out));
+    let response = combo.show_ui(ui, |ui| {
+        for choice in [None, Some(false), Some(true)] {
+            ui.selectable_value(&mut panel.held_out, choice, side(choice));
+        }
+    });
+    response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Side of the split"));
+    weak_ui(ui, format::exact(panel.list.len() as u64));
+}
+
+/// Samples as pictures, as many as fit beside each other; only rows in view are made.
+fn grid_ui(ui: &mut Ui, view: &DataView, panel: &mut DataPanel) {
+    const CELL: f32 = 56.0;
+    const CAPTION: f32 = 16.0;
+    const GAP: f32 = 8.0;
+    let Some(picture) = view.picture else { return };
+    let c = theme::colors(ui);
+    let columns = (((ui.available_width() - 8.0) / (CELL + GAP)).floor() as usize).max(1);
+    panel.strips.begin(panel.generation, columns);
+    let rows = panel.list.len().div_ceil(columns);
+    let area = ScrollArea::vertical().id_salt("sample grid").auto_shrink([false, false]);
+    ui.spacing_mut().item_spacing.y = GAP;
+    area.show_rows(ui, CELL + CAPTION, rows, |ui, range| {
+        for row in range {
+            let size = Vec2::new(columns as f32 * (CELL + GAP), CELL + CAPTION);
+            let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
+            let own = &panel.list[row * columns..((row + 1) * columns).min(panel.list.len())];
+            let texture = panel.strips.row(ui.ctx(), row, &view.set, &picture, own.iter().copied()).clone();
+            for (column, &index) in own.iter().enumerate() {
+                let min = rect.min + Vec2::new(column as f32 * (CELL + GAP), 0.0);
+                let square = Rect::from_min_size(min, Vec2::splat(CELL));
+                picture_ui(ui, &texture, &picture, square, column, columns);
+                let held = view.is_held_out(index);
+                let target = view.target_text(index);
+                let mark = if held { "held out" } else { "training" };
+                let response = ui.interact(square, ui.scope_id().with(index), Sense::hover());
+                let about = format!("sample {index}, {target}, {mark}");
+                response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &about));
+                response.on_hover_text(about);
+                let at = square.left_bottom() + Vec2::new(0.0, 2.0);
+                let font = egui::FontId::proportional(12.0);
+                let clip = Rect::from_min_size(at, Vec2::new(CELL, CAPTION));
+                ui.painter().with_clip_rect(clip.intersect(ui.clip_rect())).text(
+                    at,
+                    egui::Align2::LEFT_TOP,
+                    &target,
+                    font.clone(),
+                    c.text,
+                );
+                if held {
+                    // A letter and a place, not a colour alone.
+                    ui.painter().text(
+                        square.right_bottom() + Vec2::new(0.0, 2.0),
+                        egui::Align2::RIGHT_TOP,
+                        "H",
+                        font,
+                        c.warning,
+                    );
+                }
+            }
+        }
+    });
+}
+
+fn table_ui(ui: &mut Ui, view: &DataView, list: &[u32]) {
+    let width = view.set.sample.len();
+    let shown = width.min(COLUMNS);
+    if width > shown {
+        weak_ui(ui, format!("the first {shown} of {width} values"));
+    }
+    ScrollArea::horizontal().id_salt("sample table across").auto_shrink([false, false]).show(ui, |ui| {
+        let table = TableBuilder::new(ui)
+            .id_salt("sample table")
+            .auto_shrink([false, false])
+            .cell_layout(Layout::left_to_right(Align::Center))
+            .column(Column::exact(56.0))
+            .column(Column::exact(64.0))
+            .column(Column::exact(88.0).clip(true))
+            .columns(Column::exact(72.0).clip(true), shown);
+        let table = table.header(20.0, |mut row| {
+            for name in ["sample", "split", "target"] {
+                row.col(|ui| drop(weak_ui(ui, name)));
+            }
+            for i in 0..shown {
+                let name = view.set.feature_names.get(i).cloned().unwrap_or_else(|| format!("x{i}"));
+                row.col(|ui| {
+                    weak_ui(ui, &name).on_hover_text(&name);
+                });
+            }
+        });
+        table.body(|body| {
+            body.rows(20.0, list.len(), |mut row| {
+                let Some(&index) = list.get(row.index()) else { return };
+                let mono = |text: String| RichText::new(text).font(theme::mono());
+                row.col(|ui| drop(ui.label(mono(index.to_string()))));
+                let side = if view.is_held_out(index) { "held out" } else { "training" };
+                row.col(|ui| drop(weak_ui(ui, side)));
+                row.col(|ui| drop(ui.add(egui::Label::new(view.target_text(index)).truncate())));
+                for value in view.set.sample_slice(index as usize).iter().take(shown) {
+                    row.col(|ui| {
+                        let text = mono(format::number(f64::from(*value)));
+                        ui.label(text).on_hover_text(value.to_string());
+                    });
+                }
+            });
+        });
+    });
+}
+
+fn features_ui(ui: &mut Ui, view: &DataView) {
+    let what = if view.picture.is_some() { "Channels, over every pixel of all samples" } else { "Over all samples" };
+    weak_ui(ui, what);
+    if view.features.len() < view.set.sample.len() && view.picture.is_none() {
+        weak_ui(ui, format!("the first {} of {}", view.features.len(), view.set.sample.len()));
+    }
+    let table = TableBuilder::new(ui)
+        .id_salt("feature table")
+        .auto_shrink([false, false])
+        .cell_layout(Layout::left_to_right(Align::Center))
+        .column(Column::remainder().at_least(96.0).clip(true))
+        .columns(Column::exact(80.0), 4);
+    let table = table.header(20.0, |mut row| {
+        for name in ["feature", "least", "largest", "mean", "std"] {
+            row.col(|ui| drop(weak_ui(ui, name)));
+        }
+    });
+    table.body(|body| {
+        body.rows(20.0, view.features.len(), |mut row| {
+            let Some(f) = view.features.get(row.index()) else { return };
+            row.col(|ui| drop(ui.add(egui::Label::new(&f.name).truncate())));
+            for value in [f64::from(f.min), f64::from(f.max), f.mean, f.std] {
+                row.col(|ui| {
+                    let text = RichText::new(format::number(value)).font(theme::mono());
+                    ui.label(text).on_hover_text(value.to_string());
+                });
+            }
+        });
+    });
+}

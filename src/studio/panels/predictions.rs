@@ -1,0 +1,373 @@
+//! What the network answers: confusion, samples with probabilities, the decision boundary, predicted against true, filters.
+
+use crate::studio::commands::{Command, Queue};
+use crate::studio::icons;
+use crate::studio::state::Studio;
+use crate::studio::theme;
+use crate::studio::view_models::format;
+use crate::studio::view_models::predictions::{Filters, Fit, Plane, PredictionsView};
+use crate::studio::view_models::status::state_name;
+use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
+use crate::studio::widgets::classes::{color, signed};
+use crate::studio::widgets::confusion::{confusion_ui, matrix_width};
+use crate::studio::widgets::pictures::{Strips, picture_ui};
+use crate::studio::widgets::plane::{PlaneTexture, plane_ui};
+use crate::studio::widgets::segments::segments_ui;
+use egui::{
+    Align, Align2, ColorImage, FontId, Layout, Rect, RichText, ScrollArea, Sense, TextureHandle, TextureOptions, Ui,
+    Vec2,
+};
+use egui_plot::{Line, Plot, PlotPoints, Points};
+
+/// What is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Shown {
+    #[default]
+    Confusion,
+    Samples,
+    Plane,
+    Fit,
+    Filters,
+}
+
+/// What the panel remembers.
+#[derive(Default)]
+pub struct PredictionsPanel {
+    shown: Option<Shown>,
+    /// The cell of the confusion matrix whose samples are shown.
+    cell: Option<(usize, usize)>,
+    /// Positions of the samples that are shown, and what the list was made for.
+    list: Vec<u32>,
+    made_for: Option<(u64, Option<(usize, usize)>)>,
+    generation: u64,
+    strips: Strips,
+    plane: PlaneTexture,
+    filters: Option<((u64, bool), TextureHandle)>,
+    /// Samples drawn over the plane, and what the list was made for.
+    over: (u64, Vec<u32>),
+}
+
+impl PredictionsPanel {
+    fn refresh(&mut self, view: &PredictionsView, generation: u64) {
+        let classes = view.confusion.len();
+        self.cell = self.cell.filter(|(a, b)| *a < classes && *b < classes);
+        if self.made_for != Some((generation, self.cell)) {
+            self.made_for = Some((generation, self.cell));
+            self.list = view.of_cell(self.cell);
+            self.generation += 1;
+        }
+    }
+}
+
+/// Samples drawn over the plane at most.
+const OVER: usize = 1500;
+
+/// Shows the panel.
+pub fn predictions_ui(ui: &mut Ui, studio: &Studio, panel: &mut PredictionsPanel, out: &mut Queue) {
+    let Some(view) = &studio.predictions.view else { return nothing_ui(ui, studio, out) };
+    let mut choices = Vec::new();
+    if view.plane.is_some() {
+        choices.push((Shown::Plane, "Decision boundary", "What the network makes of every place in the plane"));
+    }
+    if view.fit.is_some() {
+        choices.push((Shown::Fit, "Predicted against true", "Every value against what it should be"));
+    }
+    if !view.confusion.is_empty() {
+        choices.push((Shown::Confusion, "Confusion matrix", "Which classes are taken for which"));
+    }
+    choices.push((Shown::Samples, "Samples", "Samples with their answers, the worst first"));
+    if view.filters.is_some() {
+        choices.push((Shown::Filters, "Filters", "The weights of the first layer as pictures"));
+    }
+    let mut shown = panel.shown.filter(|s| choices.iter().any(|(c, ..)| c == s)).unwrap_or(choices[0].0);
+    ui.horizontal_wrapped(|ui| {
+        if segments_ui(ui, &mut shown, &choices) {
+            panel.shown = Some(shown);
+        }
+    });
+    figures_ui(ui, studio, view);
+    ui.add_space(4.0);
+    panel.refresh(view, studio.predictions.generation);
+    match shown {
+        Shown::Confusion => matrix_ui(ui, view, panel),
+        Shown::Samples => {
+            panel.cell = None;
+            cards_ui(ui, view, panel);
+        }
+        Shown::Plane => {
+            if let Some(plane) = &view.plane {
+                boundary_ui(ui, view, plane, panel, studio.predictions.generation);
+            }
+        }
+        Shown::Fit => {
+            if let Some(fit) = &view.fit {
+                fit_ui(ui, fit);
+            }
+        }
+        Shown::Filters => {
+            if let Some(filters) = &view.filters {
+                filters_ui(ui, filters, panel, studio.predictions.generation);
+            }
+        }
+    }
+}
+
+fn nothing_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let run = &studio.training;
+    let has_data = run.preset.as_ref().is_none_or(|p| p.data.is_some());
+    match &run.state {
+        None => {
+            empty_ui(
+                ui,
+                "No run yet",
+                "Train the network, or make a single step: its answers appear here and follow the training.",
+            );
+            ui.vertical_centered(|ui| {
+                ui.add_space(8.0);
+                command_ui(ui, Command::Step, studio.is_enabled(&Command::Step), out);
+            });
+        }
+        Some(crate::train::RunState::Failed(_)) => {
+            empty_ui(
+                ui,
+                "The run failed",
+                "The Train tab says why, and what to do; predictions appear with the next run.",
+            );
+        }
+        Some(_) if !has_data => empty_ui(ui, "No data", "Choose data in the Data tab and train again."),
+        Some(state) => empty_ui(ui, state_name(Some(state)), "The first answers come in a moment."),
+    }
+}
+
+fn figures_ui(ui: &mut Ui, studio: &Studio, view: &PredictionsView) {
+    let run = &studio.training;
+    ui.horizontal_wrapped(|ui| {
+        let mut text = format!("loss {}", format::number(view.loss));
+        if let Some(accuracy) = view.accuracy {
+            let wrong = view.answered.iter().take_while(|a| a.truth != a.guess).count();
+            text = format!("{:.2}% right, {wrong} wrong · {text}", accuracy * 100.0);
+        }
+        if let Some(fit) = &view.fit {
+            let number = format::number;
+            text = format!("RMSE {} · MAE {} · R² {:.4}", number(fit.rmse), number(fit.mae), fit.r2);
+        }
+        ui.label(RichText::new(text).font(theme::strong(13.0)));
+        let about = format!("{}, at step {}", view.what, format::exact(view.step));
+        weak_ui(ui, about).on_hover_text(format!("Answered in {}", format::micros(view.took_us)));
+        if run.is_running() {
+            weak_ui(ui, "follows the training")
+                .on_hover_text("Asked a few times a second, at most 3% of the run's time");
+        }
+        if studio.is_stale() {
+            let c = theme::colors(ui);
+            ui.label(RichText::new(format!("{}  edited since", icons::INFO)).size(12.0).color(c.warning))
+                .on_hover_text("These are answers of the network as it was trained");
+        }
+    });
+}
+
+fn matrix_ui(ui: &mut Ui, view: &PredictionsView, panel: &mut PredictionsPanel) {
+    let (width, height) = (ui.available_width(), ui.available_height());
+    let side = (width * 0.4).clamp(216.0, 460.0);
+    ui.horizontal_top(|ui| {
+        // The matrix takes what its cells need; the samples beside it have the rest.
+        let left = (width - side - 16.0).min(matrix_width(view.confusion.len()));
+        let side = width - left - 16.0;
+        ui.allocate_ui_with_layout(Vec2::new(left, height), Layout::top_down(Align::Min), |ui| {
+            ui.set_width(left);
+            confusion_ui(ui, view, &mut panel.cell);
+        });
+        ui.add_space(8.0);
+        ui.allocate_ui_with_layout(Vec2::new(side, height), Layout::top_down(Align::Min), |ui| {
+            ui.set_width(side);
+            let title = match panel.cell {
+                Some((truth, guess)) => format!("is {}, taken for {}", view.name(truth), view.name(guess)),
+                None => "all samples, wrong ones first".to_owned(),
+            };
+            ui.horizontal(|ui| {
+                ui.add(egui::Label::new(RichText::new(title).font(theme::strong(12.0))).truncate());
+                weak_ui(ui, panel.list.len().to_string());
+            });
+            cards_ui(ui, view, panel);
+        });
+    });
+}
+
+/// A sample as a card: its picture, what it is, and its answer.
+fn cards_ui(ui: &mut Ui, view: &PredictionsView, panel: &mut PredictionsPanel) {
+    const CARD: Vec2 = Vec2::new(200.0, 76.0);
+    const GAP: f32 = 8.0;
+    if panel.list.is_empty() {
+        return empty_ui(ui, "No such sample", "Choose another cell, or click the cell again for all samples.");
+    }
+    let columns = (((ui.available_width() - 4.0) / (CARD.x + GAP)).floor() as usize).max(1);
+    let width = ((ui.available_width() - 8.0) / columns as f32 - GAP).min(320.0);
+    panel.strips.begin(panel.generation, columns);
+    ui.spacing_mut().item_spacing.y = GAP;
+    let area = ScrollArea::vertical().id_salt("answered").auto_shrink([false, false]);
+    area.show_rows(ui, CARD.y, panel.list.len().div_ceil(columns), |ui, range| {
+        for row in range {
+            let size = Vec2::new(columns as f32 * (width + GAP), CARD.y);
+            let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
+            let own = &panel.list[row * columns..((row + 1) * columns).min(panel.list.len())];
+            let index = |at: &u32| view.answered.get(*at as usize).map_or(0, |a| a.index);
+            let texture = view.picture.as_ref().map(|picture| {
+                let texture = panel.strips.row(ui.ctx(), row, &view.set, picture, own.iter().map(index));
+                (picture, texture.clone())
+            });
+            for (column, at) in own.iter().enumerate() {
+                let min = rect.min + Vec2::new(column as f32 * (width + GAP), 0.0);
+                let card = Rect::from_min_size(min, Vec2::new(width, CARD.y));
+                let mut text = card;
+                if let Some((picture, texture)) = &texture {
+                    let square = Rect::from_min_size(min, Vec2::splat(CARD.y - 16.0));
+                    picture_ui(ui, texture, picture, square, column, columns);
+                    text.min.x += CARD.y - 8.0;
+                }
+                card_ui(ui, view, *at as usize, card, text);
+            }
+        }
+    });
+}
+
+fn card_ui(ui: &Ui, view: &PredictionsView, at: usize, card: Rect, text: Rect) {
+    let Some(answered) = view.answered.get(at) else { return };
+    let c = theme::colors(ui);
+    let painter = ui.painter().with_clip_rect(card.intersect(ui.clip_rect()));
+    let font = FontId::proportional(12.0);
+    let truth = view.truth_text(at);
+    let is_class = !view.confusion.is_empty();
+    let wrong = is_class && answered.truth != answered.guess;
+    let head = match (is_class, wrong) {
+        (true, true) => format!("{}  is {truth}", icons::CLOSE),
+        (true, false) => format!("{}  is {truth}", icons::CHECK),
+        (false, _) => format!("sample {}", answered.index),
+    };
+    painter.text(text.min, Align2::LEFT_TOP, head, font.clone(), if wrong { c.error } else { c.text });
+    let mut about = format!("sample {}: is {truth}", answered.index);
+    if is_class {
+        for (line, (class, share)) in view.top(at, 3).into_iter().enumerate() {
+            let y = text.min.y + 18.0 + 18.0 * line as f32;
+            let bar = Rect::from_min_size(egui::pos2(text.min.x, y), Vec2::new(text.width() - 4.0, 15.0));
+            painter.rect_filled(bar, 2, c.card);
+            let part = Vec2::new(bar.width() * share, bar.height());
+            let fill = if class == answered.truth { c.accent } else { c.error };
+            painter.rect_filled(Rect::from_min_size(bar.min, part), 2, fill.gamma_multiply(0.45));
+            painter.text(
+                bar.left_center() + Vec2::new(4.0, 0.0),
+                Align2::LEFT_CENTER,
+                view.name(class),
+                font.clone(),
+                c.text,
+            );
+            let percent = format!("{:.1}%", share * 100.0);
+            painter.text(
+                bar.right_center() - Vec2::new(4.0, 0.0),
+                Align2::RIGHT_CENTER,
+                &percent,
+                font.clone(),
+                c.text,
+            );
+            about += &format!("\n{} {percent}", view.name(class));
+        }
+    } else {
+        let found: Vec<String> = view.row(at).iter().take(4).map(|v| format::number(f64::from(*v))).collect();
+        let lines = [
+            format!("is {truth}"),
+            format!("answer {}", found.join(", ")),
+            format!("off by {}", format::number(f64::from(answered.confidence))),
+        ];
+        for (line, words) in lines.iter().enumerate() {
+            let place = text.min + Vec2::new(0.0, 18.0 + 18.0 * line as f32);
+            painter.text(place, Align2::LEFT_TOP, words, font.clone(), c.weak);
+        }
+        about = format!("sample {}: {}", answered.index, lines.join(", "));
+    }
+    let response = ui.interact(card, ui.scope_id().with(("card", at)), Sense::hover());
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &about));
+    response.on_hover_text(about);
+}
+
+fn boundary_ui(ui: &mut Ui, view: &PredictionsView, plane: &Plane, panel: &mut PredictionsPanel, generation: u64) {
+    let len = view.set.len();
+    if panel.over.0 != len as u64 || panel.over.1.is_empty() {
+        panel.over = (len as u64, (0..len as u32).step_by(len.div_ceil(OVER).max(1)).collect());
+    }
+    let bounds = plane.bounds;
+    if plane.classes.is_empty() {
+        let [low, high] = plane.range.map(|v| format::number(f64::from(v)));
+        weak_ui(ui, format!("the first output, from {low} (blue) to {high} (orange)"));
+    } else {
+        weak_ui(ui, "the colour of a place is the class the network takes it for, the stronger the surer");
+    }
+    let texture = panel.plane.of(ui, plane, generation).cloned();
+    plane_ui(ui, "Decision boundary", &view.set, &panel.over.1, texture.as_ref().map(|t| (t, bounds)));
+}
+
+fn fit_ui(ui: &mut Ui, fit: &Fit) {
+    let c = theme::colors(ui);
+    let stride = fit.pairs.len().div_ceil(4000).max(1);
+    let points: PlotPoints<'_> = fit.pairs.iter().step_by(stride).copied().collect();
+    let ends = fit.pairs.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), p| (a.min(p[0]), b.max(p[0])));
+    let plot = Plot::new("predicted against true")
+        .height((ui.available_height() - 8.0).max(160.0))
+        .data_aspect(1.0)
+        .allow_scroll(false)
+        .grid_color(c.hairline)
+        .x_axis_label("true")
+        .y_axis_label("predicted")
+        .label_formatter(|at| {
+            let (egui_plot::HoverPosition::NearDataPoint { position, .. }
+            | egui_plot::HoverPosition::Elsewhere { position }) = at;
+            Some(format!("true {}\npredicted {}", format::number(position.x), format::number(position.y)))
+        });
+    let response = plot.show(ui, |plot| {
+        let line = PlotPoints::from(vec![[ends.0, ends.0], [ends.1, ends.1]]);
+        plot.line(Line::new("as true", line).color(c.weak).width(1.0).allow_hover(false));
+        plot.points(Points::new("samples", points).color(c.accent.gamma_multiply(0.7)).radius(2.0));
+    });
+    response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, "Predicted against true"));
+}
+
+fn filters_ui(ui: &mut Ui, filters: &Filters, panel: &mut PredictionsPanel, generation: u64) {
+    let key = (generation, ui.visuals().dark_mode);
+    let (w, h, n) = (filters.width, filters.height, filters.pictures.len());
+    if panel.filters.as_ref().is_none_or(|(k, _)| *k != key) {
+        let ground = theme::colors(ui).well;
+        let mut image = ColorImage::filled([w * n.max(1), h], ground);
+        for (at, values) in filters.pictures.iter().enumerate() {
+            for (i, v) in values.iter().enumerate() {
+                image.pixels[i / w * w * n + at * w + i % w] = signed(ground, v / filters.scale);
+            }
+        }
+        panel.filters = Some((key, ui.ctx().load_texture("filters", image, TextureOptions::NEAREST)));
+    }
+    let Some((_, texture)) = &panel.filters else { return };
+    let c = theme::colors(ui);
+    ui.horizontal_wrapped(|ui| {
+        ui.label(RichText::new(&filters.title).font(theme::mono()));
+        if n < filters.total {
+            weak_ui(ui, format!("the first {n} of {}", filters.total));
+        }
+        for (share, name) in [(-1.0f32, "−"), (1.0, "+")] {
+            let (rect, _) = ui.allocate_exact_size(Vec2::splat(10.0), Sense::hover());
+            ui.painter().rect_filled(rect, 2, color(if share < 0.0 { 1 } else { 0 }));
+            weak_ui(ui, format!("{name}{}", format::number(f64::from(filters.scale))));
+        }
+    });
+    let cell = if w.max(h) > 12 { 72.0 } else { 56.0 };
+    ScrollArea::vertical().id_salt("filters").auto_shrink([false, false]).show(ui, |ui| {
+        ui.horizontal_wrapped(|ui| {
+            ui.spacing_mut().item_spacing = Vec2::splat(8.0);
+            for at in 0..n {
+                let size = Vec2::new(w as f32, h as f32) * (cell / w.max(h) as f32);
+                let (rect, response) = ui.allocate_exact_size(size, Sense::hover());
+                let uv = crate::studio::widgets::pictures::column_uv(at, n);
+                ui.painter().image(texture.id(), rect, uv, egui::Color32::WHITE);
+                ui.painter().rect_stroke(rect, 0, egui::Stroke::new(1.0, c.hairline), egui::StrokeKind::Outside);
+                response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, format!("filter {at}")));
+                response.on_hover_text(format!("filter {at}"));
+            }
+        });
+    });
+}

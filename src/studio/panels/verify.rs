@@ -1,0 +1,256 @@
+//! The proofs that a step is right: a button for each, and the figures of every check.
+
+use crate::studio::commands::{Command, Queue};
+use crate::studio::fields::counted;
+use crate::studio::icons;
+use crate::studio::proofs::Proved;
+use crate::studio::selection::Selection;
+use crate::studio::state::Studio;
+use crate::studio::theme;
+use crate::studio::view_models::format;
+use crate::studio::widgets::button::{command_ui, empty_ui, named, weak_ui};
+use crate::studio::widgets::field::problem_ui;
+use crate::tensor::Bytes;
+use crate::train::{Compared, Culprit, Proof};
+use egui::{Align, Button, CollapsingHeader, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
+use egui_extras::{Column, TableBuilder};
+use std::time::Duration;
+
+/// What the panel remembers.
+#[derive(Default)]
+pub struct VerifyPanel {
+    /// The number of replays as it is being typed.
+    replays: Option<String>,
+}
+
+/// Shows the panel.
+pub fn verify_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut Queue) {
+    buttons_ui(ui, studio, panel, out);
+    ui.add_space(4.0);
+    status_ui(ui, studio, out);
+    ui.separator();
+    let proofs = &studio.proofs;
+    if proofs.proved.is_empty() && !proofs.is_running() {
+        if !studio.is_ready() {
+            return empty_ui(
+                ui,
+                "Mend the network to prove its step",
+                "The problems are marked in the network at the left.",
+            );
+        }
+        let next =
+            "Verify everything takes some seconds; the window stays usable, and each figure appears when it is known.";
+        return empty_ui(ui, "Nothing proved yet", next);
+    }
+    ScrollArea::vertical().id_salt("proofs").auto_shrink([false, false]).show(ui, |ui| {
+        for proof in Proof::ALL {
+            let own: Vec<&Proved> = proofs.proved.iter().filter(|p| p.proof == proof).collect();
+            let runs = proofs.current.filter(|(p, _)| *p == proof);
+            if own.is_empty() && runs.is_none() {
+                continue;
+            }
+            ui.add_space(8.0);
+            ui.label(RichText::new(proof.name()).font(theme::strong(13.0))).on_hover_text(proof.about());
+            for proved in own {
+                check_ui(ui, studio, proved, out);
+            }
+            if let Some((_, name)) = runs {
+                ui.horizontal(|ui| {
+                    ui.add(egui::Spinner::new().size(12.0));
+                    weak_ui(ui, format!("{name}, {}", format::duration(proofs.seconds())));
+                });
+            }
+        }
+        ui.add_space(16.0);
+    });
+}
+
+fn buttons_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut Queue) {
+    let ready = studio.is_enabled(&Command::Prove(None));
+    ui.horizontal_wrapped(|ui| {
+        let c = theme::colors(ui);
+        let text = RichText::new(format!("{}  Verify everything", icons::CHECK)).color(c.on_accent);
+        let button = ui.add_enabled(ready, Button::new(text).fill(c.accent));
+        named(&button, "Verify everything", ready);
+        if button.on_hover_text(Command::Prove(None).tooltip(ui.ctx())).clicked() {
+            out.push(Command::Prove(None));
+        }
+        for proof in Proof::ALL {
+            let button = ui.add_enabled(ready, Button::new(proof.name())).on_hover_text(proof.about());
+            if button.clicked() {
+                out.push(Command::Prove(Some(proof)));
+            }
+        }
+        ui.add_space(8.0);
+        weak_ui(ui, "replays");
+        let set = studio.settings.replays;
+        let mut text = panel.replays.clone().unwrap_or_else(|| set.map_or_else(String::new, |n| n.to_string()));
+        let edit = TextEdit::singleline(&mut text).desired_width(72.0).font(theme::mono());
+        let edit = edit.id_salt("replays");
+        let response = ui.name_inputs("Replays of the stress", |ui| ui.add(edit)).on_hover_text(
+            "How often the step is replayed, twice over, to prove it deterministic; empty takes what six seconds allow",
+        );
+        if text.is_empty() {
+            weak_ui(ui, "as many as a few seconds allow");
+        }
+        if response.changed() {
+            let parsed = text.trim().parse::<u64>().ok().filter(|n| *n > 0);
+            if text.trim().is_empty() || parsed.is_some() {
+                out.push(Command::SetReplays(parsed));
+            }
+            panel.replays = Some(text);
+        } else if response.lost_focus() {
+            panel.replays = None;
+        }
+        let wrong = panel
+            .replays
+            .as_ref()
+            .is_some_and(|t| !t.trim().is_empty() && t.trim().parse::<u64>().ok().filter(|n| *n > 0).is_none());
+        if wrong {
+            problem_ui(ui, "expected a whole number, at least 1", "");
+        }
+    });
+}
+
+fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let proofs = &studio.proofs;
+    if let Some(problem) = &proofs.problem {
+        problem_ui(ui, problem, "");
+    }
+    ui.horizontal(|ui| {
+        if proofs.is_running() {
+            // A check that takes long tells so, even where nothing else moves.
+            ui.ctx().request_repaint_after(Duration::from_millis(500));
+            let text =
+                proofs.current.map_or_else(|| "preparing".to_owned(), |(p, name)| format!("{}: {name}", p.name()));
+            weak_ui(ui, text);
+            command_ui(ui, Command::CancelProofs, true, out);
+            return;
+        }
+        let count = |wanted: Option<bool>| proofs.proved.iter().filter(|p| p.check.passed == wanted).count();
+        let (good, bad, skipped) = (count(Some(true)), count(Some(false)), count(None));
+        if good + bad + skipped == 0 {
+            return;
+        }
+        let c = theme::colors(ui);
+        let color = if bad > 0 { c.error } else { c.text };
+        let text = format!("{good} passed, {bad} failed, {skipped} skipped");
+        ui.label(RichText::new(text).color(color));
+        let revision = studio.document.revision();
+        if proofs.proved.iter().any(|p| p.revision != revision) {
+            let text = format!("{}  edited since: what is marked stale was proved of an older network", icons::INFO);
+            ui.label(RichText::new(text).size(12.0).color(c.warning));
+        } else if let Some(one) = proofs.proved.first() {
+            weak_ui(ui, format!("of {}, revision {revision}, as it is now", one.document));
+        }
+    });
+}
+
+fn check_ui(ui: &mut Ui, studio: &Studio, proved: &Proved, out: &mut Queue) {
+    let c = theme::colors(ui);
+    let check = &proved.check;
+    let stale = proved.revision != studio.document.revision();
+    let (sign, word, color) = match check.passed {
+        Some(true) => (icons::CHECK, "passed", c.text),
+        Some(false) => (icons::CLOSE, "failed", c.error),
+        None => (icons::INFO, "skipped", c.weak),
+    };
+    // A table's columns, with figures that may take several lines.
+    let name_width = (ui.available_width() * 0.3).clamp(150.0, 280.0);
+    ui.horizontal_top(|ui| {
+        ui.spacing_mut().item_spacing.x = 8.0;
+        let cell = |ui: &mut Ui, width: f32, add: &mut dyn FnMut(&mut Ui)| {
+            ui.allocate_ui_with_layout(Vec2::new(width, 18.0), Layout::top_down(Align::Min), |ui| {
+                ui.set_width(width);
+                add(ui);
+            });
+        };
+        cell(ui, 64.0, &mut |ui| drop(ui.label(RichText::new(format!("{sign}  {word}")).size(12.0).color(color))));
+        cell(ui, name_width, &mut |ui| {
+            ui.add(egui::Label::new(RichText::new(&check.name).font(theme::strong(12.0))).wrap());
+            if stale {
+                let text = format!("stale, of revision {}", proved.revision);
+                ui.label(RichText::new(text).size(12.0).color(c.warning))
+                    .on_hover_text("The network was edited since; prove it again");
+            }
+        });
+        cell(ui, 48.0, &mut |ui| {
+            weak_ui(ui, format!("{:.2} s", proved.seconds)).on_hover_text("Time that the check took");
+        });
+        let rest = (ui.available_width() - 8.0).max(120.0);
+        cell(ui, rest, &mut |ui| drop(ui.add(egui::Label::new(RichText::new(&check.figures).size(12.0)).wrap())));
+    });
+    if check.detail.is_empty() && check.compared.is_empty() {
+        return;
+    }
+    ui.indent(("figures", &check.name), |ui| {
+        for (line, culprit) in check.detail.iter().zip(check.culprits.iter().chain(std::iter::repeat(&None))) {
+            detail_ui(ui, line, culprit.as_ref().filter(|_| !stale), out);
+        }
+        if !check.compared.is_empty() {
+            CollapsingHeader::new(format!("{} compared", counted(check.compared.len(), "buffer")))
+                .id_salt(("compared", &check.name))
+                .show(ui, |ui| compared_ui(ui, &check.compared, !stale, out));
+        }
+    });
+}
+
+/// A line of what failed; clicking it selects the operation or the layer that it names.
+fn detail_ui(ui: &mut Ui, line: &str, culprit: Option<&Culprit>, out: &mut Queue) {
+    let c = theme::colors(ui);
+    let text = RichText::new(line).size(12.0).color(c.error);
+    let Some(culprit) = culprit else {
+        ui.add(egui::Label::new(text).wrap());
+        return;
+    };
+    let (to, about) = match culprit {
+        Culprit::Op(index) => (Selection::Op(*index), "Selects this operation in every view"),
+        Culprit::Layer(path) => (Selection::Layer(path.clone()), "Selects this layer in every view"),
+    };
+    let button = ui.add(Button::new(text).frame(false).wrap()).on_hover_text(about);
+    if button.clicked() {
+        out.push(Command::Select(to));
+    }
+}
+
+/// Every buffer with what differs in it.
+fn compared_ui(ui: &mut Ui, compared: &[Compared], selectable: bool, out: &mut Queue) {
+    let table = TableBuilder::new(ui)
+        .id_salt("compared buffers")
+        .auto_shrink([false, true])
+        .max_scroll_height(240.0)
+        .cell_layout(Layout::left_to_right(Align::Center))
+        .column(Column::remainder().at_least(120.0).clip(true))
+        .column(Column::exact(88.0))
+        .column(Column::exact(120.0));
+    let table = table.header(20.0, |mut row| {
+        for name in ["buffer", "bytes", "eager and replay"] {
+            row.col(|ui| drop(weak_ui(ui, name)));
+        }
+    });
+    table.body(|body| {
+        body.rows(20.0, compared.len(), |mut row| {
+            let Some(one) = compared.get(row.index()) else { return };
+            row.col(|ui| {
+                let text = RichText::new(&one.name).font(theme::mono());
+                let button = ui.add_enabled(selectable, Button::new(text).frame(false).truncate());
+                if button.on_hover_text("Selects this buffer in every view").clicked() {
+                    out.push(Command::Select(Selection::Buffer(one.buffer)));
+                }
+            });
+            row.col(|ui| {
+                let exact = format!("{} bytes", format::exact(one.bytes));
+                ui.label(RichText::new(Bytes(one.bytes).to_string()).size(12.0)).on_hover_text(exact);
+            });
+            row.col(|ui| {
+                let c = theme::colors(ui);
+                let (text, color) = if one.different == 0 {
+                    ("bit-equal".to_owned(), c.text)
+                } else {
+                    (format!("{} bytes differ", format::exact(one.different)), c.error)
+                };
+                ui.label(RichText::new(text).size(12.0).color(color));
+            });
+        });
+    });
+}

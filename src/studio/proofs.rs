@@ -1,0 +1,172 @@
+//! Proofs that the document's step is right, run on a thread of their own and told check by check.
+
+use crate::model::Preset;
+use crate::train::{Check, Progress, Proof, TrainError, VerifyOptions, verify_some};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
+use std::time::Instant;
+
+/// Where a check stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proved {
+    pub proof: Proof,
+    pub check: Check,
+    /// Revision and name of the document that was checked.
+    pub revision: u64,
+    pub document: String,
+    /// Time that the check took, in seconds.
+    pub seconds: f64,
+}
+
+/// What the thread tells.
+enum Told {
+    Begins(Proof, &'static str),
+    /// The check and the time that it took, in seconds.
+    Done(Proof, Box<Check>, f64),
+    /// Over, with why it ended early where it did.
+    Over(Option<String>),
+}
+
+/// A verification that runs.
+struct Run {
+    events: Receiver<Told>,
+    cancel: Arc<AtomicBool>,
+    revision: u64,
+    document: String,
+    begun: Instant,
+}
+
+/// What the Verify room shows.
+#[derive(Default)]
+pub struct Proofs {
+    run: Option<Run>,
+    /// The check that runs now.
+    pub current: Option<(Proof, &'static str)>,
+    /// The newest result of every check, in the order in which they were first made.
+    pub proved: Vec<Proved>,
+    /// Why the last verification ended before its end.
+    pub problem: Option<String>,
+}
+
+/// Messages that may wait for the window; the thread waits beyond that.
+const BOUND: usize = 32;
+
+impl Proofs {
+    /// Begins to prove; the one that runs is cancelled.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn start(
+        &mut self,
+        preset: Arc<Preset>,
+        options: VerifyOptions,
+        proofs: Vec<Proof>,
+        revision: u64,
+        wake: Arc<dyn Fn() + Send + Sync>,
+    ) -> std::io::Result<()> {
+        self.cancel();
+        let (outbox, events) = bounded(BOUND);
+        let cancel = Arc::new(AtomicBool::new(false));
+        let (document, stop) = (preset.name.clone(), Arc::clone(&cancel));
+        let work = move || prove(&preset, &options, &proofs, &stop, &outbox, &*wake);
+        Builder::new().name("stepgraph-verify".into()).spawn(work)?;
+        self.run = Some(Run { events, cancel, revision, document, begun: Instant::now() });
+        (self.current, self.problem) = (None, None);
+        Ok(())
+    }
+
+    /// Ends the verification that runs; what it has proved stays.
+    pub fn cancel(&mut self) {
+        if let Some(run) = self.run.take() {
+            run.cancel.store(true, Ordering::Relaxed);
+            self.current = None;
+        }
+    }
+
+    /// Forgets everything: another document is open.
+    pub fn clear(&mut self) {
+        self.cancel();
+        (self.proved, self.problem) = (Vec::new(), None);
+    }
+
+    #[must_use]
+    pub const fn is_running(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// The time since the present check began, in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.run.as_ref().map_or(0.0, |r| r.begun.elapsed().as_secs_f64())
+    }
+
+    /// Takes in what the thread has to tell.
+    pub fn poll(&mut self) {
+        let Some(run) = &mut self.run else { return };
+        let mut over = false;
+        while let Ok(told) = run.events.try_recv() {
+            match told {
+                Told::Begins(proof, name) => {
+                    self.current = Some((proof, name));
+                    run.begun = Instant::now();
+                }
+                Told::Done(proof, check, seconds) => {
+                    let (revision, document) = (run.revision, run.document.clone());
+                    let made = Proved { proof, check: *check, revision, document, seconds };
+                    match self.proved.iter_mut().find(|p| p.check.name == made.check.name) {
+                        Some(old) => *old = made,
+                        None => self.proved.push(made),
+                    }
+                    self.proved.sort_by_key(|p| Proof::ALL.iter().position(|q| *q == p.proof));
+                }
+                Told::Over(why) => {
+                    self.problem = why;
+                    over = true;
+                }
+            }
+        }
+        if over {
+            (self.run, self.current) = (None, None);
+        }
+    }
+}
+
+impl Drop for Proofs {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+fn prove(
+    preset: &Preset,
+    options: &VerifyOptions,
+    proofs: &[Proof],
+    cancel: &Arc<AtomicBool>,
+    outbox: &Sender<Told>,
+    wake: &dyn Fn(),
+) {
+    let tell = |told: Told| {
+        // Where nobody listens any more, nothing is left to prove.
+        if outbox.send(told).is_err() {
+            cancel.store(true, Ordering::Relaxed);
+        }
+        wake();
+    };
+    let mut begun = Instant::now();
+    let outcome = verify_some(preset, options, proofs, cancel, |progress| match progress {
+        Progress::Begins(proof, name) => {
+            begun = Instant::now();
+            tell(Told::Begins(proof, name));
+        }
+        Progress::Done(proof, check) => {
+            tell(Told::Done(proof, Box::new(check.clone()), begun.elapsed().as_secs_f64()));
+        }
+    });
+    tell(Told::Over(match outcome {
+        Ok(_) => None,
+        Err(TrainError::Cancelled) => Some("Cancelled. What was proved before stands.".into()),
+        Err(error) => Some(error.to_string()),
+    }));
+}

@@ -1,0 +1,322 @@
+//! A data set as the window shows it: its samples, its classes, its features, its split.
+
+use super::format;
+use crate::data::{DataError, Dataset, Request, Split, Target, load_to_show, split};
+use crate::model::{DataSource, DataSpec};
+use crate::tensor::Shape;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What a data set is loaded from and for. Two equal ones give the same view.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DataKey {
+    pub spec: DataSpec,
+    pub input: Shape,
+    /// The network's output; `None` where it has mistakes, and nothing can be compared with it.
+    pub output: Option<Shape>,
+    pub wants_classes: bool,
+    pub seed: u64,
+    pub base: PathBuf,
+}
+
+/// How a sample is drawn as a picture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Picture {
+    /// 1 or 3.
+    pub channels: usize,
+    pub height: usize,
+    pub width: usize,
+    /// The values that are drawn black and white.
+    pub low: f32,
+    pub high: f32,
+}
+
+/// A class with its numbers of samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassCount {
+    pub name: String,
+    pub train: usize,
+    pub held_out: usize,
+}
+
+/// What the values of a feature, or of a channel of a picture, look like over all samples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeatureStats {
+    pub name: String,
+    pub min: f32,
+    pub max: f32,
+    pub mean: f64,
+    /// Standard deviation of the population.
+    pub std: f64,
+}
+
+/// A data set, ready to be drawn.
+#[derive(Clone, Debug)]
+pub struct DataView {
+    pub set: Arc<Dataset>,
+    pub split: Split,
+    /// By sample: whether it is held out.
+    held: Vec<bool>,
+    pub picture: Option<Picture>,
+    pub classes: Vec<ClassCount>,
+    pub features: Vec<FeatureStats>,
+    /// Samples drawn in the plane, where a sample has two values; at most [`SCATTERED`], spread evenly.
+    pub scatter: Vec<u32>,
+    /// Why the network cannot be trained on it.
+    pub misfit: Option<String>,
+}
+
+/// Samples that a scatter plot shows at most.
+pub const SCATTERED: usize = 4000;
+/// Features whose statistics are listed at most.
+const LISTED: usize = 512;
+
+/// Loads a data set and makes its view; takes as long as reading the files does.
+///
+/// # Errors
+/// Where a file cannot be read or is malformed, or a field of the preset cannot work: the message says what to do.
+pub fn load_view(key: &DataKey) -> Result<DataView, String> {
+    let output = key.output.clone().unwrap_or_else(|| Shape::from([1]));
+    let request = Request { input: key.input.clone(), output, wants_classes: key.wants_classes, seed: key.seed };
+    let (set, misfit) = load_to_show(&key.spec, &request, &key.base).map_err(|e| e.to_string())?;
+    let split = split(set.len(), &key.spec, key.seed).map_err(|e| e.to_string())?;
+    // Without a network to compare with, what was compared with a guess says nothing.
+    let misfit = misfit.filter(|_| key.output.is_some()).map(|e: DataError| e.to_string());
+    Ok(DataView::new(set, split, &key.spec.source, misfit))
+}
+
+/// The picture that a sample is, where it is one.
+#[must_use]
+pub fn picture(set: &Dataset, source: &DataSource) -> Option<Picture> {
+    let [channels, height, width] = match (&set.sample.0[..], source) {
+        (&[c @ (1 | 3), h, w], _) if h > 1 && w > 1 => [c, h, w],
+        // A picture as one row of values, as fully connected networks take it.
+        (&[len], DataSource::Digits | DataSource::Idx { .. } | DataSource::Images { .. }) => square(len, 1)?,
+        (&[len], DataSource::Cifar10 { .. }) => square(len, 3)?,
+        _ => return None,
+    };
+    // A sample of the values is enough to find their range.
+    let some = set.x.iter().step_by((set.x.len() / 100_000).max(1)).copied().filter(|v| v.is_finite());
+    let (low, high) = some.fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
+    let (low, high) = if low >= 0.0 && high <= 1.0 { (0.0, 1.0) } else { (low, high.max(low + 1e-6)) };
+    Some(Picture { channels, height, width, low, high })
+}
+
+fn square(len: usize, channels: usize) -> Option<[usize; 3]> {
+    let side = ((len / channels) as f64).sqrt().round() as usize;
+    (side > 1 && side * side * channels == len).then_some([channels, side, side])
+}
+
+impl Picture {
+    /// The grey or coloured pixels of a sample, row by row, three bytes each.
+    #[must_use]
+    pub fn rgb(&self, sample: &[f32]) -> Vec<u8> {
+        let area = self.height * self.width;
+        let byte = |v: f32| (((v - self.low) / (self.high - self.low)).clamp(0.0, 1.0) * 255.0).round() as u8;
+        let at = |channel: usize, i: usize| sample.get(channel.min(self.channels - 1) * area + i).copied();
+        (0..area).flat_map(|i| [0, 1, 2].map(|c| at(c, i).map_or(0, byte))).collect()
+    }
+}
+
+impl DataView {
+    /// The view of a set with its split.
+    #[must_use]
+    pub fn new(set: Dataset, split: Split, source: &DataSource, misfit: Option<String>) -> Self {
+        let mut held = vec![false; set.len()];
+        for i in &split.held_out {
+            held[*i as usize] = true;
+        }
+        let picture = picture(&set, source);
+        let stride = set.len().div_ceil(SCATTERED).max(1);
+        let scatter = if set.sample.len() == 2 { (0..set.len() as u32).step_by(stride).collect() } else { Vec::new() };
+        let classes = classes(&set, &held);
+        let features = features(&set, picture);
+        Self { set: Arc::new(set), split, held, picture, classes, features, scatter, misfit }
+    }
+
+    /// True where sample `index` is held out.
+    #[must_use]
+    pub fn is_held_out(&self, index: u32) -> bool {
+        self.held.get(index as usize).copied().unwrap_or(false)
+    }
+
+    /// The class of a sample, where there are classes.
+    #[must_use]
+    pub fn class(&self, index: u32) -> Option<usize> {
+        class_of(&self.set, index)
+    }
+
+    /// What sample `index` is to be taken for, in words.
+    #[must_use]
+    pub fn target_text(&self, index: u32) -> String {
+        target_text(&self.set, index)
+    }
+
+    /// The samples of a class (all where `None`) and of one side of the split (both where `None`), in order.
+    #[must_use]
+    pub fn filtered(&self, class: Option<usize>, held_out: Option<bool>) -> Vec<u32> {
+        let wanted = |i: &u32| {
+            class.is_none_or(|c| self.class(*i) == Some(c)) && held_out.is_none_or(|h| self.is_held_out(*i) == h)
+        };
+        (0..self.set.len() as u32).filter(wanted).collect()
+    }
+}
+
+/// The class of a sample, where there are classes.
+#[must_use]
+pub fn class_of(set: &Dataset, index: u32) -> Option<usize> {
+    match &set.target {
+        Target::Classes { labels, .. } => labels.get(index as usize).and_then(|l| usize::try_from(*l).ok()),
+        Target::Values { .. } => None,
+    }
+}
+
+/// The name of a class; its number where it has none.
+#[must_use]
+pub fn class_name(set: &Dataset, class: usize) -> String {
+    match &set.target {
+        Target::Classes { names, .. } => names.get(class).cloned().unwrap_or_else(|| class.to_string()),
+        Target::Values { .. } => class.to_string(),
+    }
+}
+
+/// What a sample is to be taken for, in words.
+#[must_use]
+pub fn target_text(set: &Dataset, index: u32) -> String {
+    match &set.target {
+        Target::Classes { .. } => class_of(set, index).map_or_else(String::new, |c| class_name(set, c)),
+        Target::Values { values, shape } => {
+            let width = shape.len();
+            let own = values.get(index as usize * width..(index as usize + 1) * width).unwrap_or_default();
+            let mut text: Vec<String> = own.iter().take(4).map(|v| format::number(f64::from(*v))).collect();
+            if own.len() > 4 {
+                text.push("…".into());
+            }
+            text.join(", ")
+        }
+    }
+}
+
+fn classes(set: &Dataset, held: &[bool]) -> Vec<ClassCount> {
+    let Target::Classes { labels, names } = &set.target else { return Vec::new() };
+    let highest = labels.iter().copied().max().map_or(0, |l| usize::try_from(l).unwrap_or(0) + 1);
+    let mut out: Vec<ClassCount> =
+        (0..names.len().max(highest)).map(|c| ClassCount { name: class_name(set, c), train: 0, held_out: 0 }).collect();
+    for (label, held) in labels.iter().zip(held) {
+        if let Some(count) = usize::try_from(*label).ok().and_then(|l| out.get_mut(l)) {
+            *(if *held { &mut count.held_out } else { &mut count.train }) += 1;
+        }
+    }
+    out
+}
+
+fn features(set: &Dataset, picture: Option<Picture>) -> Vec<FeatureStats> {
+    let width = set.sample.len();
+    if width == 0 || set.x.is_empty() {
+        return Vec::new();
+    }
+    // Of a picture the channels count, not every pixel.
+    let (groups, area) = picture.map_or((width.min(LISTED), 1), |p| (p.channels, p.height * p.width));
+    let name = |g: usize| match picture {
+        Some(p) if p.channels == 3 => ["red", "green", "blue"][g.min(2)].to_owned(),
+        Some(_) => "grey".to_owned(),
+        None => set.feature_names.get(g).cloned().unwrap_or_else(|| format!("x{g}")),
+    };
+    let mut sums = vec![(f32::INFINITY, f32::NEG_INFINITY, 0.0f64, 0.0f64); groups];
+    for sample in set.x.chunks_exact(width) {
+        for (sum, values) in sums.iter_mut().zip(sample.chunks_exact(area)) {
+            for &v in values {
+                let wide = f64::from(v);
+                *sum = (sum.0.min(v), sum.1.max(v), sum.2 + wide, sum.3 + wide * wide);
+            }
+        }
+    }
+    let count = (set.x.len() / width * area) as f64;
+    let stats = |(g, (min, max, sum, squares)): (usize, (f32, f32, f64, f64))| {
+        let mean = sum / count;
+        FeatureStats { name: name(g), min, max, mean, std: (squares / count - mean * mean).max(0.0).sqrt() }
+    };
+    sums.into_iter().enumerate().map(stats).collect()
+}
+
+/// A line of facts, one a class, one a feature, and the notes.
+impl fmt::Display for DataView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (train, held) = (self.split.train.len(), self.split.held_out.len());
+        writeln!(
+            f,
+            "{}: {} samples of {}, {train} train, {held} held out",
+            self.set.name,
+            self.set.len(),
+            self.set.sample
+        )?;
+        for c in &self.classes {
+            writeln!(f, "class {}: {} + {}", c.name, c.train, c.held_out)?;
+        }
+        for s in &self.features {
+            writeln!(f, "{}: {} to {}, mean {:.4}, std {:.4}", s.name, s.min, s.max, s.mean, s.std)?;
+        }
+        if let Some(why) = &self.misfit {
+            writeln!(f, "! {why}")?;
+        }
+        self.set.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(source: DataSource, input: &[usize], output: Option<usize>) -> DataKey {
+        DataKey {
+            spec: DataSpec::of(source),
+            input: Shape(input.to_vec()),
+            output: output.map(|n| Shape::from([n])),
+            wants_classes: true,
+            seed: 0,
+            base: PathBuf::new(),
+        }
+    }
+
+    #[test]
+    fn digits_are_pictures_with_counted_classes() {
+        let view = load_view(&key(DataSource::Digits, &[64], Some(10))).unwrap();
+        let text = view.to_string();
+        assert!(text.starts_with("digits: 1797 samples of [64], 1437 train, 360 held out\n"), "{text}");
+        assert_eq!(view.classes.iter().map(|c| c.train + c.held_out).sum::<usize>(), 1797);
+        let picture = view.picture.unwrap();
+        assert_eq!((picture.channels, picture.height, picture.width), (1, 8, 8));
+        assert_eq!(picture.rgb(view.set.sample_slice(0)).len(), 8 * 8 * 3);
+        assert_eq!(view.features.len(), 1);
+        let held = view.filtered(Some(3), Some(true));
+        assert_eq!(held.len(), view.classes[3].held_out);
+        assert!(held.iter().all(|i| view.target_text(*i) == "3" && view.is_held_out(*i)));
+    }
+
+    #[test]
+    fn data_that_does_not_fit_is_shown_with_why() {
+        let view = load_view(&key(DataSource::Digits, &[64], Some(4))).unwrap();
+        assert_eq!(view.set.len(), 1797);
+        assert!(view.misfit.as_ref().is_some_and(|m| m.contains("does not fit the network")), "{view}");
+        // A network with mistakes says nothing about the data.
+        assert_eq!(load_view(&key(DataSource::Digits, &[64], None)).unwrap().misfit, None);
+        let csv = DataSource::Npz { path: "none.npz".into(), x: "x".into(), y: "y".into() };
+        assert!(load_view(&key(csv, &[64], Some(4))).unwrap_err().contains("none.npz: cannot be read"));
+    }
+
+    #[test]
+    fn a_set_in_the_plane_is_scattered_and_large_ones_are_thinned() {
+        let spirals = DataSource::Spirals { samples: 30_000, classes: 3, noise: 0.1 };
+        let view = load_view(&key(spirals, &[2], Some(3))).unwrap();
+        assert!(view.scatter.len() <= SCATTERED && view.scatter.len() > SCATTERED / 2 && view.picture.is_none());
+        assert_eq!(view.features.len(), 2);
+        assert!(view.features.iter().all(|f| f.min < f.max && f.std > 0.0));
+    }
+
+    #[test]
+    fn values_outside_0_to_1_are_stretched() {
+        let p = Picture { channels: 3, height: 1, width: 2, low: -1.0, high: 1.0 };
+        assert_eq!(p.rgb(&[-1.0, 1.0, 0.0, -3.0, 1.0, 0.5]), [0, 128, 255, 255, 0, 191]);
+    }
+}

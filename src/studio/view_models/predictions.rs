@@ -1,0 +1,481 @@
+//! What a network answers to samples it knows the truth about: classes with probabilities, confusion, boundary, errors, filters.
+
+use super::data::{Picture, class_name, class_of, picture, target_text};
+use crate::data::{Dataset, Split, Target};
+use crate::model::{DataSource, LossSpec, Model, ParamId, ParamKind};
+use crate::tensor::HostTensor;
+use crate::train::{Look, Looked, argmax};
+use std::fmt;
+use std::sync::Arc;
+
+/// Samples that are answered for at most.
+pub const ANSWERED: usize = 5000;
+/// Points on each side of the grid on which the plane is asked for.
+pub const GRID: usize = 96;
+/// Filters that are drawn at most.
+const FILTERS: usize = 96;
+
+/// A network, its data, and what it answered: everything that a view is made of.
+pub struct Question {
+    /// The run that was asked.
+    pub run: u64,
+    pub model: Arc<Model>,
+    pub source: DataSource,
+    pub set: Arc<Dataset>,
+    pub split: Arc<Split>,
+    pub looked: Box<Looked>,
+}
+
+/// One sample with its answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    pub index: u32,
+    /// The true class; 0 for values.
+    pub truth: usize,
+    /// The class with the largest probability; 0 for values.
+    pub guess: usize,
+    /// The probability of `guess`.
+    pub confidence: f32,
+}
+
+/// How well a class is found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassScore {
+    pub name: String,
+    /// Of the samples taken for it, the share that is of it; `None` where none was taken for it.
+    pub precision: Option<f64>,
+    /// Of the samples of it, the share that was found; `None` where there is none.
+    pub recall: Option<f64>,
+    pub samples: u32,
+}
+
+/// The plane in which samples of two values lie, row by row from the top.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plane {
+    /// Least and largest first value, least and largest second value.
+    pub bounds: [f64; 4],
+    /// The class of each point; empty for values.
+    pub classes: Vec<u8>,
+    /// The probability of that class, from 0 to 1; for values the first output between its least and its largest.
+    pub shades: Vec<f32>,
+    /// Least and largest value, for values.
+    pub range: [f32; 2],
+}
+
+/// How well values are met.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// `[true, predicted]` for every sample and output.
+    pub pairs: Vec<[f64; 2]>,
+    /// Root of the mean squared error, mean absolute error, share of the variance explained.
+    pub rmse: f64,
+    pub mae: f64,
+    pub r2: f64,
+}
+
+/// Weights drawn as pictures; negative and positive values lie on the two sides of 0.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filters {
+    /// The parameter and what the pictures are.
+    pub title: String,
+    pub height: usize,
+    pub width: usize,
+    /// The largest magnitude, which has the full colour.
+    pub scale: f32,
+    /// Each picture's values, row by row.
+    pub pictures: Vec<Vec<f32>>,
+    /// All pictures there are, of which `pictures` are the first.
+    pub total: usize,
+}
+
+/// The answers, ready to be drawn.
+#[derive(Clone, Debug)]
+pub struct PredictionsView {
+    /// The run that was asked.
+    pub run: u64,
+    pub set: Arc<Dataset>,
+    pub picture: Option<Picture>,
+    /// Steps made when the network was asked.
+    pub step: u64,
+    /// What was asked: "360 held-out samples".
+    pub what: String,
+    /// Wrong ones first, the surest mistake at the top; right ones behind, the least sure first.
+    pub answered: Vec<Answered>,
+    /// Outputs a sample.
+    pub outputs: usize,
+    /// Probabilities for classes, values otherwise: `[answered, outputs]` in the order of `answered`.
+    pub values: Vec<f32>,
+    /// By true class (rows) and predicted class (columns); empty for values.
+    pub confusion: Vec<Vec<u32>>,
+    pub scores: Vec<ClassScore>,
+    /// Mean loss without label smoothing, and the share that is classified right.
+    pub loss: f64,
+    pub accuracy: Option<f64>,
+    pub plane: Option<Plane>,
+    pub fit: Option<Fit>,
+    pub filters: Option<Filters>,
+    pub took_us: f64,
+}
+
+/// The samples to ask for: the held-out part, or where nothing is held out the training part; and its name.
+#[must_use]
+pub fn samples_of(split: &Split) -> (Vec<u32>, &'static str) {
+    let (part, name) =
+        if split.held_out.is_empty() { (&split.train, "training") } else { (&split.held_out, "held-out") };
+    (part.iter().copied().take(ANSWERED).collect(), name)
+}
+
+/// The question that a view of this network on this data needs answered.
+#[must_use]
+pub fn question(model: &Model, set: &Dataset, split: &Split, source: &DataSource) -> Look {
+    let points = bounds(set).map_or_else(Vec::new, |[x0, x1, y0, y1]| {
+        let at = |low: f64, high: f64, i: usize| (low + (high - low) * (i as f64 + 0.5) / GRID as f64) as f32;
+        let rows = (0..GRID).rev().map(|r| at(y0, y1, r));
+        rows.flat_map(|y| (0..GRID).flat_map(move |c| [at(x0, x1, c), y])).collect()
+    });
+    let weight = first_weight(model, picture(set, source).is_some());
+    Look { samples: samples_of(split).0, points: Arc::new(points), weight }
+}
+
+/// Where samples of two values lie, with a margin: least and largest first value, least and largest second one.
+fn bounds(set: &Dataset) -> Option<[f64; 4]> {
+    if set.sample.0 != [2] {
+        return None;
+    }
+    let mut found = [f64::INFINITY, f64::NEG_INFINITY, f64::INFINITY, f64::NEG_INFINITY];
+    for p in set.x.chunks_exact(2) {
+        for (side, v) in [f64::from(p[0]), f64::from(p[1])].into_iter().enumerate() {
+            found[2 * side] = found[2 * side].min(v);
+            found[2 * side + 1] = found[2 * side + 1].max(v);
+        }
+    }
+    for side in [0, 2] {
+        let margin = ((found[side + 1] - found[side]) * 0.1).max(0.1);
+        found[side] -= margin;
+        found[side + 1] += margin;
+    }
+    found.iter().all(|v| v.is_finite()).then_some(found)
+}
+
+/// The first parameter that can be drawn as pictures: filters, or weights on the values of a picture.
+fn first_weight(model: &Model, on_picture: bool) -> Option<ParamId> {
+    let first = model.params.iter().position(|p| p.kind == ParamKind::Weight)?;
+    let shape = &model.params[first].shape;
+    let sound = shape.rank() == 4 || (shape.rank() == 2 && on_picture && shape.0[0] == model.input.len());
+    sound.then_some(ParamId(first as u32))
+}
+
+fn softmax(row: &[f32], out: &mut Vec<f32>) {
+    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f32 = row.iter().map(|v| (v - max).exp()).sum();
+    out.extend(row.iter().map(|v| (v - max).exp() / sum));
+}
+
+/// Makes the view of an answer.
+#[must_use]
+pub fn view(question: &Question) -> PredictionsView {
+    let Question { run, model, source, set, split, looked } = question;
+    let outputs = model.output.len().max(1);
+    let is_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+    let (all, part) = (if split.held_out.is_empty() { &split.train } else { &split.held_out }, samples_of(split).1);
+    let count = looked.outputs.len() / outputs;
+    let noun = if count == 1 { "sample" } else { "samples" };
+    let what = if count < all.len() {
+        format!("the first {count} of {} {part} {noun}", all.len())
+    } else {
+        format!("{count} {part} {noun}")
+    };
+    let shape = picture(set, source);
+    let mut out = PredictionsView {
+        run: *run,
+        set: Arc::clone(set),
+        picture: shape,
+        step: looked.step,
+        what,
+        answered: Vec::with_capacity(count),
+        outputs,
+        values: Vec::with_capacity(looked.outputs.len()),
+        confusion: Vec::new(),
+        scores: Vec::new(),
+        loss: 0.0,
+        accuracy: None,
+        plane: None,
+        fit: None,
+        filters: looked.weight.as_ref().and_then(|w| filters(model, w, looked.question.weight, shape)),
+        took_us: looked.took_us,
+    };
+    let indices = &looked.question.samples[..count.min(looked.question.samples.len())];
+    if is_classes {
+        out.take_classes(indices, &looked.outputs, model);
+    } else {
+        out.take_values(indices, &looked.outputs);
+    }
+    out.plane =
+        bounds(set).filter(|_| !looked.at_points.is_empty()).map(|b| plane(b, &looked.at_points, outputs, is_classes));
+    out
+}
+
+impl PredictionsView {
+    fn take_classes(&mut self, indices: &[u32], logits: &[f32], model: &Model) {
+        let width = self.outputs;
+        let mut probabilities = Vec::with_capacity(logits.len());
+        logits.chunks_exact(width).for_each(|row| softmax(row, &mut probabilities));
+        let mut rows: Vec<(Answered, usize)> = Vec::with_capacity(indices.len());
+        self.confusion = vec![vec![0; width]; width];
+        for (at, (&index, row)) in indices.iter().zip(probabilities.chunks_exact(width)).enumerate() {
+            let (truth, guess) = (class_of(&self.set, index).unwrap_or(0), argmax(row));
+            if let Some(cell) = self.confusion.get_mut(truth).and_then(|r| r.get_mut(guess)) {
+                *cell += 1;
+            }
+            self.loss -= f64::from(row.get(truth).copied().unwrap_or(0.0).max(1e-30).ln());
+            rows.push((Answered { index, truth, guess, confidence: row[guess] }, at));
+        }
+        let n = rows.len().max(1) as f64;
+        self.loss /= n;
+        self.accuracy = Some(rows.iter().filter(|(a, _)| a.truth == a.guess).count() as f64 / n);
+        let rank = |a: &Answered| if a.truth == a.guess { (1, a.confidence) } else { (0, -a.confidence) };
+        rows.sort_by(|(a, _), (b, _)| {
+            let (a, b) = (rank(a), rank(b));
+            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+        });
+        for (answered, at) in rows {
+            self.values.extend_from_slice(&probabilities[at * width..(at + 1) * width]);
+            self.answered.push(answered);
+        }
+        let total = |c: usize| (0..width).map(|r| self.confusion[r][c]).sum::<u32>();
+        let share = |part: u32, of: u32| (of > 0).then(|| f64::from(part) / f64::from(of));
+        self.scores = (0..model.output.len())
+            .map(|c| {
+                let (hit, samples) = (self.confusion[c][c], self.confusion[c].iter().sum());
+                let name = class_name(&self.set, c);
+                ClassScore { name, precision: share(hit, total(c)), recall: share(hit, samples), samples }
+            })
+            .collect();
+    }
+
+    fn take_values(&mut self, indices: &[u32], found: &[f32]) {
+        let width = self.outputs;
+        let Target::Values { values, .. } = &self.set.target else { return };
+        let mut pairs = Vec::with_capacity(found.len());
+        let mut rows: Vec<(f64, Answered, usize)> = Vec::with_capacity(indices.len());
+        for (at, (&index, row)) in indices.iter().zip(found.chunks_exact(width)).enumerate() {
+            let Some(target) = values.get(index as usize * width..(index as usize + 1) * width) else { continue };
+            let mut error = 0.0;
+            for (t, p) in target.iter().zip(row) {
+                pairs.push([f64::from(*t), f64::from(*p)]);
+                error += f64::from(t - p).powi(2);
+            }
+            rows.push((
+                error,
+                Answered { index, truth: 0, guess: 0, confidence: (error / width as f64).sqrt() as f32 },
+                at,
+            ));
+        }
+        rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+        for (_, answered, at) in rows {
+            self.values.extend_from_slice(&found[at * width..(at + 1) * width]);
+            self.answered.push(answered);
+        }
+        let n = pairs.len().max(1) as f64;
+        let mean = pairs.iter().map(|p| p[0]).sum::<f64>() / n;
+        let squares: f64 = pairs.iter().map(|p| (p[0] - p[1]).powi(2)).sum();
+        let spread: f64 = pairs.iter().map(|p| (p[0] - mean).powi(2)).sum();
+        let mae = pairs.iter().map(|p| (p[0] - p[1]).abs()).sum::<f64>() / n;
+        self.loss = squares / n;
+        self.fit = Some(Fit { rmse: (squares / n).sqrt(), mae, r2: 1.0 - squares / spread.max(1e-30), pairs });
+    }
+
+    /// The answer at a position of `answered`: probabilities, or values.
+    #[must_use]
+    pub fn row(&self, at: usize) -> &[f32] {
+        self.values.get(at * self.outputs..(at + 1) * self.outputs).unwrap_or_default()
+    }
+
+    /// The `k` classes with the largest probabilities at a position of `answered`, the largest first.
+    #[must_use]
+    pub fn top(&self, at: usize, k: usize) -> Vec<(usize, f32)> {
+        let mut all: Vec<(usize, f32)> = self.row(at).iter().copied().enumerate().collect();
+        all.sort_by(|a, b| b.1.total_cmp(&a.1));
+        all.truncate(k);
+        all
+    }
+
+    /// The positions in `answered` of a cell of the confusion matrix; of all where `None`.
+    #[must_use]
+    pub fn of_cell(&self, cell: Option<(usize, usize)>) -> Vec<u32> {
+        let wanted = |a: &Answered| cell.is_none_or(|c| (a.truth, a.guess) == c);
+        (0u32..).zip(&self.answered).filter(|(_, a)| wanted(a)).map(|(i, _)| i).collect()
+    }
+
+    /// The name of a class.
+    #[must_use]
+    pub fn name(&self, class: usize) -> &str {
+        self.scores.get(class).map_or("?", |s| s.name.as_str())
+    }
+
+    /// What the sample at a position of `answered` is, in words.
+    #[must_use]
+    pub fn truth_text(&self, at: usize) -> String {
+        self.answered.get(at).map_or_else(String::new, |a| target_text(&self.set, a.index))
+    }
+}
+
+fn plane(bounds: [f64; 4], answers: &[f32], outputs: usize, is_classes: bool) -> Plane {
+    let mut out = Plane { bounds, classes: Vec::new(), shades: Vec::new(), range: [0.0, 1.0] };
+    if is_classes {
+        let mut row = Vec::with_capacity(outputs);
+        for logits in answers.chunks_exact(outputs) {
+            row.clear();
+            softmax(logits, &mut row);
+            let best = argmax(&row);
+            out.classes.push(best.min(255) as u8);
+            out.shades.push(row[best]);
+        }
+    } else {
+        let first = || answers.chunks_exact(outputs).map(|r| r[0]);
+        let (low, high) = first().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
+        out.range = [low, high];
+        out.shades.extend(first().map(|v| (v - low) / (high - low).max(1e-12)));
+    }
+    out
+}
+
+fn filters(model: &Model, weight: &HostTensor, id: Option<ParamId>, shape: Option<Picture>) -> Option<Filters> {
+    let values = weight.to_vec::<f32>().ok()?;
+    let name = &model.param(id?).name;
+    let mut out = match weight.shape.0[..] {
+        [filters, channels, h, w] => Filters {
+            title: format!("{name}: {filters} filters of {channels} × {h} × {w}"),
+            height: h,
+            width: w,
+            scale: 0.0,
+            pictures: values.chunks_exact(h * w).take(FILTERS).map(<[f32]>::to_vec).collect(),
+            total: filters * channels,
+        },
+        [inputs, units] => {
+            let p = shape.filter(|p| p.channels * p.height * p.width == inputs)?;
+            // A column is a unit; of several channels the mean is drawn.
+            let area = p.height * p.width;
+            let of = |unit: usize, i: usize| {
+                (0..p.channels).map(|c| values[(c * area + i) * units + unit]).sum::<f32>() / p.channels as f32
+            };
+            Filters {
+                title: format!("{name}: the weights of {units} units on {} × {} values", p.height, p.width),
+                height: p.height,
+                width: p.width,
+                scale: 0.0,
+                pictures: (0..units.min(FILTERS)).map(|u| (0..area).map(|i| of(u, i)).collect()).collect(),
+                total: units,
+            }
+        }
+        _ => return None,
+    };
+    let largest = out.pictures.iter().flatten().fold(0.0f32, |m, v| m.max(v.abs()));
+    out.scale = largest.max(1e-12);
+    Some(out)
+}
+
+/// The figures, the confusion matrix, and the first samples.
+impl fmt::Display for PredictionsView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {}, {}: loss {:.4}", self.step, self.what, self.loss)?;
+        if let Some(accuracy) = self.accuracy {
+            write!(f, ", accuracy {accuracy:.4}")?;
+        }
+        writeln!(f)?;
+        for (score, row) in self.scores.iter().zip(&self.confusion) {
+            let share = |s: Option<f64>| s.map_or_else(|| "-".into(), |s| format!("{s:.2}"));
+            writeln!(f, "{} {row:?} precision {} recall {}", score.name, share(score.precision), share(score.recall))?;
+        }
+        for (at, a) in self.answered.iter().enumerate().take(3) {
+            writeln!(f, "sample {}: is {}, {:?}", a.index, self.truth_text(at), self.row(at))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::{Session, SessionSpec};
+
+    fn asked(name: &str, change: impl Fn(&mut crate::model::Preset)) -> (PredictionsView, Session) {
+        let bundled = crate::model::BUNDLED.iter().find(|b| b.name == name).unwrap();
+        let mut preset = crate::model::read_preset(bundled.text).unwrap();
+        change(&mut preset);
+        let source = preset.data.as_ref().unwrap().source.clone();
+        let mut session =
+            Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset, ".".into()) }).unwrap();
+        for _ in 0..5 {
+            session.step().unwrap();
+        }
+        let (set, split) = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s))).unwrap();
+        let model = Arc::new(session.model().clone());
+        let looked = Box::new(session.look(question(&model, &set, &split, &source)).unwrap());
+        (view(&Question { run: 1, model, source, set, split, looked }), session)
+    }
+
+    #[test]
+    fn the_matrix_and_the_loss_are_those_of_the_evaluation() {
+        let (view, mut session) = asked("digits-mlp", |_| {});
+        let found = session.evaluate().unwrap().unwrap();
+        assert_eq!(view.confusion, found.confusion);
+        assert!((view.loss - found.loss).abs() < 1e-4 && view.accuracy == found.accuracy, "{view}");
+        assert!(view.to_string().starts_with("step 5, 360 held-out samples: loss "), "{view}");
+        let wrong = view.answered.iter().take_while(|a| a.truth != a.guess).count();
+        assert!(wrong > 0 && view.answered[wrong..].iter().all(|a| a.truth == a.guess));
+        assert!(view.answered[..wrong].windows(2).all(|w| w[0].confidence >= w[1].confidence));
+        // Every row of probabilities went with its sample.
+        for (at, a) in view.answered.iter().enumerate() {
+            let top = view.top(at, 3);
+            assert_eq!(top[0], (a.guess, a.confidence));
+            assert!((view.row(at).iter().sum::<f32>() - 1.0).abs() < 1e-4 && top[1].1 >= top[2].1);
+        }
+        let filters = view.filters.as_ref().unwrap();
+        assert_eq!((filters.pictures.len(), filters.total, filters.width), (96, 128, 8));
+        let cell = view.of_cell(Some((3, 3)));
+        assert_eq!(cell.len() as u32, view.confusion[3][3]);
+        let recall = f64::from(view.confusion[3][3]) / f64::from(view.scores[3].samples);
+        assert_eq!(view.scores[3].recall, Some(recall));
+    }
+
+    #[test]
+    fn the_plane_is_asked_for_from_the_top() {
+        let (view, _) = asked("spirals", |p| p.data.as_mut().unwrap().held_out = 0.0);
+        assert!(view.what.contains("training samples"), "{}", view.what);
+        let plane = view.plane.as_ref().unwrap();
+        assert_eq!((plane.classes.len(), plane.shades.len()), (GRID * GRID, GRID * GRID));
+        assert!(plane.shades.iter().all(|s| (0.3..=1.0).contains(s)));
+        let q = question(
+            &crate::model::check(&crate::studio::presets::digits()).model.unwrap(),
+            &view.set,
+            &Split::default(),
+            &DataSource::Digits,
+        );
+        assert!(q.points[1] > q.points[2 * GRID * GRID - 1] && q.points[0] < q.points[2]);
+        assert!(view.filters.is_none());
+    }
+
+    #[test]
+    fn values_are_held_against_the_truth() {
+        let (view, mut session) = asked("regression", |_| {});
+        let fit = view.fit.as_ref().unwrap();
+        let found = session.evaluate().unwrap().unwrap();
+        assert!(
+            (view.loss - found.loss).abs() < 1e-5 * found.loss.max(1.0) && (fit.rmse.powi(2) - found.loss).abs() < 1e-4
+        );
+        assert_eq!(fit.pairs.len(), found.samples * view.outputs);
+        assert!(view.answered.windows(2).all(|w| w[0].confidence >= w[1].confidence) && view.confusion.is_empty());
+    }
+
+    #[test]
+    fn filters_of_a_convolution_are_pictures() {
+        let (view, _) = asked("digits-cnn", |_| {});
+        let filters = view.filters.unwrap();
+        assert!(
+            (filters.height, filters.width) == (3, 3) && filters.total == filters.pictures.len(),
+            "{}",
+            filters.title
+        );
+    }
+}

@@ -1,0 +1,20 @@
+//! A choice between a few views, as buttons in a row.
+
+use egui::{Button, Ui};
+
+/// Shows the choice; true where another one was chosen. Each item is its value, its name and its tooltip.
+pub fn segments_ui<T: Copy + PartialEq>(ui: &mut Ui, chosen: &mut T, items: &[(T, &str, &str)]) -> bool {
+    let before = *chosen;
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 4.0;
+        for (value, name, about) in items {
+            let on = *value == *chosen;
+            let response = ui.add(Button::selectable(on, *name)).on_hover_text(*about);
+            response.widget_info(|| egui::WidgetInfo::selected(egui::Role::Button, true, on, *name));
+            if response.clicked() {
+                *chosen = *value;
+            }
+        }
+    });
+    before != *chosen
+}

@@ -1,0 +1,282 @@
+//! Looking into a run: what the network answers to samples and to points of one's choice, its filters, and what its step costs eagerly and replayed.
+//!
+//! Nothing here changes the run. While it trains, a [`Pace`] keeps the time that looking takes to a small share of the time that passes.
+
+use super::{Feed, Session, TrainError};
+use crate::exec::Executor;
+use crate::model::ParamId;
+use crate::tensor::HostTensor;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A question to a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Look {
+    /// Samples of the data set to answer for, by index.
+    pub samples: Vec<u32>,
+    /// Points to answer for besides, `[points, input]` in logical order; empty for none.
+    pub points: Arc<Vec<f32>>,
+    /// A parameter whose values are wanted.
+    pub weight: Option<ParamId>,
+}
+
+/// What a run answered.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    pub question: Look,
+    /// Steps made when it was answered.
+    pub step: u64,
+    /// `[samples, output]`: logits or values.
+    pub outputs: Vec<f32>,
+    /// `[points, output]`.
+    pub at_points: Vec<f32>,
+    /// The parameter in its logical shape.
+    pub weight: Option<HostTensor>,
+    /// Time that the answer took, in microseconds.
+    pub took_us: f64,
+}
+
+/// Times of single steps of the same batch, run both ways in turn.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BothWays {
+    /// Steps made when they were measured.
+    pub step: u64,
+    /// Microseconds of each eager step, in order.
+    pub eager_us: Vec<f32>,
+    /// Microseconds of each replayed step, in order.
+    pub replay_us: Vec<f32>,
+}
+
+impl BothWays {
+    /// The median of each, eager first, in microseconds; 0 where nothing was measured.
+    #[must_use]
+    pub fn medians_us(&self) -> [f32; 2] {
+        [&self.eager_us, &self.replay_us].map(|times| {
+            let mut sorted = times.clone();
+            sorted.sort_by(f32::total_cmp);
+            sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+        })
+    }
+}
+
+impl Session {
+    /// Answers a question from the present parameters. The run itself is not touched.
+    ///
+    /// # Errors
+    /// Where the evaluation's memory does not suffice, or a sample or parameter that is asked for is not there.
+    pub fn look(&mut self, question: Look) -> Result<Looked, TrainError> {
+        let started = Instant::now();
+        self.make_evaluator()?;
+        let mut outputs = Vec::new();
+        if let (Some(evaluator), Feed::Data { set, stored, .. }) = (&mut self.evaluator, &self.feed) {
+            let inside: Vec<u32> = question.samples.iter().copied().filter(|i| (*i as usize) < set.len()).collect();
+            evaluator.outputs(&mut self.pool, stored, &inside, |_, values| outputs.extend_from_slice(values))?;
+        }
+        let mut at_points = Vec::new();
+        if let Some(evaluator) = &mut self.evaluator
+            && !question.points.is_empty()
+        {
+            at_points = evaluator.answer(&mut self.pool, &question.points)?;
+        }
+        let weight = question.weight.filter(|p| (p.0 as usize) < self.model.params.len());
+        let weight = weight.map(|p| self.weight(p)).transpose()?;
+        let took_us = started.elapsed().as_secs_f64() * 1e6;
+        Ok(Looked { question, step: self.done, outputs, at_points, weight, took_us })
+    }
+
+    fn weight(&self, id: ParamId) -> Result<HostTensor, TrainError> {
+        let values = self.train.param::<f32>(id)?;
+        let tensor = HostTensor::from_slice(self.model.param(id).shape.clone(), &values);
+        Ok(tensor.map_err(|e| crate::exec::ExecError::NoValue(e.to_string()))?)
+    }
+
+    /// Times single steps on the batch that lies in memory, eager and replayed in blocks that alternate, so that both meet the same machine; ends early
+    /// where it would take longer than `limit`. Everything that survives a step is put back.
+    ///
+    /// # Errors
+    /// As [`Session::step`].
+    pub fn time_both_ways(&mut self, steps: usize, limit: Duration) -> Result<BothWays, TrainError> {
+        const BLOCK: usize = 8;
+        let mut out = BothWays { step: self.done, ..BothWays::default() };
+        let saved = self.train.snapshot()?;
+        let started = Instant::now();
+        let mut outcome = Ok(());
+        while outcome.is_ok()
+            && out.replay_us.len() < steps.max(1)
+            && (out.replay_us.len() < 3 || started.elapsed() < limit)
+        {
+            for executor in [Executor::Eager, Executor::Replay] {
+                let times = if executor == Executor::Eager { &mut out.eager_us } else { &mut out.replay_us };
+                for _ in 0..BLOCK.min(steps.max(1) - times.len()) {
+                    let one = Instant::now();
+                    outcome = self.train.run(executor, &mut self.pool).and_then(|()| self.train.synchronize());
+                    times.push(one.elapsed().as_secs_f32() * 1e6);
+                    // Many steps on one batch may overflow: each block starts from what the run has.
+                    if outcome.is_err() || started.elapsed() > limit {
+                        break;
+                    }
+                }
+                self.train.restore(&saved)?;
+            }
+        }
+        outcome?;
+        Ok(out)
+    }
+}
+
+/// Keeps what is done beside the steps to a share of the time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    /// Nothing is done before this.
+    due: Option<Instant>,
+}
+
+/// The largest share of a run's time that looking into it takes.
+pub const LOOK_SHARE: f64 = 0.03;
+
+impl Pace {
+    /// True where something may be done at `now`.
+    #[must_use]
+    pub fn allows(&self, now: Instant) -> bool {
+        self.due.is_none_or(|due| now >= due)
+    }
+
+    /// Notes that something that took `took` ended at `now`.
+    pub fn spent(&mut self, now: Instant, took: Duration) {
+        self.due = Some(now + took.mul_f64((1.0 - LOOK_SHARE) / LOOK_SHARE));
+    }
+}
+
+/// The least and the largest of each value over several steps, so that what is told now and then loses no extreme.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spans {
+    /// First and last step, from 1; `None` while empty.
+    pub steps: Option<[u64; 2]>,
+    pub low: Vec<f32>,
+    pub high: Vec<f32>,
+}
+
+impl Spans {
+    /// Takes in the values of a step. Allocates at the first step only.
+    pub fn add(&mut self, step: u64, values: &[f32]) {
+        match &mut self.steps {
+            Some(span) => {
+                span[1] = step;
+                for ((low, high), v) in self.low.iter_mut().zip(&mut self.high).zip(values) {
+                    (*low, *high) = (low.min(*v), high.max(*v));
+                }
+            }
+            None => {
+                self.steps = Some([step, step]);
+                for side in [&mut self.low, &mut self.high] {
+                    side.clear();
+                    side.extend_from_slice(values);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::SessionSpec;
+
+    fn session(name: &str) -> Session {
+        let bundled = crate::model::BUNDLED.iter().find(|b| b.name == name).unwrap();
+        let preset = crate::model::read_preset(bundled.text).unwrap();
+        Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset, ".".into()) }).unwrap()
+    }
+
+    #[test]
+    fn looking_and_timing_change_nothing_of_a_run() {
+        let (mut alone, mut watched) = (session("spirals"), session("spirals"));
+        for step in 0..12 {
+            let plain = alone.step().unwrap().unwrap();
+            if step % 4 == 2 {
+                let points = Arc::new(vec![0.25; 2 * 300]);
+                let question = Look { samples: (0..200).collect(), points, weight: Some(ParamId(0)) };
+                let looked = watched.look(question).unwrap();
+                assert_eq!((looked.outputs.len(), looked.at_points.len()), (200 * 3, 300 * 3));
+                // Equal points get equal answers, in the batch that is filled up as well.
+                assert!(looked.at_points.chunks(3).all(|p| p == &looked.at_points[..3]));
+                assert_eq!(looked.weight.unwrap().shape.0, [2, 64]);
+                let both = watched.time_both_ways(20, Duration::from_secs(5)).unwrap();
+                assert_eq!((both.eager_us.len(), both.replay_us.len(), both.step), (20, 20, u64::from(step as u32)));
+                assert!(both.medians_us().iter().all(|us| *us > 0.0));
+            }
+            let seen = watched.step().unwrap().unwrap();
+            assert_eq!(
+                (plain.loss.to_bits(), plain.update_max.to_bits()),
+                (seen.loss.to_bits(), seen.update_max.to_bits())
+            );
+        }
+    }
+
+    #[test]
+    fn a_run_without_a_held_out_part_can_be_looked_into() {
+        let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "digits-cnn").unwrap();
+        let mut preset = crate::model::read_preset(bundled.text).unwrap();
+        preset.data.as_mut().unwrap().held_out = 0.0;
+        let mut session =
+            Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset, ".".into()) }).unwrap();
+        let looked = session.look(Look { samples: vec![5, 5, 9], ..Look::default() }).unwrap();
+        assert_eq!((looked.outputs.len(), &looked.outputs[..10]), (30, &looked.outputs[10..20]));
+        // A sample given as a point is answered alike, whatever the layout inside.
+        let image = session.dataset().unwrap().0.sample_slice(9).to_vec();
+        let again = session.look(Look { points: Arc::new(image), ..Look::default() }).unwrap();
+        assert_eq!(again.at_points, looked.outputs[20..]);
+        assert_eq!(session.evaluate().unwrap(), None);
+    }
+
+    #[test]
+    fn looking_takes_a_small_share_of_the_time() {
+        let mut pace = Pace::default();
+        let start = Instant::now();
+        assert!(pace.allows(start));
+        pace.spent(start, Duration::from_millis(3));
+        assert!(!pace.allows(start + Duration::from_millis(96)) && pace.allows(start + Duration::from_millis(98)));
+    }
+
+    #[test]
+    fn a_watched_run_gives_its_steps_nearly_all_of_the_time() {
+        use crate::train::{Command, Event, RunState, Worker};
+        let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "spirals").unwrap();
+        let preset = crate::model::read_preset(bundled.text).unwrap();
+        let spec = SessionSpec { threads: 1, steps: Some(100_000_000), ..SessionSpec::new(preset, ".".into()) };
+        let worker = Worker::spawn(spec, || {}).unwrap();
+        assert!(worker.send(Command::Start));
+        let question = || Look { samples: (0..600).collect(), points: Arc::new(vec![0.1; 2 * 9216]), weight: None };
+        let (mut begun, mut looked, mut steps) = (None, Vec::new(), 0);
+        // Asked anew at once, whatever the answers cost.
+        while looked.len() < 3 || begun.is_none_or(|t: Instant| t.elapsed() < Duration::from_secs(1)) {
+            match worker.wait_event(Duration::from_secs(20)).expect("the worker lives") {
+                Event::State(RunState::Running) => {
+                    begun = Some(Instant::now());
+                    assert!(worker.send(Command::Look(question())));
+                }
+                Event::Looked(answer) => {
+                    assert!(worker.send(Command::Look(question())));
+                    looked.push(answer.took_us);
+                }
+                Event::Steps(reports) => steps += reports.len(),
+                Event::State(RunState::Failed(why)) => panic!("{why}"),
+                _ => {}
+            }
+        }
+        // The last answer's time is paid for afterwards.
+        let paid: f64 = looked[..looked.len() - 1].iter().sum::<f64>();
+        let elapsed = begun.unwrap().elapsed().as_secs_f64() * 1e6;
+        assert!(steps > 0, "{} answers", looked.len());
+        assert!(paid <= elapsed * (LOOK_SHARE + 0.002), "{paid} us of {elapsed} us");
+    }
+
+    #[test]
+    fn spans_keep_the_extremes() {
+        let mut spans = Spans::default();
+        for (step, v) in [(4, 1.0), (5, 9.0), (6, -2.0)] {
+            spans.add(step, &[v, 0.5]);
+        }
+        assert_eq!(spans, Spans { steps: Some([4, 6]), low: vec![-2.0, 0.5], high: vec![9.0, 0.5] });
+    }
+}

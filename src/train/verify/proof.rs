@@ -1,0 +1,112 @@
+//! The proofs by name, what a check found out, and where a failure lies.
+
+use crate::model::LayerPath;
+use crate::plan::BufferId;
+use serde::Serialize;
+
+/// What can be proved of a step; one or several checks each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Proof {
+    Plan,
+    Gradients,
+    EagerAgainstReplay,
+    PointerLedger,
+    Determinism,
+}
+
+impl Proof {
+    /// Every proof, in the order in which they are shown.
+    pub const ALL: [Self; 5] =
+        [Self::Plan, Self::Gradients, Self::EagerAgainstReplay, Self::PointerLedger, Self::Determinism];
+
+    /// The name on screen.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plan => "Plan",
+            Self::Gradients => "Gradient check",
+            Self::EagerAgainstReplay => "Eager against replay",
+            Self::PointerLedger => "Pointer ledger",
+            Self::Determinism => "Determinism",
+        }
+    }
+
+    /// What is compared with what, in a sentence without its full stop.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Plan => "Compiles the step; every verifier and referee looks at its stages",
+            Self::Gradients => {
+                "Holds gradients against central differences in f64, and fast kernels against plain loops"
+            }
+            Self::EagerAgainstReplay => {
+                "Runs the same steps op by op and replayed, and compares every buffer bit for bit"
+            }
+            Self::PointerLedger => {
+                "Compares every recorded address with the plan's, then moves one of every call and expects it to be named"
+            }
+            Self::Determinism => "Replays the run twice, and on one thread and several: the bits must be equal",
+        }
+    }
+}
+
+/// Where a failure lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Culprit {
+    /// An operation of the training step, by its place in it.
+    Op(usize),
+    Layer(LayerPath),
+}
+
+/// One buffer after the same steps, eager and replayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compared {
+    pub buffer: BufferId,
+    pub name: String,
+    pub bytes: u64,
+    /// Bytes that differ.
+    pub different: u64,
+}
+
+/// One check and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    pub name: String,
+    /// `None` where the check does not apply, which `figures` explains.
+    pub passed: Option<bool>,
+    /// The figures in one line.
+    pub figures: String,
+    /// What failed, in words.
+    pub detail: Vec<String>,
+    /// Where each line of `detail` points to, as far as that is known.
+    #[serde(skip)]
+    pub culprits: Vec<Option<Culprit>>,
+    /// Every buffer that was compared; empty for checks that compare none.
+    #[serde(skip)]
+    pub compared: Vec<Compared>,
+}
+
+impl Check {
+    pub(super) fn new(name: &str, passed: bool, figures: String) -> Self {
+        let (detail, culprits, compared) = (Vec::new(), Vec::new(), Vec::new());
+        Self { name: name.into(), passed: Some(passed), figures, detail, culprits, compared }
+    }
+
+    pub(super) fn skipped(name: &str, why: &str) -> Self {
+        Self { passed: None, ..Self::new(name, false, format!("skipped: {why}")) }
+    }
+
+    /// The check with lines that say what failed, each with its place.
+    pub(super) fn detail(mut self, lines: Vec<(String, Option<Culprit>)>) -> Self {
+        (self.detail, self.culprits) = lines.into_iter().unzip();
+        self
+    }
+}
+
+/// What a verification tells while it runs.
+#[derive(Clone, Debug)]
+pub enum Progress<'a> {
+    /// This check of a proof begins.
+    Begins(Proof, &'static str),
+    Done(Proof, &'a Check),
+}
