@@ -35,7 +35,8 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
             let threads = threads.map_or(spec.threads, usize::from);
             let (target, _) = device::choose(*device, threads)?;
             spec = SessionSpec { threads, tuning: device::tuning(&target), machine: Some(target), ..spec };
-            let steps = steps.or(kept_steps.filter(|s| *s > 0)).or(spec.preset.train.map(|t| t.steps as u64)).unwrap_or(1000);
+            let steps =
+                steps.or(kept_steps.filter(|s| *s > 0)).or(spec.preset.train.map(|t| t.steps as u64)).unwrap_or(1000);
             let capsule = Capsule::make(&spec, steps, |_| true)?;
             capsule.write(file)?;
             output::note(&format!("wrote {}: {} steps", file.display(), output::count(capsule.header.steps)));
@@ -47,7 +48,11 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
             let tuning = device::tuning(&crate::exec::cpu::host_target(capsule.header.threads.max(1)));
             let base = base.clone().unwrap_or_else(|| folder(file));
             let report = capsule.replay(base, target, tuning, |_| true)?;
-            if *json { output::print_json(&report)? } else { output::print(&report.to_string())? }
+            if *json {
+                output::print_json(&report)?
+            } else {
+                output::print(&report.to_string())?
+            }
             Ok(if report.is_bit_equal { ExitCode::SUCCESS } else { ExitCode::from(1) })
         }
     }

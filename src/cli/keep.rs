@@ -66,10 +66,10 @@ impl Keeper {
     pub fn finish(mut self, state: RunEnd, error: Option<String>, session: &Session) -> anyhow::Result<()> {
         self.hand_over();
         let failed = state == RunEnd::Failed;
-        let weights = self.recorder.weights();
         self.recorder.set_state(state, error);
-        let id = self.recorder.id().to_owned();
-        let saved = if failed { Ok(()) } else { session.save_weights(&weights) };
+        let id = self.recorder.id().unwrap_or_default().to_owned();
+        let weights = self.recorder.weights().filter(|_| !failed);
+        let saved = weights.map_or(Ok(()), |path| session.save_weights(&path));
         self.recorder.finish().map_err(|why| anyhow::anyhow!(why))?;
         saved.map_err(|e| anyhow::anyhow!("{e}"))?;
         output::note(&format!("kept as {id}"));

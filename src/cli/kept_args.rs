@@ -171,7 +171,11 @@ impl FromStr for FormatArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let names = || Format::ALL.map(Format::name).join(", ");
-        Format::ALL.into_iter().find(|f| f.name() == text).map(Self).ok_or_else(|| format!("expected one of {}", names()))
+        Format::ALL
+            .into_iter()
+            .find(|f| f.name() == text)
+            .map(Self)
+            .ok_or_else(|| format!("expected one of {}", names()))
     }
 }
 

@@ -166,7 +166,7 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
 /// What names a run or a preset: a run comes first, and where there is none of that name, a preset is looked for.
 pub enum Named {
     Run(RunStore, Box<RunEntry>),
-    Preset(super::presets::Loaded),
+    Preset(Box<super::presets::Loaded>),
 }
 
 /// Finds what a person named.
@@ -181,11 +181,13 @@ pub fn find(given: &str) -> anyhow::Result<Named> {
             Err(error @ RunsError::Ambiguous(..)) if !crate::model::BUNDLED.iter().any(|b| b.name == given) => {
                 return Err(told(error));
             }
-            Err(_) if given == "last" => return Err(wrong("no runs are kept yet: train in the studio, or with stepgraph train PRESET --keep")),
+            Err(_) if given == "last" => {
+                return Err(wrong("no runs are kept yet: train in the studio, or with stepgraph train PRESET --keep"));
+            }
             Err(_) => {}
         }
     }
-    Ok(Named::Preset(super::presets::load(given)?))
+    Ok(Named::Preset(Box::new(super::presets::load(given)?)))
 }
 
 /// What was written, as JSON-free lines on standard error.

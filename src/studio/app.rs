@@ -7,6 +7,7 @@ use super::panels::{self, Panels};
 use super::state::{Settings, Studio};
 use super::{presets, theme};
 use crate::select::Tuning;
+use crate::train::runs::RunStore;
 use egui::{CentralPanel, Frame, Margin, Panel, Ui};
 use egui_tiles::{Behavior, TileId, Tiles, UiResponse};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ pub struct Startup {
     pub recovery: Option<PathBuf>,
     /// Kernel times remembered from this machine.
     pub tuning: Option<Arc<Tuning>>,
+    /// Where runs are kept; `None` keeps none.
+    pub runs: Option<RunStore>,
 }
 
 /// The studio's window.
@@ -65,6 +68,10 @@ impl StudioApp {
         let mut panels = Panels::default();
         if let Some(tabs) = stored(TABS_KEY).and_then(|t| serde_json::from_str(&t).ok()) {
             panels.tabs = tabs;
+            panels.add_missing_tabs();
+        }
+        if let Some(store) = &startup.runs {
+            studio.keep_runs_in(store.clone());
         }
         if let Some(folder) = &startup.recovery {
             studio.recover_in(folder);
@@ -101,6 +108,10 @@ impl StudioApp {
             ctx.request_repaint();
         }
         self.take_saved_weights(ctx);
+        self.take_desk_events();
+        if let Some(after) = self.studio.runs.until_next() {
+            ctx.request_repaint_after(after);
+        }
         if let Some(after) = self.studio.until_safe() {
             ctx.request_repaint_after(after.max(FRAME_EVERY));
         }
@@ -209,6 +220,7 @@ impl Behavior<Tab> for Rooms<'_> {
                 }
                 Tab::Arena => panels::arena::arena_ui(ui, self.studio, &mut self.panels.arena, self.out),
                 Tab::Capture => panels::capture::capture_ui(ui, self.studio, self.out),
+                Tab::Runs => panels::runs::runs_ui(ui, self.studio, &mut self.panels.runs, self.out),
             }
         });
         UiResponse::None

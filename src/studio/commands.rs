@@ -2,6 +2,7 @@
 
 use super::document::Edit;
 use super::icons;
+use super::runs::RunsCommand;
 use super::selection::Selection;
 use crate::model::{LayerKind, LayerPath};
 use egui::{Key, KeyboardShortcut, Modifiers};
@@ -15,10 +16,11 @@ pub enum Tab {
     StepGraph,
     Arena,
     Capture,
+    Runs,
 }
 
 impl Tab {
-    pub const ALL: [Self; 4] = [Self::Train, Self::StepGraph, Self::Arena, Self::Capture];
+    pub const ALL: [Self; 5] = [Self::Train, Self::StepGraph, Self::Arena, Self::Capture, Self::Runs];
 
     /// The name on the tab.
     #[must_use]
@@ -28,6 +30,7 @@ impl Tab {
             Self::StepGraph => "Step graph",
             Self::Arena => "Arena",
             Self::Capture => "Capture plan",
+            Self::Runs => "Runs",
         }
     }
 }
@@ -79,6 +82,8 @@ pub enum Command {
     SetLr(f32),
     SetSmoothing(f32),
     DismissNotice,
+    /// Something with kept runs.
+    Runs(RunsCommand),
 }
 
 /// How a command looks.
@@ -121,6 +126,7 @@ impl Command {
         out.extend([Self::TrainOrPause, Self::Step, Self::Stop, Self::Reset, Self::Back, Self::Forward]);
         out.extend(Tab::ALL.map(Self::ShowTab));
         out.extend([Self::FitArena, Self::FollowPlots, Self::ToggleLogAxis, Self::ToggleTheme, Self::Quit]);
+        out.extend(RunsCommand::listed().into_iter().map(Self::Runs));
         out
     }
 
@@ -131,6 +137,7 @@ impl Command {
             Self::NewFromPreset(index) => format!("New from preset: {}", super::presets::name(*index)),
             Self::AddKind(kind) => format!("Add layer: {}", kind.class),
             Self::ShowTab(tab) => format!("Show {}", tab.title()),
+            Self::Runs(command) => command.title(),
             other => other.info().label.to_owned(),
         }
     }
@@ -211,6 +218,9 @@ impl Command {
                 keys(CTRL, Key::Num4),
                 "Buffers by layer; what is frozen and what is live",
             ),
+            Self::ShowTab(Tab::Runs) => {
+                of("Runs", icons::RECENT, keys(CTRL, Key::Num7), "Every run that was kept, to compare and to export")
+            }
             Self::FitArena => of("Fit arena", icons::FIT, keys(CTRL, Key::Num0), "Shows the whole arena"),
             Self::FollowPlots => of("Follow", icons::FOLLOW, None, "Keeps the whole run in view"),
             Self::ToggleLogAxis => {
@@ -228,6 +238,7 @@ impl Command {
                 of("Set smoothing", icons::TRAIN, None, "Share of the past in the smoothed curves")
             }
             Self::DismissNotice => of("Dismiss", icons::CLOSE, None, "Closes the notice"),
+            Self::Runs(command) => command.info(),
         }
     }
 

@@ -4,6 +4,7 @@
 
 use crate::model::{Diagnostic, Preset, read_preset, write_preset};
 use crate::tensor::{write_advice, write_atomic};
+use crate::train::export::Format;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,12 @@ pub enum Asked {
     SaveAs,
     /// A place for the weights of the run.
     Weights,
+    /// A place for a kept run in this format.
+    Export(Format),
+    /// A place for a capsule.
+    Capsule,
+    /// A capsule to replay.
+    Replay,
 }
 
 /// What came of a file.
@@ -127,6 +134,9 @@ impl Files {
         let mut dialog = match what {
             Asked::Open | Asked::SaveAs => rfd::FileDialog::new().add_filter("Preset", &["json"]),
             Asked::Weights => rfd::FileDialog::new().add_filter("Weights", &["safetensors"]),
+            Asked::Export(Format::TensorBoard) => rfd::FileDialog::new(),
+            Asked::Export(format) => rfd::FileDialog::new().add_filter(format.title(), &[format.extension()]),
+            Asked::Capsule | Asked::Replay => rfd::FileDialog::new().add_filter("Capsule", &["capsule"]),
         };
         if let Some(folder) = folder.filter(|f| f.is_dir()) {
             dialog = dialog.set_directory(folder);
@@ -135,14 +145,17 @@ impl Files {
             Asked::Open => dialog.set_title("Open a preset"),
             Asked::SaveAs => dialog.set_title("Save the preset").set_file_name(name),
             Asked::Weights => dialog.set_title("Save the weights").set_file_name(name),
+            Asked::Export(_) => dialog.set_title("Export the run").set_file_name(name),
+            Asked::Capsule => dialog.set_title("Make a capsule").set_file_name(name),
+            Asked::Replay => dialog.set_title("Replay a capsule"),
         };
         let work = move || {
             /// No person cancels faster than this: the system has no dialog to show.
             const TOO_FAST: Duration = Duration::from_millis(400);
             let started = Instant::now();
             let path = match what {
-                Asked::Open => dialog.pick_file(),
-                Asked::SaveAs | Asked::Weights => dialog.save_file(),
+                Asked::Open | Asked::Replay => dialog.pick_file(),
+                Asked::SaveAs | Asked::Weights | Asked::Export(_) | Asked::Capsule => dialog.save_file(),
             };
             let missing = path.is_none() && started.elapsed() < TOO_FAST;
             // The window may be gone by now; then nobody asks any more.

@@ -11,6 +11,7 @@
 //! | `state`, `selection` | what the window shows, and what is selected in all views at once |
 //! | `document`, `fields` | the preset with undo and redo, and its fields as data |
 //! | `compiler`, `training`, `files` | the other threads |
+//! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
 //! | `view_models` | what the panels show, as plain data |
 //! | `panels`, `widgets` | how it is drawn |
 //! | `theme`, `icons` | how it looks |
@@ -25,6 +26,7 @@ pub mod files;
 pub mod icons;
 pub mod panels;
 pub mod presets;
+pub mod runs;
 pub mod selection;
 pub mod state;
 pub mod theme;
@@ -50,7 +52,8 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
         log::warn!("{why}");
         None
     });
-    let startup = Startup { preset, recovery, tuning };
+    let runs = crate::train::runs::RunStore::of_user().ok();
+    let startup = Startup { preset, recovery, tuning, runs };
     let viewport = egui::ViewportBuilder::default()
         .with_app_id(APP_ID)
         .with_title("Stepgraph")

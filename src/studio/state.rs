@@ -6,6 +6,7 @@ use super::commands::Command;
 use super::compiler::{Answer, Compiler};
 use super::document::Document;
 use super::files::{Files, Recovery};
+use super::runs::Runs;
 use super::selection::{Related, Selection, SelectionHistory};
 use super::training::{Next, Training};
 use super::view_models::PlanView;
@@ -15,6 +16,7 @@ use super::view_models::status::PlanNumbers;
 use crate::exec::cpu::{cpu_name, default_threads, host_target};
 use crate::model::Checked;
 use crate::select::Tuning;
+use crate::train::runs::RunStore;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,6 +78,7 @@ pub struct Studio {
     /// Kernel times remembered from this machine.
     pub tuning: Option<Arc<Tuning>>,
     pub training: Training,
+    pub runs: Runs,
     pub selection: SelectionHistory,
     pub settings: Settings,
     pub notice: Option<Notice>,
@@ -125,6 +128,7 @@ impl Studio {
             document,
             tuning,
             training: Training::default(),
+            runs: Runs::new(None, &wake),
             selection: SelectionHistory::default(),
             settings,
             notice: None,
@@ -159,6 +163,12 @@ impl Studio {
         }
         self.document.restore(preset, saved, origin);
         self.say("Edits that were not saved last time are back. Save them, or undo by opening the file again.");
+    }
+
+    /// Keeps the runs of this window in this store from now on, and shows those that are there.
+    pub fn keep_runs_in(&mut self, store: RunStore) {
+        self.runs = Runs::new(Some(store.clone()), &self.wake);
+        self.training.keeping.store = Some(store);
     }
 
     /// Shows a message.
@@ -231,6 +241,7 @@ impl Studio {
             Command::Stop => transport().stop,
             Command::SaveWeights | Command::SaveWeightsByPath => self.training.has_weights(),
             Command::Reset => transport().reset,
+            Command::Runs(command) => !command.needs_selection() || self.runs.first().is_some(),
             Command::Back => self.selection.can_go_back(),
             Command::Forward => self.selection.can_go_forward(),
             _ => true,
@@ -247,6 +258,10 @@ impl Studio {
             self.take_answer(answer);
         }
         let left = self.training.drain(BUDGET);
+        if let Some(problem) = self.training.keeping.tend() {
+            self.complain(problem);
+        }
+        self.runs.tend(self.training.keeping.changes);
         self.keep_safe();
         self.make_views();
         left

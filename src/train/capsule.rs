@@ -106,7 +106,11 @@ impl fmt::Display for CapsuleReport {
                 d.replayed.to_bits()
             )?;
         } else {
-            writeln!(f, "{}: {} of {} steps could be replayed, and these are bit-equal", self.preset, self.replayed, self.steps)?;
+            writeln!(
+                f,
+                "{}: {} of {} steps could be replayed, and these are bit-equal",
+                self.preset, self.replayed, self.steps
+            )?;
         }
         writeln!(f, "made on {}, replayed on {}", self.recorded_on, self.replayed_on)?;
         if self.has_other_data {
@@ -319,7 +323,8 @@ impl Capsule {
         }
         let end = of("final.");
         for (name, made) in session.weights()? {
-            let kept = end.iter().find(|(n, _)| *n == name).and_then(|(_, t)| t.to_vec::<f32>().ok()).unwrap_or_default();
+            let kept =
+                end.iter().find(|(n, _)| *n == name).and_then(|(_, t)| t.to_vec::<f32>().ok()).unwrap_or_default();
             let made = made.to_vec::<f32>().unwrap_or_default();
             let differs = |(a, b): &(&f32, &f32)| a.to_bits() != b.to_bits();
             if let Some((recorded, replayed)) = kept.iter().zip(&made).find(differs) {
@@ -397,7 +402,10 @@ mod tests {
         capsule.header.plan.ops[0] = "gemm another_kernel forward L0:Dense".into();
         capsule.header.data_hash = Some("0".into());
         let report = capsule.replay(PathBuf::from("."), None, None, |_| true).unwrap();
-        assert!(report.has_other_data && report.plan_differences[0].starts_with("op 0: gemm another_kernel"), "{report}");
+        assert!(
+            report.has_other_data && report.plan_differences[0].starts_with("op 0: gemm another_kernel"),
+            "{report}"
+        );
         // The numbers are the same all the same, and that is told too.
         assert!(report.is_bit_equal);
     }

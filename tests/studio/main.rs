@@ -4,5 +4,6 @@ mod edit;
 mod files;
 mod robot;
 mod run;
+mod runs;
 mod speed;
 mod views;

@@ -3,6 +3,7 @@
 use crate::studio::commands::{Command, Queue, Tab};
 use crate::studio::icons;
 use crate::studio::presets;
+use crate::studio::runs::RunsCommand;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::training::Next;
@@ -168,6 +169,10 @@ fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         ui.set_min_width(240.0);
         for command in [Command::TrainOrPause, Command::Step, Command::Stop, Command::Reset] {
             item(ui, command, out);
+        }
+        ui.separator();
+        for command in [RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule] {
+            item(ui, Command::Runs(command), out);
         }
     });
 }

@@ -219,7 +219,8 @@ fn plots_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel) {
     let has_accuracy = h.accuracy.raw.last().is_some_and(f32::is_finite);
     let plot = |title, unit, curve| {
         let (points, value) = (&[] as &[_], format::number as fn(f64) -> String);
-        PlotSpec { title, unit, curve, curve_name: "train", points, points_name: "", log, range: None, value }
+        let baseline = None;
+        PlotSpec { title, unit, curve, curve_name: "train", points, points_name: "", baseline, log, range: None, value }
     };
     let mut plots = vec![PlotSpec { points: &h.held_out_loss, points_name: "held-out", ..plot("Loss", "", &h.loss) }];
     if has_accuracy {
@@ -235,6 +236,17 @@ fn plots_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel) {
     // A machine that does something else for a moment makes a step a hundred times longer: only a logarithmic axis shows both.
     plots.push(PlotSpec { value: format::micros, log: true, ..plot("Step time", "µs on the host", &h.step_us) });
     plots.push(plot("Update", "largest change of a parameter", &h.update_max));
+    if let Some(pinned) = &studio.runs.baseline {
+        for spec in &mut plots {
+            let curve = match spec.title {
+                "Loss" => &pinned.loss,
+                "Accuracy" => &pinned.accuracy,
+                "Step time" => &pinned.step_us,
+                _ => &pinned.update_max,
+            };
+            spec.baseline = Some((pinned.name.as_str(), &curve.smooth));
+        }
+    }
     let columns = if ui.available_width() > 560.0 { 2 } else { 1 };
     let rows = plots.len().div_ceil(columns);
     let gap = 12.0;

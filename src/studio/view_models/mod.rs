@@ -6,6 +6,7 @@ pub mod format;
 pub mod inspector;
 pub mod network;
 pub mod plan;
+pub mod runs;
 pub mod status;
 pub mod step_graph;
 

@@ -2,6 +2,7 @@
 
 pub mod arena_map;
 pub mod button;
+pub mod compare;
 pub mod field;
 pub mod plot;
 pub mod series;

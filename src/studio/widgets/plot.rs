@@ -1,7 +1,7 @@
 //! A plot of curves against the step, with axes that can be logarithmic.
 
 use super::button::weak_ui;
-use super::series::Smoothed;
+use super::series::{Series, Smoothed};
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use egui::{Color32, Id, RichText, Sense, Ui, Vec2};
@@ -18,6 +18,8 @@ pub struct PlotSpec<'a> {
     /// Points at some steps.
     pub points: &'a [[f64; 2]],
     pub points_name: &'static str,
+    /// The curve of a pinned run, by name, to stand faintly behind this one.
+    pub baseline: Option<(&'a str, &'a Series)>,
     pub log: bool,
     /// Bounds that the data should not leave, such as 0 to 1.
     pub range: Option<(f64, f64)>,
@@ -58,6 +60,9 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
             key_ui(ui, c.accent, spec.curve_name);
             key_ui(ui, held_out, spec.points_name);
         }
+        if let Some((name, _)) = spec.baseline {
+            key_ui(ui, c.weak, &format!("baseline {name}"));
+        }
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             if let Some(last) = spec.curve.smooth.last().filter(|v| v.is_finite()) {
                 ui.label(RichText::new((spec.value)(f64::from(last))).font(theme::mono()));
@@ -97,6 +102,9 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
         let (from, to) = (*x.start(), *x.end());
         if following {
             let mut extent = spec.curve.raw.extent(from, to);
+            if let Some((a, b)) = spec.baseline.and_then(|(_, s)| s.extent(from, to)) {
+                extent = Some(extent.map_or((a, b), |(low, high)| (low.min(a), high.max(b))));
+            }
             for p in spec.points {
                 extent = Some(extent.map_or((p[1], p[1]), |(a, b)| (a.min(p[1]), b.max(p[1]))));
             }
@@ -110,6 +118,10 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
             let points = series.points(from, to, pixels).into_iter().filter(|p| p[1].is_finite());
             points.map(|[x, y]| [x, scale(log, y)]).collect()
         };
+        if let Some((name, series)) = spec.baseline {
+            let line = Line::new(format!("baseline {name}"), curve(series));
+            plot.line(line.color(c.weak.gamma_multiply(0.7)).width(1.0).allow_hover(false));
+        }
         plot.line(
             Line::new(format!("{} raw", spec.curve_name), curve(&spec.curve.raw))
                 .color(faint)

@@ -39,16 +39,8 @@ pub enum Format {
 }
 
 impl Format {
-    pub const ALL: [Self; 8] = [
-        Self::Csv,
-        Self::Jsonl,
-        Self::Png,
-        Self::Svg,
-        Self::Safetensors,
-        Self::PyTorch,
-        Self::Onnx,
-        Self::TensorBoard,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Csv, Self::Jsonl, Self::Png, Self::Svg, Self::Safetensors, Self::PyTorch, Self::Onnx, Self::TensorBoard];
 
     /// The name in commands.
     #[must_use]
@@ -136,11 +128,7 @@ pub enum ExportError {
 }
 
 /// The tensor of a parameter, with its shape checked.
-fn weight<'a>(
-    weights: &'a [(String, HostTensor)],
-    name: &str,
-    shape: &Shape,
-) -> Result<&'a HostTensor, ExportError> {
+fn weight<'a>(weights: &'a [(String, HostTensor)], name: &str, shape: &Shape) -> Result<&'a HostTensor, ExportError> {
     let init = format!("init.{name}");
     let found = weights.iter().find(|(n, _)| n == name).or_else(|| weights.iter().find(|(n, _)| *n == init));
     let (_, tensor) = found.ok_or_else(|| ExportError::Missing(name.to_owned()))?;
@@ -157,9 +145,8 @@ fn weight<'a>(
 /// Never for a checked model.
 pub fn initial_weights(model: &Model, seed: u64) -> Result<Vec<(String, HostTensor)>, ExportError> {
     let params = model.params.iter().enumerate();
-    let tensors = params.map(|(index, p)| {
-        Ok((p.name.clone(), HostTensor::from_slice(p.shape.clone(), &init_values(p, index, seed))?))
-    });
+    let tensors = params
+        .map(|(index, p)| Ok((p.name.clone(), HostTensor::from_slice(p.shape.clone(), &init_values(p, index, seed))?)));
     tensors.collect()
 }
 
@@ -203,7 +190,12 @@ impl Subject {
     ///
     /// # Errors
     /// Where the file cannot be read.
-    pub fn of_preset(preset: &Preset, base: &Path, seed: Option<u64>, file: Option<&Path>) -> Result<Self, ExportError> {
+    pub fn of_preset(
+        preset: &Preset,
+        base: &Path,
+        seed: Option<u64>,
+        file: Option<&Path>,
+    ) -> Result<Self, ExportError> {
         let seed = seed.or(preset.train.map(|t| t.seed)).unwrap_or(0);
         let weights = match (file, check(preset).model) {
             (Some(path), _) => Some(read_tensors(path)?.tensors),

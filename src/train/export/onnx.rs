@@ -210,7 +210,8 @@ pub fn onnx(model: &Model, weights: &[(String, HostTensor)]) -> Result<Vec<u8>, 
     let message = Message::new().text(1, &last).text(2, "output").text(3, "node_output").text(4, "Identity");
     writer.put(1, &message);
     let graph = writer.graph.text(2, &model.name);
-    let graph = graph.message(11, &value_info("input", &model.input.0)).message(12, &value_info("output", &model.output.0));
+    let graph =
+        graph.message(11, &value_info("input", &model.input.0)).message(12, &value_info("output", &model.output.0));
     let opset = Message::new().text(1, "").int(2, OPSET);
     let file = Message::new().int(1, IR_VERSION).text(2, "Stepgraph").text(3, env!("CARGO_PKG_VERSION"));
     Ok(file.message(7, &graph).message(8, &opset).into_bytes())

@@ -266,8 +266,12 @@ pub fn plot_svg(runs: &[(&str, &Curves)], options: PlotOptions) -> String {
                 path(&line.held_out)
             );
             for p in folded(&line.held_out, 24) {
-                let _ =
-                    writeln!(out, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{color}\"/>", x.at(p[0]), y.at(p[1]));
+                let _ = writeln!(
+                    out,
+                    "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{color}\"/>",
+                    x.at(p[0]),
+                    y.at(p[1])
+                );
             }
         }
         legend(&mut out, index, lines.len(), line, &color);
@@ -305,8 +309,7 @@ pub fn svg_to_png(svg: &str) -> Option<Vec<u8>> {
     options.fontdb_mut().load_font_data(include_bytes!("../../../assets/fonts/Inter-Regular.otf").to_vec());
     let tree = resvg::usvg::Tree::from_str(svg, &options).ok()?;
     let size = tree.size();
-    let mut canvas =
-        resvg::tiny_skia::Pixmap::new((size.width() * SCALE) as u32, (size.height() * SCALE) as u32)?;
+    let mut canvas = resvg::tiny_skia::Pixmap::new((size.width() * SCALE) as u32, (size.height() * SCALE) as u32)?;
     resvg::render(&tree, resvg::tiny_skia::Transform::from_scale(SCALE, SCALE), &mut canvas.as_mut());
     canvas.encode_png().ok()
 }
@@ -355,8 +358,14 @@ mod tests {
 
     #[test]
     fn marks_are_round() {
-        assert_eq!(Axis::new(0.0, 1.0, false, 0.0, 1.0).marks().into_iter().map(tick).collect::<Vec<_>>().join(" "), "0 0.2 0.4 0.6 0.8 1");
-        assert_eq!(Axis::new(0.01, 2.0, true, 0.0, 1.0).marks().into_iter().map(tick).collect::<Vec<_>>().join(" "), "0.01 0.1 1");
+        assert_eq!(
+            Axis::new(0.0, 1.0, false, 0.0, 1.0).marks().into_iter().map(tick).collect::<Vec<_>>().join(" "),
+            "0 0.2 0.4 0.6 0.8 1"
+        );
+        assert_eq!(
+            Axis::new(0.01, 2.0, true, 0.0, 1.0).marks().into_iter().map(tick).collect::<Vec<_>>().join(" "),
+            "0.01 0.1 1"
+        );
         assert_eq!([20_000.0, 2e6, 0.000_1].map(tick), ["20 k", "2 M", "1e-4"]);
     }
 }

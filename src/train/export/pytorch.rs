@@ -344,13 +344,22 @@ mod tests {
         let model = check(&read_preset(text).unwrap()).model.unwrap();
         let beside = Companions { weights: "w.safetensors".into(), data: None };
         let script = script(&model, 50, 7, &beside);
-        let modules: Vec<&str> = script.split("return Block([\n").nth(1).unwrap().split("\n    ])").next().unwrap().lines().collect();
-        assert_eq!(modules[0].trim(), "Conv2d(4, 8, (3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=2, bias=True, activation=F.silu),");
+        let modules: Vec<&str> =
+            script.split("return Block([\n").nth(1).unwrap().split("\n    ])").next().unwrap().lines().collect();
+        assert_eq!(
+            modules[0].trim(),
+            "Conv2d(4, 8, (3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=2, bias=True, activation=F.silu),"
+        );
         assert_eq!(modules[1].trim(), "nn.BatchNorm2d(8, eps=0.001, momentum=0.2),");
         assert_eq!(modules[3].trim(), "Residual([");
         assert!(modules.contains(&"        nn.BatchNorm1d(16, eps=1e-5, momentum=0.1),"));
-        assert!(modules.contains(&"        Repeat(3, [") && modules.contains(&"            Dense(16, 16, bias=True, activation=torch.tanh),"));
-        assert!(script.contains("label_smoothing=0.1") && script.contains("nesterov=True") && script.contains("SEED = 7"));
+        assert!(
+            modules.contains(&"        Repeat(3, [")
+                && modules.contains(&"            Dense(16, 16, bias=True, activation=torch.tanh),")
+        );
+        assert!(
+            script.contains("label_smoothing=0.1") && script.contains("nesterov=True") && script.contains("SEED = 7")
+        );
         assert!(script.contains("DATA = None"));
     }
 

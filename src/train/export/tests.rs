@@ -40,7 +40,7 @@ fn nothing_is_replaced_unasked() {
     let refused = run.write(Format::Csv, &path, options, false).unwrap_err();
     assert!(matches!(&refused, ExportError::Exists(p) if *p == path));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
-    assert_eq!(run.write(Format::Csv, &path, options, true).unwrap(), [path.clone()]);
+    assert_eq!(run.write(Format::Csv, &path, options, true).unwrap(), std::slice::from_ref(&path));
     assert!(std::fs::read_to_string(&path).unwrap().starts_with("step,"));
     let preset = subject("xor").write(Format::Csv, &folder.path().join("b.csv"), options, false).unwrap_err();
     assert!(preset.to_string().contains("is a preset without curves"));

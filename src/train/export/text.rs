@@ -92,6 +92,9 @@ mod tests {
         assert_eq!(loss.to_bits(), curves().values(Quantity::Loss)[6].to_bits());
         let lines = String::from_utf8(lines).unwrap();
         let third: serde_json::Value = serde_json::from_str(lines.lines().nth(2).unwrap()).unwrap();
-        assert_eq!((third["step"].as_u64(), third["loss"].as_f64().map(|v| v as f32)), (Some(3), Some(curves().values(Quantity::Loss)[2])));
+        assert_eq!(
+            (third["step"].as_u64(), third["loss"].as_f64().map(|v| v as f32)),
+            (Some(3), Some(curves().values(Quantity::Loss)[2]))
+        );
     }
 }

@@ -23,9 +23,10 @@ impl PlanDigest {
         let ops = ops.map(|(index, (op, choice))| {
             format!("{} {} {} {}", op.kind.name(), choice.kernel, op.phase.name(), compiled.owner(index))
         });
-        let buffers = plan.buffers.iter().map(|b| {
-            format!("{} {} {}{} {} bytes at {}", b.name, b.role.name(), b.dtype, b.shape, b.bytes, b.offset)
-        });
+        let buffers = plan
+            .buffers
+            .iter()
+            .map(|b| format!("{} {} {}{} {} bytes at {}", b.name, b.role.name(), b.dtype, b.shape, b.bytes, b.offset));
         Self { arena_bytes: plan.arena_bytes, ops: ops.collect(), buffers: buffers.collect() }
     }
 

@@ -6,12 +6,14 @@
 use super::curve::{EvaluationPoint, MAGIC, put_evaluation, put_steps};
 use super::store::{RunEnd, RunRecord, RunStore, RunsError, now_ms};
 use super::{Curves, PlanDigest};
+use crate::compile::Compiled;
 use crate::tensor::write_atomic;
 use crate::train::{Evaluation, StepReport};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,10 @@ const BOUND: usize = 64;
 const WRITE_EVERY: Duration = Duration::from_millis(250);
 /// Time between writes of the record.
 const RECORD_EVERY: Duration = Duration::from_secs(3);
+
+fn failed(path: &Path, cause: io::Error) -> RunsError {
+    RunsError::File { path: path.to_owned(), what: "written", cause }
+}
 
 enum Message {
     Steps(Vec<StepReport>, f64),
@@ -33,7 +39,8 @@ enum Message {
 
 /// A run that is being written. Dropping it writes what is left, without waiting for that.
 pub struct Recorder {
-    id: String,
+    /// Known once the run's folder is there.
+    id: Arc<OnceLock<String>>,
     store: RunStore,
     outbox: Option<Sender<Message>>,
     backlog: Vec<Message>,
@@ -48,41 +55,35 @@ impl Recorder {
     ///
     /// # Errors
     /// Where nothing can be written there, or the system refuses a thread.
-    pub fn begin(store: &RunStore, mut record: RunRecord, plan: &PlanDigest) -> Result<Self, RunsError> {
-        record.version = 1;
-        record.started_ms = now_ms();
-        record.plan_hash = plan.sum();
-        record.state = RunEnd::Running;
-        let id = store.create(&record)?;
-        let folder = store.path(&id);
-        let failed = |path: &Path, cause: io::Error| RunsError::File { path: path.to_owned(), what: "written", cause };
-        let lock = File::create(folder.join("lock")).map_err(|e| failed(&folder, e))?;
-        // A system without locks shows a run that is written as one that was cut off; nothing is lost by it.
-        let _ = lock.try_lock();
-        let curve_path = folder.join("curve.bin");
-        let mut curve = File::create(&curve_path).map_err(|e| failed(&curve_path, e))?;
-        curve.write_all(MAGIC).map_err(|e| failed(&curve_path, e))?;
-        let text = serde_json::to_string(plan).unwrap_or_default();
-        write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(&folder, e))?;
-        let mut desk = Desk {
-            record,
-            path: folder.join("run.json"),
-            curve,
-            curves: Curves::default(),
-            pending: Vec::new(),
-            reports: Vec::new(),
-            reports_ms: (0.0, 0.0),
-            written: Instant::now(),
-            recorded: Instant::now(),
-            failure: None,
-            _lock: lock,
-        };
-        desk.write_record().map_err(|e| failed(&desk.path, e))?;
+    pub fn begin(store: &RunStore, record: RunRecord, plan: &PlanDigest) -> Result<Self, RunsError> {
+        let (id, desk) = Desk::open(store, record, plan)?;
+        Self::start(store, OnceLock::from(id), move |_, inbox| desk.serve(inbox))
+    }
+
+    /// As [`Self::begin`], for those who must not wait: the thread makes the folder too, and what fails is told by [`Self::finish`].
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn begin_unseen(store: &RunStore, record: RunRecord, compiled: Arc<Compiled>) -> Result<Self, RunsError> {
+        let place = store.clone();
+        Self::start(store, OnceLock::new(), move |known, inbox| {
+            let (id, desk) = Desk::open(&place, record, &PlanDigest::of(&compiled)).map_err(|e| e.to_string())?;
+            drop(compiled);
+            let _ = known.set(id);
+            desk.serve(inbox)
+        })
+    }
+
+    fn start(
+        store: &RunStore,
+        id: OnceLock<String>,
+        work: impl FnOnce(&OnceLock<String>, &Receiver<Message>) -> Result<(), String> + Send + 'static,
+    ) -> Result<Self, RunsError> {
         let (outbox, inbox) = bounded(BOUND);
-        let thread = Builder::new()
-            .name("stepgraph-record".into())
-            .spawn(move || desk.serve(&inbox))
-            .map_err(|e| failed(&folder, e))?;
+        let id = Arc::new(id);
+        let known = Arc::clone(&id);
+        let thread = Builder::new().name("stepgraph-record".into()).spawn(move || work(&known, &inbox));
+        let thread = thread.map_err(|e| failed(store.folder(), e))?;
         Ok(Self {
             id,
             store: store.clone(),
@@ -94,16 +95,16 @@ impl Recorder {
         })
     }
 
-    /// The run's id.
+    /// The run's id; `None` until its folder is there.
     #[must_use]
-    pub fn id(&self) -> &str {
-        &self.id
+    pub fn id(&self) -> Option<&str> {
+        self.id.get().map(String::as_str)
     }
 
-    /// Where the run's weights belong.
+    /// Where the run's weights belong; `None` until its folder is there.
     #[must_use]
-    pub fn weights(&self) -> PathBuf {
-        self.store.weights(&self.id)
+    pub fn weights(&self) -> Option<PathBuf> {
+        self.id().map(|id| self.store.weights(id))
     }
 
     /// Lets running time pass, or stand still while the run is paused.
@@ -143,9 +144,9 @@ impl Recorder {
         self.push(Message::State(state, error));
     }
 
-    /// What the thread did not take yet is offered again; true where nothing is left.
-    pub fn push_out(&mut self) -> bool {
-        let Some(outbox) = &self.outbox else { return true };
+    /// What the thread did not take yet is offered again.
+    pub fn push_out(&mut self) {
+        let Some(outbox) = &self.outbox else { return };
         let mut waiting = std::mem::take(&mut self.backlog).into_iter();
         for message in waiting.by_ref() {
             // A thread that ended has told why; there is nobody to write for.
@@ -155,7 +156,6 @@ impl Recorder {
             }
         }
         self.backlog.extend(waiting);
-        self.backlog.is_empty()
     }
 
     fn push(&mut self, message: Message) {
@@ -225,6 +225,39 @@ struct Desk {
 }
 
 impl Desk {
+    /// Makes the folder of a run and everything in it but the curve's first chunk.
+    fn open(store: &RunStore, mut record: RunRecord, plan: &PlanDigest) -> Result<(String, Self), RunsError> {
+        record.version = 1;
+        record.started_ms = now_ms();
+        record.plan_hash = plan.sum();
+        record.state = RunEnd::Running;
+        let id = store.create(&record)?;
+        let folder = store.path(&id);
+        let lock = File::create(folder.join("lock")).map_err(|e| failed(&folder, e))?;
+        // A system without locks shows a run that is written as one that was cut off; nothing is lost by it.
+        let _ = lock.try_lock();
+        let curve_path = folder.join("curve.bin");
+        let mut curve = File::create(&curve_path).map_err(|e| failed(&curve_path, e))?;
+        curve.write_all(MAGIC).map_err(|e| failed(&curve_path, e))?;
+        let text = serde_json::to_string(plan).unwrap_or_default();
+        write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(&folder, e))?;
+        let mut desk = Self {
+            record,
+            path: folder.join("run.json"),
+            curve,
+            curves: Curves::default(),
+            pending: Vec::new(),
+            reports: Vec::new(),
+            reports_ms: (0.0, 0.0),
+            written: Instant::now(),
+            recorded: Instant::now(),
+            failure: None,
+            _lock: lock,
+        };
+        desk.write_record().map_err(|e| failed(&desk.path, e))?;
+        Ok((id, desk))
+    }
+
     fn serve(mut self, inbox: &Receiver<Message>) -> Result<(), String> {
         loop {
             let message = inbox.recv_timeout(WRITE_EVERY);

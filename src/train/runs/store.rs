@@ -294,7 +294,8 @@ impl RunStore {
         let label = label.and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default();
         let size = |name: &str| fs::metadata(self.path(id).join(name)).map(|m| m.len());
         let weights = size("weights.safetensors");
-        let bytes = ["run.json", "label.json", "plan.json", "curve.bin"].iter().filter_map(|n| size(n).ok()).sum::<u64>();
+        let bytes =
+            ["run.json", "label.json", "plan.json", "curve.bin"].iter().filter_map(|n| size(n).ok()).sum::<u64>();
         let has_weights = weights.is_ok();
         Ok(RunEntry { id: id.to_owned(), record, label, has_weights, bytes: bytes + weights.unwrap_or(0) })
     }

@@ -44,7 +44,7 @@ fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
     let store = RunStore::at(folder.path().join("runs"));
     assert_eq!(store.list().unwrap(), []);
     let mut recorder = begin(&store);
-    let id = recorder.id().to_owned();
+    let id = recorder.id().unwrap().to_owned();
     train(&mut recorder, 1..=100);
     let found = Evaluation { samples: 8, loss: 0.5, accuracy: Some(0.75), confusion: Vec::new() };
     recorder.evaluated(100, &found);
@@ -76,7 +76,7 @@ fn a_run_whose_program_was_killed_is_interrupted_and_keeps_its_curve() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let mut recorder = begin(&store);
-    let id = recorder.id().to_owned();
+    let id = recorder.id().unwrap().to_owned();
     train(&mut recorder, 1..=50);
     let path = store.path(&id);
     let started = Instant::now();
@@ -137,7 +137,7 @@ fn a_million_steps_are_taken_without_waiting() {
         recorder.steps(&reports);
         slowest = slowest.max(started.elapsed());
     }
-    let id = recorder.id().to_owned();
+    let id = recorder.id().unwrap().to_owned();
     recorder.finish().unwrap();
     assert_eq!(store.curves(&id).unwrap().len(), 1_000_000);
     // Far above what handing over takes, far below what a wait for the disk would.
