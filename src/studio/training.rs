@@ -409,8 +409,9 @@ impl Training {
 
 impl Drop for Training {
     fn drop(&mut self) {
-        if self.keeping.id().is_some() {
+        if self.keeping.is_recording() {
             // The program ends: what is kept must be on disk before.
+            self.keeping.settle();
             self.leave_weights();
             drop(self.worker.take());
             self.keeping.finish();

@@ -108,11 +108,11 @@ fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
     // The recorder lets go of the run a moment after the reset.
     let store = RunStore::at(folder.path().join("runs"));
     robot.until("the recorder's end", |_| !store.is_busy(&id));
-    robot.press("Delete run…");
+    perform(&mut robot, RunsCommand::Delete);
     assert!(robot.sees("Delete digits-mlp?"));
     robot.press("Cancel");
     assert_eq!(ids(robot.app()).len(), 1);
-    robot.press("Delete run…");
+    perform(&mut robot, RunsCommand::Delete);
     robot.press("Delete");
     robot.until("the deletion", |app| app.studio.runs.entries.is_empty());
     robot.press("Bring back deleted runs");
@@ -187,6 +187,7 @@ fn a_run_that_is_let_go_keeps_its_weights_and_its_curve() {
     drop(robot);
     let entry = store.find("last").unwrap();
     assert_eq!(entry.record.state, RunEnd::Stopped);
-    assert!(entry.has_weights && entry.record.steps > 50 && !store.is_busy(&entry.id));
+    assert!(entry.has_weights, "{entry:?}");
+    assert!(entry.record.steps > 50 && !store.is_busy(&entry.id));
     assert_eq!(store.curves(&entry.id).unwrap().last_step(), entry.record.steps);
 }

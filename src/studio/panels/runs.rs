@@ -8,7 +8,7 @@ use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::view_models::runs::{Column as Field, RunRow};
 use crate::studio::widgets::button::{command_menu_ui, empty_ui, named, weak_ui};
-use crate::studio::widgets::compare::{CompareSpec, Compared, compare_ui, run_color};
+use crate::studio::widgets::compare::{CompareSpec, Compared, compare_ui, letter_ui as run_letter_ui};
 use crate::studio::widgets::field::problem_ui;
 use crate::train::export::Format;
 use crate::train::runs::{RunEnd, RunEntry};
@@ -146,8 +146,11 @@ fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 
 fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
     let runs = &studio.runs;
-    let widths = [150.0, 88.0, 120.0, 150.0, 68.0, 72.0, 72.0, 72.0, 76.0];
-    ui.push_id("runs", |ui| {
+    // Name and figures fit a narrow window; what a run was made with follows to the right.
+    let widths = [112.0, 84.0, 76.0, 52.0, 58.0, 62.0, 68.0, 120.0, 64.0];
+    let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
+    ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
+        ui.set_min_width(least);
         let mut table = TableBuilder::new(ui)
             .id_salt("kept runs")
             .auto_shrink([false, true])
@@ -158,7 +161,7 @@ fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
         for width in widths {
             table = table.column(Column::initial(width).at_least(40.0).clip(true).resizable(true));
         }
-        let table = table.column(Column::remainder().at_least(72.0).clip(true));
+        let table = table.column(Column::remainder().at_least(160.0).clip(true));
         let table = table.header(24.0, |mut row| {
             row.col(|ui| drop(weak_ui(ui, "")));
             for column in Field::ALL {
@@ -212,7 +215,7 @@ fn letter_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, out: &mut Queue) {
         out.push(Command::Runs(RunsCommand::Toggle(run.id.clone())));
     }
     if let (Some(index), Some(letter)) = (index, runs.letter(&run.id)) {
-        ui.label(RichText::new(letter.to_string()).font(theme::strong(12.0)).color(run_color(ui, index)));
+        run_letter_ui(ui, letter, index);
     }
 }
 
@@ -261,13 +264,19 @@ fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Que
         let r = &entry.record;
         let weights = if entry.has_weights { "weights kept" } else { "no weights" };
         weak_ui(ui, format!("seed {} · plan {} · {weights}", r.seed, r.plan_hash));
-        if let Some(store) = &studio.runs.store {
-            let path = store.path(&entry.id).display().to_string();
-            let text = RichText::new(&path).font(theme::mono()).color(theme::colors(ui).weak);
-            ui.add(egui::Label::new(text).truncate().selectable(true)).on_hover_text(&path);
-            tool_ui(ui, studio, RunsCommand::CopyFolder, "Copy", out);
-        }
     });
+    if let Some(store) = &studio.runs.store {
+        let path = store.path(&entry.id).display().to_string();
+        ui.horizontal(|ui| {
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                tool_ui(ui, studio, RunsCommand::CopyFolder, "Copy", out);
+                ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                    let text = RichText::new(&path).font(theme::mono()).color(theme::colors(ui).weak);
+                    ui.add(egui::Label::new(text).truncate().selectable(true)).on_hover_text(&path);
+                });
+            });
+        });
+    }
     if let Some(error) = &entry.record.error {
         problem_ui(ui, error, "The steps before it are kept.");
     }
@@ -295,7 +304,7 @@ fn curves_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     let compared: Vec<Compared<'_>> = runs
         .selected
         .iter()
-        .filter_map(|id| Some(Compared { letter: runs.letter(id)?, run: runs.loaded.get(id)? }))
+        .filter_map(|id| Some(Compared { letter: runs.letter(id)?, name: runs.name(id), run: runs.loaded.get(id)? }))
         .collect();
     if compared.is_empty() {
         weak_ui(ui, "Reading the curves…");
@@ -338,7 +347,7 @@ fn curves_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         });
     }
     specs.push(CompareSpec {
-        title: "Step time",
+        title: "Step time, µs",
         curve: |r| &r.step_us,
         points: none,
         log: true,
@@ -346,7 +355,7 @@ fn curves_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         value: format::micros,
     });
     let gap = 12.0;
-    let columns = if ui.available_width() > 560.0 { specs.len() } else { 1 };
+    let columns = ((ui.available_width() / 300.0) as usize).clamp(1, specs.len());
     let width = ((ui.available_width() - gap * (columns as f32 - 1.0)) / columns as f32).floor();
     let height = (ui.available_height() - 8.0).clamp(180.0, 320.0);
     for row in specs.chunks(columns) {
@@ -378,20 +387,33 @@ fn differences_ui(ui: &mut Ui, studio: &Studio) {
     if runs.differences.is_empty() {
         return;
     }
-    egui::Grid::new("preset differences").num_columns(runs.selected.len() + 1).spacing([16.0, 4.0]).show(ui, |ui| {
-        weak_ui(ui, "Field");
-        for (index, id) in runs.selected.iter().enumerate() {
-            let name = runs.entry(id).map_or("", |e| e.name());
-            let letter = runs.letter(id).unwrap_or(' ');
-            ui.label(RichText::new(format!("{letter}  {name}")).size(12.0).color(run_color(ui, index)));
+    let names: Vec<&str> = runs.selected.iter().map(|id| runs.name(id)).collect();
+    let columns = names.len() as f32 + 1.0;
+    let width = ((ui.available_width() - 8.0 * columns) / columns).clamp(72.0, 220.0);
+    let mut row = |cells: &mut dyn FnMut(&mut Ui, usize)| {
+        let (rect, _) = ui.allocate_exact_size(Vec2::new(ui.available_width(), 20.0), egui::Sense::hover());
+        // Networks with hundreds of layers may differ in all of them: what is out of sight costs nothing.
+        if !ui.is_rect_visible(rect) {
+            return;
         }
-        ui.end_row();
-        for difference in &runs.differences {
-            ui.label(RichText::new(&difference.field).font(theme::mono()));
-            for value in &difference.values {
-                ui.label(RichText::new(value).font(theme::mono()));
-            }
-            ui.end_row();
+        for index in 0..=names.len() {
+            let left = rect.min + Vec2::new(index as f32 * (width + 8.0), 0.0);
+            let cell = egui::Rect::from_min_size(left, Vec2::new(width, 20.0));
+            let layout = Layout::left_to_right(Align::Center);
+            ui.scope_builder(egui::UiBuilder::new().max_rect(cell).layout(layout), |ui| cells(ui, index));
+        }
+    };
+    row(&mut |ui, index| match index.checked_sub(1) {
+        None => drop(weak_ui(ui, "Field")),
+        Some(at) => {
+            run_letter_ui(ui, runs.letter(&runs.selected[at]).unwrap_or(' '), at);
+            ui.add(egui::Label::new(RichText::new(names[at]).size(12.0)).truncate());
         }
     });
+    for difference in &runs.differences {
+        row(&mut |ui, index| {
+            let text = index.checked_sub(1).map_or(&difference.field, |at| &difference.values[at]);
+            ui.add(egui::Label::new(RichText::new(text).font(theme::mono())).truncate());
+        });
+    }
 }

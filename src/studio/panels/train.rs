@@ -244,7 +244,7 @@ fn plots_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel) {
                 "Step time" => &pinned.step_us,
                 _ => &pinned.update_max,
             };
-            spec.baseline = Some((pinned.name.as_str(), &curve.smooth));
+            spec.baseline = Some((studio.runs.name(&pinned.id), &curve.smooth));
         }
     }
     let columns = if ui.available_width() > 560.0 { 2 } else { 1 };

@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct LoadedRun {
     pub id: String,
-    pub name: String,
     pub loss: Smoothed,
     pub accuracy: Smoothed,
     pub step_us: Smoothed,
@@ -41,7 +40,6 @@ impl LoadedRun {
         };
         Self {
             id: entry.id.clone(),
-            name: entry.name().to_owned(),
             loss: smoothed(Quantity::Loss),
             accuracy: smoothed(Quantity::Accuracy),
             step_us: smoothed(Quantity::StepUs),

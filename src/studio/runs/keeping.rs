@@ -133,6 +133,22 @@ impl Keeping {
         self.recorder.as_ref()?.id()
     }
 
+    /// True while there is a run that is being kept.
+    #[must_use]
+    pub const fn is_recording(&self) -> bool {
+        self.recorder.is_some()
+    }
+
+    /// Waits until the run has its folder, as long as a slow disk takes: only for the program's end.
+    pub fn settle(&self) {
+        const PATIENCE: Duration = Duration::from_secs(3);
+        let started = Instant::now();
+        let opening = |r: &Recorder| r.id().is_none() && !r.has_failed();
+        while self.recorder.as_ref().is_some_and(opening) && started.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Hands over what waits; what could not be kept, once.
     pub fn tend(&mut self) -> Option<String> {
         self.recorder.iter_mut().for_each(Recorder::push_out);

@@ -96,6 +96,12 @@ impl Runs {
         self.entries.iter().find(|e| e.id == id)
     }
 
+    /// The name of the run with this id.
+    #[must_use]
+    pub fn name(&self, id: &str) -> &str {
+        self.entry(id).map_or("", RunEntry::name)
+    }
+
     /// The first selected run.
     #[must_use]
     pub fn first(&self) -> Option<&RunEntry> {

@@ -25,15 +25,15 @@ pub enum Column {
 impl Column {
     pub const ALL: [Self; 10] = [
         Self::Name,
+        Self::State,
         Self::Started,
-        Self::Preset,
-        Self::Device,
-        Self::Precision,
         Self::Steps,
         Self::Loss,
         Self::HeldOut,
         Self::StepTime,
-        Self::State,
+        Self::Preset,
+        Self::Precision,
+        Self::Device,
     ];
 
     /// The name over the column.
@@ -179,15 +179,15 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
     }
     let cells = vec![
         e.name().to_owned(),
+        r.state.name().to_owned(),
         started(r.started_ms, now_ms),
-        r.preset_name.clone(),
-        r.device.clone(),
-        r.precision.clone(),
         format::exact(r.steps),
         r.loss.map_or_else(dash, format::number),
         held_out,
         r.step_us.map_or_else(dash, format::micros),
-        r.state.name().to_owned(),
+        r.preset_name.clone(),
+        r.precision.clone(),
+        r.device.clone(),
     ];
     let (id, name) = (e.id.clone(), e.name().to_owned());
     RunRow { id, name, cells, tooltip, state: r.state, is_hidden: e.label.hidden }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(ids(Column::Loss, false, true), "cab");
         assert_eq!(ids(Column::Loss, false, false), "ab");
         let view = RunsView::new(&all, Column::Loss, false, false, 10_000);
-        assert_eq!((view.hidden, view.rows[0].cells[6].as_str(), view.rows[1].cells[6].as_str()), (1, "0.5000", "–"));
+        assert_eq!((view.hidden, view.rows[0].cells[4].as_str(), view.rows[1].cells[4].as_str()), (1, "0.5000", "–"));
     }
 
     #[test]

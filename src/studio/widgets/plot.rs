@@ -40,10 +40,10 @@ fn scale(log: bool, y: f64) -> f64 {
     if log { y.max(FLOOR).log10() } else { y }
 }
 
-fn key_ui(ui: &mut Ui, color: Color32, name: &str) {
+fn key_ui(ui: &mut Ui, color: Color32, name: &str) -> egui::Response {
     let (rect, _) = ui.allocate_exact_size(Vec2::new(12.0, 12.0), Sense::hover());
     ui.painter().hline(rect.x_range(), rect.center().y, egui::Stroke::new(2.0, color));
-    weak_ui(ui, name);
+    weak_ui(ui, name)
 }
 
 /// Shows a plot of this height; `follow` keeps the whole run in view and ends where a person pans or zooms.
@@ -53,7 +53,8 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
         ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
-        if !spec.unit.is_empty() {
+        // Beside the key of a baseline there is no room for a unit that is a sentence.
+        if !spec.unit.is_empty() && (spec.baseline.is_none() || spec.unit.len() < 20) {
             weak_ui(ui, spec.unit);
         }
         if !spec.points_name.is_empty() {
@@ -61,7 +62,9 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
             key_ui(ui, held_out, spec.points_name);
         }
         if let Some((name, _)) = spec.baseline {
-            key_ui(ui, c.weak, &format!("baseline {name}"));
+            let response = key_ui(ui, c.weak, "baseline").on_hover_text(format!("The pinned run: {name}"));
+            let name = format!("baseline {name}");
+            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
         }
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             if let Some(last) = spec.curve.smooth.last().filter(|v| v.is_finite()) {
@@ -120,7 +123,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
         };
         if let Some((name, series)) = spec.baseline {
             let line = Line::new(format!("baseline {name}"), curve(series));
-            plot.line(line.color(c.weak.gamma_multiply(0.7)).width(1.0).allow_hover(false));
+            plot.line(line.color(c.weak).width(1.5).allow_hover(false));
         }
         plot.line(
             Line::new(format!("{} raw", spec.curve_name), curve(&spec.curve.raw))
@@ -151,7 +154,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, follow: &mut bool)
 }
 
 /// Marks of a logarithmic axis: powers of ten, with twos and fives between them where there is room.
-fn log_marks((low, high): (f64, f64)) -> Vec<GridMark> {
+pub(super) fn log_marks((low, high): (f64, f64)) -> Vec<GridMark> {
     let fine = high - low < 2.5;
     let powers = (low.floor().max(-40.0) as i32)..=(high.ceil().min(40.0) as i32);
     let mut marks = Vec::new();
@@ -175,7 +178,7 @@ fn round_step(wanted: f64) -> f64 {
 }
 
 /// Marks of the step axis: at whole numbers, at most about `room` of them.
-fn step_marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
+pub(super) fn step_marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
     let step_size = round_step(((high - low) / room.max(1.0)).max(1.0));
     // The bounds come back from pixels: a mark at the very edge must not be lost to rounding.
     let first = (low.max(0.0) / step_size - 1e-6).ceil() as i64;
@@ -184,7 +187,7 @@ fn step_marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
 }
 
 /// A mark on the step axis: short where the marks stay apart, otherwise exact.
-fn step_tick(mark: GridMark) -> String {
+pub(super) fn step_tick(mark: GridMark) -> String {
     let step = mark.value.round().max(0.0);
     let shown = if step >= 999_500.0 { 1e5 } else { 100.0 };
     if step >= 1000.0 && mark.step_size < shown {
@@ -194,7 +197,7 @@ fn step_tick(mark: GridMark) -> String {
 }
 
 /// Marks of a linear axis: a handful, at round values.
-fn linear_marks(input: &GridInput) -> Vec<GridMark> {
+pub(super) fn linear_marks(input: &GridInput) -> Vec<GridMark> {
     let (low, high) = input.bounds;
     let step = round_step(((high - low) / 6.0).max(1e-12));
     let first = (low / step).ceil() as i64;
@@ -203,7 +206,7 @@ fn linear_marks(input: &GridInput) -> Vec<GridMark> {
 }
 
 /// A mark on the vertical axis, as short as it can be.
-fn tick(value: f64) -> String {
+pub(super) fn tick(value: f64) -> String {
     let a = value.abs();
     if value == 0.0 {
         "0".into()

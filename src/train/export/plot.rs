@@ -254,7 +254,7 @@ pub fn plot_svg(runs: &[(&str, &Curves)], options: PlotOptions) -> String {
         let color = format!("#{r:02x}{g:02x}{b:02x}");
         let _ = writeln!(
             out,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1\" stroke-opacity=\"0.25\"/>\n\
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1\" stroke-opacity=\"0.35\"/>\n\
              <polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\" stroke-linejoin=\"round\"/>",
             path(&line.raw),
             path(&line.smooth)
@@ -325,7 +325,7 @@ mod tests {
         let runs = [("first & only", &curves), ("second", &curves)];
         let svg = plot_svg(&runs, PlotOptions::default());
         assert!(svg.contains("first &amp; only") && svg.contains(">second"));
-        assert_eq!(svg.matches("stroke-opacity=\"0.25\"").count(), 2);
+        assert_eq!(svg.matches("stroke-opacity=\"0.35\"").count(), 2);
         assert!(svg.contains("stroke-dasharray") && svg.contains(">Step<"));
         let by_time = PlotOptions { across: Across::Time, log: true, quantity: Quantity::StepUs };
         assert!(plot_svg(&runs, by_time).contains("Running time, s"));

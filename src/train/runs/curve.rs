@@ -14,7 +14,9 @@ pub const MAGIC: &[u8; 8] = b"SGCURVE1";
 const STEPS: u32 = 1;
 const EVALUATION: u32 = 2;
 const HEAD: usize = 16;
-/// Steps of a chunk, so that one is some megabytes at most.
+/// Steps of a chunk as it is written: a program that is killed in the middle of a large write loses the torn chunk alone.
+const CHUNK: usize = 1 << 12;
+/// Steps of a chunk that a reader believes in.
 const MOST: usize = 1 << 16;
 
 /// Quantities of a step, in the order in which a chunk holds them.
@@ -342,7 +344,7 @@ fn put_chunk(out: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
 pub fn put_steps(out: &mut Vec<u8>, reports: &[StepReport], from_ms: f64, to_ms: f64) {
     let total = reports.len().max(1) as f64;
     let (mut done, mut start_ms) = (0, from_ms);
-    for part in reports.chunks(MOST) {
+    for part in reports.chunks(CHUNK) {
         done += part.len();
         let end_ms = from_ms + (to_ms - from_ms) * done as f64 / total;
         put_chunk(out, STEPS, |out| {
