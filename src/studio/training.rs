@@ -208,7 +208,7 @@ impl Training {
     #[must_use]
     pub fn has_unsaved_weights(&self) -> bool {
         let done = self.done();
-        self.has_weights() && done > 0 && self.saved_at != Some(done) && !self.keeping.has_kept(done)
+        self.has_weights() && done > 0 && self.saved_at != Some(done) && !self.keeping.is_recording()
     }
 
     /// Has the run write its weights; [`Self::take_saved`] tells what came of it. False where there is no run to do it.

@@ -26,6 +26,9 @@ const SUM_KEY: &str = "stepgraph.checksum";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CapsuleHeader {
     pub preset: String,
+    /// The folder that relative paths in the preset were taken from.
+    #[serde(default)]
+    pub base: PathBuf,
     pub seed: u64,
     pub steps: u64,
     pub program: String,
@@ -183,6 +186,7 @@ impl Capsule {
         let machine = spec.machine.clone().unwrap_or_else(|| host_target(spec.threads));
         let header = CapsuleHeader {
             preset: write_preset(&spec.preset),
+            base: std::path::absolute(&spec.base).unwrap_or_else(|_| spec.base.clone()),
             seed: session.seed(),
             steps: session.done(),
             program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -250,6 +254,12 @@ impl Capsule {
         let tensor = self.file.get(&format!("trace.{name}"));
         let tensor = tensor.ok_or_else(|| TrainError::file(path, format!("lacks trace.{name}"), "make it again"))?;
         tensor.to_vec().map_err(broken(path))
+    }
+
+    /// The folder to take relative paths in the preset from: where it was made, if that is here, and `otherwise` the one given.
+    #[must_use]
+    pub fn base(&self, otherwise: PathBuf) -> PathBuf {
+        if self.header.base.is_dir() { self.header.base.clone() } else { otherwise }
     }
 
     /// The recorded losses in order.

@@ -147,7 +147,7 @@ fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
     let runs = &studio.runs;
     // Name and figures fit a narrow window; what a run was made with follows to the right.
-    let widths = [112.0, 84.0, 76.0, 52.0, 58.0, 62.0, 68.0, 120.0, 64.0];
+    let widths = [112.0, 84.0, 76.0, 68.0, 58.0, 62.0, 68.0, 120.0, 64.0];
     let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
     ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
         ui.set_min_width(least);

@@ -202,7 +202,7 @@ impl Desk {
     pub fn replay_capsule(&self, path: PathBuf, tuning: Option<Arc<crate::select::Tuning>>) -> bool {
         self.at_length(move |watch| {
             let base = path.parent().map(PathBuf::from).unwrap_or_default();
-            match Capsule::read(&path).and_then(|c| c.replay(base, None, tuning, watch)) {
+            match Capsule::read(&path).and_then(|c| c.replay(c.base(base), None, tuning, watch)) {
                 Ok(report) => DeskEvent::Replayed(path, Box::new(report)),
                 Err(error) => DeskEvent::Failed(format!("The capsule was not replayed: {error}")),
             }

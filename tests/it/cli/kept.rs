@@ -129,6 +129,20 @@ fn a_capsule_is_made_and_replayed() {
         command(&["capsule", "replay", &file, "--device", "cpu"]).env("STEPGRAPH_ISA", "portable").output().unwrap();
     let text = stdout(&other);
     assert!(text.contains("the plan differs") && text.contains("op 0: "), "{text}");
+    // A kept run is made again, and its capsule says whether it went the same way.
+    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
+    let made = run(here, &["capsule", "make", "last", &at(&folder, "kept.capsule")]);
+    assert!(stderr(&made).contains("agree to the bit over 20 steps"), "{}", stderr(&made));
+    succeed(
+        here,
+        &["train", "xor", "--steps", "20", "--keep", "--init", &{
+            let path = at(&folder, "w.safetensors");
+            succeed(here, &["export", "last", &path]);
+            path
+        }],
+    );
+    let made = run(here, &["capsule", "make", "last", &at(&folder, "other.capsule")]);
+    assert!(stderr(&made).contains("went another way from step 1 on"), "{}", stderr(&made));
     std::fs::write(&file, "a letter").unwrap();
     assert!(refused(here, &["capsule", "replay", &file]).contains("safetensors"));
 }
