@@ -1,5 +1,6 @@
 //! The command line as clap reads it: raw values, one struct a command, with examples in the help of each.
 
+use super::kept_args::{CapsuleArgs, ExportArgs, RunsArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -39,6 +40,9 @@ pub enum Command {
     Bench(BenchArgs),
     Arena(ArenaArgs),
     Presets(PresetsArgs),
+    Runs(RunsArgs),
+    Export(ExportArgs),
+    Capsule(CapsuleArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
 }
@@ -92,6 +96,9 @@ pub struct TrainArgs {
     /// Write the final parameters and running statistics: a safetensors file
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
+    /// Keep the run with its curves and weights; `stepgraph runs` and the studio show it
+    #[arg(long)]
+    pub keep: bool,
     /// Print the closing summary as one JSON object
     #[arg(long)]
     pub json: bool,

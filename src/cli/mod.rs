@@ -5,10 +5,14 @@
 mod arena;
 pub mod args;
 mod bench;
+mod capsule;
 mod completions;
 mod device;
 mod doctor;
 mod error;
+mod export;
+mod keep;
+pub mod kept_args;
 mod output;
 mod places;
 mod plan;
@@ -17,6 +21,7 @@ mod plan_text;
 mod predict;
 mod presets;
 mod progress;
+mod runs;
 mod step_log;
 mod studio;
 mod train;
@@ -39,6 +44,9 @@ pub fn run(cli: &Cli) -> ExitCode {
         Some(Command::Arena(args)) => arena::run(args),
         Some(Command::Presets(args)) => presets::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
+        Some(Command::Runs(args)) => runs::run(args),
+        Some(Command::Export(args)) => export::run(args),
+        Some(Command::Capsule(args)) => return capsule::run(args).unwrap_or_else(|e| error::report(&e)),
         Some(Command::Completions(args)) => completions::run(args),
     };
     outcome.map_or_else(|e| error::report(&e), |()| ExitCode::SUCCESS)

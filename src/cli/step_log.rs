@@ -5,30 +5,12 @@
 
 use super::places::part_of;
 use crate::train::StepReport;
+use crate::train::export::write_line;
 use anyhow::Context;
-use serde::Serialize;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// One line. `step` counts from 1; `loss` is that of the batch before its update; times are in microseconds.
-#[derive(Serialize)]
-struct Line {
-    step: u64,
-    loss: f32,
-    update_max: f32,
-    step_us: f32,
-    #[serde(skip_serializing_if = "is_not_finite")]
-    accuracy: f32,
-    #[serde(skip_serializing_if = "is_not_finite")]
-    grad_norm: f32,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
-fn is_not_finite(value: &f32) -> bool {
-    !value.is_finite()
-}
 
 /// Time between writes to the file.
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
@@ -57,12 +39,7 @@ impl StepLog {
     /// # Errors
     /// Where the disk is full.
     pub fn add(&mut self, report: &StepReport, now: Instant) -> anyhow::Result<()> {
-        let StepReport { step, loss, update_max, step_us, accuracy, grad_norm, .. } = *report;
-        let line = Line { step, loss, update_max, step_us, accuracy, grad_norm };
-        self.write(|out| {
-            serde_json::to_writer(&mut *out, &line)?;
-            out.write_all(b"\n")
-        })?;
+        self.write(|out| write_line(out, report))?;
         if now.duration_since(self.flushed) >= FLUSH_EVERY {
             self.flushed = now;
             self.write(Write::flush)?;

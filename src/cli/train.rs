@@ -2,6 +2,7 @@
 
 use super::args::{Device, ExecutorArg, SplitArg, TrainArgs};
 use super::error::wrong;
+use super::keep::Keeper;
 use super::output::{self, Distribution};
 use super::places::Places;
 use super::presets::Loaded;
@@ -11,6 +12,7 @@ use super::{device, presets};
 use crate::exec::{ExecError, Executor};
 use crate::model::{Preset, SplitKind};
 use crate::tensor::Bytes;
+use crate::train::runs::RunEnd;
 use crate::train::{DataChoice, Evaluation, Session, SessionSpec, StepReport, TrainError};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -131,8 +133,10 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let log = outputs.log.as_deref().map(StepLog::create).transpose()?;
     presets::warn_of_precision(&found.preset, &target);
     introduce(&session, args);
+    let keep = if args.keep { Some(Keeper::begin(&session, &spec, &device_name)?) } else { None };
     let prepare_ms = started.elapsed().as_secs_f64() * 1e3;
     let mut run = Run {
+        keep,
         first: session.done(),
         last: None,
         evaluations: Vec::new(),
@@ -158,6 +162,11 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         run.failures.push(error.into());
         None
     });
+    if let Some(mut keep) = run.keep.take() {
+        held.iter().for_each(|found| keep.evaluated(session.done(), found));
+        let state = if interrupted { RunEnd::Stopped } else { RunEnd::Finished };
+        run.failures.extend(keep.finish(state, None, &session).err());
+    }
     let mut failures = std::mem::take(&mut run.failures);
     let summary = run.summary(&session, args, held.as_ref(), interrupted, prepare_ms, device_name, threads);
     let printed = if args.json { output::print_json(&summary) } else { output::print(&told(&summary)) };
@@ -288,6 +297,7 @@ fn until_due(done: u64, args: &TrainArgs) -> u64 {
 
 /// A run in progress.
 struct Run {
+    keep: Option<Keeper>,
     /// Steps made before.
     first: u64,
     last: Option<StepReport>,
@@ -332,6 +342,7 @@ impl Run {
                     log = None;
                 }
                 self.times.add(report);
+                self.keep.iter_mut().for_each(|k| k.step(report, now));
                 self.last = Some(*report);
                 progress.step(report, now);
             });
@@ -358,6 +369,10 @@ impl Run {
             }
             return Ok(());
         };
+        if let Some(kept) = self.keep.take() {
+            let kept = kept.finish(RunEnd::Failed, Some(error.to_string()), session);
+            kept.unwrap_or_else(|e| output::note(&format!("note: {e:#}")));
+        }
         // The failed step is the error to tell; the log keeps what it can.
         match finished {
             Some(Ok(path)) => output::note(&format!("note: {} holds the steps before the failure", path.display())),
@@ -381,6 +396,7 @@ impl Run {
             && let Some(found) = session.evaluate()?
         {
             progress.evaluated(step, &found);
+            self.keep.iter_mut().for_each(|k| k.evaluated(step, &found));
             self.evaluations.push(HeldOut::new(step, &found));
         }
         if let (Some(every), Some(path)) = (args.checkpoint_every, &outputs.checkpoint)

@@ -9,6 +9,7 @@ use super::panels::first_layout;
 use super::panels::modals::{Answer, Question};
 use super::panels::palette::Offer;
 use super::presets;
+use super::runs::RunsCommand;
 use super::selection::Selection;
 use super::training::Next;
 use crate::model::{LayerPath, Preset};
@@ -26,7 +27,8 @@ impl StudioApp {
             return;
         }
         let replaces =
-            matches!(command, Command::New | Command::NewFromPreset(_) | Command::OpenFile(_) | Command::Quit);
+            matches!(command, Command::New | Command::NewFromPreset(_) | Command::OpenFile(_) | Command::Quit)
+                || command == Command::Runs(RunsCommand::OpenPreset);
         if replaces && self.studio.document.is_dirty() {
             self.panels.modals.ask(Question::Unsaved(command));
             return;
@@ -36,7 +38,8 @@ impl StudioApp {
 
     /// Carries out a command that nothing unsaved in the document stands before; the run's weights may.
     fn perform_past_edits(&mut self, ctx: &egui::Context, command: Command) {
-        let replaces = matches!(command, Command::New | Command::NewFromPreset(_) | Command::OpenFile(_));
+        let replaces = matches!(command, Command::New | Command::NewFromPreset(_) | Command::OpenFile(_))
+            || command == Command::Runs(RunsCommand::OpenPreset);
         if replaces && self.studio.training.has_unsaved_weights() {
             self.panels.modals.ask(Question::Weights(command));
             return;
@@ -151,6 +154,7 @@ impl StudioApp {
                 ctx.set_theme(if dark { egui::Theme::Dark } else { egui::Theme::Light });
             }
             Command::DismissNotice => self.studio.notice = None,
+            Command::Runs(command) => self.perform_on_runs(ctx, command),
         }
     }
 
@@ -253,7 +257,7 @@ impl StudioApp {
         self.panels.train.fit();
     }
 
-    fn open_document(&mut self, preset: Preset, path: Option<PathBuf>) {
+    pub(super) fn open_document(&mut self, preset: Preset, path: Option<PathBuf>) {
         self.studio.document.replace(preset, path);
         self.studio.forget_plan();
         self.studio.training.reset();
@@ -267,6 +271,10 @@ impl StudioApp {
             (Some(path), Asked::Weights) => path.with_file_name(self.weights_name()).display().to_string(),
             (None, Asked::Weights) => self.weights_name(),
             (_, Asked::Data(_) | Asked::DataFolder(_)) => document.base().display().to_string(),
+            (Some(path), Asked::Export(_) | Asked::Capsule) => {
+                path.with_file_name(self.export_name(what)).display().to_string()
+            }
+            (_, Asked::Export(_) | Asked::Capsule | Asked::Replay) => self.export_name(what),
             (Some(path), _) => path.display().to_string(),
             (None, Asked::SaveAs) => format!("{}.json", document.preset().name),
             (None, Asked::Open) => String::new(),
@@ -279,10 +287,11 @@ impl StudioApp {
         format!("{}.safetensors", trained.name)
     }
 
-    fn ask(&self, what: Asked) {
+    pub(super) fn ask(&self, what: Asked) {
         let document = &self.studio.document;
         let name = match (what, document.path().and_then(Path::file_name)) {
             (Asked::Weights, _) => self.weights_name(),
+            (Asked::Export(_) | Asked::Capsule | Asked::Replay, _) => self.export_name(what),
             (_, Some(name)) => name.to_string_lossy().into_owned(),
             (_, None) => format!("{}.json", document.preset().name),
         };
@@ -351,6 +360,9 @@ impl StudioApp {
                 FileEvent::Chosen(Asked::Data(field) | Asked::DataFolder(field), Some(path)) => {
                     self.use_data(field, &path);
                 }
+                FileEvent::Chosen(Asked::Export(format), Some(path)) => self.export_runs(format, path, false),
+                FileEvent::Chosen(Asked::Capsule, Some(path)) => self.make_capsule(path, false),
+                FileEvent::Chosen(Asked::Replay, Some(path)) => self.replay_capsule(path),
                 FileEvent::Free(path) => self.save_weights_to(path),
                 FileEvent::Exists(what, path) => self.panels.modals.ask(Question::Replace(what, path)),
                 FileEvent::Changed(path) => self.panels.modals.ask(Question::Changed(path)),
@@ -398,6 +410,9 @@ impl StudioApp {
             }
             Answer::LoseWeightsThen(then) => self.carry_out(ctx, then),
             Answer::Overwrite(Asked::Weights, path) => self.save_weights_to(path),
+            Answer::Overwrite(Asked::Export(format), path) => self.export_runs(format, path, true),
+            Answer::Overwrite(Asked::Capsule, path) => self.make_capsule(path, true),
+            Answer::Perform(command) => self.perform(ctx, command),
             Answer::Overwrite(_, path) => self.save_to(path, true),
             Answer::Cancel => (self.after_save, self.after_weights) = (None, None),
         }

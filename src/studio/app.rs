@@ -7,6 +7,7 @@ use super::panels::{self, Panels};
 use super::state::{Settings, Studio};
 use super::{presets, theme};
 use crate::select::Tuning;
+use crate::train::runs::RunStore;
 use egui::{CentralPanel, Frame, Margin, Panel, Ui};
 use egui_tiles::{Behavior, TileId, Tiles, UiResponse};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ pub struct Startup {
     pub recovery: Option<PathBuf>,
     /// Kernel times remembered from this machine.
     pub tuning: Option<Arc<Tuning>>,
+    /// Where runs are kept; `None` keeps none.
+    pub runs: Option<RunStore>,
 }
 
 /// The studio's window.
@@ -66,6 +69,9 @@ impl StudioApp {
         if let Some(tabs) = stored(TABS_KEY).and_then(|t| serde_json::from_str(&t).ok()) {
             panels.tabs = panels::with_new_tabs(tabs).unwrap_or_else(panels::first_layout);
         }
+        if let Some(store) = &startup.runs {
+            studio.keep_runs_in(store.clone());
+        }
         if let Some(folder) = &startup.recovery {
             studio.recover_in(folder);
         }
@@ -102,6 +108,10 @@ impl StudioApp {
             ctx.request_repaint();
         }
         self.take_saved_weights(ctx);
+        self.take_desk_events();
+        if let Some(after) = self.studio.runs.until_next() {
+            ctx.request_repaint_after(after);
+        }
         if let Some(after) = self.studio.until_safe() {
             ctx.request_repaint_after(after.max(FRAME_EVERY));
         }
@@ -224,6 +234,7 @@ impl Behavior<Tab> for Rooms<'_> {
                     panels::predictions::predictions_ui(ui, self.studio, &mut self.panels.predictions, self.out);
                 }
                 Tab::Verify => panels::verify::verify_ui(ui, self.studio, &mut self.panels.verify, self.out),
+                Tab::Runs => panels::runs::runs_ui(ui, self.studio, &mut self.panels.runs, self.out),
             }
         });
         UiResponse::None

@@ -3,6 +3,7 @@
 use super::devices::DeviceChoice;
 use super::document::Edit;
 use super::icons;
+use super::runs::RunsCommand;
 use super::selection::Selection;
 use crate::ir::Metrics;
 use crate::model::{LayerKind, LayerPath};
@@ -20,12 +21,21 @@ pub enum Tab {
     Capture,
     Data,
     Predictions,
+    Runs,
     Verify,
 }
 
 impl Tab {
-    pub const ALL: [Self; 7] =
-        [Self::Train, Self::StepGraph, Self::Arena, Self::Capture, Self::Data, Self::Predictions, Self::Verify];
+    pub const ALL: [Self; 8] = [
+        Self::Train,
+        Self::StepGraph,
+        Self::Arena,
+        Self::Capture,
+        Self::Data,
+        Self::Predictions,
+        Self::Runs,
+        Self::Verify,
+    ];
 
     /// The name on the tab.
     #[must_use]
@@ -38,6 +48,7 @@ impl Tab {
             Self::Data => "Data",
             Self::Predictions => "Predictions",
             Self::Verify => "Verify",
+            Self::Runs => "Runs",
         }
     }
 }
@@ -112,6 +123,8 @@ pub enum Command {
     UseData(&'static str, PathBuf),
     /// Which metrics the next run computes inside its step.
     SetMetrics(Metrics),
+    /// Something with kept runs.
+    Runs(RunsCommand),
 }
 
 /// How a command looks.
@@ -160,6 +173,7 @@ impl Command {
         out.extend([Self::ResetLayout, Self::TimeBothWays, Self::MeasurePrices, Self::Prove(None)]);
         out.extend(Proof::ALL.map(|p| Self::Prove(Some(p))));
         out.push(Self::CancelProofs);
+        out.extend(RunsCommand::listed().into_iter().map(Self::Runs));
         out
     }
 
@@ -172,6 +186,7 @@ impl Command {
             Self::ShowTab(tab) => format!("Show {}", tab.title()),
             Self::ChooseDevice(choice) => format!("Device: {}", choice.label()),
             Self::Prove(Some(proof)) => format!("Verify: {}", proof.name()),
+            Self::Runs(command) => command.title(),
             other => other.info().label.to_owned(),
         }
     }
@@ -264,6 +279,9 @@ impl Command {
             Self::ShowTab(Tab::Verify) => {
                 of("Verify", icons::CHECK, keys(CTRL, Key::Num8), "Proofs that the step is right, with figures")
             }
+            Self::ShowTab(Tab::Runs) => {
+                of("Runs", icons::RECENT, keys(CTRL, Key::Num7), "Every run that was kept, to compare and to export")
+            }
             Self::FitArena => of("Fit arena", icons::FIT, keys(CTRL, Key::Num0), "Shows the whole arena"),
             Self::FollowPlots => of("Follow", icons::FOLLOW, None, "Keeps the whole run in view"),
             Self::ToggleLogAxis => {
@@ -314,6 +332,7 @@ impl Command {
             }
             Self::SetMetrics(_) => of("Set metrics", icons::TRAIN, None, "What the next run measures inside its step"),
             Self::DismissNotice => of("Dismiss", icons::CLOSE, None, "Closes the notice"),
+            Self::Runs(command) => command.info(),
         }
     }
 

@@ -4,6 +4,7 @@
 
 use crate::model::{Diagnostic, Preset, read_preset, write_preset};
 use crate::tensor::{write_advice, write_atomic};
+use crate::train::export::Format;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,12 @@ pub enum Asked {
     /// A file, or a folder of pictures, for this field of the document's data.
     Data(&'static str),
     DataFolder(&'static str),
+    /// A place for a kept run in this format.
+    Export(Format),
+    /// A place for a capsule.
+    Capsule,
+    /// A capsule to replay.
+    Replay,
 }
 
 /// What came of a file.
@@ -131,6 +138,9 @@ impl Files {
             Asked::Open | Asked::SaveAs => rfd::FileDialog::new().add_filter("Preset", &["json"]),
             Asked::Weights => rfd::FileDialog::new().add_filter("Weights", &["safetensors"]),
             Asked::Data(_) | Asked::DataFolder(_) => rfd::FileDialog::new(),
+            Asked::Export(Format::TensorBoard) => rfd::FileDialog::new(),
+            Asked::Export(format) => rfd::FileDialog::new().add_filter(format.title(), &[format.extension()]),
+            Asked::Capsule | Asked::Replay => rfd::FileDialog::new().add_filter("Capsule", &["capsule"]),
         };
         if let Some(folder) = folder.filter(|f| f.is_dir()) {
             dialog = dialog.set_directory(folder);
@@ -141,15 +151,18 @@ impl Files {
             Asked::Weights => dialog.set_title("Save the weights").set_file_name(name),
             Asked::Data(_) => dialog.set_title("Choose a file of data"),
             Asked::DataFolder(_) => dialog.set_title("Choose a folder with a subfolder of pictures for each class"),
+            Asked::Export(_) => dialog.set_title("Export the run").set_file_name(name),
+            Asked::Capsule => dialog.set_title("Make a capsule").set_file_name(name),
+            Asked::Replay => dialog.set_title("Replay a capsule"),
         };
         let work = move || {
             /// No person cancels faster than this: the system has no dialog to show.
             const TOO_FAST: Duration = Duration::from_millis(400);
             let started = Instant::now();
             let path = match what {
-                Asked::Open | Asked::Data(_) => dialog.pick_file(),
+                Asked::Open | Asked::Data(_) | Asked::Replay => dialog.pick_file(),
                 Asked::DataFolder(_) => dialog.pick_folder(),
-                Asked::SaveAs | Asked::Weights => dialog.save_file(),
+                Asked::SaveAs | Asked::Weights | Asked::Export(_) | Asked::Capsule => dialog.save_file(),
             };
             let missing = path.is_none() && started.elapsed() < TOO_FAST;
             // The window may be gone by now; then nobody asks any more.

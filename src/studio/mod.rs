@@ -13,6 +13,7 @@
 //! | `document`, `fields` | the preset with undo and redo, and its fields as data |
 //! | `compiler`, `training`, `files`, `background` | the other threads |
 //! | `curves`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
+//! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
 //! | `view_models` | what the panels show, as plain data |
 //! | `panels`, `widgets` | how it is drawn |
 //! | `theme`, `icons` | how it looks |
@@ -33,6 +34,7 @@ pub mod predictions;
 pub mod presets;
 pub mod prices;
 pub mod proofs;
+pub mod runs;
 pub mod samples;
 pub mod selection;
 pub mod state;
@@ -59,7 +61,8 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
         log::warn!("{why}");
         None
     });
-    let startup = Startup { preset, recovery, tuning };
+    let runs = crate::train::runs::RunStore::of_user().ok();
+    let startup = Startup { preset, recovery, tuning, runs };
     let viewport = egui::ViewportBuilder::default()
         .with_app_id(APP_ID)
         .with_title("Stepgraph")

@@ -10,6 +10,7 @@ use super::files::{Files, Recovery};
 use super::predictions::Predictions;
 use super::prices::PriceList;
 use super::proofs::Proofs;
+use super::runs::Runs;
 use super::samples::{Samples, key_of};
 use super::selection::{Related, Selection, SelectionHistory};
 use super::training::{Next, Training};
@@ -20,6 +21,7 @@ use super::view_models::status::PlanNumbers;
 use crate::ir::Metrics;
 use crate::model::Checked;
 use crate::select::Tuning;
+use crate::train::runs::RunStore;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -105,6 +107,7 @@ pub struct Studio {
     pub prices: PriceList,
     /// The tabs that were drawn last: what nobody looks at is neither loaded nor asked for.
     pub shown: Vec<Tab>,
+    pub runs: Runs,
     pub selection: SelectionHistory,
     pub settings: Settings,
     pub notice: Option<Notice>,
@@ -157,6 +160,7 @@ impl Studio {
             proofs: Proofs::default(),
             prices: PriceList::new(Arc::clone(&wake))?,
             shown: Vec::new(),
+            runs: Runs::new(None, &wake),
             selection: SelectionHistory::default(),
             settings,
             notice: None,
@@ -189,6 +193,12 @@ impl Studio {
         }
         self.document.restore(preset, saved, origin);
         self.say("Edits that were not saved last time are back. Save them, or undo by opening the file again.");
+    }
+
+    /// Keeps the runs of this window in this store from now on, and shows those that are there.
+    pub fn keep_runs_in(&mut self, store: RunStore) {
+        self.runs = Runs::new(Some(store.clone()), &self.wake);
+        self.training.keeping.store = Some(store);
     }
 
     /// Shows a message.
@@ -272,6 +282,7 @@ impl Studio {
             Command::MeasurePrices => self.is_ready() && !self.prices.is_busy(),
             Command::CancelProofs => self.proofs.is_running(),
             Command::TimeBothWays => self.training.has_weights() && !self.training.is_timing,
+            Command::Runs(command) => !command.needs_selection() || self.runs.first().is_some(),
             Command::Back => self.selection.can_go_back(),
             Command::Forward => self.selection.can_go_forward(),
             _ => true,
@@ -294,6 +305,10 @@ impl Studio {
         }
         let left = self.training.drain(BUDGET);
         self.take_rooms();
+        if let Some(problem) = self.training.keeping.tend() {
+            self.complain(problem);
+        }
+        self.runs.tend(self.training.keeping.changes);
         self.keep_safe();
         self.make_views();
         left

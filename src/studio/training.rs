@@ -2,6 +2,7 @@
 
 use super::curves::{Histogram, LayerCurves, TwoWays};
 use super::devices::DeviceChoice;
+use super::runs::Keeping;
 use super::widgets::series::{Series, Smoothed};
 use crate::compile::Compiled;
 use crate::data::{Dataset, Split};
@@ -133,6 +134,8 @@ pub struct Training {
     saved_at: Option<u64>,
     /// What became of weights that were to be saved, oldest first.
     saves: VecDeque<Result<PathBuf, String>>,
+    /// Keeps the run on disk.
+    pub keeping: Keeping,
 }
 
 impl Default for Training {
@@ -162,6 +165,7 @@ impl Default for Training {
             is_timing: false,
             saved_at: None,
             saves: VecDeque::new(),
+            keeping: Keeping::default(),
         }
     }
 }
@@ -178,6 +182,7 @@ impl Training {
     /// Prepares a run and sends it a first command.
     pub fn start(&mut self, spec: SessionSpec, first: Command, wake: impl Fn() + Send + 'static) {
         self.reset();
+        self.keeping.prepare(&spec);
         let preset = &spec.preset;
         self.lr = preset.optimizer.lr() as f32;
         self.total = preset.train.map_or(1000, |t| t.steps as u64);
@@ -194,11 +199,24 @@ impl Training {
 
     /// Ends the run, if there is one, and forgets its curves.
     pub fn reset(&mut self) {
+        self.leave_weights();
         let_go(self.worker.take());
         let (smoothing, run) = (self.smoothing, self.run + 1);
+        let mut keeping = std::mem::take(&mut self.keeping);
+        keeping.end();
         *self = Self::default();
         self.run = run;
+        self.keeping = keeping;
         self.set_smoothing(smoothing);
+    }
+
+    /// Takes in what the run has told so far, and has it write its weights before it is let go.
+    fn leave_weights(&mut self) {
+        self.drain(Duration::from_millis(20));
+        if let (Some(worker), Some(path)) = (&self.worker, self.keeping.last_weights(self.done())) {
+            // A run that is drowning in commands goes without; those of the last minute are kept.
+            let _ = worker.send(Command::SaveWeights(path));
+        }
     }
 
     /// Sends a command to the run.
@@ -221,7 +239,8 @@ impl Training {
     /// True where steps were made since the weights were last saved, and their weights are still to be had.
     #[must_use]
     pub fn has_unsaved_weights(&self) -> bool {
-        self.has_weights() && self.done() > 0 && self.saved_at != Some(self.done())
+        let done = self.done();
+        self.has_weights() && done > 0 && self.saved_at != Some(done) && !self.keeping.is_recording()
     }
 
     /// Has the run write its weights; [`Self::take_saved`] tells what came of it. False where there is no run to do it.
@@ -261,6 +280,7 @@ impl Training {
     /// Makes a finished run longer, and has it go on.
     pub fn extend(&mut self, steps: u64, order: Command) {
         self.total += steps;
+        self.keeping.set_total(self.total);
         self.send(Command::SetTotal(self.total));
         self.send(order);
     }
@@ -324,11 +344,18 @@ impl Training {
                 return true;
             }
         }
+        if let Some(path) = self.keeping.wants_weights(self.state.as_ref(), self.done()) {
+            // Where the run has no ear for it now, it is asked again after its next steps.
+            let _ = self.save_weights(path);
+        }
         self.measure();
         false
     }
 
     fn take(&mut self, event: Event) {
+        if self.keeping.hear(&event) {
+            return;
+        }
         match event {
             Event::State(state) => {
                 // A run that has failed answers no more commands of use. A finished one may be made longer, and the weights of one that was
@@ -439,6 +466,13 @@ impl Training {
 
 impl Drop for Training {
     fn drop(&mut self) {
+        if self.keeping.is_recording() {
+            // The program ends: what is kept must be on disk before.
+            self.keeping.settle();
+            self.leave_weights();
+            drop(self.worker.take());
+            self.keeping.finish();
+        }
         let_go(self.worker.take());
     }
 }

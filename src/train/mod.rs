@@ -1,13 +1,16 @@
 //! Training: a session that steps, evaluates and saves; a worker thread that runs one for a window; commands and events between them.
 
+pub mod capsule;
 mod checkpoint;
 mod error;
 mod evaluate;
+pub mod export;
 mod feed;
 mod gpu_times;
 mod guard;
 mod look;
 mod remembered;
+pub mod runs;
 mod session;
 mod stream;
 mod tune;

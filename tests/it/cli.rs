@@ -1,6 +1,7 @@
 //! The commands as a user runs them: the real program, its output, its exit status, and the files that it leaves.
 
 mod files;
+mod kept;
 mod mistakes;
 mod plan;
 mod predict;

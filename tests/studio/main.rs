@@ -6,5 +6,6 @@ mod files;
 mod robot;
 mod rooms;
 mod run;
+mod runs;
 mod speed;
 mod views;

@@ -103,6 +103,7 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
         curve_name: "train",
         points: &[],
         points_name: "",
+        baseline: None,
         steps: h.loss.raw.len(),
         log: log_of(title, settings.log_axis),
         can_log: true,
@@ -129,7 +130,9 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
         });
     }
     // A machine that does something else for a moment makes a step a hundred times longer: only a logarithmic axis shows both.
-    let time = plot("Step time", "on the host", Curve::Smoothed(&h.step_us));
+    let device = run.recording.as_ref().is_some_and(|r| r.steps_a_launch > 0);
+    let clock = if device { "by the device's clock" } else { "on the host" };
+    let time = plot("Step time", clock, Curve::Smoothed(&h.step_us));
     plots.push(PlotSpec { value: format::micros, log: log_of("Step time", true), ..time });
     if h.update_max.raw.last().is_some_and(|v| v > 0.0) {
         plots.push(plot("Update", "largest change of a parameter", Curve::Smoothed(&h.update_max)));
@@ -140,6 +143,18 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
         plots.push(PlotSpec { log: log_of("Update by layer", true), ..layers });
     }
     plots.push(PlotSpec { curve_name: "rate", ..plot("Learning rate", "", Curve::Plain(&h.lr)) });
+    if let Some(pinned) = &studio.runs.baseline {
+        for spec in &mut plots {
+            let curve = match spec.title {
+                "Loss" => &pinned.loss,
+                "Accuracy" => &pinned.accuracy,
+                "Step time" => &pinned.step_us,
+                "Update" => &pinned.update_max,
+                _ => continue,
+            };
+            spec.baseline = Some((studio.runs.name(&pinned.id), &curve.smooth));
+        }
+    }
     let is_shown = |title: &str| !settings.hidden_plots.contains(title);
     plots.retain(|p| is_shown(p.title));
     // The histogram stands behind the curve of the same times.

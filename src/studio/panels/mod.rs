@@ -10,6 +10,7 @@ pub mod modals;
 pub mod network;
 pub mod palette;
 pub mod predictions;
+pub mod runs;
 pub mod status;
 pub mod step_graph;
 pub mod top_bar;
@@ -30,6 +31,7 @@ pub struct Panels {
     pub data: data::DataPanel,
     pub predictions: predictions::PredictionsPanel,
     pub verify: verify::VerifyPanel,
+    pub runs: runs::RunsPanel,
     pub palette: palette::Palette,
     pub modals: modals::Modals,
     /// The tabs that are drawn in this frame.
@@ -77,6 +79,7 @@ impl Default for Panels {
             data: data::DataPanel::default(),
             predictions: predictions::PredictionsPanel::default(),
             verify: verify::VerifyPanel::default(),
+            runs: runs::RunsPanel::default(),
             palette: palette::Palette::default(),
             modals: modals::Modals::default(),
             shown: Vec::new(),

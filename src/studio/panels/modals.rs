@@ -3,9 +3,11 @@
 use crate::studio::commands::{Command, Queue};
 use crate::studio::fields::counted;
 use crate::studio::files::Asked;
+use crate::studio::runs::RunsCommand;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::weak_ui;
+use crate::train::export::Format;
 use egui::{Align, Id, Key, Layout, Modal, RichText, TextEdit, Ui};
 use std::path::{Path, PathBuf};
 
@@ -27,6 +29,8 @@ pub enum Question {
     Replace(Asked, PathBuf),
     /// The document's file was changed by others.
     Changed(PathBuf),
+    /// Kept runs are to be deleted.
+    DeleteRuns(Vec<String>),
 }
 
 /// The answer to a question.
@@ -37,6 +41,8 @@ pub enum Answer {
     SaveWeightsThen(Command),
     LoseWeightsThen(Command),
     Overwrite(Asked, PathBuf),
+    /// Yes: this is to happen.
+    Perform(Command),
     /// Nothing is to happen, nor what waited for it.
     Cancel,
 }
@@ -72,6 +78,12 @@ fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) -> bool {
             "Type the path of a folder with a subfolder for each class.",
         ),
         Asked::Weights => ("Save the weights by their path", "Save", "Type the path of a .safetensors file."),
+        Asked::Export(Format::TensorBoard) => {
+            ("Export the run by path", "Export", "Type the path of a folder for TensorBoard.")
+        }
+        Asked::Export(_) => ("Export the run by path", "Export", "Type the path of the file to write."),
+        Asked::Capsule => ("Make a capsule by its path", "Make", "Type the path of a .capsule file."),
+        Asked::Replay => ("Replay a capsule by its path", "Replay", "Type the path of a .capsule file."),
     };
     let modal = Modal::new(Id::unique("path")).show(ui.ctx(), |ui| {
         ui.set_width(480.0);
@@ -101,6 +113,9 @@ fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) -> bool {
             Asked::SaveAs => Command::SaveFile(path),
             Asked::Data(field) | Asked::DataFolder(field) => Command::UseData(field, path),
             Asked::Weights => Command::SaveWeightsFile(path),
+            Asked::Export(format) => Command::Runs(RunsCommand::ExportTo(*format, path)),
+            Asked::Capsule => Command::Runs(RunsCommand::MakeCapsuleTo(path)),
+            Asked::Replay => Command::Runs(RunsCommand::ReplayCapsuleFile(path)),
         });
     }
     let closed = cancel || modal.should_close();
@@ -142,6 +157,14 @@ impl Question {
                     cancel,
                     ("Go on without", Answer::LoseWeightsThen(then.clone())),
                 ],
+            },
+            Self::DeleteRuns(ids) => Wording {
+                title: match ids.as_slice() {
+                    [id] => format!("Delete {}?", studio.runs.entry(id).map_or(id.as_str(), |e| e.name())),
+                    _ => format!("Delete {}?", counted(ids.len(), "run")),
+                },
+                about: "Curves, weights and all go to the trash, from which they can be brought back.".into(),
+                answers: vec![("Delete", Answer::Perform(Command::Runs(RunsCommand::DeleteNow(ids.clone())))), cancel],
             },
             Self::Replace(what, path) => Wording {
                 title: format!("{} exists. Replace it?", name(path)),

@@ -4,6 +4,7 @@ use crate::studio::commands::{Command, Queue, Tab};
 use crate::studio::devices::DeviceChoice;
 use crate::studio::icons;
 use crate::studio::presets;
+use crate::studio::runs::RunsCommand;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::training::Next;
@@ -201,6 +202,10 @@ fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         ui.separator();
         for command in [Command::TimeBothWays, Command::MeasurePrices, Command::Prove(None), Command::CancelProofs] {
             item(ui, command, out);
+        }
+        ui.separator();
+        for command in [RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule] {
+            item(ui, Command::Runs(command), out);
         }
     });
 }

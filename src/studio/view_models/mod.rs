@@ -8,6 +8,7 @@ pub mod inspector;
 pub mod network;
 pub mod plan;
 pub mod predictions;
+pub mod runs;
 pub mod status;
 pub mod step_graph;
 

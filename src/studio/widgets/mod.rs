@@ -3,6 +3,7 @@
 pub mod arena_map;
 pub mod button;
 pub mod classes;
+pub mod compare;
 pub mod confusion;
 pub mod field;
 pub mod histogram;

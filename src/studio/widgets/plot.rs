@@ -36,6 +36,8 @@ pub struct PlotSpec<'a> {
     pub points_name: &'static str,
     /// Steps made.
     pub steps: usize,
+    /// The curve of a pinned run, by name, to stand faintly behind this one.
+    pub baseline: Option<(&'a str, &'a Series)>,
     pub log: bool,
     /// Whether the axis may be logarithmic.
     pub can_log: bool,
@@ -89,10 +91,10 @@ fn scale(log: bool, y: f64) -> f64 {
     if log { y.max(FLOOR).log10() } else { y }
 }
 
-fn key_ui(ui: &mut Ui, color: Color32, name: &str) {
+fn key_ui(ui: &mut Ui, color: Color32, name: &str) -> egui::Response {
     let (rect, _) = ui.allocate_exact_size(Vec2::new(12.0, 12.0), Sense::hover());
     ui.painter().hline(rect.x_range(), rect.center().y, egui::Stroke::new(2.0, color));
-    weak_ui(ui, name);
+    weak_ui(ui, name)
 }
 
 /// The colour of a layer's curve: few layers have colours of their own, many go from the first to the last.
@@ -142,6 +144,9 @@ impl PlotSpec<'_> {
             Curve::Plain(s) => s.extent(from, to),
             Curve::Layers { curves, .. } => curves.extent(from, to),
         };
+        if let Some((a, b)) = self.baseline.and_then(|(_, s)| s.extent(from, to)) {
+            extent = Some(extent.map_or((a, b), |(low, high)| (low.min(a), high.max(b))));
+        }
         for p in self.points.iter().filter(|p| from <= p[0] && p[0] <= to) {
             extent = Some(extent.map_or((p[1], p[1]), |(a, b)| (a.min(p[1]), b.max(p[1]))));
         }
@@ -235,11 +240,16 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
                     key_ui(ui, c.accent, spec.curve_name);
                     key_ui(ui, c.warning, spec.points_name);
                 }
+                if let Some((name, _)) = spec.baseline {
+                    let response = key_ui(ui, c.weak, "baseline").on_hover_text(format!("The pinned run: {name}"));
+                    let name = format!("baseline {name}");
+                    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
+                }
                 if let Curve::Layers { curves, .. } = &spec.curve
                     && curves.names.len() as f32 * LAYER_KEY <= ui.available_width()
                 {
                     let layers = curves.names.len();
-                    (0..layers).for_each(|i| key_ui(ui, layer_color(i, layers), &curves.names[i]));
+                    (0..layers).for_each(|i| drop(key_ui(ui, layer_color(i, layers), &curves.names[i])));
                     return;
                 }
                 if !spec.unit.is_empty() {
@@ -308,6 +318,11 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
             let margin = ((high - low) * 0.05).max(if log { 0.05 } else { least }).max(1e-9);
             plot.set_plot_bounds_y(low - margin..=high + margin);
         }
+        if let Some((name, series)) = spec.baseline {
+            let points = series.points(from, to, pixels).into_iter().filter(|p| p[1].is_finite());
+            let points: PlotPoints<'_> = points.map(|[x, y]| [x, scale(log, y)]).collect();
+            plot.line(Line::new(format!("baseline {name}"), points).color(c.weak).width(1.5).allow_hover(false));
+        }
         spec.lines(plot, from, to, pixels, c);
         if let Some(step) = cursor {
             plot.vline(VLine::new("", step).color(c.weak).width(1.0).allow_hover(false));
@@ -349,7 +364,7 @@ fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &P
 }
 
 /// Marks of a logarithmic axis: powers of ten, with twos and fives between them where there is room.
-fn log_marks((low, high): (f64, f64)) -> Vec<GridMark> {
+pub(super) fn log_marks((low, high): (f64, f64)) -> Vec<GridMark> {
     let fine = high - low < 2.5;
     let powers = (low.floor().max(-40.0) as i32)..=(high.ceil().min(40.0) as i32);
     let mut marks = Vec::new();
@@ -373,7 +388,7 @@ fn round_step(wanted: f64) -> f64 {
 }
 
 /// Marks of the step axis: at whole numbers, at most about `room` of them.
-fn step_marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
+pub(super) fn step_marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
     let step_size = round_step(((high - low) / room.max(1.0)).max(1.0));
     // The bounds come back from pixels: a mark at the very edge must not be lost to rounding.
     let first = (low.max(0.0) / step_size - 1e-6).ceil() as i64;
@@ -382,7 +397,7 @@ fn step_marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
 }
 
 /// A mark on the step axis: short where the marks stay apart, otherwise exact.
-fn step_tick(mark: GridMark) -> String {
+pub(super) fn step_tick(mark: GridMark) -> String {
     let step = mark.value.round().max(0.0);
     let shown = if step >= 999_500.0 { 1e5 } else { 100.0 };
     if step >= 1000.0 && mark.step_size < shown {
@@ -401,7 +416,7 @@ pub(super) fn linear_marks(input: &GridInput, most: f64) -> Vec<GridMark> {
 }
 
 /// A mark on the vertical axis, as short as it can be.
-fn tick(value: f64) -> String {
+pub(super) fn tick(value: f64) -> String {
     let a = value.abs();
     if value == 0.0 {
         "0".into()
@@ -464,6 +479,7 @@ mod tests {
             curve_name: "train",
             points: &[[2.0, 0.5]],
             points_name: "held-out",
+            baseline: None,
             steps: 3,
             log: false,
             can_log: true,

@@ -1,0 +1,88 @@
+//! `stepgraph capsule`: a run in one file, and its replay to the bit.
+
+use super::args::Device;
+use super::error::wrong;
+use super::kept_args::{CapsuleAction, CapsuleArgs};
+use super::output;
+use super::places::Places;
+use super::runs::{Named, find, told};
+use super::{device, presets};
+use crate::train::SessionSpec;
+use crate::train::capsule::{Capsule, spec_of_run};
+use crate::train::runs::{Curves, Quantity};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Makes or replays a capsule; exit status 1 where the replay is not equal.
+///
+/// # Errors
+/// Where what was given is wrong, or a run fails.
+pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
+    match &args.action {
+        CapsuleAction::Make { what, file, steps, seed, device, threads, replace } => {
+            if file.exists() && !replace {
+                return Err(wrong(format!("{} exists; give --replace, or another name", file.display())));
+            }
+            let mut kept = None;
+            let mut spec = match find(what)? {
+                Named::Run(store, entry) => {
+                    kept = Some(store.curves(&entry.id).map_err(told)?);
+                    spec_of_run(&store, &entry).map_err(told)?
+                }
+                Named::Preset(found) => {
+                    Places::of(&found).writes("the capsule", Some(file))?;
+                    presets::warn_of_precision(&found.preset, &crate::exec::cpu::host_target(1));
+                    SessionSpec::new(found.preset, found.base)
+                }
+            };
+            Places::default().writes("the capsule", Some(file))?;
+            spec.seed = seed.or(spec.seed);
+            let threads = threads.map_or(spec.threads, usize::from);
+            let (target, _) = device::choose(*device, threads)?;
+            spec = SessionSpec { threads, tuning: device::tuning(&target), machine: Some(target), ..spec };
+            let made = kept.as_ref().map(Curves::last_step).filter(|s| *s > 0);
+            let steps = steps.or(made).or(spec.preset.train.map(|t| t.steps as u64)).unwrap_or(1000);
+            let capsule = Capsule::make(&spec, steps, |_| true)?;
+            if let Some(kept) = &kept {
+                output::note(&agreement(kept, &capsule.losses()));
+            }
+            capsule.write(file)?;
+            output::note(&format!("wrote {}: {} steps", file.display(), output::count(capsule.header.steps)));
+            Ok(ExitCode::SUCCESS)
+        }
+        CapsuleAction::Replay { file, base, device, json } => {
+            let capsule = Capsule::read(file)?;
+            let target = device.map(|d| target(d, capsule.header.threads)).transpose()?;
+            let tuning = device::tuning(&crate::exec::cpu::host_target(capsule.header.threads.max(1)));
+            let base = base.clone().unwrap_or_else(|| capsule.base(folder(file)));
+            let report = capsule.replay(base, target, tuning, |_| true)?;
+            if *json {
+                output::print_json(&report)?
+            } else {
+                output::print(&report.to_string())?
+            }
+            Ok(if report.is_bit_equal { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        }
+    }
+}
+
+/// Whether a kept run went as its capsule does.
+fn agreement(kept: &Curves, losses: &[f32]) -> String {
+    let before = kept.before as usize;
+    let pairs = kept.values(Quantity::Loss).iter().zip(losses.iter().skip(before));
+    match pairs.clone().position(|(a, b)| a.to_bits() != b.to_bits()) {
+        None => format!("the kept run and its capsule agree to the bit over {} steps", pairs.count()),
+        Some(at) => format!(
+            "note: the kept run went another way from step {} on: its learning rate, kernels, data or weights were not those of its preset",
+            before + at + 1
+        ),
+    }
+}
+
+fn target(device: Device, threads: usize) -> anyhow::Result<crate::select::Target> {
+    device::choose(device, threads.clamp(1, 64)).map(|(target, _)| target)
+}
+
+fn folder(file: &Path) -> PathBuf {
+    output::folder_of(file).to_owned()
+}

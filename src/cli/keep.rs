@@ -1,0 +1,78 @@
+//! `--keep`: a run of the command line among those that the studio shows.
+
+use super::output;
+use crate::exec::Executor;
+use crate::train::runs::{PlanDigest, Recorder, RunEnd, RunRecord, RunStore};
+use crate::train::{Evaluation, Session, SessionSpec, StepReport};
+use std::time::{Duration, Instant};
+
+/// Time between handing over steps.
+const HAND_OVER_EVERY: Duration = Duration::from_millis(100);
+
+/// A run that is being kept.
+pub struct Keeper {
+    recorder: Recorder,
+    reports: Vec<StepReport>,
+    handed: Instant,
+}
+
+impl Keeper {
+    /// Begins to keep a run that is prepared.
+    ///
+    /// # Errors
+    /// Where nothing can be written there.
+    pub fn begin(session: &Session, spec: &SessionSpec, device: &str) -> anyhow::Result<Self> {
+        let mut record = RunRecord {
+            base: std::path::absolute(&spec.base).unwrap_or_else(|_| spec.base.clone()),
+            seed: session.seed(),
+            device: device.to_owned(),
+            executor: if spec.executor == Executor::Eager { "eager" } else { "replay" }.to_owned(),
+            threads: spec.threads,
+            total: session.total(),
+            ..RunRecord::default()
+        };
+        record.set_preset(&spec.preset);
+        let mut recorder = Recorder::begin(&RunStore::of_user()?, record, &PlanDigest::of(session.compiled()))?;
+        recorder.set_running(true);
+        Ok(Self { recorder, reports: Vec::new(), handed: Instant::now() })
+    }
+
+    /// Takes a step.
+    pub fn step(&mut self, report: &StepReport, now: Instant) {
+        self.reports.push(*report);
+        if now.duration_since(self.handed) >= HAND_OVER_EVERY {
+            self.handed = now;
+            self.hand_over();
+        }
+    }
+
+    fn hand_over(&mut self) {
+        if !self.reports.is_empty() {
+            self.recorder.steps(&self.reports);
+            self.reports.clear();
+        }
+    }
+
+    /// Takes an evaluation after `step`.
+    pub fn evaluated(&mut self, step: u64, found: &Evaluation) {
+        self.hand_over();
+        self.recorder.evaluated(step, found);
+    }
+
+    /// Ends the run in this state, with its weights where it has sound ones, and tells its id.
+    ///
+    /// # Errors
+    /// What could not be kept.
+    pub fn finish(mut self, state: RunEnd, error: Option<String>, session: &Session) -> anyhow::Result<()> {
+        self.hand_over();
+        let failed = state == RunEnd::Failed;
+        self.recorder.set_state(state, error);
+        let id = self.recorder.id().unwrap_or_default().to_owned();
+        let weights = self.recorder.weights().filter(|_| !failed);
+        let saved = weights.map_or(Ok(()), |path| session.save_weights(&path));
+        self.recorder.finish().map_err(|why| anyhow::anyhow!(why))?;
+        saved.map_err(|e| anyhow::anyhow!("{e}"))?;
+        output::note(&format!("kept as {id}"));
+        Ok(())
+    }
+}

@@ -1,0 +1,193 @@
+//! Arguments of the commands about kept runs: what is kept, exports, capsules.
+
+use super::args::Device;
+use crate::train::export::Format;
+use crate::train::runs::Quantity;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// List the runs that were kept, or look at, rename, hide, delete one
+///
+/// The studio keeps every run; `stepgraph train --keep` keeps its own. They lie in the user's data folder, or in the folder that STEPGRAPH_RUNS names.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stepgraph runs
+  stepgraph runs --json | jq '.[0].loss'
+  stepgraph runs show last
+  stepgraph runs rename last wide-and-slow
+  stepgraph runs delete 20260314-1201 && stepgraph runs restore 20260314-120159-xor
+
+RUN is an id, the first letters of one, a name, or last.")]
+pub struct RunsArgs {
+    #[command(subcommand)]
+    pub action: Option<RunsAction>,
+    /// List hidden runs too
+    #[arg(long)]
+    pub all: bool,
+    /// List as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to do with kept runs.
+#[derive(Debug, Subcommand)]
+pub enum RunsAction {
+    /// Everything that is known of one run, its preset included
+    Show {
+        run: String,
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the preset of a run, to train it again or to change it
+    Preset { run: String },
+    /// Give a run a name; an empty one takes it away
+    Rename { run: String, name: String },
+    /// Leave runs out of lists
+    Hide { runs: Vec<String> },
+    /// Take hidden runs back into lists
+    Unhide { runs: Vec<String> },
+    /// Move runs to the trash
+    Delete {
+        #[arg(required = true)]
+        runs: Vec<String>,
+    },
+    /// Bring runs back from the trash, by their whole ids
+    Restore {
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Remove what is in the trash for good
+    EmptyTrash,
+    /// Print the folder that runs are kept in, or that of one run
+    Path { run: Option<String> },
+}
+
+/// Write a run or a network in another program's format
+///
+/// The format follows from the name of the file unless --format says it. Nothing is replaced without --replace.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stepgraph export last curves.csv
+  stepgraph export last loss.svg --log-axis
+  stepgraph export last accuracy.png --plot accuracy
+  stepgraph export last model.onnx
+  stepgraph export last net.py
+  stepgraph export last logs/run1 --format tensorboard && tensorboard --logdir logs
+  stepgraph export digits-cnn net.py --weights trained.safetensors
+
+WHAT is a kept run (an id, the first letters of one, a name, or last), a bundled preset, or the path of a preset. A run comes first.")]
+pub struct ExportArgs {
+    /// A kept run, or a preset
+    #[arg(value_name = "WHAT")]
+    pub what: String,
+    /// The file to write; for tensorboard a folder
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// csv, jsonl, png, svg, safetensors, pytorch, onnx or tensorboard
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<FormatArg>,
+    /// What a picture shows: loss, accuracy, update_max, grad_norm, lr, step_us
+    #[arg(long, value_name = "QUANTITY", default_value = "loss")]
+    pub plot: QuantityArg,
+    /// A logarithmic vertical axis in a picture
+    #[arg(long)]
+    pub log_axis: bool,
+    /// Running time to the right in a picture, and not the step
+    #[arg(long)]
+    pub by_time: bool,
+    /// The weights of a preset: a safetensors file; its initial ones without
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// The seed of a preset's initial weights and data, instead of its own
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Replace files that are there
+    #[arg(long)]
+    pub replace: bool,
+}
+
+/// Put a training run into one file, or replay one and compare every bit
+///
+/// A capsule holds preset, seed, plan, initial parameters, what every step told, and the final parameters.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stepgraph capsule make digits-mlp digits.capsule --steps 200
+  stepgraph capsule make last again.capsule
+  stepgraph capsule replay digits.capsule")]
+pub struct CapsuleArgs {
+    #[command(subcommand)]
+    pub action: CapsuleAction,
+}
+
+/// What to do with a capsule.
+#[derive(Debug, Subcommand)]
+pub enum CapsuleAction {
+    /// Train a preset, or a kept run once more, and keep everything
+    Make {
+        /// A kept run, or a preset
+        #[arg(value_name = "WHAT")]
+        what: String,
+        /// The file to write
+        file: PathBuf,
+        /// Steps to train, instead of the preset's
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        steps: Option<u64>,
+        /// Seed of weights, data and dropout, instead of the preset's
+        #[arg(long, value_name = "N")]
+        seed: Option<u64>,
+        /// Where to run: auto, cpu, cuda or cuda:N
+        #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+        device: Device,
+        /// Threads that share a step
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+        threads: Option<u16>,
+        /// Replace a file that is there
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Train again from the recorded start; exit status 1 where a bit differs
+    Replay {
+        file: PathBuf,
+        /// The folder that relative paths in the preset are taken from; the capsule's own without
+        #[arg(long, value_name = "FOLDER")]
+        base: Option<PathBuf>,
+        /// Where to run: auto, cpu, cuda or cuda:N; the capsule's kind of processor without
+        #[arg(long, value_name = "DEVICE")]
+        device: Option<Device>,
+        /// Print the report as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// A format by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct FormatArg(pub Format);
+
+impl FromStr for FormatArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = || Format::ALL.map(Format::name).join(", ");
+        Format::ALL
+            .into_iter()
+            .find(|f| f.name() == text)
+            .map(Self)
+            .ok_or_else(|| format!("expected one of {}", names()))
+    }
+}
+
+/// A quantity by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct QuantityArg(pub Quantity);
+
+impl FromStr for QuantityArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Quantity::ALL.into_iter().find(|q| q.name() == text);
+        found.map(Self).ok_or_else(|| format!("expected one of {}", Quantity::ALL.map(Quantity::name).join(", ")))
+    }
+}

@@ -1,0 +1,211 @@
+//! `stepgraph runs`: the runs that were kept.
+
+use super::error::wrong;
+use super::kept_args::{RunsAction, RunsArgs};
+use super::output;
+use crate::train::runs::{Label, RunEntry, RunStore, RunsError, calendar};
+use serde_json::Value;
+
+/// An error of the store as the user's or the system's.
+pub fn told(error: RunsError) -> anyhow::Error {
+    match error {
+        RunsError::Unknown(_) | RunsError::Ambiguous(..) | RunsError::Busy(_) => wrong(error.to_string()),
+        other => other.into(),
+    }
+}
+
+/// A time of day as text, UTC: `2026-03-14 12:01`.
+#[must_use]
+pub fn day(ms: u64) -> String {
+    let [y, mo, d, h, mi, _] = calendar(ms);
+    format!("{y:04}-{mo:02}-{d:02} {h:02}:{mi:02}")
+}
+
+fn json_of(entry: &RunEntry, store: &RunStore) -> Value {
+    let mut value = serde_json::to_value(&entry.record).unwrap_or_default();
+    if let Value::Object(map) = &mut value {
+        map.insert("id".into(), entry.id.clone().into());
+        map.insert("name".into(), entry.name().into());
+        map.insert("hidden".into(), entry.label.hidden.into());
+        map.insert("has_weights".into(), entry.has_weights.into());
+        map.insert("bytes".into(), entry.bytes.into());
+        map.insert("path".into(), store.path(&entry.id).display().to_string().into());
+        // The preset's document is JSON itself.
+        if let Some(preset) = map.get("preset").and_then(Value::as_str).and_then(|t| serde_json::from_str(t).ok()) {
+            map.insert("preset".into(), preset);
+        }
+    }
+    value
+}
+
+/// Lists runs, or does what was asked with one.
+///
+/// # Errors
+/// Where there is no such run, or its files cannot be read or written.
+pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
+    let store = RunStore::of_user()?;
+    let relabel = |given: &str, change: &dyn Fn(&mut Label)| -> anyhow::Result<()> {
+        let entry = store.find(given).map_err(told)?;
+        let mut label = entry.label.clone();
+        change(&mut label);
+        store.set_label(&entry.id, &label).map_err(told)
+    };
+    match &args.action {
+        None => list(&store, args),
+        Some(RunsAction::Show { run, json }) => {
+            let entry = store.find(run).map_err(told)?;
+            if *json { output::print_json(&json_of(&entry, &store)) } else { output::print(&shown(&entry, &store)) }
+        }
+        Some(RunsAction::Preset { run }) => output::print(&store.find(run).map_err(told)?.record.preset),
+        Some(RunsAction::Rename { run, name }) => {
+            let name = (!name.trim().is_empty()).then(|| name.trim().to_owned());
+            relabel(run, &|l| l.name.clone_from(&name))
+        }
+        Some(RunsAction::Hide { runs }) => runs.iter().try_for_each(|r| relabel(r, &|l| l.hidden = true)),
+        Some(RunsAction::Unhide { runs }) => runs.iter().try_for_each(|r| relabel(r, &|l| l.hidden = false)),
+        Some(RunsAction::Delete { runs }) => {
+            // All are found before the first is moved: a mistake leaves everything as it was.
+            let ids = runs.iter().map(|r| store.find(r).map(|e| e.id)).collect::<Result<Vec<_>, _>>().map_err(told)?;
+            for id in ids {
+                store.delete(&id).map_err(told)?;
+                output::note(&format!("moved to the trash; bring it back with: stepgraph runs restore {id}"));
+            }
+            Ok(())
+        }
+        Some(RunsAction::Restore { ids }) => ids.iter().try_for_each(|id| store.restore(id)).map_err(told),
+        Some(RunsAction::EmptyTrash) => {
+            let count = store.empty_trash().map_err(told)?;
+            output::note(&format!("removed {count} from the trash"));
+            Ok(())
+        }
+        Some(RunsAction::Path { run }) => {
+            let path = match run {
+                Some(run) => store.path(&store.find(run).map_err(told)?.id),
+                None => store.folder().to_owned(),
+            };
+            output::print(&format!("{}\n", path.display()))
+        }
+    }
+}
+
+fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
+    let all = store.list().map_err(told)?;
+    let shown: Vec<&RunEntry> = all.iter().filter(|e| args.all || !e.label.hidden).collect();
+    if args.json {
+        return output::print_json(&shown.iter().map(|e| json_of(e, store)).collect::<Vec<_>>());
+    }
+    if shown.is_empty() {
+        let hidden = all.len();
+        output::note(&match hidden {
+            0 => "no runs are kept yet: train in the studio, or with stepgraph train PRESET --keep".to_owned(),
+            _ => format!("all {hidden} runs are hidden; --all lists them"),
+        });
+        return Ok(());
+    }
+    let number = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.digits$}"));
+    let head = ["id", "name", "steps", "loss", "held-out", "step us", "state"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    for e in shown {
+        let r = &e.record;
+        rows.push(vec![
+            e.id.clone(),
+            e.name().to_owned(),
+            output::count(r.steps),
+            number(r.loss, 4),
+            r.held_out_accuracy.map_or_else(|| number(r.held_out_loss, 4), |a| format!("{:.1} %", a * 100.0)),
+            number(r.step_us, 1),
+            r.state.name().to_owned(),
+        ]);
+    }
+    output::print(&table(&rows))
+}
+
+/// Rows with columns of one width; numbers stand at the right.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let cells = row.iter().enumerate().map(|(c, text)| match c {
+            2..=5 => format!("{text:>w$}", w = widths[c]),
+            _ => format!("{text:<w$}", w = widths[c]),
+        });
+        out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn shown(entry: &RunEntry, store: &RunStore) -> String {
+    let r = &entry.record;
+    let mut out = format!("{}  ({})\n", entry.name(), entry.id);
+    let mut line = |name: &str, value: String| out.push_str(&format!("{name:<18}{value}\n"));
+    let error = r.error.as_ref().map(|e| format!(": {e}")).unwrap_or_default();
+    line("state", format!("{}{error}", r.state.name()));
+    line("started", format!("{} UTC", day(r.started_ms)));
+    if let Some(ended) = r.ended_ms {
+        line("ended", format!("{} UTC", day(ended)));
+    }
+    line("preset", r.preset_name.clone());
+    line("seed", r.seed.to_string());
+    line("device", r.device.clone());
+    line("precision", r.precision.clone());
+    line("steps", format!("{} of {}", output::count(r.steps), output::count(r.total)));
+    let number = |v: Option<f64>| v.map_or_else(|| "-".to_owned(), |v| format!("{v:.6}"));
+    line("loss", format!("{} (mean of the last 32 steps)", number(r.loss)));
+    line("held-out loss", number(r.held_out_loss));
+    line("held-out accuracy", r.held_out_accuracy.map_or_else(|| "-".into(), |a| format!("{:.2} %", a * 100.0)));
+    line("step", r.step_us.map_or_else(|| "-".into(), |us| format!("{} (median)", output::micros(us))));
+    line("plan", r.plan_hash.clone());
+    line("weights", if entry.has_weights { "kept" } else { "none" }.to_owned());
+    line("folder", store.path(&entry.id).display().to_string());
+    out
+}
+
+/// What names a run or a preset: a run comes first, and where there is none of that name, a preset is looked for.
+pub enum Named {
+    Run(RunStore, Box<RunEntry>),
+    Preset(Box<super::presets::Loaded>),
+}
+
+/// Finds what a person named.
+///
+/// # Errors
+/// Where it is neither, or the preset has mistakes.
+pub fn find(given: &str) -> anyhow::Result<Named> {
+    let is_file = std::path::Path::new(given).exists();
+    if !is_file && let Ok(store) = RunStore::of_user() {
+        match store.find(given) {
+            Ok(entry) => return Ok(Named::Run(store, Box::new(entry))),
+            Err(error @ RunsError::Ambiguous(..)) if !crate::model::BUNDLED.iter().any(|b| b.name == given) => {
+                return Err(told(error));
+            }
+            Err(_) if given == "last" => {
+                return Err(wrong("no runs are kept yet: train in the studio, or with stepgraph train PRESET --keep"));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(Named::Preset(Box::new(super::presets::load(given)?)))
+}
+
+/// What was written, as JSON-free lines on standard error.
+pub fn wrote(files: &[std::path::PathBuf]) {
+    for file in files {
+        output::note(&format!("wrote {}", file.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_under_each_other() {
+        let rows = [["id", "name", "9", "1", "2", "3", "ok"], ["longer", "n", "1,000", "1", "2", "3", "ok"]];
+        let rows: Vec<Vec<String>> = rows.iter().map(|r| r.iter().map(ToString::to_string).collect()).collect();
+        assert_eq!(table(&rows), "id      name      9  1  2  3  ok\nlonger  n     1,000  1  2  3  ok\n");
+        assert_eq!(day(951_782_400_000), "2000-02-29 00:00");
+    }
+}

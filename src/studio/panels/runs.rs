@@ -1,0 +1,419 @@
+//! Kept runs: the table, what can be done with them, and the comparison of those that are selected.
+
+use crate::studio::commands::{Command, Queue};
+use crate::studio::icons;
+use crate::studio::runs::{LoadedRun, RunsCommand};
+use crate::studio::state::Studio;
+use crate::studio::theme;
+use crate::studio::view_models::format;
+use crate::studio::view_models::runs::{Column as Field, RunRow};
+use crate::studio::widgets::button::{command_menu_ui, empty_ui, named, weak_ui};
+use crate::studio::widgets::compare::{CompareSpec, Compared, compare_ui, letter_ui as run_letter_ui};
+use crate::studio::widgets::field::problem_ui;
+use crate::train::export::Format;
+use crate::train::runs::{RunEnd, RunEntry};
+use egui::{Align, Button, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
+use egui_extras::{Column, TableBuilder};
+use std::sync::atomic::Ordering;
+
+/// What the panel remembers.
+#[derive(Default)]
+pub struct RunsPanel {
+    /// The name as it is being typed, and the run that it is for.
+    name: Option<(String, String)>,
+}
+
+/// Shows the panel.
+pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) {
+    let runs = &studio.runs;
+    if let Some(problem) = &runs.problem {
+        problem_ui(ui, problem, "Name a folder for runs with STEPGRAPH_RUNS and open the studio again.");
+    }
+    tools_ui(ui, studio, out);
+    report_ui(ui, studio, out);
+    ui.add_space(4.0);
+    if runs.view.rows.is_empty() {
+        let (title, next) = match runs.view.hidden {
+            0 => ("No runs yet", "Press Train: every run is kept here with its curves, its network and its weights."),
+            _ => ("Every run is hidden", "Tick “hidden” above to list them."),
+        };
+        return empty_ui(ui, title, next);
+    }
+    let room = ui.available_height();
+    let rows = runs.view.rows.len() as f32;
+    let half = (room * 0.42).max(96.0);
+    let height = if runs.selected.is_empty() { room - 48.0 } else { half.min(rows * 26.0 + 28.0) };
+    table_ui(ui, studio, height, out);
+    ui.separator();
+    if runs.selected.is_empty() {
+        weak_ui(ui, "Select a run to see its curves; tick several to compare them.");
+        return;
+    }
+    ScrollArea::vertical().id_salt("run details").auto_shrink([false, false]).show(ui, |ui| {
+        details_ui(ui, studio, panel, out);
+        curves_ui(ui, studio, out);
+        differences_ui(ui, studio);
+    });
+}
+
+/// A command as a button with icon and name that is narrower than those of the transport.
+fn tool_ui(ui: &mut Ui, studio: &Studio, command: RunsCommand, label: &str, out: &mut Queue) {
+    let info = command.info();
+    let command = Command::Runs(command);
+    let enabled = studio.is_enabled(&command);
+    let response = ui.add_enabled(enabled, Button::new(format!("{}  {label}", info.icon))).on_hover_text(info.about);
+    named(&response, info.label, enabled);
+    if response.clicked() {
+        out.push(command);
+    }
+}
+
+fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let runs = &studio.runs;
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing.x = 4.0;
+        let enabled = runs.first().is_some();
+        ui.add_enabled_ui(enabled, |ui| {
+            let menu = ui.menu_button(format!("{}  Export", icons::SAVE), |ui| {
+                ui.set_min_width(200.0);
+                for format in Format::ALL {
+                    let label = format!("{}…", format.title());
+                    command_menu_ui(ui, Command::Runs(RunsCommand::Export(format)), &label, true, out);
+                }
+            });
+            menu.response.on_hover_text("Writes the first selected run to a file; a plot shows all that are selected");
+        });
+        if runs.baseline_id.is_some() && runs.baseline_id == runs.selected.first().cloned() {
+            tool_ui(ui, studio, RunsCommand::Unpin, "Unpin", out);
+        } else {
+            tool_ui(ui, studio, RunsCommand::Pin, "Pin as baseline", out);
+        }
+        tool_ui(ui, studio, RunsCommand::OpenPreset, "Open preset", out);
+        if runs.first().is_some_and(|e| e.label.hidden) {
+            tool_ui(ui, studio, RunsCommand::Unhide, "Unhide", out);
+        } else {
+            tool_ui(ui, studio, RunsCommand::Hide, "Hide", out);
+        }
+        tool_ui(ui, studio, RunsCommand::Delete, "Delete…", out);
+        if !runs.deleted.is_empty() {
+            tool_ui(ui, studio, RunsCommand::Restore, "Bring back", out);
+        }
+        ui.add_space(8.0);
+        ui.menu_button(format!("{}  Capsule", icons::FROZEN), |ui| {
+            ui.set_min_width(200.0);
+            for command in [RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule] {
+                let label = command.info().label;
+                command_menu_ui(ui, Command::Runs(command), label, true, out);
+            }
+        })
+        .response
+        .on_hover_text("A capsule is a run in one file that can be replayed and compared to the bit");
+        if let Some(desk) = runs.desk.as_ref().filter(|d| d.is_busy()) {
+            ui.spinner();
+            weak_ui(ui, format!("capsule: step {}", format::exact(desk.progress.load(Ordering::Relaxed))));
+            tool_ui(ui, studio, RunsCommand::CancelCapsule, "Cancel", out);
+        }
+        let mut hidden = runs.shows_hidden;
+        let label = if runs.view.hidden > 0 { format!("hidden ({})", runs.view.hidden) } else { "hidden".into() };
+        let about = RunsCommand::ShowHidden.info().about;
+        if ui.checkbox(&mut hidden, label).on_hover_text(about).changed() {
+            out.push(Command::Runs(RunsCommand::ShowHidden));
+        }
+    });
+}
+
+/// What the last replay of a capsule found.
+fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let Some((path, report)) = &studio.runs.replayed else { return };
+    let c = theme::colors(ui);
+    ui.add_space(4.0);
+    theme::card(ui, false).show(ui, |ui| {
+        ui.set_width(ui.available_width());
+        ui.horizontal(|ui| {
+            let (icon, color) = if report.is_bit_equal { (icons::CHECK, c.accent) } else { (icons::WARNING, c.error) };
+            let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+            ui.label(RichText::new(icon).color(color));
+            ui.label(RichText::new(format!("Replay of {name}")).font(theme::strong(13.0)));
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                tool_ui(ui, studio, RunsCommand::DismissReplay, "Close", out);
+            });
+        });
+        ScrollArea::vertical().id_salt("replay report").max_height(140.0).show(ui, |ui| {
+            ui.add(egui::Label::new(RichText::new(report.to_string().trim_end()).size(12.0)).wrap().selectable(true));
+        });
+    });
+}
+
+fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
+    let runs = &studio.runs;
+    // Name and figures fit a narrow window; what a run was made with follows to the right.
+    let widths = [112.0, 84.0, 76.0, 68.0, 58.0, 62.0, 68.0, 120.0, 64.0];
+    let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
+    ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
+        ui.set_min_width(least);
+        let mut table = TableBuilder::new(ui)
+            .id_salt("kept runs")
+            .auto_shrink([false, true])
+            .min_scrolled_height(64.0)
+            .max_scroll_height(height)
+            .cell_layout(Layout::left_to_right(Align::Center))
+            .column(Column::exact(48.0));
+        for width in widths {
+            table = table.column(Column::initial(width).at_least(40.0).clip(true).resizable(true));
+        }
+        let table = table.column(Column::remainder().at_least(160.0).clip(true));
+        let table = table.header(24.0, |mut row| {
+            row.col(|ui| drop(weak_ui(ui, "")));
+            for column in Field::ALL {
+                row.col(|ui| header_ui(ui, studio, column, out));
+            }
+        });
+        table.body(|body| {
+            body.rows(26.0, runs.view.rows.len(), |mut row| {
+                let run = &runs.view.rows[row.index()];
+                row.set_selected(runs.letter(&run.id).is_some());
+                row.col(|ui| letter_ui(ui, studio, run, out));
+                for (column, text) in Field::ALL.into_iter().zip(&run.cells) {
+                    row.col(|ui| cell_ui(ui, studio, run, column, text, out));
+                }
+            });
+        });
+    });
+}
+
+fn header_ui(ui: &mut Ui, studio: &Studio, column: Field, out: &mut Queue) {
+    let runs = &studio.runs;
+    let c = theme::colors(ui);
+    let is_sorted = runs.column == column;
+    let arrow = match (is_sorted, runs.is_reversed) {
+        (false, _) => "",
+        (true, false) => icons::DOWN,
+        (true, true) => icons::UP,
+    };
+    let color = if is_sorted { c.text } else { c.weak };
+    let text = RichText::new(format!("{} {arrow}", column.title())).size(12.0).color(color);
+    let show = |ui: &mut Ui| ui.add(Button::new(text).frame(false).truncate());
+    let response =
+        if column.is_number() { ui.with_layout(Layout::right_to_left(Align::Center), show).inner } else { show(ui) };
+    let response = response.on_hover_text(column.about());
+    named(&response, &format!("Sort by {}", column.title().to_lowercase()), true);
+    if response.clicked() {
+        out.push(Command::Runs(RunsCommand::SortBy(column)));
+    }
+}
+
+/// The tick that takes a run into the comparison, with its letter and colour there.
+fn letter_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, out: &mut Queue) {
+    ui.spacing_mut().item_spacing.x = 4.0;
+    let runs = &studio.runs;
+    let index = runs.selected.iter().position(|id| *id == run.id);
+    let mut ticked = index.is_some();
+    let response = ui.add(egui::Checkbox::without_text(&mut ticked));
+    let name = format!("Compare {}", run.name);
+    response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, index.is_some(), &name));
+    if response.on_hover_text("Lays its curves over those of the other ticked runs").changed() {
+        out.push(Command::Runs(RunsCommand::Toggle(run.id.clone())));
+    }
+    if let (Some(index), Some(letter)) = (index, runs.letter(&run.id)) {
+        run_letter_ui(ui, letter, index);
+    }
+}
+
+fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str, out: &mut Queue) {
+    let c = theme::colors(ui);
+    if column == Field::Name {
+        let pin = if studio.runs.baseline_id.as_ref() == Some(&run.id) {
+            format!("  {}", icons::TRAIN)
+        } else {
+            String::new()
+        };
+        let color = if run.is_hidden { c.weak } else { c.text };
+        let button = Button::new(RichText::new(format!("{text}{pin}")).color(color)).frame(false).truncate();
+        let response = ui.add(button).on_hover_text(&run.tooltip);
+        named(&response, &format!("Run {}", run.name), true);
+        if response.clicked() {
+            out.push(Command::Runs(RunsCommand::Select(run.id.clone())));
+        }
+        return;
+    }
+    if column == Field::State {
+        let (icon, color) = match run.state {
+            RunEnd::Running => (icons::PLAY, c.accent),
+            RunEnd::Finished => (icons::CHECK, c.text),
+            RunEnd::Stopped => (icons::STOP, c.weak),
+            RunEnd::Failed => (icons::WARNING, c.error),
+            RunEnd::Interrupted => (icons::WARNING, c.warning),
+        };
+        let label = egui::Label::new(RichText::new(format!("{icon}  {text}")).size(12.0).color(color)).truncate();
+        ui.add(label).on_hover_text(&run.tooltip);
+        return;
+    }
+    let label = egui::Label::new(RichText::new(text).size(12.0)).truncate();
+    if column.is_number() {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.add(label));
+    } else {
+        ui.add(label);
+    }
+}
+
+/// Name, folder and facts of the first selected run.
+fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) {
+    let Some(entry) = studio.runs.first() else { return };
+    ui.horizontal_wrapped(|ui| {
+        name_ui(ui, entry, panel, out);
+        let r = &entry.record;
+        let weights = if entry.has_weights { "weights kept" } else { "no weights" };
+        weak_ui(ui, format!("seed {} · plan {} · {weights}", r.seed, r.plan_hash));
+    });
+    if let Some(store) = &studio.runs.store {
+        let path = store.path(&entry.id).display().to_string();
+        ui.horizontal(|ui| {
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                tool_ui(ui, studio, RunsCommand::CopyFolder, "Copy", out);
+                ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                    let text = RichText::new(&path).font(theme::mono()).color(theme::colors(ui).weak);
+                    ui.add(egui::Label::new(text).truncate().selectable(true)).on_hover_text(&path);
+                });
+            });
+        });
+    }
+    if let Some(error) = &entry.record.error {
+        problem_ui(ui, error, "The steps before it are kept.");
+    }
+}
+
+fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, out: &mut Queue) {
+    let typed = panel.name.as_ref().filter(|(id, _)| *id == entry.id).map(|(_, text)| text.clone());
+    let mut text = typed.clone().unwrap_or_else(|| entry.name().to_owned());
+    let edit = TextEdit::singleline(&mut text).desired_width(180.0).id_salt(("run name", &entry.id));
+    let response = ui.name_inputs("Run name", |ui| ui.add(edit));
+    let response = response.on_hover_text("The run's name; Enter keeps it, an empty one is its preset's");
+    if response.changed() {
+        panel.name = Some((entry.id.clone(), text.clone()));
+    }
+    if response.lost_focus() {
+        if typed.is_some() && text.trim() != entry.name() {
+            out.push(Command::Runs(RunsCommand::Rename(entry.id.clone(), text)));
+        }
+        panel.name = None;
+    }
+}
+
+fn curves_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let runs = &studio.runs;
+    let compared: Vec<Compared<'_>> = runs
+        .selected
+        .iter()
+        .filter_map(|id| Some(Compared { letter: runs.letter(id)?, name: runs.name(id), run: runs.loaded.get(id)? }))
+        .collect();
+    if compared.is_empty() {
+        weak_ui(ui, "Reading the curves…");
+        return;
+    }
+    ui.horizontal(|ui| {
+        for (text, by_time) in [("by step", false), ("by running time", true)] {
+            if ui
+                .selectable_label(runs.by_time == by_time, text)
+                .on_hover_text(RunsCommand::ByTime(by_time).info().about)
+                .clicked()
+            {
+                out.push(Command::Runs(RunsCommand::ByTime(by_time)));
+            }
+        }
+        let mut log = studio.settings.log_axis;
+        if ui.checkbox(&mut log, "log").on_hover_text(Command::ToggleLogAxis.info().about).changed() {
+            out.push(Command::ToggleLogAxis);
+        }
+        weak_ui(ui, "dashed: held-out");
+    });
+    let (log, by_time) = (studio.settings.log_axis, runs.by_time);
+    let none = |_: &LoadedRun| -> &[[f64; 2]] { &[] };
+    let mut specs = vec![CompareSpec {
+        title: "Loss",
+        curve: |r| &r.loss,
+        points: |r| &r.held_out_loss,
+        log,
+        by_time,
+        value: format::number,
+    }];
+    if compared.iter().any(|c| c.run.accuracy.raw.last().is_some_and(f32::is_finite)) {
+        specs.push(CompareSpec {
+            title: "Accuracy",
+            curve: |r| &r.accuracy,
+            points: |r| &r.held_out_accuracy,
+            log: false,
+            by_time,
+            value: format::number,
+        });
+    }
+    specs.push(CompareSpec {
+        title: "Step time, µs",
+        curve: |r| &r.step_us,
+        points: none,
+        log: true,
+        by_time,
+        value: format::micros,
+    });
+    let gap = 12.0;
+    let columns = ((ui.available_width() / 300.0) as usize).clamp(1, specs.len());
+    let width = ((ui.available_width() - gap * (columns as f32 - 1.0)) / columns as f32).floor();
+    let height = (ui.available_height() - 8.0).clamp(180.0, 320.0);
+    for row in specs.chunks(columns) {
+        ui.horizontal_top(|ui| {
+            ui.spacing_mut().item_spacing.x = gap;
+            for spec in row {
+                ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
+                    ui.set_width(width);
+                    compare_ui(ui, &compared, spec, height);
+                });
+            }
+        });
+    }
+}
+
+/// The fields in which the presets of the selected runs differ.
+fn differences_ui(ui: &mut Ui, studio: &Studio) {
+    let runs = &studio.runs;
+    if runs.selected.len() < 2 {
+        return;
+    }
+    ui.add_space(8.0);
+    ui.horizontal(|ui| {
+        ui.label(RichText::new("Differences of the presets").font(theme::strong(13.0)));
+        if runs.differences.is_empty() {
+            weak_ui(ui, "none: these runs trained the same network from the same settings");
+        }
+    });
+    if runs.differences.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = runs.selected.iter().map(|id| runs.name(id)).collect();
+    let columns = names.len() as f32 + 1.0;
+    let width = ((ui.available_width() - 8.0 * columns) / columns).clamp(72.0, 220.0);
+    let mut row = |cells: &mut dyn FnMut(&mut Ui, usize)| {
+        let (rect, _) = ui.allocate_exact_size(Vec2::new(ui.available_width(), 20.0), egui::Sense::hover());
+        // Networks with hundreds of layers may differ in all of them: what is out of sight costs nothing.
+        if !ui.is_rect_visible(rect) {
+            return;
+        }
+        for index in 0..=names.len() {
+            let left = rect.min + Vec2::new(index as f32 * (width + 8.0), 0.0);
+            let cell = egui::Rect::from_min_size(left, Vec2::new(width, 20.0));
+            let layout = Layout::left_to_right(Align::Center);
+            ui.scope_builder(egui::UiBuilder::new().max_rect(cell).layout(layout), |ui| cells(ui, index));
+        }
+    };
+    row(&mut |ui, index| match index.checked_sub(1) {
+        None => drop(weak_ui(ui, "Field")),
+        Some(at) => {
+            run_letter_ui(ui, runs.letter(&runs.selected[at]).unwrap_or(' '), at);
+            ui.add(egui::Label::new(RichText::new(names[at]).size(12.0)).truncate());
+        }
+    });
+    for difference in &runs.differences {
+        row(&mut |ui, index| {
+            let text = index.checked_sub(1).map_or(&difference.field, |at| &difference.values[at]);
+            ui.add(egui::Label::new(RichText::new(text).font(theme::mono())).truncate());
+        });
+    }
+}

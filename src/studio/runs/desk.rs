@@ -1,0 +1,264 @@
+//! The thread that reads, changes and exports kept runs, away from the one that draws.
+
+use crate::studio::widgets::series::Smoothed;
+use crate::tensor::Bytes;
+use crate::train::SessionSpec;
+use crate::train::capsule::{Capsule, CapsuleReport};
+use crate::train::export::{ExportError, Format, PlotOptions, Subject, plot_svg, write_picture};
+use crate::train::runs::{Curves, Label, Quantity, RunEntry, RunStore, RunsError};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// The curves of a run, ready to be drawn.
+#[derive(Debug)]
+pub struct LoadedRun {
+    pub id: String,
+    pub loss: Smoothed,
+    pub accuracy: Smoothed,
+    pub step_us: Smoothed,
+    pub update_max: Smoothed,
+    pub held_out_loss: Vec<[f64; 2]>,
+    pub held_out_accuracy: Vec<[f64; 2]>,
+    /// For running times.
+    pub curves: Curves,
+    /// Steps that were known when it was read.
+    pub steps: u64,
+}
+
+impl LoadedRun {
+    fn new(entry: &RunEntry, curves: Curves) -> Self {
+        let smoothed = |quantity: Quantity| {
+            let mut s = if quantity == Quantity::StepUs { Smoothed::geometric() } else { Smoothed::default() };
+            s.set_weight(0.95);
+            curves.values(quantity).iter().for_each(|v| s.push(*v));
+            s
+        };
+        let points = |value: fn(&crate::train::runs::EvaluationPoint) -> f64| -> Vec<[f64; 2]> {
+            curves.evaluations.iter().map(|e| [e.step as f64, value(e)]).filter(|p| p[1].is_finite()).collect()
+        };
+        Self {
+            id: entry.id.clone(),
+            loss: smoothed(Quantity::Loss),
+            accuracy: smoothed(Quantity::Accuracy),
+            step_us: smoothed(Quantity::StepUs),
+            update_max: smoothed(Quantity::UpdateMax),
+            held_out_loss: points(|e| e.loss),
+            held_out_accuracy: points(|e| e.accuracy),
+            steps: entry.record.steps,
+            curves,
+        }
+    }
+}
+
+/// What to export, and where to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExportOrder {
+    pub ids: Vec<String>,
+    pub format: Format,
+    pub path: PathBuf,
+    pub options: PlotOptions,
+    /// The person was asked about what is there.
+    pub replace: bool,
+}
+
+/// Something to do with kept runs.
+pub enum Job {
+    List,
+    Load(String),
+    SetLabel(String, Label),
+    Delete(Vec<String>),
+    Restore(Vec<String>),
+    Export(ExportOrder),
+}
+
+/// What came of it.
+pub enum DeskEvent {
+    Listed(Result<Vec<RunEntry>, String>),
+    Loaded(Arc<LoadedRun>),
+    Deleted(Vec<String>),
+    Restored(Vec<String>),
+    Exported(Vec<PathBuf>),
+    /// A file is there already; nothing was written.
+    Exists(ExportOrder),
+    /// A capsule is there already; nothing was written.
+    CapsuleExists(PathBuf),
+    /// The file and its size.
+    CapsuleMade(PathBuf, u64),
+    Replayed(PathBuf, Box<CapsuleReport>),
+    Failed(String),
+}
+
+/// Jobs and events that may wait.
+const BOUND: usize = 64;
+
+/// The desk.
+pub struct Desk {
+    jobs: Sender<Job>,
+    events: Receiver<DeskEvent>,
+    outbox: Sender<DeskEvent>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+    /// Steps of the capsule that is being made or replayed, and whether it should end.
+    pub progress: Arc<AtomicU64>,
+    cancel: Arc<AtomicBool>,
+    is_busy: Arc<AtomicBool>,
+}
+
+impl Desk {
+    /// Starts the thread; `wake` is called when there is an event.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn spawn(store: RunStore, wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
+        let (jobs, inbox) = bounded::<Job>(BOUND);
+        let (outbox, events) = bounded(BOUND);
+        let (out, bell) = (outbox.clone(), Arc::clone(&wake));
+        let work = move || {
+            for job in inbox {
+                if out.send(carry_out(&store, job)).is_err() {
+                    return;
+                }
+                bell();
+            }
+        };
+        std::thread::Builder::new().name("stepgraph-runs".into()).spawn(work)?;
+        let (progress, cancel) = (Arc::default(), Arc::default());
+        Ok(Self { jobs, events, outbox, wake, progress, cancel, is_busy: Arc::default() })
+    }
+
+    /// The next event, if there is one.
+    #[must_use]
+    pub fn poll(&self) -> Option<DeskEvent> {
+        self.events.try_recv().ok()
+    }
+
+    /// Gives the thread something to do; false where too much is waiting.
+    #[must_use]
+    pub fn give(&self, job: Job) -> bool {
+        self.jobs.try_send(job).is_ok()
+    }
+
+    /// True while a capsule is made or replayed.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.is_busy.load(Ordering::Relaxed)
+    }
+
+    /// Ends the making or the replay of a capsule after its present step.
+    pub fn cancel(&self) {
+        self.cancel.store(true, Ordering::Relaxed);
+    }
+
+    /// Does something long on a thread of its own, unless such a thing is under way; `work` is given what to call after every step.
+    fn at_length(&self, work: impl FnOnce(&dyn Fn(u64) -> bool) -> DeskEvent + Send + 'static) -> bool {
+        if self.is_busy.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        self.cancel.store(false, Ordering::Relaxed);
+        self.progress.store(0, Ordering::Relaxed);
+        let (out, bell, busy) = (self.outbox.clone(), Arc::clone(&self.wake), Arc::clone(&self.is_busy));
+        let (progress, cancel, tick) = (Arc::clone(&self.progress), Arc::clone(&self.cancel), Arc::clone(&self.wake));
+        let task = move || {
+            let event = work(&|step| {
+                progress.store(step, Ordering::Relaxed);
+                if step.is_multiple_of(64) {
+                    tick();
+                }
+                !cancel.load(Ordering::Relaxed)
+            });
+            busy.store(false, Ordering::Relaxed);
+            // The window may be gone by now; then nobody asks any more.
+            drop(out.send(event));
+            bell();
+        };
+        let started = std::thread::Builder::new().name("stepgraph-capsule".into()).spawn(task).is_ok();
+        if !started {
+            self.is_busy.store(false, Ordering::Relaxed);
+        }
+        started
+    }
+
+    /// Makes a capsule; the answer is an event. False where one is under way.
+    #[must_use]
+    pub fn make_capsule(&self, spec: SessionSpec, steps: u64, path: PathBuf, replace: bool) -> bool {
+        self.at_length(move |watch| {
+            if path.exists() && !replace {
+                return DeskEvent::CapsuleExists(path);
+            }
+            let made = Capsule::make(&spec, steps, watch).and_then(|c| c.write(&path));
+            match made {
+                Ok(()) => {
+                    let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
+                    DeskEvent::CapsuleMade(path, bytes)
+                }
+                Err(error) => DeskEvent::Failed(format!("The capsule was not made: {error}")),
+            }
+        })
+    }
+
+    /// Replays a capsule; the answer is an event. False where one is under way.
+    #[must_use]
+    pub fn replay_capsule(&self, path: PathBuf, tuning: Option<Arc<crate::select::Tuning>>) -> bool {
+        self.at_length(move |watch| {
+            let base = path.parent().map(PathBuf::from).unwrap_or_default();
+            match Capsule::read(&path).and_then(|c| c.replay(c.base(base), None, tuning, watch)) {
+                Ok(report) => DeskEvent::Replayed(path, Box::new(report)),
+                Err(error) => DeskEvent::Failed(format!("The capsule was not replayed: {error}")),
+            }
+        })
+    }
+}
+
+fn carry_out(store: &RunStore, job: Job) -> DeskEvent {
+    let list = || DeskEvent::Listed(store.list().map_err(|e| e.to_string()));
+    let all =
+        |ids: Vec<String>, what: &dyn Fn(&str) -> Result<(), RunsError>, done: fn(Vec<String>) -> DeskEvent| match ids
+            .iter()
+            .try_for_each(|id| what(id))
+        {
+            Ok(()) => done(ids),
+            Err(error) => DeskEvent::Failed(error.to_string()),
+        };
+    match job {
+        Job::List => list(),
+        Job::Load(id) => match store.entry(&id).and_then(|entry| Ok((store.curves(&id)?, entry))) {
+            Ok((curves, entry)) => DeskEvent::Loaded(Arc::new(LoadedRun::new(&entry, curves))),
+            Err(error) => DeskEvent::Failed(error.to_string()),
+        },
+        Job::SetLabel(id, label) => match store.set_label(&id, &label) {
+            Ok(()) => list(),
+            Err(error) => DeskEvent::Failed(error.to_string()),
+        },
+        Job::Delete(ids) => all(ids, &|id| store.delete(id), DeskEvent::Deleted),
+        Job::Restore(ids) => all(ids, &|id| store.restore(id), DeskEvent::Restored),
+        Job::Export(order) => match export(store, &order) {
+            Ok(files) => DeskEvent::Exported(files),
+            Err(ExportError::Exists(_)) => DeskEvent::Exists(order),
+            Err(error) => DeskEvent::Failed(format!("Not exported: {error}")),
+        },
+    }
+}
+
+fn export(store: &RunStore, order: &ExportOrder) -> Result<Vec<PathBuf>, ExportError> {
+    let is_picture = matches!(order.format, Format::Svg | Format::Png);
+    if let (true, true) = (is_picture, order.ids.len() > 1) {
+        if order.path.exists() && !order.replace {
+            return Err(ExportError::Exists(order.path.clone()));
+        }
+        let read = |id: &String| Ok((store.entry(id)?.name().to_owned(), store.curves(id)?));
+        let runs = order.ids.iter().map(read).collect::<Result<Vec<_>, RunsError>>()?;
+        let runs: Vec<(&str, &Curves)> = runs.iter().map(|(name, curves)| (name.as_str(), curves)).collect();
+        write_picture(order.format, &order.path, &plot_svg(&runs, order.options))?;
+        return Ok(vec![order.path.clone()]);
+    }
+    let Some(id) = order.ids.first() else { return Ok(Vec::new()) };
+    let entry = store.entry(id)?;
+    Subject::of_run(store, &entry, order.format)?.write(order.format, &order.path, order.options, order.replace)
+}
+
+/// A size as people say it.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    Bytes(bytes).to_string()
+}

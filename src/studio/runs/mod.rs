@@ -1,0 +1,229 @@
+//! Kept runs as the window sees them: the list, what is selected, the curves that were read, and the run that is being kept.
+
+mod desk;
+mod keeping;
+mod orders;
+mod perform;
+
+pub use desk::{Desk, DeskEvent, ExportOrder, Job, LoadedRun, size};
+pub use keeping::Keeping;
+pub use orders::RunsCommand;
+
+use super::view_models::runs::{Column, FieldDifference, RunsView, preset_differences};
+use crate::train::capsule::CapsuleReport;
+use crate::train::runs::{RunEnd, RunEntry, RunStore, now_ms};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Runs whose curves are laid over each other at most; each has a letter and a colour.
+pub const MOST_COMPARED: usize = 8;
+
+/// Time between lists while something is being written.
+const LIST_EVERY: Duration = Duration::from_secs(2);
+
+/// What the window knows of kept runs.
+pub struct Runs {
+    /// `None` where the system has no place for runs, or keeps none.
+    pub desk: Option<Desk>,
+    pub store: Option<RunStore>,
+    pub entries: Vec<RunEntry>,
+    pub view: RunsView,
+    /// Why there is no list.
+    pub problem: Option<String>,
+    /// Ids of the runs that are compared, in the order in which they were chosen.
+    pub selected: Vec<String>,
+    pub column: Column,
+    pub is_reversed: bool,
+    pub shows_hidden: bool,
+    pub by_time: bool,
+    pub loaded: HashMap<String, Arc<LoadedRun>>,
+    /// The run whose curves stand behind the current one's.
+    pub baseline: Option<Arc<LoadedRun>>,
+    pub baseline_id: Option<String>,
+    /// The differences between the presets of the selected runs.
+    pub differences: Vec<FieldDifference>,
+    /// What the last replay of a capsule found.
+    pub replayed: Option<(PathBuf, Box<CapsuleReport>)>,
+    /// Runs that were deleted last, and can be brought back.
+    pub deleted: Vec<String>,
+    asked_for: Vec<String>,
+    listed: Option<Instant>,
+    changes: Option<u64>,
+    is_listing: bool,
+    made_for: Option<Instant>,
+}
+
+impl Runs {
+    /// The runs of a store; without one there are none.
+    #[must_use]
+    pub fn new(store: Option<RunStore>, wake: &Arc<dyn Fn() + Send + Sync>) -> Self {
+        let desk = store.clone().map(|s| Desk::spawn(s, Arc::clone(wake)));
+        let problem = match &desk {
+            None => Some("This system has no data folder in which runs could be kept.".to_owned()),
+            Some(Err(error)) => Some(format!("Kept runs cannot be read: {error}.")),
+            Some(Ok(_)) => None,
+        };
+        Self {
+            desk: desk.and_then(Result::ok),
+            store,
+            entries: Vec::new(),
+            view: RunsView::default(),
+            problem,
+            selected: Vec::new(),
+            column: Column::default(),
+            is_reversed: false,
+            shows_hidden: false,
+            by_time: false,
+            loaded: HashMap::new(),
+            baseline: None,
+            baseline_id: None,
+            differences: Vec::new(),
+            replayed: None,
+            deleted: Vec::new(),
+            asked_for: Vec::new(),
+            listed: None,
+            changes: None,
+            is_listing: false,
+            made_for: None,
+        }
+    }
+
+    /// The run with this id.
+    #[must_use]
+    pub fn entry(&self, id: &str) -> Option<&RunEntry> {
+        self.entries.iter().find(|e| e.id == id)
+    }
+
+    /// The name of the run with this id.
+    #[must_use]
+    pub fn name(&self, id: &str) -> &str {
+        self.entry(id).map_or("", RunEntry::name)
+    }
+
+    /// The first selected run.
+    #[must_use]
+    pub fn first(&self) -> Option<&RunEntry> {
+        self.selected.first().and_then(|id| self.entry(id))
+    }
+
+    /// The letter of a selected run, by which the table and the plots name it.
+    #[must_use]
+    pub fn letter(&self, id: &str) -> Option<char> {
+        let index = self.selected.iter().position(|s| s == id)?;
+        char::from_u32('A' as u32 + index as u32)
+    }
+
+    /// Gives the desk a job; false where there is none or too much is waiting.
+    pub fn give(&self, job: Job) -> bool {
+        self.desk.as_ref().is_some_and(|d| d.give(job))
+    }
+
+    /// True while a run is being written, by this window or by a command.
+    #[must_use]
+    pub fn is_watching(&self) -> bool {
+        self.entries.iter().any(|e| e.record.state == RunEnd::Running)
+    }
+
+    /// Asks for a list where the last one is stale, and for curves that are wanted; `changes` is [`Keeping::changes`].
+    pub fn tend(&mut self, changes: u64) {
+        let Some(desk) = &self.desk else { return };
+        let old = self.listed.is_none_or(|t| t.elapsed() >= LIST_EVERY);
+        let stale = self.changes != Some(changes) || (old && self.is_watching());
+        if stale && !self.is_listing && desk.give(Job::List) {
+            (self.changes, self.is_listing, self.listed) = (Some(changes), true, Some(Instant::now()));
+        }
+        let wanted = self.selected.iter().chain(&self.baseline_id);
+        for id in wanted {
+            let steps = self.entries.iter().find(|e| e.id == *id).map_or(0, |e| e.record.steps);
+            let is_fresh = self.loaded.get(id).is_some_and(|l| l.steps == steps);
+            if !is_fresh && !self.asked_for.contains(id) && desk.give(Job::Load(id.clone())) {
+                self.asked_for.push(id.clone());
+            }
+        }
+    }
+
+    /// Makes the rows anew.
+    pub fn make_view(&mut self) {
+        self.view = RunsView::new(&self.entries, self.column, self.is_reversed, self.shows_hidden, now_ms());
+        self.made_for = Some(Instant::now());
+    }
+
+    /// Makes the comparison of presets anew, and lets go of curves that nobody wants.
+    pub fn selection_changed(&mut self) {
+        let presets: Vec<&str> =
+            self.selected.iter().filter_map(|id| self.entry(id)).map(|e| e.record.preset.as_str()).collect();
+        self.differences = if presets.len() > 1 { preset_differences(&presets) } else { Vec::new() };
+        let (selected, baseline) = (&self.selected, &self.baseline_id);
+        self.loaded.retain(|id, _| selected.contains(id) || baseline.as_ref() == Some(id));
+    }
+
+    /// Takes in a list.
+    pub fn take_list(&mut self, list: Result<Vec<RunEntry>, String>) {
+        self.is_listing = false;
+        self.listed = Some(Instant::now());
+        match list {
+            Ok(entries) => {
+                self.problem = None;
+                self.entries = entries;
+                let entries = &self.entries;
+                let is_there = |id: &String| entries.iter().any(|e| e.id == *id);
+                self.selected.retain(is_there);
+                if self.baseline_id.as_ref().is_some_and(|id| !is_there(id)) {
+                    (self.baseline, self.baseline_id) = (None, None);
+                }
+            }
+            Err(error) => self.problem = Some(error),
+        }
+        self.selection_changed();
+        self.make_view();
+    }
+
+    /// Takes in the curves of a run.
+    pub fn take_curves(&mut self, run: Arc<LoadedRun>) {
+        self.asked_for.retain(|id| *id != run.id);
+        if self.baseline_id.as_ref() == Some(&run.id) {
+            self.baseline = Some(Arc::clone(&run));
+        }
+        self.loaded.insert(run.id.clone(), run);
+    }
+
+    /// A job failed: what was asked for may be asked for again when the person chooses it again.
+    pub fn job_failed(&mut self) {
+        self.is_listing = false;
+    }
+
+    /// Time until the window should be drawn again for the sake of runs; `None` where nothing moves.
+    #[must_use]
+    pub fn until_next(&self) -> Option<Duration> {
+        let moves = self.is_watching() || self.desk.as_ref().is_some_and(Desk::is_busy);
+        moves.then_some(LIST_EVERY)
+    }
+
+    /// Forgets that a run's curves were asked for.
+    pub fn forget(&mut self, id: &str) {
+        self.asked_for.retain(|a| a != id);
+        self.loaded.remove(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_place_for_runs_there_are_none_and_that_is_said() {
+        let mut runs = Runs::new(None, &(Arc::new(|| {}) as Arc<dyn Fn() + Send + Sync>));
+        runs.tend(0);
+        assert!(runs.entries.is_empty() && runs.problem.as_ref().is_some_and(|p| p.contains("no data folder")));
+        assert!(!runs.give(Job::List) && runs.until_next().is_none());
+    }
+
+    #[test]
+    fn selected_runs_have_letters_in_the_order_of_their_choice() {
+        let mut runs = Runs::new(None, &(Arc::new(|| {}) as Arc<dyn Fn() + Send + Sync>));
+        runs.selected = vec!["x".into(), "y".into()];
+        assert_eq!((runs.letter("y"), runs.letter("z")), (Some('B'), None));
+    }
+}

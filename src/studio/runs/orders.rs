@@ -1,0 +1,124 @@
+//! What a person can do with kept runs; most of it acts on the runs that are selected.
+
+use crate::studio::commands::Info;
+use crate::studio::icons;
+use crate::studio::view_models::runs::Column;
+use crate::train::export::Format;
+use std::path::PathBuf;
+
+/// Something to do with kept runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunsCommand {
+    /// Selects this run alone.
+    Select(String),
+    /// Takes this run into the comparison, or out of it.
+    Toggle(String),
+    ClearSelection,
+    SortBy(Column),
+    Rename(String, String),
+    Hide,
+    Unhide,
+    ShowHidden,
+    /// Asks first.
+    Delete,
+    DeleteNow(Vec<String>),
+    /// Brings back what was deleted last.
+    Restore,
+    Pin,
+    Unpin,
+    OpenPreset,
+    CopyFolder,
+    Export(Format),
+    ExportTo(Format, PathBuf),
+    MakeCapsule,
+    MakeCapsuleTo(PathBuf),
+    ReplayCapsule,
+    ReplayCapsuleFile(PathBuf),
+    CancelCapsule,
+    DismissReplay,
+    ByTime(bool),
+}
+
+impl RunsCommand {
+    /// What the palette lists.
+    #[must_use]
+    pub fn listed() -> Vec<Self> {
+        let mut out = vec![Self::Pin, Self::Unpin, Self::OpenPreset, Self::CopyFolder, Self::Hide, Self::Unhide];
+        out.extend([Self::ShowHidden, Self::Delete, Self::Restore, Self::ClearSelection]);
+        out.extend(Format::ALL.map(Self::Export));
+        out.extend([Self::MakeCapsule, Self::ReplayCapsule, Self::CancelCapsule]);
+        out
+    }
+
+    /// The name as the palette shows it.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self {
+            Self::Export(format) => format!("Export run: {}…", format.title()),
+            other => other.info().label.to_owned(),
+        }
+    }
+
+    /// True where it acts on selected runs.
+    #[must_use]
+    pub const fn needs_selection(&self) -> bool {
+        matches!(
+            self,
+            Self::Hide
+                | Self::Unhide
+                | Self::Delete
+                | Self::Pin
+                | Self::OpenPreset
+                | Self::CopyFolder
+                | Self::Export(_)
+                | Self::ExportTo(..)
+                | Self::ClearSelection
+        )
+    }
+
+    /// How the command looks.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        let of = |label, icon, about| Info { label, icon, shortcut: None, about };
+        match self {
+            Self::Select(_) => of("Select run", icons::FIT, "Shows the curves of this run alone"),
+            Self::Toggle(_) => of("Compare run", icons::FIT, "Lays the curves of this run over the others"),
+            Self::ClearSelection => of("Select no run", icons::CLOSE, "Takes every run out of the comparison"),
+            Self::SortBy(_) => of("Sort runs", icons::DOWN, "Sorts by this column; again turns the order"),
+            Self::Rename(..) => of("Rename run", icons::FILE, "Gives the run a name; an empty one takes it away"),
+            Self::Hide => of("Hide run", icons::CLOSE, "Leaves the selected runs out of the list"),
+            Self::Unhide => of("Unhide run", icons::CHECK, "Takes the selected runs back into the list"),
+            Self::ShowHidden => {
+                of("Show hidden runs", icons::SEARCH, "Lists hidden runs too, or leaves them out again")
+            }
+            Self::Delete | Self::DeleteNow(_) => {
+                of("Delete run…", icons::TRASH, "Moves the selected runs to the trash, after a question")
+            }
+            Self::Restore => {
+                of("Bring back deleted runs", icons::UNDO, "Brings the runs that were deleted last back from the trash")
+            }
+            Self::Pin => of("Pin run as baseline", icons::TRAIN, "Draws its curves faintly behind the current run's"),
+            Self::Unpin => of("Unpin the baseline", icons::CLOSE, "Takes the pinned run out of the Train tab's plots"),
+            Self::OpenPreset => {
+                of("Open the run's preset", icons::OPEN, "Opens the network of the selected run as a document")
+            }
+            Self::CopyFolder => {
+                of("Copy the run's folder", icons::COPY, "Puts the path of the run's folder on the clipboard")
+            }
+            Self::Export(_) | Self::ExportTo(..) => {
+                of("Export run…", icons::SAVE, "Writes the selected run to a file of another format")
+            }
+            Self::MakeCapsule | Self::MakeCapsuleTo(_) => of(
+                "Make a capsule…",
+                icons::FROZEN,
+                "Trains the open network once more and keeps everything needed to repeat it to the bit",
+            ),
+            Self::ReplayCapsule | Self::ReplayCapsuleFile(_) => {
+                of("Replay a capsule…", icons::FROZEN, "Trains what a capsule holds again and compares every bit")
+            }
+            Self::CancelCapsule => of("Cancel the capsule", icons::STOP, "Ends the making or the replay of a capsule"),
+            Self::DismissReplay => of("Close report", icons::CLOSE, "Closes the report of the replay"),
+            Self::ByTime(_) => of("By running time", icons::RECENT, "Lays curves over running time in place of steps"),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Kept runs as rows, and the differences of their presets field by field.
+
+use super::format;
+use crate::train::runs::{RunEnd, RunEntry, calendar};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::cmp::Ordering;
+
+/// A column of the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Column {
+    Name,
+    #[default]
+    Started,
+    Preset,
+    Device,
+    Precision,
+    Steps,
+    Loss,
+    HeldOut,
+    StepTime,
+    State,
+}
+
+impl Column {
+    pub const ALL: [Self; 10] = [
+        Self::Name,
+        Self::State,
+        Self::Started,
+        Self::Steps,
+        Self::Loss,
+        Self::HeldOut,
+        Self::StepTime,
+        Self::Preset,
+        Self::Precision,
+        Self::Device,
+    ];
+
+    /// The name over the column.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Name => "Name",
+            Self::Started => "Started",
+            Self::Preset => "Preset",
+            Self::Device => "Device",
+            Self::Precision => "Precision",
+            Self::Steps => "Steps",
+            Self::Loss => "Loss",
+            Self::HeldOut => "Held-out",
+            Self::StepTime => "Step",
+            Self::State => "State",
+        }
+    }
+
+    /// What the column shows, with its unit.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Name => "The run's name, or its preset's",
+            Self::Started => "When its training was prepared; exact times are UTC",
+            Self::Preset => "The network that was trained",
+            Self::Device => "What it was trained on",
+            Self::Precision => "The precision of products and activations",
+            Self::Steps => "Steps made",
+            Self::Loss => "Mean loss of the last 32 batches, before each update",
+            Self::HeldOut => {
+                "Accuracy on samples that it never trained on; the loss on them where there are no classes"
+            }
+            Self::StepTime => "Median host time of the last 4096 steps",
+            Self::State => "How it ended",
+        }
+    }
+
+    /// True for numbers, which stand at the right.
+    #[must_use]
+    pub const fn is_number(self) -> bool {
+        matches!(self, Self::Steps | Self::Loss | Self::HeldOut | Self::StepTime)
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunRow {
+    pub id: String,
+    pub name: String,
+    /// In the order of [`Column::ALL`].
+    pub cells: Vec<String>,
+    pub tooltip: String,
+    pub state: RunEnd,
+    pub is_hidden: bool,
+}
+
+/// The table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunsView {
+    pub rows: Vec<RunRow>,
+    /// Runs that are not listed because they are hidden.
+    pub hidden: usize,
+}
+
+/// A time of day as a person says it: how long ago, or the day.
+fn started(ms: u64, now_ms: u64) -> String {
+    let seconds = now_ms.saturating_sub(ms) / 1000;
+    match seconds {
+        0..60 => "just now".into(),
+        60..3600 => format!("{} min ago", seconds / 60),
+        3600..86_400 => format!("{} h ago", seconds / 3600),
+        _ => {
+            let [y, m, d, ..] = calendar(ms);
+            format!("{y:04}-{m:02}-{d:02}")
+        }
+    }
+}
+
+/// The order of two numbers, absent ones last.
+fn by_number(a: Option<f64>, b: Option<f64>) -> Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => Ordering::Equal,
+    }
+}
+
+fn order(column: Column, a: &RunEntry, b: &RunEntry) -> Ordering {
+    let (x, y) = (&a.record, &b.record);
+    match column {
+        Column::Name => a.name().to_lowercase().cmp(&b.name().to_lowercase()),
+        Column::Started => y.started_ms.cmp(&x.started_ms),
+        Column::Preset => x.preset_name.cmp(&y.preset_name),
+        Column::Device => x.device.cmp(&y.device),
+        Column::Precision => x.precision.cmp(&y.precision),
+        Column::Steps => y.steps.cmp(&x.steps),
+        Column::Loss => by_number(x.loss, y.loss),
+        Column::HeldOut => {
+            by_number(y.held_out_accuracy, x.held_out_accuracy).then(by_number(x.held_out_loss, y.held_out_loss))
+        }
+        Column::StepTime => by_number(x.step_us, y.step_us),
+        Column::State => x.state.cmp(&y.state),
+    }
+}
+
+impl RunsView {
+    /// The rows of these runs, best or newest first by `column`, or the other way round; those that are hidden only where `all` asks for them.
+    #[must_use]
+    pub fn new(entries: &[RunEntry], column: Column, reversed: bool, all: bool, now_ms: u64) -> Self {
+        let mut shown: Vec<&RunEntry> = entries.iter().filter(|e| all || !e.label.hidden).collect();
+        let hidden = entries.len() - shown.len();
+        shown.sort_by(|a, b| {
+            let by = order(column, a, b);
+            // Runs of equal worth stay with the newest first.
+            (if reversed { by.reverse() } else { by }).then(b.record.started_ms.cmp(&a.record.started_ms))
+        });
+        Self { rows: shown.into_iter().map(|e| row(e, now_ms)).collect(), hidden }
+    }
+}
+
+fn row(e: &RunEntry, now_ms: u64) -> RunRow {
+    let r = &e.record;
+    let dash = || "–".to_owned();
+    let held_out = match (r.held_out_accuracy, r.held_out_loss) {
+        (Some(a), _) => format!("{:.1}%", a * 100.0),
+        (None, Some(loss)) => format::number(loss),
+        (None, None) => dash(),
+    };
+    let [y, mo, d, h, mi, s] = calendar(r.started_ms);
+    let mut tooltip = format!(
+        "{}\nstarted {y:04}-{mo:02}-{d:02} {h:02}:{mi:02}:{s:02} UTC\nseed {}, plan {}\n{} of {} steps, {} on disk",
+        e.id,
+        r.seed,
+        r.plan_hash,
+        format::exact(r.steps),
+        format::exact(r.total),
+        crate::tensor::Bytes(e.bytes)
+    );
+    if let Some(error) = &r.error {
+        tooltip.push_str(&format!("\n{error}"));
+    }
+    let cells = vec![
+        e.name().to_owned(),
+        r.state.name().to_owned(),
+        started(r.started_ms, now_ms),
+        format::exact(r.steps),
+        r.loss.map_or_else(dash, format::number),
+        held_out,
+        r.step_us.map_or_else(dash, format::micros),
+        r.preset_name.clone(),
+        r.precision.clone(),
+        r.device.clone(),
+    ];
+    let (id, name) = (e.id.clone(), e.name().to_owned());
+    RunRow { id, name, cells, tooltip, state: r.state, is_hidden: e.label.hidden }
+}
+
+/// A field in which presets differ, with its value in each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldDifference {
+    /// `layers[0].units`.
+    pub field: String,
+    /// One for each preset; a dash where it has no such field.
+    pub values: Vec<String>,
+}
+
+fn flatten(path: &str, value: &Value, out: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                flatten(&path, value, out);
+            }
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            for (index, value) in items.iter().enumerate() {
+                flatten(&format!("{path}[{index}]"), value, out);
+            }
+        }
+        Value::String(text) => out.push((path.to_owned(), text.clone())),
+        other => out.push((path.to_owned(), other.to_string())),
+    }
+}
+
+/// The fields in which these presets differ, in the order in which they first appear; what a person reads only, the description, is left out.
+#[must_use]
+pub fn preset_differences(presets: &[&str]) -> Vec<FieldDifference> {
+    let flat: Vec<Vec<(String, String)>> = presets
+        .iter()
+        .map(|text| {
+            let mut fields = Vec::new();
+            flatten("", &serde_json::from_str(text).unwrap_or_default(), &mut fields);
+            fields
+        })
+        .collect();
+    let maps: Vec<std::collections::HashMap<&str, &str>> =
+        flat.iter().map(|f| f.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect()).collect();
+    let mut seen = std::collections::HashSet::new();
+    let mut out = Vec::new();
+    for (field, _) in flat.iter().flatten() {
+        if field == "about" || !seen.insert(field.as_str()) {
+            continue;
+        }
+        let values: Vec<String> = maps.iter().map(|m| (*m.get(field.as_str()).unwrap_or(&"–")).to_owned()).collect();
+        if values.windows(2).any(|w| w[0] != w[1]) {
+            out.push(FieldDifference { field: field.clone(), values });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::runs::{Label, RunRecord};
+
+    fn entry(id: &str, started_ms: u64, loss: Option<f64>, hidden: bool) -> RunEntry {
+        let record = RunRecord { preset_name: "net".into(), started_ms, loss, ..RunRecord::default() };
+        RunEntry { id: id.into(), record, label: Label { name: None, hidden }, has_weights: false, bytes: 0 }
+    }
+
+    #[test]
+    fn rows_are_sorted_and_hidden() {
+        let all =
+            [entry("a", 1000, Some(0.5), false), entry("b", 3000, None, false), entry("c", 2000, Some(0.1), true)];
+        let ids = |column, reversed, hidden| {
+            let view = RunsView::new(&all, column, reversed, hidden, 10_000);
+            view.rows.iter().map(|r| r.id.as_str()).collect::<String>()
+        };
+        assert_eq!(ids(Column::Started, false, true), "bca");
+        assert_eq!(ids(Column::Started, true, true), "acb");
+        assert_eq!(ids(Column::Loss, false, true), "cab");
+        assert_eq!(ids(Column::Loss, false, false), "ab");
+        let view = RunsView::new(&all, Column::Loss, false, false, 10_000);
+        assert_eq!((view.hidden, view.rows[0].cells[4].as_str(), view.rows[1].cells[4].as_str()), (1, "0.5000", "–"));
+    }
+
+    #[test]
+    fn times_of_day_are_told_as_people_do() {
+        let at = |ago_s: u64| started(1_700_000_000_000 - ago_s * 1000, 1_700_000_000_000);
+        assert_eq!([at(5), at(125), at(7300), at(200_000)], ["just now", "2 min ago", "2 h ago", "2023-11-12"]);
+    }
+
+    #[test]
+    fn presets_are_compared_field_by_field() {
+        let a = r#"{"name": "a", "about": "x", "layers": [{"type": "dense", "units": 8}], "optimizer": {"lr": 0.1}}"#;
+        let b = r#"{"name": "a", "about": "y", "layers": [{"type": "dense", "units": 9}, {"type": "flatten"}], "optimizer": {"lr": 0.1}}"#;
+        let found = preset_differences(&[a, b]);
+        let text: Vec<String> = found.iter().map(|d| format!("{}: {}", d.field, d.values.join(" | "))).collect();
+        assert_eq!(text, ["layers[0].units: 8 | 9", "layers[1].type: – | flatten"]);
+        assert_eq!(preset_differences(&[a, a]), []);
+    }
+}

@@ -1,0 +1,444 @@
+//! Capsules: a training run in one file, that says of itself whether it can be had again to the bit.
+//!
+//! A capsule is a safetensors file. Its metadata hold the preset, the seed, the machine, the plan (operations, kernels, relative addresses), and a checksum
+//! of the samples; its tensors are the initial parameters (`init.<name>`), what every step told (`trace.loss` and others, `[steps]`, f32), and the
+//! parameters after the last step (`final.<name>`). Replaying trains again from the same start and compares bits.
+
+use super::runs::{PlanDigest, RunEntry, RunStore, RunsError};
+use super::{Session, SessionSpec, StepReport, TensorFile, TrainError, read_tensors};
+use crate::data::Target;
+use crate::exec::cpu::host_target;
+use crate::model::{Preset, read_preset, write_preset};
+use crate::select::{Isa, Target as Machine, Tuning};
+use crate::tensor::{Fnv, HostTensor, TensorError};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The key of a capsule's metadata, and the version of its contents.
+const KEY: &str = "stepgraph.capsule.1";
+/// The key of the checksum over header and tensors.
+const SUM_KEY: &str = "stepgraph.checksum";
+
+/// What a capsule says besides its tensors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CapsuleHeader {
+    pub preset: String,
+    /// The folder that relative paths in the preset were taken from.
+    #[serde(default)]
+    pub base: PathBuf,
+    pub seed: u64,
+    pub steps: u64,
+    pub program: String,
+    /// The machine's name, and what a plan for it depends on.
+    pub device: String,
+    pub isa: Option<Isa>,
+    pub threads: usize,
+    pub plan_hash: String,
+    pub plan: PlanDigest,
+    /// The checksum of samples and targets; `None` where the batches came from elsewhere.
+    pub data_hash: Option<String>,
+    /// Whether kernels were chosen by remembered times.
+    pub is_tuned: bool,
+}
+
+/// A capsule in memory.
+#[derive(Clone, Debug)]
+pub struct Capsule {
+    pub header: CapsuleHeader,
+    pub preset: Preset,
+    file: TensorFile,
+}
+
+/// The quantities of a step that are compared.
+type Compared = (&'static str, fn(&StepReport) -> f32);
+
+/// What is compared of each step, in the order in which a difference is told.
+const TRACE: [Compared; 4] = [
+    ("loss", |r| r.loss),
+    ("accuracy", |r| r.accuracy),
+    ("grad_norm", |r| r.grad_norm),
+    ("update_max", |r| r.update_max),
+];
+
+/// The first value that is not the same to the bit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// From 1; the step after which parameters were compared, for one of them.
+    pub step: u64,
+    /// `loss`, or the name of a parameter after the last step.
+    pub quantity: String,
+    pub recorded: f32,
+    pub replayed: f32,
+}
+
+/// What a replay found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CapsuleReport {
+    pub preset: String,
+    /// Steps that were replayed, and steps that the capsule holds.
+    pub replayed: u64,
+    pub steps: u64,
+    pub is_bit_equal: bool,
+    pub first_difference: Option<Difference>,
+    /// What is different about the plan, a line each; empty where it is the same.
+    pub plan_differences: Vec<String>,
+    /// True where the samples are not those that it was made with.
+    pub has_other_data: bool,
+    /// Where it was made and where it was replayed.
+    pub recorded_on: String,
+    pub replayed_on: String,
+}
+
+impl fmt::Display for CapsuleReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_bit_equal {
+            writeln!(f, "{}: bit-equal over {} steps, parameters included", self.preset, self.steps)?;
+        } else if let Some(d) = &self.first_difference {
+            writeln!(
+                f,
+                "{}: not bit-equal; step {} is the first that differs: {} was {} ({:#010x}) and is {} ({:#010x})",
+                self.preset,
+                d.step,
+                d.quantity,
+                d.recorded,
+                d.recorded.to_bits(),
+                d.replayed,
+                d.replayed.to_bits()
+            )?;
+        } else {
+            writeln!(
+                f,
+                "{}: {} of {} steps could be replayed, and these are bit-equal",
+                self.preset, self.replayed, self.steps
+            )?;
+        }
+        writeln!(f, "made on {}, replayed on {}", self.recorded_on, self.replayed_on)?;
+        if self.has_other_data {
+            writeln!(f, "the samples are not those that it was made with: compare the files that the preset names")?;
+        }
+        if self.plan_differences.is_empty() {
+            return writeln!(f, "the plan is the same: operations, kernels, offsets");
+        }
+        /// Lines of differences that a person reads.
+        const SHOWN: usize = 20;
+        writeln!(f, "the plan differs in {} places:", self.plan_differences.len())?;
+        for line in self.plan_differences.iter().take(SHOWN) {
+            writeln!(f, "  {line}")?;
+        }
+        if self.plan_differences.len() > SHOWN {
+            writeln!(f, "  and {} more", self.plan_differences.len() - SHOWN)?;
+        }
+        Ok(())
+    }
+}
+
+fn broken(path: &Path) -> impl Fn(TensorError) -> TrainError + '_ {
+    |e| TrainError::file(path, e.to_string(), "make the capsule again")
+}
+
+/// The checksum of a session's samples and targets.
+fn data_hash(session: &Session) -> Option<String> {
+    let (set, _) = session.dataset()?;
+    let mut hash = Fnv::new();
+    set.x.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes()));
+    match &set.target {
+        Target::Classes { labels, .. } => labels.iter().for_each(|l| hash.add(&l.to_le_bytes())),
+        Target::Values { values, .. } => values.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes())),
+    }
+    Some(format!("{:016x}", hash.sum()))
+}
+
+fn checksum(header: &str, tensors: &[(String, HostTensor)]) -> String {
+    let mut hash = Fnv::new();
+    hash.add(header.as_bytes());
+    let mut sorted: Vec<_> = tensors.iter().collect();
+    sorted.sort_by(|a, b| a.0.cmp(&b.0));
+    for (name, tensor) in sorted {
+        hash.add(name.as_bytes());
+        hash.add(tensor.bytes());
+    }
+    format!("{:016x}", hash.sum())
+}
+
+impl Capsule {
+    /// Trains `steps` steps from the start and keeps what they told. `watch` is called after every step with its number and ends the making where it
+    /// gives false.
+    ///
+    /// # Errors
+    /// Where the run cannot be prepared or a step fails.
+    pub fn make(spec: &SessionSpec, steps: u64, mut watch: impl FnMut(u64) -> bool) -> Result<Self, TrainError> {
+        let mut session = Session::prepare(spec)?;
+        session.set_total(steps);
+        let init = session.weights()?;
+        let mut trace: [Vec<f32>; 4] = Default::default();
+        while let Some(report) = session.step()? {
+            for ((_, of), values) in TRACE.iter().zip(&mut trace) {
+                values.push(of(&report));
+            }
+            if !watch(report.step) {
+                break;
+            }
+        }
+        let plan = PlanDigest::of(session.compiled());
+        let machine = spec.machine.clone().unwrap_or_else(|| host_target(spec.threads));
+        let header = CapsuleHeader {
+            preset: write_preset(&spec.preset),
+            base: std::path::absolute(&spec.base).unwrap_or_else(|_| spec.base.clone()),
+            seed: session.seed(),
+            steps: session.done(),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            isa: machine.as_cpu().map(|c| c.isa),
+            device: machine.name,
+            threads: spec.threads,
+            plan_hash: plan.sum(),
+            plan,
+            data_hash: data_hash(&session),
+            is_tuned: spec.tuning.is_some(),
+        };
+        let end = session.weights()?;
+        let named = |prefix: &str, list: Vec<(String, HostTensor)>| -> Vec<(String, HostTensor)> {
+            list.into_iter().map(|(name, t)| (format!("{prefix}.{name}"), t)).collect()
+        };
+        let mut tensors = named("init", init);
+        tensors.extend(named("final", end));
+        for ((name, _), values) in TRACE.iter().zip(&trace) {
+            let tensor = HostTensor::from_slice([values.len()], values).map_err(broken(Path::new("capsule")))?;
+            tensors.push((format!("trace.{name}"), tensor));
+        }
+        let file = TensorFile { tensors, metadata: HashMap::default() };
+        Ok(Self { header, preset: spec.preset.clone(), file })
+    }
+
+    /// Writes the capsule whole or not at all.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), TrainError> {
+        let text = serde_json::to_string(&self.header)
+            .map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
+        let sum = checksum(&text, &self.file.tensors);
+        let metadata = [(KEY.to_owned(), text), (SUM_KEY.to_owned(), sum)].into();
+        TensorFile { tensors: self.file.tensors.clone(), metadata }.write(path)
+    }
+
+    /// Reads a capsule.
+    ///
+    /// # Errors
+    /// Where the file is no capsule, or is damaged.
+    pub fn read(path: &Path) -> Result<Self, TrainError> {
+        let file = read_tensors(path)?;
+        let help = "give a file that was made as a capsule";
+        let text = file.metadata.get(KEY).ok_or_else(|| TrainError::file(path, "is not a capsule", help))?;
+        if file.metadata.get(SUM_KEY).is_none_or(|sum| *sum != checksum(text, &file.tensors)) {
+            let message = "is damaged: its contents do not match its checksum";
+            return Err(TrainError::file(path, message, "go back to an older copy"));
+        }
+        let header: CapsuleHeader = serde_json::from_str(text)
+            .map_err(|e| TrainError::file(path, format!("has a broken header: {e}"), help))?;
+        let preset = read_preset(&header.preset).map_err(TrainError::Preset)?;
+        let capsule = Self { header, preset, file };
+        for (name, _) in TRACE {
+            let steps = capsule.trace(name, path)?.len() as u64;
+            if steps != capsule.header.steps {
+                let message = format!("holds {steps} values of {name} for {} steps", capsule.header.steps);
+                return Err(TrainError::file(path, message, "make the capsule again"));
+            }
+        }
+        Ok(capsule)
+    }
+
+    fn trace(&self, name: &str, path: &Path) -> Result<Vec<f32>, TrainError> {
+        let tensor = self.file.get(&format!("trace.{name}"));
+        let tensor = tensor.ok_or_else(|| TrainError::file(path, format!("lacks trace.{name}"), "make it again"))?;
+        tensor.to_vec().map_err(broken(path))
+    }
+
+    /// The folder to take relative paths in the preset from: where it was made, if that is here, and `otherwise` the one given.
+    #[must_use]
+    pub fn base(&self, otherwise: PathBuf) -> PathBuf {
+        if self.header.base.is_dir() { self.header.base.clone() } else { otherwise }
+    }
+
+    /// The recorded losses in order.
+    #[must_use]
+    pub fn losses(&self) -> Vec<f32> {
+        self.file.get("trace.loss").and_then(|t| t.to_vec().ok()).unwrap_or_default()
+    }
+
+    /// Trains again from the recorded start and compares every step and the final parameters to the bit. Paths in the preset are taken from `base`.
+    /// Kernels are chosen by the remembered times `tuning` where the capsule's were. `watch` is called after every step with its number and ends the replay
+    /// where it gives false.
+    ///
+    /// # Errors
+    /// Where the run cannot be prepared here or a step fails.
+    pub fn replay(
+        &self,
+        base: PathBuf,
+        machine: Option<Machine>,
+        tuning: Option<Arc<Tuning>>,
+        mut watch: impl FnMut(u64) -> bool,
+    ) -> Result<CapsuleReport, TrainError> {
+        // The recorded initial parameters go through a file, as those of a person do.
+        let folder = tempfile::tempdir().map_err(|cause| TrainError::Write { path: std::env::temp_dir(), cause })?;
+        let init = folder.path().join("init.safetensors");
+        let of = |prefix: &str| -> Vec<(String, HostTensor)> {
+            let strip = |(n, t): &(String, HostTensor)| Some((n.strip_prefix(prefix)?.to_owned(), t.clone()));
+            self.file.tensors.iter().filter_map(strip).collect()
+        };
+        TensorFile { tensors: of("init."), metadata: HashMap::default() }.write(&init)?;
+        let here = host_target(self.header.threads.clamp(1, 64));
+        let machine = machine.unwrap_or_else(|| self.machine(&here));
+        let spec = SessionSpec {
+            threads: self.header.threads.clamp(1, 64),
+            machine: Some(machine.clone()),
+            seed: Some(self.header.seed),
+            init: Some(init),
+            tuning: tuning.filter(|_| self.header.is_tuned),
+            ..SessionSpec::new(self.preset.clone(), base)
+        };
+        let mut session = Session::prepare(&spec)?;
+        session.set_total(self.header.steps);
+        let mut report = CapsuleReport {
+            preset: self.preset.name.clone(),
+            replayed: 0,
+            steps: self.header.steps,
+            is_bit_equal: false,
+            first_difference: None,
+            plan_differences: self.header.plan.differences(&PlanDigest::of(session.compiled())),
+            has_other_data: data_hash(&session) != self.header.data_hash,
+            recorded_on: self.header.device.clone(),
+            replayed_on: machine.name,
+        };
+        let mut wanted = Vec::new();
+        for (name, _) in TRACE {
+            wanted.push(self.trace(name, Path::new("capsule"))?);
+        }
+        while let Some(made) = session.step()? {
+            let index = report.replayed as usize;
+            report.replayed += 1;
+            for ((name, of), values) in TRACE.iter().zip(&wanted) {
+                let (recorded, replayed) = (values.get(index).copied().unwrap_or(f32::NAN), of(&made));
+                if recorded.to_bits() != replayed.to_bits() {
+                    let quantity = (*name).to_owned();
+                    report.first_difference = Some(Difference { step: made.step, quantity, recorded, replayed });
+                    return Ok(report);
+                }
+            }
+            if !watch(made.step) {
+                return Ok(report);
+            }
+        }
+        let end = of("final.");
+        for (name, made) in session.weights()? {
+            let kept =
+                end.iter().find(|(n, _)| *n == name).and_then(|(_, t)| t.to_vec::<f32>().ok()).unwrap_or_default();
+            let made = made.to_vec::<f32>().unwrap_or_default();
+            let differs = |(a, b): &(&f32, &f32)| a.to_bits() != b.to_bits();
+            if let Some((recorded, replayed)) = kept.iter().zip(&made).find(differs) {
+                let step = report.replayed;
+                report.first_difference =
+                    Some(Difference { step, quantity: name, recorded: *recorded, replayed: *replayed });
+                return Ok(report);
+            }
+        }
+        report.is_bit_equal = report.replayed == self.header.steps;
+        Ok(report)
+    }
+
+    /// The machine of the capsule where this one can stand for it, otherwise this one: kernels for fewer instructions run here too.
+    fn machine(&self, here: &Machine) -> Machine {
+        match (self.header.isa, here.as_cpu()) {
+            (Some(isa), Some(cpu)) if isa <= cpu.isa => Machine::cpu(isa, cpu.threads),
+            _ => here.clone(),
+        }
+    }
+}
+
+/// How a kept run is trained again for a capsule: its preset, seed and plan's machine.
+///
+/// # Errors
+/// Where its preset cannot be read.
+pub fn spec_of_run(store: &RunStore, entry: &RunEntry) -> Result<SessionSpec, RunsError> {
+    let path = store.path(&entry.id).join("run.json");
+    let damaged = || RunsError::Damaged { path, why: "its preset is of another version".into() };
+    let preset = entry.record.read_preset().ok_or_else(damaged)?;
+    Ok(SessionSpec {
+        seed: Some(entry.record.seed),
+        threads: entry.record.threads.clamp(1, 64),
+        ..SessionSpec::new(preset, entry.record.base.clone())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: &str) -> SessionSpec {
+        let text = crate::model::BUNDLED.iter().find(|b| b.name == name).unwrap().text;
+        SessionSpec { threads: 2, ..SessionSpec::new(read_preset(text).unwrap(), PathBuf::from(".")) }
+    }
+
+    #[test]
+    fn a_capsule_is_replayed_to_the_bit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.capsule");
+        Capsule::make(&spec("digits-mlp"), 25, |_| true).unwrap().write(&path).unwrap();
+        let capsule = Capsule::read(&path).unwrap();
+        assert_eq!((capsule.header.steps, capsule.losses().len()), (25, 25));
+        let report = capsule.replay(PathBuf::from("."), None, None, |_| true).unwrap();
+        assert!(report.is_bit_equal && report.plan_differences.is_empty() && !report.has_other_data, "{report}");
+        assert!(report.to_string().starts_with("digits-mlp: bit-equal over 25 steps"));
+    }
+
+    #[test]
+    fn a_spoilt_value_is_found_at_its_step() {
+        let mut capsule = Capsule::make(&spec("xor"), 12, |_| true).unwrap();
+        let mut values = capsule.trace("grad_norm", Path::new("")).unwrap();
+        values[6] = f32::from_bits(values[6].to_bits() ^ 1);
+        let at = capsule.file.tensors.iter().position(|(n, _)| n == "trace.grad_norm").unwrap();
+        capsule.file.tensors[at].1 = HostTensor::from_slice([12], &values).unwrap();
+        let report = capsule.replay(PathBuf::from("."), None, None, |_| true).unwrap();
+        let found = report.first_difference.clone().unwrap();
+        assert_eq!((found.step, found.quantity.as_str(), report.is_bit_equal), (7, "grad_norm", false));
+        assert!(report.to_string().contains("step 7 is the first that differs: grad_norm"));
+    }
+
+    #[test]
+    fn another_plan_is_told_by_its_kernels() {
+        let mut capsule = Capsule::make(&spec("xor"), 3, |_| true).unwrap();
+        capsule.header.plan.ops[0] = "gemm another_kernel forward L0:Dense".into();
+        capsule.header.data_hash = Some("0".into());
+        let report = capsule.replay(PathBuf::from("."), None, None, |_| true).unwrap();
+        assert!(
+            report.has_other_data && report.plan_differences[0].starts_with("op 0: gemm another_kernel"),
+            "{report}"
+        );
+        // The numbers are the same all the same, and that is told too.
+        assert!(report.is_bit_equal);
+    }
+
+    #[test]
+    fn a_replay_that_is_ended_claims_nothing() {
+        let capsule = Capsule::make(&spec("xor"), 9, |_| true).unwrap();
+        let report = capsule.replay(PathBuf::from("."), None, None, |step| step < 4).unwrap();
+        assert_eq!((report.replayed, report.is_bit_equal, report.first_difference.is_none()), (4, false, true));
+        assert!(report.to_string().contains("4 of 9 steps could be replayed"));
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.capsule");
+        Capsule::make(&spec("xor"), 3, |_| true).unwrap().write(&path).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        assert!(Capsule::read(&path).unwrap_err().to_string().contains("is damaged"));
+        std::fs::write(&path, "a letter").unwrap();
+        assert!(Capsule::read(&path).is_err());
+    }
+}

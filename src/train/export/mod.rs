@@ -1,0 +1,365 @@
+//! Runs and networks in other people's formats.
+//!
+//! Each format is a function from plain data to bytes in a file of its own; [`Subject`] gathers what they need of a run or a preset, and
+//! [`Subject::write`] puts files into place, whole or not at all, and over nothing unless that was asked for.
+
+mod onnx;
+mod plot;
+mod protobuf;
+mod pytorch;
+mod tensorboard;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use plot::{Across, LINE_COLORS, PlotOptions, axis_title, plot_svg, svg_to_png};
+pub use text::write_line;
+
+use super::runs::{Curves, RunEntry, RunStore, RunsError};
+use super::{TensorFile, TrainError, read_tensors};
+use crate::data::{self, Dataset, Request, Split, Target};
+use crate::model::{LossSpec, Model, Preset, check, init_values};
+use crate::tensor::{HostTensor, Shape, TensorError, write_advice, write_atomic, write_atomic_with};
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A format to export to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    Csv,
+    Jsonl,
+    Png,
+    Svg,
+    Safetensors,
+    PyTorch,
+    Onnx,
+    TensorBoard,
+}
+
+impl Format {
+    pub const ALL: [Self; 8] =
+        [Self::Csv, Self::Jsonl, Self::Png, Self::Svg, Self::Safetensors, Self::PyTorch, Self::Onnx, Self::TensorBoard];
+
+    /// The name in commands.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Jsonl => "jsonl",
+            Self::Png => "png",
+            Self::Svg => "svg",
+            Self::Safetensors => "safetensors",
+            Self::PyTorch => "pytorch",
+            Self::Onnx => "onnx",
+            Self::TensorBoard => "tensorboard",
+        }
+    }
+
+    /// The name for people.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Csv => "Curves as CSV",
+            Self::Jsonl => "Curves as JSON lines",
+            Self::Png => "Plot as PNG",
+            Self::Svg => "Plot as SVG",
+            Self::Safetensors => "Weights as safetensors",
+            Self::PyTorch => "PyTorch script",
+            Self::Onnx => "ONNX for inference",
+            Self::TensorBoard => "TensorBoard events",
+        }
+    }
+
+    /// The end of a file's name; TensorBoard's events lie in a folder.
+    #[must_use]
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::PyTorch => "py",
+            Self::TensorBoard => "",
+            other => other.name(),
+        }
+    }
+
+    /// The format that a file's name asks for; a name without an extension is a folder of TensorBoard's.
+    #[must_use]
+    pub fn of_path(path: &Path) -> Option<Self> {
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
+        Self::ALL.into_iter().find(|f| f.extension() == extension)
+    }
+
+    /// Whether it is made of curves, and not of the network.
+    #[must_use]
+    pub const fn shows_curves(self) -> bool {
+        matches!(self, Self::Csv | Self::Jsonl | Self::Png | Self::Svg | Self::TensorBoard)
+    }
+}
+
+/// Why something is not exported.
+#[derive(Debug, Error)]
+pub enum ExportError {
+    #[error("{0} exists, and nothing is replaced unasked")]
+    Exists(PathBuf),
+    #[error("{path} cannot be written: {cause}; {}", write_advice(.cause))]
+    Write { path: PathBuf, cause: io::Error },
+    #[error("{0} is a preset without curves; export a run, or choose safetensors, pytorch or onnx")]
+    NoCurves(String),
+    #[error("{0} has made no step yet; train it first")]
+    Empty(String),
+    #[error("no weights of {0} were kept; train it to its end, or stop it in the studio")]
+    NoWeights(String),
+    #[error("the weights lack {0}; give those of this network")]
+    Missing(String),
+    #[error("{name} has shape {found}, the network needs {expected}; give the weights of this network")]
+    WrongShape { name: String, found: Shape, expected: Shape },
+    #[error("the network takes more than the {limit} bytes that {what} allows; export safetensors")]
+    TooLarge { what: &'static str, limit: u64 },
+    #[error("the preset of {0} cannot be read by this version; export its curves or its weights")]
+    Preset(String),
+    #[error("the picture cannot be drawn; export SVG")]
+    Picture,
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    #[error(transparent)]
+    Runs(#[from] RunsError),
+    #[error(transparent)]
+    Train(#[from] TrainError),
+}
+
+/// The tensor of a parameter, with its shape checked.
+fn weight<'a>(weights: &'a [(String, HostTensor)], name: &str, shape: &Shape) -> Result<&'a HostTensor, ExportError> {
+    let init = format!("init.{name}");
+    let found = weights.iter().find(|(n, _)| n == name).or_else(|| weights.iter().find(|(n, _)| *n == init));
+    let (_, tensor) = found.ok_or_else(|| ExportError::Missing(name.to_owned()))?;
+    if tensor.shape != *shape {
+        let (found, expected) = (tensor.shape.clone(), shape.clone());
+        return Err(ExportError::WrongShape { name: name.to_owned(), found, expected });
+    }
+    Ok(tensor)
+}
+
+/// The initial parameters of a model under this seed.
+///
+/// # Errors
+/// Never for a checked model.
+pub fn initial_weights(model: &Model, seed: u64) -> Result<Vec<(String, HostTensor)>, ExportError> {
+    let params = model.params.iter().enumerate();
+    let tensors = params
+        .map(|(index, p)| Ok((p.name.clone(), HostTensor::from_slice(p.shape.clone(), &init_values(p, index, seed))?)));
+    tensors.collect()
+}
+
+/// What is exported: a run, or a preset with weights.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    pub name: String,
+    preset: Option<Preset>,
+    base: PathBuf,
+    seed: u64,
+    steps: u64,
+    started_ms: u64,
+    curves: Option<Curves>,
+    /// `None` where a run kept none.
+    weights: Option<Vec<(String, HostTensor)>>,
+}
+
+impl Subject {
+    /// A kept run, as far as the format needs it.
+    ///
+    /// # Errors
+    /// Where its files cannot be read.
+    pub fn of_run(store: &RunStore, entry: &RunEntry, format: Format) -> Result<Self, ExportError> {
+        let record = &entry.record;
+        let curves = if format.shows_curves() { Some(store.curves(&entry.id)?) } else { None };
+        let wants_weights = !format.shows_curves() && entry.has_weights;
+        let weights = if wants_weights { Some(read_tensors(&store.weights(&entry.id))?.tensors) } else { None };
+        Ok(Self {
+            name: entry.name().to_owned(),
+            preset: record.read_preset(),
+            base: record.base.clone(),
+            seed: record.seed,
+            steps: record.total,
+            started_ms: record.started_ms,
+            curves,
+            weights,
+        })
+    }
+
+    /// A preset with the weights of a file, or its initial ones.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn of_preset(
+        preset: &Preset,
+        base: &Path,
+        seed: Option<u64>,
+        file: Option<&Path>,
+    ) -> Result<Self, ExportError> {
+        let seed = seed.or(preset.train.map(|t| t.seed)).unwrap_or(0);
+        let weights = match (file, check(preset).model) {
+            (Some(path), _) => Some(read_tensors(path)?.tensors),
+            (None, Some(model)) => Some(initial_weights(&model, seed)?),
+            (None, None) => None,
+        };
+        Ok(Self {
+            name: preset.name.clone(),
+            preset: Some(preset.clone()),
+            base: base.to_owned(),
+            seed,
+            steps: preset.train.map_or(1000, |t| t.steps as u64),
+            started_ms: 0,
+            curves: None,
+            weights,
+        })
+    }
+
+    /// The files that an export to `path` writes.
+    #[must_use]
+    pub fn files(&self, format: Format, path: &Path) -> Vec<PathBuf> {
+        match format {
+            Format::PyTorch => {
+                let mut files = vec![path.to_owned(), beside(path, "weights")];
+                if self.preset.as_ref().is_some_and(|p| p.data.is_some()) {
+                    files.push(beside(path, "data"));
+                }
+                files
+            }
+            // TensorBoard takes what follows the last dot for no name of its own.
+            Format::TensorBoard => {
+                vec![path.join(format!("events.out.tfevents.{}.stepgraph", self.started_ms / 1000))]
+            }
+            _ => vec![path.to_owned()],
+        }
+    }
+
+    /// Writes the export and gives its files, the first of which is the one that was asked for.
+    ///
+    /// # Errors
+    /// Where it cannot be made of what is there, cannot be written, or a file is there already and `replace` does not allow to replace it.
+    pub fn write(
+        &self,
+        format: Format,
+        path: &Path,
+        options: PlotOptions,
+        replace: bool,
+    ) -> Result<Vec<PathBuf>, ExportError> {
+        let files = self.files(format, path);
+        if let Some(there) = files.iter().find(|f| !replace && f.exists()) {
+            return Err(ExportError::Exists(there.clone()));
+        }
+        let main = &files[0];
+        match format {
+            Format::Csv => self.stream(main, |out, curves| text::write_csv(out, curves))?,
+            Format::Jsonl => self.stream(main, |out, curves| text::write_jsonl(out, curves))?,
+            Format::TensorBoard => {
+                self.curves()?;
+                std::fs::create_dir_all(path).map_err(|cause| ExportError::Write { path: path.to_owned(), cause })?;
+                self.stream(main, |out, curves| tensorboard::write_events(out, curves, self.started_ms))?;
+            }
+            Format::Svg | Format::Png => {
+                let svg = plot_svg(&[(&self.name, self.curves()?)], options);
+                write_picture(format, main, &svg)?;
+            }
+            Format::Safetensors => save(main, self.weights()?.to_vec())?,
+            Format::Onnx => put(main, &onnx::onnx(&self.model()?, self.weights()?)?)?,
+            Format::PyTorch => self.write_script(&files)?,
+        }
+        Ok(files)
+    }
+
+    fn curves(&self) -> Result<&Curves, ExportError> {
+        let curves = self.curves.as_ref().ok_or_else(|| ExportError::NoCurves(self.name.clone()))?;
+        if curves.is_empty() { Err(ExportError::Empty(self.name.clone())) } else { Ok(curves) }
+    }
+
+    fn weights(&self) -> Result<&[(String, HostTensor)], ExportError> {
+        self.weights.as_deref().ok_or_else(|| ExportError::NoWeights(self.name.clone()))
+    }
+
+    fn model(&self) -> Result<Model, ExportError> {
+        let preset = self.preset.as_ref().ok_or_else(|| ExportError::Preset(self.name.clone()))?;
+        let checked = check(preset);
+        checked.model.ok_or_else(|| TrainError::Preset(checked.diagnostics).into())
+    }
+
+    fn stream(
+        &self,
+        path: &Path,
+        fill: impl FnOnce(&mut dyn io::Write, &Curves) -> io::Result<()>,
+    ) -> Result<(), ExportError> {
+        let curves = self.curves()?;
+        write_atomic_with(path, |out| fill(out, curves))
+            .map_err(|cause| ExportError::Write { path: path.to_owned(), cause })
+    }
+
+    fn write_script(&self, files: &[PathBuf]) -> Result<(), ExportError> {
+        let model = self.model()?;
+        let weights = self.weights()?;
+        let mut kept = Vec::with_capacity(model.params.len());
+        for param in &model.params {
+            kept.push((param.name.clone(), weight(weights, &param.name, &param.shape)?.clone()));
+        }
+        let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let companions = pytorch::Companions { weights: name(&files[1]), data: files.get(2).map(name) };
+        // The script comes last: whoever finds it finds what it needs.
+        if let (Some(path), Some(preset)) = (files.get(2), &self.preset) {
+            let (set, split) = samples(preset, &model, &self.base, self.seed)?;
+            save(path, data_tensors(&set, &split)?)?;
+        }
+        save(&files[1], kept)?;
+        put(&files[0], pytorch::script(&model, self.steps, self.seed, &companions).as_bytes())
+    }
+}
+
+/// Writes a picture that was drawn as SVG.
+///
+/// # Errors
+/// Where it cannot be drawn or written.
+pub fn write_picture(format: Format, path: &Path, svg: &str) -> Result<(), ExportError> {
+    if format == Format::Svg {
+        return put(path, svg.as_bytes());
+    }
+    put(path, &svg_to_png(svg).ok_or(ExportError::Picture)?)
+}
+
+/// `a.py` with `weights` is `a.weights.safetensors`.
+fn beside(path: &Path, what: &str) -> PathBuf {
+    path.with_extension(format!("{what}.safetensors"))
+}
+
+fn put(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
+    write_atomic(path, bytes).map_err(|cause| ExportError::Write { path: path.to_owned(), cause })
+}
+
+fn save(path: &Path, tensors: Vec<(String, HostTensor)>) -> Result<(), ExportError> {
+    Ok(TensorFile { tensors, metadata: HashMap::default() }.write(path)?)
+}
+
+/// The samples of a preset as its run sees them, scaled and divided.
+fn samples(preset: &Preset, model: &Model, base: &Path, seed: u64) -> Result<(Dataset, Split), ExportError> {
+    let source = preset.data.as_ref().ok_or(TrainError::NoData)?;
+    let wants_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+    let request = Request { input: model.input.clone(), output: model.output.clone(), wants_classes, seed };
+    let set = data::load(source, &request, base).map_err(TrainError::from)?;
+    let split = data::split(set.len(), source, seed).map_err(TrainError::from)?;
+    Ok((set, split))
+}
+
+fn data_tensors(set: &Dataset, split: &Split) -> Result<Vec<(String, HostTensor)>, ExportError> {
+    let n = set.len();
+    let y = match &set.target {
+        Target::Classes { labels, .. } => HostTensor::from_slice([n], labels)?,
+        Target::Values { values, shape } => HostTensor::from_slice(shape.batched(n), values)?,
+    };
+    let part = |indices: &[u32]| {
+        let indices: Vec<i32> = indices.iter().map(|i| *i as i32).collect();
+        HostTensor::from_slice([indices.len()], &indices)
+    };
+    Ok(vec![
+        ("x".into(), HostTensor::from_slice(set.sample.batched(n), &set.x)?),
+        ("y".into(), y),
+        ("train".into(), part(&split.train)?),
+        ("held_out".into(), part(&split.held_out)?),
+    ])
+}

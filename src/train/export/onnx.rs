@@ -1,0 +1,271 @@
+//! A network for inference as an ONNX model: opset 17, names of parameters as in the preset, any batch size.
+//!
+//! After `onnx.proto` and the operators' definitions. Dropout is nothing at inference, normalisation over the batch uses the running statistics, and a
+//! repeated block stands as often as it is applied, with the same initializers.
+
+use super::ExportError;
+use super::protobuf::Message;
+use crate::model::layers::Pool;
+use crate::model::{Activation, LayerId, LayerSpec, Model};
+use crate::tensor::{DType, HostTensor};
+
+const OPSET: i64 = 17;
+/// The file format's version that opset 17 came with.
+const IR_VERSION: i64 = 8;
+const FLOAT: i64 = 1;
+/// Protocol buffers end at two gigabytes.
+const MAX_BYTES: usize = 0x7fff_0000;
+
+/// An attribute of a node.
+enum Attribute<'a> {
+    Int(&'a str, i64),
+    Float(&'a str, f32),
+    Ints(&'a str, Vec<i64>),
+}
+
+impl Attribute<'_> {
+    fn message(&self) -> Message {
+        match self {
+            Self::Int(name, value) => Message::new().text(1, name).int(3, *value).int(20, 2),
+            Self::Float(name, value) => Message::new().text(1, name).float(2, *value).int(20, 1),
+            Self::Ints(name, values) => {
+                values.iter().fold(Message::new().text(1, name), |m, v| m.int(8, *v)).int(20, 7)
+            }
+        }
+    }
+}
+
+fn ints(values: &[usize]) -> Vec<i64> {
+    values.iter().map(|v| *v as i64).collect()
+}
+
+fn tensor(name: &str, dims: &[usize], bytes: &[u8]) -> Message {
+    let message = dims.iter().fold(Message::new(), |m, d| m.int(1, *d as i64));
+    message.int(2, FLOAT).text(8, name).bytes(9, bytes)
+}
+
+/// An input or output: `[batch, ...]` floats.
+fn value_info(name: &str, dims: &[usize]) -> Message {
+    let batch = Message::new().message(1, &Message::new().text(2, "batch"));
+    let shape = dims.iter().fold(batch, |m, d| m.message(1, &Message::new().int(1, *d as i64)));
+    let tensor = Message::new().int(1, FLOAT).message(2, &shape);
+    Message::new().text(1, name).message(2, &Message::new().message(1, &tensor))
+}
+
+/// The graph while it is written.
+struct Writer<'a> {
+    model: &'a Model,
+    graph: Message,
+    nodes: usize,
+    /// Constants that are there already.
+    constants: Vec<&'static str>,
+}
+
+impl Writer<'_> {
+    /// Adds a node and gives the name of its output.
+    fn node(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute<'_>]) -> String {
+        let output = format!("{}_{}", op.to_lowercase(), self.nodes);
+        let message = inputs.iter().fold(Message::new(), |m, i| m.text(1, i));
+        let message = message.text(2, &output).text(3, &format!("node_{}", self.nodes)).text(4, op);
+        let message = attributes.iter().fold(message, |m, a| m.message(5, &a.message()));
+        self.nodes += 1;
+        self.put(1, &message);
+        output
+    }
+
+    fn put(&mut self, field: u32, message: &Message) {
+        self.graph = std::mem::take(&mut self.graph).message(field, message);
+    }
+
+    /// A scalar constant under a name of its own.
+    fn constant(&mut self, name: &'static str, value: f32) -> &'static str {
+        if !self.constants.contains(&name) {
+            self.constants.push(name);
+            self.put(5, &tensor(name, &[], &value.to_le_bytes()));
+        }
+        name
+    }
+
+    fn activation(&mut self, x: String, function: Option<Activation>) -> String {
+        let Some(function) = function else { return x };
+        match function {
+            Activation::Relu => self.node("Relu", &[&x], &[]),
+            Activation::LeakyRelu => self.node("LeakyRelu", &[&x], &[Attribute::Float("alpha", 0.01)]),
+            Activation::Sigmoid => self.node("Sigmoid", &[&x], &[]),
+            Activation::Tanh => self.node("Tanh", &[&x], &[]),
+            Activation::Silu => {
+                let gate = self.node("Sigmoid", &[&x], &[]);
+                self.node("Mul", &[&x, &gate], &[])
+            }
+            Activation::Gelu => {
+                // x / 2 (1 + erf(x / sqrt 2)): opset 17 has no node for the whole.
+                let root = self.constant("constant.sqrt_half", std::f32::consts::FRAC_1_SQRT_2);
+                let (one, half) = (self.constant("constant.one", 1.0), self.constant("constant.half", 0.5));
+                let scaled = self.node("Mul", &[&x, root], &[]);
+                let erf = self.node("Erf", &[&scaled], &[]);
+                let sum = self.node("Add", &[&erf, one], &[]);
+                let product = self.node("Mul", &[&x, &sum], &[]);
+                self.node("Mul", &[&product, half], &[])
+            }
+        }
+    }
+
+    fn pool(&mut self, op: &str, x: &str, pool: &Pool) -> String {
+        let [top, left] = pool.padding;
+        let mut attributes = vec![
+            Attribute::Ints("kernel_shape", ints(&pool.size)),
+            Attribute::Ints("strides", ints(&pool.stride)),
+            Attribute::Ints("pads", ints(&[top, left, top, left])),
+        ];
+        if op == "AveragePool" {
+            attributes.push(Attribute::Int("count_include_pad", 1));
+        }
+        self.node(op, &[x], &attributes)
+    }
+
+    fn layers(&mut self, mut x: String, layers: &[LayerId]) -> String {
+        for id in layers {
+            x = self.layer(x, *id);
+        }
+        x
+    }
+
+    fn layer(&mut self, x: String, id: LayerId) -> String {
+        let model = self.model;
+        let layer = model.layer(id);
+        let names: Vec<&str> = layer.params.iter().map(|p| model.param(*p).name.as_str()).collect();
+        let with = |x: &str| [&[x], names.as_slice()].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        match &layer.spec {
+            LayerSpec::Dense(dense) => {
+                let mut y = self.node("MatMul", &[&x, names[0]], &[]);
+                if let Some(bias) = names.get(1) {
+                    y = self.node("Add", &[&y, bias], &[]);
+                }
+                self.activation(y, dense.activation)
+            }
+            LayerSpec::Conv2d(conv) => {
+                let [h, w] = conv.pad();
+                let attributes = [
+                    Attribute::Ints("kernel_shape", ints(&conv.kernel)),
+                    Attribute::Ints("strides", ints(&conv.stride)),
+                    Attribute::Ints("pads", ints(&[h, w, h, w])),
+                    Attribute::Ints("dilations", ints(&conv.dilation)),
+                    Attribute::Int("group", conv.groups as i64),
+                ];
+                let inputs = with(&x);
+                let y = self.node("Conv", &inputs.iter().map(String::as_str).collect::<Vec<_>>(), &attributes);
+                self.activation(y, conv.activation)
+            }
+            LayerSpec::BatchNorm(norm) => {
+                let inputs = with(&x);
+                let eps = [Attribute::Float("epsilon", norm.eps as f32)];
+                self.node("BatchNormalization", &inputs.iter().map(String::as_str).collect::<Vec<_>>(), &eps)
+            }
+            LayerSpec::LayerNorm(norm) => {
+                let inputs = with(&x);
+                let attributes = [Attribute::Int("axis", -1), Attribute::Float("epsilon", norm.eps as f32)];
+                self.node("LayerNormalization", &inputs.iter().map(String::as_str).collect::<Vec<_>>(), &attributes)
+            }
+            LayerSpec::Activation(a) => self.activation(x, Some(a.function)),
+            LayerSpec::MaxPool2d(pool) => self.pool("MaxPool", &x, pool),
+            LayerSpec::AvgPool2d(pool) => self.pool("AveragePool", &x, pool),
+            LayerSpec::GlobalAvgPool => {
+                let mean = self.node("GlobalAveragePool", &[&x], &[]);
+                self.node("Flatten", &[&mean], &[Attribute::Int("axis", 1)])
+            }
+            LayerSpec::Flatten => self.node("Flatten", &[&x], &[Attribute::Int("axis", 1)]),
+            LayerSpec::Dropout(_) => x,
+            LayerSpec::Residual(_) => {
+                let y = self.layers(x.clone(), &layer.children);
+                self.node("Add", &[&x, &y], &[])
+            }
+            LayerSpec::Repeat(repeat) => (0..repeat.times).fold(x, |x, _| self.layers(x, &layer.children)),
+        }
+    }
+}
+
+/// The bytes of an ONNX file for a network with these parameters; its input is `input`, its output `output` (logits where the loss takes classes).
+///
+/// # Errors
+/// Where a parameter is missing or has another shape, or the file would be larger than the format allows.
+pub fn onnx(model: &Model, weights: &[(String, HostTensor)]) -> Result<Vec<u8>, ExportError> {
+    let mut writer = Writer { model, graph: Message::new(), nodes: 0, constants: Vec::new() };
+    let mut bytes = 0;
+    for param in &model.params {
+        let found = super::weight(weights, &param.name, &param.shape)?;
+        let values: Vec<f32> = found.to_f64().unwrap_or_default().into_iter().map(|v| v as f32).collect();
+        let raw: Vec<u8> = if found.dtype == DType::F32 {
+            found.bytes().to_vec()
+        } else {
+            values.iter().flat_map(|v| v.to_le_bytes()).collect()
+        };
+        bytes += raw.len();
+        if bytes > MAX_BYTES {
+            return Err(ExportError::TooLarge { what: "ONNX", limit: MAX_BYTES as u64 });
+        }
+        writer.put(5, &tensor(&param.name, &param.shape.0, &raw));
+    }
+    let last = writer.layers("input".to_owned(), &model.roots);
+    // The output has a name that is known, whatever the last layer is.
+    let message = Message::new().text(1, &last).text(2, "output").text(3, "node_output").text(4, "Identity");
+    writer.put(1, &message);
+    let graph = writer.graph.text(2, &model.name);
+    let graph =
+        graph.message(11, &value_info("input", &model.input.0)).message(12, &value_info("output", &model.output.0));
+    let opset = Message::new().text(1, "").int(2, OPSET);
+    let file = Message::new().int(1, IR_VERSION).text(2, "Stepgraph").text(3, env!("CARGO_PKG_VERSION"));
+    Ok(file.message(7, &graph).message(8, &opset).into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protobuf::decode::{Wire, all};
+    use super::*;
+    use crate::model::{check, read_preset};
+
+    /// A network with every layer there is.
+    const EVERYTHING: &str = include_str!("../../../tests/data/everything.json");
+
+    #[test]
+    fn the_file_is_a_graph_whose_names_all_lead_somewhere() {
+        let model = check(&read_preset(EVERYTHING).unwrap()).model.unwrap();
+        let weights = super::super::initial_weights(&model, 1).unwrap();
+        let file = onnx(&model, &weights).unwrap();
+        assert_eq!(all(&file, 1)[0].int(), IR_VERSION);
+        let opset = all(&file, 8)[0].bytes();
+        assert_eq!(all(opset, 2)[0].int(), OPSET);
+        let graph = all(&file, 7)[0].bytes();
+        let text = |message: &[u8], field| all(message, field)[0].text().to_owned();
+        let mut known: Vec<String> = all(graph, 5).iter().map(|t| text(t.bytes(), 8)).collect();
+        assert_eq!(known.iter().filter(|n| n.starts_with("layers.")).count(), model.params.len());
+        known.push("input".into());
+        let mut kinds = Vec::new();
+        for node in all(graph, 1) {
+            for input in all(node.bytes(), 1) {
+                assert!(known.contains(&input.text().to_owned()), "{} comes from nowhere", input.text());
+            }
+            known.extend(all(node.bytes(), 2).iter().map(|o| o.text().to_owned()));
+            kinds.push(text(node.bytes(), 4));
+        }
+        assert_eq!(known.last().map(String::as_str), Some("output"));
+        for wanted in ["Conv", "BatchNormalization", "LayerNormalization", "MaxPool", "AveragePool", "Erf", "MatMul"] {
+            assert!(kinds.iter().any(|k| k == wanted), "{wanted} in {kinds:?}");
+        }
+        // A repeated block stands as often as it is applied.
+        assert_eq!(kinds.iter().filter(|k| *k == "Tanh").count(), 3);
+        // The raw bytes of a parameter are its values.
+        let bias = all(graph, 5).into_iter().find(|t| text(t.bytes(), 8) == model.params[0].name).unwrap();
+        let Wire::Bytes(raw) = all(bias.bytes(), 9)[0] else { panic!("raw data") };
+        assert_eq!(raw, weights[0].1.bytes());
+        let dims: Vec<i64> = all(bias.bytes(), 1).iter().map(Wire::int).collect();
+        assert_eq!(dims, ints(&model.params[0].shape.0));
+    }
+
+    #[test]
+    fn a_missing_parameter_is_named() {
+        let model = check(&read_preset(EVERYTHING).unwrap()).model.unwrap();
+        let mut weights = super::super::initial_weights(&model, 1).unwrap();
+        weights.remove(0);
+        assert!(onnx(&model, &weights).unwrap_err().to_string().contains(&model.params[0].name));
+    }
+}

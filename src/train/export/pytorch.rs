@@ -1,0 +1,370 @@
+//! A network with its training as a PyTorch script, beside which lie its weights and its data.
+//!
+//! Modules are nested so that their parameters have the preset's names; a dense layer's weight is transposed when it is loaded, because PyTorch keeps
+//! `[units, in]`.
+
+use crate::model::{Activation, LayerId, LayerSpec, LossSpec, Model, OptimizerSpec, Precision};
+use std::fmt::Write as _;
+
+/// What the script finds beside itself.
+#[derive(Clone, Debug)]
+pub struct Companions {
+    pub weights: String,
+    /// `None` where the preset names no data.
+    pub data: Option<String>,
+}
+
+fn flag(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}
+
+/// A text as a literal of Python.
+fn literal(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            c if c.is_control() => {}
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn activation(function: Option<Activation>) -> &'static str {
+    match function {
+        None => "None",
+        Some(Activation::Relu) => "F.relu",
+        Some(Activation::LeakyRelu) => "leaky_relu",
+        Some(Activation::Gelu) => "F.gelu",
+        Some(Activation::Silu) => "F.silu",
+        Some(Activation::Sigmoid) => "torch.sigmoid",
+        Some(Activation::Tanh) => "torch.tanh",
+    }
+}
+
+fn pair(p: [usize; 2]) -> String {
+    format!("({}, {})", p[0], p[1])
+}
+
+fn modules(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
+    let indent = "    ".repeat(depth);
+    for id in layers {
+        let layer = model.layer(*id);
+        let image = layer.input.rank() == 3;
+        let line = match &layer.spec {
+            LayerSpec::Dense(d) => {
+                let inputs = layer.input.0.last().copied().unwrap_or(1);
+                format!("Dense({inputs}, {}, bias={}, activation={})", d.units, flag(d.bias), activation(d.activation))
+            }
+            LayerSpec::Conv2d(c) => format!(
+                "Conv2d({}, {}, {}, stride={}, padding={}, dilation={}, groups={}, bias={}, activation={})",
+                layer.input.0[0],
+                c.filters,
+                pair(c.kernel),
+                pair(c.stride),
+                pair(c.pad()),
+                pair(c.dilation),
+                c.groups,
+                flag(c.bias),
+                activation(c.activation)
+            ),
+            LayerSpec::BatchNorm(n) => format!(
+                "nn.BatchNorm{}({}, eps={:?}, momentum={:?})",
+                if image { "2d" } else { "1d" },
+                layer.input.0[0],
+                n.eps,
+                n.momentum
+            ),
+            LayerSpec::LayerNorm(n) => {
+                format!("nn.LayerNorm({}, eps={:?})", layer.input.0.last().copied().unwrap_or(1), n.eps)
+            }
+            LayerSpec::Activation(a) => format!("Apply({})", activation(Some(a.function))),
+            LayerSpec::MaxPool2d(p) => {
+                format!("nn.MaxPool2d({}, stride={}, padding={})", pair(p.size), pair(p.stride), pair(p.padding))
+            }
+            LayerSpec::AvgPool2d(p) => {
+                format!("nn.AvgPool2d({}, stride={}, padding={})", pair(p.size), pair(p.stride), pair(p.padding))
+            }
+            LayerSpec::GlobalAvgPool => "Apply(lambda x: x.mean(dim=(-2, -1)))".to_owned(),
+            LayerSpec::Flatten => "nn.Flatten()".to_owned(),
+            LayerSpec::Dropout(d) => format!("nn.Dropout({:?})", d.rate),
+            LayerSpec::Residual(_) | LayerSpec::Repeat(_) => {
+                let (open, close) = match &layer.spec {
+                    LayerSpec::Repeat(r) => (format!("Repeat({}, [", r.times), "]),"),
+                    _ => ("Residual([".to_owned(), "]),"),
+                };
+                let _ = writeln!(out, "{indent}{open}");
+                modules(out, model, &layer.children, depth + 1);
+                let _ = writeln!(out, "{indent}{close}");
+                continue;
+            }
+        };
+        let _ = writeln!(out, "{indent}{line},");
+    }
+}
+
+fn optimizer(spec: &OptimizerSpec) -> String {
+    match *spec {
+        OptimizerSpec::Sgd { lr, momentum, nesterov, weight_decay } => format!(
+            "torch.optim.SGD(net.parameters(), lr={lr:?}, momentum={momentum:?}, nesterov={}, weight_decay={weight_decay:?})",
+            flag(nesterov)
+        ),
+        OptimizerSpec::Adam { lr, betas: [b1, b2], eps, weight_decay, decoupled } => format!(
+            "torch.optim.{}(net.parameters(), lr={lr:?}, betas=({b1:?}, {b2:?}), eps={eps:?}, weight_decay={weight_decay:?})",
+            if decoupled { "AdamW" } else { "Adam" }
+        ),
+    }
+}
+
+/// The script's text.
+#[must_use]
+pub fn script(model: &Model, steps: u64, seed: u64, companions: &Companions) -> String {
+    let mut layers = String::new();
+    modules(&mut layers, model, &model.roots, 2);
+    let classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+    let loss = match model.loss {
+        LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
+            format!("F.cross_entropy(output, y, label_smoothing={label_smoothing:?})")
+        }
+        LossSpec::Mse => "F.mse_loss(output, y)".to_owned(),
+    };
+    let plain_loss = if classes { "F.cross_entropy(output, y)" } else { "F.mse_loss(output, y)" };
+    let precision = match model.precision {
+        Precision::F32 | Precision::Tf32 => "None",
+        Precision::Bf16 => "torch.bfloat16",
+        Precision::F16 => "torch.float16",
+    };
+    let matmul = if model.precision == Precision::Tf32 { "high" } else { "highest" };
+    let data = companions.data.as_deref().map_or("None".to_owned(), literal);
+    let shape = model.input.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let accuracy = if classes { "(output.argmax(dim=1) == y).float().mean().item()" } else { "None" };
+    let targets = if classes { ".long()" } else { "" };
+    let name = literal(&model.name);
+    let title = model.name.replace(['"', '\\', '\n'], " ");
+    let (weights, optimizer, batch) = (literal(&companions.weights), optimizer(&model.optimizer), model.batch);
+    format!(
+        r#"#!/usr/bin/env python3
+"""{title}, rebuilt in PyTorch from Stepgraph.
+
+Needs torch and safetensors. Parameters have the names of the preset.
+
+    python this.py             evaluates the exported weights
+    python this.py --train     goes on training from them, on the same samples
+    python this.py --train --fresh     trains from PyTorch's own initial weights
+"""
+
+import argparse
+import pathlib
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+NAME = {name}
+WEIGHTS = {weights}
+DATA = {data}
+INPUT_SHAPE = [{shape}]
+BATCH = {batch}
+STEPS = {steps}
+SEED = {seed}
+# What products and activations are made of on a GPU; None is float32.
+PRECISION = {precision}
+HERE = pathlib.Path(__file__).resolve().parent
+torch.set_float32_matmul_precision("{matmul}")
+
+
+def leaky_relu(x):
+    return F.leaky_relu(x, 0.01)
+
+
+class Dense(nn.Linear):
+    def __init__(self, inputs, units, bias, activation):
+        super().__init__(inputs, units, bias=bias)
+        self.activation = activation
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y if self.activation is None else self.activation(y)
+
+
+class Conv2d(nn.Conv2d):
+    def __init__(self, *sizes, activation, **settings):
+        super().__init__(*sizes, **settings)
+        self.activation = activation
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y if self.activation is None else self.activation(y)
+
+
+class Apply(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class Block(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Residual(Block):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+class Repeat(Block):
+    def __init__(self, times, layers):
+        super().__init__(layers)
+        self.times = times
+
+    def forward(self, x):
+        for _ in range(self.times):
+            x = super().forward(x)
+        return x
+
+
+def build():
+    return Block([
+{layers}    ])
+
+
+def dense_weights(net):
+    """Names of the weights that PyTorch keeps transposed: [units, in] in place of [in, units]."""
+    return {{f"{{name}}.weight" for name, module in net.named_modules() if isinstance(module, nn.Linear)}}
+
+
+def load_weights(net, path):
+    own, transposed = net.state_dict(), dense_weights(net)
+    given = load_file(path)
+    missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
+    assert not missing, f"{{path}} lacks {{missing}}"
+    with torch.no_grad():
+        for name, value in given.items():
+            own[name].copy_(value.T if name in transposed else value)
+
+
+def save_weights(net, path):
+    transposed = dense_weights(net)
+    state = {{n: v for n, v in net.state_dict().items() if not n.endswith("num_batches_tracked")}}
+    save_file({{n: (v.T if n in transposed else v).detach().cpu().contiguous() for n, v in state.items()}}, path)
+
+
+def loss_of(output, y):
+    return {loss}
+
+
+def evaluate(net, x, y):
+    net.eval()
+    with torch.no_grad():
+        output = net(x)
+        loss = {plain_loss}.item()
+        accuracy = {accuracy}
+    net.train()
+    return loss, accuracy
+
+
+def train(net, device, x, y, steps):
+    optimizer = {optimizer}
+    scaler = torch.amp.GradScaler(device.type, enabled=PRECISION == torch.float16)
+    order = torch.Generator().manual_seed(SEED)
+    net.train()
+    step = 0
+    while step < steps:
+        for chosen in torch.randperm(len(x), generator=order).split(BATCH):
+            if len(chosen) < BATCH or step == steps:
+                break
+            with torch.autocast(device.type, dtype=PRECISION, enabled=PRECISION is not None):
+                output = net(x[chosen])
+                loss = loss_of(output.float(), y[chosen])
+            optimizer.zero_grad(set_to_none=True)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            step += 1
+            if step % 100 == 0 or step == steps:
+                print(f"step {{step}}: loss {{loss.item():.4f}}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=NAME)
+    parser.add_argument("--train", action="store_true", help="train on the data beside this script")
+    parser.add_argument("--fresh", action="store_true", help="begin with PyTorch's own initial weights")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--save", help="write the weights to this safetensors file")
+    args = parser.parse_args()
+    torch.manual_seed(SEED)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    net = build().to(device)
+    if not args.fresh:
+        load_weights(net, HERE / WEIGHTS)
+    if DATA is None:
+        print(f"{{NAME}}: no data was exported; output for zeros:", net.eval()(torch.zeros(1, *INPUT_SHAPE, device=device)))
+        return
+    data = load_file(HERE / DATA)
+    x, y = data["x"].to(device), data["y"]{targets}.to(device)
+    training, held_out = data["train"].long(), data["held_out"].long()
+    if args.train:
+        train(net, device, x[training], y[training], args.steps)
+    part = held_out if len(held_out) else training
+    loss, accuracy = evaluate(net, x[part], y[part])
+    told = "" if accuracy is None else f", accuracy {{accuracy:.4f}}"
+    print(f"{{NAME}}: {{'held-out' if len(held_out) else 'training'}} loss {{loss:.6f}}{{told}}")
+    if args.save:
+        save_weights(net, args.save)
+
+
+if __name__ == "__main__":
+    main()
+"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{check, read_preset};
+
+    #[test]
+    fn every_layer_becomes_a_module_in_its_place() {
+        let text = include_str!("../../../tests/data/everything.json");
+        let model = check(&read_preset(text).unwrap()).model.unwrap();
+        let beside = Companions { weights: "w.safetensors".into(), data: None };
+        let script = script(&model, 50, 7, &beside);
+        let modules: Vec<&str> =
+            script.split("return Block([\n").nth(1).unwrap().split("\n    ])").next().unwrap().lines().collect();
+        assert_eq!(
+            modules[0].trim(),
+            "Conv2d(4, 8, (3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=2, bias=True, activation=F.silu),"
+        );
+        assert_eq!(modules[1].trim(), "nn.BatchNorm2d(8, eps=0.001, momentum=0.2),");
+        assert_eq!(modules[3].trim(), "Residual([");
+        assert!(modules.contains(&"        nn.BatchNorm1d(16, eps=1e-5, momentum=0.1),"));
+        assert!(
+            modules.contains(&"        Repeat(3, [")
+                && modules.contains(&"            Dense(16, 16, bias=True, activation=torch.tanh),")
+        );
+        assert!(
+            script.contains("label_smoothing=0.1") && script.contains("nesterov=True") && script.contains("SEED = 7")
+        );
+        assert!(script.contains("DATA = None"));
+    }
+
+    #[test]
+    fn names_cannot_break_out_of_their_quotes() {
+        assert_eq!(literal("a\"b\\c\nd"), "\"a\\\"b\\\\c\\nd\"");
+    }
+}

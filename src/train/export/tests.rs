@@ -1,0 +1,83 @@
+//! Exports of a small run, as files.
+
+use super::*;
+use crate::train::StepReport;
+use crate::train::runs::EvaluationPoint;
+
+/// Thirty steps, with an evaluation after the twentieth.
+pub fn curves() -> Curves {
+    let report = |step: u64| StepReport {
+        step,
+        loss: 2.0 / step as f32,
+        update_max: 1e-3,
+        grad_norm: 0.5,
+        accuracy: 1.0 - 1.0 / step as f32,
+        lr: 1e-3,
+        loss_scale: f32::NAN,
+        step_us: 12.5,
+        feed_us: 1.0,
+    };
+    let mut curves = Curves::default();
+    curves.append(&(1..=20).map(report).collect::<Vec<_>>(), 0.0, 100.0);
+    curves.append(&(21..=30).map(report).collect::<Vec<_>>(), 100.0, 200.0);
+    curves.evaluations.push(EvaluationPoint { step: 20, ms: 101.0, loss: 0.25, accuracy: 0.75 });
+    curves
+}
+
+fn subject(preset: &str) -> Subject {
+    let text = crate::model::BUNDLED.iter().find(|b| b.name == preset).unwrap().text;
+    let preset = crate::model::read_preset(text).unwrap();
+    Subject::of_preset(&preset, Path::new("."), None, None).unwrap()
+}
+
+#[test]
+fn nothing_is_replaced_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.csv");
+    let run = Subject { curves: Some(curves()), ..subject("xor") };
+    let options = PlotOptions::default();
+    std::fs::write(&path, "a letter").unwrap();
+    let refused = run.write(Format::Csv, &path, options, false).unwrap_err();
+    assert!(matches!(&refused, ExportError::Exists(p) if *p == path));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
+    assert_eq!(run.write(Format::Csv, &path, options, true).unwrap(), std::slice::from_ref(&path));
+    assert!(std::fs::read_to_string(&path).unwrap().starts_with("step,"));
+    let preset = subject("xor").write(Format::Csv, &folder.path().join("b.csv"), options, false).unwrap_err();
+    assert!(preset.to_string().contains("is a preset without curves"));
+}
+
+#[test]
+fn a_script_lies_beside_its_weights_and_its_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.py");
+    let files = subject("iris").write(Format::PyTorch, &path, PlotOptions::default(), false).unwrap();
+    let names: Vec<String> = files.iter().map(|f| f.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    assert_eq!(names, ["net.py", "net.weights.safetensors", "net.data.safetensors"]);
+    let data = read_tensors(&files[2]).unwrap();
+    let rows = |name: &str| data.get(name).unwrap().shape.0[0];
+    assert_eq!((rows("x"), rows("y"), rows("train") + rows("held_out")), (150, 150, 150));
+    // One of the three stands there already: none is written.
+    std::fs::remove_file(&files[0]).unwrap();
+    assert!(subject("iris").write(Format::PyTorch, &path, PlotOptions::default(), false).is_err());
+    assert!(!files[0].exists());
+}
+
+#[test]
+fn formats_follow_from_names() {
+    for format in Format::ALL {
+        let path = Path::new("folder/run").with_extension(format.extension());
+        assert_eq!(Format::of_path(&path), Some(format));
+    }
+    assert_eq!(Format::of_path(Path::new("a.docx")), None);
+}
+
+#[test]
+fn every_format_writes_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Subject { curves: Some(curves()), started_ms: 1_700_000_000_000, ..subject("digits-cnn") };
+    for format in Format::ALL {
+        let path = folder.path().join(format!("{}-out", format.name())).with_extension(format.extension());
+        let files = run.write(format, &path, PlotOptions::default(), false).unwrap();
+        assert!(files.iter().all(|f| std::fs::metadata(f).unwrap().len() > 100), "{files:?}");
+    }
+}

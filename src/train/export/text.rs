@@ -1,0 +1,100 @@
+//! Curves as text: a table with commas, or one JSON object a line with the fields of a run's log.
+
+use crate::train::StepReport;
+use crate::train::runs::{Curves, Quantity};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// One line of a log. `step` counts from 1; `loss` is that of the batch before its update; times are in microseconds.
+#[derive(Serialize)]
+struct Line {
+    step: u64,
+    loss: f32,
+    update_max: f32,
+    step_us: f32,
+    #[serde(skip_serializing_if = "is_not_finite")]
+    accuracy: f32,
+    #[serde(skip_serializing_if = "is_not_finite")]
+    grad_norm: f32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_not_finite(value: &f32) -> bool {
+    !value.is_finite()
+}
+
+/// Writes one step as a JSON object with its line break: what a log of a run holds.
+///
+/// # Errors
+/// Where `out` cannot be written.
+pub fn write_line(out: &mut (impl Write + ?Sized), report: &StepReport) -> io::Result<()> {
+    let StepReport { step, loss, update_max, step_us, accuracy, grad_norm, .. } = *report;
+    serde_json::to_writer(&mut *out, &Line { step, loss, update_max, step_us, accuracy, grad_norm })?;
+    out.write_all(b"\n")
+}
+
+/// Writes every step as a JSON object.
+///
+/// # Errors
+/// Where `out` cannot be written.
+pub fn write_jsonl(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
+    (0..curves.len()).try_for_each(|index| write_line(out, &curves.report(index)))
+}
+
+/// Writes every step as a row. What was not measured is an empty cell; held-out figures stand at the step at which they were taken.
+///
+/// # Errors
+/// Where `out` cannot be written.
+pub fn write_csv(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
+    let names = Quantity::ALL.map(Quantity::name).join(",");
+    writeln!(out, "step,time_s,{names},held_out_loss,held_out_accuracy")?;
+    let mut evaluations = curves.evaluations.iter().peekable();
+    for index in 0..curves.len() {
+        let step = curves.before + index as u64 + 1;
+        write!(out, "{step},{:.6}", curves.ms(index) * 1e-3)?;
+        for quantity in Quantity::ALL {
+            cell(out, f64::from(curves.values(quantity)[index]), |o, v| write!(o, ",{}", v as f32))?;
+        }
+        let mut found = None;
+        while let Some(e) = evaluations.next_if(|e| e.step <= step) {
+            found = Some(e);
+        }
+        let (loss, accuracy) = found.map_or((f64::NAN, f64::NAN), |e| (e.loss, e.accuracy));
+        cell(out, loss, |o, v| write!(o, ",{v}"))?;
+        cell(out, accuracy, |o, v| write!(o, ",{v}"))?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn cell(out: &mut dyn Write, value: f64, put: impl FnOnce(&mut dyn Write, f64) -> io::Result<()>) -> io::Result<()> {
+    if value.is_finite() { put(out, value) } else { out.write_all(b",") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::curves;
+    use super::*;
+
+    #[test]
+    fn a_row_and_a_line_a_step() {
+        let (mut table, mut lines) = (Vec::new(), Vec::new());
+        write_csv(&mut table, &curves()).unwrap();
+        write_jsonl(&mut lines, &curves()).unwrap();
+        let table = String::from_utf8(table).unwrap();
+        let rows: Vec<Vec<&str>> = table.lines().map(|l| l.split(',').collect()).collect();
+        assert_eq!(rows.len(), curves().len() + 1);
+        assert!(rows.iter().all(|r| r.len() == 12));
+        assert_eq!(rows[0][..3], ["step", "time_s", "loss"]);
+        assert_eq!((rows[20][10], rows[20][11], rows[19][10]), ("0.25", "0.75", ""));
+        // Figures come back as they were, to the bit.
+        let loss: f32 = rows[7][2].parse().unwrap();
+        assert_eq!(loss.to_bits(), curves().values(Quantity::Loss)[6].to_bits());
+        let lines = String::from_utf8(lines).unwrap();
+        let third: serde_json::Value = serde_json::from_str(lines.lines().nth(2).unwrap()).unwrap();
+        assert_eq!(
+            (third["step"].as_u64(), third["loss"].as_f64().map(|v| v as f32)),
+            (Some(3), Some(curves().values(Quantity::Loss)[2]))
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! The store and the recorder, on a real disk.
+
+use super::*;
+use crate::train::{Evaluation, StepReport};
+use std::time::{Duration, Instant};
+
+fn report(step: u64) -> StepReport {
+    let (loss, step_us) = (2.0 / step as f32, 10.0);
+    StepReport {
+        step,
+        loss,
+        update_max: 1e-3,
+        grad_norm: 0.5,
+        accuracy: 0.5,
+        lr: 1e-3,
+        loss_scale: f32::NAN,
+        step_us,
+        feed_us: 1.0,
+    }
+}
+
+fn record() -> RunRecord {
+    let preset = crate::model::read_preset(crate::model::BUNDLED[0].text).unwrap();
+    let mut record = RunRecord { seed: 3, device: "CPU".into(), total: 100, ..RunRecord::default() };
+    record.set_preset(&preset);
+    record
+}
+
+fn begin(store: &RunStore) -> Recorder {
+    Recorder::begin(store, record(), &PlanDigest { arena_bytes: 7, ..PlanDigest::default() }).unwrap()
+}
+
+fn train(recorder: &mut Recorder, steps: std::ops::RangeInclusive<u64>) {
+    recorder.set_running(true);
+    for step in steps {
+        recorder.steps(&[report(step)]);
+    }
+    recorder.set_running(false);
+}
+
+#[test]
+fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path().join("runs"));
+    assert_eq!(store.list().unwrap(), []);
+    let mut recorder = begin(&store);
+    let id = recorder.id().unwrap().to_owned();
+    train(&mut recorder, 1..=100);
+    let found = Evaluation { samples: 8, loss: 0.5, accuracy: Some(0.75), confusion: Vec::new() };
+    recorder.evaluated(100, &found);
+    assert!(matches!(store.delete(&id), Err(RunsError::Busy(_))));
+    recorder.set_state(RunEnd::Finished, None);
+    recorder.finish().unwrap();
+    let entry = store.find(&id[..12]).unwrap();
+    let r = &entry.record;
+    assert_eq!((r.steps, r.state, r.seed, r.held_out_accuracy), (100, RunEnd::Finished, 3, Some(0.75)));
+    assert!(r.ended_ms.unwrap() >= r.started_ms && r.step_us == Some(10.0) && r.read_preset().is_some());
+    assert_eq!(r.plan_hash, store.plan(&id).unwrap().sum());
+    let curves = store.curves(&id).unwrap();
+    assert_eq!((curves.len(), curves.evaluations.len(), curves.is_torn), (100, 1, false));
+    assert_eq!((curves.report(99).step, curves.report(99).loss), (100, report(100).loss));
+    store.set_label(&id, &Label { name: Some("first".into()), hidden: false }).unwrap();
+    assert_eq!(store.find("first").unwrap().id, id);
+    assert_eq!(store.find("last").unwrap().name(), "first");
+    store.delete(&id).unwrap();
+    assert!(store.list().unwrap().is_empty() && store.find(&id).is_err());
+    store.restore(&id).unwrap();
+    assert_eq!(store.list().unwrap().len(), 1);
+    store.delete(&id).unwrap();
+    assert_eq!((store.empty_trash().unwrap(), store.empty_trash().unwrap()), (1, 0));
+    assert!(store.restore(&id).is_err());
+}
+
+#[test]
+fn a_run_whose_program_was_killed_is_interrupted_and_keeps_its_curve() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path());
+    let mut recorder = begin(&store);
+    let id = recorder.id().unwrap().to_owned();
+    train(&mut recorder, 1..=50);
+    let path = store.path(&id);
+    let started = Instant::now();
+    // Nobody asks the thread to write: it does so by itself, within a second.
+    while store.curves(&id).unwrap().len() < 50 {
+        assert!(started.elapsed() < Duration::from_secs(20), "the curve is written in time");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(store.entry(&id).unwrap().record.state, RunEnd::Running);
+    // What a killed program leaves: the files as they are now, half a chunk more, and no lock held.
+    let copy = store.path("20200101-000000-copy");
+    std::fs::create_dir(&copy).unwrap();
+    for name in ["run.json", "plan.json", "curve.bin", "lock"] {
+        std::fs::copy(path.join(name), copy.join(name)).unwrap();
+    }
+    let mut torn = std::fs::read(copy.join("curve.bin")).unwrap();
+    torn.extend_from_slice(&[1, 0, 0, 0, 99, 0]);
+    std::fs::write(copy.join("curve.bin"), torn).unwrap();
+    let entry = store.entry("20200101-000000-copy").unwrap();
+    assert_eq!((entry.record.state, entry.record.steps), (RunEnd::Interrupted, 50));
+    assert!(store.curves("20200101-000000-copy").unwrap().is_torn);
+    recorder.finish().unwrap();
+    assert_eq!(store.entry(&id).unwrap().record.state, RunEnd::Stopped);
+}
+
+#[test]
+fn a_run_without_a_step_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path());
+    begin(&store).finish().unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn two_runs_of_one_second_are_two_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path());
+    let (mut a, mut b) = (begin(&store), begin(&store));
+    assert_ne!(a.id(), b.id());
+    train(&mut a, 1..=2);
+    train(&mut b, 1..=2);
+    a.finish().unwrap();
+    b.finish().unwrap();
+    assert_eq!(store.list().unwrap().len(), 2);
+    let stem = "2"; // Every id of this millennium begins with it.
+    assert!(matches!(store.find(stem), Err(RunsError::Ambiguous(..))));
+}
+
+#[test]
+fn a_million_steps_are_taken_without_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path());
+    let mut recorder = begin(&store);
+    let mut slowest = Duration::ZERO;
+    for batch in 0..1000u64 {
+        let reports: Vec<StepReport> = (batch * 1000 + 1..=batch * 1000 + 1000).map(report).collect();
+        let started = Instant::now();
+        recorder.steps(&reports);
+        slowest = slowest.max(started.elapsed());
+    }
+    let id = recorder.id().unwrap().to_owned();
+    recorder.finish().unwrap();
+    assert_eq!(store.curves(&id).unwrap().len(), 1_000_000);
+    // Far above what handing over takes, far below what a wait for the disk would.
+    assert!(slowest < Duration::from_millis(500), "{slowest:?}");
+}
+
+#[test]
+fn days_are_those_of_the_calendar() {
+    assert_eq!(calendar(0), [1970, 1, 1, 0, 0, 0]);
+    assert_eq!(calendar(951_782_400_000), [2000, 2, 29, 0, 0, 0]);
+    assert_eq!(calendar(1_735_689_599_000), [2024, 12, 31, 23, 59, 59]);
+    assert_eq!(calendar(4_107_542_400_000), [2100, 3, 1, 0, 0, 0]);
+}
+
+#[test]
+fn a_damaged_record_is_passed_over_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path());
+    std::fs::create_dir_all(store.path("broken")).unwrap();
+    std::fs::write(store.path("broken").join("run.json"), "{").unwrap();
+    assert!(store.list().unwrap().is_empty());
+    assert!(store.entry("broken").unwrap_err().to_string().contains("is damaged"));
+}

@@ -1,0 +1,148 @@
+//! Kept runs, exports and capsules as a user meets them.
+
+use super::{at, command, listing, stderr, stdout};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+/// The program with a folder of its own for runs.
+fn run(folder: &Path, args: &[&str]) -> Output {
+    command(args).env("STEPGRAPH_RUNS", folder.join("runs")).output().unwrap()
+}
+
+fn succeed(folder: &Path, args: &[&str]) -> String {
+    let output = run(folder, args);
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+fn refused(folder: &Path, args: &[&str]) -> String {
+    let output = run(folder, args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+    stderr(&output)
+}
+
+fn list(folder: &Path) -> Vec<Value> {
+    serde_json::from_str(&succeed(folder, &["runs", "--json", "--all"])).unwrap()
+}
+
+#[test]
+fn a_run_is_kept_where_that_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    succeed(here, &["train", "xor", "--steps", "20"]);
+    assert_eq!(list(here), Vec::<Value>::new());
+    succeed(here, &["train", "xor", "--steps", "40", "--seed", "5", "--keep"]);
+    let runs = list(here);
+    let run = &runs[0];
+    assert_eq!(
+        (run["state"].as_str(), run["steps"].as_u64(), run["seed"].as_u64()),
+        (Some("finished"), Some(40), Some(5))
+    );
+    assert!(run["held_out_accuracy"].is_f64() && run["has_weights"] == true && run["preset"]["name"] == "xor");
+    let id = run["id"].as_str().unwrap();
+    succeed(here, &["runs", "rename", "last", "first try"]);
+    assert!(
+        succeed(here, &["runs"]).contains("first try") && succeed(here, &["runs", "show", "first try"]).contains(id)
+    );
+    succeed(here, &["runs", "hide", id]);
+    assert!(!succeed(here, &["runs"]).contains(id) && succeed(here, &["runs", "--all"]).contains(id));
+    succeed(here, &["runs", "delete", &id[..10]]);
+    assert!(list(here).is_empty());
+    succeed(here, &["runs", "restore", id]);
+    assert_eq!(list(here).len(), 1);
+    assert!(refused(here, &["runs", "show", "nobody"]).contains("no run is called nobody"));
+}
+
+#[test]
+fn a_killed_run_is_interrupted_and_keeps_its_curve() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let mut child = command(&["train", "xor", "--steps", "1000000000", "--keep"])
+        .env("STEPGRAPH_RUNS", here.join("runs"))
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    let curve = || listing(here).contains(&"runs".to_owned()).then(|| listing(&here.join("runs")).pop()).flatten();
+    let size = || {
+        curve()
+            .and_then(|id| std::fs::metadata(here.join("runs").join(id).join("curve.bin")).ok())
+            .map_or(0, |m| m.len())
+    };
+    while size() < 500_000 {
+        assert!(started.elapsed() < Duration::from_secs(60), "the curve grows while the run lasts");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Some hundred thousand bytes are several chunks, the last of which may be torn.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let run = &list(here)[0];
+    assert_eq!(run["state"], "interrupted");
+    assert!(run["steps"].as_u64().unwrap() > 100 && run["loss"].is_f64(), "{run}");
+    succeed(here, &["export", "last", &at(&folder, "c.csv")]);
+    let rows = std::fs::read_to_string(here.join("c.csv")).unwrap().lines().count() as u64;
+    assert_eq!(rows, run["steps"].as_u64().unwrap() + 1);
+    // No weights were kept of it, and that is said.
+    assert!(refused(here, &["export", "last", &at(&folder, "m.onnx")]).contains("no weights"));
+}
+
+#[test]
+fn a_kept_run_is_exported_and_nothing_is_replaced_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let log = at(&folder, "log.jsonl");
+    succeed(here, &["train", "xor", "--steps", "30", "--keep", "--log", &log]);
+    let path = at(&folder, "run.jsonl");
+    succeed(here, &["export", "last", &path]);
+    // The exported lines are those that the run itself logs.
+    let lines = |path: &str| -> Vec<Value> {
+        std::fs::read_to_string(path).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+    };
+    assert_eq!(lines(&path), lines(&log));
+    assert!(refused(here, &["export", "last", &path]).contains("--replace"));
+    succeed(here, &["export", "last", &path, "--replace"]);
+    for name in ["a.csv", "a.svg", "a.png", "a.onnx", "a.safetensors", "a.py"] {
+        succeed(here, &["export", "last", &at(&folder, name)]);
+    }
+    succeed(here, &["export", "last", &at(&folder, "logs"), "--format", "tensorboard"]);
+    assert!(listing(&here.join("logs"))[0].starts_with("events.out.tfevents."));
+    assert!(refused(here, &["export", "last", &at(&folder, "a.docx")]).contains("--format csv"));
+    assert!(refused(here, &["export", "xor", &at(&folder, "b.csv")]).contains("without curves"));
+    succeed(here, &["export", "digits-cnn", &at(&folder, "cnn.onnx")]);
+    // Its weights go on from where it ended.
+    succeed(here, &["train", "xor", "--steps", "5", "--init", &at(&folder, "a.safetensors")]);
+}
+
+#[test]
+fn a_capsule_is_made_and_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let file = at(&folder, "x.capsule");
+    succeed(here, &["capsule", "make", "xor", &file, "--steps", "30"]);
+    assert!(refused(here, &["capsule", "make", "xor", &file]).contains("--replace"));
+    let report: Value = serde_json::from_str(&succeed(here, &["capsule", "replay", &file, "--json"])).unwrap();
+    assert_eq!((report["is_bit_equal"].as_bool(), report["replayed"].as_u64()), (Some(true), Some(30)));
+    // On another instruction set the plan is another one, and the replay says where.
+    let other =
+        command(&["capsule", "replay", &file, "--device", "cpu"]).env("STEPGRAPH_ISA", "portable").output().unwrap();
+    let text = stdout(&other);
+    assert!(text.contains("the plan differs") && text.contains("op 0: "), "{text}");
+    // A kept run is made again, and its capsule says whether it went the same way.
+    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
+    let made = run(here, &["capsule", "make", "last", &at(&folder, "kept.capsule")]);
+    assert!(stderr(&made).contains("agree to the bit over 20 steps"), "{}", stderr(&made));
+    succeed(
+        here,
+        &["train", "xor", "--steps", "20", "--keep", "--init", &{
+            let path = at(&folder, "w.safetensors");
+            succeed(here, &["export", "last", &path]);
+            path
+        }],
+    );
+    let made = run(here, &["capsule", "make", "last", &at(&folder, "other.capsule")]);
+    assert!(stderr(&made).contains("went another way from step 1 on"), "{}", stderr(&made));
+    std::fs::write(&file, "a letter").unwrap();
+    assert!(refused(here, &["capsule", "replay", &file]).contains("safetensors"));
+}

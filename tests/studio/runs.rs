@@ -1,0 +1,193 @@
+//! Kept runs in the window: trained, listed, compared, exported, deleted, replayed.
+
+use crate::robot::Robot;
+use egui::accesskit::Role;
+use egui_kittest::kittest::Queryable as _;
+use std::path::Path;
+use stepgraph::studio::commands::{Command, Tab};
+use stepgraph::studio::runs::RunsCommand;
+use stepgraph::studio::{Startup, StudioApp};
+use stepgraph::train::RunState;
+use stepgraph::train::runs::{RunEnd, RunStore};
+
+fn open(folder: &Path) -> Robot {
+    let mut robot = Robot::start(Startup { runs: Some(RunStore::at(folder.join("runs"))), ..Startup::default() });
+    robot.until("the list", |app| app.studio.runs.problem.is_none());
+    robot
+}
+
+fn perform(robot: &mut Robot, command: RunsCommand) {
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, Command::Runs(command));
+    robot.window.run_steps(3);
+}
+
+fn show(robot: &mut Robot, tab: Tab) {
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, Command::ShowTab(tab));
+    robot.window.run_steps(2);
+}
+
+fn train(robot: &mut Robot, steps: &str) {
+    robot.write("steps", steps);
+    robot.settle();
+    let ctx = robot.window.ctx.clone();
+    let before = robot.app().studio.runs.entries.len();
+    robot.window.state_mut().perform(&ctx, Command::Reset);
+    robot.window.run_steps(2);
+    robot.window.state_mut().perform(&ctx, Command::Train);
+    robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
+    robot.until("its weights", |app| app.studio.training.keeping.has_kept(app.studio.training.done()));
+    robot.until("the run in the list", |app| {
+        let runs = &app.studio.runs.entries;
+        runs.len() == before + 1 && runs.iter().all(|e| e.record.state == RunEnd::Finished && e.has_weights)
+    });
+}
+
+fn ids(app: &StudioApp) -> Vec<String> {
+    app.studio.runs.entries.iter().map(|e| e.id.clone()).collect()
+}
+
+#[test]
+fn a_window_without_runs_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    show(&mut robot, Tab::Runs);
+    assert!(robot.sees("No runs yet") && robot.sees("Press Train"));
+}
+
+#[test]
+fn runs_are_kept_compared_named_and_pinned() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    train(&mut robot, "40");
+    // What is kept is not lost: nothing asks about weights.
+    assert!(!robot.app().studio.training.has_unsaved_weights());
+    robot.write("L0 units", "32");
+    robot.settle();
+    train(&mut robot, "25");
+    show(&mut robot, Tab::Runs);
+    let newest = ids(robot.app())[0].clone();
+    robot.window.query_all_by_role_and_label(Role::Button, "Run digits-mlp").next().unwrap().click();
+    robot.window.run_steps(3);
+    robot.until("the curves", |app| app.studio.runs.loaded.contains_key(&newest));
+    assert_eq!(robot.app().studio.runs.loaded[&newest].loss.raw.len(), 25);
+    robot.write("Run name", "narrow");
+    robot.key(egui::Modifiers::NONE, egui::Key::Enter);
+    robot.until("the name", |app| app.studio.runs.entries.iter().any(|e| e.name() == "narrow"));
+    let other = ids(robot.app())[1].clone();
+    robot.window.get_by_role_and_label(Role::CheckBox, "Compare digits-mlp").click();
+    robot.window.run_steps(3);
+    robot.until("both curves", |app| app.studio.runs.loaded.len() == 2);
+    assert_eq!(robot.app().studio.runs.letter(&other), Some('B'));
+    let found: Vec<String> = robot.app().studio.runs.differences.iter().map(|d| d.field.clone()).collect();
+    assert_eq!(found, ["layers[0].units", "train.steps"]);
+    assert!(robot.sees("Differences of the presets") && robot.sees("Loss of the selected runs"));
+    robot.press("Pin run as baseline");
+    show(&mut robot, Tab::Train);
+    assert!(robot.sees("baseline narrow"));
+    perform(&mut robot, RunsCommand::Unpin);
+    assert!(!robot.sees("baseline narrow"));
+}
+
+#[test]
+fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    train(&mut robot, "10");
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, Command::Reset);
+    show(&mut robot, Tab::Runs);
+    let id = ids(robot.app())[0].clone();
+    perform(&mut robot, RunsCommand::Select(id.clone()));
+    robot.press("Hide run");
+    robot.until("the hidden run", |app| app.studio.runs.view.hidden == 1);
+    assert!(robot.sees("Every run is hidden"));
+    perform(&mut robot, RunsCommand::ShowHidden);
+    perform(&mut robot, RunsCommand::Select(id.clone()));
+    // The recorder lets go of the run a moment after the reset.
+    let store = RunStore::at(folder.path().join("runs"));
+    robot.until("the recorder's end", |_| !store.is_busy(&id));
+    perform(&mut robot, RunsCommand::Delete);
+    assert!(robot.sees("Delete digits-mlp?"));
+    robot.press("Cancel");
+    assert_eq!(ids(robot.app()).len(), 1);
+    perform(&mut robot, RunsCommand::Delete);
+    robot.press("Delete");
+    robot.until("the deletion", |app| app.studio.runs.entries.is_empty());
+    robot.press("Bring back deleted runs");
+    robot.until("the run", |app| app.studio.runs.entries.len() == 1);
+}
+
+#[test]
+fn a_run_is_exported_and_its_network_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    robot.write("L0 units", "48");
+    train(&mut robot, "12");
+    let id = ids(robot.app())[0].clone();
+    perform(&mut robot, RunsCommand::Select(id));
+    use stepgraph::train::export::Format;
+    for (format, name) in [(Format::Csv, "a.csv"), (Format::Onnx, "a.onnx"), (Format::Svg, "a")] {
+        let path = folder.path().join(name);
+        perform(&mut robot, RunsCommand::ExportTo(format, path.clone()));
+        let written = path.with_extension(format.extension());
+        robot.until("the file", |_| written.exists());
+    }
+    let rows = std::fs::read_to_string(folder.path().join("a.csv")).unwrap().lines().count();
+    assert_eq!(rows, 13);
+    // A file that is there is asked about.
+    std::fs::write(folder.path().join("a.csv"), "a letter").unwrap();
+    perform(&mut robot, RunsCommand::ExportTo(Format::Csv, folder.path().join("a.csv")));
+    let started = std::time::Instant::now();
+    while !robot.sees("a.csv exists. Replace it?") {
+        assert!(started.elapsed().as_secs() < 60);
+        robot.window.step();
+    }
+    robot.press("Cancel");
+    assert_eq!(std::fs::read_to_string(folder.path().join("a.csv")).unwrap(), "a letter");
+    perform(&mut robot, RunsCommand::OpenPreset);
+    assert!(robot.sees("Save the changes to digits-mlp?"));
+    robot.press("Discard changes");
+    robot.settle();
+    assert_eq!(robot.value("L0 units"), "48");
+}
+
+#[test]
+fn a_capsule_is_made_and_replayed_to_the_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.capsule");
+    let mut robot = open(folder.path());
+    robot.write("steps", "15");
+    robot.settle();
+    perform(&mut robot, RunsCommand::MakeCapsuleTo(path.clone()));
+    robot.until("the capsule", |_| path.exists());
+    robot.until("the end of the making", |app| app.studio.runs.desk.as_ref().is_some_and(|d| !d.is_busy()));
+    perform(&mut robot, RunsCommand::ReplayCapsuleFile(path));
+    robot.until("the report", |app| app.studio.runs.replayed.is_some());
+    assert!(robot.app().studio.runs.replayed.as_ref().unwrap().1.is_bit_equal);
+    show(&mut robot, Tab::Runs);
+    assert!(robot.sees("bit-equal over 15 steps") && robot.sees("Replay of net.capsule"));
+    std::fs::write(folder.path().join("letter"), "x").unwrap();
+    perform(&mut robot, RunsCommand::ReplayCapsuleFile(folder.path().join("letter")));
+    robot.until("the refusal", |app| app.studio.notice.as_ref().is_some_and(|n| n.is_error));
+    assert!(robot.app().studio.notice.as_ref().unwrap().text.contains("was not replayed"));
+}
+
+#[test]
+fn a_run_that_is_let_go_keeps_its_weights_and_its_curve() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path().join("runs"));
+    let mut robot = open(folder.path());
+    robot.write("steps", "100000000");
+    robot.settle();
+    robot.press("Train this network");
+    robot.until("some steps", |app| app.studio.training.done() > 50);
+    // The window closes while the run goes on.
+    drop(robot);
+    let entry = store.find("last").unwrap();
+    assert_eq!(entry.record.state, RunEnd::Stopped);
+    assert!(entry.has_weights, "{entry:?}");
+    assert!(entry.record.steps > 50 && !store.is_busy(&entry.id));
+    assert_eq!(store.curves(&entry.id).unwrap().last_step(), entry.record.steps);
+}
