@@ -3,6 +3,7 @@
 //! One request may wait; a newer one takes its place, and answers to older revisions are dropped by the receiver. Neither side ever waits for the other.
 
 use super::view_models::PlanView;
+use super::view_models::changes::PlanChanges;
 use crate::compile::{Options, compile};
 use crate::exec::cpu::{default_threads, host_target};
 use crate::model::{Checked, Preset, check};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 struct Request {
     revision: u64,
     preset: Arc<Preset>,
+    /// The plan on screen, to tell what changes about it.
+    before: Option<Arc<PlanView>>,
 }
 
 /// What became of a document.
@@ -27,6 +30,8 @@ pub struct Answer {
     pub plan: Option<Arc<PlanView>>,
     /// Why a sound document could not be compiled.
     pub error: Option<String>,
+    /// What the plan changes about the one that was on screen when it was asked for.
+    pub changes: Option<PlanChanges>,
     /// From request to answer.
     pub took: Duration,
 }
@@ -66,10 +71,10 @@ impl Compiler {
     }
 
     /// Asks for a document to be compiled, in place of whatever was asked before; each revision is asked for once.
-    pub fn ask(&mut self, revision: u64, preset: &Arc<Preset>) {
+    pub fn ask(&mut self, revision: u64, preset: &Arc<Preset>, before: Option<&Arc<PlanView>>) {
         if revision != self.asked {
             self.asked = revision;
-            self.waiting = Some(Request { revision, preset: Arc::clone(preset) });
+            self.waiting = Some(Request { revision, preset: Arc::clone(preset), before: before.cloned() });
         }
         if let (Some(request), Some(requests)) = (self.waiting.take(), &self.requests)
             && let Err(TrySendError::Full(request)) = requests.try_send(request)
@@ -106,11 +111,16 @@ impl Drop for Compiler {
 fn answer(request: &Request, tuning: Option<&Arc<Tuning>>) -> Answer {
     let started = Instant::now();
     let checked = check(&request.preset);
-    let mut out = Answer { revision: request.revision, checked, plan: None, error: None, took: Duration::ZERO };
+    let mut out =
+        Answer { revision: request.revision, checked, plan: None, error: None, changes: None, took: Duration::ZERO };
     if let Some(model) = &out.checked.model {
         let options = Options { tuning: tuning.cloned(), ..Options::train(host_target(default_threads())) };
         match compile(model, &options) {
-            Ok(compiled) => out.plan = Some(Arc::new(PlanView::new(Arc::new(compiled)))),
+            Ok(compiled) => {
+                let plan = PlanView::new(Arc::new(compiled));
+                out.changes = request.before.as_ref().map(|before| PlanChanges::between(before, &plan));
+                out.plan = Some(Arc::new(plan));
+            }
             Err(error) => out.error = Some(error.to_string()),
         }
     }
@@ -133,10 +143,10 @@ mod tests {
         let mut preset = digits();
         for revision in 1..=40 {
             preset.input.batch = revision;
-            compiler.ask(revision as u64, &Arc::new(preset.clone()));
+            compiler.ask(revision as u64, &Arc::new(preset.clone()), None);
         }
         let newest = loop {
-            compiler.ask(40, &Arc::new(preset.clone()));
+            compiler.ask(40, &Arc::new(preset.clone()), None);
             bell.recv_timeout(Duration::from_secs(20)).unwrap();
             if let Some(answer) = compiler.poll() {
                 break answer;

@@ -11,6 +11,8 @@
 //! | `state`, `selection` | what the window shows, and what is selected in all views at once |
 //! | `document`, `fields` | the preset with undo and redo, and its fields as data |
 //! | `compiler`, `training`, `files` | the other threads |
+//! | `lab`, `newest` | what is found out on request: times, planners, precisions, values |
+//! | `tour` | the three steps of the first start |
 //! | `view_models` | what the panels show, as plain data |
 //! | `panels`, `widgets` | how it is drawn |
 //! | `theme`, `icons` | how it looks |
@@ -23,11 +25,14 @@ pub mod document;
 pub mod fields;
 pub mod files;
 pub mod icons;
+pub mod lab;
+pub mod newest;
 pub mod panels;
 pub mod presets;
 pub mod selection;
 pub mod state;
 pub mod theme;
+pub mod tour;
 pub mod training;
 pub mod view_models;
 pub mod widgets;
@@ -50,7 +55,7 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
         log::warn!("{why}");
         None
     });
-    let startup = Startup { preset, recovery, tuning };
+    let startup = Startup { preset, recovery, tuning, tour: true };
     let viewport = egui::ViewportBuilder::default()
         .with_app_id(APP_ID)
         .with_title("Stepgraph")

@@ -6,9 +6,12 @@ use super::commands::Command;
 use super::compiler::{Answer, Compiler};
 use super::document::Document;
 use super::files::{Files, Recovery};
+use super::lab::{Lab, Subject};
 use super::selection::{Related, Selection, SelectionHistory};
+use super::tour::Tour;
 use super::training::{Next, Training};
 use super::view_models::PlanView;
+use super::view_models::changes::PlanChanges;
 use super::view_models::inspector::InspectorView;
 use super::view_models::network::NetworkView;
 use super::view_models::status::PlanNumbers;
@@ -28,6 +31,10 @@ pub struct Settings {
     pub log_axis: bool,
     /// `None` follows the system.
     pub dark: Option<bool>,
+    /// The tour was ended or gone through.
+    pub tour_done: bool,
+    /// Nothing fades.
+    pub reduce_motion: bool,
 }
 
 /// Files remembered as recent.
@@ -86,6 +93,12 @@ pub struct Studio {
     pub plan_revision: u64,
     /// What the last edit changed about the plan.
     pub difference: Option<String>,
+    /// What came and went with the last edit, and how long the compiler took from request to answer.
+    pub changes: Option<Arc<PlanChanges>>,
+    pub compile_took: Duration,
+    /// What is found out on request.
+    pub lab: Lab,
+    pub tour: Tour,
     pub network: NetworkView,
     pub related: Related,
     pub inspector: InspectorView,
@@ -132,6 +145,10 @@ impl Studio {
             plan: None,
             plan_revision: 0,
             difference: None,
+            changes: None,
+            compile_took: Duration::ZERO,
+            lab: Lab::new(Arc::clone(&wake)),
+            tour: Tour::default(),
             network: NetworkView::default(),
             related: Related::default(),
             inspector: InspectorView::default(),
@@ -231,6 +248,13 @@ impl Studio {
             Command::Stop => transport().stop,
             Command::SaveWeights | Command::SaveWeightsByPath => self.training.has_weights(),
             Command::Reset => transport().reset,
+            Command::MeasureOps => self.subject().is_some() && !self.lab.is_measuring(),
+            Command::ComparePlans => self.subject().is_some() && !self.lab.is_comparing(),
+            Command::FindFirstBad => self.subject().is_some() && !self.lab.is_looking(),
+            Command::SelectLargestBuffer => self.plan.is_some(),
+            Command::UseWeights(super::lab::Weights::Run) => {
+                self.training.has_weights() || self.training.moment.is_some()
+            }
             Command::Back => self.selection.can_go_back(),
             Command::Forward => self.selection.can_go_forward(),
             _ => true,
@@ -242,14 +266,74 @@ impl Studio {
         const BUDGET: Duration = Duration::from_millis(3);
         let revision = self.document.revision();
         let preset = Arc::clone(self.document.preset());
-        self.compiler.ask(revision, &preset);
+        self.compiler.ask(revision, &preset, self.plan.as_ref());
         if let Some(answer) = self.compiler.poll() {
             self.take_answer(answer);
         }
         let left = self.training.drain(BUDGET);
+        self.ask_lab();
+        self.tour.watch(self.training.done(), self.selection.current(), self.plan_revision);
         self.keep_safe();
         self.make_views();
         left
+    }
+
+    /// The network on screen, for what is found out about it; `None` where it has no plan.
+    #[must_use]
+    pub fn subject(&self) -> Option<Subject> {
+        let plan = self.plan.as_ref().filter(|_| !self.is_plan_stale())?;
+        Some(Subject {
+            revision: self.plan_revision,
+            preset: Arc::clone(self.document.preset()),
+            base: self.document.base(),
+            tuning: self.tuning.clone(),
+            plan: Arc::clone(plan),
+        })
+    }
+
+    /// The buffer whose values are looked at: the selected one, or what the selected operation writes first.
+    #[must_use]
+    pub fn looked_at(&self) -> Option<crate::plan::BufferId> {
+        let plan = &self.plan.as_ref()?.compiled.plan;
+        match self.selection.current() {
+            Selection::Buffer(id) => Some(*id),
+            Selection::Op(op) | Selection::Call(op) => {
+                let value = plan.program.ops.get(*op)?.writes().next()?;
+                plan.place(value).map(|p| p.buffer)
+            }
+            _ => None,
+        }
+    }
+
+    /// Operations that are done where values are looked at: up to the scrubber, or up to the selected operation, or up to the last one that writes
+    /// the selected buffer.
+    #[must_use]
+    pub fn ops_done(&self) -> usize {
+        let Some(plan) = &self.plan else { return 0 };
+        match (self.lab.scrub, self.selection.current()) {
+            (Some(op), _) => (op + 1).min(plan.ops.len()),
+            (None, Selection::Op(op) | Selection::Call(op)) => (op + 1).min(plan.ops.len()),
+            (None, Selection::Buffer(id)) => {
+                let buffer = plan.compiled.plan.buffers.get(id.0 as usize);
+                buffer.and_then(|b| b.writers.last()).map_or(0, |w| w + 1)
+            }
+            _ => plan.ops.len(),
+        }
+    }
+
+    fn ask_lab(&mut self) {
+        if let Some(problem) = self.lab.poll() {
+            self.complain(problem);
+        }
+        if self.lab.ceilings.is_some() && self.numbers.is_some_and(|n| n.floor_us.is_none()) {
+            // The next edit is told with its floor too.
+            self.numbers = self.plan.as_ref().map(|p| PlanNumbers::of(p, self.lab.ceilings.as_ref()));
+        }
+        let Some(subject) = self.subject().filter(|_| self.lab.values.on) else { return };
+        let (buffer, ops, revision) = (self.looked_at(), self.ops_done(), self.plan_revision);
+        if let Err(error) = self.lab.follow(|| subject, revision, buffer, ops, &self.training) {
+            self.lab.values.problem = Some(format!("Values cannot be looked at: {error}"));
+        }
     }
 
     fn take_answer(&mut self, answer: Answer) {
@@ -257,9 +341,11 @@ impl Studio {
         self.failure = answer.error;
         self.checked = Some(answer.checked);
         if let Some(plan) = answer.plan {
-            let numbers = PlanNumbers::of(&plan);
+            let numbers = PlanNumbers::of(&plan, self.lab.ceilings.as_ref());
             self.difference = self.numbers.and_then(|before| numbers.difference(&before));
             self.numbers = Some(numbers);
+            self.changes = answer.changes.map(Arc::new);
+            self.compile_took = answer.took;
             self.plan = Some(plan);
             self.plan_revision = answer.revision;
         }
@@ -268,6 +354,8 @@ impl Studio {
     /// Another document is open: what belonged to the old one goes.
     pub(super) fn forget_plan(&mut self) {
         (self.plan, self.numbers, self.difference, self.checked, self.failure) = (None, None, None, None, None);
+        self.changes = None;
+        self.lab.clear();
         self.selection.clear();
     }
 

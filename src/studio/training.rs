@@ -3,7 +3,7 @@
 use super::widgets::series::Smoothed;
 use crate::compile::Compiled;
 use crate::model::Preset;
-use crate::train::{Command, Event, RunState, SessionSpec, StepReport, Worker};
+use crate::train::{Command, Event, Moment, RunState, SessionSpec, StepReport, Worker};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,6 +98,8 @@ pub struct Training {
     pub statistics: Statistics,
     pub notes: Vec<String>,
     pub problem: Option<String>,
+    /// All that some step of the run depended on, as last taken.
+    pub moment: Option<Arc<Moment>>,
     pub total: u64,
     pub lr: f32,
     smoothing: f32,
@@ -123,6 +125,7 @@ impl Default for Training {
             statistics: Statistics::default(),
             notes: Vec::new(),
             problem: None,
+            moment: None,
             total: 0,
             lr: 0.0,
             smoothing: 0.95,
@@ -306,6 +309,7 @@ impl Training {
                 self.history.held_out_loss.push([step as f64, result.loss]);
                 self.history.held_out_accuracy.extend(result.accuracy.map(|a| [step as f64, a]));
             }
+            Event::Moment(moment) => self.moment = Some(moment),
             Event::Problem(text) => self.problem = Some(text),
             Event::Saved(path) => {
                 self.saved_at = Some(self.done());

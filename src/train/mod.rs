@@ -6,6 +6,8 @@ mod evaluate;
 mod feed;
 mod gpu_times;
 mod guard;
+mod look;
+mod probe;
 mod remembered;
 mod session;
 mod tune;
@@ -17,6 +19,8 @@ pub use error::TrainError;
 pub use evaluate::Evaluation;
 pub use feed::{Feed, FeedPosition};
 pub use gpu_times::{gpu_times, known_gpu_times};
+pub use look::{BARS, Histogram, Look, Picture, Statistics};
+pub use probe::{FirstBad, Held, Moment, OpTimes, Probe, held, measure_ops};
 pub use remembered::{TuningFile, processor, remembered_times, tuning_is_off};
 pub use session::{DataChoice, Session, SessionSpec, StepReport, prepare_feed};
 

@@ -2,11 +2,16 @@
 
 pub mod arena;
 pub mod capture;
+pub mod changes;
+pub mod compare;
 pub mod format;
 pub mod inspector;
+pub mod levels;
 pub mod network;
 pub mod plan;
+mod relations;
 pub mod status;
 pub mod step_graph;
+pub mod tenancy;
 
 pub use plan::PlanView;

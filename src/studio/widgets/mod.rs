@@ -3,5 +3,7 @@
 pub mod arena_map;
 pub mod button;
 pub mod field;
+pub mod level_table;
+pub mod look;
 pub mod plot;
 pub mod series;
