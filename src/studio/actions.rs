@@ -142,6 +142,7 @@ impl StudioApp {
             Command::Scrub(op) => studio.lab.scrub = op,
             Command::ShowValues => studio.lab.values.on ^= true,
             Command::ShowSlice(slice) => studio.lab.values.slice = slice,
+            Command::ShowPart(part) => studio.lab.values.part = part,
             Command::UseWeights(weights) => {
                 studio.lab.values.weights = weights;
                 if weights == Weights::Run && studio.training.has_weights() {

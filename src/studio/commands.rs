@@ -90,6 +90,8 @@ pub enum Command {
     ShowValues,
     /// Which picture along the leading axes of a value is shown.
     ShowSlice(usize),
+    /// Which part of a flat vector is shown.
+    ShowPart(usize),
     UseWeights(Weights),
     FindFirstBad,
     SelectLargestBuffer,
@@ -268,6 +270,7 @@ impl Command {
                 keys(CTRL, Key::E),
                 "Runs the step up to the scrubber on a private copy and shows what the selected buffer holds",
             ),
+            Self::ShowPart(_) => of("Show part", icons::STEP, None, "Another parameter of the same vector"),
             Self::ShowSlice(_) => of("Show slice", icons::STEP, None, "Another picture of the same value"),
             Self::UseWeights(Weights::Initial) => {
                 of("Initial weights", icons::RESET, None, "Looks at the step as a fresh run would make it")

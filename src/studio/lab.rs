@@ -85,6 +85,8 @@ struct Point {
     buffer: BufferId,
     ops: usize,
     slice: usize,
+    /// Which part of a flat vector is looked at.
+    part: usize,
     weights: Weights,
     /// The moment's step, so that a newer one is looked at anew.
     step: u64,
@@ -136,6 +138,8 @@ pub struct Values {
     /// True where the person wants to see them.
     pub on: bool,
     pub slice: usize,
+    /// Which part of a flat vector is looked at: one parameter, gradient or moment.
+    pub part: usize,
     pub weights: Weights,
     pub shown: Option<Box<Shown>>,
     pub problem: Option<String>,
@@ -293,15 +297,17 @@ impl Lab {
         let (true, false, Some(buffer)) = (self.values.on, self.values.searching, buffer) else { return Ok(()) };
         let moment = self.moment(training);
         let step = moment.as_ref().map_or(0, |m| m.step);
-        let (slice, weights) = (self.values.slice, self.values.weights);
-        let point = Point { revision, buffer, ops, slice, weights, step };
-        if self.values.asked == Some(point) {
-            return Ok(());
-        }
-        if self.values.asked.is_none_or(|a| a.buffer != buffer) {
+        let known = self.values.asked;
+        if known.is_none_or(|a| (a.buffer, a.revision) != (buffer, revision)) {
+            (self.values.slice, self.values.part) = (0, 0);
+        } else if known.is_some_and(|a| a.part != self.values.part) {
             self.values.slice = 0;
         }
-        let point = Point { slice: self.values.slice, ..point };
+        let Values { slice, part, weights, .. } = self.values;
+        let point = Point { revision, buffer, ops, slice, part, weights, step };
+        if known == Some(point) {
+            return Ok(());
+        }
         self.values.asked = Some(point);
         self.probe(ValuesRequest { subject: subject(), moment, task: Task::Look(point) })
     }
@@ -406,6 +412,9 @@ impl PrivateCopy {
             Held::Value(value, writer) => {
                 probe.advance_to(point.ops)?;
                 shown.writer = writer;
+                // A flat vector is looked at a parameter at a time.
+                let parts = plan.buffers.get(point.buffer.0 as usize).map(|b| b.parts.as_slice()).unwrap_or_default();
+                let value = parts.get(point.part).map_or(value, |p| p.value);
                 let v = plan.program.value(value);
                 shown.holds = format!("{} {}{}", v.name, v.dtype, v.shape);
                 shown.look = Some(probe.look(value, point.slice)?);

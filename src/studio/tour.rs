@@ -42,7 +42,7 @@ impl TourStep {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Train => {
-                "This network reads handwritten digits. Train records its training step once and replays it; the curves follow while it learns."
+                "Train records this network's training step once and replays it, over and over; the curves follow while it learns."
             }
             Self::Memory => {
                 "Every buffer of the step is a rectangle: operations run to the right, bytes stack upwards. Open the map, click the largest buffer, and the inspector names the layer that owns it."

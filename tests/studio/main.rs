@@ -2,6 +2,7 @@
 
 mod edit;
 mod files;
+mod memory;
 mod robot;
 mod run;
 mod speed;

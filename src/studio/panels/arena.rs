@@ -2,7 +2,7 @@
 
 use super::arena_numbers::{largest_ui, numbers_ui, title_ui};
 use super::tenancy::{TenancyPanel, tenancy_ui};
-use super::values::{PictureCache, values_ui};
+use super::values::values_line_ui;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
 use crate::studio::selection::Selection;
@@ -10,9 +10,9 @@ use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::PlanView;
 use crate::studio::widgets::arena_map::{Axis, Fading, Highlight, Window, map_ui};
-use crate::studio::widgets::button::{command_icon_ui, empty_ui, icon_ui, slider_ui, weak_ui};
+use crate::studio::widgets::button::{command_icon_ui, empty_ui, icon_ui, slider_ui, text_line_ui, weak_ui};
 use crate::tensor::Bytes;
-use egui::{Align, Button, Layout, RichText, Slider, TextEdit, Ui, Vec2};
+use egui::{Align, Button, Layout, RichText, Slider, Ui, Vec2};
 
 /// What the panel remembers.
 #[derive(Default)]
@@ -29,7 +29,6 @@ pub struct ArenaPanel {
     /// The operation and the byte under the pointer.
     pointer: Option<(usize, u64)>,
     tenancy: TenancyPanel,
-    look: PictureCache,
 }
 
 impl ArenaPanel {
@@ -61,9 +60,11 @@ pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut 
         ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
             ui.set_width(width);
             tools_ui(ui, studio, panel, out);
-            let map = Vec2::new(width, (ui.available_height() - 32.0).max(120.0));
+            let foot = if studio.lab.values.on { 56.0 } else { 32.0 };
+            let map = Vec2::new(width, (ui.available_height() - foot).max(120.0));
             ui.allocate_ui(map, |ui| shown_map_ui(ui, studio, panel, plan, out));
             scrubber_ui(ui, panel, plan, studio, out);
+            ui.horizontal(|ui| values_line_ui(ui, studio));
         });
         ui.add_space(8.0);
         ui.allocate_ui_with_layout(Vec2::new(side, height), Layout::top_down(Align::Min), |ui| {
@@ -82,10 +83,6 @@ fn side_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView
     largest_ui(ui, plan, studio, out);
     title_ui(ui, "Who owns a byte");
     tenancy_ui(ui, studio, plan, &mut panel.tenancy, panel.pointer, out);
-    if studio.lab.values.on {
-        ui.add_space(12.0);
-        values_ui(ui, studio, &mut panel.look, out);
-    }
     super::arena_numbers::by_role_ui(ui, &plan.arena);
     super::arena_numbers::planners_ui(ui, studio, &plan.arena, out);
     ui.add_space(16.0);
@@ -142,11 +139,7 @@ fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Queu
     ui.horizontal(|ui| {
         command_icon_ui(ui, Command::FitArena, true, out);
         ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
-        let edit = TextEdit::singleline(&mut panel.search)
-            .hint_text("Find a buffer")
-            .desired_width(150.0)
-            .id_salt("buffer search");
-        ui.name_inputs("Find a buffer", |ui| ui.add(edit));
+        text_line_ui(ui, &mut panel.search, "Find a buffer", "Find a buffer", 130.0);
         ui.spacing_mut().item_spacing.x = 2.0;
         let known = studio.lab.measured(studio.plan_revision).is_some();
         for (by_time, label, about) in [
@@ -161,6 +154,12 @@ fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Queu
                     out.push(Command::MeasureOps);
                 }
             }
+        }
+        ui.add_space(6.0);
+        let on = studio.lab.values.on;
+        let about = Command::ShowValues.tooltip(ui.ctx());
+        if ui.add(Button::selectable(on, "Values")).on_hover_text(about).clicked() {
+            out.push(Command::ShowValues);
         }
         if studio.lab.is_measuring() {
             ui.add(egui::Spinner::new().size(14.0));

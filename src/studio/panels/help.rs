@@ -3,8 +3,8 @@
 use crate::studio::commands::Command;
 use crate::studio::state::Studio;
 use crate::studio::theme;
-use crate::studio::widgets::button::weak_ui;
-use egui::{Align, Id, Layout, Modal, RichText, ScrollArea, TextEdit, Ui};
+use crate::studio::widgets::button::{text_line_ui, weak_ui};
+use egui::{Align, Id, Layout, Modal, RichText, ScrollArea, Ui};
 
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,8 @@ fn shortcuts_ui(ui: &mut Ui, search: &mut String) {
     ui.label(RichText::new("Keyboard shortcuts").font(theme::strong(15.0)));
     weak_ui(ui, "Every other command is in the palette, by name.");
     ui.add_space(4.0);
-    let edit = TextEdit::singleline(search).hint_text("Find a key or a command").desired_width(f32::INFINITY);
-    ui.name_inputs("Find a key or a command", |ui| ui.add(edit));
+    let about = "Find a key or a command";
+    text_line_ui(ui, search, about, about, f32::INFINITY);
     let query = search.to_lowercase();
     let palette = (Command::Palette.info().label.to_owned(), Command::Palette.info());
     let listed = Command::listed().into_iter().map(|c| (c.title(), c.info()));

@@ -11,11 +11,9 @@ use crate::studio::view_models::PlanView;
 use crate::studio::view_models::format;
 use crate::studio::view_models::levels::{Level, LevelRow, is_related, selection_of};
 use crate::studio::view_models::step_graph::letter;
-use crate::studio::widgets::button::{command_ui, empty_ui, named, phase_ui, weak_ui};
+use crate::studio::widgets::button::{command_ui, empty_ui, named, phase_ui, text_line_ui, weak_ui};
 use crate::studio::widgets::level_table::Column;
-use egui::{
-    Align, Button, ComboBox, EventFilter, Id, Key, Layout, Modifiers, RichText, ScrollArea, Sense, TextEdit, Ui, Vec2,
-};
+use egui::{Align, Button, ComboBox, EventFilter, Id, Key, Layout, Modifiers, RichText, ScrollArea, Sense, Ui, Vec2};
 use egui_extras::{Column as TableColumn, TableBuilder};
 
 /// What the rows were made for.
@@ -165,11 +163,7 @@ fn head_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, plan: &Plan
 fn filters_ui(ui: &mut Ui, panel: &mut StepGraphPanel) {
     ui.horizontal(|ui| {
         ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
-        let edit = TextEdit::singleline(&mut panel.filter)
-            .hint_text("Filter by phase, layer, op, kernel")
-            .desired_width(200.0)
-            .id_salt("op filter");
-        ui.name_inputs("Filter operations", |ui| ui.add(edit));
+        text_line_ui(ui, &mut panel.filter, "Filter operations", "Filter by op, kernel, layer", 200.0);
         ui.spacing_mut().item_spacing.x = 2.0;
         for phase in Phase::ALL {
             phase_toggle_ui(ui, phase, &mut panel.phases[phase as usize]);

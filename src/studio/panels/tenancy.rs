@@ -6,9 +6,9 @@ use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::PlanView;
 use crate::studio::view_models::tenancy::{Tenancy, read_range};
-use crate::studio::widgets::button::{role_ui, weak_ui};
+use crate::studio::widgets::button::{role_ui, text_line_ui, weak_ui};
 use crate::tensor::Bytes;
-use egui::{Align, Button, Key, Layout, RichText, TextEdit, Ui};
+use egui::{Align, Button, Key, Layout, RichText, Ui};
 
 /// What is typed.
 #[derive(Default)]
@@ -29,9 +29,8 @@ pub fn tenancy_ui(
     pointer: Option<(usize, u64)>,
     out: &mut Queue,
 ) {
-    let edit =
-        TextEdit::singleline(&mut panel.typed).hint_text("0x1200, 4 KiB, or from..to").desired_width(f32::INFINITY);
-    let response = ui.name_inputs("Byte or stretch of the arena", |ui| ui.add(edit));
+    let name = "Byte or stretch of the arena";
+    let response = text_line_ui(ui, &mut panel.typed, name, "0x1200, 4 KiB, or from..to", f32::INFINITY);
     if response.changed() {
         panel.is_wrong = false;
     }
@@ -65,16 +64,17 @@ pub fn tenancy_ui(
     ui.label(RichText::new(format!("byte {byte:#x}")).font(theme::mono()));
     if let Some(op) = op {
         let around = tenancy.around(&plan.arena, op);
-        let line = |what: &str, found: Option<usize>| match found {
+        // What is there before the step was written by the step before, or by the host.
+        let line = |what: &str, found: Option<usize>, none: &str| match found {
             Some(at) => format!("{what} op {at}"),
-            None => format!("{what} none"),
+            None => format!("{what} {none}"),
         };
         weak_ui(
             ui,
             format!(
                 "at op {op}: {}, {}",
-                line("last written by", around.last_writer),
-                line("next read by", around.next_reader)
+                line("last written by", around.last_writer, "none before"),
+                line("next read by", around.next_reader, "none after")
             ),
         );
     }

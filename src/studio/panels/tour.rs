@@ -1,4 +1,4 @@
-//! The tour's card: it stands over the lower edge of the window and is in nobody's way.
+//! The tour's card: it stands over the lower end of the inspector, where it hides neither the map nor the curves.
 
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
@@ -19,10 +19,10 @@ pub fn tour_ui(ui: &Ui, studio: &Studio, out: &mut Queue) {
         .inner_margin(Margin::same(14))
         .shadow(ui.visuals().window_shadow);
     let area =
-        Area::new(Id::unique("tour")).order(Order::Foreground).anchor(Align2::CENTER_BOTTOM, Vec2::new(0.0, -44.0));
+        Area::new(Id::unique("tour")).order(Order::Foreground).anchor(Align2::RIGHT_BOTTOM, Vec2::new(-6.0, -40.0));
     area.show(ui.ctx(), |ui| {
         frame.show(ui, |ui| {
-            ui.set_width(420.0);
+            ui.set_width(216.0);
             card_ui(ui, studio, step, done, out);
         });
     });
@@ -31,8 +31,7 @@ pub fn tour_ui(ui: &Ui, studio: &Studio, out: &mut Queue) {
 fn card_ui(ui: &mut Ui, studio: &Studio, step: TourStep, done: bool, out: &mut Queue) {
     let c = theme::colors(ui);
     ui.horizontal(|ui| {
-        weak_ui(ui, format!("{} of {}", step.number(), TourStep::ALL.len()));
-        ui.label(RichText::new(step.title()).font(theme::strong(15.0)));
+        weak_ui(ui, format!("Tour, {} of {}", step.number(), TourStep::ALL.len()));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let about = "Ends the tour for good; the Help menu starts it again";
             if icon_ui(ui, icons::CLOSE, "Dismiss the tour", about).clicked() {
@@ -40,6 +39,7 @@ fn card_ui(ui: &mut Ui, studio: &Studio, step: TourStep, done: bool, out: &mut Q
             }
         });
     });
+    ui.add(egui::Label::new(RichText::new(step.title()).font(theme::strong(15.0))).wrap());
     ui.add_space(4.0);
     let text = if done { step.praise() } else { step.text() };
     ui.horizontal_top(|ui| {

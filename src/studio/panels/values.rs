@@ -10,7 +10,7 @@ use crate::studio::view_models::format;
 use crate::studio::widgets::button::{icon_ui, named, weak_ui};
 use crate::studio::widgets::look::{extent, histogram_ui, picture_ui, texture};
 use crate::train::{Look, Picture};
-use egui::{Align, Button, Layout, RichText, TextureHandle, Ui};
+use egui::{Align, Button, ComboBox, Layout, RichText, ScrollArea, TextureHandle, Ui};
 
 /// The picture on the graphics card, made once an answer and theme.
 #[derive(Default)]
@@ -52,6 +52,7 @@ pub fn values_ui(ui: &mut Ui, studio: &Studio, cache: &mut PictureCache, out: &m
         return;
     }
     weights_ui(ui, studio, out);
+    parts_ui(ui, studio, out);
     if let Some(problem) = &studio.lab.values.problem {
         let color = theme::colors(ui).error;
         ui.add(egui::Label::new(RichText::new(problem).size(12.0).color(color)).wrap());
@@ -81,6 +82,47 @@ fn weights_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             }
         }
     });
+}
+
+/// Chooses a parameter, gradient or moment of a flat vector.
+fn parts_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let plan = studio.plan.as_ref().map(|p| &p.compiled.plan);
+    let parts = plan.zip(studio.looked_at()).and_then(|(p, id)| p.buffers.get(id.0 as usize)).map(|b| &b.parts);
+    let Some(parts) = parts.filter(|p| !p.is_empty()) else { return };
+    let now = studio.lab.values.part.min(parts.len() - 1);
+    let width = ui.available_width() - 8.0;
+    let combo = ComboBox::from_id_salt("part of the vector").width(width).selected_text(&parts[now].name);
+    let combo = combo.truncate().show_ui(ui, |ui| {
+        ScrollArea::vertical().max_height(240.0).show_rows(ui, 20.0, parts.len(), |ui, rows| {
+            for index in rows {
+                if ui.selectable_label(index == now, &parts[index].name).clicked() {
+                    out.push(Command::ShowPart(index));
+                }
+            }
+        });
+    });
+    combo.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Part of the vector"));
+}
+
+/// The values in one line, for where there is little room; nothing where they are not looked at.
+pub fn values_line_ui(ui: &mut Ui, studio: &Studio) {
+    let values = &studio.lab.values;
+    let Some(shown) = values.shown.as_ref().filter(|s| values.on && Some(s.buffer) == studio.looked_at()) else {
+        return;
+    };
+    let Some(look) = &shown.look else {
+        weak_ui(ui, &shown.holds);
+        return;
+    };
+    let s = &look.statistics;
+    let bad = s.nans + s.infinities;
+    let mean = if s.mean.is_nan() { "–".to_owned() } else { format::number(s.mean) };
+    let text = format!("{}: {} to {}, mean {mean}", shown.holds, format::number(s.min), format::number(s.max));
+    ui.add(egui::Label::new(RichText::new(text).size(12.0)).truncate());
+    if bad > 0 {
+        let text = format!("{}  {bad} not finite", icons::WARNING);
+        ui.label(RichText::new(text).size(12.0).color(theme::colors(ui).error));
+    }
 }
 
 fn shown_ui(ui: &mut Ui, studio: &Studio, shown: &Shown, cache: &mut PictureCache, out: &mut Queue) {

@@ -277,15 +277,17 @@ fn buffer(id: BufferId, plan: &PlanView) -> InspectorView {
     let text = format!("{:#x} to {:#x}", span[0], span[1].saturating_sub(1));
     rows.push(Row::Link { label: "bytes".into(), text, to: Selection::Bytes(span) });
     page.groups.push(Group { title: "Buffer", rows });
+    let parts = b.parts.iter().map(|p| {
+        let text = format!("{} {}", p.shape, Bytes(p.bytes));
+        match p.layer.and_then(|l| c.model.layers.get(l.0 as usize)) {
+            Some(layer) => Row::Link { label: p.name.clone(), text, to: Selection::Layer(layer.path.clone()) },
+            None => fact(&p.name, text),
+        }
+    });
+    page.groups.push(Group { title: "Parts, each with its layer", rows: cut(parts.collect()) });
     let links = |ops: &[usize]| cut(ops.iter().map(|&i| op_link(plan, i, plan.ops[i].phase.name())).collect());
     page.groups.push(Group { title: "Written by", rows: links(&b.writers) });
     page.groups.push(Group { title: "Read by", rows: links(&b.readers) });
-    let parts = b.parts.iter().map(|p| Row::Fact {
-        label: p.name.clone(),
-        value: format!("{} {}", p.shape, Bytes(p.bytes)),
-        exact: format!("{} bytes from byte {}", format::exact(p.bytes), format::exact(p.start)),
-    });
-    page.groups.push(Group { title: "Parts", rows: cut(parts.collect()) });
     let values = b.values.iter().map(|v| c.plan.program.value(*v)).filter(|v| v.name != b.name && v.param.is_none());
     page.groups
         .push(Group { title: "Also holds", rows: cut(values.map(|v| fact(&v.name, v.shape.to_string())).collect()) });
