@@ -266,6 +266,12 @@ impl Lab {
         Ok(())
     }
 
+    /// The weights that are looked at: those of the run only where there are any.
+    #[must_use]
+    pub fn weights(&self, training: &Training) -> Weights {
+        if training.moment.is_some() { self.values.weights } else { Weights::Initial }
+    }
+
     fn moment(&self, training: &Training) -> Option<Arc<Moment>> {
         training.moment.clone().filter(|_| self.values.weights == Weights::Run)
     }
@@ -303,7 +309,8 @@ impl Lab {
         } else if known.is_some_and(|a| a.part != self.values.part) {
             self.values.slice = 0;
         }
-        let Values { slice, part, weights, .. } = self.values;
+        let Values { slice, part, .. } = self.values;
+        let weights = self.weights(training);
         let point = Point { revision, buffer, ops, slice, part, weights, step };
         if known == Some(point) {
             return Ok(());

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `app`, `actions` | the window, and what each command does |
 //! | `commands` | everything a person can do, with name, icon, shortcut and tooltip |
-//! | `state`, `selection` | what the window shows, and what is selected in all views at once |
+//! | `state`, `selection`, `carry` | what the window shows, and what is selected in all views at once, from plan to plan |
 //! | `document`, `fields` | the preset with undo and redo, and its fields as data |
 //! | `compiler`, `training`, `files` | the other threads |
 //! | `lab`, `newest` | what is found out on request: times, planners, precisions, values |
@@ -19,6 +19,7 @@
 
 pub mod actions;
 pub mod app;
+pub mod carry;
 pub mod commands;
 pub mod compiler;
 pub mod document;

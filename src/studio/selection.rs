@@ -198,6 +198,14 @@ impl SelectionHistory {
         *self = Self::default();
     }
 
+    /// Replaces every selection by the same thing in another plan; what is gone is forgotten.
+    pub fn carry(&mut self, into: impl Fn(&Selection) -> Option<Selection>) {
+        self.current = into(&self.current).unwrap_or_default();
+        for list in [&mut self.back, &mut self.forward] {
+            *list = list.iter().filter_map(&into).collect();
+        }
+    }
+
     /// Drops layers that the preset does not have; where the present one is among them, the network is selected.
     pub fn forget_missing(&mut self, preset: &Preset) {
         let there =

@@ -329,7 +329,10 @@ impl Studio {
             // The next edit is told with its floor too.
             self.numbers = self.plan.as_ref().map(|p| PlanNumbers::of(p, self.lab.ceilings.as_ref()));
         }
-        let Some(subject) = self.subject().filter(|_| self.lab.values.on) else { return };
+        if !self.lab.values.on {
+            return;
+        }
+        let Some(subject) = self.subject() else { return };
         let (buffer, ops, revision) = (self.looked_at(), self.ops_done(), self.plan_revision);
         if let Err(error) = self.lab.follow(|| subject, revision, buffer, ops, &self.training) {
             self.lab.values.problem = Some(format!("Values cannot be looked at: {error}"));
@@ -344,6 +347,9 @@ impl Studio {
             let numbers = PlanNumbers::of(&plan, self.lab.ceilings.as_ref());
             self.difference = self.numbers.and_then(|before| numbers.difference(&before));
             self.numbers = Some(numbers);
+            if let Some(before) = &self.plan {
+                self.selection.carry(|s| super::carry::carried(s, before, &plan));
+            }
             self.changes = answer.changes.map(Arc::new);
             self.compile_took = answer.took;
             self.plan = Some(plan);

@@ -109,6 +109,34 @@ fn every_level_of_the_step_graph_stays_cheap_with_something_selected() {
 }
 
 #[test]
+fn thousands_of_rows_are_drawn_as_fast_as_a_few() {
+    let mut preset = stepgraph::studio::presets::digits();
+    let dense = preset.layers[0].clone();
+    let mut inner = dense.clone();
+    if let stepgraph::model::LayerSpec::Dense(d) = &mut inner {
+        d.units = 128;
+    }
+    preset.layers = std::iter::once(dense).chain(vec![inner; 1000]).chain(preset.layers.pop()).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("deep.json");
+    std::fs::write(&path, stepgraph::model::write_preset(&preset)).expect("a file");
+    let mut robot = Robot::open(path.to_str());
+    robot.until("the preset", |app| app.studio.network.cards.len() > 1000);
+    robot.settle();
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, Command::ShowTab(Tab::StepGraph));
+    robot.window.run_steps(4);
+    robot.press("Level IR");
+    robot.press("Sort by Layer");
+    robot.window.run_steps(3);
+    let rows = robot.app().studio.plan.as_ref().expect("a plan").compiled.graph.nodes.len();
+    println!("{rows} rows");
+    assert!(rows >= 4000, "{rows} rows");
+    let found = frame_ms(&mut robot.window);
+    held("thousands of rows", found, FRAME_MS);
+}
+
+#[test]
 fn five_thousand_rectangles_stay_smooth() {
     const COUNT: u32 = 5000;
     let rect = |i: u32| BufferRect {

@@ -74,7 +74,7 @@ fn weights_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         let choices = [(Weights::Initial, "initial weights"), (Weights::Run, "the run's")];
         for (weights, label) in choices {
             let command = Command::UseWeights(weights);
-            let on = studio.lab.values.weights == weights;
+            let on = studio.lab.weights(&studio.training) == weights;
             let button = Button::selectable(on, RichText::new(label).size(12.0));
             let response = ui.add_enabled(studio.is_enabled(&command), button).on_hover_text(command.info().about);
             if response.clicked() {
@@ -142,7 +142,11 @@ fn shown_ui(ui: &mut Ui, studio: &Studio, shown: &Shown, cache: &mut PictureCach
     histogram_ui(ui, &look.histogram, 44.0);
     ui.horizontal(|ui| {
         weak_ui(ui, format::number(look.histogram.from));
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| weak_ui(ui, format::number(look.histogram.to)));
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            weak_ui(ui, format::number(look.histogram.to));
+            let room = Layout::centered_and_justified(egui::Direction::LeftToRight);
+            ui.with_layout(room, |ui| weak_ui(ui, "counts, logarithmic"));
+        });
     });
     let p = &look.picture;
     if p.slices > 1 {

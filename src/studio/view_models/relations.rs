@@ -153,11 +153,10 @@ pub(super) fn call(index: usize, plan: &PlanView) -> InspectorView {
         text: row.kernel.clone(),
         to: Selection::Kernel(row.kernel.clone()),
     });
-    if let Some(phases) = row.phases {
-        rows.push(fact("phases", format!("{phases}, a meeting of all threads after each")));
-    }
-    if let Some(threads) = row.threads {
-        rows.push(fact("threads", if threads == 1 { "one alone".to_owned() } else { format!("{threads} share it") }));
+    if let (Some(phases), Some(threads)) = (row.phases, row.threads) {
+        rows.push(fact("phases", phases.to_string()));
+        let shared = || format!("{threads}, which meet after each phase");
+        rows.push(fact("threads", if threads == 1 { "one alone".to_owned() } else { shared() }));
     }
     out.groups.push(Group { title: "Call", rows });
     let link = |(slot, name, buffer, offset): (&str, String, crate::plan::BufferId, u64)| Row::Link {

@@ -248,11 +248,11 @@ fn keys(ui: &Ui, response: &Response) -> isize {
 /// Moves the window; gives the ends of a stretch that is being drawn or done.
 fn navigate(ui: &Ui, response: &Response, rect: Rect, window: &mut Window, view: &ArenaView, axis: &Axis<'_>) -> Drawn {
     let start = response.id.with("stretch");
-    let from: Option<Pos2> = ui.data(|d| d.get_temp(start));
     let origin = ui.input(|i| i.pointer.press_origin().filter(|_| i.modifiers.shift));
     if let (true, Some(pos)) = (response.drag_started(), origin) {
         ui.data_mut(|d| d.insert_temp(start, pos));
     }
+    let from: Option<Pos2> = ui.data(|d| d.get_temp(start));
     if let (Some(from), Some(to)) = (from, response.interact_pointer_pos()) {
         if response.drag_stopped() {
             ui.data_mut(|d| d.remove::<Pos2>(start));
