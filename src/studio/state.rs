@@ -248,9 +248,9 @@ impl Studio {
             Command::Stop => transport().stop,
             Command::SaveWeights | Command::SaveWeightsByPath => self.training.has_weights(),
             Command::Reset => transport().reset,
-            Command::MeasureOps => self.subject().is_some() && !self.lab.is_measuring(),
-            Command::ComparePlans => self.subject().is_some() && !self.lab.is_comparing(),
-            Command::FindFirstBad => self.subject().is_some() && !self.lab.is_looking(),
+            Command::MeasureOps => self.is_planned() && !self.lab.is_measuring(),
+            Command::ComparePlans => self.is_planned() && !self.lab.is_comparing(),
+            Command::FindFirstBad => self.is_planned() && !self.lab.is_looking(),
             Command::SelectLargestBuffer => self.plan.is_some(),
             Command::UseWeights(super::lab::Weights::Run) => {
                 self.training.has_weights() || self.training.moment.is_some()
@@ -278,10 +278,15 @@ impl Studio {
         left
     }
 
+    /// True where the document on screen has a plan of its own.
+    const fn is_planned(&self) -> bool {
+        self.plan.is_some() && !self.is_plan_stale()
+    }
+
     /// The network on screen, for what is found out about it; `None` where it has no plan.
     #[must_use]
     pub fn subject(&self) -> Option<Subject> {
-        let plan = self.plan.as_ref().filter(|_| !self.is_plan_stale())?;
+        let plan = self.plan.as_ref().filter(|_| self.is_planned())?;
         Some(Subject {
             revision: self.plan_revision,
             preset: Arc::clone(self.document.preset()),

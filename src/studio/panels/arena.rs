@@ -18,7 +18,8 @@ use egui::{Align, Button, Layout, RichText, Slider, Ui, Vec2};
 #[derive(Default)]
 pub struct ArenaPanel {
     window: Option<Window>,
-    made_for: u64,
+    /// The plan's revision, and the end of the axis that the window is measured on.
+    made_for: (u64, f64),
     search: String,
     /// Where the slider stands while the scrubber is off.
     op: usize,
@@ -47,11 +48,14 @@ pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut 
         return empty_ui(ui, "No arena yet", "Mend the problems in the network; its memory plan appears here at once.");
     };
     let view = &plan.arena;
-    if panel.made_for != studio.plan_revision {
-        // Another plan has another extent; a window on the old one would show nothing of use.
-        (panel.made_for, panel.window) = (studio.plan_revision, None);
+    if panel.made_for.0 != studio.plan_revision {
         panel.op = panel.op.min(view.ops.saturating_sub(1));
         panel.shown_at = Some(ui.input(|i| i.time));
+    }
+    let made_for = (studio.plan_revision, axis_of(studio, panel).edge(view.ops));
+    if panel.made_for != made_for {
+        // Another plan or axis has another extent; a window on the old one would show nothing of use.
+        (panel.made_for, panel.window) = (made_for, None);
     }
     let side = 248.0;
     let height = ui.available_height();
@@ -75,6 +79,12 @@ pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut 
     });
 }
 
+/// Measured time where it is wanted and known, else operations.
+fn axis_of<'a>(studio: &'a Studio, panel: &ArenaPanel) -> Axis<'a> {
+    let measured = studio.lab.measured(studio.plan_revision).filter(|_| panel.by_time);
+    Axis { edges_us: measured.map(|m| m.edges_us.as_slice()) }
+}
+
 fn side_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut Queue) {
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
@@ -90,8 +100,7 @@ fn side_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView
 
 fn shown_map_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut Queue) {
     let view = &plan.arena;
-    let measured = studio.lab.measured(studio.plan_revision).filter(|_| panel.by_time);
-    let axis = Axis { edges_us: measured.map(|m| m.edges_us.as_slice()) };
+    let axis = axis_of(studio, panel);
     let fading = studio.changes.as_ref().zip(fade_share(ui, studio, panel)).map(|(changes, share)| Fading {
         came: &changes.buffers_came,
         went: &changes.buffers_went,
@@ -146,10 +155,10 @@ fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Queu
             (false, "Ops", "Every operation is as wide as any other"),
             (true, "Time", "Every operation is as wide as it takes, measured"),
         ] {
-            let on = (panel.by_time && known) == by_time;
+            let on = (panel.by_time && (known || studio.lab.is_measuring())) == by_time;
             let response = ui.add(Button::selectable(on, label)).on_hover_text(about);
             if response.clicked() {
-                (panel.by_time, panel.window) = (by_time, None);
+                panel.by_time = by_time;
                 if by_time && !known {
                     out.push(Command::MeasureOps);
                 }

@@ -49,13 +49,13 @@ pub fn inspector_ui(ui: &mut Ui, studio: &Studio, look: &mut PictureCache, out: 
     });
 }
 
-/// What was measured of the selected operation, call or kernel.
+/// What was measured of the selected operations: one of them, or those of a layer, node or kernel together.
 fn measured_ui(ui: &mut Ui, studio: &Studio) {
     let Some(measured) = studio.lab.measured(studio.plan_revision) else { return };
     let ops: Vec<usize> = match studio.selection.current() {
         Selection::Op(op) | Selection::Call(op) => vec![*op],
-        Selection::Kernel(_) => studio.related.ops.iter().copied().collect(),
-        _ => return,
+        Selection::Nothing | Selection::Buffer(_) | Selection::Bytes(_) => return,
+        _ => studio.related.ops.iter().copied().collect(),
     };
     let us: f64 = ops.iter().filter_map(|i| measured.op_us(*i)).sum();
     let floor: f64 = ops.iter().filter_map(|i| measured.floor(*i)).map(|f| f.us).sum();

@@ -40,6 +40,8 @@ const LISTED: usize = 60;
 
 fn list_ui(ui: &mut Ui, changes: &PlanChanges, out: &mut Queue) {
     ui.spacing_mut().item_spacing.y = 2.0;
+    ui.spacing_mut().interact_size.y = 18.0;
+    ui.spacing_mut().button_padding = egui::Vec2::new(0.0, 1.0);
     if changes.is_empty() {
         weak_ui(ui, "No operation came or went, and no buffer changed its size.");
     }

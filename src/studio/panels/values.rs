@@ -145,7 +145,7 @@ fn shown_ui(ui: &mut Ui, studio: &Studio, shown: &Shown, cache: &mut PictureCach
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             weak_ui(ui, format::number(look.histogram.to));
             let room = Layout::centered_and_justified(egui::Direction::LeftToRight);
-            ui.with_layout(room, |ui| weak_ui(ui, "counts, logarithmic"));
+            ui.with_layout(room, |ui| weak_ui(ui, "roots of counts"));
         });
     });
     let p = &look.picture;

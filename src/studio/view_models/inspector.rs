@@ -180,6 +180,7 @@ fn layer(path: &LayerPath, preset: &Preset, plan: Option<&PlanView>, updates: &[
     page.groups.push(Group { title: "Operations", rows: cut(ops.collect()) });
     let buffers = related.buffers.iter().map(|&b| buffer_link(plan, b, plan.compiled.plan.buffer(b).role.name()));
     page.groups.push(Group { title: "Buffers", rows: cut(buffers.collect()) });
+    page.groups.push(relations::nodes_of(&Selection::Layer(path.clone()), plan));
     page
 }
 
@@ -291,6 +292,7 @@ fn buffer(id: BufferId, plan: &PlanView) -> InspectorView {
     let values = b.values.iter().map(|v| c.plan.program.value(*v)).filter(|v| v.name != b.name && v.param.is_none());
     page.groups
         .push(Group { title: "Also holds", rows: cut(values.map(|v| fact(&v.name, v.shape.to_string())).collect()) });
+    page.groups.push(relations::nodes_of(&Selection::Buffer(id), plan));
     page
 }
 

@@ -60,6 +60,12 @@ pub(super) fn other_levels(index: usize, plan: &PlanView) -> Vec<Group> {
     ]
 }
 
+/// The nodes of the graph that belong to a selection.
+pub(super) fn nodes_of(selection: &Selection, plan: &PlanView) -> Group {
+    let related = Related::new(selection, Some(plan));
+    Group { title: "Nodes of the graph", rows: node_links(plan, related.nodes.iter().copied()) }
+}
+
 /// The page of a node of the graph.
 pub(super) fn node(id: NodeId, plan: &PlanView) -> InspectorView {
     let index = id.0 as usize;

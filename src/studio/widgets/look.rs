@@ -38,7 +38,7 @@ pub fn extent(cells: &[f32]) -> (f32, f32) {
     if from <= to { (from, to) } else { (0.0, 0.0) }
 }
 
-/// Bars over the values' range, on a logarithmic scale: the many zeros of an activation leave room for the rest.
+/// Bars over the values' range. Heights go with the root of the counts: the many zeros of an activation leave room for the rest.
 pub fn histogram_ui(ui: &mut Ui, histogram: &Histogram, height: f32) {
     let width = ui.available_width();
     let (rect, response) = ui.allocate_exact_size(Vec2::new(width, height), Sense::hover());
@@ -52,7 +52,7 @@ pub fn histogram_ui(ui: &mut Ui, histogram: &Histogram, height: f32) {
     let bar = rect.width() / bars as f32;
     for (i, &count) in histogram.counts.iter().enumerate().filter(|(_, n)| **n > 0) {
         // A single value among a million still has a bar of a point.
-        let tall = (rect.height() - 2.0) * (f64::from(count).ln_1p() / f64::from(most).ln_1p()) as f32;
+        let tall = (rect.height() - 2.0) * (f64::from(count) / f64::from(most)).sqrt() as f32;
         let x = rect.left() + bar * i as f32;
         let from = egui::Pos2::new(x, rect.bottom() - tall.max(1.0));
         let to = egui::Pos2::new(x + (bar - 0.5).max(0.5), rect.bottom());
