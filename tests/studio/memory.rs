@@ -146,6 +146,41 @@ fn a_byte_is_typed_and_its_owners_are_listed() {
 }
 
 #[test]
+fn a_stretch_of_bytes_is_drawn_and_time_may_stand_to_the_right() {
+    let mut robot = Robot::open(Some("digits-cnn"));
+    perform(&mut robot, Command::ShowTab(Tab::Arena));
+    let buffers = robot.app().studio.plan.as_ref().unwrap().arena.rects.len();
+    let map = robot.window.get_by_label(&format!("Arena map, {buffers} buffers")).rect();
+    let pointer = |robot: &mut Robot, x: f32, y: f32, pressed: Option<bool>| {
+        let pos = map.min + egui::Vec2::new(map.width() * x, map.height() * y);
+        let modifiers = Modifiers::SHIFT;
+        robot.window.event(egui::Event::ModifiersChanged(modifiers));
+        robot.window.event(egui::Event::PointerMoved(pos));
+        if let Some(pressed) = pressed {
+            let button = egui::PointerButton::Primary;
+            robot.window.event(egui::Event::PointerButton { pos, button, pressed, modifiers });
+        }
+        robot.window.step();
+    };
+    pointer(&mut robot, 0.4, 0.8, None);
+    pointer(&mut robot, 0.4, 0.8, Some(true));
+    pointer(&mut robot, 0.5, 0.7, None);
+    pointer(&mut robot, 0.6, 0.6, None);
+    pointer(&mut robot, 0.6, 0.6, Some(false));
+    robot.window.event(egui::Event::ModifiersChanged(Modifiers::NONE));
+    robot.window.run_steps(3);
+    let Selection::Bytes([from, to]) = *robot.app().studio.selection.current() else { panic!("bytes are selected") };
+    let arena = robot.app().studio.plan.as_ref().unwrap().arena.arena_bytes;
+    // From four fifths down to three fifths down: about a fifth of the arena.
+    let share = (to - from) as f64 / arena as f64;
+    assert!((0.15..0.28).contains(&share), "{from}..{to} is {share:.2} of the arena");
+    robot.press("Time");
+    robot.until("the times", is_measured);
+    robot.window.run_steps(4);
+    assert!(robot.sees("Arena map"));
+}
+
+#[test]
 fn planners_and_precisions_are_compared_on_request() {
     let mut robot = Robot::open(None);
     perform(&mut robot, Command::ShowTab(Tab::Arena));

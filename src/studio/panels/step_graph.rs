@@ -253,6 +253,10 @@ fn table_ui(
     let frame = ui.interact(ui.available_rect_before_wrap(), id, Sense::focusable_noninteractive());
     let name = format!("Rows of the step graph, {} {}", panel.rows.len(), level.noun());
     frame.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Table, true, &name));
+    if frame.has_focus() {
+        let line = egui::Stroke::new(1.0, theme::colors(ui).accent);
+        ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, egui::StrokeKind::Inside);
+    }
     if let Some(row) = key_target(ui, panel, studio, id) {
         out.push(Command::Select(selection_of(level, row)));
     }
