@@ -143,7 +143,7 @@ impl Command {
         out.extend([Self::FitArena, Self::FollowPlots, Self::ToggleLogAxis, Self::ToggleTheme, Self::Quit]);
         out.extend([Self::MeasureOps, Self::ComparePlans, Self::ShowValues, Self::FindFirstBad]);
         out.extend([Self::SelectLargestBuffer, Self::ReduceMotion]);
-        out.extend([Self::Tour(TourMove::Start), Self::ShowShortcuts, Self::ShowAbout]);
+        out.extend([Self::Tour(TourMove::Start), Self::Tour(TourMove::Dismiss), Self::ShowShortcuts, Self::ShowAbout]);
         out
     }
 

@@ -58,25 +58,47 @@ pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut 
         (panel.made_for, panel.window) = (made_for, None);
     }
     let side = 248.0;
+    if ui.available_width() < side + 16.0 + LEAST_MAP {
+        // Where both do not fit beside each other, the numbers come below the map.
+        egui::ScrollArea::vertical().id_salt("narrow arena").auto_shrink([false, false]).show(ui, |ui| {
+            let map = Vec2::new(ui.available_width(), (ui.clip_rect().height() - 32.0).max(260.0));
+            column_ui(ui, map, |ui| main_ui(ui, studio, panel, plan, out));
+            side_ui(ui, studio, panel, plan, out);
+        });
+        return;
+    }
     let height = ui.available_height();
     ui.horizontal_top(|ui| {
-        let width = (ui.available_width() - side - 16.0).max(200.0);
-        ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
-            ui.set_width(width);
-            tools_ui(ui, studio, panel, out);
-            let foot = if studio.lab.values.on { 56.0 } else { 32.0 };
-            let map = Vec2::new(width, (ui.available_height() - foot).max(120.0));
-            ui.allocate_ui(map, |ui| shown_map_ui(ui, studio, panel, plan, out));
-            scrubber_ui(ui, panel, plan, studio, out);
-            ui.horizontal(|ui| values_line_ui(ui, studio));
-        });
+        let width = ui.available_width() - side - 16.0;
+        column_ui(ui, Vec2::new(width, height), |ui| main_ui(ui, studio, panel, plan, out));
         ui.add_space(8.0);
-        ui.allocate_ui_with_layout(Vec2::new(side, height), Layout::top_down(Align::Min), |ui| {
-            ui.set_width(side);
+        column_ui(ui, Vec2::new(side, height), |ui| {
             let scroll = egui::ScrollArea::vertical().id_salt("arena numbers").auto_shrink([false, false]);
             scroll.show(ui, |ui| side_ui(ui, studio, panel, plan, out));
         });
     });
+}
+
+/// The width of the map, in points, below which the numbers do not stand beside it.
+const LEAST_MAP: f32 = 280.0;
+
+/// A column of exactly this size.
+fn column_ui(ui: &mut Ui, size: Vec2, content: impl FnOnce(&mut Ui)) {
+    ui.allocate_ui_with_layout(size, Layout::top_down(Align::Min), |ui| {
+        ui.set_width(size.x);
+        ui.set_height(size.y);
+        content(ui);
+    });
+}
+
+/// The map with its tools above and the scrubber below.
+fn main_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut Queue) {
+    tools_ui(ui, studio, panel, out);
+    let foot = if studio.lab.values.on { 56.0 } else { 32.0 };
+    let map = Vec2::new(ui.available_width(), (ui.available_height() - foot).max(120.0));
+    ui.allocate_ui(map, |ui| shown_map_ui(ui, studio, panel, plan, out));
+    scrubber_ui(ui, panel, plan, studio, out);
+    ui.horizontal(|ui| values_line_ui(ui, studio));
 }
 
 /// Measured time where it is wanted and known, else operations.

@@ -155,7 +155,9 @@ fn shown_ui(ui: &mut Ui, studio: &Studio, shown: &Shown, cache: &mut PictureCach
     if let Some(texture) = cache.get(ui, shown.number, p) {
         picture_ui(ui, p, texture);
         let (from, to) = extent(&p.cells);
-        weak_ui(ui, format!("{} (blue) to {} (orange)", format::number(from.into()), format::number(to.into())));
+        let (blue, orange) = (if from < 0.0 { " (blue)" } else { "" }, if to > 0.0 { " (orange)" } else { "" });
+        let (from, to) = (format::number(from.into()), format::number(to.into()));
+        weak_ui(ui, format!("{from}{blue} to {to}{orange}"));
     }
 }
 
