@@ -12,6 +12,7 @@ use crate::studio::view_models::PlanView;
 use crate::studio::widgets::arena_map::{Axis, Fading, Highlight, Window, map_ui};
 use crate::studio::widgets::button::{command_icon_ui, empty_ui, icon_ui, slider_ui, text_line_ui, weak_ui};
 use crate::tensor::Bytes;
+use egui::containers::scroll_area::ScrollSource;
 use egui::{Align, Button, Layout, RichText, Slider, Ui, Vec2};
 
 /// What the panel remembers.
@@ -60,7 +61,11 @@ pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut 
     let side = 248.0;
     if ui.available_width() < side + 16.0 + LEAST_MAP {
         // Where both do not fit beside each other, the numbers come below the map.
-        egui::ScrollArea::vertical().id_salt("narrow arena").auto_shrink([false, false]).show(ui, |ui| {
+        // Over the map the wheel zooms; it must not scroll as well.
+        let mouse_wheel = panel.pointer.is_none();
+        let source = ScrollSource { mouse_wheel, ..ScrollSource::default() };
+        let scroll = egui::ScrollArea::vertical().id_salt("narrow arena").scroll_source(source);
+        scroll.auto_shrink([false, false]).show(ui, |ui| {
             let map = Vec2::new(ui.available_width(), (ui.clip_rect().height() - 32.0).max(260.0));
             column_ui(ui, map, |ui| main_ui(ui, studio, panel, plan, out));
             side_ui(ui, studio, panel, plan, out);
