@@ -175,7 +175,8 @@ fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Queu
     ui.horizontal(|ui| {
         command_icon_ui(ui, Command::FitArena, true, out);
         ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
-        text_line_ui(ui, &mut panel.search, "Find a buffer", "Find a buffer", 130.0);
+        let width = (ui.available_width() - 216.0).clamp(64.0, 130.0);
+        text_line_ui(ui, &mut panel.search, "Find a buffer", "Find a buffer", width);
         ui.spacing_mut().item_spacing.x = 2.0;
         let known = studio.lab.measured(studio.plan_revision).is_some();
         for (by_time, label, about) in [
