@@ -11,7 +11,7 @@ use crate::model::Preset;
 use crate::plan::BufferId;
 use crate::select::Tuning;
 use crate::train::{
-    DataChoice, FirstBad, Held, Look, Moment, OpTimes, Probe, SessionSpec, TrainError, held, measure_ops,
+    DataChoice, FirstBad, Held, Moment, OpTimes, Probe, SessionSpec, Summary, TrainError, held, measure_ops,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ pub struct Shown {
     pub holds: String,
     /// The operation that wrote it last.
     pub writer: Option<usize>,
-    pub look: Option<Look>,
+    pub look: Option<Summary>,
     /// Counts answers, so that a picture is made once.
     pub number: u64,
 }

@@ -3,7 +3,7 @@
 //! The run itself is never touched. What a copy starts from is a [`Moment`]: the initial weights, or what the run had before its next step, with the
 //! place of the data that the step will read; so the copy makes the very step that the run will make.
 
-use super::look::Look;
+use super::summary::Summary;
 use super::{FeedPosition, Session, SessionSpec, TrainError};
 use crate::compile::Compiled;
 use crate::exec::ExecError;
@@ -167,8 +167,8 @@ impl Probe {
     ///
     /// # Errors
     /// Where the value has no place.
-    pub fn look(&self, value: LValueId, slice: usize) -> Result<Look, TrainError> {
-        Ok(Look::of(&self.session.train.tensor(value)?, slice))
+    pub fn look(&self, value: LValueId, slice: usize) -> Result<Summary, TrainError> {
+        Ok(Summary::of(&self.session.train.tensor(value)?, slice))
     }
 
     /// Makes the whole step op by op and gives the first value that is not finite; the copy stands behind that operation then.

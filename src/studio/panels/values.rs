@@ -9,7 +9,7 @@ use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::widgets::button::{icon_ui, named, weak_ui};
 use crate::studio::widgets::look::{extent, histogram_ui, picture_ui, texture};
-use crate::train::{Look, Picture};
+use crate::train::{Picture, Summary};
 use egui::{Align, Button, ComboBox, Layout, RichText, ScrollArea, TextureHandle, Ui};
 
 /// The picture on the graphics card, made once an answer and theme.
@@ -172,7 +172,7 @@ fn link_ui(ui: &mut Ui, label: &str, text: &str, to: Selection, out: &mut Queue)
     });
 }
 
-fn statistics_ui(ui: &mut Ui, look: &Look) {
+fn statistics_ui(ui: &mut Ui, look: &Summary) {
     let s = &look.statistics;
     let known = |v: f64| if v.is_nan() { "–".to_owned() } else { format::number(v) };
     let share = |n: usize| format!("{} of {}", format::exact(n as u64), format::exact(s.count as u64));

@@ -49,7 +49,7 @@ pub struct Picture {
 
 /// A tensor as statistics, histogram and picture.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Look {
+pub struct Summary {
     pub statistics: Statistics,
     pub histogram: Histogram,
     pub picture: Picture,
@@ -57,7 +57,7 @@ pub struct Look {
     pub first_bad: Option<usize>,
 }
 
-impl Look {
+impl Summary {
     /// Looks at a tensor in logical order. `slice` chooses among the pictures along its leading axes; the last one where there are fewer.
     #[must_use]
     pub fn of(tensor: &HostTensor, slice: usize) -> Self {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn statistics_leave_out_what_is_not_finite_and_count_it() {
-        let look = Look::of(&tensor(&[6], &[0.0, 1.0, 3.0, f32::NAN, f32::INFINITY, 0.0]), 0);
+        let look = Summary::of(&tensor(&[6], &[0.0, 1.0, 3.0, f32::NAN, f32::INFINITY, 0.0]), 0);
         let s = look.statistics;
         assert_eq!((s.count, s.zeros, s.nans, s.infinities), (6, 2, 1, 1));
         assert_eq!((s.min, s.max, s.mean), (0.0, 3.0, 1.0));
@@ -160,17 +160,17 @@ mod tests {
     #[test]
     fn a_picture_is_one_slice_of_the_leading_axes() {
         let values: Vec<f32> = (0..24).map(|v| v as f32).collect();
-        let look = Look::of(&tensor(&[2, 3, 2, 2], &values), 4);
+        let look = Summary::of(&tensor(&[2, 3, 2, 2], &values), 4);
         assert_eq!((look.picture.rows, look.picture.cols, look.picture.slices), (2, 2, 6));
         assert_eq!(look.picture.at, [1, 1]);
         assert_eq!(look.picture.cells, [16.0, 17.0, 18.0, 19.0]);
-        assert_eq!(Look::of(&tensor(&[2, 3, 2, 2], &values), 99).picture.slice, 5);
+        assert_eq!(Summary::of(&tensor(&[2, 3, 2, 2], &values), 99).picture.slice, 5);
     }
 
     #[test]
     fn a_large_picture_is_averaged_and_nothing_is_left_out() {
         let values: Vec<f32> = (0..200 * 300).map(|v| (v % 300) as f32).collect();
-        let p = Look::of(&tensor(&[200, 300], &values), 0).picture;
+        let p = Summary::of(&tensor(&[200, 300], &values), 0).picture;
         assert_eq!((p.rows, p.cols, p.elements), (SIDE, SIDE, [200, 300]));
         assert!(p.cells.chunks(SIDE).all(<[f32]>::is_sorted));
         assert_eq!(p.cells[0], 1.0);
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn an_empty_or_all_bad_tensor_is_told_without_numbers() {
-        let look = Look::of(&tensor(&[2], &[f32::NAN, f32::NAN]), 0);
+        let look = Summary::of(&tensor(&[2], &[f32::NAN, f32::NAN]), 0);
         assert!(look.statistics.mean.is_nan() && look.histogram.counts.is_empty());
         assert!(look.picture.cells.iter().all(|c| c.is_nan()));
     }
