@@ -5,13 +5,16 @@ use super::commands::Command;
 use super::document::{Document, Edit, split_path};
 use super::fields::{FieldValue, Owner};
 use super::files::{Asked, FileEvent, Onto};
+use super::lab::Weights;
 use super::panels::first_layout;
+use super::panels::help::Page;
 use super::panels::modals::{Answer, Question};
 use super::panels::palette::Offer;
 use super::presets;
 use super::runs::RunsCommand;
 use super::selection::Selection;
-use super::training::Next;
+use super::tour::TourMove;
+use super::transport::Next;
 use crate::model::{LayerPath, Preset};
 use crate::train::{Command as Order, Proof, SessionSpec, VerifyOptions};
 use std::path::{Path, PathBuf};
@@ -155,6 +158,55 @@ impl StudioApp {
             }
             Command::DismissNotice => self.studio.notice = None,
             Command::Runs(command) => self.perform_on_runs(ctx, command),
+            other => self.find_out(other),
+        }
+    }
+
+    /// Carries out what asks for facts, and what helps.
+    fn find_out(&mut self, command: Command) {
+        let studio = &mut self.studio;
+        match command {
+            Command::MeasureOps | Command::ComparePlans | Command::FindFirstBad => {
+                let Some(subject) = studio.subject() else { return };
+                let begun = match command {
+                    Command::MeasureOps => studio.lab.measure(subject),
+                    Command::ComparePlans => studio.lab.compare(subject),
+                    _ => studio.lab.find_first_bad(subject, &studio.training),
+                };
+                if let Err(error) = begun {
+                    studio.complain(format!(
+                        "The system gives no thread for this: {error}. Close other programs and try again."
+                    ));
+                }
+            }
+            Command::Scrub(op) => studio.lab.scrub = op,
+            Command::ShowValues => studio.lab.values.on ^= true,
+            Command::ShowSlice(slice) => studio.lab.values.slice = slice,
+            Command::ShowPart(part) => studio.lab.values.part = part,
+            Command::UseWeights(weights) => {
+                studio.lab.values.weights = weights;
+                if weights == Weights::Run && studio.training.has_weights() {
+                    studio.training.send(Order::TakeMoment);
+                }
+            }
+            Command::SelectLargestBuffer => {
+                if let Some(id) = studio.plan.as_ref().and_then(|p| p.arena.largest.first().copied()) {
+                    studio.selection.select(Selection::Buffer(id));
+                }
+            }
+            Command::ReduceMotion => studio.settings.reduce_motion ^= true,
+            Command::Tour(TourMove::Start) => studio.tour.start(),
+            Command::Tour(TourMove::Next) => {
+                let goes_on = studio.tour.next(studio.plan_revision);
+                studio.settings.tour_done |= !goes_on;
+            }
+            Command::Tour(TourMove::Dismiss) => {
+                studio.tour.dismiss();
+                studio.settings.tour_done = true;
+            }
+            Command::ShowShortcuts => self.panels.help.open(Page::Shortcuts),
+            Command::ShowAbout => self.panels.help.open(Page::About),
+            _ => {}
         }
     }
 

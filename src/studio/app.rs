@@ -25,6 +25,8 @@ pub struct Startup {
     pub tuning: Option<Arc<Tuning>>,
     /// Where runs are kept; `None` keeps none.
     pub runs: Option<RunStore>,
+    /// Shows the tour to those who have not seen it.
+    pub tour: bool,
 }
 
 /// The studio's window.
@@ -84,6 +86,9 @@ impl StudioApp {
             after_weights: None,
             title: String::new(),
         };
+        if startup.tour && !app.studio.settings.tour_done {
+            app.studio.tour.start();
+        }
         if let Some(path) = &startup.preset {
             app.open_at_start(path);
         }
@@ -146,7 +151,7 @@ impl StudioApp {
             panels::network::network_ui(ui, studio, &mut panels.network, &mut panels.drafts, out);
         });
         Panel::right("inspector panel").frame(frame).default_size(256.0).size_range(200.0..=480.0).show(ui, |ui| {
-            panels::inspector::inspector_ui(ui, studio, out);
+            panels::inspector::inspector_ui(ui, studio, &mut panels.look, out);
         });
         CentralPanel::no_frame().show(ui, |ui| {
             let mut tabs = std::mem::replace(&mut panels.tabs, egui_tiles::Tree::empty(egui::Id::unique("no tabs")));
@@ -155,6 +160,8 @@ impl StudioApp {
             panels.tabs = tabs;
         });
         panels::palette::palette_ui(ui, studio, &mut panels.palette, out);
+        panels::tour::tour_ui(ui, studio, out);
+        panels::help::help_ui(ui, studio, &mut panels.help);
         if let Some(answer) = panels::modals::modals_ui(ui, studio, &mut panels.modals, out) {
             let ctx = ui.ctx().clone();
             self.take_answer(&ctx, answer);

@@ -3,8 +3,10 @@
 use super::devices::DeviceChoice;
 use super::document::Edit;
 use super::icons;
+use super::lab::Weights;
 use super::runs::RunsCommand;
 use super::selection::Selection;
+use super::tour::TourMove;
 use crate::ir::Metrics;
 use crate::model::{LayerKind, LayerPath};
 use crate::train::Proof;
@@ -125,6 +127,24 @@ pub enum Command {
     SetMetrics(Metrics),
     /// Something with kept runs.
     Runs(RunsCommand),
+    /// Times every operation of the step on a thread.
+    MeasureOps,
+    /// Every planner and every precision, side by side.
+    ComparePlans,
+    /// Moves the scrubber of the arena, or takes it away.
+    Scrub(Option<usize>),
+    ShowValues,
+    /// Which picture along the leading axes of a value is shown.
+    ShowSlice(usize),
+    /// Which part of a flat vector is shown.
+    ShowPart(usize),
+    UseWeights(Weights),
+    FindFirstBad,
+    SelectLargestBuffer,
+    ReduceMotion,
+    Tour(TourMove),
+    ShowShortcuts,
+    ShowAbout,
 }
 
 /// How a command looks.
@@ -174,6 +194,9 @@ impl Command {
         out.extend(Proof::ALL.map(|p| Self::Prove(Some(p))));
         out.push(Self::CancelProofs);
         out.extend(RunsCommand::listed().into_iter().map(Self::Runs));
+        out.extend([Self::MeasureOps, Self::ComparePlans, Self::ShowValues, Self::FindFirstBad]);
+        out.extend([Self::SelectLargestBuffer, Self::ReduceMotion]);
+        out.extend([Self::Tour(TourMove::Start), Self::Tour(TourMove::Dismiss), Self::ShowShortcuts, Self::ShowAbout]);
         out
     }
 
@@ -333,6 +356,55 @@ impl Command {
             Self::SetMetrics(_) => of("Set metrics", icons::TRAIN, None, "What the next run measures inside its step"),
             Self::DismissNotice => of("Dismiss", icons::CLOSE, None, "Closes the notice"),
             Self::Runs(command) => command.info(),
+            Self::MeasureOps => of(
+                "Measure operations",
+                icons::RECENT,
+                keys(CTRL, Key::M),
+                "Times every operation on a thread of its own, and what the machine could do at best; takes about a second",
+            ),
+            Self::ComparePlans => of(
+                "Compare planners and precisions",
+                icons::ARENA,
+                None,
+                "Runs every planner on this step, and plans it in f32, tf32, bf16 and f16 for a GPU",
+            ),
+            Self::Scrub(_) => of("Scrub", icons::STEP, None, "Moves through the operations of the step"),
+            Self::ShowValues => of(
+                "Show values",
+                icons::SEARCH,
+                keys(CTRL, Key::E),
+                "Runs the step up to the scrubber on a private copy and shows what the selected buffer holds",
+            ),
+            Self::ShowPart(_) => of("Show part", icons::STEP, None, "Another parameter of the same vector"),
+            Self::ShowSlice(_) => of("Show slice", icons::STEP, None, "Another picture of the same value"),
+            Self::UseWeights(Weights::Initial) => {
+                of("Initial weights", icons::RESET, None, "Looks at the step as a fresh run would make it")
+            }
+            Self::UseWeights(Weights::Run) => of(
+                "Weights of the run",
+                icons::TRAIN,
+                None,
+                "Copies the weights of the run as they are now, and looks at its next step",
+            ),
+            Self::FindFirstBad => of(
+                "Find the first NaN",
+                icons::WARNING,
+                None,
+                "Runs the step op by op on a private copy and looks for the first value that is not finite",
+            ),
+            Self::SelectLargestBuffer => {
+                of("Select the largest buffer", icons::ARENA, None, "Shows where most of the arena went")
+            }
+            Self::ReduceMotion => of("Reduce motion", icons::PAUSE, None, "Switches the fading of buffers off, or on"),
+            Self::Tour(TourMove::Start) => {
+                of("Start the tour", icons::INFO, None, "Three steps: train it, see where memory went, edit it")
+            }
+            Self::Tour(TourMove::Next) => of("Next", icons::FORWARD, None, "The next step of the tour"),
+            Self::Tour(TourMove::Dismiss) => of("Dismiss the tour", icons::CLOSE, None, "Ends the tour for good"),
+            Self::ShowShortcuts => {
+                of("Keyboard shortcuts…", icons::INFO, keys(NONE, Key::F1), "Lists every command that has a key")
+            }
+            Self::ShowAbout => of("About Stepgraph…", icons::INFO, None, "Version, device and licences"),
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::devices::{DeviceChoice, Machine};
 use super::view_models::PlanView;
+use super::view_models::changes::PlanChanges;
 use crate::compile::{Options, compile};
 use crate::model::{Checked, Preset, check};
 use crate::train::known_gpu_times;
@@ -17,6 +18,8 @@ struct Request {
     revision: u64,
     preset: Arc<Preset>,
     machine: Arc<Machine>,
+    /// The plan on screen, to tell what changes about it.
+    before: Option<Arc<PlanView>>,
 }
 
 /// What became of a document.
@@ -29,6 +32,8 @@ pub struct Answer {
     pub plan: Option<Arc<PlanView>>,
     /// Why a sound document could not be compiled.
     pub error: Option<String>,
+    /// What the plan changes about the one that was on screen when it was asked for.
+    pub changes: Option<PlanChanges>,
     /// From request to answer.
     pub took: Duration,
 }
@@ -84,10 +89,11 @@ impl Compiler {
     }
 
     /// Asks for a document to be compiled, in place of whatever was asked before; each revision is asked for once.
-    pub fn ask(&mut self, revision: u64, preset: &Arc<Preset>) {
+    pub fn ask(&mut self, revision: u64, preset: &Arc<Preset>, before: Option<&Arc<PlanView>>) {
         if revision != self.asked {
             self.asked = revision;
-            self.waiting = Some(Request { revision, preset: Arc::clone(preset), machine: Arc::clone(&self.machine) });
+            let machine = Arc::clone(&self.machine);
+            self.waiting = Some(Request { revision, preset: Arc::clone(preset), machine, before: before.cloned() });
         }
         if let (Some(request), Some(requests)) = (self.waiting.take(), &self.requests)
             && let Err(TrySendError::Full(request)) = requests.try_send(request)
@@ -129,14 +135,18 @@ fn answer(request: &Request) -> Answer {
     let started = Instant::now();
     let checked = check(&request.preset);
     let (revision, device) = (request.revision, request.machine.choice);
-    let mut out = Answer { revision, device, checked, plan: None, error: None, took: Duration::ZERO };
+    let mut out = Answer { revision, device, checked, plan: None, error: None, changes: None, took: Duration::ZERO };
     if let Some(model) = &out.checked.model {
         let Machine { target, tuning, .. } = &*request.machine;
         // What was timed on this GPU is chosen here as it will be by a run.
         let gpu_times = known_gpu_times(target);
         let options = Options { tuning: tuning.clone(), gpu_times, ..Options::train(target.clone()) };
         match compile(model, &options) {
-            Ok(compiled) => out.plan = Some(Arc::new(PlanView::new(Arc::new(compiled)))),
+            Ok(compiled) => {
+                let plan = PlanView::new(Arc::new(compiled));
+                out.changes = request.before.as_ref().map(|before| PlanChanges::between(before, &plan));
+                out.plan = Some(Arc::new(plan));
+            }
             Err(error) => out.error = Some(error.to_string()),
         }
     }
@@ -159,10 +169,10 @@ mod tests {
         let mut preset = digits();
         for revision in 1..=40 {
             preset.input.batch = revision;
-            compiler.ask(revision as u64, &Arc::new(preset.clone()));
+            compiler.ask(revision as u64, &Arc::new(preset.clone()), None);
         }
         let newest = loop {
-            compiler.ask(40, &Arc::new(preset.clone()));
+            compiler.ask(40, &Arc::new(preset.clone()), None);
             bell.recv_timeout(Duration::from_secs(20)).unwrap();
             if let Some(answer) = compiler.poll() {
                 break answer;

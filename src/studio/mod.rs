@@ -8,12 +8,14 @@
 //! |---|---|
 //! | `app`, `actions` | the window, and what each command does |
 //! | `commands` | everything a person can do, with name, icon, shortcut and tooltip |
-//! | `state`, `selection` | what the window shows, and what is selected in all views at once |
+//! | `state`, `selection`, `carry` | what the window shows, and what is selected in all views at once, from plan to plan |
 //! | `devices` | what a network is planned for and trained on |
 //! | `document`, `fields` | the preset with undo and redo, and its fields as data |
-//! | `compiler`, `training`, `files`, `background` | the other threads |
+//! | `compiler`, `training`, `transport`, `files`, `background`, `newest` | the other threads |
 //! | `curves`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
+//! | `lab`, `inquiry` | what is found out on request: times, planners, precisions, values |
+//! | `tour` | the three steps of the first start |
 //! | `view_models` | what the panels show, as plain data |
 //! | `panels`, `widgets` | how it is drawn |
 //! | `theme`, `icons` | how it looks |
@@ -21,6 +23,7 @@
 pub mod actions;
 pub mod app;
 pub mod background;
+pub mod carry;
 pub mod commands;
 pub mod compiler;
 pub mod curves;
@@ -29,6 +32,9 @@ pub mod document;
 pub mod fields;
 pub mod files;
 pub mod icons;
+pub mod inquiry;
+pub mod lab;
+pub mod newest;
 pub mod panels;
 pub mod predictions;
 pub mod presets;
@@ -39,7 +45,9 @@ pub mod samples;
 pub mod selection;
 pub mod state;
 pub mod theme;
+pub mod tour;
 pub mod training;
+pub mod transport;
 pub mod view_models;
 pub mod widgets;
 
@@ -62,7 +70,7 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
         None
     });
     let runs = crate::train::runs::RunStore::of_user().ok();
-    let startup = Startup { preset, recovery, tuning, runs };
+    let startup = Startup { preset, recovery, tuning, runs, tour: true };
     let viewport = egui::ViewportBuilder::default()
         .with_app_id(APP_ID)
         .with_title("Stepgraph")

@@ -2,10 +2,13 @@
 
 use super::document::{layer_at, split_path};
 use super::view_models::PlanView;
+use crate::compile::Compiled;
+use crate::ir::NodeId;
 use crate::lower::Dir;
+use crate::lower::LValueId;
 use crate::model::{LayerId, LayerPath, Preset};
 use crate::plan::BufferId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// What a person pointed at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +19,16 @@ pub enum Selection {
     /// An operation, by its place in the step.
     Op(usize),
     Buffer(BufferId),
+    /// A node of the graph before lowering.
+    Node(NodeId),
+    /// An operation as lowered, before fusion, by its place there.
+    Lowered(usize),
+    /// A kernel, by its id: every operation that runs it.
+    Kernel(String),
+    /// A call of the recording (a node of a GPU's graph), by its place.
+    Call(usize),
+    /// Bytes `[from, to)` of the arena.
+    Bytes([u64; 2]),
 }
 
 /// Everything that belongs to a selection, in every view's terms.
@@ -24,6 +37,12 @@ pub struct Related {
     pub layers: BTreeSet<LayerPath>,
     pub ops: BTreeSet<usize>,
     pub buffers: BTreeSet<BufferId>,
+    /// Nodes of the graph, by place.
+    pub nodes: BTreeSet<usize>,
+    /// Operations before fusion, by place.
+    pub lowered: BTreeSet<usize>,
+    /// The stretch of the arena that was picked itself.
+    pub bytes: Option<[u64; 2]>,
 }
 
 impl Related {
@@ -46,7 +65,7 @@ impl Related {
                 let owned = |b: &crate::plan::Buffer| inside(b.layer) || b.parts.iter().any(|p| inside(p.layer));
                 out.buffers.extend((0u32..).zip(&plan.buffers).filter(|(_, b)| owned(b)).map(|(i, _)| BufferId(i)));
             }
-            Selection::Op(index) => {
+            Selection::Op(index) | Selection::Call(index) => {
                 let Some(op) = plan.program.ops.get(*index) else { return out };
                 out.ops.insert(*index);
                 out.layers.extend(op.layer.and_then(layer_path));
@@ -60,9 +79,87 @@ impl Related {
                 out.ops.extend(buffer.writers.iter().chain(&buffer.readers));
                 out.layers.extend(buffer.layer.and_then(layer_path));
             }
+            Selection::Kernel(kernel) => {
+                let choices = compiled.selection.choices.iter().enumerate();
+                out.ops.extend(choices.filter(|(_, c)| c.kernel == *kernel).map(|(i, _)| i));
+                out.take_buffers_and_layers(compiled);
+            }
+            Selection::Node(node) => {
+                let has = |op: &crate::lower::Op| op.nodes.contains(node);
+                out.nodes.insert(node.0 as usize);
+                out.ops.extend(plan.program.ops.iter().enumerate().filter(|(_, op)| has(op)).map(|(i, _)| i));
+                let lowered = compiled.program.ops.iter().enumerate();
+                out.lowered.extend(lowered.filter(|(_, op)| has(op)).map(|(i, _)| i));
+                out.take_buffers_and_layers(compiled);
+                let own = compiled.graph.nodes.get(node.0 as usize).and_then(|n| n.layer);
+                out.layers.extend(own.and_then(layer_path));
+                return out;
+            }
+            Selection::Lowered(index) => {
+                out.lowered.insert(*index);
+                out.ops.extend(became(compiled, *index));
+                out.take_buffers_and_layers(compiled);
+                let Some(op) = compiled.program.ops.get(*index) else { return out };
+                out.nodes.extend(op.nodes.iter().map(|n| n.0 as usize));
+                return out;
+            }
+            Selection::Bytes([from, to]) => {
+                out.bytes = Some([*from, *to]);
+                let inside = |b: &crate::plan::Buffer| !b.external && b.offset < *to && *from < b.offset + b.bytes;
+                for (id, b) in (0u32..).map(BufferId).zip(&plan.buffers).filter(|(_, b)| inside(b)) {
+                    out.buffers.insert(id);
+                    out.ops.extend(b.writers.iter().chain(&b.readers));
+                    out.layers.extend(b.layer.and_then(layer_path));
+                }
+            }
         }
+        let ops = out.ops.iter().filter_map(|i| plan.program.ops.get(*i));
+        out.nodes.extend(ops.flat_map(|op| &op.nodes).map(|n| n.0 as usize));
+        let all = lowered_into(compiled);
+        out.lowered
+            .extend(all.iter().enumerate().filter(|(_, op)| op.is_some_and(|o| out.ops.contains(&o))).map(|(i, _)| i));
         out
     }
+
+    /// Adds what the operations bind, and the layers that they belong to.
+    fn take_buffers_and_layers(&mut self, compiled: &Compiled) {
+        let plan = &compiled.plan;
+        for &index in &self.ops {
+            let Some(op) = plan.program.ops.get(index) else { continue };
+            let values = op.bound(Dir::In).chain(op.bound(Dir::Out));
+            self.buffers.extend(values.filter_map(|(_, v)| plan.place(v)).map(|p| p.buffer));
+            self.buffers.extend(plan.workspaces[index]);
+            let layer = op.layer.and_then(|id| compiled.model.layers.get(id.0 as usize));
+            self.layers.extend(layer.map(|l| l.path.clone()));
+        }
+    }
+}
+
+/// The operation that carries out each lowered one: itself, or what it was fused into. `None` where nothing does any more.
+#[must_use]
+pub fn lowered_into(compiled: &Compiled) -> Vec<Option<usize>> {
+    let ops = &compiled.selection.program.ops;
+    let mut writer: HashMap<LValueId, Vec<usize>> = HashMap::new();
+    let mut of_node: HashMap<NodeId, Vec<usize>> = HashMap::new();
+    for (index, op) in ops.iter().enumerate() {
+        op.writes().for_each(|v| writer.entry(v).or_default().push(index));
+        op.nodes.iter().for_each(|n| of_node.entry(*n).or_default().push(index));
+    }
+    let into = |low: &crate::lower::Op| {
+        let name = low.kind.name();
+        let does = |i: &usize| ops[*i].kind.name() == name || ops[*i].fused.iter().any(|f| f == name);
+        let shares_node = |i: &usize| low.nodes.iter().any(|n| ops[*i].nodes.contains(n));
+        // What writes the same value does the operation; a value that fusion made superfluous leaves only the nodes.
+        let by_value =
+            low.writes().filter_map(|v| writer.get(&v)).flatten().copied().find(|i| does(i) && shares_node(i));
+        by_value.or_else(|| low.nodes.iter().filter_map(|n| of_node.get(n)).flatten().copied().find(does))
+    };
+    compiled.program.ops.iter().map(into).collect()
+}
+
+/// The operation that carries out a lowered one.
+fn became(compiled: &Compiled, lowered: usize) -> Option<usize> {
+    lowered_into(compiled).get(lowered).copied().flatten()
 }
 
 /// The selections before and after the present one.
@@ -99,6 +196,14 @@ impl SelectionHistory {
     /// Forgets everything: another document is open.
     pub fn clear(&mut self) {
         *self = Self::default();
+    }
+
+    /// Replaces every selection by the same thing in another plan; what is gone is forgotten.
+    pub fn carry(&mut self, into: impl Fn(&Selection) -> Option<Selection>) {
+        self.current = into(&self.current).unwrap_or_default();
+        for list in [&mut self.back, &mut self.forward] {
+            *list = list.iter().filter_map(&into).collect();
+        }
     }
 
     /// Drops layers that the preset does not have; where the present one is among them, the network is selected.

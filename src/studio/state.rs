@@ -7,14 +7,18 @@ use super::compiler::{Answer, Compiler};
 use super::devices::{DeviceChoice, Devices};
 use super::document::Document;
 use super::files::{Files, Recovery};
+use super::lab::Lab;
 use super::predictions::Predictions;
 use super::prices::PriceList;
 use super::proofs::Proofs;
 use super::runs::Runs;
 use super::samples::{Samples, key_of};
 use super::selection::{Related, Selection, SelectionHistory};
-use super::training::{Next, Training};
+use super::tour::Tour;
+use super::training::Training;
+use super::transport::Next;
 use super::view_models::PlanView;
+use super::view_models::changes::PlanChanges;
 use super::view_models::inspector::InspectorView;
 use super::view_models::network::NetworkView;
 use super::view_models::status::PlanNumbers;
@@ -46,6 +50,10 @@ pub struct Settings {
     /// Metrics that the next run leaves out of its step.
     pub without_accuracy: bool,
     pub without_updates: bool,
+    /// The tour was ended or gone through.
+    pub tour_done: bool,
+    /// Nothing fades.
+    pub reduce_motion: bool,
 }
 
 impl Settings {
@@ -118,6 +126,12 @@ pub struct Studio {
     pub plan_revision: u64,
     /// What the last edit changed about the plan.
     pub difference: Option<String>,
+    /// What came and went with the last edit, and how long the compiler took from request to answer.
+    pub changes: Option<Arc<PlanChanges>>,
+    pub compile_took: Duration,
+    /// What is found out on request.
+    pub lab: Lab,
+    pub tour: Tour,
     pub network: NetworkView,
     pub related: Related,
     pub inspector: InspectorView,
@@ -127,7 +141,7 @@ pub struct Studio {
     checked: Option<Checked>,
     failure: Option<String>,
     answered: u64,
-    numbers: Option<PlanNumbers>,
+    pub(super) numbers: Option<PlanNumbers>,
     /// What the views were last made of.
     made_for: Option<(u64, u64, u64)>,
     inspected: Option<(Selection, u64, u64, usize)>,
@@ -168,6 +182,10 @@ impl Studio {
             plan: None,
             plan_revision: 0,
             difference: None,
+            changes: None,
+            compile_took: Duration::ZERO,
+            lab: Lab::new(Arc::clone(&wake)),
+            tour: Tour::default(),
             network: NetworkView::default(),
             related: Related::default(),
             inspector: InspectorView::default(),
@@ -283,6 +301,14 @@ impl Studio {
             Command::CancelProofs => self.proofs.is_running(),
             Command::TimeBothWays => self.training.has_weights() && !self.training.is_timing,
             Command::Runs(command) => !command.needs_selection() || self.runs.first().is_some(),
+            Command::MeasureOps => self.is_here() && self.is_planned() && !self.lab.is_measuring(),
+            Command::ComparePlans => self.is_planned() && !self.lab.is_comparing(),
+            Command::FindFirstBad => self.is_here() && self.is_planned() && !self.lab.is_looking(),
+            Command::SelectLargestBuffer => self.plan.is_some(),
+            Command::Tour(super::tour::TourMove::Dismiss) => self.tour.shown().is_some(),
+            Command::UseWeights(super::lab::Weights::Run) => {
+                self.training.has_weights() || self.training.moment.is_some()
+            }
             Command::Back => self.selection.can_go_back(),
             Command::Forward => self.selection.can_go_forward(),
             _ => true,
@@ -294,12 +320,13 @@ impl Studio {
         const BUDGET: Duration = Duration::from_millis(3);
         if self.devices.poll(self.settings.device) {
             self.compiler.set_machine(Arc::clone(self.devices.current()));
+            self.lab.change_device();
             // The plan on screen stays until the new one is there, as after an edit.
             (self.answered, self.plan_revision) = (u64::MAX, u64::MAX);
         }
         let revision = self.document.revision();
         let preset = Arc::clone(self.document.preset());
-        self.compiler.ask(revision, &preset);
+        self.compiler.ask(revision, &preset, self.plan.as_ref());
         if let Some(answer) = self.compiler.poll() {
             self.take_answer(answer);
         }
@@ -309,6 +336,8 @@ impl Studio {
             self.complain(problem);
         }
         self.runs.tend(self.training.keeping.changes);
+        self.ask_lab();
+        self.tour.watch(self.training.done(), self.selection.current(), self.plan_revision);
         self.keep_safe();
         self.make_views();
         left
@@ -333,9 +362,14 @@ impl Studio {
         self.failure = answer.error;
         self.checked = Some(answer.checked);
         if let Some(plan) = answer.plan {
-            let numbers = PlanNumbers::of(&plan);
+            let numbers = PlanNumbers::of(&plan, self.lab.ceilings.as_ref());
             self.difference = self.numbers.and_then(|before| numbers.difference(&before));
             self.numbers = Some(numbers);
+            if let Some(before) = &self.plan {
+                self.selection.carry(|s| super::carry::carried(s, before, &plan));
+            }
+            self.changes = answer.changes.map(Arc::new);
+            self.compile_took = answer.took;
             self.plan = Some(plan);
             self.plan_revision = answer.revision;
         }
@@ -344,6 +378,8 @@ impl Studio {
     /// Another document is open: what belonged to the old one goes.
     pub(super) fn forget_plan(&mut self) {
         (self.plan, self.numbers, self.difference, self.checked, self.failure) = (None, None, None, None, None);
+        self.changes = None;
+        self.lab.clear();
         self.selection.clear();
         self.proofs.clear();
     }

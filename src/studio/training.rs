@@ -3,12 +3,13 @@
 use super::curves::{Histogram, LayerCurves, TwoWays};
 use super::devices::DeviceChoice;
 use super::runs::Keeping;
+use super::transport::{Next, Transport};
 use super::widgets::series::{Series, Smoothed};
 use crate::compile::Compiled;
 use crate::data::{Dataset, Split};
 use crate::exec::Recording;
 use crate::model::Preset;
-use crate::train::{Command, Event, Looked, RunState, SessionSpec, StepReport, Worker};
+use crate::train::{Command, Event, Looked, Moment, RunState, SessionSpec, StepReport, Worker};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,39 +65,6 @@ pub struct Statistics {
     pub p99_us: f32,
 }
 
-/// What the transport allows now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transport {
-    pub train: bool,
-    pub pause: bool,
-    pub step: bool,
-    pub stop: bool,
-    pub reset: bool,
-}
-
-/// What pressing Train does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Begins the first run, or goes on after a pause.
-    Train,
-    /// Makes the finished run longer by this many steps.
-    TrainOn(u64),
-    /// Begins another run from new weights; the curves of the last one go.
-    TrainAnew,
-}
-
-impl Next {
-    /// The button's name.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Train => "Train",
-            Self::TrainOn(_) => "Train on",
-            Self::TrainAnew => "Train anew",
-        }
-    }
-}
-
 /// One run after another.
 pub struct Training {
     worker: Option<Worker>,
@@ -112,6 +80,8 @@ pub struct Training {
     pub statistics: Statistics,
     pub notes: Vec<String>,
     pub problem: Option<String>,
+    /// All that some step of the run depended on, as last taken.
+    pub moment: Option<Arc<Moment>>,
     pub total: u64,
     pub lr: f32,
     smoothing: f32,
@@ -151,6 +121,7 @@ impl Default for Training {
             statistics: Statistics::default(),
             notes: Vec::new(),
             problem: None,
+            moment: None,
             total: 0,
             lr: 0.0,
             smoothing: 0.95,
@@ -387,6 +358,7 @@ impl Training {
                 self.is_timing = false;
                 self.problem = Some(text);
             }
+            Event::Moment(moment) => self.moment = Some(moment),
             Event::Saved(path) => {
                 self.saved_at = Some(self.done());
                 self.saves.push_back(Ok(path));

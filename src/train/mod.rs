@@ -9,10 +9,12 @@ mod feed;
 mod gpu_times;
 mod guard;
 mod look;
+mod probe;
 mod remembered;
 pub mod runs;
 mod session;
 mod stream;
+mod summary;
 mod tune;
 mod verify;
 mod weights;
@@ -23,8 +25,10 @@ pub use evaluate::{Evaluation, argmax};
 pub use feed::{Feed, FeedPosition};
 pub use gpu_times::{gpu_times, known_gpu_times};
 pub use look::{BothWays, LOOK_SHARE, Look, Looked, Pace, Spans};
+pub use probe::{FirstBad, Held, Moment, OpTimes, Probe, held, measure_ops};
 pub use remembered::{TuningFile, processor, remembered_times, tuning_is_off};
 pub use session::{DataChoice, Session, SessionSpec, StepReport, prepare_feed};
+pub use summary::{BARS, Histogram, Picture, Statistics, Summary};
 
 pub use tune::tune;
 pub use verify::{

@@ -3,7 +3,7 @@
 //! Commands go in and events come out over bounded channels. The worker never waits for its listener: reports that do not fit into the channel
 //! stay with the worker and go with the next event, so that none is lost and none delays a step.
 
-use super::{BothWays, Evaluation, Look, Looked, Pace, Session, SessionSpec, Spans, StepReport, TrainError};
+use super::{BothWays, Evaluation, Look, Looked, Moment, Pace, Session, SessionSpec, Spans, StepReport, TrainError};
 use crate::compile::Compiled;
 use crate::data::{Dataset, Split};
 use crate::exec::Recording;
@@ -38,6 +38,8 @@ pub enum Command {
     SaveWeights(PathBuf),
     SaveCheckpoint(PathBuf),
     LoadCheckpoint(PathBuf),
+    /// A copy of all that the next step depends on.
+    TakeMoment,
 }
 
 /// Where a run stands.
@@ -91,6 +93,8 @@ pub enum Event {
     Saved(PathBuf),
     /// Weights that could not be written, and why.
     NotSaved(PathBuf, String),
+    /// A copy of all that the next step depends on; comes unasked before a run fails at that step.
+    Moment(Arc<Moment>),
     /// A command that failed; the run goes on.
     Problem(String),
 }
@@ -302,6 +306,8 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
             Err(error) => {
                 budget = 0;
                 link.report(true);
+                // The session stands before the step that failed: whoever looks into it makes the same step again.
+                tell_moment(session, link);
                 link.tell(Event::State(RunState::Failed(error.to_string())));
             }
         }
@@ -319,6 +325,7 @@ fn rest(session: &mut Session, link: &mut Link) {
                 look(session, link, true);
             }
             Ok(Command::TimeBothWays(steps)) => time_both_ways(session, link, steps),
+            Ok(Command::TakeMoment) => tell_moment(session, link),
             Ok(Command::Stop) => link.tell(Event::State(RunState::Stopped)),
             Ok(_) => link.tell(Event::Problem("The run was stopped. Train again to begin another.".into())),
             Err(crossbeam_channel::RecvTimeoutError::Timeout) => link.push_out(),
@@ -389,6 +396,13 @@ fn time_both_ways(session: &mut Session, link: &mut Link, steps: usize) {
     }
 }
 
+fn tell_moment(session: &mut Session, link: &mut Link) {
+    match session.moment() {
+        Ok(moment) => link.tell(Event::Moment(Arc::new(moment))),
+        Err(error) => link.tell(Event::Problem(error.to_string())),
+    }
+}
+
 fn evaluate(session: &mut Session, link: &mut Link) {
     match session.evaluate() {
         Ok(Some(result)) => link.tell(Event::Evaluated { step: session.done(), result }),
@@ -452,6 +466,10 @@ fn obey(session: &mut Session, spec: &SessionSpec, link: &mut Link, command: Com
         }
         Command::SaveCheckpoint(path) => {
             session.save_checkpoint(&path, &spec.preset).map(|()| link.tell(Event::Saved(path)))
+        }
+        Command::TakeMoment => {
+            tell_moment(session, link);
+            Ok(())
         }
         Command::LoadCheckpoint(path) => session.load_checkpoint(&path).map(|()| {
             *budget = 0;

@@ -3,6 +3,7 @@
 mod devices;
 mod edit;
 mod files;
+mod memory;
 mod robot;
 mod rooms;
 mod run;

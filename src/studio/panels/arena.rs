@@ -1,26 +1,36 @@
-//! The arena: the map, the scrubber through the step, and the numbers beside it.
+//! The arena: the map, the scrubber through the step, and beside them who owns what, and the numbers.
 
+use super::arena_numbers::{largest_ui, numbers_ui, title_ui};
+use super::tenancy::{TenancyPanel, tenancy_ui};
+use super::values::values_line_ui;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
 use crate::studio::theme;
-use crate::studio::view_models::arena::ArenaView;
-use crate::studio::view_models::format;
-use crate::studio::widgets::arena_map::{Highlight, Window, map_ui};
-use crate::studio::widgets::button::{command_icon_ui, empty_ui, role_ui, slider_ui, weak_ui};
+use crate::studio::view_models::PlanView;
+use crate::studio::widgets::arena_map::{Axis, Fading, Highlight, Window, map_ui};
+use crate::studio::widgets::button::{command_icon_ui, empty_ui, icon_ui, slider_ui, text_line_ui, weak_ui};
 use crate::tensor::Bytes;
-use egui::{Align, Layout, RichText, Slider, TextEdit, Ui, Vec2};
+use egui::containers::scroll_area::ScrollSource;
+use egui::{Align, Button, Layout, RichText, Slider, Ui, Vec2};
 
 /// What the panel remembers.
 #[derive(Default)]
 pub struct ArenaPanel {
     window: Option<Window>,
-    made_for: u64,
+    /// The plan's revision, and the end of the axis that the window is measured on.
+    made_for: (u64, f64),
     search: String,
-    /// Whether the scrubber marks an operation, and which.
-    scrubbing: bool,
+    /// Where the slider stands while the scrubber is off.
     op: usize,
+    /// Measured time stands to the right, where it is known.
+    by_time: bool,
+    /// When the present plan was first shown, by the window's clock in seconds.
+    shown_at: Option<f64>,
+    /// The operation and the byte under the pointer.
+    pointer: Option<(usize, u64)>,
+    tenancy: TenancyPanel,
 }
 
 impl ArenaPanel {
@@ -30,153 +40,204 @@ impl ArenaPanel {
     }
 }
 
+/// How long a new buffer fades in and a removed one out, in seconds.
+const FADE_S: f64 = 0.12;
+
 /// Shows the panel.
 pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Queue) {
     let Some(plan) = &studio.plan else {
         return empty_ui(ui, "No arena yet", "Mend the problems in the network; its memory plan appears here at once.");
     };
     let view = &plan.arena;
-    if panel.made_for != studio.plan_revision {
-        // Another plan has another extent; a window on the old one would show nothing of use.
-        (panel.made_for, panel.window) = (studio.plan_revision, None);
+    if panel.made_for.0 != studio.plan_revision {
         panel.op = panel.op.min(view.ops.saturating_sub(1));
+        panel.shown_at = Some(ui.input(|i| i.time));
     }
-    let side = 232.0;
+    let made_for = (studio.plan_revision, axis_of(studio, panel).edge(view.ops));
+    if panel.made_for != made_for {
+        // Another plan or axis has another extent; a window on the old one would show nothing of use.
+        (panel.made_for, panel.window) = (made_for, None);
+    }
+    let side = 248.0;
+    if ui.available_width() < side + 16.0 + LEAST_MAP {
+        // Where both do not fit beside each other, the numbers come below the map.
+        // Over the map the wheel zooms; it must not scroll as well.
+        let mouse_wheel = panel.pointer.is_none();
+        let source = ScrollSource { mouse_wheel, ..ScrollSource::default() };
+        let scroll = egui::ScrollArea::vertical().id_salt("narrow arena").scroll_source(source);
+        scroll.auto_shrink([false, false]).show(ui, |ui| {
+            let map = Vec2::new(ui.available_width(), (ui.clip_rect().height() - 32.0).max(260.0));
+            column_ui(ui, map, |ui| main_ui(ui, studio, panel, plan, out));
+            side_ui(ui, studio, panel, plan, out);
+        });
+        return;
+    }
     let height = ui.available_height();
     ui.horizontal_top(|ui| {
-        let width = (ui.available_width() - side - 16.0).max(200.0);
-        ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
-            ui.set_width(width);
-            tools_ui(ui, panel, out);
-            let map = Vec2::new(width, (ui.available_height() - 32.0).max(120.0));
-            ui.allocate_ui(map, |ui| {
-                let window = panel.window.get_or_insert_with(|| Window::fit(view));
-                let search = panel.search.to_lowercase();
-                let op = panel.scrubbing.then_some(panel.op);
-                let highlight =
-                    Highlight { buffers: &studio.related.buffers, ops: &studio.related.ops, op, search: &search };
-                let map = map_ui(ui, view, window, &highlight);
-                if map.response.clicked() {
-                    out.push(Command::Select(map.clicked.map_or(Selection::Nothing, Selection::Buffer)));
-                }
-            });
-            scrubber_ui(ui, panel, view, studio);
-        });
+        let width = ui.available_width() - side - 16.0;
+        column_ui(ui, Vec2::new(width, height), |ui| main_ui(ui, studio, panel, plan, out));
         ui.add_space(8.0);
-        ui.allocate_ui_with_layout(Vec2::new(side, height), Layout::top_down(Align::Min), |ui| {
-            ui.set_width(side);
-            egui::ScrollArea::vertical()
-                .id_salt("arena numbers")
-                .auto_shrink([false, false])
-                .show(ui, |ui| numbers_ui(ui, view));
+        column_ui(ui, Vec2::new(side, height), |ui| {
+            let scroll = egui::ScrollArea::vertical().id_salt("arena numbers").auto_shrink([false, false]);
+            scroll.show(ui, |ui| side_ui(ui, studio, panel, plan, out));
         });
     });
 }
 
-fn tools_ui(ui: &mut Ui, panel: &mut ArenaPanel, out: &mut Queue) {
+/// The width of the map, in points, below which the numbers do not stand beside it.
+const LEAST_MAP: f32 = 280.0;
+
+/// A column of exactly this size.
+fn column_ui(ui: &mut Ui, size: Vec2, content: impl FnOnce(&mut Ui)) {
+    ui.allocate_ui_with_layout(size, Layout::top_down(Align::Min), |ui| {
+        ui.set_width(size.x);
+        ui.set_height(size.y);
+        content(ui);
+    });
+}
+
+/// The map with its tools above and the scrubber below.
+fn main_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut Queue) {
+    tools_ui(ui, studio, panel, out);
+    let foot = if studio.lab.values.on { 56.0 } else { 32.0 };
+    let map = Vec2::new(ui.available_width(), (ui.available_height() - foot).max(120.0));
+    ui.allocate_ui(map, |ui| shown_map_ui(ui, studio, panel, plan, out));
+    scrubber_ui(ui, panel, plan, studio, out);
+    ui.horizontal(|ui| values_line_ui(ui, studio));
+}
+
+/// Measured time where it is wanted and known, else operations.
+fn axis_of<'a>(studio: &'a Studio, panel: &ArenaPanel) -> Axis<'a> {
+    let measured = studio.lab.measured(studio.plan_revision).filter(|_| panel.by_time);
+    Axis { edges_us: measured.map(|m| m.edges_us.as_slice()) }
+}
+
+fn side_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut Queue) {
+    ui.spacing_mut().item_spacing.y = 2.0;
+    ui.spacing_mut().interact_size.y = 18.0;
+    ui.spacing_mut().button_padding = Vec2::new(2.0, 1.0);
+    numbers_ui(ui, &plan.arena);
+    largest_ui(ui, plan, studio, out);
+    title_ui(ui, "Who owns a byte");
+    tenancy_ui(ui, studio, plan, &mut panel.tenancy, panel.pointer, out);
+    super::arena_numbers::by_role_ui(ui, &plan.arena);
+    super::arena_numbers::planners_ui(ui, studio, &plan.arena, out);
+    ui.add_space(16.0);
+}
+
+fn shown_map_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut Queue) {
+    let view = &plan.arena;
+    let axis = axis_of(studio, panel);
+    let fading = studio.changes.as_ref().zip(fade_share(ui, studio, panel)).map(|(changes, share)| Fading {
+        came: &changes.buffers_came,
+        went: &changes.buffers_went,
+        share,
+    });
+    let window = panel.window.get_or_insert_with(|| Window::fit(view, &axis));
+    let search = panel.search.to_lowercase();
+    let highlight = Highlight {
+        buffers: &studio.related.buffers,
+        ops: &studio.related.ops,
+        op: studio.lab.scrub,
+        search: &search,
+        bytes: studio.related.bytes,
+        fading,
+    };
+    let map = map_ui(ui, view, &axis, window, &highlight);
+    panel.pointer = map.pointer;
+    if let Some(range) = map.stretch {
+        out.push(Command::Select(Selection::Bytes(range)));
+    } else if map.response.clicked() {
+        map.response.request_focus();
+        out.push(Command::Select(map.clicked.map_or(Selection::Nothing, Selection::Buffer)));
+    }
+    if map.nudge != 0 {
+        let last = view.ops.saturating_sub(1);
+        let from = studio.lab.scrub.unwrap_or(panel.op);
+        panel.op = from.saturating_add_signed(map.nudge).min(last);
+        out.push(Command::Scrub(Some(panel.op)));
+    }
+}
+
+/// How far the fading is, from 0 to 1; `None` where nothing fades.
+fn fade_share(ui: &Ui, studio: &Studio, panel: &mut ArenaPanel) -> Option<f32> {
+    let since = ui.input(|i| i.time) - panel.shown_at?;
+    let still = studio.settings.reduce_motion || ui.style().animation_time == 0.0;
+    if still || since >= FADE_S {
+        panel.shown_at = None;
+        return None;
+    }
+    ui.ctx().request_repaint();
+    Some((since / FADE_S) as f32)
+}
+
+fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Queue) {
     ui.horizontal(|ui| {
         command_icon_ui(ui, Command::FitArena, true, out);
         ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
-        let edit = TextEdit::singleline(&mut panel.search)
-            .hint_text("Find a buffer")
-            .desired_width(200.0)
-            .id_salt("buffer search");
-        ui.name_inputs("Find a buffer", |ui| ui.add(edit));
-        let hint =
-            RichText::new("wheel zooms, shift-wheel in time only, drag pans").size(12.0).color(theme::colors(ui).weak);
+        let width = (ui.available_width() - 216.0).clamp(64.0, 130.0);
+        text_line_ui(ui, &mut panel.search, "Find a buffer", "Find a buffer", width);
+        ui.spacing_mut().item_spacing.x = 2.0;
+        let known = studio.lab.measured(studio.plan_revision).is_some();
+        for (by_time, label, about) in [
+            (false, "Ops", "Every operation is as wide as any other"),
+            (true, "Time", "Every operation is as wide as it takes, measured"),
+        ] {
+            let on = (panel.by_time && (known || studio.lab.is_measuring())) == by_time;
+            let response = ui.add(Button::selectable(on, label)).on_hover_text(about);
+            if response.clicked() {
+                panel.by_time = by_time;
+                if by_time && !known {
+                    out.push(Command::MeasureOps);
+                }
+            }
+        }
+        ui.add_space(6.0);
+        let on = studio.lab.values.on;
+        let about = Command::ShowValues.tooltip(ui.ctx());
+        if ui.add(Button::selectable(on, "Values")).on_hover_text(about).clicked() {
+            out.push(Command::ShowValues);
+        }
+        if studio.lab.is_measuring() {
+            ui.add(egui::Spinner::new().size(14.0));
+        }
+        ui.add_space(6.0);
+        let hint = "wheel zooms, Shift in time only; drag pans, Shift picks bytes";
+        let hint = RichText::new(hint).size(12.0).color(theme::colors(ui).weak);
         ui.add(egui::Label::new(hint).truncate());
     });
 }
 
-fn scrubber_ui(ui: &mut Ui, panel: &mut ArenaPanel, view: &ArenaView, studio: &Studio) {
+fn scrubber_ui(ui: &mut Ui, panel: &mut ArenaPanel, plan: &PlanView, studio: &Studio, out: &mut Queue) {
     ui.horizontal(|ui| {
-        let response = ui.checkbox(&mut panel.scrubbing, "Live at op");
-        response.on_hover_text("Marks one operation and lights the buffers that are live there");
-        let last = view.ops.saturating_sub(1);
-        let width = (ui.available_width() - 300.0).clamp(80.0, 600.0);
-        let response = slider_ui(ui, Slider::new(&mut panel.op, 0..=last), "Operation of the scrubber", width);
-        if response.changed() {
-            panel.scrubbing = true;
+        let mut on = studio.lab.scrub.is_some();
+        let response = ui.checkbox(&mut on, "Live at op");
+        if response.on_hover_text("Marks one operation and lights the buffers that are live there").changed() {
+            out.push(Command::Scrub(on.then_some(panel.op)));
         }
-        let live = view.live_bytes.get(panel.op).copied().unwrap_or(0);
-        let kernel = studio.plan.as_ref().and_then(|p| p.ops.get(panel.op)).map_or("", |o| o.kernel.as_str());
-        let text = format!("{} live  {kernel}", Bytes(live));
-        ui.add(egui::Label::new(RichText::new(text).size(12.0).color(theme::colors(ui).weak)).truncate());
+        let last = plan.ops.len().saturating_sub(1);
+        panel.op = studio.lab.scrub.unwrap_or(panel.op).min(last);
+        ui.spacing_mut().item_spacing.x = 4.0;
+        let mut to = panel.op;
+        if icon_ui(ui, icons::BACK, "One op back", "One operation back").clicked() {
+            to = to.saturating_sub(1);
+        }
+        if icon_ui(ui, icons::FORWARD, "One op on", "One operation on").clicked() {
+            to = (to + 1).min(last);
+        }
+        let width = (ui.available_width() - 260.0).clamp(60.0, 600.0);
+        slider_ui(ui, Slider::new(&mut to, 0..=last), "Operation of the scrubber", width);
+        if to != panel.op {
+            panel.op = to;
+            out.push(Command::Scrub(Some(to)));
+        }
+        let live = plan.arena.live_bytes.get(panel.op).copied().unwrap_or(0);
+        let kernel = plan.ops.get(panel.op).map_or("", |o| o.kernel.as_str());
+        let text = RichText::new(kernel).font(theme::mono()).color(theme::colors(ui).accent);
+        weak_ui(ui, format!("{} live", Bytes(live)));
+        let link = ui.add(Button::new(text).frame(false).truncate()).on_hover_text("Selects the operation");
+        if link.clicked() {
+            out.push(Command::Select(Selection::Op(panel.op)));
+        }
     });
-}
-
-fn line_ui(ui: &mut Ui, label: &str, value: &str, exact: &str) {
-    ui.horizontal(|ui| {
-        weak_ui(ui, label);
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            ui.label(RichText::new(value).size(12.0)).on_hover_text(exact);
-        });
-    });
-}
-
-fn bytes_ui(ui: &mut Ui, label: &str, bytes: u64) {
-    line_ui(ui, label, &Bytes(bytes).to_string(), &format!("{} bytes", format::exact(bytes)));
-}
-
-fn title_ui(ui: &mut Ui, title: &str) {
-    ui.add_space(12.0);
-    ui.label(RichText::new(title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
-}
-
-fn numbers_ui(ui: &mut Ui, view: &ArenaView) {
-    ui.spacing_mut().item_spacing.y = 2.0;
-    ui.spacing_mut().interact_size.y = 18.0;
-    ui.label(RichText::new(Bytes(view.arena_bytes).to_string()).font(theme::strong(20.0)))
-        .on_hover_text(format!("{} bytes", format::exact(view.arena_bytes)));
-    let saved = 1.0 - view.arena_bytes as f64 / view.unshared_bytes.max(1) as f64;
-    let verdict = if view.is_optimal { "proved the smallest possible" } else { "the best plan found" };
-    weak_ui(ui, verdict);
-    ui.add_space(4.0);
-    bytes_ui(ui, "lower bound", view.lower_bound_bytes);
-    line_ui(ui, "over the bound", &format!("{:.3}", view.ratio), "Arena over lower bound");
-    bytes_ui(ui, "unshared", view.unshared_bytes);
-    line_ui(ui, "saved by sharing", &format::percent(saved), "Against a buffer of its own for everything");
-    bytes_ui(ui, "survives the step", view.persistent_bytes);
-    bytes_ui(ui, "padding", view.padding_bytes);
-    line_ui(ui, "buffers", &view.rects.len().to_string(), "Buffers in the arena");
-    title_ui(ui, "By role, summed over the step");
-    weak_ui(ui, "Sums, not the peak: buffers that are never live together share memory.");
-    let most = view.by_role.iter().map(|(_, b)| *b).max().unwrap_or(1).max(1);
-    for (role, bytes) in &view.by_role {
-        ui.horizontal(|ui| {
-            ui.spacing_mut().item_spacing.x = 6.0;
-            role_ui(ui, *role);
-            ui.label(RichText::new(role.name()).size(12.0));
-            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                ui.label(RichText::new(Bytes(*bytes).to_string()).size(12.0))
-                    .on_hover_text(format!("{} bytes", format::exact(*bytes)));
-            });
-        });
-        let (rect, _) = ui.allocate_exact_size(Vec2::new(ui.available_width(), 3.0), egui::Sense::hover());
-        let part = rect.width() * (*bytes as f32 / most as f32);
-        ui.painter().rect_filled(rect, 1, theme::colors(ui).hairline);
-        ui.painter().rect_filled(egui::Rect::from_min_size(rect.min, Vec2::new(part, 3.0)), 1, theme::role(*role));
-    }
-    title_ui(ui, "Planners tried");
-    for attempt in &view.attempts {
-        let name = attempt.planner.replace('_', " ");
-        let time = format::micros(attempt.micros as f64);
-        ui.horizontal(|ui| {
-            ui.spacing_mut().item_spacing.x = 4.0;
-            let text = RichText::new(name).size(12.0).color(if attempt.chosen {
-                theme::colors(ui).text
-            } else {
-                theme::colors(ui).weak
-            });
-            if attempt.chosen {
-                ui.label(RichText::new(icons::CHECK).size(12.0).color(theme::colors(ui).accent))
-                    .on_hover_text("Chosen");
-            }
-            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                ui.label(RichText::new(Bytes(attempt.bytes).to_string()).size(12.0))
-                    .on_hover_text(format!("in {time}"));
-                ui.with_layout(Layout::left_to_right(Align::Center), |ui| ui.add(egui::Label::new(text).truncate()));
-            });
-        });
-    }
 }

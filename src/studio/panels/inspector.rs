@@ -1,15 +1,17 @@
 //! The inspector: the facts of what is selected, with links to what it belongs to.
 
+use super::values::{PictureCache, values_ui};
 use crate::studio::commands::{Command, Queue};
 use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
 use crate::studio::theme;
+use crate::studio::view_models::format;
 use crate::studio::view_models::inspector::{Group, Row};
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use egui::{Align, Button, Layout, RichText, ScrollArea, Ui};
 
 /// Shows the panel.
-pub fn inspector_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+pub fn inspector_ui(ui: &mut Ui, studio: &Studio, look: &mut PictureCache, out: &mut Queue) {
     let page = &studio.inspector;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Inspector").font(theme::strong(13.0)));
@@ -31,13 +33,45 @@ pub fn inspector_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         }
         if *studio.selection.current() == Selection::Nothing {
             ui.add_space(4.0);
-            weak_ui(ui, "Select a layer, an operation or a buffer to see it here and in every view.");
+            weak_ui(ui, "Select a layer, an operation, a kernel, a buffer or bytes to see it here and in every view.");
         }
-        for group in &page.groups {
+        for (index, group) in page.groups.iter().enumerate() {
             group_ui(ui, group, out);
+            if index == 0 {
+                measured_ui(ui, studio);
+                if studio.looked_at().is_some() {
+                    ui.add_space(10.0);
+                    values_ui(ui, studio, look, out);
+                }
+            }
         }
         ui.add_space(16.0);
     });
+}
+
+/// What was measured of the selected operations: one of them, or those of a layer, node or kernel together.
+fn measured_ui(ui: &mut Ui, studio: &Studio) {
+    let Some(measured) = studio.lab.measured(studio.plan_revision) else { return };
+    let ops: Vec<usize> = match studio.selection.current() {
+        Selection::Op(op) | Selection::Call(op) => vec![*op],
+        Selection::Nothing | Selection::Buffer(_) | Selection::Bytes(_) => return,
+        _ => studio.related.ops.iter().copied().collect(),
+    };
+    let us: f64 = ops.iter().filter_map(|i| measured.op_us(*i)).sum();
+    let floor: f64 = ops.iter().filter_map(|i| measured.floor(*i)).map(|f| f.us).sum();
+    let bound = match ops[..] {
+        [op] => measured.floor(op).map_or_else(String::new, |f| format!(" ({})", f.bound)),
+        _ => String::new(),
+    };
+    let width = ui.available_width();
+    let rounds = measured.times.rounds;
+    let exact = format!("{us:.3} µs, the median of {rounds} runs by itself");
+    fact_ui(ui, "measured time", &format::micros(us), &exact, width);
+    if floor > 0.0 && us > 0.0 {
+        fact_ui(ui, "floor", &format!("{}{bound}", format::micros(floor)), &format!("{floor:.3} µs"), width);
+        let share = format::percent(floor / us);
+        fact_ui(ui, "roofline share", &share, "Floor over measured time: 100% cannot be beaten", width);
+    }
 }
 
 fn group_ui(ui: &mut Ui, group: &Group, out: &mut Queue) {

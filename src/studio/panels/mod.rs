@@ -1,20 +1,26 @@
 //! The rooms of the window. Each draws plain view models and asks for commands; none computes, locks or waits.
 
 pub mod arena;
+pub mod arena_numbers;
 pub mod capture;
 pub mod curves;
 pub mod data;
+pub mod help;
 pub mod inspector;
 pub mod layer_card;
 pub mod modals;
 pub mod network;
 pub mod palette;
+pub mod plan_changes;
 pub mod predictions;
 pub mod runs;
 pub mod status;
 pub mod step_graph;
+pub mod tenancy;
 pub mod top_bar;
+pub mod tour;
 pub mod train;
+pub mod values;
 pub mod verify;
 
 use super::commands::Tab;
@@ -36,6 +42,8 @@ pub struct Panels {
     pub modals: modals::Modals,
     /// The tabs that are drawn in this frame.
     pub shown: Vec<Tab>,
+    pub help: help::Help,
+    pub look: values::PictureCache,
     pub tabs: egui_tiles::Tree<Tab>,
 }
 
@@ -83,6 +91,8 @@ impl Default for Panels {
             palette: palette::Palette::default(),
             modals: modals::Modals::default(),
             shown: Vec::new(),
+            help: help::Help::default(),
+            look: values::PictureCache::default(),
             tabs: first_layout(),
         }
     }

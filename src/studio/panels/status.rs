@@ -1,5 +1,6 @@
 //! The status line.
 
+use super::plan_changes::difference_ui;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
 use crate::studio::selection::Selection;
@@ -49,9 +50,7 @@ fn left_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         return notice_ui(ui, notice, out);
     }
     if let Some(difference) = &studio.difference {
-        let text = RichText::new(difference).size(12.0).color(c.text);
-        ui.add(Label::new(text).truncate().show_tooltip_when_elided(false))
-            .on_hover_text(format!("What the last edit changed: {difference}"));
+        difference_ui(ui, studio, difference, out);
     }
 }
 

@@ -1,143 +1,395 @@
-//! The step graph: every operation with its kernel and cost.
+//! The step graph: the step at every stage of the compiler, as one table that can be filtered, sorted and walked through by keyboard.
 
+use crate::ir::Phase;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
+use crate::studio::lab::Measured;
 use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
 use crate::studio::theme;
+use crate::studio::view_models::PlanView;
 use crate::studio::view_models::format;
-use crate::studio::view_models::step_graph::OpRow;
-use crate::studio::widgets::button::{empty_ui, named, phase_ui, weak_ui};
-use crate::tensor::Bytes;
-use egui::{Align, Button, Layout, RichText, Sense, TextEdit, Ui};
-use egui_extras::{Column, TableBuilder};
+use crate::studio::view_models::levels::{Level, LevelRow, is_related, selection_of};
+use crate::studio::view_models::step_graph::letter;
+use crate::studio::widgets::button::{command_ui, empty_ui, named, phase_ui, text_line_ui, weak_ui};
+use crate::studio::widgets::level_table::Column;
+use egui::{Align, Button, ComboBox, EventFilter, Id, Key, Layout, Modifiers, RichText, ScrollArea, Sense, Ui, Vec2};
+use egui_extras::{Column as TableColumn, TableBuilder};
+
+/// What the rows were made for.
+#[derive(Clone, Debug, PartialEq)]
+struct Made {
+    revision: u64,
+    level: Level,
+    filter: String,
+    phases: [bool; 5],
+    layer: Option<String>,
+    sort: Option<(Column, bool)>,
+    measured: bool,
+}
 
 /// What the panel remembers.
-#[derive(Default)]
 pub struct StepGraphPanel {
+    level: Level,
     filter: String,
-    /// The rows that the filter leaves, for a plan and a filter.
+    /// Which phases are shown, in their order.
+    phases: [bool; 5],
+    /// The layer that is shown alone.
+    layer: Option<String>,
+    /// The column that rows are sorted by, and whether the largest comes first.
+    sort: Option<(Column, bool)>,
+    /// The rows that are left, in order.
     rows: Vec<usize>,
-    made_for: Option<(u64, String)>,
+    layers: Vec<String>,
+    made_for: Option<Made>,
     shown: Selection,
 }
 
-const HEADERS: [&str; 9] = ["", "#", "Layer", "Op", "Kernel", "Dimensions", "FLOPs", "Bytes", "Time"];
+impl Default for StepGraphPanel {
+    fn default() -> Self {
+        Self {
+            level: Level::default(),
+            filter: String::new(),
+            phases: [true; 5],
+            layer: None,
+            sort: None,
+            rows: Vec::new(),
+            layers: Vec::new(),
+            made_for: None,
+            shown: Selection::Nothing,
+        }
+    }
+}
 
-/// The place of the dimensions among the headers.
-const DIMS: usize = 5;
+/// Rows that a page key moves by.
+const PAGE: isize = 20;
+const ROW: f32 = 22.0;
+
+impl StepGraphPanel {
+    /// Chooses and orders the rows anew where something about them changed.
+    fn make_rows(&mut self, plan: &PlanView, revision: u64, measured: Option<&Measured>) {
+        let made = Made {
+            revision,
+            level: self.level,
+            filter: self.filter.to_lowercase(),
+            phases: self.phases,
+            layer: self.layer.clone(),
+            sort: self.sort,
+            measured: measured.is_some(),
+        };
+        if self.made_for.as_ref() == Some(&made) {
+            return;
+        }
+        let all = plan.levels.rows(self.level);
+        let in_layer = |r: &LevelRow| self.layer.as_ref().is_none_or(|l| r.layer == *l);
+        let shown = |r: &&LevelRow| self.phases[r.phase as usize] && in_layer(r) && r.matches(&made.filter);
+        self.rows = all.iter().filter(shown).map(|r| r.index).collect();
+        if let Some((column, largest_first)) = self.sort {
+            self.rows.sort_by(|a, b| {
+                let (a, b) = (&all[*a], &all[*b]);
+                let order = column.order(a, b, measured);
+                let known = |r: &LevelRow| !column.is_number() || column.number(r, measured).is_some();
+                // What is not known stays last in both directions.
+                if largest_first && known(a) && known(b) { order.reverse() } else { order }
+            });
+        }
+        self.layers.clear();
+        for row in all {
+            if !row.layer.is_empty() && self.layers.last() != Some(&row.layer) && !self.layers.contains(&row.layer) {
+                self.layers.push(row.layer.clone());
+            }
+        }
+        self.made_for = Some(made);
+    }
+
+    /// Sorts by a column: ascending, then descending, then not at all; numbers begin with the largest.
+    fn press(&mut self, column: Column) {
+        let first = column.is_number();
+        self.sort = match self.sort {
+            Some((c, order)) if c == column && order == first => Some((column, !first)),
+            Some((c, _)) if c == column => None,
+            _ => Some((column, first)),
+        };
+    }
+}
 
 /// Shows the panel.
 pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, out: &mut Queue) {
     let Some(plan) = &studio.plan else {
         return empty_ui(ui, "No step yet", "Mend the problems in the network; its step appears here at once.");
     };
-    ui.horizontal(|ui| {
-        ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
-        let edit = TextEdit::singleline(&mut panel.filter)
-            .hint_text("Filter by phase, layer, op, kernel")
-            .desired_width(280.0)
-            .id_salt("op filter");
-        ui.name_inputs("Filter operations", |ui| ui.add(edit));
-        let key = (studio.plan_revision, panel.filter.to_lowercase());
-        if panel.made_for.as_ref() != Some(&key) {
-            panel.rows = plan.ops.iter().filter(|o| o.matches(&key.1)).map(|o| o.index).collect();
-            panel.made_for = Some(key);
-        }
-        weak_ui(ui, format!("{} of {} ops", panel.rows.len(), plan.ops.len()));
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            weak_ui(
-                ui,
-                format!("{} FLOP · about {} a step", format::count(plan.flops as f64), format::micros(plan.cost_us)),
-            );
-        });
-    });
+    let measured = studio.lab.measured(studio.plan_revision);
+    head_ui(ui, studio, panel, plan, out);
+    filters_ui(ui, panel);
+    panel.make_rows(plan, studio.plan_revision, measured);
     ui.add_space(4.0);
-    let selected = studio.selection.current();
-    let jump = match selected {
-        Selection::Op(op) if panel.shown != *selected => panel.rows.iter().position(|r| r == op),
-        _ => None,
-    };
-    panel.shown = selected.clone();
-    // Where there is little room, the dimensions stay in the inspector and the kernel's name keeps its room.
-    let with_dims = ui.available_width() > 820.0;
-    let mut table = TableBuilder::new(ui)
-        .id_salt("ops")
-        .sense(Sense::click())
-        .auto_shrink([false, false])
-        .cell_layout(Layout::left_to_right(Align::Center))
-        .column(Column::exact(20.0))
-        .column(Column::exact(32.0))
-        .column(Column::exact(if with_dims { 120.0 } else { 92.0 }).clip(true))
-        .column(Column::exact(104.0).clip(true))
-        .column(Column::remainder().at_least(120.0).clip(true));
-    if with_dims {
-        table = table.column(Column::exact(160.0).clip(true));
+    if panel.rows.is_empty() {
+        return empty_ui(ui, "Nothing of that kind", "Clear the filter, or show all phases and layers again.");
     }
-    table = table.columns(Column::exact(60.0), 3);
-    if let Some(row) = jump {
-        table = table.scroll_to_row(row, None);
-    }
-    let header = table.header(20.0, |mut row| {
-        for (index, name) in HEADERS.into_iter().enumerate().filter(|(i, _)| with_dims || *i != DIMS) {
-            row.col(|ui| {
-                if index >= 6 {
-                    ui.with_layout(Layout::right_to_left(Align::Center), |ui| weak_ui(ui, name));
-                } else {
-                    weak_ui(ui, name);
-                }
-            });
-        }
-    });
-    header.body(|body| {
-        body.rows(22.0, panel.rows.len(), |mut row| {
-            let op = &plan.ops[panel.rows[row.index()]];
-            row.set_selected(*selected == Selection::Op(op.index));
-            let related = studio.related.ops.contains(&op.index);
-            let chosen = cells(&mut row, op, related, with_dims);
-            if chosen || row.response().clicked() {
-                out.push(Command::Select(Selection::Op(op.index)));
+    table_ui(ui, studio, panel, plan, measured, out);
+}
+
+fn head_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, plan: &PlanView, out: &mut Queue) {
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 2.0;
+        for level in Level::ALL {
+            let button = Button::selectable(panel.level == level, level.title());
+            let response = ui.add(button).on_hover_text(level.about());
+            named(&response, &format!("Level {}", level.title()), true);
+            if response.clicked() {
+                // The columns are others: a sort may have none to go by.
+                (panel.level, panel.sort) = (level, None);
             }
+        }
+        ui.add_space(8.0);
+        if studio.lab.is_measuring() {
+            ui.add(egui::Spinner::new().size(14.0));
+            weak_ui(ui, "measuring");
+        } else {
+            command_ui(ui, Command::MeasureOps, studio.is_enabled(&Command::MeasureOps), out);
+        }
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let (us, what) = match studio.lab.measured(studio.plan_revision) {
+                Some(m) => (m.times.replay_us, "measured"),
+                None => (plan.cost_us, "estimated"),
+            };
+            let text = format!("{} FLOP · {} a step, {what}", format::count(plan.flops as f64), format::micros(us));
+            let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);
+            ui.add(egui::Label::new(text).truncate());
         });
     });
 }
 
-/// Shows a row; true where its kernel was pressed, which is how the keyboard selects it.
-fn cells(row: &mut egui_extras::TableRow<'_, '_>, op: &OpRow, related: bool, with_dims: bool) -> bool {
-    let mono = |ui: &mut Ui, text: &str, weak: bool| {
-        let c = theme::colors(ui);
-        let color = if weak { c.weak } else { c.text };
-        ui.add(egui::Label::new(RichText::new(text).font(theme::mono()).color(color)).truncate().selectable(false));
-    };
-    let right = |ui: &mut Ui, text: String, exact: String| {
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            ui.add(egui::Label::new(RichText::new(text).size(12.0)).selectable(false)).on_hover_text(exact);
+fn filters_ui(ui: &mut Ui, panel: &mut StepGraphPanel) {
+    ui.horizontal(|ui| {
+        ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
+        text_line_ui(ui, &mut panel.filter, "Filter operations", "Filter by op, kernel, layer", 200.0);
+        ui.spacing_mut().item_spacing.x = 2.0;
+        for phase in Phase::ALL {
+            phase_toggle_ui(ui, phase, &mut panel.phases[phase as usize]);
+        }
+        ui.add_space(6.0);
+        let shown = panel.layer.clone().unwrap_or_else(|| "All layers".into());
+        let combo = ComboBox::from_id_salt("layer filter").width(120.0).selected_text(shown).show_ui(ui, |ui| {
+            ui.selectable_value(&mut panel.layer, None, "All layers");
+            for layer in &panel.layers {
+                ui.selectable_value(&mut panel.layer, Some(layer.clone()), layer);
+            }
         });
+        combo.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Layer of the rows"));
+        ui.add_space(6.0);
+        let total = panel.rows.len();
+        weak_ui(ui, format!("{total} {}", panel.level.noun()));
+    });
+}
+
+/// A phase's letter, which shows and hides its rows.
+fn phase_toggle_ui(ui: &mut Ui, phase: Phase, on: &mut bool) {
+    let (rect, response) = ui.allocate_exact_size(Vec2::splat(22.0), Sense::click());
+    let (fill, text) = theme::colors(ui).phase(phase);
+    let sign = rect.shrink(3.0);
+    if *on {
+        ui.painter().rect_filled(sign, 3, fill);
+    } else {
+        let line = egui::Stroke::new(1.0, theme::colors(ui).hairline);
+        ui.painter().rect_stroke(sign, 3, line, egui::StrokeKind::Inside);
+    }
+    if response.has_focus() || response.hovered() {
+        let line = egui::Stroke::new(1.0, theme::colors(ui).accent);
+        ui.painter().rect_stroke(sign.expand(1.0), 4, line, egui::StrokeKind::Outside);
+    }
+    let color = if *on { text } else { theme::colors(ui).weak };
+    ui.painter().text(
+        rect.center(),
+        egui::Align2::CENTER_CENTER,
+        letter(phase),
+        egui::FontId::proportional(12.0),
+        color,
+    );
+    let name = format!("Show {}", phase.name());
+    response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, *on, &name));
+    if response.clicked() {
+        *on ^= true;
+    }
+    response.on_hover_text(format!("{name}: {}", if *on { "on" } else { "off" }));
+}
+
+/// The row that the keys lead to, while the table has the keyboard.
+fn key_target(ui: &Ui, panel: &StepGraphPanel, studio: &Studio, id: Id) -> Option<usize> {
+    if !ui.memory(|m| m.has_focus(id)) {
+        return None;
+    }
+    let filter = EventFilter { vertical_arrows: true, ..EventFilter::default() };
+    ui.memory_mut(|m| m.set_focus_lock_filter(id, filter));
+    let steps = [(Key::ArrowDown, 1), (Key::ArrowUp, -1), (Key::PageDown, PAGE), (Key::PageUp, -PAGE)];
+    let none = Modifiers::NONE;
+    let last = panel.rows.len().checked_sub(1)?;
+    let (delta, end) = ui.input_mut(|i| {
+        let delta: isize = steps.iter().map(|(k, d)| i.count_and_consume_key(none, *k) as isize * d).sum();
+        let end = if i.consume_key(none, Key::Home) { Some(0) } else { None };
+        (delta, if i.consume_key(none, Key::End) { Some(last) } else { end })
+    });
+    let now = panel.rows.iter().position(|r| selection_of(panel.level, *r) == *studio.selection.current());
+    let to = match (end, delta) {
+        (Some(end), _) => end,
+        (None, 0) => return None,
+        (None, delta) => now.map_or(0, |n| n.saturating_add_signed(delta).min(last)),
     };
-    row.col(|ui| {
+    panel.rows.get(to).copied()
+}
+
+fn table_ui(
+    ui: &mut Ui,
+    studio: &Studio,
+    panel: &mut StepGraphPanel,
+    plan: &PlanView,
+    measured: Option<&Measured>,
+    out: &mut Queue,
+) {
+    let level = panel.level;
+    let columns = Column::of(level);
+    // The table as a whole takes the keyboard: arrows walk through its rows.
+    let id = Id::unique("step graph rows");
+    let frame = ui.interact(ui.available_rect_before_wrap(), id, Sense::focusable_noninteractive());
+    let name = format!("Rows of the step graph, {} {}", panel.rows.len(), level.noun());
+    frame.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Table, true, &name));
+    if frame.has_focus() {
+        let line = egui::Stroke::new(1.0, theme::colors(ui).accent);
+        ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, egui::StrokeKind::Inside);
+    }
+    if let Some(row) = key_target(ui, panel, studio, id) {
+        out.push(Command::Select(selection_of(level, row)));
+    }
+    let selected = studio.selection.current();
+    let own = |r: &usize| selection_of(level, *r) == *selected;
+    let jump = if panel.shown == *selected {
+        None
+    } else {
+        panel
+            .rows
+            .iter()
+            .position(own)
+            .or_else(|| panel.rows.iter().position(|r| is_related(level, *r, &studio.related)))
+    };
+    panel.shown = selected.clone();
+    let fixed: f32 = columns.iter().filter_map(|c| c.width()).map(|w| w + 8.0).sum();
+    let kernel = (ui.available_width() - fixed - 24.0).clamp(190.0, 420.0);
+    let mut pressed = None;
+    let mut chosen = None;
+    ScrollArea::horizontal().id_salt(("step graph", level)).auto_shrink([false, false]).show(ui, |ui| {
+        let mut table = TableBuilder::new(ui)
+            .id_salt(("ops", level))
+            .sense(Sense::click())
+            .auto_shrink([false, false])
+            .cell_layout(Layout::left_to_right(Align::Center));
+        for column in columns {
+            table = table.column(TableColumn::exact(column.width().unwrap_or(kernel)).clip(true));
+        }
+        if let Some(row) = jump {
+            table = table.scroll_to_row(row, None);
+        }
+        let header = table.header(22.0, |mut row| {
+            for column in columns {
+                row.col(|ui| {
+                    if header_ui(ui, *column, level, panel.sort) {
+                        pressed = Some(*column);
+                    }
+                });
+            }
+        });
+        let all = plan.levels.rows(level);
+        header.body(|body| {
+            body.rows(ROW, panel.rows.len(), |mut row| {
+                let Some(item) = panel.rows.get(row.index()).and_then(|i| all.get(*i)) else { return };
+                row.set_selected(own(&item.index));
+                let related = is_related(level, item.index, &studio.related);
+                let mut clicked = false;
+                for column in columns {
+                    row.col(|ui| clicked |= cell_ui(ui, *column, item, level, related, measured));
+                }
+                if clicked || row.response().clicked() {
+                    chosen = Some(item.index);
+                }
+            });
+        });
+    });
+    if let Some(column) = pressed {
+        panel.press(column);
+    }
+    if let Some(index) = chosen {
+        ui.memory_mut(|m| m.request_focus(id));
+        out.push(Command::Select(selection_of(level, index)));
+    }
+}
+
+/// The name above a column, which sorts by it; true where it was pressed.
+fn header_ui(ui: &mut Ui, column: Column, level: Level, sort: Option<(Column, bool)>) -> bool {
+    let sign = match sort {
+        Some((c, true)) if c == column => icons::DOWN,
+        Some((c, false)) if c == column => icons::UP,
+        _ => "",
+    };
+    let title = column.title(level);
+    let c = theme::colors(ui);
+    let color = if sign.is_empty() { c.weak } else { c.accent };
+    ui.spacing_mut().button_padding.x = 0.0;
+    let text = RichText::new(format!("{} {sign}", if title.is_empty() { "·" } else { title })).size(12.0).color(color);
+    let button = Button::new(text).frame(false).truncate();
+    let response = if column.is_number() {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.add(button)).inner
+    } else {
+        ui.add(button)
+    };
+    let name = if title.is_empty() { "Sort by phase".to_owned() } else { format!("Sort by {title}") };
+    named(&response, &name, true);
+    response.on_hover_text(format!("{}. Press to sort.", column.about())).clicked()
+}
+
+/// Shows a cell; true where it was pressed, which is how the keyboard selects a row.
+fn cell_ui(
+    ui: &mut Ui,
+    column: Column,
+    row: &LevelRow,
+    level: Level,
+    related: bool,
+    measured: Option<&Measured>,
+) -> bool {
+    let c = theme::colors(ui);
+    if column == Column::Phase {
         if related {
             // A bar in the accent marks what belongs to the selection.
             let rect = ui.max_rect();
-            ui.painter().vline(rect.left() + 1.0, rect.y_range(), egui::Stroke::new(2.0, theme::colors(ui).accent));
+            ui.painter().vline(rect.left() + 1.0, rect.y_range(), egui::Stroke::new(2.0, c.accent));
         }
         ui.add_space(4.0);
-        phase_ui(ui, op.phase);
-    });
-    row.col(|ui| mono(ui, &op.index.to_string(), true));
-    row.col(|ui| mono(ui, &op.layer, false));
-    row.col(|ui| mono(ui, op.op, false));
-    let mut pressed = false;
-    row.col(|ui| {
-        ui.spacing_mut().button_padding.x = 0.0;
-        let button = ui.add(Button::new(RichText::new(&op.kernel).font(theme::mono())).frame(false).truncate());
-        named(&button, &format!("Op {} {}", op.index, op.kernel), true);
-        pressed = button.clicked();
-    });
-    if with_dims {
-        row.col(|ui| mono(ui, &op.dims, true));
+        phase_ui(ui, row.phase);
+        return false;
     }
-    row.col(|ui| right(ui, format::count(op.flops as f64), format!("{} FLOP", format::exact(op.flops))));
-    row.col(|ui| right(ui, Bytes(op.bytes).to_string(), format!("{} bytes moved at least", format::exact(op.bytes))));
-    row.col(|ui| right(ui, format::micros(op.cost_us), "Estimated".into()));
-    pressed
+    let (text, exact) = column.text(row, measured);
+    if column == Column::Kernel {
+        ui.spacing_mut().button_padding.x = 0.0;
+        let button = ui.add(Button::new(RichText::new(text).font(theme::mono())).frame(false).truncate());
+        let what = match level {
+            Level::Ir => "Node",
+            Level::Lowered => "Lowered op",
+            Level::Selected => "Op",
+            Level::Recorded => "Call",
+        };
+        named(&button, &format!("{what} {} {}", row.index, row.kernel), true);
+        return button.clicked();
+    }
+    if column.is_number() {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let text = RichText::new(text).size(12.0);
+            ui.add(egui::Label::new(text).selectable(false)).on_hover_text(exact);
+        });
+        return false;
+    }
+    let weak = matches!(column, Column::Index | Column::Shapes | Column::Dtypes | Column::Detail);
+    let text = RichText::new(text).font(theme::mono()).color(if weak { c.weak } else { c.text });
+    let label = ui.add(egui::Label::new(text).truncate().selectable(false).show_tooltip_when_elided(false));
+    if !exact.is_empty() {
+        label.on_hover_text(exact);
+    }
+    false
 }

@@ -7,7 +7,8 @@ use crate::studio::presets;
 use crate::studio::runs::RunsCommand;
 use crate::studio::state::Studio;
 use crate::studio::theme;
-use crate::studio::training::Next;
+use crate::studio::tour::TourMove;
+use crate::studio::transport::Next;
 use crate::studio::view_models::format;
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::button::{command_icon_ui, command_menu_ui, command_ui, named};
@@ -19,7 +20,7 @@ pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
         // A menu bar takes all the width there is, and the rest of the line is for others.
-        ui.allocate_ui(Vec2::new(176.0, 24.0), |ui| {
+        ui.allocate_ui(Vec2::new(224.0, 24.0), |ui| {
             egui::MenuBar::new().style(menu_style).ui(ui, |ui| menus_ui(ui, studio, out))
         });
         command_icon_ui(ui, Command::Undo, studio.is_enabled(&Command::Undo), out);
@@ -187,6 +188,8 @@ fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             Command::FollowPlots,
             Command::ToggleLogAxis,
             Command::ToggleTheme,
+            Command::ReduceMotion,
+            Command::SelectLargestBuffer,
         ] {
             item(ui, command, out);
         }
@@ -206,6 +209,16 @@ fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         ui.separator();
         for command in [RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule] {
             item(ui, Command::Runs(command), out);
+        }
+        ui.separator();
+        for command in [Command::MeasureOps, Command::ComparePlans, Command::ShowValues, Command::FindFirstBad] {
+            item(ui, command, out);
+        }
+    });
+    ui.menu_button("Help", |ui| {
+        ui.set_min_width(240.0);
+        for command in [Command::Tour(TourMove::Start), Command::ShowShortcuts, Command::ShowAbout] {
+            item(ui, command, out);
         }
     });
 }

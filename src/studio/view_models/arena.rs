@@ -50,7 +50,12 @@ pub struct ArenaView {
     pub attempts: Vec<AttemptRow>,
     /// Live bytes at every operation.
     pub live_bytes: Vec<u64>,
+    /// Some buffers by size, the largest first; of equals the one that lies lower.
+    pub largest: Vec<BufferId>,
 }
+
+/// Buffers listed as the largest.
+const LARGEST: usize = 8;
 
 impl ArenaView {
     /// The arena of a compiled step.
@@ -80,8 +85,13 @@ impl ArenaView {
             micros: a.micros,
             chosen: a.planner == report.planner,
         };
+        let rects: Vec<BufferRect> = own().map(rect).collect();
+        let mut by_size: Vec<&BufferRect> = rects.iter().collect();
+        by_size.sort_by_key(|r| (std::cmp::Reverse(r.bytes), r.offset));
+        let largest = by_size.iter().take(LARGEST).map(|r| r.id).collect();
         Self {
-            rects: own().map(rect).collect(),
+            largest,
+            rects,
             ops: plan.program.ops.len(),
             arena_bytes: plan.arena_bytes,
             persistent_bytes: plan.persistent_bytes,

@@ -2,6 +2,7 @@
 
 use super::PlanView;
 use super::format;
+use super::relations;
 use crate::ir::Phase;
 use crate::lower::Dir;
 use crate::model::{LayerPath, Preset};
@@ -46,20 +47,20 @@ pub struct InspectorView {
 /// Links listed before the rest is counted only.
 const LINKS: usize = 40;
 
-fn fact(label: &str, value: impl Into<String>) -> Row {
+pub(super) fn fact(label: &str, value: impl Into<String>) -> Row {
     let value = value.into();
     Row::Fact { label: label.into(), exact: value.clone(), value }
 }
 
-fn bytes(label: &str, n: u64) -> Row {
+pub(super) fn bytes(label: &str, n: u64) -> Row {
     Row::Fact { label: label.into(), value: Bytes(n).to_string(), exact: format!("{} bytes", format::exact(n)) }
 }
 
-fn flops(n: u64) -> Row {
+pub(super) fn flops(n: u64) -> Row {
     Row::Fact { label: "FLOPs".into(), value: format::count(n as f64), exact: format::exact(n) }
 }
 
-fn cut(mut rows: Vec<Row>) -> Vec<Row> {
+pub(super) fn cut(mut rows: Vec<Row>) -> Vec<Row> {
     if rows.len() > LINKS {
         let more = rows.len() - LINKS;
         rows.truncate(LINKS);
@@ -77,6 +78,11 @@ impl InspectorView {
             (Selection::Layer(path), plan) => layer(path, preset, plan, updates),
             (Selection::Op(index), Some(plan)) => op(*index, plan),
             (Selection::Buffer(id), Some(plan)) => buffer(*id, plan),
+            (Selection::Node(id), Some(plan)) => relations::node(*id, plan),
+            (Selection::Lowered(index), Some(plan)) => relations::lowered(*index, plan),
+            (Selection::Kernel(id), Some(plan)) => relations::kernel(id, plan),
+            (Selection::Call(index), Some(plan)) => relations::call(*index, plan),
+            (Selection::Bytes(bytes), Some(plan)) => relations::stretch(*bytes, plan),
             (_, None) => Self { kind: "Selection", title: "No plan yet".into(), ..Self::default() },
         };
         page.groups.retain(|g| !g.rows.is_empty());
@@ -84,12 +90,12 @@ impl InspectorView {
     }
 }
 
-fn op_link(plan: &PlanView, index: usize, label: &str) -> Row {
+pub(super) fn op_link(plan: &PlanView, index: usize, label: &str) -> Row {
     let text = plan.ops.get(index).map_or_else(|| index.to_string(), |o| format!("{index} {}", o.kernel));
     Row::Link { label: label.into(), text, to: Selection::Op(index) }
 }
 
-fn buffer_link(plan: &PlanView, id: BufferId, label: &str) -> Row {
+pub(super) fn buffer_link(plan: &PlanView, id: BufferId, label: &str) -> Row {
     let b = plan.compiled.plan.buffer(id);
     Row::Link { label: label.into(), text: format!("{} {}", b.name, Bytes(b.bytes)), to: Selection::Buffer(id) }
 }
@@ -174,6 +180,7 @@ fn layer(path: &LayerPath, preset: &Preset, plan: Option<&PlanView>, updates: &[
     page.groups.push(Group { title: "Operations", rows: cut(ops.collect()) });
     let buffers = related.buffers.iter().map(|&b| buffer_link(plan, b, plan.compiled.plan.buffer(b).role.name()));
     page.groups.push(Group { title: "Buffers", rows: cut(buffers.collect()) });
+    page.groups.push(relations::nodes_of(&Selection::Layer(path.clone()), plan));
     page
 }
 
@@ -219,8 +226,14 @@ fn op(index: usize, plan: &PlanView) -> InspectorView {
         page.groups.push(Group { title: "Workspace", rows: vec![buffer_link(plan, work, "scratch")] });
     }
     let lost = choice.candidates.iter().filter(|k| !k.lost.is_empty());
-    let lost = lost.map(|k| fact(&k.kernel, k.lost.clone())).collect();
+    let lost = lost.map(|k| Row::Link {
+        label: k.kernel.clone(),
+        text: k.lost.clone(),
+        to: Selection::Kernel(k.kernel.clone()),
+    });
+    let lost = lost.collect();
     page.groups.push(Group { title: "Candidates that lost", rows: lost });
+    page.groups.extend(relations::other_levels(index, plan));
     let constants = plan.capture.constants.iter().filter(|k| k.op == index);
     let constants = constants.map(|k| {
         fact(&k.name, if k.live { format!("live, from {}", k.value) } else { format!("frozen at {}", k.value) })
@@ -261,19 +274,25 @@ fn buffer(id: BufferId, plan: &PlanView) -> InspectorView {
         let layer = c.model.layer(layer);
         rows.push(Row::Link { label: "layer".into(), text: layer.label(), to: Selection::Layer(layer.path.clone()) });
     }
+    let span = [b.offset, b.offset + b.bytes];
+    let text = format!("{:#x} to {:#x}", span[0], span[1].saturating_sub(1));
+    rows.push(Row::Link { label: "bytes".into(), text, to: Selection::Bytes(span) });
     page.groups.push(Group { title: "Buffer", rows });
+    let parts = b.parts.iter().map(|p| {
+        let text = format!("{} {}", p.shape, Bytes(p.bytes));
+        match p.layer.and_then(|l| c.model.layers.get(l.0 as usize)) {
+            Some(layer) => Row::Link { label: p.name.clone(), text, to: Selection::Layer(layer.path.clone()) },
+            None => fact(&p.name, text),
+        }
+    });
+    page.groups.push(Group { title: "Parts, each with its layer", rows: cut(parts.collect()) });
     let links = |ops: &[usize]| cut(ops.iter().map(|&i| op_link(plan, i, plan.ops[i].phase.name())).collect());
     page.groups.push(Group { title: "Written by", rows: links(&b.writers) });
     page.groups.push(Group { title: "Read by", rows: links(&b.readers) });
-    let parts = b.parts.iter().map(|p| Row::Fact {
-        label: p.name.clone(),
-        value: format!("{} {}", p.shape, Bytes(p.bytes)),
-        exact: format!("{} bytes from byte {}", format::exact(p.bytes), format::exact(p.start)),
-    });
-    page.groups.push(Group { title: "Parts", rows: cut(parts.collect()) });
     let values = b.values.iter().map(|v| c.plan.program.value(*v)).filter(|v| v.name != b.name && v.param.is_none());
     page.groups
         .push(Group { title: "Also holds", rows: cut(values.map(|v| fact(&v.name, v.shape.to_string())).collect()) });
+    page.groups.push(relations::nodes_of(&Selection::Buffer(id), plan));
     page
 }
 

@@ -2,14 +2,19 @@
 
 pub mod arena;
 pub mod capture;
+pub mod changes;
+pub mod compare;
 pub mod data;
 pub mod format;
 pub mod inspector;
+pub mod levels;
 pub mod network;
 pub mod plan;
 pub mod predictions;
+mod relations;
 pub mod runs;
 pub mod status;
 pub mod step_graph;
+pub mod tenancy;
 
 pub use plan::PlanView;

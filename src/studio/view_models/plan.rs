@@ -2,6 +2,7 @@
 
 use super::arena::ArenaView;
 use super::capture::CaptureView;
+use super::levels::Levels;
 use super::step_graph::OpRow;
 use crate::compile::Compiled;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ pub struct PlanView {
     pub ops: Vec<OpRow>,
     pub arena: ArenaView,
     pub capture: CaptureView,
+    /// The step at every stage of the compiler.
+    pub levels: Levels,
     /// Estimated time of a step, in microseconds.
     pub cost_us: f64,
     pub flops: u64,
@@ -50,6 +53,7 @@ impl PlanView {
             ops: OpRow::all(&compiled),
             arena: ArenaView::new(&compiled),
             capture: CaptureView::new(&compiled),
+            levels: Levels::new(&compiled),
             cost_us: compiled.selection.cost_us(),
             flops,
             flop_shares,

@@ -3,6 +3,7 @@
 use super::PlanView;
 use super::format;
 use crate::exec::Recording;
+use crate::exec::cpu::Ceilings;
 use crate::studio::training::Training;
 use crate::tensor::Bytes;
 use crate::train::RunState;
@@ -12,13 +13,24 @@ use crate::train::RunState;
 pub struct PlanNumbers {
     pub arena_bytes: u64,
     pub ops: usize,
+    /// Distinct kernels.
+    pub kernels: usize,
     pub cost_us: f64,
+    /// The least time of the step, in microseconds, where the machine was measured.
+    pub floor_us: Option<f64>,
 }
 
 impl PlanNumbers {
     #[must_use]
-    pub fn of(plan: &PlanView) -> Self {
-        Self { arena_bytes: plan.compiled.plan.arena_bytes, ops: plan.ops.len(), cost_us: plan.cost_us }
+    pub fn of(plan: &PlanView, ceilings: Option<&Ceilings>) -> Self {
+        let kernels: std::collections::HashSet<&str> = plan.ops.iter().map(|o| o.kernel.as_str()).collect();
+        Self {
+            arena_bytes: plan.compiled.plan.arena_bytes,
+            ops: plan.ops.len(),
+            kernels: kernels.len(),
+            cost_us: plan.cost_us,
+            floor_us: ceilings.map(|c| plan.ops.iter().map(|o| c.floor(o.flops, o.bytes).us).sum()),
+        }
     }
 
     /// What changed since `before`: `arena +1.2 MiB, 3 ops more, step +4.0 µs`; `None` where nothing did.
@@ -34,9 +46,19 @@ impl PlanNumbers {
             let ops = if n == 1 { "op" } else { "ops" };
             parts.push(format!("{n} {ops} {}", if self.ops > before.ops { "more" } else { "fewer" }));
         }
-        let us = self.cost_us - before.cost_us;
-        if us.abs() >= 0.05 {
-            parts.push(format!("step {}{}", if us > 0.0 { '+' } else { '−' }, format::micros(us.abs())));
+        if self.kernels != before.kernels {
+            let n = self.kernels.abs_diff(before.kernels);
+            let kernels = if n == 1 { "kernel" } else { "kernels" };
+            parts.push(format!("{n} {kernels} {}", if self.kernels > before.kernels { "more" } else { "fewer" }));
+        }
+        let mut time = |name: &str, us: f64| {
+            if us.abs() >= 0.05 {
+                parts.push(format!("{name} {}{}", if us > 0.0 { '+' } else { '−' }, format::micros(us.abs())));
+            }
+        };
+        time("step", self.cost_us - before.cost_us);
+        if let (Some(now), Some(then)) = (self.floor_us, before.floor_us) {
+            time("floor", now - then);
         }
         (!parts.is_empty()).then(|| parts.join(", "))
     }
@@ -118,10 +140,16 @@ mod tests {
 
     #[test]
     fn an_edit_says_what_it_changed() {
-        let before = PlanNumbers { arena_bytes: 1 << 20, ops: 20, cost_us: 10.0 };
-        let after = PlanNumbers { arena_bytes: 3 << 20, ops: 21, cost_us: 14.0 };
-        assert_eq!(after.difference(&before).unwrap(), "arena +2.0 MiB, 1 op more, step +4.0 µs");
-        assert_eq!(before.difference(&after).unwrap(), "arena −2.0 MiB, 1 op fewer, step −4.0 µs");
+        let before = PlanNumbers { arena_bytes: 1 << 20, ops: 20, kernels: 5, cost_us: 10.0, floor_us: Some(4.0) };
+        let after = PlanNumbers { arena_bytes: 3 << 20, ops: 21, kernels: 7, cost_us: 14.0, floor_us: Some(5.0) };
+        assert_eq!(
+            after.difference(&before).unwrap(),
+            "arena +2.0 MiB, 1 op more, 2 kernels more, step +4.0 µs, floor +1.0 µs"
+        );
+        assert_eq!(
+            before.difference(&after).unwrap(),
+            "arena −2.0 MiB, 1 op fewer, 2 kernels fewer, step −4.0 µs, floor −1.0 µs"
+        );
         assert_eq!(before.difference(&before), None);
     }
 

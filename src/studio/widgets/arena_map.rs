@@ -1,26 +1,55 @@
-//! The map of the arena: operations to the right, bytes upwards, a rectangle for every buffer.
+//! The map of the arena: operations or measured time to the right, bytes upwards, a rectangle for every buffer.
 //!
 //! What is out of view is left out, and all that is in view is one mesh, so that thousands of buffers cost little.
 
 use crate::plan::BufferId;
 use crate::studio::theme::{self, Colors};
 use crate::studio::view_models::arena::{ArenaView, BufferRect};
+use crate::studio::view_models::format;
 use crate::tensor::Bytes;
 use egui::{Align2, Color32, FontId, Mesh, Painter, Pos2, Rect, Response, Sense, Shape, Stroke, StrokeKind, Ui, Vec2};
 use std::collections::BTreeSet;
 
-/// The part of the arena that is in view: op indices and bytes.
+/// What stands to the right: operations by index, or by measured time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Axis<'a> {
+    /// Where each operation begins, in microseconds, and the end of the last; `None` counts operations.
+    pub edges_us: Option<&'a [f64]>,
+}
+
+impl Axis<'_> {
+    /// Where operation `op` begins; one past the last is the end.
+    #[must_use]
+    pub fn edge(&self, op: usize) -> f64 {
+        match self.edges_us {
+            Some(edges) => edges.get(op).or_else(|| edges.last()).copied().unwrap_or(0.0),
+            None => op as f64,
+        }
+    }
+
+    /// The operation at a place on the axis.
+    #[must_use]
+    pub fn op_at(&self, x: f64) -> usize {
+        match self.edges_us {
+            Some(edges) => edges.partition_point(|e| *e <= x).saturating_sub(1),
+            None => x.max(0.0) as usize,
+        }
+    }
+}
+
+/// The part of the arena that is in view: places on the axis and bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
-    pub ops: [f64; 2],
+    pub time: [f64; 2],
     pub bytes: [f64; 2],
 }
 
 impl Window {
     /// The whole arena.
     #[must_use]
-    pub fn fit(view: &ArenaView) -> Self {
-        Self { ops: [0.0, view.ops.max(1) as f64], bytes: [0.0, view.arena_bytes.max(1) as f64 * 1.04] }
+    pub fn fit(view: &ArenaView, axis: &Axis<'_>) -> Self {
+        let end = axis.edge(view.ops.max(1)).max(1e-3);
+        Self { time: [0.0, end], bytes: [0.0, view.arena_bytes.max(1) as f64 * 1.04] }
     }
 
     /// The window after zooming by `factor` around a point of it, `at` in 0..1 of both axes.
@@ -31,23 +60,35 @@ impl Window {
             let factor = f64::from(factor).max(1e-6);
             [middle - (middle - from) / factor, middle + (to - middle) / factor]
         };
-        Self { ops: axis(self.ops, factor.x, at.x), bytes: axis(self.bytes, factor.y, at.y) }
+        Self { time: axis(self.time, factor.x, at.x), bytes: axis(self.bytes, factor.y, at.y) }
     }
 
     /// The window within reach of the arena: neither further out than twice its size nor away from it.
     #[must_use]
-    pub fn held(self, view: &ArenaView) -> Self {
-        let whole = Self::fit(view);
+    pub fn held(self, view: &ArenaView, along: &Axis<'_>) -> Self {
+        let whole = Self::fit(view, along);
         let axis = |[from, to]: [f64; 2], all: [f64; 2], least: f64| {
-            let size = (to - from).clamp(least, 1.2 * all[1]);
+            let size = (to - from).clamp(least.min(all[1]), 1.2 * all[1]);
             let from = from.clamp(all[0] - size * 0.5, all[1] - size * 0.5);
             [from, from + size]
         };
+        let least = if along.edges_us.is_some() { whole.time[1] / 2000.0 } else { 2.0 };
         Self {
-            ops: axis(self.ops, whole.ops, 2.0),
+            time: axis(self.time, whole.time, least),
             bytes: axis(self.bytes, whole.bytes, 1024.0_f64.min(whole.bytes[1])),
         }
     }
+}
+
+/// What came and went with the last edit, while it fades.
+#[derive(Clone, Copy, Debug)]
+pub struct Fading<'a> {
+    /// Buffers that fade in, in order.
+    pub came: &'a [BufferId],
+    /// Buffers of the plan before that fade out.
+    pub went: &'a [BufferRect],
+    /// From 0 at the edit to 1 where the fading is over.
+    pub share: f32,
 }
 
 /// What lights up.
@@ -58,27 +99,37 @@ pub struct Highlight<'a> {
     pub op: Option<usize>,
     /// Buffers whose name does not hold this are dimmed.
     pub search: &'a str,
+    /// The stretch of the arena that is selected.
+    pub bytes: Option<[u64; 2]>,
+    pub fading: Option<Fading<'a>>,
 }
 
 /// What a person did with the map.
 pub struct MapResponse {
     pub response: Response,
     pub clicked: Option<BufferId>,
+    /// The operation and the byte under the pointer.
+    pub pointer: Option<(usize, u64)>,
+    /// A stretch of bytes that was drawn with Shift held.
+    pub stretch: Option<[u64; 2]>,
+    /// Operations that the scrubber moves by, by the arrow keys.
+    pub nudge: isize,
 }
 
 /// Room for the marks of both axes.
 const LEFT: f32 = 64.0;
 const BOTTOM: f32 = 20.0;
 
-struct Frame {
+struct Frame<'a> {
     rect: Rect,
     window: Window,
+    axis: &'a Axis<'a>,
 }
 
-impl Frame {
-    fn x(&self, op: f64) -> f32 {
-        let [from, to] = self.window.ops;
-        self.rect.left() + ((op - from) / (to - from)) as f32 * self.rect.width()
+impl Frame<'_> {
+    fn x(&self, place: f64) -> f32 {
+        let [from, to] = self.window.time;
+        self.rect.left() + ((place - from) / (to - from)) as f32 * self.rect.width()
     }
 
     fn y(&self, byte: f64) -> f32 {
@@ -87,13 +138,13 @@ impl Frame {
     }
 
     fn of(&self, b: &BufferRect) -> Rect {
-        let (x0, x1) = (self.x(b.live[0] as f64), self.x(b.live[1] as f64));
+        let (x0, x1) = (self.x(self.axis.edge(b.live[0])), self.x(self.axis.edge(b.live[1])));
         let (y0, y1) = (self.y((b.offset + b.bytes) as f64), self.y(b.offset as f64));
         Rect::from_min_max(Pos2::new(x0, y0), Pos2::new(x1, y1))
     }
 
     fn at(&self, pos: Pos2) -> (f64, f64) {
-        let [a, b] = self.window.ops;
+        let [a, b] = self.window.time;
         let [c, d] = self.window.bytes;
         let x = f64::from((pos.x - self.rect.left()) / self.rect.width());
         let y = f64::from((self.rect.bottom() - pos.y) / self.rect.height());
@@ -102,36 +153,49 @@ impl Frame {
 }
 
 /// Shows the map in all the room there is.
-pub fn map_ui(ui: &mut Ui, view: &ArenaView, window: &mut Window, highlight: &Highlight<'_>) -> MapResponse {
+pub fn map_ui(
+    ui: &mut Ui,
+    view: &ArenaView,
+    axis: &Axis<'_>,
+    window: &mut Window,
+    highlight: &Highlight<'_>,
+) -> MapResponse {
     let (outer, response) =
         ui.allocate_exact_size(ui.available_size().max(Vec2::new(160.0, 120.0)), Sense::click_and_drag());
     let rect = Rect::from_min_max(
         Pos2::new(outer.left() + LEFT, outer.top() + 4.0),
         Pos2::new(outer.right() - 4.0, outer.bottom() - BOTTOM),
     );
-    navigate(ui, &response, rect, window, view);
-    let frame = Frame { rect, window: *window };
+    let drawn = navigate(ui, &response, rect, window, view, axis);
+    let frame = Frame { rect, window: *window, axis };
     let c = theme::colors(ui);
     let painter = ui.painter_at(outer);
     painter.rect_filled(rect, 0, c.well);
     axes(&painter, &frame, c);
     let inner = painter.with_clip_rect(rect);
-    let pointer = response.hover_pos().filter(|p| rect.contains(*p));
-    let hovered = pointer.and_then(|pos| {
-        let (op, byte) = frame.at(pos);
-        let over = |b: &&BufferRect| {
-            b.live[0] as f64 <= op
-                && op < b.live[1] as f64
-                && b.offset as f64 <= byte
-                && byte < (b.offset + b.bytes) as f64
-        };
+    let place = response.hover_pos().filter(|p| rect.contains(*p)).map(|pos| frame.at(pos));
+    let pointer = place.filter(|(x, byte)| *x >= 0.0 && *byte >= 0.0).map(|(x, byte)| (axis.op_at(x), byte as u64));
+    let hovered = pointer.and_then(|(op, byte)| {
+        let over = |b: &&BufferRect| b.live[0] <= op && op < b.live[1] && b.offset <= byte && byte < b.offset + b.bytes;
         view.rects.iter().find(over)
     });
     rectangles(&inner, &frame, view, highlight, c);
     if let Some(op) = highlight.op {
-        let band = Rect::from_x_y_ranges(frame.x(op as f64)..=frame.x(op as f64 + 1.0), rect.y_range());
+        let band = Rect::from_x_y_ranges(frame.x(axis.edge(op))..=frame.x(axis.edge(op + 1)), rect.y_range());
         inner.rect_filled(band, 0, c.accent.gamma_multiply(0.18));
         inner.vline(band.left(), rect.y_range(), Stroke::new(1.0, c.accent));
+    }
+    let bytes = |ends: [Pos2; 2]| ordered(ends.map(|p| frame.at(p).1.clamp(0.0, view.arena_bytes as f64) as u64));
+    let (going, stretch) = match drawn {
+        Drawn::Nothing => (None, None),
+        Drawn::Going(ends) => (Some(bytes(ends)), None),
+        Drawn::Done(ends) => (None, Some(bytes(ends))),
+    };
+    for [from, to] in highlight.bytes.into_iter().chain(going) {
+        let top = frame.y(to as f64);
+        let band = Rect::from_x_y_ranges(rect.x_range(), top..=frame.y(from as f64).max(top + 1.0));
+        inner.rect_filled(band, 0, c.accent.gamma_multiply(0.22));
+        inner.rect_stroke(band, 0, Stroke::new(1.0, c.accent), StrokeKind::Inside);
     }
     let lower = frame.y(view.lower_bound_bytes as f64);
     inner.extend(Shape::dashed_line(
@@ -144,10 +208,11 @@ pub fn map_ui(ui: &mut Ui, view: &ArenaView, window: &mut Window, highlight: &Hi
         Pos2::new(rect.right() - 4.0, lower - 2.0),
         Align2::RIGHT_BOTTOM,
         "lower bound",
-        FontId::proportional(11.0),
+        FontId::proportional(12.0),
         c.weak,
     );
-    painter.rect_stroke(rect, 0, Stroke::new(1.0, c.hairline), StrokeKind::Outside);
+    let line = if response.has_focus() { c.accent } else { c.hairline };
+    painter.rect_stroke(rect, 0, Stroke::new(1.0, line), StrokeKind::Outside);
     let clicked = if response.clicked() { hovered.map(|b| b.id) } else { None };
     if let Some(b) = hovered {
         inner.rect_stroke(frame.of(b), 1, Stroke::new(2.0, c.text), StrokeKind::Inside);
@@ -159,46 +224,90 @@ pub fn map_ui(ui: &mut Ui, view: &ArenaView, window: &mut Window, highlight: &Hi
     response.widget_info(|| {
         egui::WidgetInfo::labeled(egui::Role::Image, true, format!("Arena map, {} buffers", view.rects.len()))
     });
-    MapResponse { response, clicked }
+    let nudge = keys(ui, &response);
+    MapResponse { response, clicked, pointer, stretch, nudge }
 }
 
-fn navigate(ui: &Ui, response: &Response, rect: Rect, window: &mut Window, view: &ArenaView) {
+const fn ordered([a, b]: [u64; 2]) -> [u64; 2] {
+    if a < b { [a, b] } else { [b, if a > b { a } else { a + 1 }] }
+}
+
+/// Operations to move by, while the map has the keyboard.
+fn keys(ui: &Ui, response: &Response) -> isize {
+    if !response.has_focus() {
+        return 0;
+    }
+    let filter = egui::EventFilter { horizontal_arrows: true, ..egui::EventFilter::default() };
+    ui.memory_mut(|m| m.set_focus_lock_filter(response.id, filter));
+    ui.input_mut(|i| {
+        let mut count = |key| i.count_and_consume_key(egui::Modifiers::NONE, key) as isize;
+        count(egui::Key::ArrowRight) - count(egui::Key::ArrowLeft)
+    })
+}
+
+/// Moves the window; gives the ends of a stretch that is being drawn or done.
+fn navigate(ui: &Ui, response: &Response, rect: Rect, window: &mut Window, view: &ArenaView, axis: &Axis<'_>) -> Drawn {
+    let start = response.id.with("stretch");
+    let origin = ui.input(|i| i.pointer.press_origin().filter(|_| i.modifiers.shift));
+    if let (true, Some(pos)) = (response.drag_started(), origin) {
+        ui.data_mut(|d| d.insert_temp(start, pos));
+    }
+    let from: Option<Pos2> = ui.data(|d| d.get_temp(start));
+    if let (Some(from), Some(to)) = (from, response.interact_pointer_pos()) {
+        if response.drag_stopped() {
+            ui.data_mut(|d| d.remove::<Pos2>(start));
+            return Drawn::Done([from, to]);
+        }
+        return Drawn::Going([from, to]);
+    }
     if response.dragged() {
         let delta = response.drag_delta();
-        let (w, h) = (window.ops[1] - window.ops[0], window.bytes[1] - window.bytes[0]);
+        let (w, h) = (window.time[1] - window.time[0], window.bytes[1] - window.bytes[0]);
         let dx = f64::from(delta.x / rect.width()) * w;
         let dy = f64::from(delta.y / rect.height()) * h;
-        window.ops = window.ops.map(|v| v - dx);
+        window.time = window.time.map(|v| v - dx);
         window.bytes = window.bytes.map(|v| v + dy);
-        *window = window.held(view);
+        *window = window.held(view, axis);
     }
     if let Some(pos) = response.hover_pos().filter(|p| rect.contains(*p)) {
-        let (scroll, zoom, shift) = ui.input(|i| (i.smooth_scroll_delta().y, i.zoom_delta(), i.modifiers.shift));
+        let (scroll, zoom, shift) = ui.input(|i| {
+            // With Shift held some systems turn the wheel sideways.
+            let wheel = i.smooth_scroll_delta();
+            (wheel.y + if i.modifiers.shift { wheel.x } else { 0.0 }, i.zoom_delta(), i.modifiers.shift)
+        });
         let factor = zoom * (scroll * 0.004).exp();
         if (factor - 1.0).abs() > 1e-4 {
             let at = Vec2::new((pos.x - rect.left()) / rect.width(), (rect.bottom() - pos.y) / rect.height());
             // With shift only time is zoomed, which is what a long step needs.
             let factor = if shift { Vec2::new(factor, 1.0) } else { Vec2::splat(factor) };
-            *window = window.zoomed(factor, at).held(view);
+            *window = window.zoomed(factor, at).held(view, axis);
         }
     }
     if response.double_clicked() {
-        *window = Window::fit(view);
+        *window = Window::fit(view, axis);
     }
+    Drawn::Nothing
+}
+
+/// A stretch of bytes that is drawn with Shift held.
+enum Drawn {
+    Nothing,
+    Going([Pos2; 2]),
+    Done([Pos2; 2]),
 }
 
 /// Marks about this many points apart, at round values.
-fn round_step(span: f64, room: f32, apart: f32, base: f64) -> f64 {
+fn round_step(span: f64, room: f32, apart: f32, base: f64, least: f64) -> f64 {
     let wanted = span / f64::from((room / apart).max(1.0));
     let power = base.powf((wanted.max(1e-9)).log(base).floor());
     let steps: &[f64] = if base == 2.0 { &[1.0, 2.0] } else { &[1.0, 2.0, 5.0, 10.0] };
-    steps.iter().map(|s| s * power).find(|s| *s >= wanted).unwrap_or(power * base).max(1.0)
+    steps.iter().map(|s| s * power).find(|s| *s >= wanted).unwrap_or(power * base).max(least)
 }
 
-fn axes(painter: &Painter, frame: &Frame, c: &Colors) {
+fn axes(painter: &Painter, frame: &Frame<'_>, c: &Colors) {
     let (rect, w) = (frame.rect, frame.window);
-    let font = FontId::proportional(11.0);
-    let step = round_step(w.bytes[1] - w.bytes[0], rect.height(), 56.0, 2.0);
+    let font = FontId::proportional(12.0);
+    let step = round_step(w.bytes[1] - w.bytes[0], rect.height(), 56.0, 2.0, 1.0);
     let mut byte = (w.bytes[0] / step).ceil().max(0.0) * step;
     while byte <= w.bytes[1] {
         let y = frame.y(byte);
@@ -212,24 +321,21 @@ fn axes(painter: &Painter, frame: &Frame, c: &Colors) {
         );
         byte += step;
     }
-    let step = round_step(w.ops[1] - w.ops[0], rect.width(), 56.0, 10.0);
-    let mut op = (w.ops[0] / step).ceil().max(0.0) * step;
-    while op < w.ops[1] {
-        painter.text(
-            Pos2::new(frame.x(op + 0.5), rect.bottom() + 4.0),
-            Align2::CENTER_TOP,
-            format!("{op:.0}"),
-            font.clone(),
-            c.weak,
-        );
-        op += step;
+    let by_time = frame.axis.edges_us.is_some();
+    let least = if by_time { 1e-3 } else { 1.0 };
+    let step = round_step(w.time[1] - w.time[0], rect.width(), 64.0, 10.0, least);
+    let mut place = (w.time[0] / step).ceil().max(0.0) * step;
+    while place < w.time[1] {
+        let (at, text) = if by_time { (place, format::micros(place)) } else { (place + 0.5, format!("{place:.0}")) };
+        painter.text(Pos2::new(frame.x(at), rect.bottom() + 4.0), Align2::CENTER_TOP, text, font.clone(), c.weak);
+        place += step;
     }
 }
 
 /// Labels drawn at most, so that a dense map stays cheap and legible.
 const LABELS: usize = 160;
 
-fn rectangles(painter: &Painter, frame: &Frame, view: &ArenaView, highlight: &Highlight<'_>, c: &Colors) {
+fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight: &Highlight<'_>, c: &Colors) {
     // The mesh lies below the labels, so its place in the list is taken first.
     let place = painter.add(Shape::Noop);
     let mut mesh = Mesh::default();
@@ -251,6 +357,10 @@ fn rectangles(painter: &Painter, frame: &Frame, view: &ArenaView, highlight: &Hi
         let lit = lit && (highlight.search.is_empty() || b.name.to_lowercase().contains(highlight.search));
         let fill = theme::role(b.role);
         let fill = if lit { fill } else { blend(fill, c.well, 0.72) };
+        let fill = match &highlight.fading {
+            Some(f) if f.came.binary_search(&b.id).is_ok() => blend(fill, c.well, 1.0 - f.share),
+            _ => fill,
+        };
         mesh.add_colored_rect(r, fill);
         if labels < LABELS && r.width() > 56.0 && r.height() > 14.0 {
             labels += 1;
@@ -260,16 +370,23 @@ fn rectangles(painter: &Painter, frame: &Frame, view: &ArenaView, highlight: &Hi
                 r.left_center() + Vec2::new(4.0, 0.0),
                 Align2::LEFT_CENTER,
                 &b.name,
-                FontId::proportional(11.0),
+                FontId::proportional(12.0),
                 text,
             );
+        }
+    }
+    for b in highlight.fading.iter().flat_map(|f| f.went) {
+        let r = frame.of(b).intersect(frame.rect);
+        if r.width() > 0.0 && r.height() > 0.0 {
+            let left = 1.0 - highlight.fading.map_or(1.0, |f| f.share);
+            mesh.add_colored_rect(r, theme::role(b.role).gamma_multiply(left * 0.7));
         }
     }
     painter.set(place, Shape::mesh(mesh));
     outline(painter, frame, view, highlight, c);
 }
 
-fn outline(painter: &Painter, frame: &Frame, view: &ArenaView, highlight: &Highlight<'_>, c: &Colors) {
+fn outline(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight: &Highlight<'_>, c: &Colors) {
     for id in highlight.buffers {
         if let Some(b) = view.rect(*id) {
             painter.rect_stroke(frame.of(b), 1, Stroke::new(2.0, c.accent), StrokeKind::Inside);
@@ -294,15 +411,25 @@ mod tests {
 
     #[test]
     fn zooming_keeps_the_point_under_the_cursor() {
-        let w = Window { ops: [0.0, 100.0], bytes: [0.0, 1000.0] };
+        let w = Window { time: [0.0, 100.0], bytes: [0.0, 1000.0] };
         let z = w.zoomed(Vec2::splat(2.0), Vec2::new(0.25, 0.5));
-        assert_eq!(z.ops, [12.5, 62.5]);
+        assert_eq!(z.time, [12.5, 62.5]);
         assert_eq!(z.bytes, [250.0, 750.0]);
     }
 
     #[test]
+    fn operations_are_found_by_index_and_by_time() {
+        let index = Axis::default();
+        assert_eq!((index.edge(7), index.op_at(7.9)), (7.0, 7));
+        let edges = [0.0, 10.0, 11.0, 30.0];
+        let time = Axis { edges_us: Some(&edges) };
+        assert_eq!((time.edge(2), time.edge(3), time.edge(9)), (11.0, 30.0, 30.0));
+        assert_eq!([0.0, 9.9, 10.0, 29.0].map(|x| time.op_at(x)), [0, 0, 1, 2]);
+    }
+
+    #[test]
     fn marks_are_round() {
-        assert_eq!(round_step(100.0, 560.0, 56.0, 10.0), 10.0);
-        assert_eq!(round_step(7000.0, 560.0, 56.0, 2.0), 1024.0);
+        assert_eq!(round_step(100.0, 560.0, 56.0, 10.0, 1.0), 10.0);
+        assert_eq!(round_step(7000.0, 560.0, 56.0, 2.0, 1.0), 1024.0);
     }
 }

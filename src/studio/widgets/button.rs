@@ -57,6 +57,14 @@ pub fn command_menu_ui(ui: &mut Ui, command: Command, label: &str, enabled: bool
     }
 }
 
+/// A line of text to type, with a hint; `name` is what assistive tools read, whatever the hint says.
+pub fn text_line_ui(ui: &mut Ui, text: &mut String, name: &str, hint: &str, width: f32) -> Response {
+    let edit = egui::TextEdit::singleline(text).hint_text(hint).desired_width(width).id_salt(name);
+    let response = ui.add(edit);
+    ui.ctx().accesskit_node_builder(response.id, |node| node.set_label(name.to_owned()));
+    response
+}
+
 /// A slider of this width, with the name that assistive tools read.
 pub fn slider_ui(ui: &mut Ui, slider: egui::Slider<'_>, name: &str, width: f32) -> Response {
     ui.scope(|ui| {

@@ -7,6 +7,8 @@ pub mod compare;
 pub mod confusion;
 pub mod field;
 pub mod histogram;
+pub mod level_table;
+pub mod look;
 pub mod pictures;
 pub mod plane;
 pub mod plot;

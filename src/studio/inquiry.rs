@@ -1,0 +1,85 @@
+//! What the studio has its lab find out: of which network, which buffer, after which operation.
+
+use super::lab::Subject;
+use super::selection::Selection;
+use super::state::Studio;
+use super::view_models::status::PlanNumbers;
+use std::sync::Arc;
+
+impl Studio {
+    /// True where the device that the plan is for is here to run it.
+    pub(super) fn is_here(&self) -> bool {
+        self.devices.current().trains()
+    }
+
+    /// True where the document on screen has a plan of its own.
+    pub(super) const fn is_planned(&self) -> bool {
+        self.plan.is_some() && !self.is_plan_stale()
+    }
+
+    /// The network on screen, for what is found out about it; `None` where it has no plan.
+    #[must_use]
+    pub fn subject(&self) -> Option<Subject> {
+        let plan = self.plan.as_ref().filter(|_| self.is_planned())?;
+        Some(Subject {
+            revision: self.plan_revision,
+            preset: Arc::clone(self.document.preset()),
+            base: self.document.base(),
+            machine: Arc::clone(self.devices.current()),
+            plan: Arc::clone(plan),
+        })
+    }
+
+    /// The buffer whose values are looked at: the selected one, or what the selected operation writes first.
+    #[must_use]
+    pub fn looked_at(&self) -> Option<crate::plan::BufferId> {
+        let plan = &self.plan.as_ref()?.compiled.plan;
+        match self.selection.current() {
+            Selection::Buffer(id) => Some(*id),
+            Selection::Op(op) | Selection::Call(op) => {
+                let value = plan.program.ops.get(*op)?.writes().next()?;
+                plan.place(value).map(|p| p.buffer)
+            }
+            _ => None,
+        }
+    }
+
+    /// Operations that are done where values are looked at: up to the scrubber, or up to the selected operation, or up to the last one that writes
+    /// the selected buffer.
+    #[must_use]
+    pub fn ops_done(&self) -> usize {
+        let Some(plan) = &self.plan else { return 0 };
+        match (self.lab.scrub, self.selection.current()) {
+            (Some(op), _) => (op + 1).min(plan.ops.len()),
+            (None, Selection::Op(op) | Selection::Call(op)) => (op + 1).min(plan.ops.len()),
+            (None, Selection::Buffer(id)) => {
+                let buffer = plan.compiled.plan.buffers.get(id.0 as usize);
+                buffer.and_then(|b| b.writers.last()).map_or(0, |w| w + 1)
+            }
+            _ => plan.ops.len(),
+        }
+    }
+
+    pub(super) fn ask_lab(&mut self) {
+        if let Some(problem) = self.lab.poll() {
+            self.complain(problem);
+        }
+        if self.lab.ceilings.is_some() && self.numbers.is_some_and(|n| n.floor_us.is_none()) {
+            // The next edit is told with its floor too.
+            self.numbers = self.plan.as_ref().map(|p| PlanNumbers::of(p, self.lab.ceilings.as_ref()));
+        }
+        if !self.lab.values.on {
+            return;
+        }
+        if !self.is_here() {
+            let why = "This plan is for a device that is not here. Choose another one at the top to look at values.";
+            self.lab.values.problem = Some(why.into());
+            return;
+        }
+        let Some(subject) = self.subject() else { return };
+        let (buffer, ops, revision) = (self.looked_at(), self.ops_done(), self.plan_revision);
+        if let Err(error) = self.lab.follow(|| subject, revision, buffer, ops, &self.training) {
+            self.lab.values.problem = Some(format!("Values cannot be looked at: {error}"));
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! What is found out on request, each on a thread of its own: measured times, planners and precisions side by side, and the values in a buffer.
+//!
+//! Answers belong to a revision of the plan; those of another one are not shown.
+
+use super::devices::{DeviceChoice, Machine};
+use super::newest::Newest;
+use super::training::Training;
+use super::view_models::PlanView;
+use super::view_models::compare::Comparison;
+use crate::exec::cpu::Ceilings;
+use crate::model::Preset;
+use crate::plan::BufferId;
+use crate::train::{
+    DataChoice, FirstBad, Held, Moment, OpTimes, Probe, SessionSpec, Summary, TrainError, held, measure_ops,
+};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The network that something is found out about.
+#[derive(Clone)]
+pub struct Subject {
+    pub revision: u64,
+    pub preset: Arc<Preset>,
+    pub base: PathBuf,
+    /// What the plan is for.
+    pub machine: Arc<Machine>,
+    pub plan: Arc<PlanView>,
+}
+
+impl Subject {
+    fn spec(&self) -> SessionSpec {
+        let (machine, tuning) = (Some(self.machine.target.clone()), self.machine.tuning.clone());
+        SessionSpec { machine, tuning, ..SessionSpec::new((*self.preset).clone(), self.base.clone()) }
+    }
+}
+
+/// Measured times of a plan.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub revision: u64,
+    pub times: OpTimes,
+    /// Where each operation begins when they run one after the other, in microseconds, and the end of the last.
+    pub edges_us: Vec<f64>,
+}
+
+impl Measured {
+    fn new(revision: u64, times: OpTimes) -> Self {
+        let mut edges_us = vec![0.0];
+        for us in &times.op_us {
+            edges_us.push(edges_us.last().copied().unwrap_or(0.0) + us.max(1e-3));
+        }
+        Self { revision, times, edges_us }
+    }
+
+    /// The measured time of an operation, in microseconds.
+    #[must_use]
+    pub fn op_us(&self, op: usize) -> Option<f64> {
+        self.times.op_us.get(op).copied()
+    }
+
+    /// The least time of an operation, in microseconds, and what sets it.
+    #[must_use]
+    pub fn floor(&self, op: usize) -> Option<crate::exec::cpu::Floor> {
+        self.times.floors.get(op).copied()
+    }
+
+    /// The share of its floor that an operation reaches; above 1 where the floor is a rough one.
+    #[must_use]
+    pub fn roofline(&self, op: usize) -> Option<f64> {
+        Some(self.floor(op)?.us / self.op_us(op)?.max(1e-3))
+    }
+}
+
+/// Which weights are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weights {
+    #[default]
+    Initial,
+    /// Those of the run, as last taken from it.
+    Run,
+}
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Point {
+    revision: u64,
+    buffer: BufferId,
+    ops: usize,
+    slice: usize,
+    /// Which part of a flat vector is looked at.
+    part: usize,
+    weights: Weights,
+    /// The moment's step, so that a newer one is looked at anew.
+    step: u64,
+}
+
+/// What is to be done with the private copy.
+enum Task {
+    Look(Point),
+    FirstBad,
+}
+
+/// A plan's revision, and its times or why there are none.
+type TimesAnswer = (u64, Result<OpTimes, String>);
+
+struct ValuesRequest {
+    subject: Subject,
+    moment: Option<Arc<Moment>>,
+    task: Task,
+}
+
+/// What the private copy told.
+#[derive(Debug)]
+enum ValuesAnswer {
+    Look(Point, Box<Shown>),
+    FirstBad(u64, Result<Option<FirstBad>, String>),
+    Failed(String),
+}
+
+/// What is shown of a buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    pub buffer: BufferId,
+    /// Operations of the step that were done.
+    pub ops: usize,
+    /// Steps that the run had made before.
+    pub step: u64,
+    /// What lies there in words: the value's name, or why there is none.
+    pub holds: String,
+    /// The operation that wrote it last.
+    pub writer: Option<usize>,
+    pub look: Option<Summary>,
+    /// Counts answers, so that a picture is made once.
+    pub number: u64,
+}
+
+/// Looking at values.
+#[derive(Default)]
+pub struct Values {
+    /// True where the person wants to see them.
+    pub on: bool,
+    pub slice: usize,
+    /// Which part of a flat vector is looked at: one parameter, gradient or moment.
+    pub part: usize,
+    pub weights: Weights,
+    pub shown: Option<Box<Shown>>,
+    pub problem: Option<String>,
+    /// The revision that was searched, and the first value that is not finite.
+    pub first_bad: Option<(u64, Option<FirstBad>)>,
+    asked: Option<Point>,
+    searching: bool,
+}
+
+/// Everything that is found out on request.
+pub struct Lab {
+    wake: Arc<dyn Fn() + Send + Sync>,
+    measurer: Option<Newest<(Subject, Option<Ceilings>), TimesAnswer>>,
+    comparer: Option<Newest<Subject, (u64, Comparison)>>,
+    prober: Option<Newest<ValuesRequest, ValuesAnswer>>,
+    measured: Option<Measured>,
+    /// Measured once, they hold for every plan on this machine.
+    pub ceilings: Option<Ceilings>,
+    comparison: Option<(u64, Comparison)>,
+    pub values: Values,
+    /// The operation that the scrubber stands on.
+    pub scrub: Option<usize>,
+    number: u64,
+}
+
+impl Lab {
+    /// Nothing is known, and no thread runs; `wake` asks for a frame.
+    #[must_use]
+    pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> Self {
+        Self {
+            wake,
+            measurer: None,
+            comparer: None,
+            prober: None,
+            measured: None,
+            ceilings: None,
+            comparison: None,
+            values: Values::default(),
+            scrub: None,
+            number: 0,
+        }
+    }
+
+    /// The measured times of the plan of this revision.
+    #[must_use]
+    pub fn measured(&self, revision: u64) -> Option<&Measured> {
+        self.measured.as_ref().filter(|m| m.revision == revision)
+    }
+
+    /// Planners and precisions for the plan of this revision.
+    #[must_use]
+    pub fn comparison(&self, revision: u64) -> Option<&Comparison> {
+        self.comparison.as_ref().filter(|(r, _)| *r == revision).map(|(_, c)| c)
+    }
+
+    #[must_use]
+    pub fn is_measuring(&self) -> bool {
+        self.measurer.as_ref().is_some_and(Newest::is_busy)
+    }
+
+    #[must_use]
+    pub fn is_comparing(&self) -> bool {
+        self.comparer.as_ref().is_some_and(Newest::is_busy)
+    }
+
+    #[must_use]
+    pub fn is_looking(&self) -> bool {
+        self.prober.as_ref().is_some_and(Newest::is_busy)
+    }
+
+    /// Forgets what belongs to a document that is closed.
+    pub fn clear(&mut self) {
+        let on = self.values.on;
+        (self.measured, self.comparison, self.scrub) = (None, None, None);
+        self.values = Values { on, ..Values::default() };
+    }
+
+    fn bell(&self) -> impl Fn() + Send + 'static {
+        let wake = Arc::clone(&self.wake);
+        move || wake()
+    }
+
+    /// Times every operation of the plan.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn measure(&mut self, subject: Subject) -> std::io::Result<()> {
+        if self.measurer.is_none() {
+            let work = |(subject, ceilings): (Subject, Option<Ceilings>)| {
+                let spec = SessionSpec { data: DataChoice::Resident, ..subject.spec() };
+                (subject.revision, measure_ops(&spec, ceilings).map_err(|e| e.to_string()))
+            };
+            self.measurer = Some(Newest::spawn("stepgraph-measure", work, self.bell())?);
+        }
+        if let Some(measurer) = &mut self.measurer {
+            measurer.ask((subject, self.ceilings.clone()));
+        }
+        Ok(())
+    }
+
+    /// Runs every planner, and plans every precision.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn compare(&mut self, subject: Subject) -> std::io::Result<()> {
+        if self.comparer.is_none() {
+            let work = |subject: Subject| (subject.revision, Comparison::of(&subject.plan.compiled));
+            self.comparer = Some(Newest::spawn("stepgraph-compare", work, self.bell())?);
+        }
+        if let Some(comparer) = &mut self.comparer {
+            comparer.ask(subject);
+        }
+        Ok(())
+    }
+
+    fn probe(&mut self, request: ValuesRequest) -> std::io::Result<()> {
+        if self.prober.is_none() {
+            let mut copy = PrivateCopy::default();
+            self.prober = Some(Newest::spawn("stepgraph-values", move |request| copy.answer(&request), self.bell())?);
+        }
+        if let Some(prober) = &mut self.prober {
+            prober.ask(request);
+        }
+        Ok(())
+    }
+
+    /// The weights that are looked at: those of the run only where there are any.
+    #[must_use]
+    pub fn weights(&self, training: &Training) -> Weights {
+        if training.moment.is_some() { self.values.weights } else { Weights::Initial }
+    }
+
+    fn moment(&self, training: &Training) -> Option<Arc<Moment>> {
+        training.moment.clone().filter(|_| self.values.weights == Weights::Run)
+    }
+
+    /// Searches the step for its first value that is not finite.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn find_first_bad(&mut self, subject: Subject, training: &Training) -> std::io::Result<()> {
+        self.values.searching = true;
+        self.values.first_bad = None;
+        let moment = self.moment(training);
+        self.probe(ValuesRequest { subject, moment, task: Task::FirstBad })
+    }
+
+    /// Asks for the values of `buffer` where they are wanted and what is shown is something else.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn follow(
+        &mut self,
+        subject: impl FnOnce() -> Subject,
+        revision: u64,
+        buffer: Option<BufferId>,
+        ops: usize,
+        training: &Training,
+    ) -> std::io::Result<()> {
+        // A search is not pushed aside by a look.
+        let (true, false, Some(buffer)) = (self.values.on, self.values.searching, buffer) else { return Ok(()) };
+        let moment = self.moment(training);
+        let step = moment.as_ref().map_or(0, |m| m.step);
+        let known = self.values.asked;
+        if known.is_none_or(|a| (a.buffer, a.revision) != (buffer, revision)) {
+            (self.values.slice, self.values.part) = (0, 0);
+        } else if known.is_some_and(|a| a.part != self.values.part) {
+            self.values.slice = 0;
+        }
+        let Values { slice, part, .. } = self.values;
+        let weights = self.weights(training);
+        let point = Point { revision, buffer, ops, slice, part, weights, step };
+        if known == Some(point) {
+            return Ok(());
+        }
+        self.values.asked = Some(point);
+        self.probe(ValuesRequest { subject: subject(), moment, task: Task::Look(point) })
+    }
+
+    /// Forgets what belongs to the plan for another device, with the threads that may still be finding out about it.
+    pub fn change_device(&mut self) {
+        (self.measurer, self.comparer, self.prober, self.measured) = (None, None, None, None);
+        let Values { on, weights, .. } = self.values;
+        self.values = Values { on, weights, ..Values::default() };
+    }
+
+    /// Takes in answers; what went wrong, for the person.
+    pub fn poll(&mut self) -> Option<String> {
+        let mut problem = None;
+        if let Some((revision, result)) = self.measurer.as_mut().and_then(Newest::poll) {
+            match result {
+                Ok(times) => {
+                    self.ceilings.clone_from(&times.ceilings);
+                    self.measured = Some(Measured::new(revision, times));
+                }
+                Err(why) => problem = Some(format!("The step was not measured: {why}")),
+            }
+        }
+        if let Some(answer) = self.comparer.as_mut().and_then(Newest::poll) {
+            self.comparison = Some(answer);
+        }
+        match self.prober.as_mut().and_then(Newest::poll) {
+            Some(ValuesAnswer::Look(point, mut shown)) if self.values.asked == Some(point) => {
+                self.number += 1;
+                shown.number = self.number;
+                self.values.shown = Some(shown);
+                self.values.problem = None;
+            }
+            Some(ValuesAnswer::Look(..)) | None => {}
+            Some(ValuesAnswer::FirstBad(revision, found)) => {
+                self.values.searching = false;
+                match found {
+                    Ok(found) => self.values.first_bad = Some((revision, found)),
+                    Err(why) => self.values.problem = Some(why),
+                }
+            }
+            Some(ValuesAnswer::Failed(why)) => {
+                self.values.searching = false;
+                self.values.shown = None;
+                self.values.problem = Some(why);
+            }
+        }
+        problem
+    }
+}
+
+/// The private copy, kept as long as the same network is looked at.
+#[derive(Default)]
+struct PrivateCopy {
+    /// The plan's revision and the device that it is for.
+    probe: Option<(u64, DeviceChoice, Probe)>,
+    /// The step of the moment that it starts from; `None` for the initial weights.
+    from: Option<u64>,
+}
+
+impl PrivateCopy {
+    fn answer(&mut self, request: &ValuesRequest) -> ValuesAnswer {
+        match self.try_answer(request) {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.probe = None;
+                ValuesAnswer::Failed(error.to_string())
+            }
+        }
+    }
+
+    fn try_answer(&mut self, request: &ValuesRequest) -> Result<ValuesAnswer, TrainError> {
+        let subject = &request.subject;
+        let device = subject.machine.choice;
+        if self.probe.as_ref().is_none_or(|(r, d, _)| (*r, *d) != (subject.revision, device)) {
+            // The memory of the old copy is given back before the new one takes its own.
+            self.probe = None;
+            self.probe = Some((subject.revision, device, Probe::new(&subject.spec())?));
+            self.from = None;
+        }
+        let Some((_, _, probe)) = &mut self.probe else {
+            return Ok(ValuesAnswer::Failed("There is no copy of the step to look at.".into()));
+        };
+        let from = request.moment.as_ref().map(|m| m.step);
+        if from != self.from {
+            if !probe.start_from(request.moment.as_deref())? {
+                let why = "The run trains another network than the one on screen. Look at the initial weights, or train anew.";
+                return Ok(ValuesAnswer::Failed(why.into()));
+            }
+            self.from = from;
+        }
+        let point = match request.task {
+            Task::FirstBad => {
+                let found = probe.first_bad().map_err(|e| e.to_string());
+                return Ok(ValuesAnswer::FirstBad(subject.revision, found));
+            }
+            Task::Look(point) => point,
+        };
+        let compiled = Arc::clone(probe.compiled());
+        let plan = &compiled.plan;
+        let mut shown = Shown {
+            buffer: point.buffer,
+            ops: point.ops,
+            step: probe.step(),
+            holds: String::new(),
+            writer: None,
+            look: None,
+            number: 0,
+        };
+        match held(plan, point.buffer, point.ops) {
+            Held::Value(value, writer) => {
+                probe.advance_to(point.ops)?;
+                shown.writer = writer;
+                // A flat vector is looked at a parameter at a time.
+                let parts = plan.buffers.get(point.buffer.0 as usize).map(|b| b.parts.as_slice()).unwrap_or_default();
+                let value = parts.get(point.part).map_or(value, |p| p.value);
+                let v = plan.program.value(value);
+                shown.holds = format!("{} {}{}", v.name, v.dtype, v.shape);
+                shown.look = Some(probe.look(value, point.slice)?);
+            }
+            Held::Unwritten => {
+                let first = plan.buffers.get(point.buffer.0 as usize).and_then(|b| b.writers.first());
+                let when = first.map_or_else(String::new, |w| format!(" Op {w} is the first to write it."));
+                shown.holds = format!("Nothing yet.{when}");
+            }
+            Held::Freed { last } => {
+                shown.holds = format!("Nothing of its own any more: op {last} was the last to use it.");
+            }
+            Held::Scratch => shown.holds = "Scratch memory of one operation; it holds no value of the network.".into(),
+        }
+        Ok(ValuesAnswer::Look(point, Box::new(shown)))
+    }
+}

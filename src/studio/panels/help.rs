@@ -1,0 +1,122 @@
+//! The Help menu's pages: every key, and what this program is.
+
+use crate::studio::commands::Command;
+use crate::studio::state::Studio;
+use crate::studio::theme;
+use crate::studio::widgets::button::{text_line_ui, weak_ui};
+use egui::{Align, Id, Layout, Modal, RichText, ScrollArea, Ui};
+
+/// A page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    Shortcuts,
+    About,
+}
+
+/// The page that is open, if any.
+#[derive(Default)]
+pub struct Help {
+    page: Option<Page>,
+    search: String,
+}
+
+impl Help {
+    /// Opens a page.
+    pub fn open(&mut self, page: Page) {
+        *self = Self { page: Some(page), search: String::new() };
+    }
+}
+
+/// What the mouse and the keys do in places of their own.
+const IN_PLACE: [(&str, &str, &str); 9] = [
+    ("Arena", "wheel", "Zooms around the pointer"),
+    ("Arena", "Shift+wheel", "Zooms in time only"),
+    ("Arena", "drag", "Pans"),
+    ("Arena", "Shift+drag", "Selects a stretch of bytes"),
+    ("Arena", "double click", "Shows the whole arena"),
+    ("Arena", "Left, Right", "Moves the scrubber by an operation, while the map has the keyboard"),
+    (
+        "Step graph",
+        "Up, Down, Page Up, Page Down, Home, End",
+        "Walks through the rows, while the table has the keyboard",
+    ),
+    ("Command palette", "Up, Down, Enter", "Chooses and runs"),
+    ("Everywhere", "Tab, Space", "Goes from control to control, and presses it"),
+];
+
+/// Shows the open page.
+pub fn help_ui(ui: &Ui, studio: &Studio, help: &mut Help) {
+    let Some(page) = help.page else { return };
+    let modal = Modal::new(Id::unique("help")).show(ui.ctx(), |ui| {
+        ui.set_width(520.0);
+        match page {
+            Page::Shortcuts => shortcuts_ui(ui, &mut help.search),
+            Page::About => about_ui(ui, studio),
+        }
+        ui.add_space(8.0);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.button("Close").clicked()).inner
+    });
+    if modal.inner || modal.should_close() {
+        help.page = None;
+    }
+}
+
+fn shortcuts_ui(ui: &mut Ui, search: &mut String) {
+    ui.label(RichText::new("Keyboard shortcuts").font(theme::strong(15.0)));
+    weak_ui(ui, "Every other command is in the palette, by name.");
+    ui.add_space(4.0);
+    let about = "Find a key or a command";
+    text_line_ui(ui, search, about, about, f32::INFINITY);
+    let query = search.to_lowercase();
+    let palette = (Command::Palette.info().label.to_owned(), Command::Palette.info());
+    let listed = Command::listed().into_iter().map(|c| (c.title(), c.info()));
+    let mut rows: Vec<(String, String, String)> = std::iter::once(palette)
+        .chain(listed)
+        .filter_map(|(title, info)| Some((ui.ctx().format_shortcut(&info.shortcut?), title, info.about.to_owned())))
+        .collect();
+    rows.extend(IN_PLACE.map(|(place, keys, about)| (keys.to_owned(), place.to_owned(), about.to_owned())));
+    rows.retain(|(a, b, c)| query.is_empty() || format!("{a} {b} {c}").to_lowercase().contains(&query));
+    ui.add_space(4.0);
+    if rows.is_empty() {
+        weak_ui(ui, "Nothing of that name. Try fewer letters.");
+    }
+    ScrollArea::vertical().max_height(420.0).auto_shrink([false, true]).show(ui, |ui| {
+        egui::Grid::new("shortcuts").num_columns(2).spacing([16.0, 6.0]).show(ui, |ui| {
+            for (keys, title, about) in &rows {
+                let keys = RichText::new(keys).font(theme::mono()).color(theme::colors(ui).accent);
+                ui.scope(|ui| {
+                    ui.set_max_width(170.0);
+                    ui.add(egui::Label::new(keys).wrap());
+                });
+                ui.vertical(|ui| {
+                    ui.spacing_mut().item_spacing.y = 0.0;
+                    ui.label(title);
+                    weak_ui(ui, about);
+                });
+                ui.end_row();
+            }
+        });
+    });
+}
+
+fn about_ui(ui: &mut Ui, studio: &Studio) {
+    ui.label(RichText::new("Stepgraph").font(theme::strong(20.0)));
+    weak_ui(ui, format!("Version {}", env!("CARGO_PKG_VERSION")));
+    ui.add_space(8.0);
+    ui.label(
+        "See how a neural network's training step is compiled, record it once, and replay it. Everything shown here is also \
+         text or JSON by the commands of the same program: stepgraph --help lists them.",
+    );
+    ui.add_space(8.0);
+    for (label, value) in [
+        ("This machine", format!("{}, {}", studio.devices.current().about, studio.devices.current().name)),
+        ("Licence", "MIT or Apache 2.0, as you like".into()),
+        ("Fonts", "Inter and JetBrains Mono under the OFL, icons from Lucide under the ISC licence".into()),
+        ("Data", "The bundled data sets are under CC BY 4.0; assets/README.md names their authors".into()),
+    ] {
+        ui.horizontal_wrapped(|ui| {
+            weak_ui(ui, label);
+            ui.label(RichText::new(value).size(12.0));
+        });
+    }
+}

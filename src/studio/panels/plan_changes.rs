@@ -1,0 +1,102 @@
+//! What the last edit changed about the plan: behind the difference in the status line.
+
+use crate::studio::commands::{Command, Queue};
+use crate::studio::selection::Selection;
+use crate::studio::state::Studio;
+use crate::studio::theme;
+use crate::studio::view_models::changes::{OpChange, PlanChanges};
+use crate::studio::view_models::format;
+use crate::studio::widgets::button::{named, weak_ui};
+use crate::tensor::Bytes;
+use egui::{Button, Label, Popup, PopupCloseBehavior, RichText, ScrollArea, Ui};
+
+/// Shows the difference as a button; pressed, it lists what came and went.
+pub fn difference_ui(ui: &mut Ui, studio: &Studio, difference: &str, out: &mut Queue) {
+    let took = format::micros(studio.compile_took.as_secs_f64() * 1e6);
+    let c = theme::colors(ui);
+    let text = RichText::new(difference).size(12.0).color(c.text);
+    let button = ui.add(Button::new(text).frame(false).truncate());
+    named(&button, &format!("What the last edit changed: {difference}"), true);
+    let button = button.on_hover_text(format!(
+        "What the last edit changed: {difference}. Planned in {took}. Press to see what came and went."
+    ));
+    Popup::menu(&button).id(button.id.with("changes")).close_behavior(PopupCloseBehavior::CloseOnClickOutside).show(
+        |ui| {
+            ui.set_width(380.0);
+            ui.label(RichText::new(difference).font(theme::strong(13.0)));
+            weak_ui(ui, format!("Planned in {took}, from the edit to this answer."));
+            match &studio.changes {
+                Some(changes) => {
+                    ScrollArea::vertical().max_height(360.0).show(ui, |ui| list_ui(ui, changes, out)).inner
+                }
+                None => drop(weak_ui(ui, "The plan before is not known any more.")),
+            }
+        },
+    );
+}
+
+/// Entries listed before the rest is counted only.
+const LISTED: usize = 60;
+
+fn list_ui(ui: &mut Ui, changes: &PlanChanges, out: &mut Queue) {
+    ui.spacing_mut().item_spacing.y = 2.0;
+    ui.spacing_mut().interact_size.y = 18.0;
+    ui.spacing_mut().button_padding = egui::Vec2::new(0.0, 1.0);
+    if changes.is_empty() {
+        weak_ui(ui, "No operation came or went, and no buffer changed its size.");
+    }
+    ops_ui(ui, "Operations that came", '+', &changes.ops_came, true, out);
+    ops_ui(ui, "Operations that went", '−', &changes.ops_went, false, out);
+    for (title, sign, kernels) in
+        [("Kernels that are new", '+', &changes.kernels_came), ("Kernels no longer run", '−', &changes.kernels_went)]
+    {
+        section_ui(ui, title, kernels.len());
+        for kernel in kernels.iter().take(LISTED) {
+            let to = (sign == '+').then(|| Selection::Kernel(kernel.clone()));
+            entry_ui(ui, &format!("{sign} {kernel}"), to, out);
+        }
+    }
+    section_ui(ui, "Buffers of another size", changes.grown.len());
+    for g in changes.grown.iter().take(LISTED) {
+        let text = format!("{}  {} → {}", g.name, Bytes(g.before), Bytes(g.after));
+        entry_ui(ui, &text, Some(Selection::Buffer(g.id)), out);
+    }
+    let (came, went) = (changes.buffers_came.len(), changes.buffers_went.len());
+    if came + went > 0 {
+        section_ui(ui, "Buffers", came + went);
+        weak_ui(ui, format!("{came} came, {went} went; the arena shows them."));
+    }
+}
+
+fn section_ui(ui: &mut Ui, title: &str, count: usize) {
+    if count == 0 {
+        return;
+    }
+    ui.add_space(6.0);
+    let more = if count > LISTED { format!(" ({LISTED} of {count})") } else { format!(" ({count})") };
+    let text = RichText::new(format!("{title}{more}")).font(theme::strong(12.0)).color(theme::colors(ui).weak);
+    ui.label(text);
+}
+
+fn ops_ui(ui: &mut Ui, title: &str, sign: char, ops: &[OpChange], there: bool, out: &mut Queue) {
+    section_ui(ui, title, ops.len());
+    for op in ops.iter().take(LISTED) {
+        let to = there.then_some(Selection::Op(op.index));
+        entry_ui(ui, &format!("{sign} {} {}  {}", op.index, op.kernel, op.layer), to, out);
+    }
+}
+
+/// A line, which selects what it names where that is still there.
+fn entry_ui(ui: &mut Ui, text: &str, to: Option<Selection>, out: &mut Queue) {
+    let c = theme::colors(ui);
+    let color = if to.is_some() { c.accent } else { c.weak };
+    let text = RichText::new(text).font(theme::mono()).color(color);
+    match to {
+        Some(to) => {
+            if ui.add(Button::new(text).frame(false).truncate()).clicked() {
+                out.push(Command::Select(to));
+            }
+        }
+        None => drop(ui.add(Label::new(text).truncate())),
+    }
+}

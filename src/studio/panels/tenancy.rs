@@ -1,0 +1,105 @@
+//! Who owns a byte of the arena, in turn: for the byte under the pointer, or the selected one.
+
+use crate::studio::commands::{Command, Queue};
+use crate::studio::selection::Selection;
+use crate::studio::state::Studio;
+use crate::studio::theme;
+use crate::studio::view_models::PlanView;
+use crate::studio::view_models::tenancy::{Tenancy, read_range};
+use crate::studio::widgets::button::{role_ui, text_line_ui, weak_ui};
+use crate::tensor::Bytes;
+use egui::{Align, Button, Key, Layout, RichText, Ui};
+
+/// What is typed.
+#[derive(Default)]
+pub struct TenancyPanel {
+    typed: String,
+    is_wrong: bool,
+}
+
+/// Owners listed before the rest is counted only.
+const LISTED: usize = 12;
+
+/// Shows the owners. `pointer` is the operation and the byte under the pointer.
+pub fn tenancy_ui(
+    ui: &mut Ui,
+    studio: &Studio,
+    plan: &PlanView,
+    panel: &mut TenancyPanel,
+    pointer: Option<(usize, u64)>,
+    out: &mut Queue,
+) {
+    let name = "Byte or stretch of the arena";
+    let response = text_line_ui(ui, &mut panel.typed, name, "0x1200, 4 KiB, or from..to", f32::INFINITY);
+    if response.changed() {
+        panel.is_wrong = false;
+    }
+    if response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter)) {
+        match read_range(&panel.typed) {
+            Some(range) if range[0] < plan.arena.arena_bytes => out.push(Command::Select(Selection::Bytes(range))),
+            _ => panel.is_wrong = true,
+        }
+    }
+    if panel.is_wrong {
+        let text = format!(
+            "No byte of the arena. It has {}: type 4096, 0x1000, 4 KiB, or 0..4 KiB.",
+            Bytes(plan.arena.arena_bytes)
+        );
+        ui.add(egui::Label::new(RichText::new(text).size(12.0).color(theme::colors(ui).error)).wrap());
+    }
+    let picked = match studio.selection.current() {
+        Selection::Bytes([from, _]) => Some(*from),
+        Selection::Buffer(id) => plan.arena.rect(*id).map(|r| r.offset),
+        _ => None,
+    };
+    let (byte, op) = match (pointer, picked) {
+        (Some((op, byte)), _) if byte < plan.arena.arena_bytes => (byte, Some(op)),
+        (_, Some(byte)) => (byte, studio.lab.scrub),
+        _ => {
+            weak_ui(ui, "Point at the map, or type an offset, to see who owns that byte in turn.");
+            return;
+        }
+    };
+    let tenancy = Tenancy::of(&plan.arena, byte);
+    ui.label(RichText::new(format!("byte {byte:#x}")).font(theme::mono()));
+    if let Some(op) = op {
+        let around = tenancy.around(&plan.arena, op);
+        // What is there before the step was written by the step before, or by the host.
+        let line = |what: &str, found: Option<usize>, none: &str| match found {
+            Some(at) => format!("{what} op {at}"),
+            None => format!("{what} {none}"),
+        };
+        weak_ui(
+            ui,
+            format!(
+                "at op {op}: {}, {}",
+                line("last written by", around.last_writer, "none before"),
+                line("next read by", around.next_reader, "none after")
+            ),
+        );
+    }
+    if tenancy.owners.is_empty() {
+        weak_ui(ui, "Nobody ever owns it: a gap that the placement leaves.");
+    }
+    for id in tenancy.owners.iter().take(LISTED) {
+        let Some(r) = plan.arena.rect(*id) else { continue };
+        ui.horizontal(|ui| {
+            ui.spacing_mut().item_spacing.x = 6.0;
+            role_ui(ui, r.role);
+            let now = op.is_some_and(|op| r.live[0] <= op && op < r.live[1]);
+            let c = theme::colors(ui);
+            let text = RichText::new(&r.name).font(theme::mono()).color(if now { c.accent } else { c.text });
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                weak_ui(ui, format!("{} to {}", r.live[0], r.live[1].saturating_sub(1)));
+                ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                    if ui.add(Button::new(text).frame(false).truncate()).clicked() {
+                        out.push(Command::Select(Selection::Buffer(*id)));
+                    }
+                });
+            });
+        });
+    }
+    if tenancy.owners.len() > LISTED {
+        weak_ui(ui, format!("and {} more", tenancy.owners.len() - LISTED));
+    }
+}

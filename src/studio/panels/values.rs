@@ -1,0 +1,244 @@
+//! What a buffer holds: statistics, a histogram, a picture, and the search for the first value that is not finite.
+
+use crate::studio::commands::{Command, Queue};
+use crate::studio::icons;
+use crate::studio::lab::{Shown, Weights};
+use crate::studio::selection::Selection;
+use crate::studio::state::Studio;
+use crate::studio::theme;
+use crate::studio::view_models::format;
+use crate::studio::widgets::button::{icon_ui, named, weak_ui};
+use crate::studio::widgets::look::{extent, histogram_ui, picture_ui, texture};
+use crate::train::{Picture, Summary};
+use egui::{Align, Button, ComboBox, Layout, RichText, ScrollArea, TextureHandle, Ui};
+
+/// The picture on the graphics card, made once an answer and theme.
+#[derive(Default)]
+pub struct PictureCache {
+    made_for: Option<(u64, bool)>,
+    texture: Option<TextureHandle>,
+}
+
+impl PictureCache {
+    fn get(&mut self, ui: &Ui, number: u64, picture: &Picture) -> Option<&TextureHandle> {
+        let key = (number, ui.visuals().dark_mode);
+        if self.made_for != Some(key) {
+            self.made_for = Some(key);
+            self.texture = texture(ui.ctx(), picture, key.1);
+        }
+        self.texture.as_ref()
+    }
+}
+
+/// Shows the values of the selected buffer or operation, or what to do to see them.
+pub fn values_ui(ui: &mut Ui, studio: &Studio, cache: &mut PictureCache, out: &mut Queue) {
+    ui.horizontal(|ui| {
+        ui.label(RichText::new("Values").font(theme::strong(12.0)).color(theme::colors(ui).weak));
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let (text, name) = if studio.lab.values.on { ("Hide", "Hide values") } else { ("Show", "Show values") };
+            let tooltip = Command::ShowValues.tooltip(ui.ctx());
+            let button = ui.add(Button::new(RichText::new(text).size(12.0)).frame(false)).on_hover_text(tooltip);
+            named(&button, name, true);
+            if button.clicked() {
+                out.push(Command::ShowValues);
+            }
+            if studio.lab.is_looking() {
+                ui.add(egui::Spinner::new().size(12.0));
+            }
+        });
+    });
+    if !studio.lab.values.on {
+        weak_ui(ui, "Runs the step up to the scrubber on a private copy and shows what lies here.");
+        return;
+    }
+    weights_ui(ui, studio, out);
+    parts_ui(ui, studio, out);
+    if let Some(problem) = &studio.lab.values.problem {
+        let color = theme::colors(ui).error;
+        ui.add(egui::Label::new(RichText::new(problem).size(12.0).color(color)).wrap());
+    }
+    let looked_at = studio.looked_at();
+    match studio.lab.values.shown.as_ref().filter(|s| Some(s.buffer) == looked_at) {
+        Some(shown) => shown_ui(ui, studio, shown, cache, out),
+        None if looked_at.is_none() => drop(weak_ui(ui, "Select a buffer or an operation to look at its values.")),
+        None if studio.lab.values.problem.is_none() => drop(weak_ui(ui, "Running the step up to here.")),
+        None => {}
+    }
+    first_bad_ui(ui, studio, out);
+}
+
+fn weights_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 4.0;
+        weak_ui(ui, "with");
+        let choices = [(Weights::Initial, "initial weights"), (Weights::Run, "the run's")];
+        for (weights, label) in choices {
+            let command = Command::UseWeights(weights);
+            let on = studio.lab.weights(&studio.training) == weights;
+            let button = Button::selectable(on, RichText::new(label).size(12.0));
+            let response = ui.add_enabled(studio.is_enabled(&command), button).on_hover_text(command.info().about);
+            if response.clicked() {
+                out.push(command);
+            }
+        }
+    });
+}
+
+/// Chooses a parameter, gradient or moment of a flat vector.
+fn parts_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let plan = studio.plan.as_ref().map(|p| &p.compiled.plan);
+    let parts = plan.zip(studio.looked_at()).and_then(|(p, id)| p.buffers.get(id.0 as usize)).map(|b| &b.parts);
+    let Some(parts) = parts.filter(|p| !p.is_empty()) else { return };
+    let now = studio.lab.values.part.min(parts.len() - 1);
+    let width = ui.available_width() - 8.0;
+    let combo = ComboBox::from_id_salt("part of the vector").width(width).selected_text(&parts[now].name);
+    let combo = combo.truncate().show_ui(ui, |ui| {
+        ScrollArea::vertical().max_height(240.0).show_rows(ui, 20.0, parts.len(), |ui, rows| {
+            for index in rows {
+                if ui.selectable_label(index == now, &parts[index].name).clicked() {
+                    out.push(Command::ShowPart(index));
+                }
+            }
+        });
+    });
+    combo.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Part of the vector"));
+}
+
+/// The values in one line, for where there is little room; nothing where they are not looked at.
+pub fn values_line_ui(ui: &mut Ui, studio: &Studio) {
+    let values = &studio.lab.values;
+    let Some(shown) = values.shown.as_ref().filter(|s| values.on && Some(s.buffer) == studio.looked_at()) else {
+        return;
+    };
+    let Some(look) = &shown.look else {
+        weak_ui(ui, &shown.holds);
+        return;
+    };
+    let s = &look.statistics;
+    let bad = s.nans + s.infinities;
+    let mean = if s.mean.is_nan() { "–".to_owned() } else { format::number(s.mean) };
+    let text = format!("{}: {} to {}, mean {mean}", shown.holds, format::number(s.min), format::number(s.max));
+    ui.add(egui::Label::new(RichText::new(text).size(12.0)).truncate());
+    if bad > 0 {
+        let text = format!("{}  {bad} not finite", icons::WARNING);
+        ui.label(RichText::new(text).size(12.0).color(theme::colors(ui).error));
+    }
+}
+
+fn shown_ui(ui: &mut Ui, studio: &Studio, shown: &Shown, cache: &mut PictureCache, out: &mut Queue) {
+    let done = match shown.ops {
+        0 => "before the first op".to_owned(),
+        n => format!("after op {}", n - 1),
+    };
+    let step = if shown.step > 0 { format!(", step {}", shown.step + 1) } else { String::new() };
+    weak_ui(ui, format!("{done}{step}"));
+    ui.add(egui::Label::new(RichText::new(&shown.holds).font(theme::mono())).wrap());
+    if let Some(op) = shown.writer {
+        let kernel = studio.plan.as_ref().and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
+        link_ui(ui, "written by", &format!("{op} {kernel}"), Selection::Op(op), out);
+    }
+    let Some(look) = &shown.look else { return };
+    statistics_ui(ui, look);
+    histogram_ui(ui, &look.histogram, 44.0);
+    ui.horizontal(|ui| {
+        weak_ui(ui, format::number(look.histogram.from));
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            weak_ui(ui, format::number(look.histogram.to));
+            let room = Layout::centered_and_justified(egui::Direction::LeftToRight);
+            ui.with_layout(room, |ui| weak_ui(ui, "roots of counts"));
+        });
+    });
+    let p = &look.picture;
+    if p.slices > 1 {
+        slices_ui(ui, p, out);
+    }
+    if let Some(texture) = cache.get(ui, shown.number, p) {
+        picture_ui(ui, p, texture);
+        let (from, to) = extent(&p.cells);
+        let (blue, orange) = (if from < 0.0 { " (blue)" } else { "" }, if to > 0.0 { " (orange)" } else { "" });
+        let (from, to) = (format::number(from.into()), format::number(to.into()));
+        weak_ui(ui, format!("{from}{blue} to {to}{orange}"));
+    }
+}
+
+fn link_ui(ui: &mut Ui, label: &str, text: &str, to: Selection, out: &mut Queue) {
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 6.0;
+        weak_ui(ui, label);
+        let text = RichText::new(text).font(theme::mono()).color(theme::colors(ui).accent);
+        if ui.add(Button::new(text).frame(false).truncate()).clicked() {
+            out.push(Command::Select(to));
+        }
+    });
+}
+
+fn statistics_ui(ui: &mut Ui, look: &Summary) {
+    let s = &look.statistics;
+    let known = |v: f64| if v.is_nan() { "–".to_owned() } else { format::number(v) };
+    let share = |n: usize| format!("{} of {}", format::exact(n as u64), format::exact(s.count as u64));
+    let mut lines = vec![
+        ("min to max", format!("{} to {}", known(s.min), known(s.max)), format!("{} to {}", s.min, s.max)),
+        ("mean ± std", format!("{} ± {}", known(s.mean), known(s.std)), format!("{} ± {}", s.mean, s.std)),
+        ("zeros", format::percent(s.zeros as f64 / s.count.max(1) as f64), share(s.zeros)),
+    ];
+    if s.nans + s.infinities > 0 {
+        let at = look.first_bad.map_or_else(String::new, |i| format!("; the first is element {i}"));
+        let exact = format!("{} NaN and {} infinite{at}", share(s.nans), share(s.infinities));
+        lines.push(("NaN, Inf", format!("{}, {}", s.nans, s.infinities), exact));
+    }
+    for (label, value, exact) in lines {
+        ui.horizontal(|ui| {
+            weak_ui(ui, label);
+            let bad = label.starts_with("NaN");
+            let color = if bad { theme::colors(ui).error } else { theme::colors(ui).text };
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                let icon = if bad { format!("{} ", icons::WARNING) } else { String::new() };
+                ui.label(RichText::new(format!("{icon}{value}")).size(12.0).color(color)).on_hover_text(exact);
+            });
+        });
+    }
+}
+
+/// Walks through the pictures along the leading axes.
+fn slices_ui(ui: &mut Ui, p: &Picture, out: &mut Queue) {
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 2.0;
+        let back = ui.add_enabled_ui(p.slice > 0, |ui| icon_ui(ui, icons::BACK, "Picture before", "Picture before"));
+        if back.inner.clicked() {
+            out.push(Command::ShowSlice(p.slice - 1));
+        }
+        let more = p.slice + 1 < p.slices;
+        let next = ui.add_enabled_ui(more, |ui| icon_ui(ui, icons::FORWARD, "Next picture", "Next picture"));
+        if next.inner.clicked() {
+            out.push(Command::ShowSlice(p.slice + 1));
+        }
+        let at: Vec<String> = p.at.iter().map(ToString::to_string).collect();
+        weak_ui(ui, format!("[{}, :, :], {} of {}", at.join(", "), p.slice + 1, p.slices));
+    });
+}
+
+fn first_bad_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    ui.add_space(4.0);
+    let enabled = studio.is_enabled(&Command::FindFirstBad);
+    let info = Command::FindFirstBad.info();
+    let button = Button::new(RichText::new(format!("{}  {}", info.icon, info.label)).size(12.0));
+    let response = ui.add_enabled(enabled, button).on_hover_text(info.about);
+    named(&response, info.label, enabled);
+    if response.clicked() {
+        out.push(Command::FindFirstBad);
+    }
+    let Some((revision, found)) = &studio.lab.values.first_bad else { return };
+    if *revision != studio.plan_revision {
+        return;
+    }
+    let Some(bad) = found else {
+        weak_ui(ui, "Every value of the step is finite.");
+        return;
+    };
+    let kernel = |op: usize| studio.plan.as_ref().and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
+    match bad.op {
+        Some(op) => link_ui(ui, "made by", &format!("{op} {}", kernel(op)), Selection::Op(op), out),
+        None => drop(weak_ui(ui, "It was there before the step: look at the data, or at the weights.")),
+    }
+    link_ui(ui, "first in", &bad.name, Selection::Buffer(bad.buffer), out);
+}

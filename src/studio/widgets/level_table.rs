@@ -1,0 +1,244 @@
+//! The columns of the step graph: what each level has, how a cell reads, and what sorting goes by.
+
+use crate::studio::lab::Measured;
+use crate::studio::view_models::format;
+use crate::studio::view_models::levels::{Level, LevelRow};
+use crate::tensor::Bytes;
+use std::cmp::Ordering;
+
+/// A column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Column {
+    Phase,
+    Index,
+    Layer,
+    Name,
+    Kernel,
+    Shapes,
+    Dtypes,
+    Flops,
+    Bytes,
+    Estimate,
+    Measured,
+    Floor,
+    Roofline,
+    Phases,
+    Threads,
+    Detail,
+}
+
+impl Column {
+    /// The columns of a level, in order.
+    #[must_use]
+    pub const fn of(level: Level) -> &'static [Self] {
+        match level {
+            Level::Ir => &[
+                Self::Phase,
+                Self::Index,
+                Self::Layer,
+                Self::Name,
+                Self::Kernel,
+                Self::Shapes,
+                Self::Dtypes,
+                Self::Detail,
+            ],
+            Level::Lowered => &[
+                Self::Phase,
+                Self::Index,
+                Self::Layer,
+                Self::Name,
+                Self::Kernel,
+                Self::Shapes,
+                Self::Dtypes,
+                Self::Flops,
+                Self::Bytes,
+                Self::Detail,
+            ],
+            Level::Selected => &[
+                Self::Phase,
+                Self::Index,
+                Self::Layer,
+                Self::Name,
+                Self::Kernel,
+                Self::Measured,
+                Self::Floor,
+                Self::Roofline,
+                Self::Estimate,
+                Self::Flops,
+                Self::Bytes,
+                Self::Shapes,
+                Self::Dtypes,
+                Self::Detail,
+            ],
+            Level::Recorded => &[
+                Self::Phase,
+                Self::Index,
+                Self::Layer,
+                Self::Kernel,
+                Self::Phases,
+                Self::Threads,
+                Self::Measured,
+                Self::Bytes,
+                Self::Detail,
+            ],
+        }
+    }
+
+    /// The name above the column.
+    #[must_use]
+    pub const fn title(self, level: Level) -> &'static str {
+        match (self, level) {
+            (Self::Phase, _) => "",
+            (Self::Index, _) => "#",
+            (Self::Layer, _) => "Layer",
+            (Self::Name, Level::Ir) => "Node",
+            (Self::Name, _) => "Op",
+            (Self::Kernel, Level::Ir) => "Makes",
+            (Self::Kernel, Level::Lowered) => "Became",
+            (Self::Kernel, _) => "Kernel",
+            (Self::Shapes, _) => "Shapes",
+            (Self::Dtypes, _) => "Types",
+            (Self::Flops, _) => "FLOPs",
+            (Self::Bytes, _) => "Bytes",
+            (Self::Estimate, _) => "Estimate",
+            (Self::Measured, _) => "Measured",
+            (Self::Floor, _) => "Floor",
+            (Self::Roofline, _) => "Roofline",
+            (Self::Phases, _) => "Phases",
+            (Self::Threads, _) => "Threads",
+            (Self::Detail, Level::Ir) => "Of",
+            (Self::Detail, Level::Lowered) => "Dimensions",
+            (Self::Detail, Level::Selected) => "Losers, and why",
+            (Self::Detail, Level::Recorded) => "Bound to, from the start of the arena",
+        }
+    }
+
+    /// What the column means, with its unit.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Phase => "Phase of the step: F forward, L loss, B backward, O optimizer, M metric",
+            Self::Index => "Place in the order of execution",
+            Self::Layer => "The layer that it belongs to",
+            Self::Name => "What is done",
+            Self::Kernel => "Who does it",
+            Self::Shapes => "First input and first output, with the batch",
+            Self::Dtypes => "Element types of the arguments",
+            Self::Flops => "Floating-point operations, multiplications and additions counted each",
+            Self::Bytes => "Bytes read and written at least",
+            Self::Estimate => "Estimated time; it ranks kernels and promises nothing",
+            Self::Measured => "Median time by itself on this machine; press Measure",
+            Self::Floor => "The least time that this machine's arithmetic and memory allow; press Measure",
+            Self::Roofline => "Floor over measured time: 100% cannot be beaten. Press Measure",
+            Self::Phases => "Parts of the call between which all threads meet",
+            Self::Threads => "Threads that share the call",
+            Self::Detail => "More about it",
+        }
+    }
+
+    /// The width in points; `None` takes what is left.
+    #[must_use]
+    pub const fn width(self) -> Option<f32> {
+        Some(match self {
+            Self::Phase => 24.0,
+            Self::Index => 36.0,
+            Self::Layer => 104.0,
+            Self::Name => 112.0,
+            Self::Kernel => return None,
+            Self::Shapes => 176.0,
+            Self::Dtypes => 56.0,
+            Self::Flops | Self::Bytes => 72.0,
+            Self::Estimate | Self::Measured | Self::Floor | Self::Roofline => 76.0,
+            Self::Phases | Self::Threads => 60.0,
+            Self::Detail => 280.0,
+        })
+    }
+
+    /// True for numbers, which stand at the right.
+    #[must_use]
+    pub const fn is_number(self) -> bool {
+        matches!(
+            self,
+            Self::Flops
+                | Self::Bytes
+                | Self::Estimate
+                | Self::Measured
+                | Self::Floor
+                | Self::Roofline
+                | Self::Phases
+                | Self::Threads
+        )
+    }
+
+    /// The number of a cell, where the column has one and it is known.
+    #[must_use]
+    pub fn number(self, row: &LevelRow, measured: Option<&Measured>) -> Option<f64> {
+        match self {
+            Self::Phase => Some(f64::from(row.phase as u8)),
+            Self::Index => Some(row.index as f64),
+            Self::Flops => row.flops.map(|v| v as f64),
+            Self::Bytes => row.bytes.map(|v| v as f64),
+            Self::Estimate => row.cost_us,
+            Self::Measured => measured?.op_us(row.index),
+            Self::Floor => measured?.floor(row.index).map(|f| f.us),
+            Self::Roofline => measured?.roofline(row.index),
+            Self::Phases => row.phases.map(|v| v as f64),
+            Self::Threads => row.threads.map(|v| v as f64),
+            _ => None,
+        }
+    }
+
+    /// The text of a cell and its exact value for the tooltip.
+    #[must_use]
+    pub fn text(self, row: &LevelRow, measured: Option<&Measured>) -> (String, String) {
+        let own = |text: &str| (text.lines().next().unwrap_or_default().to_owned(), text.to_owned());
+        match self {
+            Self::Phase => (String::new(), row.phase.name().into()),
+            Self::Index => own(&row.index.to_string()),
+            Self::Layer => own(&row.layer),
+            Self::Name => own(row.name),
+            Self::Kernel => own(&row.kernel),
+            Self::Shapes => own(&row.shapes),
+            Self::Dtypes => own(&row.dtypes),
+            Self::Detail => own(&row.detail),
+            _ => match (self, self.number(row, measured)) {
+                (_, None) => ("–".into(), self.about().into()),
+                (Self::Flops, Some(v)) => (format::count(v), format!("{} FLOP", format::exact(v as u64))),
+                (Self::Bytes, Some(v)) => {
+                    (Bytes(v as u64).to_string(), format!("{} bytes moved at least", format::exact(v as u64)))
+                }
+                (Self::Roofline, Some(v)) => {
+                    (format::percent(v), format!("{:.1}% of what the machine allows", v * 100.0))
+                }
+                (Self::Floor, Some(v)) => {
+                    let bound = measured.and_then(|m| m.floor(row.index)).map_or("", |f| f.bound);
+                    (format::micros(v), format!("{v:.3} µs, set by {bound}"))
+                }
+                (Self::Phases | Self::Threads, Some(v)) => (format!("{v}"), self.about().into()),
+                (_, Some(v)) => (format::micros(v), format!("{v:.3} µs")),
+            },
+        }
+    }
+
+    /// The order of two rows by this column; what is not known goes last.
+    #[must_use]
+    pub fn order(self, a: &LevelRow, b: &LevelRow, measured: Option<&Measured>) -> Ordering {
+        let text = |r: &LevelRow| match self {
+            Self::Layer => r.path.as_ref().map_or_else(|| vec![usize::MAX], |p| p.0.clone()),
+            _ => Vec::new(),
+        };
+        match (self.number(a, measured), self.number(b, measured)) {
+            (Some(x), Some(y)) => x.total_cmp(&y),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => match self {
+                Self::Layer => text(a).cmp(&text(b)),
+                Self::Name => a.name.cmp(b.name),
+                Self::Kernel => a.kernel.cmp(&b.kernel),
+                Self::Shapes => a.shapes.cmp(&b.shapes),
+                Self::Dtypes => a.dtypes.cmp(&b.dtypes),
+                _ => a.detail.cmp(&b.detail),
+            },
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! A private copy of a run to look into: the first operations of a step are made on memory of its own, and any buffer is looked at.
+//!
+//! The run itself is never touched. What a copy starts from is a [`Moment`]: the initial weights, or what the run had before its next step, with the
+//! place of the data that the step will read; so the copy makes the very step that the run will make.
+
+use super::summary::Summary;
+use super::{FeedPosition, Session, SessionSpec, TrainError};
+use crate::compile::Compiled;
+use crate::exec::ExecError;
+use crate::exec::cpu::{Ceilings, Floor};
+use crate::lower::{Dir, LValueId};
+use crate::plan::{BindingPlan, BufferId};
+use crate::select::Isa;
+use crate::tensor::DType;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Everything that the next step of a run depends on.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// Steps made before it.
+    pub step: u64,
+    compiled: Arc<Compiled>,
+    bytes: Vec<u8>,
+    position: FeedPosition,
+}
+
+impl Session {
+    /// What the next step depends on, copied.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn moment(&mut self) -> Result<Moment, TrainError> {
+        let (step, position) = (self.done, self.feed.position());
+        Ok(Moment { step, compiled: Arc::clone(self.train.compiled()), bytes: self.train.snapshot()?, position })
+    }
+}
+
+impl Moment {
+    /// True where the moment is one of a step with the same values in the same places.
+    #[must_use]
+    pub fn belongs_to(&self, compiled: &Compiled) -> bool {
+        let (own, other) = (&self.compiled.plan, &compiled.plan);
+        own.arena_bytes == other.arena_bytes && own.places == other.places && own.program.values == other.program.values
+    }
+}
+
+/// What a buffer holds after some operations of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// A value, and the operation that wrote it last; `None` where it was there before the step.
+    Value(LValueId, Option<usize>),
+    /// Nothing was written to it yet.
+    Unwritten,
+    /// It is no longer alive: its bytes may hold something else.
+    Freed { last: usize },
+    /// Scratch memory, which holds no value of the network.
+    Scratch,
+}
+
+/// What buffer `id` holds once the first `ops` operations are done.
+#[must_use]
+pub fn held(plan: &BindingPlan, id: BufferId, ops: usize) -> Held {
+    let Some(b) = plan.buffers.get(id.0 as usize) else { return Held::Unwritten };
+    let Some(&first) = b.values.first() else { return Held::Scratch };
+    if !b.persistent && ops > b.live[1] {
+        return Held::Freed { last: b.live[1].saturating_sub(1) };
+    }
+    let lies_here = |v: LValueId| plan.place(v).is_some_and(|p| p.buffer == id);
+    let written = b.writers.iter().rev().filter(|w| **w < ops).find_map(|&w| {
+        let op = plan.program.ops.get(w)?;
+        let value = op.bound(Dir::Out).map(|(_, v)| v).find(|v| lies_here(*v))?;
+        Some((value, w))
+    });
+    match written {
+        // An optimizer writes slices of a flat vector one by one; the whole vector is what a person looks at.
+        Some((_, w)) if !b.parts.is_empty() => Held::Value(first, Some(w)),
+        Some((value, w)) => Held::Value(value, Some(w)),
+        None if b.persistent => Held::Value(first, None),
+        None => Held::Unwritten,
+    }
+}
+
+/// The first operation of a step that makes a value which is not finite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstBad {
+    /// `None` where the batch itself or what was there before the step is not finite.
+    pub op: Option<usize>,
+    pub value: LValueId,
+    pub name: String,
+    pub buffer: BufferId,
+}
+
+/// A private copy of a step.
+pub struct Probe {
+    session: Session,
+    start: Moment,
+    initial: Moment,
+    done_ops: usize,
+}
+
+impl Probe {
+    /// A copy of the run that `spec` describes, before its first step.
+    ///
+    /// # Errors
+    /// As [`Session::prepare`].
+    pub fn new(spec: &SessionSpec) -> Result<Self, TrainError> {
+        let mut session = Session::prepare(spec)?;
+        let initial = session.moment()?;
+        let mut out = Self { session, start: initial.clone(), initial, done_ops: 0 };
+        out.rewind()?;
+        Ok(out)
+    }
+
+    /// The artefacts of the step.
+    #[must_use]
+    pub fn compiled(&self) -> &Arc<Compiled> {
+        self.session.compiled()
+    }
+
+    /// Starts from another moment, or from the initial weights. False where the moment belongs to another plan; nothing changes then.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn start_from(&mut self, moment: Option<&Moment>) -> Result<bool, TrainError> {
+        let moment = moment.unwrap_or(&self.initial);
+        if !moment.belongs_to(self.session.compiled()) {
+            return Ok(false);
+        }
+        self.start = moment.clone();
+        self.rewind()?;
+        Ok(true)
+    }
+
+    /// Steps that the run had made where the copy starts.
+    #[must_use]
+    pub const fn step(&self) -> u64 {
+        self.start.step
+    }
+
+    fn rewind(&mut self) -> Result<(), TrainError> {
+        self.session.train.restore(&self.start.bytes)?;
+        self.session.feed.resume(self.start.position)?;
+        let program = &self.session.train.compiled().plan.program;
+        let (x, y) = (program.x, program.y);
+        self.session.feed.next(&mut self.session.train, x, y)?;
+        self.done_ops = 0;
+        Ok(())
+    }
+
+    /// Has exactly the first `ops` operations done, from the start where more were done before.
+    ///
+    /// # Errors
+    /// Where a kernel is missing.
+    pub fn advance_to(&mut self, ops: usize) -> Result<(), TrainError> {
+        let ops = ops.min(self.compiled().plan.program.ops.len());
+        if ops < self.done_ops {
+            self.rewind()?;
+        }
+        self.session.train.run_ops(self.done_ops, ops, &mut self.session.pool)?;
+        self.session.train.synchronize()?;
+        self.done_ops = ops;
+        Ok(())
+    }
+
+    /// Looks at a value as it lies in memory now.
+    ///
+    /// # Errors
+    /// Where the value has no place.
+    pub fn look(&self, value: LValueId, slice: usize) -> Result<Summary, TrainError> {
+        Ok(Summary::of(&self.session.train.tensor(value)?, slice))
+    }
+
+    /// Makes the whole step op by op and gives the first value that is not finite; the copy stands behind that operation then.
+    ///
+    /// # Errors
+    /// Where a kernel is missing.
+    pub fn first_bad(&mut self) -> Result<Option<FirstBad>, TrainError> {
+        self.rewind()?;
+        let compiled = Arc::clone(self.compiled());
+        let plan = &compiled.plan;
+        let found = |op: Option<usize>, value: LValueId| {
+            let place = plan.place(value)?;
+            Some(FirstBad { op, value, name: plan.program.value(value).name.clone(), buffer: place.buffer })
+        };
+        let before = plan.buffers.iter().filter(|b| b.persistent).filter_map(|b| b.values.first());
+        for &value in before {
+            if !self.is_finite(value)? {
+                return Ok(found(None, value));
+            }
+        }
+        for (index, op) in plan.program.ops.iter().enumerate() {
+            self.advance_to(index + 1)?;
+            for (_, value) in op.bound(Dir::Out) {
+                if !self.is_finite(value)? {
+                    return Ok(found(Some(index), value));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_finite(&self, value: LValueId) -> Result<bool, ExecError> {
+        let kind = self.compiled().plan.program.value(value).dtype;
+        if !matches!(kind, DType::F64 | DType::F32 | DType::F16 | DType::Bf16)
+            || self.compiled().plan.place(value).is_none()
+        {
+            return Ok(true);
+        }
+        let tensor = self.session.train.tensor(value)?;
+        Ok(tensor.to_f64().is_none_or(|v| v.iter().all(|x| x.is_finite())))
+    }
+}
+
+/// What the operations of a step take, and what they take at least.
+#[derive(Clone, Debug)]
+pub struct OpTimes {
+    /// The median of each operation by itself, in microseconds, in the order of the plan.
+    pub op_us: Vec<f64>,
+    /// The least time of each by the machine's measured ceilings; empty on a GPU.
+    pub floors: Vec<Floor>,
+    /// The median of a whole replay, in microseconds.
+    pub replay_us: f64,
+    pub ceilings: Option<Ceilings>,
+    /// Times that each operation was run.
+    pub rounds: usize,
+}
+
+/// How long the operations are timed altogether, in microseconds.
+const TIMED_US: f64 = 300_000.0;
+
+/// Times every operation of the step that `spec` describes, on a batch that stays where it is, and measures the machine's ceilings unless
+/// they are `known`. Takes about a second.
+///
+/// # Errors
+/// As [`Session::prepare`].
+pub fn measure_ops(spec: &SessionSpec, known: Option<Ceilings>) -> Result<OpTimes, TrainError> {
+    let mut session = Session::prepare(spec)?;
+    let threads = spec.threads;
+    let compiled = Arc::clone(session.compiled());
+    let start = session.train.snapshot()?;
+    let (step, pool) = session.step_mut();
+    let mut replays = Vec::new();
+    let began = Instant::now();
+    while replays.len() < 5 || (began.elapsed().as_secs_f64() * 1e6 < TIMED_US / 3.0 && replays.len() < 400) {
+        let started = Instant::now();
+        step.replay(pool)?;
+        step.synchronize()?;
+        replays.push(started.elapsed().as_secs_f64() * 1e6);
+    }
+    replays.sort_by(f64::total_cmp);
+    let replay_us = replays[replays.len() / 2];
+    step.restore(&start)?;
+    let rounds = (TIMED_US / replay_us.max(1.0)).clamp(3.0, 200.0) as usize;
+    let op_us = step.time_calls(rounds, pool)?;
+    let isa: Option<Isa> = compiled.selection.target.as_cpu().map(|c| c.isa);
+    let known = known.filter(|k| Some(k.isa) == isa && k.threads == threads);
+    let ceilings = known.or_else(|| isa.map(|isa| Ceilings::measure(isa, pool)));
+    let choices = &compiled.selection.choices;
+    let floors = ceilings.as_ref().map(|c| choices.iter().map(|k| c.floor(k.flops, k.bytes)).collect());
+    Ok(OpTimes { op_us, floors: floors.unwrap_or_default(), replay_us, ceilings, rounds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{BUNDLED, read_preset};
+    use crate::train::DataChoice;
+
+    fn spec() -> SessionSpec {
+        let text = BUNDLED.iter().find(|b| b.name == "digits-mlp").unwrap().text;
+        SessionSpec { threads: 1, ..SessionSpec::new(read_preset(text).unwrap(), ".".into()) }
+    }
+
+    #[test]
+    fn the_copy_makes_the_very_step_that_the_run_makes() {
+        let mut run = Session::prepare(&spec()).unwrap();
+        for _ in 0..3 {
+            run.step().unwrap();
+        }
+        let moment = run.moment().unwrap();
+        let told = run.step().unwrap().unwrap();
+        let mut probe = Probe::new(&spec()).unwrap();
+        let loss = probe.session.train.find("loss").unwrap();
+        let ops = probe.compiled().plan.program.ops.len();
+        assert!(probe.start_from(Some(&moment)).unwrap());
+        probe.advance_to(ops).unwrap();
+        assert_eq!(probe.look(loss, 0).unwrap().statistics.mean, f64::from(told.loss));
+        assert_eq!(probe.step(), 3);
+        // Backwards and forwards again gives the same.
+        probe.advance_to(1).unwrap();
+        probe.advance_to(ops).unwrap();
+        assert_eq!(probe.look(loss, 0).unwrap().statistics.mean, f64::from(told.loss));
+        assert_eq!(probe.first_bad().unwrap(), None);
+    }
+
+    #[test]
+    fn the_first_value_that_is_not_finite_is_found_with_its_op() {
+        let mut probe = Probe::new(&spec()).unwrap();
+        let bias = probe.session.train.find("layers.2.bias").unwrap();
+        let len = probe.session.train.stored::<f32>(bias).unwrap().len();
+        // A weight large enough that the logits overflow, though it is finite itself.
+        probe.session.train.write(bias, &vec![f32::MAX; len]).unwrap();
+        let weight = probe.session.train.find("layers.2.weight").unwrap();
+        let len = probe.session.train.stored::<f32>(weight).unwrap().len();
+        probe.session.train.write(weight, &vec![f32::MAX; len]).unwrap();
+        probe.start = probe.session.moment().unwrap();
+        probe.start.position = probe.initial.position;
+        let bad = probe.first_bad().unwrap().expect("an overflow");
+        let op = bad.op.expect("an operation made it");
+        assert_eq!(probe.compiled().owner(op), "L2:Dense");
+        probe.advance_to(op + 1).unwrap();
+        assert!(probe.look(bad.value, 0).unwrap().first_bad.is_some());
+    }
+
+    #[test]
+    fn a_buffer_holds_what_was_written_last() {
+        let probe = Probe::new(&spec()).unwrap();
+        let plan = &probe.compiled().plan;
+        let ops = plan.program.ops.len();
+        for (id, b) in (0u32..).map(BufferId).zip(&plan.buffers) {
+            match held(plan, id, ops) {
+                Held::Value(_, Some(w)) => assert!(b.writers.contains(&w), "{}", b.name),
+                Held::Value(_, None) => assert!(b.persistent && b.writers.is_empty(), "{}", b.name),
+                Held::Freed { last } => assert!(!b.persistent && last < ops, "{}", b.name),
+                Held::Scratch => assert!(b.values.is_empty()),
+                Held::Unwritten => panic!("{} is never written", b.name),
+            }
+            if !b.persistent && b.live[0] > 0 && !b.values.is_empty() {
+                assert_eq!(held(plan, id, 0), Held::Unwritten, "{}", b.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_operation_is_timed_and_has_a_floor() {
+        let times = measure_ops(&SessionSpec { data: DataChoice::Resident, ..spec() }, None).unwrap();
+        assert_eq!(times.op_us.len(), times.floors.len());
+        assert!(times.op_us.iter().all(|t| *t >= 0.0) && times.replay_us > 0.0 && times.ceilings.is_some());
+    }
+}
