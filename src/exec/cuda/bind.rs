@@ -108,7 +108,7 @@ impl Work {
                 // Handles are used by one thread at a time: whoever holds this.
                 let _turn = gpu.dnn();
                 // SAFETY: the addresses are the plan's, and live as long as the step.
-                unsafe { call.run() }
+                unsafe { call.run(gpu.stream()) }
             }
         }
     }

@@ -20,6 +20,7 @@ use cudarc::cudnn::sys::cudnnBackendNumericalNote_t as Numerical;
 use cudarc::driver::sys::CUstream;
 use graph::{ALIGNMENT, Graph, Stored, data_type};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Knobs that an engine may have; cuDNN 9.21 knows of 44.
 const MAX_KNOBS: usize = 64;
@@ -84,19 +85,6 @@ impl Dnn {
     #[must_use]
     pub fn version(&self) -> String {
         format!("{}.{}.{}", self.version / 10_000, self.version / 100 % 100, self.version % 100)
-    }
-
-    /// Runs what follows on this stream.
-    ///
-    /// # Errors
-    /// What cuDNN answers.
-    ///
-    /// # Safety
-    /// The stream belongs to the context that this was opened in, and lives until another one is set or nothing more is run.
-    pub unsafe fn set_stream(&self, stream: CUstream) -> Result<(), String> {
-        // SAFETY: the handle is alive, and the caller vouches for the stream, which is the same type in driver and runtime.
-        let status = unsafe { (self.library.api.set_stream)(self.library.handle, stream.cast()) };
-        self.library.api.check(status, || "cudnnSetStream".into())
     }
 
     /// Ways to compute a convolution that keep the rules of the house, the most promising first, at most `max`. Each is ready to run; some
@@ -356,7 +344,7 @@ pub struct DnnCall {
 }
 
 impl DnnCall {
-    /// Enqueues the call on the stream that was set, also during capture.
+    /// Enqueues the call on a stream, also during capture.
     ///
     /// # Errors
     /// What cuDNN answers.
@@ -364,10 +352,15 @@ impl DnnCall {
     /// # Safety
     /// The addresses bound are device memory of the plan's tensors, whole, in the context that the plan was made in; results overlap nothing; nothing
     /// else uses the results and the workspace until the stream is past this call; and no other thread uses the plan's handle meanwhile.
-    pub unsafe fn run(&self) -> Result<(), String> {
+    pub unsafe fn run(&self, stream: CUstream) -> Result<(), String> {
         let library = &self.plan.library;
         if library.handle.is_null() {
             return Err("cuDNN was opened without a GPU".into());
+        }
+        if library.stream.swap(stream.addr(), Ordering::AcqRel) != stream.addr() {
+            // SAFETY: the handle is alive, and the stream is that of the caller's thread.
+            let status = unsafe { (library.api.set_stream)(library.handle, stream.cast()) };
+            library.api.check(status, || "cudnnSetStream".into())?;
         }
         // SAFETY: plan, pack and handle are alive, and the caller vouches for the addresses.
         let status = unsafe { (library.api.execute)(library.handle, self.plan.raw, self.pack.raw) };

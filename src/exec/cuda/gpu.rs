@@ -8,6 +8,7 @@ use crate::lower::ConvGeometry;
 use crate::select::cuda::{Real, dnn_offers};
 use crate::select::{CudaFacts, Target};
 use cudarc::driver::{result, sys};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -41,7 +42,37 @@ type PlanKey = (u8, ConvGeometry, Real, [bool; 3], u64, usize);
 /// What cuDNN answered.
 pub(super) type Plans = Result<Arc<Vec<DnnPlan>>, String>;
 
-/// A device that is open.
+/// A stream's handle.
+#[derive(Clone, Copy)]
+struct Stream(sys::CUstream);
+
+// SAFETY: streams may be used from any thread; a lease is used by one.
+unsafe impl Send for Stream {}
+
+/// A stream that a thread works on.
+struct Lease {
+    ordinal: u32,
+    stream: Stream,
+}
+
+/// Streams whose threads have ended.
+static SPARE: Mutex<Vec<Lease>> = Mutex::new(Vec::new());
+
+/// What this thread has leased; goes to the spare ones when it ends.
+#[derive(Default)]
+struct Leases(Vec<Lease>);
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        SPARE.lock().unwrap_or_else(PoisonError::into_inner).append(&mut self.0);
+    }
+}
+
+thread_local! {
+    static LEASES: RefCell<Leases> = RefCell::default();
+}
+
+/// A device that is open. A step is used by the thread that made it: each thread works on a stream of its own.
 pub struct Gpu {
     info: DeviceInfo,
     context: sys::CUcontext,
@@ -108,10 +139,6 @@ impl Gpu {
         let lt =
             if found.has("cublaslt") { Lt::open().inspect_err(|e| log::warn!("cuBLASLt: {e}")).ok() } else { None };
         let dnn = if found.has("cudnn") { Dnn::open().inspect_err(|e| log::warn!("cuDNN: {e}")).ok() } else { None };
-        if let Some(dnn) = &dnn {
-            // SAFETY: the stream was made in this context and lives as long as the process.
-            unsafe { dnn.set_stream(stream.cast()) }?;
-        }
         Ok(Self {
             info,
             context,
@@ -153,14 +180,33 @@ impl Gpu {
         unsafe { result::ctx::set_current(self.context) }.map_err(|e| failed("cuCtxSetCurrent", e))
     }
 
-    pub(super) const fn stream(&self) -> sys::CUstream {
-        self.stream
+    /// The stream of this thread: what several threads do on one device, each with steps of its own, stays apart, above all while one of them captures.
+    pub(super) fn stream(&self) -> sys::CUstream {
+        let ordinal = self.info.ordinal;
+        let found = LEASES.try_with(|leases| {
+            let mut leases = leases.borrow_mut();
+            if let Some(lease) = leases.0.iter().find(|l| l.ordinal == ordinal) {
+                return lease.stream.0;
+            }
+            let spare = {
+                let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+                spare.iter().position(|l| l.ordinal == ordinal).map(|at| spare.swap_remove(at).stream)
+            };
+            let made = || result::stream::create(result::stream::StreamKind::NonBlocking).map(Stream);
+            let stream = spare.map_or_else(made, Ok).unwrap_or_else(|error| {
+                log::warn!("{}; this thread shares a stream", failed("cuStreamCreate", error));
+                Stream(self.stream)
+            });
+            leases.0.push(Lease { ordinal, stream });
+            stream.0
+        });
+        found.unwrap_or(self.stream)
     }
 
     /// Waits until the stream has done everything.
     pub(super) fn synchronize(&self) -> Result<(), String> {
         // SAFETY: the stream is alive.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failed("cuStreamSynchronize", e))
+        unsafe { result::stream::synchronize(self.stream()) }.map_err(|e| failed("cuStreamSynchronize", e))
     }
 
     /// A number that the driver tells of the device.
@@ -242,10 +288,7 @@ impl Gpu {
         if let Some(dnn) = self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(dnn);
         }
-        let dnn = Dnn::open()?;
-        // SAFETY: the stream was made in this context and lives as long as the process.
-        unsafe { dnn.set_stream(self.stream.cast()) }?;
-        Ok(dnn)
+        Dnn::open()
     }
 
     /// Whether libraries prepare all their algorithms, to be timed, or only the one that was chosen.

@@ -11,6 +11,7 @@ pub(super) use cudarc::cudnn::sys::{
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 /// The oldest version that is used: statuses and attributes changed with it.
 const OLDEST_VERSION: usize = 90_000;
@@ -96,13 +97,15 @@ impl Api {
 pub(super) struct Library {
     pub(super) api: Api,
     pub(super) handle: sys::cudnnHandle_t,
+    /// The stream that the handle works on; 0 before the first call.
+    pub(super) stream: AtomicUsize,
 }
 
 impl Library {
     /// The library with a handle on the GPU of the context that is current on this thread; and the library's version.
     pub(super) fn open() -> Result<(Arc<Self>, usize), String> {
         let (api, version) = Api::load()?;
-        let mut library = Self { api, handle: null_mut() };
+        let mut library = Self { api, handle: null_mut(), stream: AtomicUsize::new(0) };
         // SAFETY: cuDNN writes one pointer.
         let status = unsafe { (library.api.create_handle)(&raw mut library.handle) };
         library.api.check(status, || "cudnnCreate".into())?;
