@@ -50,11 +50,12 @@ fn has(feature: &str) -> bool {
     }
 }
 
-/// Type and length of each slot of an operation.
+/// Type and length of each slot of an operation; what only a GPU's plan binds is left out.
 pub fn slots(op: &OpKind) -> Vec<(&'static str, Dir, Kind, usize)> {
     op.slots()
         .iter()
         .take(MAX_ARGS)
+        .filter(|slot| slot.name != "skipped")
         .map(|slot| (slot.name, slot.dir, kind(op, slot.name), length(op, slot.name)))
         .collect()
 }
