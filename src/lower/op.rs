@@ -212,7 +212,7 @@ pub enum OpKind {
     Cast {
         len: usize,
     },
-    /// Dynamic loss scaling over the flat gradient. `scaler` ([`SCALER`]) holds the scale of the next step's loss, the steps since the last overflow, one over
+    /// Dynamic loss scaling over the flat gradient. `scaler [5]` holds the scale of the next step's loss, the steps since the last overflow, one over
     /// the scale of this step's gradients, 1 where this step overflowed, and the steps that did so far. An overflow halves the scale (not below 1), 2000 steps without one double it.
     ScaleUpdate {
         len: usize,

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Candidates whose estimate is this many times the best one's are not timed.
-const HOPELESS: f64 = 2.5;
+const HOPELESS: f64 = 3.5;
 
 /// A candidate that takes this many times as long as the best so far is timed only once.
 const GIVE_UP: f64 = 1.5;

@@ -67,7 +67,10 @@ fn a_gpu_trains_from_the_window() {
     robot.write("steps", "1000000");
     robot.settle();
     robot.press("Train this network");
-    robot.until("many steps", |app| app.studio.training.done() > 20_000);
+    robot.until("many steps and an evaluation", |app| {
+        let run = &app.studio.training;
+        run.done() > 20_000 && !run.history.held_out_accuracy.is_empty()
+    });
     robot.press("Pause");
     robot.until("the pause", |app| app.studio.training.state == Some(RunState::Paused));
     let run = &robot.app().studio.training;
