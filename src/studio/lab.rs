@@ -2,8 +2,8 @@
 //!
 //! Answers belong to a revision of the plan; those of another one are not shown.
 
+use super::background::Background;
 use super::devices::{DeviceChoice, Machine};
-use super::newest::Newest;
 use super::training::Training;
 use super::view_models::PlanView;
 use super::view_models::compare::Comparison;
@@ -154,9 +154,9 @@ pub struct Values {
 /// Everything that is found out on request.
 pub struct Lab {
     wake: Arc<dyn Fn() + Send + Sync>,
-    measurer: Option<Newest<(Subject, Option<Ceilings>), TimesAnswer>>,
-    comparer: Option<Newest<Subject, (u64, Comparison)>>,
-    prober: Option<Newest<ValuesRequest, ValuesAnswer>>,
+    measurer: Option<Background<(Subject, Option<Ceilings>), TimesAnswer>>,
+    comparer: Option<Background<Subject, (u64, Comparison)>>,
+    prober: Option<Background<ValuesRequest, ValuesAnswer>>,
     measured: Option<Measured>,
     /// Measured once, they hold for every plan on this machine.
     pub ceilings: Option<Ceilings>,
@@ -199,17 +199,17 @@ impl Lab {
 
     #[must_use]
     pub fn is_measuring(&self) -> bool {
-        self.measurer.as_ref().is_some_and(Newest::is_busy)
+        self.measurer.as_ref().is_some_and(Background::is_busy)
     }
 
     #[must_use]
     pub fn is_comparing(&self) -> bool {
-        self.comparer.as_ref().is_some_and(Newest::is_busy)
+        self.comparer.as_ref().is_some_and(Background::is_busy)
     }
 
     #[must_use]
     pub fn is_looking(&self) -> bool {
-        self.prober.as_ref().is_some_and(Newest::is_busy)
+        self.prober.as_ref().is_some_and(Background::is_busy)
     }
 
     /// Forgets what belongs to a document that is closed.
@@ -219,9 +219,8 @@ impl Lab {
         self.values = Values { on, ..Values::default() };
     }
 
-    fn bell(&self) -> impl Fn() + Send + 'static {
-        let wake = Arc::clone(&self.wake);
-        move || wake()
+    fn bell(&self) -> Arc<dyn Fn() + Send + Sync> {
+        Arc::clone(&self.wake)
     }
 
     /// Times every operation of the plan.
@@ -234,7 +233,7 @@ impl Lab {
                 let spec = SessionSpec { data: DataChoice::Resident, ..subject.spec() };
                 (subject.revision, measure_ops(&spec, ceilings).map_err(|e| e.to_string()))
             };
-            self.measurer = Some(Newest::spawn("stepgraph-measure", work, self.bell())?);
+            self.measurer = Some(Background::spawn("stepgraph-measure", self.bell(), work)?);
         }
         if let Some(measurer) = &mut self.measurer {
             measurer.ask((subject, self.ceilings.clone()));
@@ -249,7 +248,7 @@ impl Lab {
     pub fn compare(&mut self, subject: Subject) -> std::io::Result<()> {
         if self.comparer.is_none() {
             let work = |subject: Subject| (subject.revision, Comparison::of(&subject.plan.compiled));
-            self.comparer = Some(Newest::spawn("stepgraph-compare", work, self.bell())?);
+            self.comparer = Some(Background::spawn("stepgraph-compare", self.bell(), work)?);
         }
         if let Some(comparer) = &mut self.comparer {
             comparer.ask(subject);
@@ -260,7 +259,7 @@ impl Lab {
     fn probe(&mut self, request: ValuesRequest) -> std::io::Result<()> {
         if self.prober.is_none() {
             let mut copy = PrivateCopy::default();
-            self.prober = Some(Newest::spawn("stepgraph-values", move |request| copy.answer(&request), self.bell())?);
+            self.prober = Some(Background::spawn("stepgraph-values", self.bell(), move |request| copy.answer(&request))?);
         }
         if let Some(prober) = &mut self.prober {
             prober.ask(request);
@@ -331,7 +330,7 @@ impl Lab {
     /// Takes in answers; what went wrong, for the person.
     pub fn poll(&mut self) -> Option<String> {
         let mut problem = None;
-        if let Some((revision, result)) = self.measurer.as_mut().and_then(Newest::poll) {
+        if let Some((revision, result)) = self.measurer.as_mut().and_then(Background::poll) {
             match result {
                 Ok(times) => {
                     self.ceilings.clone_from(&times.ceilings);
@@ -340,10 +339,10 @@ impl Lab {
                 Err(why) => problem = Some(format!("The step was not measured: {why}")),
             }
         }
-        if let Some(answer) = self.comparer.as_mut().and_then(Newest::poll) {
+        if let Some(answer) = self.comparer.as_mut().and_then(Background::poll) {
             self.comparison = Some(answer);
         }
-        match self.prober.as_mut().and_then(Newest::poll) {
+        match self.prober.as_mut().and_then(Background::poll) {
             Some(ValuesAnswer::Look(point, mut shown)) if self.values.asked == Some(point) => {
                 self.number += 1;
                 shown.number = self.number;

@@ -11,7 +11,7 @@
 //! | `state`, `selection`, `carry` | what the window shows, and what is selected in all views at once, from plan to plan |
 //! | `devices` | what a network is planned for and trained on |
 //! | `document`, `fields` | the preset with undo and redo, and its fields as data |
-//! | `compiler`, `training`, `transport`, `files`, `background`, `newest` | the other threads |
+//! | `compiler`, `training`, `transport`, `files`, `background` | the other threads |
 //! | `curves`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
 //! | `lab`, `inquiry` | what is found out on request: times, planners, precisions, values |
@@ -34,7 +34,6 @@ pub mod files;
 pub mod icons;
 pub mod inquiry;
 pub mod lab;
-pub mod newest;
 pub mod panels;
 pub mod predictions;
 pub mod presets;

@@ -4,6 +4,7 @@
 //! of the samples; its tensors are the initial parameters (`init.<name>`), what every step told (`trace.loss` and others, `[steps]`, f32), and the
 //! parameters after the last step (`final.<name>`). Replaying trains again from the same start and compares bits.
 
+use super::checkpoint::checksum;
 use super::runs::{PlanDigest, RunEntry, RunStore, RunsError};
 use super::{Session, SessionSpec, StepReport, TensorFile, TrainError, read_tensors};
 use crate::data::Target;
@@ -149,18 +150,6 @@ fn data_hash(session: &Session) -> Option<String> {
         Target::Values { values, .. } => values.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes())),
     }
     Some(format!("{:016x}", hash.sum()))
-}
-
-fn checksum(header: &str, tensors: &[(String, HostTensor)]) -> String {
-    let mut hash = Fnv::new();
-    hash.add(header.as_bytes());
-    let mut sorted: Vec<_> = tensors.iter().collect();
-    sorted.sort_by(|a, b| a.0.cmp(&b.0));
-    for (name, tensor) in sorted {
-        hash.add(name.as_bytes());
-        hash.add(tensor.bytes());
-    }
-    format!("{:016x}", hash.sum())
 }
 
 impl Capsule {

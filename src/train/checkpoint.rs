@@ -98,7 +98,7 @@ impl Network {
 }
 
 /// The checksum over the header and every tensor in order of the names, in hexadecimal.
-fn checksum(header: &str, tensors: &[(String, HostTensor)]) -> String {
+pub(super) fn checksum(header: &str, tensors: &[(String, HostTensor)]) -> String {
     let mut hash = Fnv::new();
     hash.add(header.as_bytes());
     let mut sorted: Vec<_> = tensors.iter().collect();
