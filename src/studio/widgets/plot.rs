@@ -112,7 +112,7 @@ impl PlotSpec<'_> {
     fn values_at(&self, step: Option<f64>) -> Vec<(String, f64)> {
         let at = |series: &Series| match step {
             None => series.last(),
-            Some(step) => series.values().get((step.round().max(1.0) as usize).saturating_sub(1)).copied(),
+            Some(step) => series.at(step.round().max(1.0) as usize),
         };
         let mut out: Vec<(String, f64)> = Vec::new();
         match &self.curve {

@@ -19,12 +19,60 @@ impl Span {
     }
 }
 
-/// Values at x = 1, 2, 3...
-#[derive(Clone, Debug, Default)]
+/// Values that are held at least, and twice as many at most; an eighth of that on each level. What is older is held by the levels above alone.
+const HELD: usize = 1 << 20;
+
+/// The newest entries of a list of any length.
+#[derive(Clone, Debug)]
+struct Tail<T> {
+    held: Vec<T>,
+    /// Entries before the first that is held.
+    dropped: usize,
+}
+
+impl<T> Default for Tail<T> {
+    fn default() -> Self {
+        Self { held: Vec::new(), dropped: 0 }
+    }
+}
+
+impl<T: Copy> Tail<T> {
+    fn len(&self) -> usize {
+        self.dropped + self.held.len()
+    }
+
+    fn push(&mut self, entry: T, held: usize) {
+        if self.held.len() >= 2 * held {
+            self.held.drain(..held);
+            self.dropped += held;
+        }
+        self.held.push(entry);
+    }
+
+    fn get(&self, index: usize) -> Option<T> {
+        self.held.get(index.checked_sub(self.dropped)?).copied()
+    }
+
+    /// Entries `from..to`, as far as they are held.
+    fn slice(&self, from: usize, to: usize) -> &[T] {
+        let inside = |i: usize| i.saturating_sub(self.dropped).min(self.held.len());
+        &self.held[inside(from)..inside(to)]
+    }
+}
+
+/// Values at x = 1, 2, 3... The newest million is held as it is, what is older by its extremes: every eight values, further back every sixty-four, and so on.
+#[derive(Clone, Debug)]
 pub struct Series {
-    values: Vec<f32>,
+    values: Tail<f32>,
     /// `levels[0]` spans eight values an entry, `levels[1]` sixty-four.
-    levels: Vec<Vec<Span>>,
+    levels: Vec<Tail<Span>>,
+    held: usize,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self { values: Tail::default(), levels: Vec::new(), held: HELD }
+    }
 }
 
 impl Series {
@@ -35,39 +83,56 @@ impl Series {
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.len() == 0
     }
 
     #[must_use]
     pub fn last(&self) -> Option<f32> {
-        self.values.last().copied()
+        self.values.held.last().copied()
     }
 
+    /// The newest values, as many as are held: all of a run of up to a million steps.
     #[must_use]
     pub fn values(&self) -> &[f32] {
-        &self.values
+        &self.values.held
+    }
+
+    /// The value at a step from 1, where it is held.
+    #[must_use]
+    pub fn at(&self, step: usize) -> Option<f32> {
+        self.values.get(step.checked_sub(1)?)
     }
 
     /// Appends a value.
     pub fn push(&mut self, value: f32) {
-        self.values.push(value);
+        self.values.push(value, self.held);
         let mut index = self.values.len() - 1;
         let span = Span { min: value, max: value };
         for depth in 0.. {
             if depth == self.levels.len() {
                 // A single entry needs no summary; the second one brings it, with what the first holds.
-                let below = depth.checked_sub(1).map(|d| &self.levels[d]);
-                if below.map_or(self.values.len(), Vec::len) < 2 {
+                let below: Vec<Span> = match depth.checked_sub(1) {
+                    Some(below) => self.levels[below].held.clone(),
+                    None => self.values.held.iter().map(|v| Span { min: *v, max: *v }).collect(),
+                };
+                let dropped = depth.checked_sub(1).map_or(self.values.dropped, |d| self.levels[d].dropped);
+                if below.len() < 2 {
                     break;
                 }
-                let first = below.map_or(Span { min: self.values[0], max: self.values[0] }, |b| b[0]);
-                self.levels.push(vec![first]);
+                let mut level: Tail<Span> = Tail { held: Vec::new(), dropped: dropped / FAN };
+                for (at, entry) in (dropped..).zip(below) {
+                    match level.held.get_mut(at / FAN - level.dropped) {
+                        Some(wide) => *wide = wide.with(entry),
+                        None => level.held.push(entry),
+                    }
+                }
+                self.levels.push(level);
             }
             index /= FAN;
-            let level = &mut self.levels[depth];
-            match level.get_mut(index) {
+            let (level, held) = (&mut self.levels[depth], self.held / FAN);
+            match index.checked_sub(level.dropped).and_then(|i| level.held.get_mut(i)) {
                 Some(entry) => *entry = entry.with(span),
-                None => level.push(span),
+                None => level.push(span, held),
             }
         }
     }
@@ -75,36 +140,41 @@ impl Series {
     /// Points of the curve between two x, at most about `2 * pixels` of them, each stretch by its least and its largest value.
     #[must_use]
     pub fn points(&self, from: f64, to: f64, pixels: usize) -> Vec<[f64; 2]> {
-        if self.values.is_empty() || to < from {
+        if self.is_empty() || to < from {
             return Vec::new();
         }
         // One entry more on each side, so that the line runs out of the picture.
-        let first = (from.floor().max(1.0) as usize).saturating_sub(2).min(self.values.len());
-        let last = (to.ceil().max(0.0) as usize + 1).min(self.values.len());
+        let first = (from.floor().max(1.0) as usize).saturating_sub(2).min(self.len());
+        let last = (to.ceil().max(0.0) as usize + 1).min(self.len());
         if first >= last {
             return Vec::new();
         }
         let wanted = pixels.max(16);
         let mut width = 1;
         let mut depth = None;
-        while (last - first) / width > wanted * 2 && depth.map_or(0, |d: usize| d + 1) < self.levels.len() {
+        let is_held = |depth: Option<usize>, width: usize| {
+            depth.map_or(self.values.dropped, |d: usize| self.levels[d].dropped) * width <= first
+        };
+        while ((last - first) / width > wanted * 2 || !is_held(depth, width))
+            && depth.map_or(0, |d: usize| d + 1) < self.levels.len()
+        {
             depth = Some(depth.map_or(0, |d| d + 1));
             width *= FAN;
         }
         let Some(depth) = depth else {
-            return (first..last).map(|i| [i as f64 + 1.0, f64::from(self.values[i])]).collect();
+            return (first..last).filter_map(|i| Some([i as f64 + 1.0, f64::from(self.values.get(i)?)])).collect();
         };
         let level = &self.levels[depth];
-        let (a, b) = (first / width, last.div_ceil(width).min(level.len()));
+        let (a, b) = ((first / width).max(level.dropped), last.div_ceil(width).min(level.len()));
         // Several entries share a pixel where the next level would be too coarse.
-        let group = (b - a).div_ceil(wanted).max(1);
-        let mut out = Vec::with_capacity(2 * (b - a).div_ceil(group) + 2);
-        for (index, entries) in level[a..b].chunks(group).enumerate() {
+        let group = b.saturating_sub(a).div_ceil(wanted).max(1);
+        let mut out = Vec::with_capacity(2 * b.saturating_sub(a).div_ceil(group) + 2);
+        for (index, entries) in level.slice(a, b).chunks(group).enumerate() {
             let span = entries.iter().copied().reduce(Span::with).unwrap_or(entries[0]);
             let start = (a + index * group) * width;
-            let end = (start + entries.len() * width).min(self.values.len());
+            let end = (start + entries.len() * width).min(self.len());
             // The extremes stand in the order in which the curve runs, so that the line does not go back and forth.
-            let rising = self.values[end - 1] >= self.values[start];
+            let rising = self.values.get(end - 1) >= self.values.get(start);
             let (y0, y1) = if rising { (span.min, span.max) } else { (span.max, span.min) };
             let (x0, x1) = (start as f64 + 1.0, end as f64);
             out.push([x0, f64::from(y0)]);
@@ -164,9 +234,14 @@ impl Smoothed {
         if weight == self.weight {
             return;
         }
-        (self.weight, self.state, self.scale, self.smooth) = (weight, 0.0, 0.0, Series::default());
-        for index in 0..self.raw.len() {
-            self.follow(self.raw.values[index]);
+        (self.weight, self.state, self.scale) = (weight, 0.0, 0.0);
+        // Of what is held by its extremes alone, nothing can be smoothed anew: the curve begins where values are held.
+        let values = Tail { held: Vec::new(), dropped: self.raw.values.dropped };
+        self.smooth = Series { values, ..Series::default() };
+        for index in self.raw.values.dropped..self.raw.len() {
+            if let Some(value) = self.raw.values.get(index) {
+                self.follow(value);
+            }
         }
     }
 }
@@ -189,12 +264,43 @@ mod tests {
         for (depth, level) in series.levels.iter().enumerate() {
             let width = FAN.pow(depth as u32 + 1);
             assert_eq!(level.len(), values.len().div_ceil(width));
-            for (entry, chunk) in level.iter().zip(values.chunks(width)) {
+            for (entry, chunk) in level.held.iter().zip(values.chunks(width)) {
                 let min = chunk.iter().copied().fold(f32::INFINITY, f32::min);
                 let max = chunk.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 assert_eq!(*entry, Span { min, max });
             }
         }
+    }
+
+    #[test]
+    fn a_long_run_takes_bounded_memory_and_keeps_its_extremes() {
+        let mut series = Series { held: 64, ..Series::default() };
+        let mut exact = Series::default();
+        for i in 0..200_000u32 {
+            let value = if i == 777 { 5000.0 } else { ((i * 7919) % 1013) as f32 };
+            series.push(value);
+            exact.push(value);
+        }
+        let held = series.values.held.len() + series.levels.iter().map(|l| l.held.len()).sum::<usize>();
+        assert!(held <= 128 * (series.levels.len() + 1) && series.len() == 200_000, "{held}");
+        assert_eq!(series.extent(1.0, 2e5), exact.extent(1.0, 2e5));
+        assert!(series.points(1.0, 2e5, 100).iter().any(|p| p[1] == 5000.0));
+        // The newest are exact, the oldest are there by their extremes.
+        assert_eq!(series.points(199_990.0, 2e5, 100), exact.points(199_990.0, 2e5, 100));
+        assert!(series.points(1.0, 2000.0, 100).iter().any(|p| p[1] == 5000.0));
+        assert_eq!((series.at(200_000), series.at(3), series.at(0)), (exact.at(200_000), None, None));
+    }
+
+    #[test]
+    fn smoothing_a_long_run_anew_begins_where_values_are_held() {
+        let mut s = Smoothed { raw: Series { held: 32, ..Series::default() }, ..Smoothed::default() };
+        (0..1000u16).for_each(|i| s.push(f32::from(i)));
+        s.set_weight(0.5);
+        assert_eq!((s.smooth.len(), s.raw.len()), (1000, 1000));
+        let first = s.smooth.points(1.0, 1e3, 2000)[0];
+        assert!(first[0] > 900.0 && (first[1] - (first[0] - 1.0)).abs() < 1.0, "{first:?}");
+        s.push(7.0);
+        assert_eq!(s.smooth.len(), 1001);
     }
 
     #[test]
