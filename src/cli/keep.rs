@@ -14,6 +14,8 @@ pub struct Keeper {
     recorder: Recorder,
     reports: Vec<StepReport>,
     handed: Instant,
+    /// Whether it was told that nothing more is kept.
+    told: bool,
 }
 
 impl Keeper {
@@ -34,7 +36,7 @@ impl Keeper {
         record.set_preset(&spec.preset);
         let mut recorder = Recorder::begin(&RunStore::of_user()?, record, &PlanDigest::of(session.compiled()))?;
         recorder.set_running(true);
-        Ok(Self { recorder, reports: Vec::new(), handed: Instant::now() })
+        Ok(Self { recorder, reports: Vec::new(), handed: Instant::now(), told: false })
     }
 
     /// Takes a step.
@@ -47,6 +49,16 @@ impl Keeper {
     }
 
     fn hand_over(&mut self) {
+        if self.recorder.has_failed() {
+            if !self.told {
+                self.told = true;
+                output::note(
+                    "note: the run can no longer be kept (the end of the run tells why); it goes on, and what was kept stays",
+                );
+            }
+            self.reports.clear();
+            return;
+        }
         if !self.reports.is_empty() {
             self.recorder.steps(&self.reports);
             self.reports.clear();

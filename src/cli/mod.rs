@@ -24,6 +24,7 @@ mod progress;
 mod runs;
 mod step_log;
 mod studio;
+mod times;
 mod train;
 mod verify;
 

@@ -8,6 +8,7 @@ use super::places::Places;
 use super::presets::Loaded;
 use super::progress::{Progress, held_out};
 use super::step_log::StepLog;
+use super::times::Times;
 use super::{device, presets};
 use crate::exec::{ExecError, Executor};
 use crate::model::{Preset, SplitKind};
@@ -76,31 +77,6 @@ struct Outputs {
     log: Option<PathBuf>,
     save: Option<PathBuf>,
     checkpoint: Option<PathBuf>,
-}
-
-/// At most this many step times are kept; longer runs keep every second, every third, and so on.
-const MAX_TIMES: u64 = 1 << 20;
-
-/// What is noted of a run while it lasts; its memory is taken before the first step.
-struct Times {
-    stride: u64,
-    step_us: Vec<f64>,
-    feed_us: Vec<f64>,
-}
-
-impl Times {
-    fn new(steps: u64) -> Self {
-        let stride = steps.div_ceil(MAX_TIMES).max(1);
-        let room = (steps / stride + 1) as usize;
-        Self { stride, step_us: Vec::with_capacity(room), feed_us: Vec::with_capacity(room) }
-    }
-
-    fn add(&mut self, report: &StepReport) {
-        if report.step.is_multiple_of(self.stride) {
-            self.step_us.push(f64::from(report.step_us));
-            self.feed_us.push(f64::from(report.feed_us));
-        }
-    }
 }
 
 /// Trains.

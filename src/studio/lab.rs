@@ -259,7 +259,8 @@ impl Lab {
     fn probe(&mut self, request: ValuesRequest) -> std::io::Result<()> {
         if self.prober.is_none() {
             let mut copy = PrivateCopy::default();
-            self.prober = Some(Background::spawn("stepgraph-values", self.bell(), move |request| copy.answer(&request))?);
+            self.prober =
+                Some(Background::spawn("stepgraph-values", self.bell(), move |request| copy.answer(&request))?);
         }
         if let Some(prober) = &mut self.prober {
             prober.ask(request);

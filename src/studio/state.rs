@@ -434,13 +434,15 @@ impl Studio {
         if self.inspected.as_ref() != Some(&key) {
             let updates: &[f32] = if shown == 0 { &[] } else { updates };
             let same = self.inspected.as_ref().is_some_and(|k| (&k.0, k.1, k.2) == (&key.0, key.1, key.2));
-            if !same {
-                self.related = Related::new(self.selection.current(), self.plan.as_deref());
-            }
             let is_layer = matches!(key.0, Selection::Layer(_));
+            // While the network has a mistake, the plan is of another one, whose layers may stand elsewhere.
+            let is_of_another = self.is_plan_stale() && self.network.problems > 0;
+            let plan = self.plan.as_deref().filter(|_| !(is_layer && is_of_another));
+            if !same {
+                self.related = Related::new(self.selection.current(), plan);
+            }
             if !same || is_layer {
-                self.inspector =
-                    InspectorView::new(self.selection.current(), self.document.preset(), self.plan.as_deref(), updates);
+                self.inspector = InspectorView::new(self.selection.current(), self.document.preset(), plan, updates);
             }
             self.inspected = Some(key);
         }

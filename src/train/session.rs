@@ -74,7 +74,7 @@ impl SessionSpec {
 }
 
 /// What one step told.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StepReport {
     /// From 1.
     pub step: u64,

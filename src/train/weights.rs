@@ -47,6 +47,10 @@ const fn file_dtype(dtype: DType) -> Dtype {
 /// # Errors
 /// Where it cannot be read, or is no safetensors file. Tensors of types that nothing here uses are left out.
 pub fn read_tensors(path: &Path) -> Result<TensorFile, TrainError> {
+    // What is no file may have no end.
+    if path.exists() && !path.is_file() {
+        return Err(TrainError::file(path, "is a folder, a device or a pipe", "give a safetensors file"));
+    }
     let bytes =
         std::fs::read(path).map_err(|e| TrainError::file(path, format!("cannot be read: {e}"), "check the path"))?;
     let broken = |what: String| {

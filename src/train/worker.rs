@@ -404,6 +404,8 @@ fn tell_moment(session: &mut Session, link: &mut Link) {
 }
 
 fn evaluate(session: &mut Session, link: &mut Link) {
+    // The steps come first: whoever hears of an evaluation knows the step it belongs to.
+    link.report(true);
     match session.evaluate() {
         Ok(Some(result)) => link.tell(Event::Evaluated { step: session.done(), result }),
         Ok(None) => {}

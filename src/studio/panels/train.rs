@@ -206,9 +206,12 @@ fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Q
             plots_menu_ui(ui, studio, out);
             if studio.is_stale() {
                 let c = theme::colors(ui);
-                let text = format!("{}  edited since", icons::INFO);
-                ui.label(RichText::new(text).size(12.0).color(c.warning))
-                    .on_hover_text("This run trains the network as it was; reset and train to use the edits");
+                // Beside everything else there is room for the words in a wide window only.
+                let words = if ui.available_width() > 120.0 { "  edited since" } else { "" };
+                let text = format!("{}{words}", icons::INFO);
+                let label = ui.label(RichText::new(text).size(12.0).color(c.warning));
+                label.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, "edited since"));
+                label.on_hover_text("This run trains the network as it was; reset and train to use the edits");
                 command_icon_ui(ui, Command::Reset, true, out);
             }
         });

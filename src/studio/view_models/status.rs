@@ -93,13 +93,15 @@ pub fn plan_text(plan: &PlanView) -> String {
 /// Whether the step is recorded, and if not, why. `trains` tells whether the chosen device is there to train on.
 #[must_use]
 pub fn recorded_text(training: &Training, trains: bool) -> String {
+    if !trains {
+        return "plan only: choose a device that is here to train on it".into();
+    }
     match (&training.recording, &training.state) {
         (Some(Recording { why_eager: Some(why), .. }), _) => format!("runs op by op: {why}"),
         (Some(r), _) if r.nodes > 0 => format!("captured, {} nodes", r.nodes),
         (Some(r), _) => format!("recorded, {} calls", r.calls),
         (None, Some(RunState::Preparing)) => "recording".into(),
         (None, Some(RunState::Failed(_))) => "not recorded: the run could not be prepared".into(),
-        (None, _) if !trains => "plan only: choose a device that is here to train on it".into(),
         (None, _) => "not recorded: press Train or Step".into(),
     }
 }

@@ -248,6 +248,10 @@ impl Subject {
         if let Some(there) = files.iter().find(|f| !replace && f.exists()) {
             return Err(ExportError::Exists(there.clone()));
         }
+        if let Some(odd) = files.iter().find(|f| f.exists() && !f.is_file()) {
+            let cause = std::io::Error::new(std::io::ErrorKind::InvalidInput, "there is something that is no file");
+            return Err(ExportError::Write { path: odd.clone(), cause });
+        }
         let main = &files[0];
         match format {
             Format::Csv => self.stream(main, |out, curves| text::write_csv(out, curves))?,

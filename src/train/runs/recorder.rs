@@ -279,8 +279,8 @@ impl Desk {
         self.record.ended_ms = Some(now_ms());
         let closed = self.write_curve().and_then(|()| self.curve.sync_all()).and_then(|()| self.write_record());
         let told = self.failure.take().or_else(|| closed.err().map(|e| e.to_string()));
-        if self.record.steps == 0 && self.record.state == RunEnd::Stopped {
-            // A run that never made a step is nothing to keep.
+        if told.is_none() && self.record.steps == 0 && self.record.state == RunEnd::Stopped {
+            // A run that never made a step is nothing to keep; one whose last words could not be written is.
             if let Some(folder) = self.path.parent() {
                 let _ = std::fs::remove_dir_all(folder);
             }
