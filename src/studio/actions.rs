@@ -304,6 +304,8 @@ impl StudioApp {
         let (target, tuning) = (Some(machine.target.clone()), machine.tuning.clone());
         let metrics = self.studio.settings.metrics();
         let spec = SessionSpec { machine: target, tuning, metrics, ..SessionSpec::new((*preset).clone(), base) };
+        // What was told of the run before, or of another network, is over.
+        self.studio.notice = None;
         self.studio.training.start(spec, order, move || wake());
         self.studio.training.device = Some(machine.choice);
         self.panels.train.fit();

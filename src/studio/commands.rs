@@ -425,6 +425,10 @@ impl Command {
             Self::listed().into_iter().filter_map(|c| c.info().shortcut.map(|s| (s, c))).collect();
         with_keys.push((KeyboardShortcut::new(CTRL, Key::K), Self::Palette));
         with_keys.push((KeyboardShortcut::new(CTRL, Key::Y), Self::Redo));
+        // In a field, the key is for its text.
+        if !ctx.egui_wants_keyboard_input() {
+            with_keys.push((KeyboardShortcut::new(NONE, Key::Delete), Self::Remove));
+        }
         with_keys.sort_by_key(|(s, _)| !(s.modifiers.shift));
         ctx.input_mut(|input| {
             with_keys.into_iter().filter(|(s, _)| input.consume_shortcut(s)).map(|(_, c)| c).collect()

@@ -142,3 +142,29 @@ fn a_window_that_nothing_happens_in_draws_nothing() {
     });
     assert!(rested, "{:?}", robot.window.ctx.repaint_causes());
 }
+
+#[test]
+fn the_delete_key_removes_the_selected_layer_and_in_a_field_a_letter() {
+    use stepgraph::model::LayerPath;
+    use stepgraph::studio::commands::Command;
+    use stepgraph::studio::selection::Selection;
+    let mut robot = Robot::open(None);
+    let select = |robot: &mut Robot| {
+        let ctx = robot.window.ctx.clone();
+        robot.window.state_mut().perform(&ctx, Command::Select(Selection::Layer(LayerPath(vec![1]))));
+        robot.window.step();
+    };
+    select(&mut robot);
+    robot.write("L1 rate", "0.25");
+    robot.key(Modifiers::NONE, Key::Delete);
+    assert_eq!(robot.app().studio.document.preset().layers.len(), 3, "the key belongs to the field");
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.settle();
+    select(&mut robot);
+    robot.key(Modifiers::NONE, Key::Delete);
+    robot.settle();
+    assert_eq!(robot.app().studio.document.preset().layers.len(), 2);
+    robot.key(Modifiers::COMMAND, Key::Z);
+    robot.settle();
+    assert_eq!(robot.app().studio.document.preset().layers.len(), 3);
+}
