@@ -67,12 +67,24 @@ impl LayerCurves {
         }
     }
 
+    /// Joins neighbours that are short for the length of the run, to half of the stretches or fewer: old ones are no coarser than new ones.
     fn halve(&mut self) {
-        self.steps = self.steps.chunks(2).map(|c| [c[0][0], c[c.len() - 1][1]]).collect();
-        for list in &mut self.values {
-            let joined = list.chunks(2).map(|c| c.iter().fold(c[0], |a, b| [a[0].min(b[0]), a[1].max(b[1])]));
-            *list = joined.collect();
+        let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return };
+        let longest = (4 * (last[1] + 1 - first[0])).div_ceil(STRETCHES as u64);
+        let mut groups: Vec<[usize; 2]> = Vec::new();
+        for (index, steps) in self.steps.iter().enumerate() {
+            match groups.last_mut() {
+                Some(group) if steps[1] + 1 - self.steps[group[0]][0] <= longest => group[1] = index,
+                _ => groups.push([index, index]),
+            }
         }
+        for list in &mut self.values {
+            let join = |[from, to]: &[usize; 2]| {
+                list[*from..=*to].iter().fold(list[*from], |a, b| [a[0].min(b[0]), a[1].max(b[1])])
+            };
+            *list = groups.iter().map(join).collect();
+        }
+        self.steps = groups.iter().map(|[from, to]| [self.steps[*from][0], self.steps[*to][1]]).collect();
     }
 
     /// Points of a layer's curve between two steps, at most about `2 * pixels` of them.
@@ -222,6 +234,9 @@ mod tests {
         assert_eq!((curves.at(0, 123_457.0), curves.at(1, 9.0)), (Some(7.0), Some(3e-4)));
         let (_, high) = curves.extent(1.0, 2e5).unwrap();
         assert_eq!(high, 7.0);
+        // However often neighbours were joined, no stretch is much longer than the others.
+        let longest = curves.steps.iter().map(|s| s[1] + 1 - s[0]).max().unwrap();
+        assert!(longest <= 4 * 200_000 / STRETCHES as u64 + 2, "{longest}");
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Series {
         let is_held = |depth: Option<usize>, width: usize| {
             depth.map_or(self.values.dropped, |d: usize| self.levels[d].dropped) * width <= first
         };
-        while ((last - first) / width > wanted * 2 || !is_held(depth, width))
+        while ((last - first) / (width * FAN) > wanted || !is_held(depth, width))
             && depth.map_or(0, |d: usize| d + 1) < self.levels.len()
         {
             depth = Some(depth.map_or(0, |d| d + 1));
