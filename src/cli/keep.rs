@@ -1,7 +1,6 @@
 //! `--keep`: a run of the command line among those that the studio shows.
 
 use super::output;
-use crate::exec::Executor;
 use crate::train::runs::{PlanDigest, Recorder, RunEnd, RunRecord, RunStore};
 use crate::train::{Evaluation, Session, SessionSpec, StepReport};
 use std::time::{Duration, Instant};
@@ -24,16 +23,9 @@ impl Keeper {
     /// # Errors
     /// Where nothing can be written there.
     pub fn begin(session: &Session, spec: &SessionSpec, device: &str) -> anyhow::Result<Self> {
-        let mut record = RunRecord {
-            base: std::path::absolute(&spec.base).unwrap_or_else(|_| spec.base.clone()),
-            seed: session.seed(),
-            device: device.to_owned(),
-            executor: if spec.executor == Executor::Eager { "eager" } else { "replay" }.to_owned(),
-            threads: spec.threads,
-            total: session.total(),
-            ..RunRecord::default()
-        };
-        record.set_preset(&spec.preset);
+        // What was prepared knows better than what was asked for.
+        let (seed, total) = (session.seed(), session.total());
+        let record = RunRecord { seed, total, device: device.to_owned(), ..RunRecord::of(spec) };
         let mut recorder = Recorder::begin(&RunStore::of_user()?, record, &PlanDigest::of(session.compiled()))?;
         recorder.set_running(true);
         Ok(Self { recorder, reports: Vec::new(), handed: Instant::now(), told: false })

@@ -37,21 +37,13 @@ fn place(level: Level, index: usize, before: &PlanView, after: &PlanView) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::{Options, compile};
-    use crate::model::{Preset, check};
-    use crate::select::{Isa, Target};
-
-    fn plan(preset: &Preset) -> PlanView {
-        let model = check(preset).model.unwrap();
-        PlanView::new(std::sync::Arc::new(compile(&model, &Options::train(Target::cpu(Isa::Avx2, 1))).unwrap()))
-    }
 
     #[test]
     fn what_is_selected_stays_the_same_thing() {
         let preset = crate::studio::presets::digits();
         let mut longer = preset.clone();
         longer.layers.push(preset.layers[2].clone());
-        let (before, after) = (plan(&preset), plan(&longer));
+        let (before, after) = (PlanView::of_preset(&preset), PlanView::of_preset(&longer));
         for level in Level::ALL {
             for row in before.levels.rows(level).iter().filter(|r| !r.layer.is_empty()) {
                 let to = carried(&selection_of(level, row.index), &before, &after).expect("the layer is still there");

@@ -1,6 +1,5 @@
 //! Keeping the run that the window trains: every event goes to a recorder on its way to the curves.
 
-use crate::exec::Executor;
 use crate::train::runs::{Recorder, RunEnd, RunRecord, RunStore};
 use crate::train::{Event, RunState, SessionSpec};
 use std::path::PathBuf;
@@ -28,18 +27,7 @@ pub struct Keeping {
 impl Keeping {
     /// A run is prepared; it is kept from its first step on.
     pub fn prepare(&mut self, spec: &SessionSpec) {
-        let machine = spec.machine.clone().unwrap_or_else(|| crate::exec::cpu::host_target(spec.threads));
-        let mut record = RunRecord {
-            base: std::path::absolute(&spec.base).unwrap_or_else(|_| spec.base.clone()),
-            seed: spec.seed.or(spec.preset.train.map(|t| t.seed)).unwrap_or(0),
-            device: machine.name,
-            executor: if spec.executor == Executor::Eager { "eager" } else { "replay" }.to_owned(),
-            threads: spec.threads,
-            total: spec.preset.train.map_or(1000, |t| t.steps as u64),
-            ..RunRecord::default()
-        };
-        record.set_preset(&spec.preset);
-        self.record = Some(record);
+        self.record = Some(RunRecord::of(spec));
     }
 
     /// Takes an event of the run. True where it is about weights that are kept here, which nobody else waits for.

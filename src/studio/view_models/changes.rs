@@ -154,14 +154,6 @@ impl std::fmt::Display for PlanChanges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compile::{Options, compile};
-    use crate::model::{Preset, check};
-    use crate::select::{Isa, Target};
-
-    fn plan(preset: &Preset) -> PlanView {
-        let model = check(preset).model.unwrap();
-        PlanView::new(std::sync::Arc::new(compile(&model, &Options::train(Target::cpu(Isa::Avx2, 1))).unwrap()))
-    }
 
     #[test]
     fn a_layer_put_first_brings_its_own_operations_only() {
@@ -172,11 +164,11 @@ mod tests {
         let crate::model::LayerSpec::Dense(dense) = &mut first else { panic!("a dense layer comes first") };
         dense.units = 64;
         after.layers.insert(0, first);
-        let c = PlanChanges::between(&plan(&before), &plan(&after));
+        let c = PlanChanges::between(&PlanView::of_preset(&before), &PlanView::of_preset(&after));
         assert!(c.ops_came.iter().any(|o| o.layer == "L0:Dense"), "{c}");
         assert!(c.ops_came.len() <= 6 && c.ops_went.len() <= 3, "{c}");
         assert!(!c.buffers_came.is_empty(), "{c}");
-        assert!(PlanChanges::between(&plan(&after), &plan(&after)).is_empty());
+        assert!(PlanChanges::between(&PlanView::of_preset(&after), &PlanView::of_preset(&after)).is_empty());
     }
 
     #[test]
@@ -184,7 +176,7 @@ mod tests {
         let before = crate::studio::presets::digits();
         let mut after = before.clone();
         after.input.batch *= 2;
-        let c = PlanChanges::between(&plan(&before), &plan(&after));
+        let c = PlanChanges::between(&PlanView::of_preset(&before), &PlanView::of_preset(&after));
         let x = c.grown.iter().find(|g| g.name == "x").expect("the input");
         assert_eq!(x.after, 2 * x.before);
         assert!(c.grown.is_sorted_by_key(|g| std::cmp::Reverse(g.after.abs_diff(g.before))));

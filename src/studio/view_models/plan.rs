@@ -62,3 +62,14 @@ impl PlanView {
         }
     }
 }
+
+#[cfg(test)]
+impl PlanView {
+    /// The views of a preset without mistakes, planned for the same machine everywhere.
+    pub(crate) fn of_preset(preset: &crate::model::Preset) -> Self {
+        use crate::compile::{Options, compile};
+        use crate::select::{Isa, Target};
+        let model = crate::model::check(preset).model.unwrap();
+        Self::new(Arc::new(compile(&model, &Options::train(Target::cpu(Isa::Avx2, 1))).unwrap()))
+    }
+}

@@ -12,8 +12,11 @@
 //! Deleted runs are moved to the folder `trash` and can be brought back until it is emptied.
 
 use super::{Curves, PlanDigest, Quantity};
+use crate::exec::Executor;
+use crate::exec::cpu::host_target;
 use crate::model::{Preset, read_preset, write_preset};
 use crate::tensor::{write_advice, write_atomic};
+use crate::train::SessionSpec;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -110,6 +113,23 @@ impl RunRecord {
     #[must_use]
     pub fn read_preset(&self) -> Option<Preset> {
         read_preset(&self.preset).ok()
+    }
+
+    /// The record of a run as it is asked for, on the device that it names or on this machine's CPU.
+    #[must_use]
+    pub fn of(spec: &SessionSpec) -> Self {
+        let train = spec.preset.train;
+        let mut record = Self {
+            base: std::path::absolute(&spec.base).unwrap_or_else(|_| spec.base.clone()),
+            seed: spec.seed.or(train.map(|t| t.seed)).unwrap_or(0),
+            device: spec.machine.clone().unwrap_or_else(|| host_target(spec.threads)).name,
+            executor: if spec.executor == Executor::Eager { "eager" } else { "replay" }.to_owned(),
+            threads: spec.threads,
+            total: train.map_or(1000, |t| t.steps as u64),
+            ..Self::default()
+        };
+        record.set_preset(&spec.preset);
+        record
     }
 
     /// Sets the preset and its name.
