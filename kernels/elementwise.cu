@@ -534,6 +534,55 @@ template <class T, i64 ROWS, int CLASSES> struct Accuracy {
     }
 };
 
+// The sum over the rows of a [ROWS, COLS] (T) is the gradient of a bias, which is stepped by Rule at once. A block takes 32 columns, one for each lane; its
+// warps take every eighth row and are added up in fixed order. Slots as StepSlots says; a part is one block's. Moves ROWS * COLS * sizeof(T) bytes.
+template <class Rule, class T, int ROWS, int COLS> struct BiasStep {
+    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, BLOCKS = ceil_div(COLS, 32);
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return BLOCKS; }
+    static constexpr int smem(int) { return WARPS * 32 * 4; }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        using Slots = StepSlots<Rule>;
+        constexpr int STEPS = ceil_div(ROWS, WARPS);
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, col = block * 32 + lane;
+        const bool inside = COLS % 32 == 0 || col < COLS;
+        const T* const from = a.at<T>(Slots::A) + (inside ? col : 0);
+        float* const partial = (float*)smem;
+        Rule rule;
+        float param = 0.0f, state[2] = {0.0f, 0.0f};
+        if (warp == 0 && inside) {
+            rule.read(a);
+            param = a.at<float>(Rule::PARAM)[col];
+#pragma unroll
+            for (int s = 0; s < Rule::STATES; ++s) state[s] = a.at<float>(Rule::STATE + s)[col];
+        }
+        float sum = 0.0f;
+#pragma unroll(STEPS < 16 ? STEPS : 16)
+        for (int step = 0; step < STEPS; ++step) {
+            const int row = warp + step * WARPS;
+            if (ROWS % WARPS == 0 || row < ROWS) sum += to_float(from[(i64)row * COLS]);
+        }
+        partial[threadIdx.x] = sum;
+        __syncthreads();
+        if (warp != 0) return;
+#pragma unroll
+        for (int w = 1; w < WARPS; ++w) sum += partial[w * 32 + lane];
+        UpdateMetric m = {0u, 0.0f};
+        if (inside) {
+            const float next = rule.step(param, sum, state[0], state[1]);
+            m = UpdateMetric{__float_as_uint(fabsf(next - param)), sum * sum};
+            a.at<float>(Rule::PARAM)[col] = next;
+#pragma unroll
+            for (int s = 0; s < Rule::STATES; ++s) a.at<float>(Rule::STATE + s)[col] = state[s];
+            if (a.has(Slots::SHADOW)) a.at<T>(Slots::SHADOW)[col] = narrow<T>(next);
+        }
+        if (!a.has(Slots::PARTS)) return;
+        UpdateMetric* const parts = a.at<UpdateMetric>(Slots::PARTS);
+        fill_parts<1>(parts, block, warp_metric(m));
+        if (block == 0) fill_parts<ceil_div(BLOCKS, 32) * 32 - BLOCKS>(parts, BLOCKS, UpdateMetric{0u, 0.0f});
+    }
+};
+
 // update_max [1] = largest of update_max_seg [SEGMENTS] (not a number where one is not) and grad_norm [1] = square root of the sum of
 // grad_sq_seg [SEGMENTS], each where both its input and its output are bound. Floats; one block, which adds in a fixed order; overwrites.
 template <int SEGMENTS> struct UpdateMetrics {

@@ -51,7 +51,7 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
         }
     }
 
-    __device__ __forceinline__ void finish(const Args& a, i64 row, int col, const Vec<float, V>& product) const {
+    __device__ __forceinline__ void finish(const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateMetric&) const {
         const i64 at = row * N + col;
         Vec<Out, V> out;
         Vec<T, V> before;
@@ -68,6 +68,69 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
             if (a.has(SLOT_Z)) store<T, V>(a.at<T>(SLOT_Z) + at, before);
         }
         store<Out, V>(a.at<Out>(SLOT_C) + at, out);
+    }
+};
+
+// The end of a product that is the gradient of a weight: instead of being stored, it steps the weight by Rule. The metrics of tiles of GRAIN by 16 elements
+// go to the parts, row by row.
+template <class Rule, int GRAIN> struct Stepping : Epilogue<false, NONE, false, NONE> {};
+
+template <class T, int N, class Rule, int GRAIN, int V> struct Tail<T, float, N, false, Stepping<Rule, GRAIN>, V> {
+    Rule rule;
+    Vec<float, V> param, state[2];
+
+    __device__ __forceinline__ void fetch(const Args& a, i64 row, int col) {
+        const i64 at = row * N + col;
+        rule.read(a);
+        param = load<float, V>(a.at<float>(Rule::PARAM) + at);
+#pragma unroll
+        for (int s = 0; s < Rule::STATES; ++s) state[s] = load<float, V>(a.at<float>(Rule::STATE + s) + at);
+    }
+
+    __device__ __forceinline__ void finish(const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateMetric& sum) const {
+        const i64 at = row * N + col;
+        Vec<float, V> p = param, s0 = state[0], s1 = state[1];
+        Vec<T, V> copy;
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            const float g = product.v[i];
+            p.v[i] = rule.step(param.v[i], g, s0.v[i], s1.v[i]);
+            sum.add(UpdateMetric{__float_as_uint(fabsf(p.v[i] - param.v[i])), g * g});
+            copy.v[i] = narrow<T>(p.v[i]);
+        }
+        store<float, V>(a.at<float>(Rule::PARAM) + at, p);
+        if constexpr (Rule::STATES > 0) store<float, V>(a.at<float>(Rule::STATE) + at, s0);
+        if constexpr (Rule::STATES > 1) store<float, V>(a.at<float>(Rule::STATE + 1) + at, s1);
+        if (a.has(StepSlots<Rule>::SHADOW)) store<T, V>(a.at<T>(StepSlots<Rule>::SHADOW) + at, copy);
+    }
+};
+
+// Where a product's factors are, and what a block does when its tile at `row`, `col` is done.
+template <class Epi> struct Ending {
+    static constexpr int A = SLOT_A, B = SLOT_B;
+    template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args&, int, int, const UpdateMetric&) {}
+};
+
+template <class Rule, int GRAIN> struct Ending<Stepping<Rule, GRAIN>> {
+    static constexpr int A = StepSlots<Rule>::A, B = StepSlots<Rule>::B;
+    template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args& a, int row, int col, const UpdateMetric& own) {
+        if (!a.has(StepSlots<Rule>::PARTS)) return;
+        constexpr int WARPS = THREADS / 32, HIGH = ceil_div(M, GRAIN), WIDE = ceil_div(N, 16);
+        static_assert(BM % GRAIN == 0 && BN % 16 == 0, "a block's tile is made of whole parts");
+        __shared__ UpdateMetric of_warp[WARPS];
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        UpdateMetric sum = warp_metric(own);
+        if (lane == 0) of_warp[warp] = sum;
+        __syncthreads();
+        if (warp != 0) return;
+        sum = warp_metric(lane < WARPS ? of_warp[lane] : UpdateMetric{0u, 0.0f});
+        UpdateMetric* const parts = a.at<UpdateMetric>(StepSlots<Rule>::PARTS);
+        constexpr int ACROSS = BN / 16;
+        for (int i = lane; i < BM / GRAIN * ACROSS; i += 32) {
+            const int r = row / GRAIN + i / ACROSS, c = col / 16 + i % ACROSS;
+            if (r < HIGH && c < WIDE) parts[r * WIDE + c] = i == 0 ? sum : UpdateMetric{0u, 0.0f};
+        }
+        if (row == 0 && col == 0) fill_parts<ceil_div(HIGH * WIDE, 32) * 32 - HIGH * WIDE>(parts, HIGH * WIDE, UpdateMetric{0u, 0.0f});
     }
 };
 
@@ -124,6 +187,7 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
 
     // Sums the groups' accumulators and stores the tile; all of them must be visible to the block.
     DEV void finish(const Args& a, const Place& p, const float* staged, const Held& held) {
+        UpdateMetric metric = {0u, 0.0f};
 #pragma unroll(ITEMS <= 4 ? ITEMS : 2)
         for (int i = 0; i < ITEMS; ++i) {
             int row, col;
@@ -138,13 +202,14 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
             if constexpr (SPLIT > 1) {
                 store<float, V>(a.at<float>(SLOT_WORK) + ((i64)p.split * M + p.row + row) * N + p.col + col, sum);
             } else if constexpr (EARLY) {
-                held.ends[i].finish(a, p.row + row, p.col + col, sum);
+                held.ends[i].finish(a, p.row + row, p.col + col, sum, metric);
             } else {
                 Ends ends;
                 ends.fetch(a, p.row + row, p.col + col);
-                ends.finish(a, p.row + row, p.col + col, sum);
+                ends.finish(a, p.row + row, p.col + col, sum, metric);
             }
         }
+        Ending<Epi>::template close<M, N, BM, BN, THREADS>(a, p.row, p.col, metric);
     }
 
     // Phase 1: a thread sums V elements over the splits, in rising order.
@@ -164,7 +229,8 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
 #pragma unroll
             for (int v = 0; v < V; ++v) sum.v[v] += part.v[v];
         }
-        ends.finish(a, row, col, sum);
+        UpdateMetric none;
+        ends.finish(a, row, col, sum, none);
     }
 };
 
@@ -233,11 +299,25 @@ template <class T, bool ALONG_K, int TILE, int BK, int LEN, int K, int PAD, bool
 template <int STEPS, int STAGES> struct Ring {
     static constexpr int BUFFERS = min_i(STEPS, STAGES), AHEAD = STEPS <= STAGES ? STEPS : STAGES - 1;
 
-    // Calls fill(step, buffer) and compute(buffer) for every step. WARP: the group is one warp, which needs no barrier of the block.
-    template <bool WARP, class Fill, class Compute> DEV void turn(Fill fill, Compute compute) {
+    // Calls fill_a(step, buffer), fill_b(step, buffer) and compute(buffer) for every step, and fetch() once, the first and the last as early as the launch's
+    // flags allow. WARP: the group is one warp, which needs no barrier of the block.
+    template <bool WARP, class Fetch, class FillA, class FillB, class Compute> DEV void turn(const Args& a, Fetch fetch, FillA fill_a, FillB fill_b, Compute compute) {
+        const u64 flags = launch_flags(a);
+        const bool early_a = flags & EARLY_A, early_b = flags & EARLY_B, early_ends = flags & EARLY_ENDS;
+        if (early_ends) fetch();
+        if (early_a || early_b) {
+#pragma unroll 1
+            for (int step = 0; step < AHEAD; ++step) {
+                if (early_a) fill_a(step, step);
+                if (early_b) fill_b(step, step);
+            }
+        }
+        begin(a);
+        if (!early_ends) fetch();
 #pragma unroll 1
         for (int step = 0; step < AHEAD; ++step) {
-            fill(step, step);
+            if (!early_a) fill_a(step, step);
+            if (!early_b) fill_b(step, step);
             copy_commit();
         }
         int full = 0, empty = AHEAD % BUFFERS;
@@ -248,7 +328,10 @@ template <int STEPS, int STAGES> struct Ring {
             if constexpr (WARP) __syncwarp();
             else __syncthreads();
             if constexpr (AHEAD < STEPS) {
-                if (step + AHEAD < STEPS) fill(step + AHEAD, empty);
+                if (step + AHEAD < STEPS) {
+                    fill_a(step + AHEAD, empty);
+                    fill_b(step + AHEAD, empty);
+                }
                 empty = empty + 1 == BUFFERS ? 0 : empty + 1;
             }
             // An empty group keeps the count right at the end.
@@ -272,6 +355,7 @@ template <int STEPS, int STAGES> struct Ring {
 // are multiples of four. Moves M K ceil(N / BN) + K N ceil(M / BM) floats from L2.
 template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int TM, int TN, int KG, int SPLIT> struct GemmSimt {
     static constexpr int PHASES = SPLIT > 1 ? 2 : 1;
+    static constexpr bool BEGINS = true;
     static constexpr int ACROSS = BN / TN, GROUP = (BM / TM) * ACROSS, THREADS = KG * GROUP;
     // A warp covers LY x LX threads of its tile: eight neighbours read 128 bytes of b, and rows of a are read by several threads at once.
     static constexpr int LX = min_i(8, ACROSS), LY = 32 / LX;
@@ -322,12 +406,11 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         if constexpr (PHASE == 1) {
+            begin(a);
             Tiles::combine(a, block);
         } else {
             const gemm::Place place = Tiles::place(block);
             typename Tiles::Held held;
-            Tiles::fetch(a, place, held);
-
             const int group = threadIdx.x / GROUP, thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
             const int tx = warp % (ACROSS / LX) * LX + lane % LX, ty = warp / (ACROSS / LX) * LY + lane / LX;
             char* const mine = smem + group * (SlabA::BYTES + SlabB::BYTES);
@@ -338,10 +421,11 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
 #pragma unroll
                 for (int j = 0; j < TN; ++j) acc[i][j] = 0.0f;
 
-            const auto fill = [&](int step, int buffer) {
-                char* const to = mine + buffer * STEP_BYTES;
-                SlabA::template fill<GROUP>((float*)to, a.at<float>(gemm::SLOT_A), place.row, k0 + step * (KG * BK), thread);
-                SlabB::template fill<GROUP>((float*)(to + SlabA::BYTES), a.at<float>(gemm::SLOT_B), place.col, k0 + step * (KG * BK), thread);
+            const auto fill_a = [&](int step, int buffer) {
+                SlabA::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES), a.at<float>(gemm::Ending<Epi>::A), place.row, k0 + step * (KG * BK), thread);
+            };
+            const auto fill_b = [&](int step, int buffer) {
+                SlabB::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES + SlabA::BYTES), a.at<float>(gemm::Ending<Epi>::B), place.col, k0 + step * (KG * BK), thread);
             };
             const auto compute = [&](int buffer) {
                 const float* const sa = (const float*)(mine + buffer * STEP_BYTES);
@@ -359,7 +443,7 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
                             for (int j = 0; j < TN; ++j) acc[i][j] = fmaf(fa[q][i], fb[q][j], acc[i][j]);
                 }
             };
-            Ring::template turn<GROUP == 32>(fill, compute);
+            Ring::template turn<GROUP == 32>(a, [&] { Tiles::fetch(a, place, held); }, fill_a, fill_b, compute);
 
             float* const staged = (float*)smem;
 #pragma unroll
@@ -389,6 +473,7 @@ template <int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, i
 // 16-byte accesses where row lengths are multiples of 16 bytes. Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
 template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, int BN, int BK, int WM, int WN, int WK, int SPLIT> struct GemmMma {
     static constexpr int PHASES = SPLIT > 1 ? 2 : 1;
+    static constexpr bool BEGINS = true;
     static constexpr int GROUP = WM * WN * 32, THREADS = WK * GROUP;
     static constexpr bool FLOAT = sizeof(T) == 4;
     // Elements in 16 bytes, k of one instruction, instructions down and across a warp's tile.
@@ -456,12 +541,11 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         if constexpr (PHASE == 1) {
+            begin(a);
             Tiles::combine(a, block);
         } else {
             const gemm::Place place = Tiles::place(block);
             typename Tiles::Held held;
-            Tiles::fetch(a, place, held);
-
             const int group = threadIdx.x / GROUP, thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
             const int m0 = warp / WN * (BM / WM), n0 = warp % WN * (BN / WN);
             char* const mine = smem + group * (SlabA::BYTES + SlabB::BYTES);
@@ -474,10 +558,11 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
 #pragma unroll
                     for (int v = 0; v < 4; ++v) acc[i][j][v] = 0.0f;
 
-            const auto fill = [&](int step, int buffer) {
-                char* const to = mine + buffer * STEP_BYTES;
-                SlabA::template fill<GROUP>((T*)to, a.at<T>(gemm::SLOT_A), place.row, k0 + step * (WK * BK), thread);
-                SlabB::template fill<GROUP>((T*)(to + SlabA::BYTES), a.at<T>(gemm::SLOT_B), place.col, k0 + step * (WK * BK), thread);
+            const auto fill_a = [&](int step, int buffer) {
+                SlabA::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES), a.at<T>(gemm::Ending<Epi>::A), place.row, k0 + step * (WK * BK), thread);
+            };
+            const auto fill_b = [&](int step, int buffer) {
+                SlabB::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES + SlabA::BYTES), a.at<T>(gemm::Ending<Epi>::B), place.col, k0 + step * (WK * BK), thread);
             };
             const auto compute = [&](int buffer) {
                 const T* const sa = (const T*)(mine + buffer * STEP_BYTES);
@@ -495,7 +580,7 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int BM, 
                         for (int j = 0; j < ACROSS; ++j) multiply(acc[i][j], fa[i], fb[j / 2][j % 2 * 2], fb[j / 2][j % 2 * 2 + 1]);
                 }
             };
-            Ring::template turn<GROUP == 32>(fill, compute);
+            Ring::template turn<GROUP == 32>(a, [&] { Tiles::fetch(a, place, held); }, fill_a, fill_b, compute);
 
             // Lane l holds columns 2 (l % 4) and the next of rows l / 4 and 8 below.
             float* const staged = (float*)smem;
@@ -618,7 +703,9 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
 // (1 across k, 2 along k), else straight into registers. RQ and CQ are 2, 4 or 8. THREADS = 32 WM WN WK.
 // Any M, N, K; 16-byte accesses where rows allow. Overwrites c, or adds to it (ACC). Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
 template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, int CQ, int WM, int WN, int WK, int VIA> struct GemmDirect {
-    static constexpr int PHASES = 1, THREADS = 32 * WM * WN * WK, MIN_BLOCKS = 1;
+    // A multiprocessor has room for a block of the next launch, which fetches its old factor meanwhile.
+    static constexpr int PHASES = 1, THREADS = 32 * WM * WN * WK, MIN_BLOCKS = 2;
+    static constexpr bool BEGINS = true;
     static constexpr int BM = 8 * RQ * WM, BN = 8 * CQ * WN;
     static constexpr bool A_ALONG = TRANS != GEMM_TN, B_ALONG = TRANS == GEMM_NT;
     static constexpr int GROUP = 32 * WM * WN;
@@ -667,12 +754,15 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
         PieceA pa[DEPTH];
         PieceB pb[DEPTH];
         const auto some = [&](int step) { return CHUNKS % WK == 0 || step + 1 < STEPS || group + step * WK < CHUNKS; };
+        const auto read_a = [&](int step, int slot, PieceA& to) {
+            if (some(step)) to.read(room + slot * SLOT, a.at<T>(gemm::Ending<Epi>::A), row0, m0, (group + step * WK) * CHUNK, lane, thread);
+        };
+        const auto read_b = [&](int step, int slot, PieceB& to) {
+            if (some(step)) to.read(room + slot * SLOT + PieceA::BYTES, a.at<T>(gemm::Ending<Epi>::B), col0, n0, (group + step * WK) * CHUNK, lane, thread);
+        };
         const auto read = [&](int step, int slot, PieceA& to_a, PieceB& to_b) {
-            if (some(step)) {
-                const int k = (group + step * WK) * CHUNK;
-                to_a.read(room + slot * SLOT, a.at<T>(gemm::SLOT_A), row0, m0, k, lane, thread);
-                to_b.read(room + slot * SLOT + PieceA::BYTES, a.at<T>(gemm::SLOT_B), col0, n0, k, lane, thread);
-            }
+            read_a(step, slot, to_a);
+            read_b(step, slot, to_b);
             if constexpr (SLOT > 0) copy_commit();
         };
         float acc[RQ / 2][CQ][4];
@@ -721,11 +811,26 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
                 if (item(i, row, col)) ends[i].fetch(a, row0 + row, col0 + col);
             }
         };
+        const u64 flags = launch_flags(a);
+        const bool early_a = flags & EARLY_A, early_b = flags & EARLY_B, early_ends = flags & EARLY_ENDS;
         if constexpr (WORDS == 0) {
             // A chunk's registers are filled and used within a turn.
+            if (early_a || early_b) {
 #pragma unroll 1
-            for (int step = 0; step < DEPTH; ++step) read(step, step, pa[0], pb[0]);
-            fetch_ends();
+                for (int step = 0; step < DEPTH; ++step) {
+                    if (early_a) read_a(step, step, pa[0]);
+                    if (early_b) read_b(step, step, pb[0]);
+                }
+            }
+            if (early_ends) fetch_ends();
+            begin(a);
+#pragma unroll 1
+            for (int step = 0; step < DEPTH; ++step) {
+                if (!early_a) read_a(step, step, pa[0]);
+                if (!early_b) read_b(step, step, pb[0]);
+                copy_commit();
+            }
+            if (!early_ends) fetch_ends();
             int slot = 0;
 #pragma unroll 1
             for (int step = 0; step < STEPS; ++step) {
@@ -741,8 +846,19 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
             }
         } else {
 #pragma unroll
-            for (int step = 0; step < DEPTH; ++step) read(step, step, pa[step], pb[step]);
-            fetch_ends();
+            for (int step = 0; step < DEPTH; ++step) {
+                if (early_a) read_a(step, step, pa[step]);
+                if (early_b) read_b(step, step, pb[step]);
+            }
+            if (early_ends) fetch_ends();
+            begin(a);
+#pragma unroll
+            for (int step = 0; step < DEPTH; ++step) {
+                if (!early_a) read_a(step, step, pa[step]);
+                if (!early_b) read_b(step, step, pb[step]);
+                if constexpr (SLOT > 0) copy_commit();
+            }
+            if (!early_ends) fetch_ends();
 #pragma unroll(STEPS <= 8 ? STEPS : 1)
             for (int first = 0; first < STEPS; first += DEPTH) {
 #pragma unroll
@@ -772,6 +888,7 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
                 store<float, 4>((float*)room + staged_at(m0 + g * RQ + q, n0 / 4 + t * (CQ / 2) + p), v);
             }
         __syncthreads();
+        UpdateMetric metric = {0u, 0.0f};
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             int row, col;
@@ -784,7 +901,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
             for (int k = 1; k < WK; ++k)
 #pragma unroll
                 for (int v = 0; v < V; ++v) part[0].v[v] += part[k].v[v];
-            ends[i].finish(a, row0 + row, col0 + col, part[0]);
+            ends[i].finish(a, row0 + row, col0 + col, part[0], metric);
         }
+        gemm::Ending<Epi>::template close<M, N, BM, BN, THREADS>(a, row0, col0, metric);
     }
 };

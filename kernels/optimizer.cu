@@ -12,63 +12,6 @@
 // where, in units of 64 elements, FIRST and END bound the segments and LONGEST is the length of the longest. LEN is the length of the vector.
 // DENSE says that no segment is empty and each starts at the first unit after the one before.
 
-// ---------------------------------------------------------------------------------------------------- rules
-
-DEV float optimizer_constant(u64 bits) { return (float)__longlong_as_double((i64)bits); }
-// 1 - the constant, rounded once.
-DEV float optimizer_rest(u64 bits) { return (float)(1.0 - __longlong_as_double((i64)bits)); }
-
-// The square root, to one unit of the last place.
-DEV float optimizer_root(float v) {
-    float out;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(out) : "f"(v));
-    return out;
-}
-
-// Adam, or AdamW where DECOUPLED. The constants are the bits of f64 values.
-template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam {
-    static constexpr int STATES = 2;
-    // Slots; the states follow one another.
-    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 4, CORR = 5, PARAM = 6, STATE = 7, UPDATE_MAX = 9, GRAD_SQ = 10;
-    static constexpr int WORK = 11, SCALER = 12, SHADOW = 13, TOTAL_MAX = 14, GRAD_NORM = 15, TICKET = 16;
-    float lr, wd, corr0, corr1;
-    __device__ __forceinline__ void read(const Args& a) {
-        lr = a.at<float>(HYPER)[0];
-        wd = a.at<float>(HYPER)[1];
-        corr0 = a.at<float>(CORR)[0];
-        corr1 = a.at<float>(CORR)[1];
-    }
-    // The new parameter.
-    __device__ __forceinline__ float step(float old, float grad, float& m, float& v) const {
-        const float g = DECOUPLED ? grad : grad + wd * old;
-        const float decayed = DECOUPLED ? old - lr * wd * old : old;
-        m = optimizer_constant(BETA1) * m + optimizer_rest(BETA1) * g;
-        v = optimizer_constant(BETA2) * v + optimizer_rest(BETA2) * g * g;
-        // Approximate to two units of the last place, which the sum loses anyway; zeros, infinities and NaN come out as from exact division.
-        return decayed - __fdividef(lr * corr0 * m, optimizer_root(v) * corr1 + optimizer_constant(EPS));
-    }
-};
-
-// Gradient descent; the momentum's buffer is bound where MOMENTUM is not zero.
-template <u64 MOMENTUM, bool NESTEROV> struct Sgd {
-    static constexpr int STATES = MOMENTUM << 1 != 0 ? 1 : 0;
-    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 3, PARAM = 4, STATE = 5, UPDATE_MAX = 6, GRAD_SQ = 7;
-    static constexpr int WORK = 8, SCALER = 9, SHADOW = 10, TOTAL_MAX = 11, GRAD_NORM = 12, TICKET = 13;
-    float lr, wd;
-    __device__ __forceinline__ void read(const Args& a) {
-        lr = a.at<float>(HYPER)[0];
-        wd = a.at<float>(HYPER)[1];
-    }
-    __device__ __forceinline__ float step(float old, float grad, float& buffer, float&) const {
-        float g = grad + wd * old;
-        if constexpr (STATES == 1) {
-            buffer = optimizer_constant(MOMENTUM) * buffer + g;
-            g = NESTEROV ? g + optimizer_constant(MOMENTUM) * buffer : buffer;
-        }
-        return old - lr * g;
-    }
-};
-
 // ---------------------------------------------------------------------------------------------------- update
 
 // How the metrics come together.
@@ -79,17 +22,6 @@ enum UpdateFinish {
     FINISH_TICKET = 1,
     // In the shared memory of the first block of a cluster that all blocks form; of the only block where there is one.
     FINISH_CLUSTER = 2,
-};
-
-// The largest change, as the bits of a float without a sign, and the sum of squared gradients. As integers, such bits are ordered as the
-// floats are, with NaN above all of them.
-struct alignas(8) UpdateMetric {
-    u32 max;
-    float square;
-    __device__ __forceinline__ void add(const UpdateMetric& other) {
-        max = max > other.max ? max : other.max;
-        square += other.square;
-    }
 };
 
 // A step over all segments. Slots: those of the rule. `p`, `g` and the states are float; `shadow` is a copy of the new parameters of type T,
@@ -104,6 +36,7 @@ struct alignas(8) UpdateMetric {
 // the shadow.
 template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUNDS, int FINISH> struct Update {
     static constexpr int PHASES = FINISH == FINISH_PHASE ? 2 : 1, THREADS = THREADS_, WARPS = THREADS / 32;
+    static constexpr bool BEGINS = true;
     static constexpr int COUNT = Segments::COUNT, STATES = Rule::STATES, V = 4, UNIT = 64, LANES = UNIT / V;
     static constexpr u32 FIRST = Segments::FIRST, END = Segments::END;
     static constexpr int STRIDE = THREADS / LANES, PER_BLOCK = STRIDE * EACH * ROUNDS;
@@ -164,6 +97,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const bool metrics = a.has(Rule::UPDATE_MAX) || a.has(Rule::GRAD_SQ) || a.has(Rule::TOTAL_MAX) || a.has(Rule::GRAD_NORM);
         if constexpr (PHASE == 1) {
+            begin(a);
             if (!metrics || overflowed(a)) return;
             reduce(a, smem, row_at(threadIdx.x / SHARE));
         } else {
@@ -250,20 +184,31 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         // The first unit of a warp in a round.
         const auto unit_of = [&](int round, int e) { return first + (round * EACH + e) * STRIDE + warp * 2; };
         Group own[EACH];
-        const auto read = [&](int round) {
+        // Parameters and states are old where the launch says so: they may be fetched before the gradient is there.
+        const auto read_old = [&](int round) {
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
                 const u32 unit = unit_of(round, e) + half;
                 if (unit >= END) continue;
                 const i64 at = (i64)unit * UNIT + lane % LANES * V;
                 own[e].p = read_group(param_prev, at);
-                own[e].g = read_group(grad, at);
 #pragma unroll
                 for (int k = 0; k < STATES; ++k)
                     own[e].s[k] = read_group(a.has(Rule::STATE_PREV + k) ? a.at<float>(Rule::STATE_PREV + k) : a.at<float>(Rule::STATE + k), at);
             }
         };
-        read(0);
+        const auto read_new = [&](int round) {
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) {
+                const u32 unit = unit_of(round, e) + half;
+                if (unit < END) own[e].g = read_group(grad, (i64)unit * UNIT + lane % LANES * V);
+            }
+        };
+        const bool early = launch_flags(a) & EARLY_ENDS;
+        if (early) read_old(0);
+        begin(a);
+        if (!early) read_old(0);
+        read_new(0);
         Rule rule;
         rule.read(a);
         const float unscale = a.has(Rule::SCALER) ? a.at<float>(Rule::SCALER)[2] : 1.0f;
@@ -304,7 +249,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         bool waited = !CLUSTER;
 #pragma unroll 1
         for (int round = 0; round < ROUNDS; ++round) {
-            if (ROUNDS > 1 && round > 0) read(round);
+            if (ROUNDS > 1 && round > 0) read_old(round), read_new(round);
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
                 const u32 unit = unit_of(round, e) + half;
@@ -351,11 +296,11 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             // Where a segment starts with the block, no block has the pair before.
             if (DIRECT && threadIdx.x == 0 && block > 0 && low.start == first) work[low_s - 1] = UpdateMetric{0u, 0.0f};
             if (single) {
-                sum = warp_sum(sum);
+                sum = warp_metric(sum);
                 if (WARPS > 1) {
                     if (lane == 0) scratch[warp] = sum;
                     __syncthreads();
-                    if (warp == 0) sum = warp_sum(lane < WARPS ? scratch[lane] : UpdateMetric{0u, 0.0f});
+                    if (warp == 0) sum = warp_metric(lane < WARPS ? scratch[lane] : UpdateMetric{0u, 0.0f});
                 }
                 if (threadIdx.x == 0) work[low_s] = sum;
             } else {
@@ -365,7 +310,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                     const int from = row.start > first ? row.start - first : 0, to = (int)(min(row.start + units(row), past) - first);
                     UpdateMetric m = {0u, 0.0f};
                     for (int i = from + lane; i < to; i += 32) m.add(shared[i]);
-                    m = warp_sum(m);
+                    m = warp_metric(m);
                     if (lane == 0) work[s] = m;
                 }
                 __syncthreads();
@@ -409,11 +354,6 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 if (j < valid) to[at + j] = v.v[j];
             }
         }
-    }
-
-    // Every lane gets the result.
-    static __device__ __forceinline__ UpdateMetric warp_sum(const UpdateMetric& m) {
-        return UpdateMetric{__reduce_max_sync(0xffffffffu, m.max), warp_reduce<Sum>(m.square)};
     }
 
     // The metrics of every segment and of all of them, from the partial results: SHARE neighbouring threads for each segment. `mine` is the
@@ -481,7 +421,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             if (threadIdx.x >= 32) return;
             for (int s = lane; s < COUNT; s += 32) total.add(results[s]);
         }
-        total = warp_sum(total);
+        total = warp_metric(total);
         if (lane != 0) return;
         if (a.has(Rule::TOTAL_MAX)) *a.at<u32>(Rule::TOTAL_MAX) = total.max;
         if (a.has(Rule::GRAD_NORM)) *a.at<float>(Rule::GRAD_NORM) = sqrtf(total.square);
@@ -550,5 +490,62 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
         scaler[0] = scale;
         scaler[1] = steps;
         scaler[4] = prev[4] + (overflow ? 1.0f : 0.0f);
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- metrics of updates that ride on gradients
+
+// The metrics of a step from the parts that its updates left: pairs, of which 32 that follow one another, a unit, belong to one segment. `rows` of Segments is
+// the first unit and the units of each of its COUNT segments, declared as above; UNITS are all of them. Slots: parts, update_max_seg, grad_sq_seg, update_max,
+// grad_norm, each output where bound. One block, which adds in a fixed order; all parts are under way before the first is used. Moves 256 bytes a unit.
+template <class Segments, int UNITS> struct StepMetrics {
+    static constexpr int PHASES = 1, COUNT = Segments::COUNT;
+    static constexpr int WARPS = min_i(32, max_i(4, UNITS)), THREADS = 32 * WARPS, EACH = ceil_div(UNITS, WARPS), FLIGHT = min_i(EACH, 16);
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return 1; }
+    static constexpr int smem(int) { return 8 * (UNITS + COUNT); }
+    template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
+        UpdateMetric *units = (UpdateMetric*)smem, *results = units + UNITS;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        // A warp's first segment: looked up while the parts are on their way.
+        const u32* const rows = Segments::rows();
+        u32 first = 0, count = 0;
+        if (warp < COUNT) first = rows[warp * 2], count = rows[warp * 2 + 1];
+        const float2* const parts = a.at<float2>(0);
+#pragma unroll 1
+        for (int base = 0; base < EACH; base += FLIGHT) {
+            float2 part[FLIGHT];
+#pragma unroll
+            for (int i = 0; i < FLIGHT; ++i) {
+                const int unit = warp + (base + i) * WARPS;
+                part[i] = unit < UNITS ? parts[unit * 32 + lane] : float2{0.0f, 0.0f};
+            }
+#pragma unroll
+            for (int i = 0; i < FLIGHT; ++i) {
+                const int unit = warp + (base + i) * WARPS;
+                const UpdateMetric sum = warp_metric(UpdateMetric{__float_as_uint(part[i].x), part[i].y});
+                if (lane == 0 && unit < UNITS) units[unit] = sum;
+            }
+        }
+        __syncthreads();
+        for (int s = warp; s < COUNT; s += WARPS) {
+            if (s != warp) first = rows[s * 2], count = rows[s * 2 + 1];
+            UpdateMetric sum = {0u, 0.0f};
+            for (u32 i = lane; i < count; i += 32) sum.add(units[first + i]);
+            sum = warp_metric(sum);
+            if (lane != 0) continue;
+            results[s] = sum;
+            if (a.has(1)) a.at<u32>(1)[s] = sum.max;
+            if (a.has(2)) a.at<float>(2)[s] = sum.square;
+        }
+        if (!a.has(3) && !a.has(4)) return;
+        __syncthreads();
+        if (warp != 0) return;
+        UpdateMetric total = {0u, 0.0f};
+        for (int s = lane; s < COUNT; s += 32) total.add(results[s]);
+        total = warp_metric(total);
+        if (lane != 0) return;
+        if (a.has(3)) *a.at<u32>(3) = total.max;
+        if (a.has(4)) *a.at<float>(4) = sqrtf(total.square);
     }
 };

@@ -10,6 +10,7 @@
 //     static constexpr int smem(int phase);                     // bytes of dynamic shared memory of a phase
 //     static constexpr long long WORK;                          // bytes of scratch memory in the work slot
 //     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem);
+//     static constexpr bool BEGINS;                             // may be left out: whether `run` calls `begin` itself, before it reads what others wrote
 //     static constexpr int MIN_BLOCKS;                          // may be left out: blocks that a multiprocessor must hold at least
 //
 // Pointers come in the slot order of the operation. `block` stands for blockIdx.x: several operations may share a launch.
@@ -27,6 +28,24 @@ struct Args {
     template <class T> __device__ __forceinline__ T* at(int slot) const { return (T*)p[slot]; }
     __device__ __forceinline__ bool has(int slot) const { return p[slot] != nullptr; }
 };
+
+// What the last pointer of an operation tells its launch: which of its factors, and whether what the end of a product reads, may be fetched before the launch
+// in front is done, because nothing in that launch writes it; and whether the launch behind can do so, and is worth starting before this one ends.
+enum LaunchFlags { EARLY_A = 1, EARLY_B = 2, OVERLAPPED = 4, EARLY_ENDS = 8 };
+
+// Waits for the launch in front, all of whose results can be read then, and lets the one behind start where that pays. What runs before this must not
+// write, and reads only what a launch further in front wrote.
+static __device__ __forceinline__ u64 launch_flags(const Args& a) { return (u64)a.p[19]; }
+static __device__ __forceinline__ void begin(const Args& a) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    if (launch_flags(a) & OVERLAPPED) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Whether an operation calls `begin` itself.
+template <class Op, class = void> struct Begins { static constexpr bool VALUE = false; };
+template <class Op> struct Begins<Op, decltype((void)Op::BEGINS)> { static constexpr bool VALUE = Op::BEGINS; };
 
 // The second launch bound of an operation; 0, which bounds nothing, where it names none. The compiler orders loads to save registers unless it is told
 // how many blocks have to fit: an operation that wants all its loads under way at once says 1.
@@ -184,6 +203,88 @@ template <class R, int THREADS> DEV float block_reduce(float v, float* scratch) 
     for (int i = 1; i < WARPS; ++i) out = R::of(out, scratch[i]);
     __syncthreads();
     return out;
+}
+
+// ---------------------------------------------------------------------------------------------------- updates of parameters
+
+DEV float optimizer_constant(u64 bits) { return (float)__longlong_as_double((i64)bits); }
+// 1 - the constant, rounded once.
+DEV float optimizer_rest(u64 bits) { return (float)(1.0 - __longlong_as_double((i64)bits)); }
+
+// The square root, to one unit of the last place.
+DEV float optimizer_root(float v) {
+    float out;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(out) : "f"(v));
+    return out;
+}
+
+// Adam, or AdamW where DECOUPLED. The constants are the bits of f64 values.
+template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam {
+    static constexpr int STATES = 2;
+    // Slots; the states follow one another.
+    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 4, CORR = 5, PARAM = 6, STATE = 7, UPDATE_MAX = 9, GRAD_SQ = 10;
+    static constexpr int WORK = 11, SCALER = 12, SHADOW = 13, TOTAL_MAX = 14, GRAD_NORM = 15, TICKET = 16;
+    float lr, wd, corr0, corr1;
+    __device__ __forceinline__ void read(const Args& a) {
+        lr = a.at<float>(HYPER)[0];
+        wd = a.at<float>(HYPER)[1];
+        corr0 = a.at<float>(CORR)[0];
+        corr1 = a.at<float>(CORR)[1];
+    }
+    // The new parameter.
+    __device__ __forceinline__ float step(float old, float grad, float& m, float& v) const {
+        const float g = DECOUPLED ? grad : grad + wd * old;
+        const float decayed = DECOUPLED ? old - lr * wd * old : old;
+        m = optimizer_constant(BETA1) * m + optimizer_rest(BETA1) * g;
+        v = optimizer_constant(BETA2) * v + optimizer_rest(BETA2) * g * g;
+        // Approximate to two units of the last place, which the sum loses anyway; zeros, infinities and NaN come out as from exact division.
+        return decayed - __fdividef(lr * corr0 * m, optimizer_root(v) * corr1 + optimizer_constant(EPS));
+    }
+};
+
+// Gradient descent; the momentum's buffer is bound where MOMENTUM is not zero.
+template <u64 MOMENTUM, bool NESTEROV> struct Sgd {
+    static constexpr int STATES = MOMENTUM << 1 != 0 ? 1 : 0;
+    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 3, PARAM = 4, STATE = 5, UPDATE_MAX = 6, GRAD_SQ = 7;
+    static constexpr int WORK = 8, SCALER = 9, SHADOW = 10, TOTAL_MAX = 11, GRAD_NORM = 12, TICKET = 13;
+    float lr, wd;
+    __device__ __forceinline__ void read(const Args& a) {
+        lr = a.at<float>(HYPER)[0];
+        wd = a.at<float>(HYPER)[1];
+    }
+    __device__ __forceinline__ float step(float old, float grad, float& buffer, float&) const {
+        float g = grad + wd * old;
+        if constexpr (STATES == 1) {
+            buffer = optimizer_constant(MOMENTUM) * buffer + g;
+            g = NESTEROV ? g + optimizer_constant(MOMENTUM) * buffer : buffer;
+        }
+        return old - lr * g;
+    }
+};
+
+// The largest change, as the bits of a float without a sign, and the sum of squared gradients. As integers, such bits are ordered as the
+// floats are, with NaN above all of them.
+struct alignas(8) UpdateMetric {
+    u32 max;
+    float square;
+    __device__ __forceinline__ void add(const UpdateMetric& other) {
+        max = max > other.max ? max : other.max;
+        square += other.square;
+    }
+};
+
+// Every lane gets the result.
+DEV UpdateMetric warp_metric(const UpdateMetric& m) { return UpdateMetric{__reduce_max_sync(0xffffffffu, m.max), warp_reduce<Sum>(m.square)}; }
+
+// An operation that makes a gradient and steps its parameter at once has the slots of the rule, with its factors in place of the gradient and of the squares,
+// its parts in place of the largest changes, and the parameter's copy in place of the scale.
+template <class Rule> struct StepSlots {
+    static constexpr int A = Rule::GRAD, B = Rule::GRAD_SQ, PARTS = Rule::UPDATE_MAX, SHADOW = Rule::SCALER;
+};
+
+// Writes pairs `first + i` of a parameter's parts for i < COUNT, by one warp: the first is `m`, the others are zero.
+template <int COUNT> DEV void fill_parts(UpdateMetric* parts, int first, const UpdateMetric& m) {
+    for (int i = threadIdx.x % 32; i < COUNT; i += 32) parts[first + i] = i == 0 ? m : UpdateMetric{0u, 0.0f};
 }
 
 // ---------------------------------------------------------------------------------------------------- asynchronous copies and matrix instructions

@@ -208,6 +208,33 @@ pub enum OpKind {
     UpdateMetrics {
         segments: usize,
     },
+    /// The gradient `a [k, m]^T b [k, n]` of a dense layer's weight and its Adam step in one pass: the gradient is never in memory. Where bound, `parts`
+    /// holds the largest |change| and the sum of squared gradients of tiles of `grain` by 16 elements, row by row, padded with zeros to a multiple of
+    /// [`PARTS_ALIGN`] pairs; where a kernel's own tile is larger, its first pair stands for all of it.
+    WeightStep {
+        m: usize,
+        n: usize,
+        k: usize,
+        grain: usize,
+        beta1: Scalar,
+        beta2: Scalar,
+        eps: Scalar,
+        decoupled: bool,
+    },
+    /// The gradient of a bias, the sum over the rows of `a [rows, cols]`, and its Adam step in one pass. `parts` as for `WeightStep`, of 32 columns each.
+    BiasStep {
+        rows: usize,
+        cols: usize,
+        beta1: Scalar,
+        beta2: Scalar,
+        eps: Scalar,
+        decoupled: bool,
+    },
+    /// The metrics of a step from the `parts` of its updates, of which `segments[i]` is the stretch of parameter `i`, in pairs: `update_max_seg`,
+    /// `grad_sq_seg`, and, over all of them, `update_max` and `grad_norm`, each where bound.
+    StepMetrics {
+        segments: Vec<Segment>,
+    },
     /// `y = x`, rounded to the type of `y`.
     Cast {
         len: usize,
@@ -241,6 +268,8 @@ const fn i(name: &'static str) -> Slot {
 const fn o(name: &'static str) -> Slot {
     Slot { name, dir: Dir::Out }
 }
+/// Pairs to which the stretch of each parameter in the parts of an update is rounded up.
+pub(crate) const PARTS_ALIGN: usize = 32;
 /// The numbers that dynamic loss scaling keeps from step to step.
 pub(crate) const SCALER: usize = 5;
 
@@ -359,6 +388,24 @@ impl OpKind {
             o("grad_norm"),
             t("ticket"),
         ];
+        // As far as it goes, in the order of `ADAM`: one rule reads the slots of both.
+        const STEP: &[Slot] = &[
+            i("param_prev"),
+            i("a"),
+            i("m_prev"),
+            i("v_prev"),
+            i("hyper"),
+            i("corr"),
+            o("param"),
+            o("m"),
+            o("v"),
+            o("parts"),
+            i("b"),
+            WORK,
+            o("shadow"),
+        ];
+        const STEP_METRICS: &[Slot] =
+            &[i("parts"), o("update_max_seg"), o("grad_sq_seg"), o("update_max"), o("grad_norm")];
         const METRICS: &[Slot] = &[i("update_max_seg"), i("grad_sq_seg"), o("update_max"), o("grad_norm")];
         const CAST: &[Slot] = &[i("x"), o("y")];
         const SCALE: &[Slot] = &[i("grad"), i("scaler_prev"), o("scaler"), WORK, t("ticket")];
@@ -394,8 +441,34 @@ impl OpKind {
             Self::AdamStep { .. } => ADAM,
             Self::SgdStep { .. } => SGD,
             Self::UpdateMetrics { .. } => METRICS,
+            Self::WeightStep { .. } | Self::BiasStep { .. } => STEP,
+            Self::StepMetrics { .. } => STEP_METRICS,
             Self::Cast { .. } => CAST,
             Self::ScaleUpdate { .. } => SCALE,
+        }
+    }
+
+    /// Whether only plans for GPUs hold such operations.
+    #[must_use]
+    pub const fn is_for_gpus(&self) -> bool {
+        matches!(
+            self,
+            Self::Cast { .. }
+                | Self::ScaleUpdate { .. }
+                | Self::AddAct { .. }
+                | Self::WeightStep { .. }
+                | Self::BiasStep { .. }
+                | Self::StepMetrics { .. }
+        )
+    }
+
+    /// Pairs in the parts of an update that works where its gradient is made; zero for all other operations.
+    #[must_use]
+    pub const fn step_parts(&self) -> usize {
+        match self {
+            Self::WeightStep { m, n, grain, .. } => (m.div_ceil(*grain) * n.div_ceil(16)).next_multiple_of(PARTS_ALIGN),
+            Self::BiasStep { cols, .. } => cols.div_ceil(32).next_multiple_of(PARTS_ALIGN),
+            _ => 0,
         }
     }
 
@@ -451,6 +524,9 @@ impl OpKind {
             Self::AdamStep { .. } => "adam_step",
             Self::SgdStep { .. } => "sgd_step",
             Self::UpdateMetrics { .. } => "update_metrics",
+            Self::WeightStep { .. } => "gemm_tn_adam",
+            Self::BiasStep { .. } => "reduce_sum_adam",
+            Self::StepMetrics { .. } => "step_metrics",
             Self::Cast { .. } => "cast",
             Self::ScaleUpdate { .. } => "scale_update",
         }

@@ -53,6 +53,9 @@ pub(crate) fn dims(kind: &OpKind) -> String {
         OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } => {
             format!("len={len} segments={}", segments.len())
         }
+        OpKind::WeightStep { m, n, k, .. } => format!("m={m} n={n} k={k}"),
+        OpKind::BiasStep { rows, cols, .. } => format!("rows={rows} cols={cols}"),
+        OpKind::StepMetrics { segments } => format!("segments={}", segments.len()),
         OpKind::UpdateMetrics { segments } => format!("segments={segments}"),
         OpKind::StepInc | OpKind::BiasCorr { .. } => String::new(),
     }

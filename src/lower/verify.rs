@@ -103,6 +103,8 @@ fn required(kind: &OpKind, slot: &str) -> bool {
         (_, "scale" | "scaler" | "shadow" | "total_max" | "ticket" | "residual" | "bias_half" | "skipped") => false,
         (OpKind::AddAct { act_grad, .. }, "saved") => act_grad.is_some(),
         (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "grad_norm") => false,
+        (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "parts") | (OpKind::BiasStep { .. }, "b") => false,
+        (OpKind::StepMetrics { .. }, slot) => slot == "parts",
         (_, "update_max" | "grad_sq") => matches!(kind, OpKind::UpdateMetrics { .. }),
         (OpKind::SoftmaxCeFused { .. }, "accuracy") | (OpKind::MaxPool { .. }, "index") => false,
         (OpKind::SgdStep { momentum, .. }, "momentum_prev" | "momentum") => momentum.get() > 0.0,
@@ -200,7 +202,16 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
         (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "hyper" | "corr") => 2,
         (OpKind::AdamStep { len, .. } | OpKind::SgdStep { len, .. }, _) => *len,
         (OpKind::UpdateMetrics { segments }, "update_max_seg" | "grad_sq_seg") => *segments,
-        (OpKind::UpdateMetrics { .. }, _) => 1,
+        (OpKind::StepMetrics { segments }, "update_max_seg" | "grad_sq_seg") => segments.len(),
+        (OpKind::StepMetrics { segments }, "parts") => 2 * segments.iter().map(|s| s.len).sum::<usize>(),
+        (OpKind::UpdateMetrics { .. } | OpKind::StepMetrics { .. }, _) => 1,
+        (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "hyper" | "corr") => 2,
+        (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "parts") => 2 * kind.step_parts(),
+        (OpKind::WeightStep { m, k, .. }, "a") => m * k,
+        (OpKind::WeightStep { n, k, .. }, "b") => n * k,
+        (OpKind::WeightStep { m, n, .. }, _) => m * n,
+        (OpKind::BiasStep { rows, cols, .. }, "a") => rows * cols,
+        (OpKind::BiasStep { cols, .. }, _) => *cols,
     })
 }
 

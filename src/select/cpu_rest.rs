@@ -194,6 +194,11 @@ pub fn bytes_moved(op: &OpKind, elem: usize) -> u64 {
             (streams * len + 2 + 2 * segments.len()) * elem
         }
         OpKind::UpdateMetrics { segments } => (2 * segments + 2) * elem,
+        OpKind::WeightStep { m, n, k, .. } => (m * k + k * n) * elem + (6 * m * n + 4) * size_of::<f32>(),
+        OpKind::BiasStep { rows, cols, .. } => rows * cols * elem + (6 * cols + 4) * size_of::<f32>(),
+        OpKind::StepMetrics { segments } => {
+            (segments.iter().map(|s| 2 * s.len).sum::<usize>() + 2 * segments.len() + 2) * size_of::<f32>()
+        }
         OpKind::Cast { len } => (size_of::<f32>() + elem) * len,
         OpKind::ScaleUpdate { len } => (len + 8) * size_of::<f32>(),
     };
@@ -244,6 +249,9 @@ pub fn flops(op: &OpKind) -> u64 {
             }
         }
         OpKind::UpdateMetrics { segments } => 2 * segments,
+        OpKind::WeightStep { m, n, k, .. } => 2 * m * n * k + 16 * m * n,
+        OpKind::BiasStep { rows, cols, .. } => rows * cols + 16 * cols,
+        OpKind::StepMetrics { segments } => segments.iter().map(|s| 2 * s.len).sum(),
         OpKind::ScaleUpdate { len } => *len,
     };
     count as u64

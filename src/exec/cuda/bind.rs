@@ -4,6 +4,7 @@ use super::cublaslt::LtPlan;
 use super::cudnn::{ConvKind, DnnArgs, DnnCall, DnnPlan, Fused};
 use super::gpu::{Gpu, Kernel, Phase};
 use super::memory::DeviceMemory;
+use super::overlap::FLAGS;
 use crate::compile::Compiled;
 use crate::exec::ExecError;
 use crate::lower::{Epilogue, Op, OpKind};
@@ -88,10 +89,12 @@ pub(super) fn launch_phase(gpu: &Gpu, phase: Phase, threads: u32, args: &[u64]) 
 }
 
 impl Work {
-    /// Puts the call on the device's stream.
-    pub(super) fn launch(&self, gpu: &Gpu) -> Result<(), String> {
+    /// Puts the call on the device's stream, with the flags of its launch.
+    pub(super) fn launch(&self, gpu: &Gpu, flags: u64) -> Result<(), String> {
         match self {
             Self::Kernel { kernel, args } => {
+                let mut args = **args;
+                args[FLAGS] = flags;
                 kernel.phases.iter().try_for_each(|phase| launch_phase(gpu, *phase, kernel.threads, &args[..]))
             }
             Self::Lt { plan, row, kind } => {

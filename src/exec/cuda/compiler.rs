@@ -72,16 +72,15 @@ pub fn unit(ops: &[(&str, &str)]) -> String {
     let entry = |name: &str, argument: &str, body: &str| {
         format!(
             "extern \"C\" __global__ void __launch_bounds__(member0::Op::THREADS{bounds}) {name}(const __grid_constant__ {argument}) {{\n\
-             extern __shared__ __align__(128) char smem[];\n\
-             #if __CUDA_ARCH__ >= 900\n\
-             asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n\
-             #endif\n{body}}}\n"
+             extern __shared__ __align__(128) char smem[];\n{body}}}\n"
         )
     };
     if let [_] = ops {
         for phase in 0..MAX_PHASES {
             let body = format!(
-                "if constexpr (member0::Op::PHASES > {phase}) member0::Op::run<{phase}>(a, blockIdx.x, smem);\n"
+                "if constexpr (member0::Op::PHASES > {phase}) {{\n\
+                 if constexpr (!Begins<member0::Op>::VALUE) begin(a);\n\
+                 member0::Op::run<{phase}>(a, blockIdx.x, smem);\n}}\n"
             );
             text.push_str(&entry(&entry_name(&ops.iter().map(|o| o.1).collect::<Vec<_>>(), phase), "Args a", &body));
         }
@@ -100,7 +99,9 @@ pub fn unit(ops: &[(&str, &str)]) -> String {
             "static_assert(member{index}::Op::PHASES == 1 && member{index}::Op::THREADS == member0::Op::THREADS, \"members differ\");\n"
         ));
         body.push_str(&format!(
-            "if (block < member{index}::Op::blocks(0)) {{ member{index}::Op::run<0>(m.a[{index}], block, smem); return; }}\n\
+            "if (block < member{index}::Op::blocks(0)) {{\n\
+             if constexpr (!Begins<member{index}::Op>::VALUE) begin(m.a[{index}]);\n\
+             member{index}::Op::run<0>(m.a[{index}], block, smem);\nreturn;\n}}\n\
              block -= member{index}::Op::blocks(0);\n"
         ));
         blocks.push_str(&format!(" + member{index}::Op::blocks(0)"));

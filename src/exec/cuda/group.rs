@@ -1,7 +1,8 @@
 //! Operations that may run at the same time, put into one launch.
 
-use super::bind::{Row, Work, code_of};
+use super::bind::{MAX_ARGS, Row, Work, code_of};
 use super::gpu::{Gpu, Kernel};
+use super::overlap::FLAGS;
 use crate::compile::Compiled;
 use crate::select::cuda;
 use std::collections::HashMap;
@@ -12,8 +13,37 @@ type Member = (usize, (&'static str, String), Row);
 
 /// One launch of a recording: an operation by itself, or several that share a launch.
 pub(super) enum Launch {
-    Single(usize),
-    Group { ops: Vec<usize>, kernel: Arc<Kernel>, args: Vec<u64> },
+    /// With what it tells its kernels about the launches in front and behind.
+    Single {
+        op: usize,
+        flags: u64,
+    },
+    Group {
+        ops: Vec<usize>,
+        kernel: Arc<Kernel>,
+        args: Vec<u64>,
+    },
+}
+
+impl Launch {
+    pub(super) fn ops(&self) -> &[usize] {
+        match self {
+            Self::Single { op, .. } => std::slice::from_ref(op),
+            Self::Group { ops, .. } => ops,
+        }
+    }
+
+    /// Adds to the flags of one of its operations.
+    pub(super) fn add_flags(&mut self, of: usize, more: u64) {
+        match self {
+            Self::Single { flags, .. } => *flags |= more,
+            Self::Group { ops, args, .. } => {
+                if let Some(member) = ops.iter().position(|op| *op == of) {
+                    args[member * MAX_ARGS + FLAGS] |= more;
+                }
+            }
+        }
+    }
 }
 
 /// Groups of the plan as launches: members whose kernels have one phase and the same block size share one; the rest run one after the other.
@@ -85,7 +115,7 @@ pub(super) fn group(gpu: &Gpu, compiled: &Compiled, calls: &[Vec<Work>]) -> Vec<
             }
             out.push(launch);
         }
-        out.extend(set.into_iter().filter(|op| !taken.contains(op)).map(Launch::Single));
+        out.extend(set.into_iter().filter(|op| !taken.contains(op)).map(|op| Launch::Single { op, flags: 0 }));
     }
     out
 }

@@ -4,6 +4,7 @@ use super::bind::{MAX_ARGS, Row, Work};
 use super::gpu::Kernel;
 use super::graph::Graph;
 use super::group::Launch;
+use super::overlap::FLAGS;
 use super::step::Step;
 use crate::exec::ExecError;
 use cudarc::driver::sys;
@@ -23,7 +24,7 @@ impl Step {
         words.extend(feeds.iter().flat_map(|(k, _)| &k.phases).map(|p| (p.function, MAX_ARGS)));
         for launch in &self.launches {
             match launch {
-                Launch::Single(op) => {
+                Launch::Single { op, .. } => {
                     for work in &self.calls[*op] {
                         if let Work::Kernel { kernel, .. } = work {
                             words.extend(kernel.phases.iter().map(|p| (p.function, MAX_ARGS)));
@@ -66,12 +67,14 @@ impl Step {
     ) -> Result<(), String> {
         for launch in &self.launches {
             match launch {
-                Launch::Single(op) => {
+                Launch::Single { op, flags } => {
                     for work in &self.calls[*op] {
                         let Work::Kernel { kernel, args } = work else { continue };
+                        let mut recorded = **args;
+                        recorded[FLAGS] = *flags;
                         for phase in &kernel.phases {
                             let found = take(phase.function)?;
-                            if found[..] != args[..] {
+                            if found[..] != recorded[..] {
                                 return Err(format!(
                                     "op {op}: the captured arguments are not those that were recorded"
                                 ));
@@ -91,6 +94,8 @@ impl Step {
                     for (op, row) in ops.iter().zip(found.chunks_exact(MAX_ARGS)) {
                         let mut copy = [0; MAX_ARGS];
                         copy.copy_from_slice(row);
+                        // What it tells about its neighbours is no address.
+                        copy[FLAGS] = 0;
                         captured[*op] = Some(copy);
                     }
                 }

@@ -6,6 +6,7 @@ use super::graph::Graph;
 use super::group::{Launch, group};
 use super::intake::Intake;
 use super::memory::DeviceMemory;
+use super::overlap::overlap;
 use super::shadow::{Shadow, make_shadow};
 use super::tensors::{Mirror, Stage};
 use crate::compile::Compiled;
@@ -174,7 +175,8 @@ impl Step {
             stood_in[*index] = drafts.stood_in;
             kernels = rest;
         }
-        let launches = if record { group(&gpu, &compiled, &calls) } else { Vec::new() };
+        let mut launches = if record { group(&gpu, &compiled, &calls) } else { Vec::new() };
+        overlap(&compiled, &calls, &mut launches);
         let base = env.memory.base();
         let shadow = match shadow {
             Some(shared) => Some(shared),
@@ -236,14 +238,19 @@ impl Step {
 
     fn put(&self, launch: &Launch) -> Result<(), ExecError> {
         match launch {
-            Launch::Single(op) => self.put_op(*op),
+            Launch::Single { op, flags } => self.put_flagged(*op, *flags),
             Launch::Group { ops, kernel, args } => launch_phase(&self.gpu, kernel.phases[0], kernel.threads, args)
                 .map_err(|why| device_error(&self.compiled, ops[0], why)),
         }
     }
 
     pub(super) fn put_op(&self, op: usize) -> Result<(), ExecError> {
-        self.calls[op].iter().try_for_each(|w| w.launch(&self.gpu)).map_err(|why| device_error(&self.compiled, op, why))
+        self.put_flagged(op, 0)
+    }
+
+    fn put_flagged(&self, op: usize, flags: u64) -> Result<(), ExecError> {
+        let put = |work: &Work| work.launch(&self.gpu, flags);
+        self.calls[op].iter().try_for_each(put).map_err(|why| device_error(&self.compiled, op, why))
     }
 
     pub(super) fn put_all(&self) -> Result<(), String> {
@@ -272,7 +279,7 @@ impl Step {
     #[must_use]
     pub fn launches(&self) -> (usize, usize) {
         let count = self.launches.iter().map(|l| match l {
-            Launch::Single(op) => self.calls[*op].iter().map(Work::launches).sum(),
+            Launch::Single { op, .. } => self.calls[*op].iter().map(Work::launches).sum(),
             Launch::Group { .. } => 1,
         });
         (count.sum(), self.graph.as_ref().map_or(0, |g| g.nodes().max(g.kernels())))

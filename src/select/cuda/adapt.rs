@@ -17,6 +17,7 @@ pub fn adapt(program: &Program, real: Real) -> Program {
         shadow_weights(&mut program, half);
         narrow(&mut program, half);
     }
+    super::early::step_early(&mut program, real);
     fold_metrics(&mut program);
     if real == Real::F16 {
         scale_loss(&mut program);
@@ -25,13 +26,13 @@ pub fn adapt(program: &Program, real: Real) -> Program {
     program
 }
 
-fn push(program: &mut Program, value: LValue) -> LValueId {
+pub(super) fn push(program: &mut Program, value: LValue) -> LValueId {
     program.values.push(value);
     LValueId(program.values.len() as u32 - 1)
 }
 
 /// A value of its own that survives the step.
-fn state(program: &mut Program, name: String, dtype: DType, len: usize) -> LValueId {
+pub(super) fn state(program: &mut Program, name: String, dtype: DType, len: usize) -> LValueId {
     push(
         program,
         LValue {
@@ -56,7 +57,7 @@ fn view(program: &mut Program, name: String, of: LValueId, len: usize) -> LValue
     push(program, value)
 }
 
-fn set(op: &mut Op, slot: &str, value: LValueId) {
+pub(super) fn set(op: &mut Op, slot: &str, value: LValueId) {
     if let Some(index) = op.kind.slot(slot) {
         op.args[index] = Some(value);
     }
@@ -88,7 +89,9 @@ fn is_activation(kind: &OpKind, slot: &str) -> bool {
         | OpKind::AdamStep { .. }
         | OpKind::SgdStep { .. }
         | OpKind::UpdateMetrics { .. }
-        | OpKind::ScaleUpdate { .. } => false,
+        | OpKind::ScaleUpdate { .. }
+        | OpKind::StepMetrics { .. } => false,
+        OpKind::WeightStep { .. } | OpKind::BiasStep { .. } => matches!(slot, "a" | "b"),
         _ => matches!(
             slot,
             "x" | "y"

@@ -1,5 +1,6 @@
 //! Which types of `elementwise.cu` do an operation, and into how many stretches sums over rows are cut.
 
+use super::optimizer::adam_rule;
 use super::{Code, Real, cpp_act, cpp_bits};
 use crate::lower::{OpKind, dropout_threshold};
 use crate::select::CudaFacts;
@@ -28,6 +29,15 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
             vec![flat(real, format!("ActBwd<{t}, {}, {len}>", cpp_act(Some(func))), 3 * len * size)]
         }
         OpKind::BiasGrad { rows, cols, accumulate } if rows * cols > 0 => bias_grad(real, rows, cols, accumulate, gpu),
+        OpKind::BiasStep { rows, cols, .. } if rows * cols > 0 => adam_rule(kind).map_or_else(Vec::new, |rule| {
+            vec![Code {
+                tail: format!("{}_columns_v0", real.name()),
+                file: "elementwise.cu",
+                ty: format!("BiasStep<{rule}, {t}, {rows}, {cols}>"),
+                work_bytes: 0,
+                cost_us: PHASE_US + 0.6 * rows.div_ceil(128) as f64,
+            }]
+        }),
         OpKind::AddAct { len, act, act_grad } if len > 0 => {
             let ty = format!("AddAct<{t}, {}, {}, {len}>", cpp_act(act), cpp_act(act_grad));
             vec![flat(real, ty, (3 + usize::from(act_grad.is_some())) * len * size)]

@@ -1,7 +1,8 @@
 //! Which types of `gemm.cu` do a product: tile shapes and splits of the reduction, ranked by a rough model of the time they take.
 
+use super::optimizer::adam_rule;
 use super::{Code, Real, cpp_act};
-use crate::lower::{Gemm, OpKind, Trans};
+use crate::lower::{Epilogue, Gemm, OpKind, Trans};
 use crate::select::CudaFacts;
 
 /// What a launch costs in microseconds.
@@ -139,40 +140,86 @@ const SPLITS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Every type of this family for an operation.
 #[must_use]
 pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
-    let OpKind::Gemm(gemm) = kind else { return Vec::new() };
+    let Some(product) = Product::of(kind) else { return Vec::new() };
+    let Product { gemm, .. } = &product;
     let fits = |len: usize| len > 0 && len < 1 << 30;
     if !(fits(gemm.m) && fits(gemm.n) && fits(gemm.k)) || gpu.capability.0 < 8 {
         return Vec::new();
     }
-    let mut out = if real == Real::F32 { Vec::new() } else { Direct::best(gemm, real, gpu) };
+    let mut out = if real == Real::F32 { Vec::new() } else { Direct::best(&product, real, gpu) };
     let (tiles, most): (&[Tile], usize) = match real {
         Real::F32 => (&SIMT_TILES, OFFERS),
         Real::Tf32 | Real::Bf16 | Real::F16 => (&MMA_TILES, if out.is_empty() { OFFERS } else { BESIDE_DIRECT }),
     };
-    out.extend(best(tiles, gemm, real, gpu, most));
-    if real == Real::Tf32 && gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) <= TINY {
-        out.extend(best(&SIMT_TILES, gemm, real, gpu, 1));
+    out.extend(best(tiles, &product, real, gpu, most));
+    if real == Real::Tf32 && product.stepping.is_none() && gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) <= TINY
+    {
+        out.extend(best(&SIMT_TILES, &product, real, gpu, 1));
     }
     out.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
     out
 }
 
+/// A product, and what happens to it.
+struct Product {
+    gemm: Gemm,
+    /// The type of the rule by which the product, a gradient, steps its weight at once.
+    stepping: Option<String>,
+}
+
+impl Product {
+    fn of(kind: &OpKind) -> Option<Self> {
+        match *kind {
+            OpKind::Gemm(gemm) => Some(Self { gemm, stepping: None }),
+            OpKind::WeightStep { m, n, k, grain, .. } => {
+                let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
+                Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}>", adam_rule(kind)?)) })
+            }
+            _ => None,
+        }
+    }
+
+    /// Microseconds that moments and parameters take.
+    fn stepping_us(&self) -> f64 {
+        let moved = if self.stepping.is_some() { 20 * self.gemm.m * self.gemm.n } else { 0 };
+        moved as f64 / L2_BYTES_PER_US
+    }
+
+    /// What every type of the family says of its product.
+    fn problem(&self) -> String {
+        let Gemm { m, n, k, trans, accumulate, epilogue: e } = self.gemm;
+        let trans = match trans {
+            Trans::Nn => "GEMM_NN",
+            Trans::Nt => "GEMM_NT",
+            Trans::Tn => "GEMM_TN",
+        };
+        let (act, act_grad) = (cpp_act(e.act), cpp_act(e.act_grad));
+        let end = self.stepping.clone();
+        let end = end.unwrap_or_else(|| format!("Epilogue<{}, {act}, {}, {act_grad}>", e.bias, e.save_z));
+        format!("{m}, {n}, {k}, {trans}, {accumulate}, {end}")
+    }
+}
+
 /// The tiles and splits with the least estimates, at most two splits of a tile.
-fn best(tiles: &[Tile], gemm: &Gemm, real: Real, gpu: &CudaFacts, count: usize) -> Vec<Code> {
+fn best(tiles: &[Tile], product: &Product, real: Real, gpu: &CudaFacts, count: usize) -> Vec<Code> {
+    let gemm = &product.gemm;
+    // An update is made of whole sums.
+    let splits = if product.stepping.is_some() { &SPLITS[..1] } else { &SPLITS[..] };
     let mut ways: Vec<Way> = Vec::new();
     for &tile in tiles {
-        let mut of_tile: Vec<Way> = SPLITS.iter().filter_map(|&split| Way::new(gemm, real, tile, split, gpu)).collect();
+        let mut of_tile: Vec<Way> = splits.iter().filter_map(|&split| Way::new(gemm, real, tile, split, gpu)).collect();
         of_tile.sort_by(|a, b| a.cost_us.total_cmp(&b.cost_us));
         ways.extend(of_tile.into_iter().take(2));
     }
     ways.sort_by(|a, b| a.cost_us.total_cmp(&b.cost_us));
     let limit = ways.first().map_or(0.0, |way| SLOWEST * way.cost_us);
-    ways.iter().filter(|way| way.cost_us <= limit).take(count).map(|way| way.code(gemm, real)).collect()
+    ways.iter().filter(|way| way.cost_us <= limit).take(count).map(|way| way.code(product, real)).collect()
 }
 
 impl Direct {
     /// The direct kernels with the least estimates; none for products that are not small.
-    fn best(gemm: &Gemm, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+    fn best(product: &Product, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+        let gemm = &product.gemm;
         if gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) > SMALL {
             return Vec::new();
         }
@@ -182,7 +229,7 @@ impl Direct {
             .filter_map(|tile| tile.estimate(gemm, real, multiprocessors).map(|cost_us| (cost_us, *tile)))
             .collect();
         ways.sort_by(|a, b| a.0.total_cmp(&b.0));
-        ways.iter().take(DIRECT_OFFERS).map(|(cost_us, tile)| tile.code(gemm, real, *cost_us)).collect()
+        ways.iter().take(DIRECT_OFFERS).map(|(cost_us, tile)| tile.code(product, real, *cost_us)).collect()
     }
 
     /// Rows and columns of a block's tile.
@@ -239,29 +286,21 @@ impl Direct {
         )
     }
 
-    fn code(&self, gemm: &Gemm, real: Real, cost_us: f64) -> Code {
+    fn code(&self, product: &Product, real: Real, cost_us: f64) -> Code {
         let Self { lane: [down, across], warps: [wm, wn], groups, via } = *self;
         let [rows, cols] = self.tile();
         Code {
             tail: format!("{}_direct_{rows}x{cols}_{wm}x{wn}x{groups}_via{via}_v0", real.name()),
             file: "gemm.cu",
-            ty: format!("GemmDirect<{}, {}, {down}, {across}, {wm}, {wn}, {groups}, {via}>", real.cpp(), problem(gemm)),
+            ty: format!(
+                "GemmDirect<{}, {}, {down}, {across}, {wm}, {wn}, {groups}, {via}>",
+                real.cpp(),
+                product.problem()
+            ),
             work_bytes: 0,
-            cost_us,
+            cost_us: cost_us + product.stepping_us(),
         }
     }
-}
-
-/// What every type of the family says of its product.
-fn problem(gemm: &Gemm) -> String {
-    let Gemm { m, n, k, trans, accumulate, epilogue: e } = *gemm;
-    let trans = match trans {
-        Trans::Nn => "GEMM_NN",
-        Trans::Nt => "GEMM_NT",
-        Trans::Tn => "GEMM_TN",
-    };
-    let (act, act_grad) = (cpp_act(e.act), cpp_act(e.act_grad));
-    format!("{m}, {n}, {k}, {trans}, {accumulate}, Epilogue<{}, {act}, {}, {act_grad}>", e.bias, e.save_z)
 }
 
 /// A tile with the stretch that a group takes at a time and the number of blocks that share the reduction.
@@ -326,9 +365,10 @@ impl Way {
         product + LAUNCH_US + FIRST_US + partials / (0.5 * L2_BYTES_PER_US) + 0.02 * self.split as f64
     }
 
-    fn code(&self, gemm: &Gemm, real: Real) -> Code {
+    fn code(&self, product: &Product, real: Real) -> Code {
+        let gemm = &product.gemm;
         let Self { tile: Tile { rows, cols, unit, groups, .. }, stretch, split, cost_us } = *self;
-        let shape = format!("{}, {rows}, {cols}, {stretch}", problem(gemm));
+        let shape = format!("{}, {rows}, {cols}, {stretch}", product.problem());
         let (name, part, ty) = match unit {
             Unit::Simt { rows, cols } => {
                 ("simt", [rows, cols], format!("GemmSimt<{shape}, {rows}, {cols}, {groups}, {split}>"))
@@ -345,7 +385,7 @@ impl Way {
             file: "gemm.cu",
             ty,
             work_bytes: if split == 1 { 0 } else { 4 * (split * gemm.m * gemm.n) as u64 },
-            cost_us,
+            cost_us: cost_us + product.stepping_us(),
         }
     }
 }
@@ -353,7 +393,6 @@ impl Way {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::Epilogue;
 
     fn h200() -> CudaFacts {
         CudaFacts {

@@ -6,6 +6,7 @@
 mod adapt;
 mod conv;
 pub mod dnn;
+mod early;
 mod elementwise;
 mod gemm;
 mod join;

@@ -1,13 +1,16 @@
 //! Which types of `optimizer.cu` do an operation, with the table of segments that stands before them.
 
 use super::{Code, Real, cpp_bits};
-use crate::lower::{OpKind, Segment};
+use crate::lower::{OpKind, PARTS_ALIGN, Segment};
 use crate::select::CudaFacts;
 
 /// Bytes moved in a microsecond: by arrays that the second-level cache holds, and by larger ones.
 const CACHED_BYTES_PER_US: f64 = 5e6;
 const BYTES_PER_US: f64 = 3.9e6;
 const CACHED_BYTES: usize = 32 << 20;
+
+/// Bytes that one multiprocessor reads in a microsecond.
+const ALONE_BYTES_PER_US: f64 = 8e4;
 
 /// What a launch costs in microseconds.
 const LAUNCH_US: f64 = 1.0;
@@ -31,10 +34,11 @@ const MANY_BLOCKS: usize = 8192;
 #[must_use]
 pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     match kind {
-        OpKind::AdamStep { len, segments, beta1, beta2, eps, decoupled } => {
-            let [beta1, beta2, eps] = [beta1, beta2, eps].map(|scalar| cpp_bits(scalar.get()));
-            update(&format!("Adam<{beta1}, {beta2}, {eps}, {decoupled}>"), 2, *len, segments, (real, gpu))
-        }
+        OpKind::AdamStep { len, segments, .. } => match adam_rule(kind) {
+            Some(rule) => update(&rule, 2, *len, segments, (real, gpu)),
+            None => Vec::new(),
+        },
+        OpKind::StepMetrics { segments } => vec![step_metrics(segments)],
         OpKind::SgdStep { len, segments, momentum, nesterov } => {
             let states = usize::from(momentum.get() != 0.0);
             update(&format!("Sgd<{}, {nesterov}>", cpp_bits(momentum.get())), states, *len, segments, (real, gpu))
@@ -42,6 +46,35 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
         OpKind::ScaleUpdate { len } if *len > 0 => vec![scale_update(*len, real, gpu)],
         _ => Vec::new(),
     }
+}
+
+/// The C++ type of the rule of an operation that steps by Adam.
+pub(super) fn adam_rule(kind: &OpKind) -> Option<String> {
+    let (OpKind::AdamStep { beta1, beta2, eps, decoupled, .. }
+    | OpKind::WeightStep { beta1, beta2, eps, decoupled, .. }
+    | OpKind::BiasStep { beta1, beta2, eps, decoupled, .. }) = kind
+    else {
+        return None;
+    };
+    let [beta1, beta2, eps] = [beta1, beta2, eps].map(|scalar| cpp_bits(scalar.get()));
+    Some(format!("Adam<{beta1}, {beta2}, {eps}, {decoupled}>"))
+}
+
+/// The sum of the parts of updates that ride on gradients.
+fn step_metrics(segments: &[Segment]) -> Code {
+    let rows: Vec<String> =
+        segments.iter().map(|s| format!("{}, {}", s.start / PARTS_ALIGN, s.len / PARTS_ALIGN)).collect();
+    let (count, units) = (segments.len(), segments.iter().map(|s| s.len / PARTS_ALIGN).sum::<usize>());
+    let ty = format!(
+        "static __device__ const u32 SEGMENT_ROWS[{count} * 2] = {{\n    {},\n}};\n\
+         struct Segments {{\n    \
+         static constexpr int COUNT = {count};\n    \
+         static __device__ const u32* rows() {{ return SEGMENT_ROWS; }}\n\
+         }};\n//---\nStepMetrics<Segments, {units}>",
+        rows.join(",\n    ")
+    );
+    let tail = "f32_block_v0".to_owned();
+    Code { tail, file: "optimizer.cu", ty, work_bytes: 0, cost_us: 1.8 + (256 * units) as f64 / ALONE_BYTES_PER_US }
 }
 
 /// The bounds of the segments in units, and the units of the longest; nothing where there is nothing to do.

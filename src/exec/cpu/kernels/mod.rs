@@ -27,8 +27,7 @@ use crate::select::{Isa, Variant};
 /// The kernel of this variant for an operation that up to `threads` threads share, or `None` where the variant has none.
 #[must_use]
 pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelImpl> {
-    if matches!(op, OpKind::Cast { .. } | OpKind::ScaleUpdate { .. } | OpKind::AddAct { .. }) {
-        // These are planned for GPUs only.
+    if op.is_for_gpus() {
         return None;
     }
     match variant {
@@ -75,6 +74,11 @@ fn fast(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
         | OpKind::AdamStep { .. }
         | OpKind::SgdStep { .. }
         | OpKind::UpdateMetrics { .. } => optimizer::resolve(op, isa, threads),
-        OpKind::Cast { .. } | OpKind::ScaleUpdate { .. } | OpKind::AddAct { .. } => None,
+        OpKind::Cast { .. }
+        | OpKind::ScaleUpdate { .. }
+        | OpKind::AddAct { .. }
+        | OpKind::WeightStep { .. }
+        | OpKind::BiasStep { .. }
+        | OpKind::StepMetrics { .. } => None,
     }
 }

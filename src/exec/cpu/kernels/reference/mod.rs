@@ -85,7 +85,12 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
             optimizer::sgd_step::<T>(args, segments, momentum.get(), *nesterov);
         }
         OpKind::UpdateMetrics { segments } => optimizer::update_metrics::<T>(args, *segments),
-        OpKind::Cast { .. } | OpKind::ScaleUpdate { .. } | OpKind::AddAct { .. } => {
+        OpKind::Cast { .. }
+        | OpKind::ScaleUpdate { .. }
+        | OpKind::AddAct { .. }
+        | OpKind::WeightStep { .. }
+        | OpKind::BiasStep { .. }
+        | OpKind::StepMetrics { .. } => {
             unreachable!("resolve gives no kernel for these")
         }
     }

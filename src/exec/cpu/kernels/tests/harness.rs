@@ -143,7 +143,12 @@ fn length(op: &OpKind, name: &str) -> usize {
             "update_max" | "grad_norm" => 1,
             _ => *segments,
         },
-        OpKind::Cast { len } | OpKind::ScaleUpdate { len } | OpKind::AddAct { len, .. } => *len,
+        OpKind::Cast { .. }
+        | OpKind::ScaleUpdate { .. }
+        | OpKind::AddAct { .. }
+        | OpKind::WeightStep { .. }
+        | OpKind::BiasStep { .. }
+        | OpKind::StepMetrics { .. } => panic!("a CPU has no kernel for {}", op.name()),
         OpKind::Gemm(g) => match name {
             "a" => g.m * g.k,
             "b" => g.k * g.n,

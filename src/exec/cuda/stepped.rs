@@ -1,0 +1,118 @@
+//! Reference twins of updates that ride on gradients, out of the references of the gradient and of the update.
+
+use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
+use crate::exec::cpu::kernels::reference;
+use crate::lower::{Epilogue, Gemm, OpKind, Segment, Trans};
+
+/// What an operation gives by slot, from its inputs by slot; nothing where it is none of these.
+pub(super) fn reference(
+    kind: &OpKind,
+    input: &dyn Fn(&str) -> Option<Vec<f64>>,
+) -> Option<Vec<(&'static str, Vec<f64>)>> {
+    let get = |slot: &str| input(slot).unwrap_or_default();
+    let (grad, [beta1, beta2, eps], decoupled) = match *kind {
+        OpKind::WeightStep { m, n, k, beta1, beta2, eps, decoupled, .. } => {
+            let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
+            let mut bound = [("a", get("a")), ("b", get("b")), ("c", vec![f64::NAN; m * n])];
+            run(OpKind::Gemm(gemm), &mut bound);
+            let [.., (_, grad)] = bound;
+            (grad, [beta1, beta2, eps], decoupled)
+        }
+        OpKind::BiasStep { rows, cols, beta1, beta2, eps, decoupled } => {
+            let mut bound = [("dy", get("a")), ("db", vec![f64::NAN; cols])];
+            run(OpKind::BiasGrad { rows, cols, accumulate: false }, &mut bound);
+            let [_, (_, grad)] = bound;
+            (grad, [beta1, beta2, eps], decoupled)
+        }
+        OpKind::StepMetrics { ref segments } => {
+            let parts = get("parts");
+            let of = |s: &Segment| totals(&parts[2 * s.start..2 * (s.start + s.len)]);
+            let (max, squares): (Vec<f64>, Vec<f64>) = segments.iter().map(of).map(|t| (t[0], t[1])).unzip();
+            let (largest, norm) = (max.iter().copied().fold(0.0, f64::max), squares.iter().sum::<f64>().sqrt());
+            return Some(vec![
+                ("update_max_seg", max),
+                ("grad_sq_seg", squares),
+                ("update_max", vec![largest]),
+                ("grad_norm", vec![norm]),
+            ]);
+        }
+        _ => return None,
+    };
+    let len = grad.len();
+    let segments = vec![Segment { start: 0, len }];
+    let mut bound = [
+        ("param_prev", get("param_prev")),
+        ("grad", grad),
+        ("m_prev", get("m_prev")),
+        ("v_prev", get("v_prev")),
+        ("hyper", get("hyper")),
+        ("corr", get("corr")),
+        ("param", vec![f64::NAN; len]),
+        ("m", vec![f64::NAN; len]),
+        ("v", vec![f64::NAN; len]),
+        ("update_max", vec![f64::NAN]),
+        ("grad_sq", vec![f64::NAN]),
+    ];
+    run(OpKind::AdamStep { len, segments, beta1, beta2, eps, decoupled }, &mut bound);
+    let [.., (_, param), (_, m), (_, v), (_, max), (_, squares)] = bound;
+    let mut parts = vec![0.0; 2 * kind.step_parts()];
+    parts[..2].copy_from_slice(&[max[0], squares[0]]);
+    Some(vec![("shadow", param.clone()), ("param", param), ("m", m), ("v", v), ("parts", parts)])
+}
+
+/// The largest change and the sum of squares of all pairs; NaN where one is.
+pub(super) fn totals(parts: &[f64]) -> Vec<f64> {
+    let largest =
+        parts.iter().step_by(2).fold(0.0f64, |m, v| if v.is_nan() || m.is_nan() { f64::NAN } else { m.max(*v) });
+    vec![largest, parts.iter().skip(1).step_by(2).sum()]
+}
+
+/// Runs the plain loops of an operation on these buffers.
+fn run(kind: OpKind, bound: &mut [(&str, Vec<f64>)]) {
+    let mut call = Call {
+        run: reference::resolve::<f64>().run,
+        ptr: [std::ptr::null_mut(); MAX_ARGS],
+        table: Box::default(),
+        phases: 1,
+        parallel: false,
+        op: kind,
+    };
+    for (slot, values) in bound {
+        if let Some(index) = call.op.slot(slot).filter(|i| *i < MAX_ARGS) {
+            call.ptr[index] = values.as_mut_ptr().cast();
+        }
+    }
+    // SAFETY: every slot that the operation needs points at as many elements as its dimensions demand, and nobody else touches them.
+    unsafe { (call.run)(&call, Part::WHOLE) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::Scalar;
+
+    #[test]
+    fn a_step_on_a_gradient_is_the_gradient_and_then_the_step() {
+        let (m, n, k) = (3, 2, 4);
+        let [beta1, beta2, eps] = [0.9, 0.999, 1e-8].map(Scalar::new);
+        let kind = OpKind::WeightStep { m, n, k, grain: 8, beta1, beta2, eps, decoupled: true };
+        let input = |slot: &str| {
+            Some(match slot {
+                "a" => (0..m * k).map(|i| i as f64 * 0.1).collect(),
+                "b" => (0..n * k).map(|i| 1.0 - i as f64 * 0.2).collect(),
+                "hyper" => vec![0.01, 0.0],
+                "corr" => vec![10.0, 1000.0f64.sqrt()],
+                _ => vec![0.0; m * n],
+            })
+        };
+        let out = reference(&kind, &input).unwrap();
+        let find = |name: &str| out.iter().find(|o| o.0 == name).unwrap().1.clone();
+        // Element (0, 0) of the gradient: the sum over k of a[k, 0] b[k, 0].
+        let grad: f64 = (0..k).map(|i| (i * m) as f64 * 0.1 * (1.0 - (i * n) as f64 * 0.2)).sum();
+        assert!((find("m")[0] - 0.1 * grad).abs() < 1e-12);
+        // The first step of Adam has the size of the learning rate.
+        assert!((find("param")[0] + 0.01 * grad.signum()).abs() < 1e-6);
+        assert!((find("parts")[0] - 0.01).abs() < 1e-6 && find("parts")[1] > grad * grad);
+        assert_eq!(find("parts").len(), 2 * 32);
+    }
+}
