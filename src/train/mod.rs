@@ -32,7 +32,7 @@ pub use summary::{BARS, Histogram, Picture, Statistics, Summary};
 
 pub use tune::tune;
 pub use verify::{
-    Check, Compared, Culprit, Progress, Proof, Report as VerifyReport, VerifyOptions, verify, verify_some,
+    Check, Compared, Culprit, Price, Progress, Proof, Report as VerifyReport, VerifyOptions, price, verify, verify_some,
 };
 pub use weights::{TensorFile, read_tensors};
 pub use worker::{Command, Event, RunState, Worker};
