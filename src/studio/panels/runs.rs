@@ -83,6 +83,7 @@ fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             });
             menu.response.on_hover_text("Writes the first selected run to a file; a plot shows all that are selected");
         });
+        tool_ui(ui, studio, RunsCommand::Continue, "Continue", out);
         if runs.baseline_id.is_some() && runs.baseline_id == runs.selected.first().cloned() {
             tool_ui(ui, studio, RunsCommand::Unpin, "Unpin", out);
         } else {
@@ -241,7 +242,7 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
             RunEnd::Running => (icons::PLAY, c.accent),
             RunEnd::Finished => (icons::CHECK, c.text),
             RunEnd::Stopped => (icons::STOP, c.weak),
-            RunEnd::Failed => (icons::WARNING, c.error),
+            RunEnd::Failed | RunEnd::Damaged => (icons::WARNING, c.error),
             RunEnd::Interrupted => (icons::WARNING, c.warning),
         };
         let label = egui::Label::new(RichText::new(format!("{icon}  {text}")).size(12.0).color(color)).truncate();
@@ -277,8 +278,16 @@ fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Que
             });
         });
     }
+    let read = studio.runs.loaded.get(&entry.id).map(|l| l.curves.last_step());
     if let Some(error) = &entry.record.error {
-        problem_ui(ui, error, "The steps before it are kept.");
+        let kept = match entry.record.state {
+            RunEnd::Damaged => "What can be read of it is shown, and can be exported.",
+            _ => "The steps before it are kept.",
+        };
+        problem_ui(ui, error, kept);
+    } else if let Some(read) = read.filter(|r| *r < entry.record.steps && entry.record.state != RunEnd::Running) {
+        let what = format!("The file of its curves is damaged after step {}.", format::exact(read));
+        problem_ui(ui, &what, "The steps before it are shown, and can be exported.");
     }
 }
 
