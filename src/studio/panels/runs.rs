@@ -148,7 +148,7 @@ fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
     let runs = &studio.runs;
     // Name and figures fit a narrow window; what a run was made with follows to the right.
-    let widths = [112.0, 84.0, 76.0, 68.0, 58.0, 62.0, 68.0, 120.0, 64.0];
+    let widths = [180.0, 84.0, 76.0, 68.0, 58.0, 62.0, 68.0, 120.0, 64.0];
     let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
     ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
         ui.set_min_width(least);
@@ -263,7 +263,11 @@ fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Que
     ui.horizontal_wrapped(|ui| {
         name_ui(ui, entry, panel, out);
         let r = &entry.record;
-        let weights = if entry.has_weights { "weights kept" } else { "no weights" };
+        let weights = match (entry.can_continue, entry.has_weights) {
+            (true, _) => "checkpoint kept",
+            (false, true) => "weights kept",
+            (false, false) => "no weights",
+        };
         weak_ui(ui, format!("seed {} · plan {} · {weights}", r.seed, r.plan_hash));
     });
     if let Some(store) = &studio.runs.store {
@@ -294,7 +298,7 @@ fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Que
 fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, out: &mut Queue) {
     let typed = panel.name.as_ref().filter(|(id, _)| *id == entry.id).map(|(_, text)| text.clone());
     let mut text = typed.clone().unwrap_or_else(|| entry.name().to_owned());
-    let edit = TextEdit::singleline(&mut text).desired_width(180.0).id_salt(("run name", &entry.id));
+    let edit = TextEdit::singleline(&mut text).desired_width(260.0).id_salt(("run name", &entry.id));
     let response = ui.name_inputs("Run name", |ui| ui.add(edit));
     let response = response.on_hover_text("The run's name; Enter keeps it, an empty one is its preset's");
     if response.changed() {

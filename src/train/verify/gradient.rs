@@ -70,8 +70,8 @@ const DIRECTIONS: usize = 4;
 /// Seconds that the plain loops of the gradient checks take, roughly, and bytes that they hold at once.
 pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
     /// What plain loops in f64 do in a second on one core, and what is copied.
-    const FLOPS: f64 = 1e9;
-    const BYTES: f64 = 4e9;
+    const FLOPS: f64 = 3e8;
+    const BYTES: f64 = 1e9;
     let small = model.with_batch(model.batch.clamp(2, BATCH));
     let compiled = compile(&small, &Options::reference_f64(host_target(1)))?;
     let plan = &compiled.plan;
