@@ -158,9 +158,8 @@ impl Training {
 
     /// Takes the run out of here, to be let go.
     fn end(&mut self) -> End {
-        let wants_checkpoint = self.is_running() || self.keeping.last_checkpoint(self.done()).is_some();
-        let keeping = self.keeping.take();
-        End { worker: self.worker.take(), wants_checkpoint: wants_checkpoint && keeping.is_recording(), keeping }
+        let (is_running, done) = (self.is_running(), self.done());
+        End { worker: self.worker.take(), keeping: self.keeping.take(), is_running, done }
     }
 
     /// Sends a command to the run.
@@ -428,7 +427,9 @@ impl Drop for Training {
 struct End {
     worker: Option<Worker>,
     keeping: Keeping,
-    wants_checkpoint: bool,
+    is_running: bool,
+    /// Steps made.
+    done: u64,
 }
 
 impl End {
@@ -436,12 +437,13 @@ impl End {
     fn carry_out(mut self) {
         /// For one step, and for a checkpoint on a slow disk.
         const PATIENCE: Duration = Duration::from_secs(120);
-        if let Some(worker) = self.worker.filter(|_| self.wants_checkpoint) {
+        let lacks = self.is_running || self.keeping.lacks_checkpoint(self.done);
+        if let Some(worker) = self.worker.filter(|_| lacks && self.keeping.is_recording()) {
             self.keeping.settle();
             // No step follows the checkpoint: the curve and it end together.
-            let path = self.keeping.checkpoint().filter(|_| worker.send(Command::Pause));
+            let mut rests = !self.is_running;
+            let path = self.keeping.checkpoint().filter(|_| rests || worker.send(Command::Pause));
             let asked = path.is_some_and(|path| worker.send(Command::SaveCheckpoint(path)));
-            let mut rests = false;
             while asked && let Some(event) = worker.wait_event(PATIENCE) {
                 rests |= matches!(event, Event::State(_));
                 if self.keeping.hear(&event) && rests {

@@ -118,10 +118,10 @@ impl Keeping {
         Some(path)
     }
 
-    /// Where a checkpoint of the last steps should still be written before the run is let go; `None` where it is kept.
+    /// True where a checkpoint of the last steps should still be written before the run is let go.
     #[must_use]
-    pub fn last_checkpoint(&self, done: u64) -> Option<PathBuf> {
-        (done > 0 && self.asked_at != Some(done)).then(|| self.checkpoint()).flatten()
+    pub fn lacks_checkpoint(&self, done: u64) -> bool {
+        done > 0 && self.asked_at != Some(done)
     }
 
     /// True where the checkpoint after this step is on disk.
