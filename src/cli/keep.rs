@@ -78,8 +78,9 @@ impl Keeper {
             return Ok(());
         }
         let started = Instant::now();
-        // The steps come first, so that the curve is never behind for long.
+        // The steps come first: whoever goes on from the checkpoint has the curve until there.
         self.hand_over();
+        self.recorder.sync();
         let path = self.recorder.checkpoint().filter(|_| !self.recorder.has_failed());
         let saved = path.map_or(Ok(()), |path| session.save_checkpoint(&path, &self.preset));
         self.saved = Instant::now();

@@ -40,6 +40,8 @@ enum Message {
     Total(u64),
     /// The run has come to an end, after which it may still go on.
     State(RunEnd, Option<String>),
+    /// All that came before is to be written; the sender is dropped when it is.
+    Written(Sender<()>),
 }
 
 /// Where a kept run goes on.
@@ -176,6 +178,19 @@ impl Recorder {
     /// The run has come to an end, or goes on after one.
     pub fn set_state(&mut self, state: RunEnd, error: Option<String>) {
         self.push(Message::State(state, error));
+    }
+
+    /// Waits until all that was handed over is in the run's files, so that a checkpoint is never ahead of the curve; not longer than a slow disk takes.
+    pub fn sync(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let (written, wait) = bounded(1);
+        self.push(Message::Written(written));
+        let started = Instant::now();
+        while wait.recv_timeout(Duration::from_millis(5)) == Err(RecvTimeoutError::Timeout)
+            && started.elapsed() < PATIENCE
+        {
+            self.push_out();
+        }
     }
 
     /// What the thread did not take yet is offered again.
@@ -391,6 +406,10 @@ impl Desk {
                 self.curves.evaluations.push(point);
             }
             Message::Total(total) => self.record.total = total,
+            Message::Written(written) => {
+                self.write_curve()?;
+                drop(written);
+            }
             Message::State(state, error) => {
                 let changed = self.record.state != state;
                 self.record.state = state;
