@@ -90,7 +90,7 @@ pub struct TrainArgs {
     /// Train on batch.x and batch.y of a safetensors file, in order
     #[arg(long, value_name = "FILE")]
     pub batches: Option<PathBuf>,
-    /// Write one JSON object a step; FILE.part while the run lasts
+    /// Write one JSON object a step; FILE.part while the run lasts. With --resume it goes on behind the lines that are there
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Write the final parameters and running statistics: a safetensors file
@@ -188,6 +188,9 @@ pub struct VerifyArgs {
     /// Every bundled preset
     #[arg(long, conflicts_with = "presets")]
     pub all: bool,
+    /// Go on where the proofs take very long, or more memory than is free
+    #[arg(long)]
+    pub anyway: bool,
     /// Replays of the endurance check
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub replays: Option<u64>,

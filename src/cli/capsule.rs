@@ -43,12 +43,24 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
             let made = kept.as_ref().map(Curves::last_step).filter(|s| *s > 0);
             let steps = steps.or(made).or(spec.preset.train.map(|t| t.steps as u64)).unwrap_or(1000);
             let capsule = Capsule::make(&spec, steps, |_| true)?;
-            if let Some(kept) = &kept {
-                output::note(&agreement(kept, &capsule.losses()));
-            }
+            // With another seed it is another run.
+            let parted = kept.as_ref().filter(|_| seed.is_none()).map(|kept| parts_at(kept, &capsule.losses()));
             capsule.write(file)?;
             output::note(&format!("wrote {}: {} steps", file.display(), output::count(capsule.header.steps)));
-            Ok(ExitCode::SUCCESS)
+            Ok(match parted {
+                Some(Err(step)) => {
+                    output::note(&format!(
+                        "the kept run went another way from step {step} on: its learning rate, kernels, data or weights were not those of its preset; \
+                         the capsule repeats the preset"
+                    ));
+                    ExitCode::from(1)
+                }
+                Some(Ok(steps)) => {
+                    output::note(&format!("the kept run and its capsule agree to the bit over {steps} steps"));
+                    ExitCode::SUCCESS
+                }
+                None => ExitCode::SUCCESS,
+            })
         }
         CapsuleAction::Replay { file, base, device, json } => {
             let capsule = Capsule::read(file)?;
@@ -66,17 +78,12 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Whether a kept run went as its capsule does.
-fn agreement(kept: &Curves, losses: &[f32]) -> String {
+/// The number of steps that a kept run and its capsule share, or the step from which on they differ.
+fn parts_at(kept: &Curves, losses: &[f32]) -> Result<usize, usize> {
     let before = kept.before as usize;
-    let pairs = kept.values(Quantity::Loss).iter().zip(losses.iter().skip(before));
-    match pairs.clone().position(|(a, b)| a.to_bits() != b.to_bits()) {
-        None => format!("the kept run and its capsule agree to the bit over {} steps", pairs.count()),
-        Some(at) => format!(
-            "note: the kept run went another way from step {} on: its learning rate, kernels, data or weights were not those of its preset",
-            before + at + 1
-        ),
-    }
+    let mut pairs = kept.values(Quantity::Loss).iter().zip(losses.iter().skip(before));
+    let count = pairs.len();
+    pairs.position(|(a, b)| a.to_bits() != b.to_bits()).map_or(Ok(count), |at| Err(before + at + 1))
 }
 
 fn target(device: Device, threads: usize) -> anyhow::Result<crate::select::Target> {

@@ -6,6 +6,7 @@ use crate::exec::available_bytes;
 use crate::exec::cpu::{cpu_name, default_threads, detect_isa};
 use crate::exec::cuda::{Probe, gpu, probe};
 use crate::tensor::Bytes;
+use crate::train::runs::RunStore;
 use directories::ProjectDirs;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -70,9 +71,10 @@ fn examine() -> Report {
     };
     for folder in folders.iter().filter(|f| !f.writable) {
         advice.push(format!(
-            "{}: make {} writable, or set HOME to a folder that is.",
+            "{}: make {} writable, or set {} to a folder that is.",
             folder.purpose,
-            folder.path.display()
+            folder.path.display(),
+            if folder.purpose == "runs" { "STEPGRAPH_RUNS" } else { "HOME" }
         ));
     }
     Report {
@@ -130,11 +132,12 @@ fn display() -> Option<String> {
 }
 
 fn folders() -> Vec<Folder> {
-    let Some(dirs) = ProjectDirs::from("", "", "stepgraph") else { return Vec::new() };
-    let all = [("settings", dirs.config_dir()), ("runs", dirs.data_dir()), ("cache", dirs.cache_dir())];
-    all.into_iter()
-        .map(|(purpose, path)| Folder { purpose, path: path.to_owned(), writable: is_writable(path) })
-        .collect()
+    let dirs = ProjectDirs::from("", "", "stepgraph");
+    let runs = RunStore::of_user().ok().map(|s| ("runs", s.folder().to_owned()));
+    let settings = dirs.as_ref().map(|d| ("settings", d.config_dir().to_owned()));
+    let cache = dirs.as_ref().map(|d| ("cache", d.cache_dir().to_owned()));
+    let folder = |(purpose, path): (&'static str, PathBuf)| Folder { purpose, writable: is_writable(&path), path };
+    settings.into_iter().chain(runs).chain(cache).map(folder).collect()
 }
 
 /// Whether a folder, or the nearest one above it that exists, takes files; nothing is left behind.

@@ -2,8 +2,9 @@
 
 use super::error::wrong;
 use super::kept_args::ExportArgs;
+use super::output;
 use super::places::Places;
-use super::runs::{Named, find, wrote};
+use super::runs::{Named, find, torn, wrote};
 use crate::train::export::{Across, ExportError, Format, PlotOptions, Subject};
 
 /// Who made the mistake: what was asked for cannot be made of what is there, or it cannot be written.
@@ -17,10 +18,23 @@ fn told(error: ExportError) -> anyhow::Error {
         | ExportError::Missing(_)
         | ExportError::WrongShape { .. }
         | ExportError::TooLarge { .. }
-        | ExportError::Preset(_)
-        | ExportError::Write { .. } => wrong(error.to_string()),
+        | ExportError::NotMeasured { .. }
+        | ExportError::Preset(_) => wrong(error.to_string()),
+        // A place that cannot be written to is the user's to choose; a disk that is full is nobody's mistake.
+        ExportError::Write { ref cause, .. } if is_of_place(cause) => wrong(error.to_string()),
+        ExportError::Runs(error) => super::runs::told(error),
         other => other.into(),
     }
+}
+
+fn is_of_place(cause: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{
+        InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
+    };
+    matches!(
+        cause.kind(),
+        InvalidInput | IsADirectory | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem
+    )
 }
 
 /// Exports.
@@ -33,8 +47,10 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
         let names = Format::ALL.map(Format::name).join(", ");
         wrong(format!("{}: its name tells no format; give --format {names}", args.file.display()))
     })?;
+    let mut notes = Vec::new();
     let subject = match find(&args.what)? {
         Named::Run(store, entry) => {
+            notes.extend(torn(&entry, &store).filter(|_| format.shows_curves()).map(|t| format!("the curves are {t}")));
             if args.weights.is_some() || args.seed.is_some() {
                 return Err(wrong("--weights and --seed belong to a preset; a run has its own"));
             }
@@ -42,6 +58,12 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
         }
         Named::Preset(found) => {
             let mut places = Places::of(&found);
+            if args.weights.is_none() && !format.shows_curves() {
+                notes.push(
+                    "the weights are initial ones, which no step has trained; give trained ones with --weights FILE"
+                        .to_owned(),
+                );
+            }
             places.reads("the weights", args.weights.as_deref());
             if format != Format::TensorBoard {
                 places.writes("the export", Some(&args.file))?;
@@ -53,6 +75,14 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
     let across = if args.by_time { Across::Time } else { Across::Step };
     let options = PlotOptions { quantity: args.plot.0, across, log: args.log_axis };
     let files = subject.write(format, &args.file, options, args.replace).map_err(told)?;
+    for note in &notes {
+        output::note(&format!("note: {note}"));
+    }
+    if args.json {
+        return output::print_json(
+            &serde_json::json!({ "what": subject.name, "format": format.name(), "files": files, "notes": notes }),
+        );
+    }
     wrote(&files);
     Ok(())
 }

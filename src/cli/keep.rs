@@ -1,7 +1,8 @@
 //! `--keep`: a run of the command line among those that the studio shows.
 
 use super::output;
-use crate::train::runs::{PlanDigest, Recorder, RunEnd, RunRecord, RunStore};
+use crate::model::Preset;
+use crate::train::runs::{FIRST_SAVE, PlanDigest, Recorder, RunEnd, RunRecord, RunStore, SAVE_EVERY, SAVE_SHARE};
 use crate::train::{Evaluation, Session, SessionSpec, StepReport};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,10 @@ pub struct Keeper {
     handed: Instant,
     /// Whether it was told that nothing more is kept.
     told: bool,
+    preset: Preset,
+    /// When the last checkpoint was written, and the time until the next.
+    saved: Instant,
+    pause: Duration,
 }
 
 impl Keeper {
@@ -28,7 +33,8 @@ impl Keeper {
         let record = RunRecord { seed, total, device: device.to_owned(), ..RunRecord::of(spec) };
         let mut recorder = Recorder::begin(&RunStore::of_user()?, record, &PlanDigest::of(session.compiled()))?;
         recorder.set_running(true);
-        Ok(Self { recorder, reports: Vec::new(), handed: Instant::now(), told: false })
+        let (now, preset) = (Instant::now(), spec.preset.clone());
+        Ok(Self { recorder, reports: Vec::new(), handed: now, told: false, preset, saved: now, pause: FIRST_SAVE })
     }
 
     /// Takes a step.
@@ -63,7 +69,26 @@ impl Keeper {
         self.recorder.evaluated(step, found);
     }
 
-    /// Ends the run in this state, with its weights where it has sound ones, and tells its id.
+    /// Writes a checkpoint where it is time for one.
+    ///
+    /// # Errors
+    /// Where it cannot be written; the last one stays.
+    pub fn save_in_time(&mut self, session: &Session) -> anyhow::Result<()> {
+        if self.saved.elapsed() < self.pause {
+            return Ok(());
+        }
+        let started = Instant::now();
+        // The steps come first: whoever goes on from the checkpoint has the curve until there.
+        self.hand_over();
+        self.recorder.sync();
+        let path = self.recorder.checkpoint().filter(|_| !self.recorder.has_failed());
+        let saved = path.map_or(Ok(()), |path| session.save_checkpoint(&path, &self.preset));
+        self.saved = Instant::now();
+        self.pause = (started.elapsed() * SAVE_SHARE).clamp(SAVE_EVERY.0, SAVE_EVERY.1);
+        saved.map_err(|e| anyhow::anyhow!("{e}"))
+    }
+
+    /// Ends the run in this state, with its checkpoint where it has sound ones, and tells its id.
     ///
     /// # Errors
     /// What could not be kept.
@@ -72,8 +97,8 @@ impl Keeper {
         let failed = state == RunEnd::Failed;
         self.recorder.set_state(state, error);
         let id = self.recorder.id().unwrap_or_default().to_owned();
-        let weights = self.recorder.weights().filter(|_| !failed);
-        let saved = weights.map_or(Ok(()), |path| session.save_weights(&path));
+        let checkpoint = self.recorder.checkpoint().filter(|_| !failed);
+        let saved = checkpoint.map_or(Ok(()), |path| session.save_checkpoint(&path, &self.preset));
         self.recorder.finish().map_err(|why| anyhow::anyhow!(why))?;
         saved.map_err(|e| anyhow::anyhow!("{e}"))?;
         output::note(&format!("kept as {id}"));

@@ -16,7 +16,7 @@ use std::str::FromStr;
   stepgraph runs --json | jq '.[0].loss'
   stepgraph runs show last
   stepgraph runs rename last wide-and-slow
-  stepgraph runs delete 20260314-1201 && stepgraph runs restore 20260314-120159-xor
+  stepgraph runs delete 20260314-1201 && stepgraph runs trash && stepgraph runs restore last
 
 RUN is an id, the first letters of one, a name, or last.")]
 pub struct RunsArgs {
@@ -40,23 +40,35 @@ pub enum RunsAction {
         #[arg(long)]
         json: bool,
     },
-    /// Print the preset of a run, to train it again or to change it
+    /// Print the preset of a run with its seed and steps, to train it again or to change it
     Preset { run: String },
     /// Give a run a name; an empty one takes it away
     Rename { run: String, name: String },
     /// Leave runs out of lists
-    Hide { runs: Vec<String> },
+    Hide {
+        #[arg(required = true)]
+        runs: Vec<String>,
+    },
     /// Take hidden runs back into lists
-    Unhide { runs: Vec<String> },
+    Unhide {
+        #[arg(required = true)]
+        runs: Vec<String>,
+    },
     /// Move runs to the trash
     Delete {
         #[arg(required = true)]
         runs: Vec<String>,
     },
-    /// Bring runs back from the trash, by their whole ids
+    /// List what is in the trash
+    Trash {
+        /// List as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Bring runs back from the trash
     Restore {
         #[arg(required = true)]
-        ids: Vec<String>,
+        runs: Vec<String>,
     },
     /// Remove what is in the trash for good
     EmptyTrash,
@@ -106,6 +118,9 @@ pub struct ExportArgs {
     /// Replace files that are there
     #[arg(long)]
     pub replace: bool,
+    /// Print what was written as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Put a training run into one file, or replay one and compare every bit
@@ -124,7 +139,7 @@ pub struct CapsuleArgs {
 /// What to do with a capsule.
 #[derive(Debug, Subcommand)]
 pub enum CapsuleAction {
-    /// Train a preset, or a kept run once more, and keep everything
+    /// Train a preset, or a kept run once more, and keep everything; exit status 1 where the kept run went another way
     Make {
         /// A kept run, or a preset
         #[arg(value_name = "WHAT")]

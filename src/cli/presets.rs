@@ -66,7 +66,7 @@ pub fn warn_of_precision(preset: &Preset, target: &Target) {
 /// Where there is none, or it cannot be read as a preset: all mistakes, one a line.
 pub fn read(given: &str) -> anyhow::Result<(Preset, PathBuf, Option<PathBuf>)> {
     let path = Path::new(given);
-    if let Some(bundled) = BUNDLED.iter().find(|b| b.name == given && !path.exists()) {
+    if let Some(bundled) = BUNDLED.iter().find(|b| b.name == given && !path.is_file()) {
         let preset = read_preset(bundled.text).map_err(|e| mistakes(given, &e))?;
         return Ok((preset, PathBuf::from("."), None));
     }

@@ -1,4 +1,4 @@
-//! What a training run says while it lasts: a bar on a terminal, about twenty lines otherwise. Both go to standard error.
+//! What a training run says while it lasts: a bar on a terminal, otherwise about twenty lines, and more of them where steps are slow. Both go to standard error.
 
 use super::output;
 use crate::train::{Evaluation, StepReport};
@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Lines of a run whose output is not a terminal.
 const LINES: u64 = 16;
+/// The longest time without a line, where a step does not take longer.
+const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Time between drawings of the bar.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 
@@ -48,7 +50,9 @@ impl Progress {
             return;
         }
         let stride = (self.total - self.first).div_ceil(LINES).max(1);
-        if made == 1 || made.is_multiple_of(stride) || report.step == self.total {
+        let due = made == 1 || made.is_multiple_of(stride) || report.step == self.total;
+        if due || now.duration_since(self.drawn) >= LINE_EVERY {
+            self.drawn = now;
             output::note(&format!("step {}/{}: {}", report.step, self.total, self.figures(report, made, now)));
         }
     }

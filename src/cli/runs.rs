@@ -3,13 +3,18 @@
 use super::error::wrong;
 use super::kept_args::{RunsAction, RunsArgs};
 use super::output;
-use crate::train::runs::{Label, RunEntry, RunStore, RunsError, calendar};
+use crate::model::write_preset;
+use crate::train::runs::{Label, RunEnd, RunEntry, RunStore, RunsError, calendar};
 use serde_json::Value;
 
 /// An error of the store as the user's or the system's.
 pub fn told(error: RunsError) -> anyhow::Error {
     match error {
-        RunsError::Unknown(_) | RunsError::Ambiguous(..) | RunsError::Busy(_) => wrong(error.to_string()),
+        RunsError::Unknown(_)
+        | RunsError::NotInTrash(_)
+        | RunsError::Ambiguous(..)
+        | RunsError::Busy(_)
+        | RunsError::Name(_) => wrong(error.to_string()),
         other => other.into(),
     }
 }
@@ -28,6 +33,7 @@ fn json_of(entry: &RunEntry, store: &RunStore) -> Value {
         map.insert("name".into(), entry.name().into());
         map.insert("hidden".into(), entry.label.hidden.into());
         map.insert("has_weights".into(), entry.has_weights.into());
+        map.insert("can_continue".into(), entry.can_continue.into());
         map.insert("bytes".into(), entry.bytes.into());
         map.insert("path".into(), store.path(&entry.id).display().to_string().into());
         // The preset's document is JSON itself.
@@ -56,7 +62,11 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
             let entry = store.find(run).map_err(told)?;
             if *json { output::print_json(&json_of(&entry, &store)) } else { output::print(&shown(&entry, &store)) }
         }
-        Some(RunsAction::Preset { run }) => output::print(&store.find(run).map_err(told)?.record.preset),
+        Some(RunsAction::Preset { run }) => {
+            let record = store.find(run).map_err(told)?.record;
+            let preset = record.read_preset().map(|p| write_preset(&p));
+            output::print(&preset.unwrap_or(record.preset))
+        }
         Some(RunsAction::Rename { run, name }) => {
             let name = (!name.trim().is_empty()).then(|| name.trim().to_owned());
             relabel(run, &|l| l.name.clone_from(&name))
@@ -72,7 +82,15 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Some(RunsAction::Restore { ids }) => ids.iter().try_for_each(|id| store.restore(id)).map_err(told),
+        Some(RunsAction::Trash { json }) => trash(&store, *json),
+        Some(RunsAction::Restore { runs }) => {
+            let found = |given: &String| match store.trash().find(given) {
+                Err(RunsError::Unknown(given)) => Err(RunsError::NotInTrash(given)),
+                other => other.map(|e| e.id),
+            };
+            let ids = runs.iter().map(found).collect::<Result<Vec<_>, _>>().map_err(told)?;
+            ids.iter().try_for_each(|id| store.restore(id)).map_err(told)
+        }
         Some(RunsAction::EmptyTrash) => {
             let count = store.empty_trash().map_err(told)?;
             output::note(&format!("removed {count} from the trash"));
@@ -102,6 +120,33 @@ fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
         });
         return Ok(());
     }
+    output::print(&rows_of(&shown))?;
+    for e in shown.iter().filter(|e| e.record.state == RunEnd::Damaged) {
+        output::note(&format!("note: {}: {}", e.id, e.record.error.as_deref().unwrap_or_default()));
+    }
+    Ok(())
+}
+
+/// What was deleted and can be brought back.
+fn trash(store: &RunStore, json: bool) -> anyhow::Result<()> {
+    let trash = store.trash();
+    let all = trash.list().map_err(told)?;
+    if json {
+        return output::print_json(&all.iter().map(|e| json_of(e, &trash)).collect::<Vec<_>>());
+    }
+    if all.is_empty() {
+        output::note("the trash is empty");
+        return Ok(());
+    }
+    output::print(&rows_of(&all.iter().collect::<Vec<_>>()))?;
+    output::note(
+        "bring one back with: stepgraph runs restore RUN; remove all for good with: stepgraph runs empty-trash",
+    );
+    Ok(())
+}
+
+/// A table of runs.
+fn rows_of(shown: &[&RunEntry]) -> String {
     let number = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.digits$}"));
     let head = ["id", "name", "steps", "loss", "held-out", "step us", "state"].map(str::to_owned);
     let mut rows = vec![head.to_vec()];
@@ -117,7 +162,7 @@ fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
             r.state.name().to_owned(),
         ]);
     }
-    output::print(&table(&rows))
+    table(&rows)
 }
 
 /// Rows with columns of one width; numbers stand at the right.
@@ -158,9 +203,24 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     line("held-out accuracy", r.held_out_accuracy.map_or_else(|| "-".into(), |a| format!("{:.2} %", a * 100.0)));
     line("step", r.step_us.map_or_else(|| "-".into(), |us| format!("{} (median)", output::micros(us))));
     line("plan", r.plan_hash.clone());
-    line("weights", if entry.has_weights { "kept" } else { "none" }.to_owned());
+    let weights = match (entry.can_continue, entry.has_weights) {
+        (true, _) => "kept, with a checkpoint to go on from",
+        (false, true) => "kept",
+        (false, false) => "none",
+    };
+    line("weights", weights.to_owned());
+    if let Some(torn) = torn(entry, store) {
+        line("curves", torn);
+    }
     line("folder", store.path(&entry.id).display().to_string());
     out
+}
+
+/// What is wrong with the curves of a run that ended well; `None` where nothing is.
+pub fn torn(entry: &RunEntry, store: &RunStore) -> Option<String> {
+    let curves = store.curves(&entry.id).ok()?;
+    let lacks = curves.last_step() < entry.record.steps && entry.record.state != RunEnd::Running;
+    lacks.then(|| format!("damaged: only the first {} steps can be read", output::count(curves.last_step())))
 }
 
 /// What names a run or a preset: a run comes first, and where there is none of that name, a preset is looked for.
@@ -174,7 +234,7 @@ pub enum Named {
 /// # Errors
 /// Where it is neither, or the preset has mistakes.
 pub fn find(given: &str) -> anyhow::Result<Named> {
-    let is_file = std::path::Path::new(given).exists();
+    let is_file = std::path::Path::new(given).is_file();
     if !is_file && let Ok(store) = RunStore::of_user() {
         match store.find(given) {
             Ok(entry) => return Ok(Named::Run(store, Box::new(entry))),

@@ -1,15 +1,16 @@
 //! The log of a run: one JSON object a step.
 //!
 //! It grows as `FILE.part` beside its final name and is renamed when the run is over, so that `FILE` is always a whole run; what a killed run
-//! had written stays in `FILE.part`. Steps are only formatted into memory; the file is written a few times a second.
+//! had written stays in `FILE.part`. A run that goes on from a checkpoint goes on in the log of the part before it. Steps are only formatted into memory; the file is written a few times a second.
 
 use super::error::wrong;
 use super::places::part_of;
 use crate::train::StepReport;
 use crate::train::export::write_line;
 use anyhow::Context;
+use serde::Deserialize;
 use std::fs::{File, TryLockError};
-use std::io::{BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,20 +26,41 @@ pub struct StepLog {
 }
 
 impl StepLog {
-    /// Opens the log beside its final name, which is no link.
+    /// Opens the log beside its final name, which is no link. A run that goes on from step `from` goes on with the log that is there.
     ///
     /// # Errors
-    /// Where that folder cannot be written to, or another run writes that log.
-    pub fn create(path: &Path) -> anyhow::Result<Self> {
+    /// Where that folder cannot be written to, another run writes that log, or it ends before the run goes on.
+    pub fn open(path: &Path, from: Option<u64>) -> anyhow::Result<Self> {
         let part = part_of(path);
-        let opened = File::options().write(true).create(true).truncate(false).open(&part);
-        let file = opened.with_context(|| format!("{} cannot be written", part.display()))?;
+        let opened = File::options().read(true).write(true).create(true).truncate(false).open(&part);
+        let mut file = opened.with_context(|| format!("{} cannot be written", part.display()))?;
         // A system without locks cannot tell; where it can, two runs never write into each other's lines.
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             let what = format!("the log {} is being written by another run; give another name", path.display());
             return Err(wrong(what));
         }
-        file.set_len(0).with_context(|| format!("{} cannot be written", part.display()))?;
+        let unwritten = || format!("{} cannot be written", part.display());
+        // What a killed run left is newer than what has its final name.
+        let is_left = file.metadata().is_ok_and(|m| m.len() > 0);
+        let old = if is_left { part.clone() } else { path.to_owned() };
+        let keeps = match from {
+            Some(step) if step > 0 && old.is_file() => match end_of(&old, step) {
+                Ok(keeps) => keeps,
+                Err(error) => {
+                    if !is_left {
+                        drop(std::fs::remove_file(&part));
+                    }
+                    return Err(error);
+                }
+            },
+            _ => 0,
+        };
+        if keeps > 0 && !is_left {
+            let from = File::open(&old).with_context(|| format!("{} cannot be read", old.display()))?;
+            std::io::copy(&mut from.take(keeps), &mut file).with_context(unwritten)?;
+        }
+        file.set_len(keeps).with_context(unwritten)?;
+        file.seek(SeekFrom::End(0)).with_context(unwritten)?;
         Ok(Self { out: BufWriter::with_capacity(1 << 18, file), part, path: path.to_owned(), flushed: Instant::now() })
     }
 
@@ -73,6 +95,43 @@ impl StepLog {
     }
 }
 
+/// Where the line of `step` ends in a log: what follows is made again.
+fn end_of(path: &Path, step: u64) -> anyhow::Result<u64> {
+    #[derive(Deserialize)]
+    struct Line {
+        step: u64,
+    }
+    let file = File::open(path).with_context(|| format!("the log {} cannot be read", path.display()))?;
+    let (mut lines, mut line) = (BufReader::with_capacity(1 << 18, file), Vec::new());
+    let (mut end, mut last) = (0u64, 0);
+    loop {
+        line.clear();
+        let length = lines.read_until(b'\n', &mut line).with_context(|| format!("the log {}", path.display()))?;
+        if length == 0 || line.last() != Some(&b'\n') {
+            break;
+        }
+        let Ok(found) = serde_json::from_slice::<Line>(&line) else { break };
+        (end, last) = (end + length as u64, found.step);
+        if last >= step {
+            break;
+        }
+    }
+    if last == step {
+        return Ok(end);
+    }
+    let path = path.display();
+    let found = if last == 0 {
+        format!("{path} is no log of a run")
+    } else if last > step {
+        format!("the log {path} has no line of step {step}")
+    } else {
+        format!("the log {path} ends with step {last}")
+    };
+    Err(wrong(format!(
+        "{found}, and this run goes on from step {step}; give another name for the log, or move the old one away"
+    )))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,13 +140,48 @@ mod tests {
     fn two_runs_never_share_a_log() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
-        let mut first = StepLog::create(&path).unwrap();
+        let mut first = StepLog::open(&path, None).unwrap();
         first.add(&StepReport { step: 1, ..StepReport::default() }, Instant::now()).unwrap();
-        let told = StepLog::create(&path).map(|_| ()).unwrap_err().to_string();
+        let told = StepLog::open(&path, None).map(|_| ()).unwrap_err().to_string();
         assert!(told.contains("being written by another run"), "{told}");
         assert_eq!(first.finish().unwrap(), path);
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
         // The name is free again.
-        StepLog::create(&path).unwrap();
+        StepLog::open(&path, None).unwrap();
+    }
+
+    #[test]
+    fn a_run_that_goes_on_appends_to_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let write = |from: Option<u64>, steps: std::ops::RangeInclusive<u64>| {
+            let mut log = StepLog::open(&path, from).unwrap();
+            steps.for_each(|step| log.add(&StepReport { step, ..StepReport::default() }, Instant::now()).unwrap());
+            log
+        };
+        let steps = || -> Vec<u64> {
+            let text = std::fs::read_to_string(&path).unwrap();
+            text.lines()
+                .map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap()["step"].as_u64().unwrap())
+                .collect()
+        };
+        write(None, 1..=10).finish().unwrap();
+        write(Some(10), 11..=15).finish().unwrap();
+        assert_eq!(steps(), (1..=15).collect::<Vec<_>>());
+        // What was made after the checkpoint is made again.
+        write(Some(12), 13..=14).finish().unwrap();
+        assert_eq!(steps(), (1..=14).collect::<Vec<_>>());
+        // A killed run leaves its part, with half a line at the end.
+        let mut killed = write(Some(14), 15..=20);
+        killed.write(|out| out.write_all(b"{\"step\": 2")).unwrap();
+        killed.write(Write::flush).unwrap();
+        drop(killed);
+        write(Some(18), 19..=19).finish().unwrap();
+        assert_eq!(steps(), (1..=19).collect::<Vec<_>>());
+        let told = StepLog::open(&path, Some(30)).map(|_| ()).unwrap_err().to_string();
+        assert!(told.contains("ends with step 19") && told.contains("another name"), "{told}");
+        std::fs::write(&path, "a letter\n").unwrap();
+        let told = StepLog::open(&path, Some(3)).map(|_| ()).unwrap_err().to_string();
+        assert!(told.contains("is no log") && std::fs::read_dir(folder.path()).unwrap().count() == 1, "{told}");
     }
 }

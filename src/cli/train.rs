@@ -97,16 +97,15 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         steps: args.steps.map(|s| usize::try_from(s).unwrap_or(usize::MAX)),
         seed: args.seed,
         init: args.init.clone(),
+        resume: args.resume.clone(),
         tuning: device::tuning(&target),
         data: args.batches.clone().map_or(DataChoice::Preset, DataChoice::Batches),
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
     let (mut session, device_name) = prepare(&spec, args.device, device_name)?;
-    if let Some(path) = &args.resume {
-        session.load_checkpoint(path)?;
-    }
     // The log is opened last: until here a mistake leaves no file at all.
-    let log = outputs.log.as_deref().map(StepLog::create).transpose()?;
+    let from = args.resume.as_ref().map(|_| session.done());
+    let log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
     presets::warn_of_precision(&found.preset, &target);
     introduce(&session, args);
     let keep = if args.keep { Some(Keeper::begin(&session, &spec, &device_name)?) } else { None };
@@ -374,6 +373,9 @@ impl Run {
             progress.evaluated(step, &found);
             self.keep.iter_mut().for_each(|k| k.evaluated(step, &found));
             self.evaluations.push(HeldOut::new(step, &found));
+        }
+        if let Some(Err(error)) = self.keep.as_mut().map(|k| k.save_in_time(session)) {
+            progress.say(&format!("note: {error}; the run goes on"));
         }
         if let (Some(every), Some(path)) = (args.checkpoint_every, &outputs.checkpoint)
             && step.is_multiple_of(every)

@@ -1,9 +1,13 @@
 //! `stepgraph verify`: proofs that a step is right, with figures.
 
 use super::args::VerifyArgs;
+use super::error::wrong;
+use super::presets::Loaded;
 use super::{device, output, presets};
+use crate::exec::available_bytes;
 use crate::model::BUNDLED;
-use crate::train::{Check, VerifyOptions, VerifyReport, verify};
+use crate::tensor::Bytes;
+use crate::train::{Check, Price, VerifyOptions, VerifyReport, price, verify};
 use std::process::ExitCode;
 
 const fn verdict(check: &Check) -> &'static str {
@@ -36,19 +40,24 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let loaded = presets::load_all(names)?;
     let threads = device::threads(args.threads);
     let (target, _) = device::choose(args.device, threads)?;
+    let options_of = |found: &Loaded| VerifyOptions {
+        replays: args.replays,
+        threads,
+        machine: Some(target.clone()),
+        tuning: device::tuning(&target),
+        seed: args.seed,
+        base: found.base.clone(),
+        batches: args.batches.clone(),
+        init: args.init.clone(),
+    };
+    for found in loaded.iter().filter(|_| !args.anyway) {
+        let price = price(&found.preset, &options_of(found))?;
+        affordable(&found.preset.name, price, available_bytes())?;
+    }
     let mut reports: Vec<VerifyReport> = Vec::new();
     for found in loaded {
         presets::warn_of_precision(&found.preset, &target);
-        let options = VerifyOptions {
-            replays: args.replays,
-            threads,
-            machine: Some(target.clone()),
-            tuning: device::tuning(&target),
-            seed: args.seed,
-            base: found.base,
-            batches: args.batches.clone(),
-            init: args.init.clone(),
-        };
+        let options = options_of(&found);
         if !args.json {
             output::print(&format!("{}\n", found.preset.name))?;
         }
@@ -78,6 +87,25 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     Ok(status(&reports))
 }
 
+/// Refuses proofs that nobody waits for, or that do not fit into memory, and tells of long ones.
+fn affordable(name: &str, price: Price, free: Option<u64>) -> anyhow::Result<()> {
+    const LONG: f64 = 30.0;
+    const TOO_LONG: f64 = 600.0;
+    let minutes = (price.seconds / 60.0).ceil();
+    let help = "give --anyway to go on, or verify the same layers with fewer units or a smaller input";
+    if let Some(free) = free.filter(|free| *free < price.bytes) {
+        let (needs, free) = (Bytes(price.bytes), Bytes(free));
+        return Err(wrong(format!("{name}: the proofs take about {needs} of memory, and {free} are free; {help}")));
+    }
+    if price.seconds > TOO_LONG {
+        return Err(wrong(format!("{name}: the proofs take about {minutes} minutes here; {help}")));
+    }
+    if price.seconds > LONG {
+        output::note(&format!("note: {name}: the proofs take about {minutes} min here"));
+    }
+    Ok(())
+}
+
 /// 1 where a check of any report failed.
 fn status(reports: &[VerifyReport]) -> ExitCode {
     if reports.iter().all(|r| r.passed) { ExitCode::SUCCESS } else { ExitCode::from(1) }
@@ -92,5 +120,13 @@ mod tests {
         let report = |passed| VerifyReport { preset: "p".into(), checks: Vec::new(), passed };
         assert_eq!(status(&[report(true), report(true)]), ExitCode::SUCCESS);
         assert_eq!(status(&[report(true), report(false)]), ExitCode::from(1));
+    }
+
+    #[test]
+    fn proofs_that_nobody_waits_for_are_refused() {
+        let at = |seconds, bytes| affordable("net", Price { seconds, bytes }, Some(1 << 30));
+        assert!(at(20.0, 1 << 20).is_ok() && at(90.0, 1 << 20).is_ok());
+        assert!(at(4000.0, 1).unwrap_err().to_string().contains("about 67 minutes here; give --anyway"));
+        assert!(at(1.0, 2 << 30).unwrap_err().to_string().contains("2.0 GiB of memory, and 1.0 GiB are free"));
     }
 }

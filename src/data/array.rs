@@ -198,7 +198,7 @@ impl Pair<'_> {
             let values = self.y.finite(1.0, shape.len(), &self.y_file)?;
             Target::Values { values, shape }
         };
-        let dataset = Dataset { name: self.name, sample, x, target, feature_names: Vec::new(), notes };
+        let dataset = Dataset { name: self.name, sample, x, target, feature_names: Vec::new(), notes, scaling: None };
         Ok(Loaded { dataset, file: self.x_file, target_file: self.y_file, lines: None })
     }
 }

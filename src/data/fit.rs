@@ -182,7 +182,8 @@ mod tests {
             Target::Values { values, shape } => values.len() / shape.len(),
         };
         let x = vec![0.5; n * sample.len()];
-        let dataset = Dataset { name: "t".into(), sample, x, target, feature_names: vec![], notes: vec![] };
+        let dataset =
+            Dataset { name: "t".into(), sample, x, target, feature_names: vec![], notes: vec![], scaling: None };
         Loaded { lines: Some((2..2 + n as u64).collect()), ..Loaded::new("t.csv".into(), dataset) }
     }
 

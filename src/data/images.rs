@@ -117,7 +117,15 @@ pub(super) fn load(folder: &Path, input: &Shape) -> Result<Loaded, DataError> {
         notes.push(format!("{} hidden or other files are ignored, such as {}", ignored.len(), shown(first)));
     }
     let target = Target::Classes { labels, names };
-    let dataset = Dataset { name: name_of(folder), sample: input.clone(), x, target, feature_names: Vec::new(), notes };
+    let dataset = Dataset {
+        name: name_of(folder),
+        sample: input.clone(),
+        x,
+        target,
+        feature_names: Vec::new(),
+        notes,
+        scaling: None,
+    };
     Ok(Loaded::new(shown(folder), dataset))
 }
 

@@ -34,6 +34,7 @@ pub use idx::read_idx;
 pub use images::read_image;
 pub use npy::read_npy;
 pub use npz::read_npz;
+pub use scaling::Scaling;
 pub use split::{Split, split};
 pub use table::{CsvOptions, Table, read_csv};
 
@@ -55,6 +56,8 @@ pub struct Dataset {
     pub feature_names: Vec<String>,
     /// What the loader did that a person should know: scaling, skipped files, origin and licence.
     pub notes: Vec<String>,
+    /// How the features were standardised; `None` where they stand as the source gives them.
+    pub scaling: Option<Scaling>,
 }
 
 /// What the network is to learn.
@@ -242,6 +245,7 @@ mod tests {
             target: Target::Classes { labels: vec![0, 1, 0], names: vec!["a".into(), "b".into()] },
             feature_names: vec![],
             notes: vec![],
+            scaling: None,
         }
     }
 

@@ -2,6 +2,14 @@
 
 use super::Dataset;
 
+/// What a data set's features were standardised with: `(value - mean) * scale`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scaling {
+    pub mean: Vec<f64>,
+    /// One over the deviation; 0 for a constant feature.
+    pub scale: Vec<f64>,
+}
+
 /// Brings every feature to mean 0 and standard deviation 1 over the samples `train`; a feature that is constant there becomes 0.
 ///
 /// Mean and deviation come from the training part alone, so that nothing of the held-out part leaks into the network. Without training
@@ -12,6 +20,7 @@ pub(super) fn standardize(data: &mut Dataset, train: &[u32]) {
         return;
     }
     let count = train.len() as f64;
+    let mut scaling = Scaling::default();
     for feature in 0..width {
         let column = || train.iter().map(|&i| f64::from(data.x[i as usize * width + feature]));
         let mean = column().sum::<f64>() / count;
@@ -19,10 +28,13 @@ pub(super) fn standardize(data: &mut Dataset, train: &[u32]) {
         // Equal values can leave a rounding residue, which must not be blown up to 1.
         let constant = column().all(|v| v == f64::from(data.x[train[0] as usize * width + feature]));
         let scale = if constant || variance <= 0.0 { 0.0 } else { 1.0 / variance.sqrt() };
+        scaling.mean.push(mean);
+        scaling.scale.push(scale);
         for value in data.x[feature..].iter_mut().step_by(width) {
             *value = ((f64::from(*value) - mean) * scale).clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
         }
     }
+    data.scaling = Some(scaling);
     data.notes.push("features are standardised with the training part's mean and deviation".to_owned());
 }
 
@@ -37,8 +49,15 @@ mod tests {
         let x: Vec<f32> =
             (0..n).flat_map(|i| [0.1, i as f32 * 3.0 + 100.0, if i < 30 { 7.7 } else { 9.0 }, f32::MAX]).collect();
         let target = Target::Classes { labels: vec![0; n], names: vec![] };
-        let mut data =
-            Dataset { name: String::new(), sample: [4].into(), x, target, feature_names: vec![], notes: vec![] };
+        let mut data = Dataset {
+            name: String::new(),
+            sample: [4].into(),
+            x,
+            target,
+            feature_names: vec![],
+            notes: vec![],
+            scaling: None,
+        };
         let train: Vec<u32> = (0..30).collect();
         standardize(&mut data, &train);
         let column = |f: usize| (0..30).map(|i| f64::from(data.x[i * 4 + f])).collect::<Vec<_>>();

@@ -111,6 +111,7 @@ fn plane(
         target: Target::Classes { labels, names },
         feature_names: vec!["x".to_owned(), "y".to_owned()],
         notes: Vec::new(),
+        scaling: None,
     })
 }
 
@@ -157,6 +158,7 @@ fn regression(
         target: Target::Values { values, shape: [outputs].into() },
         feature_names: (0..variables).map(|i| format!("x{i}")).collect(),
         notes: vec!["the target is standardised".to_owned()],
+        scaling: None,
     })
 }
 

@@ -403,7 +403,7 @@ impl Table {
     pub(super) fn into_loaded(self, name: String, file: String) -> Loaded {
         let Self { x, target, feature_names, lines, notes } = self;
         let sample = [feature_names.len()].into();
-        let dataset = Dataset { name, sample, x, target, feature_names, notes };
+        let dataset = Dataset { name, sample, x, target, feature_names, notes, scaling: None };
         Loaded { lines: Some(lines), ..Loaded::new(file, dataset) }
     }
 }

@@ -186,6 +186,12 @@ pub enum DataSource {
 }
 
 impl DataSource {
+    /// True where features are brought to mean 0 and deviation 1.
+    #[must_use]
+    pub const fn is_standardized(&self) -> bool {
+        matches!(self, Self::Iris | Self::Csv { standardize: true, .. })
+    }
+
     /// The name used in presets.
     #[must_use]
     pub const fn name(&self) -> &'static str {

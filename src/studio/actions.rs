@@ -11,7 +11,7 @@ use super::panels::help::Page;
 use super::panels::modals::{Answer, Question};
 use super::panels::palette::Offer;
 use super::presets;
-use super::runs::RunsCommand;
+use super::runs::Continuation;
 use super::selection::Selection;
 use super::tour::TourMove;
 use super::transport::Next;
@@ -31,7 +31,7 @@ impl StudioApp {
         }
         let replaces =
             matches!(command, Command::New | Command::NewFromPreset(_) | Command::OpenFile(_) | Command::Quit)
-                || command == Command::Runs(RunsCommand::OpenPreset);
+                || matches!(&command, Command::Runs(c) if c.replaces_document());
         if replaces && self.studio.document.is_dirty() {
             self.panels.modals.ask(Question::Unsaved(command));
             return;
@@ -42,7 +42,7 @@ impl StudioApp {
     /// Carries out a command that nothing unsaved in the document stands before; the run's weights may.
     fn perform_past_edits(&mut self, ctx: &egui::Context, command: Command) {
         let replaces = matches!(command, Command::New | Command::NewFromPreset(_) | Command::OpenFile(_))
-            || command == Command::Runs(RunsCommand::OpenPreset);
+            || matches!(&command, Command::Runs(c) if c.replaces_document());
         if replaces && self.studio.training.has_unsaved_weights() {
             self.panels.modals.ask(Question::Weights(command));
             return;
@@ -110,6 +110,7 @@ impl StudioApp {
             Command::Step => self.train(Order::Step(1)),
             Command::Pause => self.studio.training.send(Order::Pause),
             Command::Stop => self.studio.training.send(Order::Stop),
+            Command::Continue => self.continue_stopped(),
             Command::Reset => self.studio.training.reset(),
             Command::SetLr(lr) => self.studio.training.send(Order::SetLr(lr)),
             Command::SetSmoothing(weight) => self.studio.training.set_smoothing(weight),
@@ -298,16 +299,26 @@ impl StudioApp {
             self.studio.training.extend(steps, order);
             return;
         }
-        let preset = Arc::clone(self.studio.document.preset());
-        let (base, wake) = (self.studio.document.base(), Arc::clone(&self.studio.wake));
-        let machine = Arc::clone(self.studio.devices.current());
+        let spec = self.spec_to_train();
+        self.begin_run(spec, order, None);
+    }
+
+    /// The document as it would be trained now.
+    pub(super) fn spec_to_train(&self) -> SessionSpec {
+        let preset = (**self.studio.document.preset()).clone();
+        let machine = self.studio.devices.current();
         let (target, tuning) = (Some(machine.target.clone()), machine.tuning.clone());
         let metrics = self.studio.settings.metrics();
-        let spec = SessionSpec { machine: target, tuning, metrics, ..SessionSpec::new((*preset).clone(), base) };
+        SessionSpec { machine: target, tuning, metrics, ..SessionSpec::new(preset, self.studio.document.base()) }
+    }
+
+    /// Trains what was made of the document: from its first step, or from where a kept run goes on.
+    pub(super) fn begin_run(&mut self, spec: SessionSpec, order: Order, from: Option<Continuation>) {
+        let wake = Arc::clone(&self.studio.wake);
         // What was told of the run before, or of another network, is over.
         self.studio.notice = None;
-        self.studio.training.start(spec, order, move || wake());
-        self.studio.training.device = Some(machine.choice);
+        self.studio.training.start(spec, order, from, move || wake());
+        self.studio.training.device = Some(self.studio.devices.current().choice);
         self.panels.train.fit();
     }
 

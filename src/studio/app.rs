@@ -73,6 +73,7 @@ impl StudioApp {
         }
         if let Some(store) = &startup.runs {
             studio.keep_runs_in(store.clone());
+            studio.runs.baseline_id.clone_from(&studio.settings.baseline);
         }
         if let Some(folder) = &startup.recovery {
             studio.recover_in(folder);
@@ -113,9 +114,9 @@ impl StudioApp {
             ctx.request_repaint();
         }
         self.take_saved_weights(ctx);
-        self.take_desk_events();
-        if let Some(after) = self.studio.runs.until_next() {
-            ctx.request_repaint_after(after);
+        self.take_desk_events(ctx);
+        if let Some(after) = self.studio.runs.until_next(self.panels.shown.contains(&Tab::Runs)) {
+            ctx.request_repaint_after(after.max(FRAME_EVERY));
         }
         if let Some(after) = self.studio.until_safe() {
             ctx.request_repaint_after(after.max(FRAME_EVERY));
@@ -202,6 +203,7 @@ impl eframe::App for StudioApp {
     }
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {
+        self.studio.settings.baseline.clone_from(&self.studio.runs.baseline_id);
         eframe::set_value(storage, eframe::APP_KEY, &self.studio.settings);
         if let Ok(text) = serde_json::to_string(&self.panels.tabs) {
             storage.set_string(TABS_KEY, text);

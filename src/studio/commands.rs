@@ -85,6 +85,8 @@ pub enum Command {
     Pause,
     Step,
     Stop,
+    /// Goes on with the run that was stopped.
+    Continue,
     Reset,
     Back,
     Forward,
@@ -184,7 +186,8 @@ impl Command {
             Self::MoveDown,
         ]);
         out.extend(LayerKind::ALL.map(Self::AddKind));
-        out.extend([Self::TrainOrPause, Self::Step, Self::Stop, Self::Reset, Self::Back, Self::Forward]);
+        out.extend([Self::TrainOrPause, Self::Step, Self::Stop, Self::Continue, Self::Reset]);
+        out.extend([Self::Back, Self::Forward]);
         out.extend(Tab::ALL.map(Self::ShowTab));
         out.extend(
             [DeviceChoice::Auto, DeviceChoice::Cpu, DeviceChoice::Gpu(0), DeviceChoice::Absent].map(Self::ChooseDevice),
@@ -266,7 +269,8 @@ impl Command {
                 of("Pause", icons::PAUSE, keys(NONE, Key::F5), "Stops after the current step and keeps everything")
             }
             Self::Step => of("Step", icons::STEP, keys(NONE, Key::F10), "Makes a single step"),
-            Self::Stop => of("Stop", icons::STOP, keys(Modifiers::SHIFT, Key::F5), "Ends the run; its result stays"),
+            Self::Stop => of("Stop", icons::STOP, keys(Modifiers::SHIFT, Key::F5), "Ends the run; it can be continued"),
+            Self::Continue => of("Continue", icons::PLAY, None, "Goes on with the run that was stopped"),
             Self::Reset => of(
                 "Reset",
                 icons::RESET,

@@ -1,7 +1,68 @@
-//! Curves besides the plain ones: how far each layer moved, in bounded memory, and the histogram of step times.
+//! The curves of a run: the plain ones, how far each layer moved, in bounded memory, and the histogram of step times.
 
+use super::widgets::series::{Series, Smoothed};
 use crate::model::{LayerId, LayerPath, Model};
+use crate::train::runs::{Curves, Quantity};
 use crate::train::{BothWays, Spans};
+
+/// The curves of a run.
+#[derive(Debug)]
+pub struct History {
+    pub loss: Smoothed,
+    pub accuracy: Smoothed,
+    /// Time of the step on the host, in microseconds.
+    pub step_us: Smoothed,
+    /// The largest change of any parameter.
+    pub update_max: Smoothed,
+    /// Held-out loss and accuracy by step.
+    pub held_out_loss: Vec<[f64; 2]>,
+    pub held_out_accuracy: Vec<[f64; 2]>,
+    /// The largest change of each trained parameter in one recent step.
+    pub layer_updates: Vec<f32>,
+    pub layers: LayerCurves,
+    /// The learning rate of each step.
+    pub lr: Series,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            loss: Smoothed::default(),
+            accuracy: Smoothed::default(),
+            step_us: Smoothed::geometric(),
+            update_max: Smoothed::default(),
+            held_out_loss: Vec::new(),
+            held_out_accuracy: Vec::new(),
+            layer_updates: Vec::new(),
+            layers: LayerCurves::default(),
+            lr: Series::default(),
+        }
+    }
+}
+
+impl History {
+    /// The curves of a kept run, as if the window had seen it from its first step on; what is not kept of it is not there.
+    #[must_use]
+    pub fn of(curves: &Curves) -> Self {
+        let mut out = Self::default();
+        let before = std::iter::repeat_n(f32::NAN, usize::try_from(curves.before).unwrap_or_default());
+        let all = |quantity| before.clone().chain(curves.values(quantity).iter().copied());
+        for (curve, quantity) in [
+            (&mut out.loss, Quantity::Loss),
+            (&mut out.accuracy, Quantity::Accuracy),
+            (&mut out.step_us, Quantity::StepUs),
+            (&mut out.update_max, Quantity::UpdateMax),
+        ] {
+            all(quantity).for_each(|v| curve.push(v));
+        }
+        all(Quantity::Lr).for_each(|v| out.lr.push(v));
+        for e in &curves.evaluations {
+            out.held_out_loss.push([e.step as f64, e.loss]);
+            out.held_out_accuracy.extend(e.accuracy.is_finite().then_some([e.step as f64, e.accuracy]));
+        }
+        out
+    }
+}
 
 /// Stretches kept; when they are full, neighbours are joined two by two.
 const STRETCHES: usize = 1024;

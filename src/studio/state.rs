@@ -11,7 +11,7 @@ use super::lab::Lab;
 use super::predictions::Predictions;
 use super::prices::PriceList;
 use super::proofs::Proofs;
-use super::runs::Runs;
+use super::runs::{Runs, RunsCommand};
 use super::samples::{Samples, key_of};
 use super::selection::{Related, Selection, SelectionHistory};
 use super::tour::Tour;
@@ -54,6 +54,8 @@ pub struct Settings {
     pub tour_done: bool,
     /// Nothing fades.
     pub reduce_motion: bool,
+    /// The run whose curves stand behind those of the Train tab.
+    pub baseline: Option<String>,
 }
 
 impl Settings {
@@ -295,11 +297,13 @@ impl Studio {
             Command::Step => transport().step,
             Command::Stop => transport().stop,
             Command::SaveWeights | Command::SaveWeightsByPath => self.training.has_weights(),
+            Command::Continue => self.training.is_stopped(),
             Command::Reset => transport().reset,
             Command::Prove(_) => self.is_ready(),
             Command::MeasurePrices => self.is_ready() && !self.prices.is_busy(),
             Command::CancelProofs => self.proofs.is_running(),
             Command::TimeBothWays => self.training.has_weights() && !self.training.is_timing,
+            Command::Runs(RunsCommand::Continue) => self.runs.first().is_some_and(|e| e.can_continue),
             Command::Runs(command) => !command.needs_selection() || self.runs.first().is_some(),
             Command::MeasureOps => self.is_here() && self.is_planned() && !self.lab.is_measuring(),
             Command::ComparePlans => self.is_planned() && !self.lab.is_comparing(),

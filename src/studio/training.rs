@@ -1,10 +1,9 @@
 //! A training run as the window sees it: the worker behind bounded channels, and everything it told, kept whole.
 
-use super::curves::{Histogram, LayerCurves, TwoWays};
+use super::curves::{Histogram, History, LayerCurves, TwoWays};
 use super::devices::DeviceChoice;
-use super::runs::Keeping;
+use super::runs::{Continuation, Keeping};
 use super::transport::{Next, Transport};
-use super::widgets::series::{Series, Smoothed};
 use crate::compile::Compiled;
 use crate::data::{Dataset, Split};
 use crate::exec::Recording;
@@ -14,41 +13,6 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// The curves of a run.
-#[derive(Debug)]
-pub struct History {
-    pub loss: Smoothed,
-    pub accuracy: Smoothed,
-    /// Time of the step on the host, in microseconds.
-    pub step_us: Smoothed,
-    /// The largest change of any parameter.
-    pub update_max: Smoothed,
-    /// Held-out loss and accuracy by step.
-    pub held_out_loss: Vec<[f64; 2]>,
-    pub held_out_accuracy: Vec<[f64; 2]>,
-    /// The largest change of each trained parameter in one recent step.
-    pub layer_updates: Vec<f32>,
-    pub layers: LayerCurves,
-    /// The learning rate of each step.
-    pub lr: Series,
-}
-
-impl Default for History {
-    fn default() -> Self {
-        Self {
-            loss: Smoothed::default(),
-            accuracy: Smoothed::default(),
-            step_us: Smoothed::geometric(),
-            update_max: Smoothed::default(),
-            held_out_loss: Vec::new(),
-            held_out_accuracy: Vec::new(),
-            layer_updates: Vec::new(),
-            layers: LayerCurves::default(),
-            lr: Series::default(),
-        }
-    }
-}
 
 /// Steps over which medians are taken.
 const RECENT: usize = 4096;
@@ -150,13 +114,24 @@ fn let_go(worker: Option<Worker>) {
 }
 
 impl Training {
-    /// Prepares a run and sends it a first command.
-    pub fn start(&mut self, spec: SessionSpec, first: Command, wake: impl Fn() + Send + 'static) {
+    /// Prepares a run, or a kept one that goes on, and sends it a first command.
+    pub fn start(
+        &mut self,
+        spec: SessionSpec,
+        first: Command,
+        from: Option<Continuation>,
+        wake: impl Fn() + Send + 'static,
+    ) {
         self.reset();
-        self.keeping.prepare(&spec);
+        self.keeping.prepare(&spec, from.as_ref().map(|f| f.point.clone()));
         let preset = &spec.preset;
         self.lr = preset.optimizer.lr() as f32;
-        self.total = preset.train.map_or(1000, |t| t.steps as u64);
+        self.total = spec.steps.or(preset.train.map(|t| t.steps)).unwrap_or(1000) as u64;
+        if let Some(from) = from {
+            self.history = from.history;
+            self.lr = self.history.lr.last().filter(|lr| lr.is_finite()).unwrap_or(self.lr);
+            self.set_smoothing(self.smoothing);
+        }
         self.preset = Some(Arc::new(preset.clone()));
         self.state = Some(RunState::Preparing);
         match Worker::spawn(spec, wake) {
@@ -170,24 +145,21 @@ impl Training {
 
     /// Ends the run, if there is one, and forgets its curves.
     pub fn reset(&mut self) {
-        self.leave_weights();
-        let_go(self.worker.take());
-        let (smoothing, run) = (self.smoothing, self.run + 1);
-        let mut keeping = std::mem::take(&mut self.keeping);
-        keeping.end();
+        self.drain(Duration::from_millis(20));
+        let (smoothing, run, end) = (self.smoothing, self.run + 1, self.end());
+        // Where no thread is to be had, the run is dropped here, and what was handed over is kept.
+        drop(std::thread::Builder::new().name("stepgraph-end".into()).spawn(move || end.carry_out()));
+        let keeping = std::mem::take(&mut self.keeping);
         *self = Self::default();
         self.run = run;
         self.keeping = keeping;
         self.set_smoothing(smoothing);
     }
 
-    /// Takes in what the run has told so far, and has it write its weights before it is let go.
-    fn leave_weights(&mut self) {
-        self.drain(Duration::from_millis(20));
-        if let (Some(worker), Some(path)) = (&self.worker, self.keeping.last_weights(self.done())) {
-            // A run that is drowning in commands goes without; those of the last minute are kept.
-            let _ = worker.send(Command::SaveWeights(path));
-        }
+    /// Takes the run out of here, to be let go.
+    fn end(&mut self) -> End {
+        let (is_running, done) = (self.is_running(), self.done());
+        End { worker: self.worker.take(), keeping: self.keeping.take(), is_running, done }
     }
 
     /// Sends a command to the run.
@@ -259,7 +231,13 @@ impl Training {
     /// True where the run obeys: while it can go on, and after its last step, because it may be made longer.
     #[must_use]
     pub fn obeys(&self) -> bool {
-        self.is_alive() || (self.worker.is_some() && matches!(self.state, Some(RunState::Finished)))
+        self.is_alive() || self.is_stopped() || (self.worker.is_some() && self.state == Some(RunState::Finished))
+    }
+
+    /// True where a person ended the run, and it can go on from there.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.worker.is_some() && self.state == Some(RunState::Stopped)
     }
 
     /// True while there is a run that can go on.
@@ -315,9 +293,9 @@ impl Training {
                 return true;
             }
         }
-        if let Some(path) = self.keeping.wants_weights(self.state.as_ref(), self.done()) {
+        if let Some(path) = self.keeping.wants_checkpoint(self.state.as_ref(), self.done()) {
             // Where the run has no ear for it now, it is asked again after its next steps.
-            let _ = self.save_weights(path);
+            let _ = self.worker.as_ref().is_some_and(|w| w.send(Command::SaveCheckpoint(path)));
         }
         self.measure();
         false
@@ -329,8 +307,7 @@ impl Training {
         }
         match event {
             Event::State(state) => {
-                // A run that has failed answers no more commands of use. A finished one may be made longer, and the weights of one that was
-                // stopped may be saved.
+                // A run that has failed answers no more commands of use. A finished one may be made longer, and one that was stopped may go on.
                 if matches!(state, RunState::Failed(_)) {
                     self.is_timing = false;
                     let_go(self.worker.take());
@@ -438,14 +415,43 @@ impl Training {
 
 impl Drop for Training {
     fn drop(&mut self) {
-        if self.keeping.is_recording() {
-            // The program ends: what is kept must be on disk before.
+        self.drain(Duration::from_millis(20));
+        // The program ends: what is kept must be on disk before.
+        let waits = self.keeping.is_recording();
+        let end = self.end();
+        if waits { end.carry_out() } else { let_go(end.worker) }
+    }
+}
+
+/// A run that is let go.
+struct End {
+    worker: Option<Worker>,
+    keeping: Keeping,
+    is_running: bool,
+    /// Steps made.
+    done: u64,
+}
+
+impl End {
+    /// Keeps what the run still has to tell, and a checkpoint after its last step. Takes as long as a step and a disk do.
+    fn carry_out(mut self) {
+        /// For one step, and for a checkpoint on a slow disk.
+        const PATIENCE: Duration = Duration::from_secs(120);
+        let lacks = self.is_running || self.keeping.lacks_checkpoint(self.done);
+        if let Some(worker) = self.worker.filter(|_| lacks && self.keeping.is_recording()) {
             self.keeping.settle();
-            self.leave_weights();
-            drop(self.worker.take());
-            self.keeping.finish();
+            // No step follows the checkpoint: the curve and it end together.
+            let mut rests = !self.is_running;
+            let path = self.keeping.checkpoint().filter(|_| rests || worker.send(Command::Pause));
+            let asked = path.is_some_and(|path| worker.send(Command::SaveCheckpoint(path)));
+            while asked && let Some(event) = worker.wait_event(PATIENCE) {
+                rests |= matches!(event, Event::State(_));
+                if self.keeping.hear(&event) && rests {
+                    break;
+                }
+            }
         }
-        let_go(self.worker.take());
+        self.keeping.finish();
     }
 }
 

@@ -6,6 +6,8 @@ use crate::model::{DataSpec, Model, Preset, write_loss, write_preset};
 use crate::tensor::{Fnv, HostTensor, Shape};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// The key of a checkpoint's metadata, and the version of its contents.
@@ -115,6 +117,25 @@ fn check_sum(path: &Path, header: &str, file: &TensorFile) -> Result<(), TrainEr
         return Ok(());
     }
     Err(TrainError::file(path, "is damaged: its contents do not match its checksum", "go back to an older checkpoint"))
+}
+
+/// The step after which a checkpoint was written, read from the file's first bytes alone.
+///
+/// # Errors
+/// Where the file cannot be read, or is no checkpoint.
+pub fn checkpoint_step(path: &Path) -> Result<u64, TrainError> {
+    /// A header that is longer is no header.
+    const MOST: u64 = 100 << 20;
+    let help = "give a file that was written as a checkpoint";
+    let unread = |e: std::io::Error| TrainError::file(path, format!("cannot be read: {e}"), "check the path");
+    let mut file = File::open(path).map_err(unread)?;
+    let mut length = [0; 8];
+    file.read_exact(&mut length).map_err(unread)?;
+    let mut text = Vec::new();
+    file.take(u64::from_le_bytes(length).min(MOST)).read_to_end(&mut text).map_err(unread)?;
+    let file: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let header = file["__metadata__"][KEY].as_str().and_then(|t| serde_json::from_str::<Header>(t).ok());
+    header.map(|h| h.step).ok_or_else(|| TrainError::file(path, "is not a checkpoint", help))
 }
 
 impl Session {
@@ -266,6 +287,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.ckpt");
         session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
+        assert_eq!(checkpoint_step(&path).unwrap(), 0);
+        session(TEXT).save_weights(&folder.path().join("weights")).unwrap();
+        assert!(checkpoint_step(&folder.path().join("weights")).unwrap_err().to_string().contains("not a checkpoint"));
         for (from, to, wanted) in [
             ("\"relu\"", "\"tanh\"", "layers[0] is {"),
             ("\"units\": 8}]", "\"units\": 8, \"activation\": \"silu\"}]", "layers[1] is {"),

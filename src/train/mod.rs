@@ -20,6 +20,7 @@ mod verify;
 mod weights;
 mod worker;
 
+pub use checkpoint::checkpoint_step;
 pub use error::TrainError;
 pub use evaluate::{Evaluation, argmax};
 pub use feed::{Feed, FeedPosition};
@@ -32,7 +33,7 @@ pub use summary::{BARS, Histogram, Picture, Statistics, Summary};
 
 pub use tune::tune;
 pub use verify::{
-    Check, Compared, Culprit, Progress, Proof, Report as VerifyReport, VerifyOptions, verify, verify_some,
+    Check, Compared, Culprit, Price, Progress, Proof, Report as VerifyReport, VerifyOptions, price, verify, verify_some,
 };
 pub use weights::{TensorFile, read_tensors};
 pub use worker::{Command, Event, RunState, Worker};

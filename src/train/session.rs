@@ -47,6 +47,8 @@ pub struct SessionSpec {
     pub steps: Option<usize>,
     pub seed: Option<u64>,
     pub init: Option<PathBuf>,
+    /// The checkpoint to go on from.
+    pub resume: Option<PathBuf>,
     pub data: DataChoice,
     pub metrics: Metrics,
     /// Kernel times remembered from this machine.
@@ -66,6 +68,7 @@ impl SessionSpec {
             steps: None,
             seed: None,
             init: None,
+            resume: None,
             data: DataChoice::Preset,
             metrics: Metrics::default(),
             tuning: None,
@@ -220,7 +223,7 @@ impl Session {
                 None => false,
             };
         let data = spec.preset.data.as_ref().filter(|_| matches!(feed, Feed::Data { .. }));
-        Ok(Self {
+        let mut session = Self {
             division: data.map(Division::of),
             model,
             train,
@@ -236,7 +239,11 @@ impl Session {
             total,
             seed,
             notes,
-        })
+        };
+        if let Some(path) = &spec.resume {
+            session.load_checkpoint(path)?;
+        }
+        Ok(session)
     }
 
     /// The network.

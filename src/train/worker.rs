@@ -9,7 +9,7 @@ use crate::data::{Dataset, Split};
 use crate::exec::Recording;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub enum Command {
     Pause,
     /// Makes this many steps, then pauses.
     Step(u64),
-    /// Ends the run; its result stays, and its weights may still be saved.
+    /// Ends the run; its result stays, and it can be started again from there.
     Stop,
     SetLr(f32),
     /// The run's length in steps.
@@ -91,7 +91,7 @@ pub enum Event {
     Looked(Box<Looked>),
     TimedBothWays(BothWays),
     Saved(PathBuf),
-    /// Weights that could not be written, and why.
+    /// Weights or a checkpoint that could not be written, and why.
     NotSaved(PathBuf, String),
     /// A copy of all that the next step depends on; comes unasked before a run fails at that step.
     Moment(Arc<Moment>),
@@ -269,10 +269,7 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
             }
         };
         if let Some(command) = command {
-            let ended = obey(session, spec, link, command, &mut budget);
-            if ended {
-                return rest(session, link);
-            }
+            obey(session, spec, link, command, &mut budget);
             continue;
         }
         // Between steps that are launched one by one there is time to look at each layer's update.
@@ -314,30 +311,16 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
     }
 }
 
-/// After a run was ended: its result can still be used, until its owner lets it go.
-fn rest(session: &mut Session, link: &mut Link) {
-    loop {
-        match link.inbox.recv_timeout(Duration::from_millis(50)) {
-            Ok(Command::SaveWeights(path)) => save_weights(session, link, path),
-            Ok(Command::Evaluate) => evaluate(session, link),
-            Ok(Command::Look(question)) => {
-                link.question = Some(question);
-                look(session, link, true);
-            }
-            Ok(Command::TimeBothWays(steps)) => time_both_ways(session, link, steps),
-            Ok(Command::TakeMoment) => tell_moment(session, link),
-            Ok(Command::Stop) => link.tell(Event::State(RunState::Stopped)),
-            Ok(_) => link.tell(Event::Problem("The run was stopped. Train again to begin another.".into())),
-            Err(crossbeam_channel::RecvTimeoutError::Timeout) => link.push_out(),
-            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => return,
-        }
-    }
-}
-
-fn save_weights(session: &Session, link: &mut Link, path: PathBuf) {
+/// Writes weights or a checkpoint, and tells what came of it.
+fn save(
+    session: &Session,
+    link: &mut Link,
+    path: PathBuf,
+    write: impl FnOnce(&Session, &Path) -> Result<(), TrainError>,
+) {
     // The steps come first: whoever hears of the file knows which step it holds.
     link.report(true);
-    link.tell(match session.save_weights(&path) {
+    link.tell(match write(session, &path) {
         Ok(()) => Event::Saved(path),
         Err(error) => Event::NotSaved(path, error.to_string()),
     });
@@ -413,8 +396,8 @@ fn evaluate(session: &mut Session, link: &mut Link) {
     }
 }
 
-/// Carries out one command; true where the run has ended.
-fn obey(session: &mut Session, spec: &SessionSpec, link: &mut Link, command: Command, budget: &mut u64) -> bool {
+/// Carries out one command.
+fn obey(session: &mut Session, spec: &SessionSpec, link: &mut Link, command: Command, budget: &mut u64) {
     let outcome = match command {
         Command::Start | Command::Step(_) if session.done() >= session.total() => {
             link.tell(Event::State(RunState::Finished));
@@ -436,10 +419,11 @@ fn obey(session: &mut Session, spec: &SessionSpec, link: &mut Link, command: Com
             Ok(())
         }
         Command::Stop => {
+            *budget = 0;
             link.report(true);
             evaluate(session, link);
             link.tell(Event::State(RunState::Stopped));
-            return true;
+            Ok(())
         }
         Command::SetLr(lr) => session.set_lr(lr),
         Command::SetTotal(steps) => {
@@ -463,11 +447,12 @@ fn obey(session: &mut Session, spec: &SessionSpec, link: &mut Link, command: Com
             Ok(())
         }
         Command::SaveWeights(path) => {
-            save_weights(session, link, path);
+            save(session, link, path, Session::save_weights);
             Ok(())
         }
         Command::SaveCheckpoint(path) => {
-            session.save_checkpoint(&path, &spec.preset).map(|()| link.tell(Event::Saved(path)))
+            save(session, link, path, |session, path| session.save_checkpoint(path, &spec.preset));
+            Ok(())
         }
         Command::TakeMoment => {
             tell_moment(session, link);
@@ -481,5 +466,4 @@ fn obey(session: &mut Session, spec: &SessionSpec, link: &mut Link, command: Com
     if let Err(error) = outcome {
         link.tell(Event::Problem(error.to_string()));
     }
-    false
 }

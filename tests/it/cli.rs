@@ -145,6 +145,8 @@ fn doctor_tells_what_is_there_and_what_is_not() {
     assert!(report["auto_device"].as_str().unwrap().starts_with("the CPU"));
     assert!(report["threads"].as_u64().unwrap() >= 1);
     assert_eq!(report["studio"], cfg!(feature = "studio"));
+    let output = command(&["doctor", "--json"]).env("STEPGRAPH_RUNS", "/some/runs").output().unwrap();
+    assert!(stdout(&output).contains("\"/some/runs\""));
     assert!(succeed(&["doctor"]).contains("not looked for: STEPGRAPH_NO_CUDA is set"));
 }
 

@@ -1,5 +1,6 @@
 //! The studio through its accessibility tree: no display, no GPU.
 
+mod continued;
 mod devices;
 mod edit;
 mod files;

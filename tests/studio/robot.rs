@@ -18,8 +18,16 @@ impl Robot {
     }
 
     pub fn start(startup: Startup) -> Self {
+        Self::start_with(startup, None)
+    }
+
+    /// A window that remembers what was stored by one before.
+    pub fn start_with(startup: Startup, storage: Option<&'static dyn eframe::Storage>) -> Self {
         let builder = Harness::builder().with_size([1280., 800.]).with_max_steps(64);
-        let window = builder.build_eframe(move |cc| StudioApp::new(cc, &startup).expect("threads"));
+        let window = builder.build_eframe(move |cc| {
+            cc.storage = storage;
+            StudioApp::new(cc, &startup).expect("threads")
+        });
         let mut robot = Self { window };
         robot.settle();
         robot

@@ -31,6 +31,8 @@ pub enum Question {
     Changed(PathBuf),
     /// Kept runs are to be deleted.
     DeleteRuns(Vec<String>),
+    /// A run is to go on, and another network is open: `change` tells what is different in it.
+    Continue { id: String, change: String },
 }
 
 /// The answer to a question.
@@ -165,6 +167,17 @@ impl Question {
                 },
                 about: "Curves, weights and all go to the trash, from which they can be brought back.".into(),
                 answers: vec![("Delete", Answer::Perform(Command::Runs(RunsCommand::DeleteNow(ids.clone())))), cancel],
+            },
+            Self::Continue { id, change } => Wording {
+                title: format!("Open the network of {} to continue it?", studio.runs.name(id)),
+                about: format!(
+                    "The network that is open is another one ({change}), and a run goes on with the one it began with. To train the open one, \
+                     press Train: that begins a run of its own."
+                ),
+                answers: vec![
+                    ("Open and continue", Answer::Perform(Command::Runs(RunsCommand::ContinueOwn(id.clone())))),
+                    cancel,
+                ],
             },
             Self::Replace(what, path) => Wording {
                 title: format!("{} exists. Replace it?", name(path)),

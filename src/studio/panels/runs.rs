@@ -83,6 +83,7 @@ fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             });
             menu.response.on_hover_text("Writes the first selected run to a file; a plot shows all that are selected");
         });
+        tool_ui(ui, studio, RunsCommand::Continue, "Continue", out);
         if runs.baseline_id.is_some() && runs.baseline_id == runs.selected.first().cloned() {
             tool_ui(ui, studio, RunsCommand::Unpin, "Unpin", out);
         } else {
@@ -147,7 +148,7 @@ fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
     let runs = &studio.runs;
     // Name and figures fit a narrow window; what a run was made with follows to the right.
-    let widths = [112.0, 84.0, 76.0, 68.0, 58.0, 62.0, 68.0, 120.0, 64.0];
+    let widths = [180.0, 84.0, 76.0, 68.0, 58.0, 62.0, 68.0, 120.0, 64.0];
     let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
     ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
         ui.set_min_width(least);
@@ -241,7 +242,7 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
             RunEnd::Running => (icons::PLAY, c.accent),
             RunEnd::Finished => (icons::CHECK, c.text),
             RunEnd::Stopped => (icons::STOP, c.weak),
-            RunEnd::Failed => (icons::WARNING, c.error),
+            RunEnd::Failed | RunEnd::Damaged => (icons::WARNING, c.error),
             RunEnd::Interrupted => (icons::WARNING, c.warning),
         };
         let label = egui::Label::new(RichText::new(format!("{icon}  {text}")).size(12.0).color(color)).truncate();
@@ -262,7 +263,11 @@ fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Que
     ui.horizontal_wrapped(|ui| {
         name_ui(ui, entry, panel, out);
         let r = &entry.record;
-        let weights = if entry.has_weights { "weights kept" } else { "no weights" };
+        let weights = match (entry.can_continue, entry.has_weights) {
+            (true, _) => "checkpoint kept",
+            (false, true) => "weights kept",
+            (false, false) => "no weights",
+        };
         weak_ui(ui, format!("seed {} · plan {} · {weights}", r.seed, r.plan_hash));
     });
     if let Some(store) = &studio.runs.store {
@@ -277,15 +282,23 @@ fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Que
             });
         });
     }
+    let read = studio.runs.loaded.get(&entry.id).map(|l| l.curves.last_step());
     if let Some(error) = &entry.record.error {
-        problem_ui(ui, error, "The steps before it are kept.");
+        let kept = match entry.record.state {
+            RunEnd::Damaged => "What can be read of it is shown, and can be exported.",
+            _ => "The steps before it are kept.",
+        };
+        problem_ui(ui, error, kept);
+    } else if let Some(read) = read.filter(|r| *r < entry.record.steps && entry.record.state != RunEnd::Running) {
+        let what = format!("The file of its curves is damaged after step {}.", format::exact(read));
+        problem_ui(ui, &what, "The steps before it are shown, and can be exported.");
     }
 }
 
 fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, out: &mut Queue) {
     let typed = panel.name.as_ref().filter(|(id, _)| *id == entry.id).map(|(_, text)| text.clone());
     let mut text = typed.clone().unwrap_or_else(|| entry.name().to_owned());
-    let edit = TextEdit::singleline(&mut text).desired_width(180.0).id_salt(("run name", &entry.id));
+    let edit = TextEdit::singleline(&mut text).desired_width(260.0).id_salt(("run name", &entry.id));
     let response = ui.name_inputs("Run name", |ui| ui.add(edit));
     let response = response.on_hover_text("The run's name; Enter keeps it, an empty one is its preset's");
     if response.changed() {

@@ -127,6 +127,9 @@ fn transport_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             out.push(Command::Train);
         }
     }
+    if studio.training.is_stopped() {
+        command_ui(ui, Command::Continue, true, out);
+    }
     command_ui(ui, Command::Step, t.step, out);
     command_ui(ui, Command::Reset, t.reset, out);
 }
@@ -199,7 +202,7 @@ fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     });
     ui.menu_button("Run", |ui| {
         ui.set_min_width(240.0);
-        for command in [Command::TrainOrPause, Command::Step, Command::Stop, Command::Reset] {
+        for command in [Command::TrainOrPause, Command::Step, Command::Stop, Command::Continue, Command::Reset] {
             item(ui, command, out);
         }
         ui.separator();

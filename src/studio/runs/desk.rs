@@ -1,5 +1,6 @@
 //! The thread that reads, changes and exports kept runs, away from the one that draws.
 
+use super::Continuation;
 use crate::studio::widgets::series::Smoothed;
 use crate::tensor::Bytes;
 use crate::train::SessionSpec;
@@ -67,6 +68,8 @@ pub struct ExportOrder {
 pub enum Job {
     List,
     Load(String),
+    /// Reads what a run needs to go on.
+    Continue(String),
     SetLabel(String, Label),
     Delete(Vec<String>),
     Restore(Vec<String>),
@@ -77,6 +80,8 @@ pub enum Job {
 pub enum DeskEvent {
     Listed(Result<Vec<RunEntry>, String>),
     Loaded(Arc<LoadedRun>),
+    /// A run can go on.
+    Continuable(Box<Continuation>),
     Deleted(Vec<String>),
     Restored(Vec<String>),
     Exported(Vec<PathBuf>),
@@ -226,6 +231,10 @@ fn carry_out(store: &RunStore, job: Job) -> DeskEvent {
             Ok((curves, entry)) => DeskEvent::Loaded(Arc::new(LoadedRun::new(&entry, curves))),
             Err(error) => DeskEvent::Failed(error.to_string()),
         },
+        Job::Continue(id) => match Continuation::read(store, &id) {
+            Ok(found) => DeskEvent::Continuable(Box::new(found)),
+            Err(why) => DeskEvent::Failed(format!("The run cannot go on: {why}")),
+        },
         Job::SetLabel(id, label) => match store.set_label(&id, &label) {
             Ok(()) => list(),
             Err(error) => DeskEvent::Failed(error.to_string()),
@@ -246,14 +255,14 @@ fn export(store: &RunStore, order: &ExportOrder) -> Result<Vec<PathBuf>, ExportE
         if order.path.exists() && !order.replace {
             return Err(ExportError::Exists(order.path.clone()));
         }
-        let read = |id: &String| Ok((store.entry(id)?.name().to_owned(), store.curves(id)?));
+        let read = |id: &String| Ok((store.find(id)?.name().to_owned(), store.curves(id)?));
         let runs = order.ids.iter().map(read).collect::<Result<Vec<_>, RunsError>>()?;
         let runs: Vec<(&str, &Curves)> = runs.iter().map(|(name, curves)| (name.as_str(), curves)).collect();
         write_picture(order.format, &order.path, &plot_svg(&runs, order.options))?;
         return Ok(vec![order.path.clone()]);
     }
     let Some(id) = order.ids.first() else { return Ok(Vec::new()) };
-    let entry = store.entry(id)?;
+    let entry = store.find(id)?;
     Subject::of_run(store, &entry, order.format)?.write(order.format, &order.path, order.options, order.replace)
 }
 

@@ -1,12 +1,10 @@
 //! Keeping the run that the window trains: every event goes to a recorder on its way to the curves.
 
-use crate::train::runs::{Recorder, RunEnd, RunRecord, RunStore};
+use crate::train::runs::{FIRST_SAVE, Recorder, ResumePoint, RunEnd, RunRecord, RunStore, SAVE_EVERY, SAVE_SHARE};
 use crate::train::{Event, RunState, SessionSpec};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Time between writings of the weights of a run that goes on.
-const SAVE_EVERY: Duration = Duration::from_secs(60);
 
 /// What is kept of the run that is trained now.
 #[derive(Default)]
@@ -14,29 +12,42 @@ pub struct Keeping {
     /// Where runs are kept; `None` keeps none.
     pub store: Option<RunStore>,
     record: Option<RunRecord>,
+    /// Where the run that is prepared goes on.
+    from: Option<ResumePoint>,
     recorder: Option<Recorder>,
-    /// Steps made when weights were last asked for, and last kept.
+    /// Steps made when a checkpoint was last asked for, and last kept.
     asked_at: Option<u64>,
     kept_at: Option<u64>,
     asked: Option<Instant>,
-    /// Rises when a run begins, ends, or has other weights: lists are stale then.
+    /// Time until the next checkpoint.
+    pause: Option<Duration>,
+    /// Rises when a run begins, ends, or has another checkpoint: lists are stale then.
     pub changes: u64,
     problem: Option<String>,
 }
 
 impl Keeping {
-    /// A run is prepared; it is kept from its first step on.
-    pub fn prepare(&mut self, spec: &SessionSpec) {
+    /// A run is prepared; it is kept from its first step on, or goes on in the run that it is `from`.
+    pub fn prepare(&mut self, spec: &SessionSpec, from: Option<ResumePoint>) {
         self.record = Some(RunRecord::of(spec));
+        // What it goes on from is what is kept of it.
+        self.kept_at = from.as_ref().map(|f| f.step);
+        self.asked_at = self.kept_at;
+        self.from = from;
     }
 
-    /// Takes an event of the run. True where it is about weights that are kept here, which nobody else waits for.
+    /// Takes an event of the run. True where it is about the checkpoint that is kept here, which nobody else waits for.
     pub fn hear(&mut self, event: &Event) -> bool {
         match event {
             Event::Prepared { compiled, total, .. } => {
                 if let (Some(store), Some(record)) = (&self.store, self.record.take()) {
                     let record = RunRecord { total: *total, ..record };
-                    match Recorder::begin_unseen(store, record, std::sync::Arc::clone(compiled)) {
+                    let compiled = Arc::clone(compiled);
+                    let recorder = match self.from.take() {
+                        Some(from) => Recorder::resume_unseen(store, &from, record, compiled),
+                        None => Recorder::begin_unseen(store, record, compiled),
+                    };
+                    match recorder {
                         Ok(recorder) => self.recorder = Some(recorder),
                         Err(error) => self.problem = Some(format!("This run is not kept: {error}")),
                     }
@@ -47,11 +58,13 @@ impl Keeping {
             Event::State(state) => self.enter(state),
             Event::Saved(path) if self.is_own(path) => {
                 self.kept_at = self.asked_at;
+                let took = self.asked.map_or(Duration::ZERO, |t| t.elapsed());
+                self.pause = Some((took * SAVE_SHARE).clamp(SAVE_EVERY.0, SAVE_EVERY.1));
                 self.changes += 1;
                 return true;
             }
             Event::NotSaved(path, why) if self.is_own(path) => {
-                self.problem = Some(format!("The weights of this run are not kept: {why}"));
+                self.problem = Some(format!("The checkpoint of this run is not kept: {why}"));
                 return true;
             }
             _ => {}
@@ -60,11 +73,13 @@ impl Keeping {
     }
 
     fn is_own(&self, path: &std::path::Path) -> bool {
-        self.weights().is_some_and(|own| own == path)
+        self.checkpoint().is_some_and(|own| own == path)
     }
 
-    fn weights(&self) -> Option<PathBuf> {
-        self.recorder.as_ref()?.weights()
+    /// Where the checkpoint belongs; `None` until the run has its folder.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<PathBuf> {
+        self.recorder.as_ref()?.checkpoint()
     }
 
     fn enter(&mut self, state: &RunState) {
@@ -85,12 +100,12 @@ impl Keeping {
         self.recorder.iter_mut().for_each(|r| r.set_total(total));
     }
 
-    /// Where weights should be written now, if they should: at every rest after new steps, and once a minute while steps are made.
-    pub fn wants_weights(&mut self, state: Option<&RunState>, done: u64) -> Option<PathBuf> {
+    /// Where a checkpoint should be written now, if one should: at every rest after new steps, and now and then while steps are made.
+    pub fn wants_checkpoint(&mut self, state: Option<&RunState>, done: u64) -> Option<PathBuf> {
         let rests = matches!(state, Some(RunState::Paused | RunState::Finished | RunState::Stopped));
-        let due = self.asked.is_none_or(|t| t.elapsed() >= SAVE_EVERY);
+        let due = self.asked.is_none_or(|t| t.elapsed() >= self.pause.unwrap_or(FIRST_SAVE));
         if self.asked.is_none() && !rests {
-            // The first minute begins with the first step.
+            // The first time begins with the first step.
             self.asked = (done > 0).then(Instant::now);
             return None;
         }
@@ -98,18 +113,18 @@ impl Keeping {
         if !(fresh && (rests || due)) {
             return None;
         }
-        let path = self.weights()?;
+        let path = self.checkpoint()?;
         (self.asked_at, self.asked) = (Some(done), Some(Instant::now()));
         Some(path)
     }
 
-    /// Where weights of the last steps should still be written before the run is let go; `None` where they are kept.
+    /// True where a checkpoint of the last steps should still be written before the run is let go.
     #[must_use]
-    pub fn last_weights(&self, done: u64) -> Option<PathBuf> {
-        (done > 0 && self.asked_at != Some(done)).then(|| self.weights()).flatten()
+    pub fn lacks_checkpoint(&self, done: u64) -> bool {
+        done > 0 && self.asked_at != Some(done)
     }
 
-    /// True where the weights after this step are on disk.
+    /// True where the checkpoint after this step is on disk.
     #[must_use]
     pub fn has_kept(&self, done: u64) -> bool {
         self.kept_at == Some(done)
@@ -149,14 +164,14 @@ impl Keeping {
         self.problem.take()
     }
 
-    /// Lets the run go: what was handed over is written, without waiting for it.
-    pub fn end(&mut self) {
-        let store = self.store.take();
-        let changes = self.changes + 1;
-        *self = Self { store, changes, ..Self::default() };
+    /// Hands the run over to whoever ends it; the next one is kept in the same place.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        let next = Self { store: self.store.clone(), changes: self.changes + 1, ..Self::default() };
+        std::mem::replace(self, next)
     }
 
-    /// As [`Self::end`], and waits until everything is on disk: the program is about to end.
+    /// Ends the run and waits until everything is on disk.
     pub fn finish(&mut self) {
         if let Some(recorder) = self.recorder.take()
             && let Err(why) = recorder.finish()

@@ -4,14 +4,16 @@ mod desk;
 mod keeping;
 mod orders;
 mod perform;
+mod resume;
 
 pub use desk::{Desk, DeskEvent, ExportOrder, Job, LoadedRun, size};
 pub use keeping::Keeping;
 pub use orders::RunsCommand;
+pub use resume::Continuation;
 
-use super::view_models::runs::{Column, FieldDifference, RunsView, preset_differences};
+use super::view_models::runs::{Column, RunsView};
 use crate::train::capsule::CapsuleReport;
-use crate::train::runs::{RunEnd, RunEntry, RunStore, now_ms};
+use crate::train::runs::{FieldDifference, RunEnd, RunEntry, RunStore, now_ms, preset_differences};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,7 +54,6 @@ pub struct Runs {
     listed: Option<Instant>,
     changes: Option<u64>,
     is_listing: bool,
-    made_for: Option<Instant>,
 }
 
 impl Runs {
@@ -86,7 +87,6 @@ impl Runs {
             listed: None,
             changes: None,
             is_listing: false,
-            made_for: None,
         }
     }
 
@@ -128,6 +128,9 @@ impl Runs {
 
     /// Asks for a list where the last one is stale, and for curves that are wanted; `changes` is [`Keeping::changes`].
     pub fn tend(&mut self, changes: u64) {
+        if self.view.changes_at.is_some_and(|at| at <= now_ms()) {
+            self.make_view();
+        }
         let Some(desk) = &self.desk else { return };
         let old = self.listed.is_none_or(|t| t.elapsed() >= LIST_EVERY);
         let stale = self.changes != Some(changes) || (old && self.is_watching());
@@ -136,7 +139,8 @@ impl Runs {
         }
         let wanted = self.selected.iter().chain(&self.baseline_id);
         for id in wanted {
-            let steps = self.entries.iter().find(|e| e.id == *id).map_or(0, |e| e.record.steps);
+            // A baseline that is remembered may be gone; the list tells.
+            let Some(steps) = self.entries.iter().find(|e| e.id == *id).map(|e| e.record.steps) else { continue };
             let is_fresh = self.loaded.get(id).is_some_and(|l| l.steps == steps);
             if !is_fresh && !self.asked_for.contains(id) && desk.give(Job::Load(id.clone())) {
                 self.asked_for.push(id.clone());
@@ -147,7 +151,6 @@ impl Runs {
     /// Makes the rows anew.
     pub fn make_view(&mut self) {
         self.view = RunsView::new(&self.entries, self.column, self.is_reversed, self.shows_hidden, now_ms());
-        self.made_for = Some(Instant::now());
     }
 
     /// Makes the comparison of presets anew, and lets go of curves that nobody wants.
@@ -194,11 +197,13 @@ impl Runs {
         self.is_listing = false;
     }
 
-    /// Time until the window should be drawn again for the sake of runs; `None` where nothing moves.
+    /// Time until the window should be drawn again for the sake of runs, whose table is `shown` or not; `None` where nothing moves.
     #[must_use]
-    pub fn until_next(&self) -> Option<Duration> {
+    pub fn until_next(&self, shown: bool) -> Option<Duration> {
         let moves = self.is_watching() || self.desk.as_ref().is_some_and(Desk::is_busy);
-        moves.then_some(LIST_EVERY)
+        let age = self.view.changes_at.filter(|_| shown);
+        let age = age.map(|at| Duration::from_millis(at.saturating_sub(now_ms())));
+        age.into_iter().chain(moves.then_some(LIST_EVERY)).min()
     }
 
     /// Forgets that a run's curves were asked for.
@@ -217,7 +222,7 @@ mod tests {
         let mut runs = Runs::new(None, &(Arc::new(|| {}) as Arc<dyn Fn() + Send + Sync>));
         runs.tend(0);
         assert!(runs.entries.is_empty() && runs.problem.as_ref().is_some_and(|p| p.contains("no data folder")));
-        assert!(!runs.give(Job::List) && runs.until_next().is_none());
+        assert!(!runs.give(Job::List) && runs.until_next(true).is_none());
     }
 
     #[test]

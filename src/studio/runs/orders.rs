@@ -27,6 +27,10 @@ pub enum RunsCommand {
     Pin,
     Unpin,
     OpenPreset,
+    /// Goes on from the run's checkpoint; asks first where another network is open.
+    Continue,
+    /// Opens the run's own network and goes on.
+    ContinueOwn(String),
     CopyFolder,
     Export(Format),
     ExportTo(Format, PathBuf),
@@ -43,7 +47,8 @@ impl RunsCommand {
     /// What the palette lists.
     #[must_use]
     pub fn listed() -> Vec<Self> {
-        let mut out = vec![Self::Pin, Self::Unpin, Self::OpenPreset, Self::CopyFolder, Self::Hide, Self::Unhide];
+        let mut out = vec![Self::Continue, Self::Pin, Self::Unpin, Self::OpenPreset, Self::CopyFolder];
+        out.extend([Self::Hide, Self::Unhide]);
         out.extend([Self::ShowHidden, Self::Delete, Self::Restore, Self::ClearSelection]);
         out.extend(Format::ALL.map(Self::Export));
         out.extend([Self::MakeCapsule, Self::ReplayCapsule, Self::CancelCapsule]);
@@ -69,6 +74,7 @@ impl RunsCommand {
                 | Self::Delete
                 | Self::Pin
                 | Self::OpenPreset
+                | Self::Continue
                 | Self::CopyFolder
                 | Self::Export(_)
                 | Self::ExportTo(..)
@@ -102,6 +108,11 @@ impl RunsCommand {
             Self::OpenPreset => {
                 of("Open the run's preset", icons::OPEN, "Opens the network of the selected run as a document")
             }
+            Self::Continue | Self::ContinueOwn(_) => of(
+                "Continue the selected run",
+                icons::PLAY,
+                "Goes on from the run's last checkpoint, with its optimizer, in the same curves",
+            ),
             Self::CopyFolder => {
                 of("Copy the run's folder", icons::COPY, "Puts the path of the run's folder on the clipboard")
             }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The preset with every path in it made whole, so that it means the same wherever it is opened.
-fn with_whole_paths(mut preset: Preset, base: &Path) -> Preset {
+pub(super) fn with_whole_paths(mut preset: Preset, base: &Path) -> Preset {
     if let Some(data) = &mut preset.data {
         match &mut data.source {
             DataSource::Csv { path, .. } | DataSource::Npz { path, .. } | DataSource::Images { path } => {
@@ -121,6 +121,8 @@ impl StudioApp {
                 true
             }
             RunsCommand::OpenPreset => return self.open_run_preset(),
+            RunsCommand::Continue => return self.ask_to_continue(ctx),
+            RunsCommand::ContinueOwn(id) => return self.continue_own(id),
             RunsCommand::CopyFolder => {
                 if let Some(path) = self.run_folder() {
                     ctx.copy_text(path.display().to_string());
@@ -215,11 +217,12 @@ impl StudioApp {
     }
 
     /// Takes in what the desk has to tell.
-    pub(in crate::studio) fn take_desk_events(&mut self) {
+    pub(in crate::studio) fn take_desk_events(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.studio.runs.desk.as_ref().and_then(super::Desk::poll) {
             match event {
                 DeskEvent::Listed(list) => self.studio.runs.take_list(list),
                 DeskEvent::Loaded(run) => self.studio.runs.take_curves(run),
+                DeskEvent::Continuable(from) => self.go_on(ctx, *from),
                 DeskEvent::Deleted(ids) => {
                     self.studio.say(format!("{} moved to the trash.", counted(ids.len(), "run")));
                     self.studio.runs.deleted = ids;

@@ -3,7 +3,6 @@
 use super::format;
 use crate::train::runs::{RunEnd, RunEntry, calendar};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::cmp::Ordering;
 
 /// A column of the table.
@@ -97,6 +96,8 @@ pub struct RunsView {
     pub rows: Vec<RunRow>,
     /// Runs that are not listed because they are hidden.
     pub hidden: usize,
+    /// When an age in it is another one: milliseconds since 1970, UTC. `None` where all are days.
+    pub changes_at: Option<u64>,
 }
 
 /// A time of day as a person says it: how long ago, or the day.
@@ -111,6 +112,17 @@ fn started(ms: u64, now_ms: u64) -> String {
             format!("{y:04}-{m:02}-{d:02}")
         }
     }
+}
+
+/// When the text of [`started`] changes.
+fn changes_at(ms: u64, now_ms: u64) -> Option<u64> {
+    let age = now_ms.saturating_sub(ms);
+    let unit = match age / 1000 {
+        0..3600 => 60_000,
+        3600..86_400 => 3_600_000,
+        _ => return None,
+    };
+    Some(ms + (age / unit + 1) * unit)
 }
 
 /// The order of two numbers, absent ones last.
@@ -152,7 +164,8 @@ impl RunsView {
             // Runs of equal worth stay with the newest first.
             (if reversed { by.reverse() } else { by }).then(b.record.started_ms.cmp(&a.record.started_ms))
         });
-        Self { rows: shown.into_iter().map(|e| row(e, now_ms)).collect(), hidden }
+        let changes_at = shown.iter().filter_map(|e| changes_at(e.record.started_ms, now_ms)).min();
+        Self { rows: shown.into_iter().map(|e| row(e, now_ms)).collect(), hidden, changes_at }
     }
 }
 
@@ -166,7 +179,8 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
     };
     let [y, mo, d, h, mi, s] = calendar(r.started_ms);
     let mut tooltip = format!(
-        "{}\nstarted {y:04}-{mo:02}-{d:02} {h:02}:{mi:02}:{s:02} UTC\nseed {}, plan {}\n{} of {} steps, {} on disk",
+        "{}\n{}\nstarted {y:04}-{mo:02}-{d:02} {h:02}:{mi:02}:{s:02} UTC\nseed {}, plan {}\n{} of {} steps, {} on disk",
+        e.name(),
         e.id,
         r.seed,
         r.plan_hash,
@@ -193,60 +207,6 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
     RunRow { id, name, cells, tooltip, state: r.state, is_hidden: e.label.hidden }
 }
 
-/// A field in which presets differ, with its value in each.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldDifference {
-    /// `layers[0].units`.
-    pub field: String,
-    /// One for each preset; a dash where it has no such field.
-    pub values: Vec<String>,
-}
-
-fn flatten(path: &str, value: &Value, out: &mut Vec<(String, String)>) {
-    match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                flatten(&path, value, out);
-            }
-        }
-        Value::Array(items) if items.iter().any(Value::is_object) => {
-            for (index, value) in items.iter().enumerate() {
-                flatten(&format!("{path}[{index}]"), value, out);
-            }
-        }
-        Value::String(text) => out.push((path.to_owned(), text.clone())),
-        other => out.push((path.to_owned(), other.to_string())),
-    }
-}
-
-/// The fields in which these presets differ, in the order in which they first appear; what a person reads only, the description, is left out.
-#[must_use]
-pub fn preset_differences(presets: &[&str]) -> Vec<FieldDifference> {
-    let flat: Vec<Vec<(String, String)>> = presets
-        .iter()
-        .map(|text| {
-            let mut fields = Vec::new();
-            flatten("", &serde_json::from_str(text).unwrap_or_default(), &mut fields);
-            fields
-        })
-        .collect();
-    let maps: Vec<std::collections::HashMap<&str, &str>> =
-        flat.iter().map(|f| f.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect()).collect();
-    let mut seen = std::collections::HashSet::new();
-    let mut out = Vec::new();
-    for (field, _) in flat.iter().flatten() {
-        if field == "about" || !seen.insert(field.as_str()) {
-            continue;
-        }
-        let values: Vec<String> = maps.iter().map(|m| (*m.get(field.as_str()).unwrap_or(&"–")).to_owned()).collect();
-        if values.windows(2).any(|w| w[0] != w[1]) {
-            out.push(FieldDifference { field: field.clone(), values });
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,7 +214,15 @@ mod tests {
 
     fn entry(id: &str, started_ms: u64, loss: Option<f64>, hidden: bool) -> RunEntry {
         let record = RunRecord { preset_name: "net".into(), started_ms, loss, ..RunRecord::default() };
-        RunEntry { id: id.into(), record, label: Label { name: None, hidden }, has_weights: false, bytes: 0 }
+        RunEntry {
+            id: id.into(),
+            record,
+            label: Label { name: None, hidden },
+            title: "net".into(),
+            has_weights: false,
+            can_continue: false,
+            bytes: 0,
+        }
     }
 
     #[test]
@@ -277,15 +245,13 @@ mod tests {
     fn times_of_day_are_told_as_people_do() {
         let at = |ago_s: u64| started(1_700_000_000_000 - ago_s * 1000, 1_700_000_000_000);
         assert_eq!([at(5), at(125), at(7300), at(200_000)], ["just now", "2 min ago", "2 h ago", "2023-11-12"]);
-    }
-
-    #[test]
-    fn presets_are_compared_field_by_field() {
-        let a = r#"{"name": "a", "about": "x", "layers": [{"type": "dense", "units": 8}], "optimizer": {"lr": 0.1}}"#;
-        let b = r#"{"name": "a", "about": "y", "layers": [{"type": "dense", "units": 9}, {"type": "flatten"}], "optimizer": {"lr": 0.1}}"#;
-        let found = preset_differences(&[a, b]);
-        let text: Vec<String> = found.iter().map(|d| format!("{}: {}", d.field, d.values.join(" | "))).collect();
-        assert_eq!(text, ["layers[0].units: 8 | 9", "layers[1].type: – | flatten"]);
-        assert_eq!(preset_differences(&[a, a]), []);
+        // The text is the same until then, and another one from then on.
+        for (ago_s, wanted_s) in [(5, 55), (125, 55), (3599, 1), (7300, 3500), (86_399, 1)] {
+            let (ms, now) = (1_700_000_000_000 - ago_s * 1000, 1_700_000_000_000);
+            let at = changes_at(ms, now).unwrap();
+            assert_eq!(at, now + wanted_s * 1000);
+            assert!(started(ms, at - 1) == started(ms, now) && started(ms, at) != started(ms, now), "{ago_s}");
+        }
+        assert_eq!(changes_at(1_700_000_000_000 - 86_400_000, 1_700_000_000_000), None);
     }
 }

@@ -83,6 +83,7 @@ mod tests {
             target,
             feature_names: Vec::new(),
             notes: Vec::new(),
+            scaling: None,
         };
         let picture = Picture { channels: 1, height: 1, width: 2, low: 0.0, high: 1.0 };
         let ctx = Context::default();

@@ -3,6 +3,7 @@
 //! Each format is a function from plain data to bytes in a file of its own; [`Subject`] gathers what they need of a run or a preset, and
 //! [`Subject::write`] puts files into place, whole or not at all, and over nothing unless that was asked for.
 
+mod meaning;
 mod onnx;
 mod plot;
 mod protobuf;
@@ -12,10 +13,11 @@ mod tensorboard;
 mod tests;
 mod text;
 
+pub use meaning::Meaning;
 pub use plot::{Across, LINE_COLORS, PlotOptions, axis_title, plot_svg, svg_to_png};
 pub use text::write_line;
 
-use super::runs::{Curves, RunEntry, RunStore, RunsError};
+use super::runs::{Curves, Quantity, RunEntry, RunStore, RunsError};
 use super::{TensorFile, TrainError, read_tensors};
 use crate::data::{self, Dataset, Request, Split, Target};
 use crate::model::{LossSpec, Model, Preset, check, init_values};
@@ -107,6 +109,8 @@ pub enum ExportError {
     NoCurves(String),
     #[error("{0} has made no step yet; train it first")]
     Empty(String),
+    #[error("{name} has no {what}; it has {there}")]
+    NotMeasured { name: String, what: &'static str, there: String },
     #[error("no weights of {0} were kept; train it to its end, or stop it in the studio")]
     NoWeights(String),
     #[error("the weights lack {0}; give those of this network")]
@@ -173,7 +177,9 @@ impl Subject {
         let record = &entry.record;
         let curves = if format.shows_curves() { Some(store.curves(&entry.id)?) } else { None };
         let wants_weights = !format.shows_curves() && entry.has_weights;
-        let weights = if wants_weights { Some(read_tensors(&store.weights(&entry.id))?.tensors) } else { None };
+        let mut weights = if wants_weights { Some(read_tensors(&store.weights(&entry.id))?.tensors) } else { None };
+        // A checkpoint holds the optimizer's state too, which is no weight.
+        weights.iter_mut().for_each(|w| w.retain(|(name, _)| !name.starts_with("state.")));
         Ok(Self {
             name: entry.name().to_owned(),
             preset: record.read_preset(),
@@ -262,11 +268,21 @@ impl Subject {
                 self.stream(main, |out, curves| tensorboard::write_events(out, curves, self.started_ms))?;
             }
             Format::Svg | Format::Png => {
-                let svg = plot_svg(&[(&self.name, self.curves()?)], options);
+                let curves = self.curves()?;
+                let is_there = |q: &Quantity| curves.values(*q).iter().any(|v| v.is_finite());
+                if !is_there(&options.quantity) {
+                    let there = Quantity::ALL.into_iter().filter(is_there).map(Quantity::name).collect::<Vec<_>>();
+                    let (name, what) = (self.name.clone(), options.quantity.name());
+                    return Err(ExportError::NotMeasured { name, what, there: there.join(", ") });
+                }
+                let svg = plot_svg(&[(&self.name, curves)], options);
                 write_picture(format, main, &svg)?;
             }
             Format::Safetensors => save(main, self.weights()?.to_vec())?,
-            Format::Onnx => put(main, &onnx::onnx(&self.model()?, self.weights()?)?)?,
+            Format::Onnx => {
+                let model = self.model()?;
+                put(main, &onnx::onnx(&model, self.weights()?, &self.meaning(&model)?)?)?;
+            }
             Format::PyTorch => self.write_script(&files)?,
         }
         Ok(files)
@@ -285,6 +301,17 @@ impl Subject {
         let preset = self.preset.as_ref().ok_or_else(|| ExportError::Preset(self.name.clone()))?;
         let checked = check(preset);
         checked.model.ok_or_else(|| TrainError::Preset(checked.diagnostics).into())
+    }
+
+    /// What the network's samples and outputs mean, as far as its data says. Where the data cannot be read, only a network that needs its mean
+    /// and deviation is not exported.
+    fn meaning(&self, model: &Model) -> Result<Meaning, ExportError> {
+        let Some(preset) = self.preset.as_ref().filter(|p| p.data.is_some()) else { return Ok(Meaning::default()) };
+        match samples(preset, model, &self.base, self.seed) {
+            Ok((set, _)) => Ok(Meaning::of(&set)),
+            Err(error) if preset.data.as_ref().is_some_and(|d| d.source.is_standardized()) => Err(error),
+            Err(_) => Ok(Meaning::default()),
+        }
     }
 
     fn stream(
@@ -307,12 +334,14 @@ impl Subject {
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let companions = pytorch::Companions { weights: name(&files[1]), data: files.get(2).map(name) };
         // The script comes last: whoever finds it finds what it needs.
+        let mut meaning = Meaning::default();
         if let (Some(path), Some(preset)) = (files.get(2), &self.preset) {
             let (set, split) = samples(preset, &model, &self.base, self.seed)?;
             save(path, data_tensors(&set, &split)?)?;
+            meaning = Meaning::of(&set);
         }
         save(&files[1], kept)?;
-        put(&files[0], pytorch::script(&model, self.steps, self.seed, &companions).as_bytes())
+        put(&files[0], pytorch::script(&model, self.steps, self.seed, &companions, &meaning).as_bytes())
     }
 }
 

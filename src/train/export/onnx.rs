@@ -3,10 +3,10 @@
 //! After `onnx.proto` and the operators' definitions. Dropout is nothing at inference, normalisation over the batch uses the running statistics, and a
 //! repeated block stands as often as it is applied, with the same initializers.
 
-use super::ExportError;
 use super::protobuf::Message;
+use super::{ExportError, Meaning};
 use crate::model::layers::Pool;
-use crate::model::{Activation, LayerId, LayerSpec, Model};
+use crate::model::{Activation, LayerId, LayerSpec, LossSpec, Model};
 use crate::tensor::{DType, HostTensor};
 
 const OPSET: i64 = 17;
@@ -52,6 +52,46 @@ fn value_info(name: &str, dims: &[usize]) -> Message {
     Message::new().text(1, name).message(2, &Message::new().message(1, &tensor))
 }
 
+/// What the model takes and gives, in words.
+fn about(model: &Model, meaning: &Meaning) -> String {
+    let mut out = match (&meaning.scaling, meaning.features.as_slice()) {
+        (Some(_), []) => "Takes raw samples, as they stand in the data; the graph standardises them.".to_owned(),
+        (Some(_), names) => {
+            format!(
+                "Takes raw samples of {}, as they stand in the data; the graph standardises them.",
+                names.join(", ")
+            )
+        }
+        (None, _) => "Takes samples as the network was trained on them.".to_owned(),
+    };
+    for note in meaning.notes.iter().filter(|_| meaning.scaling.is_none()) {
+        out.push_str(&format!(" {note}."));
+    }
+    if matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. }) {
+        out.push_str(" Gives logits; the class is the largest.");
+    }
+    out
+}
+
+/// The same for programs: lists as JSON.
+fn properties(model: &Model, meaning: &Meaning) -> Vec<(&'static str, String)> {
+    let json = |value: serde_json::Value| value.to_string();
+    let logits = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+    let mut out = vec![("stepgraph.output", if logits { "logits" } else { "values" }.to_owned())];
+    out.push(("stepgraph.input", if meaning.scaling.is_some() { "raw" } else { "as trained" }.to_owned()));
+    if !meaning.classes.is_empty() {
+        out.push(("stepgraph.classes", json(meaning.classes.as_slice().into())));
+    }
+    if !meaning.features.is_empty() {
+        out.push(("stepgraph.features", json(meaning.features.as_slice().into())));
+    }
+    if let Some(scaling) = &meaning.scaling {
+        out.push(("stepgraph.mean", json(scaling.mean.as_slice().into())));
+        out.push(("stepgraph.scale", json(scaling.scale.as_slice().into())));
+    }
+    out
+}
+
 /// The graph while it is written.
 struct Writer<'a> {
     model: &'a Model,
@@ -84,6 +124,18 @@ impl Writer<'_> {
             self.put(5, &tensor(name, &[], &value.to_le_bytes()));
         }
         name
+    }
+
+    /// Features as the network was trained on them, where its data were standardised.
+    fn standardized(&mut self, x: String, meaning: &Meaning) -> String {
+        let Some(scaling) = &meaning.scaling else { return x };
+        let dims = self.model.input.0.clone();
+        for (name, values) in [("input.mean", &scaling.mean), ("input.scale", &scaling.scale)] {
+            let raw: Vec<u8> = values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect();
+            self.put(5, &tensor(name, &dims, &raw));
+        }
+        let centred = self.node("Sub", &[&x, "input.mean"], &[]);
+        self.node("Mul", &[&centred, "input.scale"], &[])
     }
 
     fn activation(&mut self, x: String, function: Option<Activation>) -> String {
@@ -188,7 +240,7 @@ impl Writer<'_> {
 ///
 /// # Errors
 /// Where a parameter is missing or has another shape, or the file would be larger than the format allows.
-pub fn onnx(model: &Model, weights: &[(String, HostTensor)]) -> Result<Vec<u8>, ExportError> {
+pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) -> Result<Vec<u8>, ExportError> {
     let mut writer = Writer { model, graph: Message::new(), nodes: 0, constants: Vec::new() };
     let mut bytes = 0;
     for param in &model.params {
@@ -205,16 +257,21 @@ pub fn onnx(model: &Model, weights: &[(String, HostTensor)]) -> Result<Vec<u8>, 
         }
         writer.put(5, &tensor(&param.name, &param.shape.0, &raw));
     }
-    let last = writer.layers("input".to_owned(), &model.roots);
+    let first = writer.standardized("input".to_owned(), meaning);
+    let last = writer.layers(first, &model.roots);
     // The output has a name that is known, whatever the last layer is.
     let message = Message::new().text(1, &last).text(2, "output").text(3, "node_output").text(4, "Identity");
     writer.put(1, &message);
-    let graph = writer.graph.text(2, &model.name);
+    let about = about(model, meaning);
+    let graph = writer.graph.text(2, &model.name).text(10, &about);
     let graph =
         graph.message(11, &value_info("input", &model.input.0)).message(12, &value_info("output", &model.output.0));
     let opset = Message::new().text(1, "").int(2, OPSET);
     let file = Message::new().int(1, IR_VERSION).text(2, "Stepgraph").text(3, env!("CARGO_PKG_VERSION"));
-    Ok(file.message(7, &graph).message(8, &opset).into_bytes())
+    let file = file.text(6, &about).message(7, &graph).message(8, &opset);
+    let property = |key: &str, value: &str| Message::new().text(1, key).text(2, value);
+    let properties = properties(model, meaning);
+    Ok(properties.iter().fold(file, |file, (key, value)| file.message(14, &property(key, value))).into_bytes())
 }
 
 #[cfg(test)]
@@ -230,7 +287,7 @@ mod tests {
     fn the_file_is_a_graph_whose_names_all_lead_somewhere() {
         let model = check(&read_preset(EVERYTHING).unwrap()).model.unwrap();
         let weights = super::super::initial_weights(&model, 1).unwrap();
-        let file = onnx(&model, &weights).unwrap();
+        let file = onnx(&model, &weights, &Meaning::default()).unwrap();
         assert_eq!(all(&file, 1)[0].int(), IR_VERSION);
         let opset = all(&file, 8)[0].bytes();
         assert_eq!(all(opset, 2)[0].int(), OPSET);
@@ -266,6 +323,44 @@ mod tests {
         let model = check(&read_preset(EVERYTHING).unwrap()).model.unwrap();
         let mut weights = super::super::initial_weights(&model, 1).unwrap();
         weights.remove(0);
-        assert!(onnx(&model, &weights).unwrap_err().to_string().contains(&model.params[0].name));
+        assert!(onnx(&model, &weights, &Meaning::default()).unwrap_err().to_string().contains(&model.params[0].name));
+    }
+
+    #[test]
+    fn a_model_of_standardised_data_takes_raw_samples_and_says_so() {
+        let text = crate::model::BUNDLED.iter().find(|b| b.name == "iris").unwrap().text;
+        let model = check(&read_preset(text).unwrap()).model.unwrap();
+        let weights = super::super::initial_weights(&model, 1).unwrap();
+        let scaling = crate::data::Scaling { mean: vec![5.0, 3.0, 4.0, 1.0], scale: vec![1.0, 2.0, 0.5, 0.0] };
+        let names = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let meaning = Meaning {
+            classes: names(&["setosa", "versi\"color", "virginica"]),
+            features: names(&["a", "b", "c", "d"]),
+            scaling: Some(scaling),
+            notes: Vec::new(),
+        };
+        let bytes = onnx(&model, &weights, &meaning).unwrap();
+        let text =
+            |message: &[u8], field: u32| all(message, field).first().map_or(String::new(), |w| w.text().to_owned());
+        let properties: Vec<(String, String)> =
+            all(&bytes, 14).iter().map(|p| (text(p.bytes(), 1), text(p.bytes(), 2))).collect();
+        let property = |key: &str| properties.iter().find(|(k, _)| k == key).map_or("", |(_, v)| v.as_str());
+        assert_eq!(property("stepgraph.classes"), r#"["setosa","versi\"color","virginica"]"#);
+        assert_eq!((property("stepgraph.mean"), property("stepgraph.input")), ("[5.0,3.0,4.0,1.0]", "raw"));
+        assert_eq!((property("stepgraph.output"), property("stepgraph.features")), ("logits", r#"["a","b","c","d"]"#));
+        assert!(text(&bytes, 6).contains("raw samples of a, b, c, d") && text(&bytes, 6).contains("logits"));
+        let graph = all(&bytes, 7)[0].bytes().to_vec();
+        let nodes = all(&graph, 1);
+        let kinds: Vec<String> = nodes.iter().take(2).map(|n| text(n.bytes(), 4)).collect();
+        assert_eq!(kinds, ["Sub", "Mul"]);
+        let inputs: Vec<String> = all(nodes[0].bytes(), 1).iter().map(|i| i.text().to_owned()).collect();
+        assert_eq!(inputs, ["input", "input.mean"]);
+        let mean = all(&graph, 5).into_iter().find(|t| text(t.bytes(), 8) == "input.mean").unwrap();
+        let raw: Vec<u8> = [5.0f32, 3.0, 4.0, 1.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+        assert_eq!(all(mean.bytes(), 9)[0].bytes(), raw);
+        // Data that stands as it was read needs neither.
+        let plain = onnx(&model, &weights, &Meaning::default()).unwrap();
+        let first = text(all(all(&plain, 7)[0].bytes(), 1)[0].bytes(), 4);
+        assert_eq!((first.as_str(), text(&plain, 6).contains("as the network was trained")), ("MatMul", true));
     }
 }

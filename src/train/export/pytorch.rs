@@ -3,6 +3,8 @@
 //! Modules are nested so that their parameters have the preset's names; a dense layer's weight is transposed when it is loaded, because PyTorch keeps
 //! `[units, in]`.
 
+use super::Meaning;
+use crate::data::Scaling;
 use crate::model::{Activation, LayerId, LayerSpec, LossSpec, Model, OptimizerSpec, Precision};
 use std::fmt::Write as _;
 
@@ -121,7 +123,16 @@ fn optimizer(spec: &OptimizerSpec) -> String {
 
 /// The script's text.
 #[must_use]
-pub fn script(model: &Model, steps: u64, seed: u64, companions: &Companions) -> String {
+pub fn script(model: &Model, steps: u64, seed: u64, companions: &Companions, meaning: &Meaning) -> String {
+    let names = |list: &[String]| match list {
+        [] => "None".to_owned(),
+        list => format!("[{}]", list.iter().map(|n| literal(n)).collect::<Vec<_>>().join(", ")),
+    };
+    let (class_names, feature_names) = (names(&meaning.classes), names(&meaning.features));
+    let numbers =
+        |of: fn(&Scaling) -> &[f64]| meaning.scaling.as_ref().map_or("None".to_owned(), |s| format!("{:?}", of(s)));
+    let (mean, scale) = (numbers(|s| &s.mean), numbers(|s| &s.scale));
+    let notes: String = meaning.notes.iter().map(|n| format!("# {}\n", n.replace(char::is_control, " "))).collect();
     let mut layers = String::new();
     modules(&mut layers, model, &model.roots, 2);
     let classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
@@ -171,6 +182,11 @@ INPUT_SHAPE = [{shape}]
 BATCH = {batch}
 STEPS = {steps}
 SEED = {seed}
+{notes}FEATURES = {feature_names}
+CLASSES = {class_names}
+# What the features were standardised with: (value - MEAN) * SCALE; None where they were not.
+MEAN = {mean}
+SCALE = {scale}
 # What products and activations are made of on a GPU; None is float32.
 PRECISION = {precision}
 HERE = pathlib.Path(__file__).resolve().parent
@@ -267,6 +283,25 @@ def loss_of(output, y):
     return {loss}
 
 
+def prepare(rows):
+    """Samples as they stand in the data, as the network takes them. Those of DATA are prepared already."""
+    x = torch.as_tensor(rows, dtype=torch.float32).reshape(-1, *INPUT_SHAPE)
+    if MEAN is None:
+        return x
+    mean, scale = torch.tensor(MEAN).reshape(INPUT_SHAPE), torch.tensor(SCALE).reshape(INPUT_SHAPE)
+    return (x - mean) * scale
+
+
+def answer(net, rows):
+    """The name of each sample's class, or its outputs where there are no classes; rows are as `prepare` takes them."""
+    net.eval()
+    with torch.no_grad():
+        output = net(prepare(rows).to(next(net.parameters()).device))
+    if CLASSES is None:
+        return output.tolist()
+    return [CLASSES[k] for k in output.argmax(dim=1).tolist()]
+
+
 def evaluate(net, x, y):
     net.eval()
     with torch.no_grad():
@@ -343,7 +378,7 @@ mod tests {
         let text = include_str!("../../../tests/data/everything.json");
         let model = check(&read_preset(text).unwrap()).model.unwrap();
         let beside = Companions { weights: "w.safetensors".into(), data: None };
-        let script = script(&model, 50, 7, &beside);
+        let script = script(&model, 50, 7, &beside, &Meaning::default());
         let modules: Vec<&str> =
             script.split("return Block([\n").nth(1).unwrap().split("\n    ])").next().unwrap().lines().collect();
         assert_eq!(

@@ -53,6 +53,9 @@ fn a_script_lies_beside_its_weights_and_its_samples() {
     let files = subject("iris").write(Format::PyTorch, &path, PlotOptions::default(), false).unwrap();
     let names: Vec<String> = files.iter().map(|f| f.file_name().unwrap().to_string_lossy().into_owned()).collect();
     assert_eq!(names, ["net.py", "net.weights.safetensors", "net.data.safetensors"]);
+    let script = std::fs::read_to_string(&files[0]).unwrap();
+    assert!(script.contains("CLASSES = [\"setosa\", \"versicolor\", \"virginica\"]"), "{script}");
+    assert!(script.contains("\nMEAN = [5.") && script.contains("\nSCALE = [") && script.contains("def prepare(rows):"));
     let data = read_tensors(&files[2]).unwrap();
     let rows = |name: &str| data.get(name).unwrap().shape.0[0];
     assert_eq!((rows("x"), rows("y"), rows("train") + rows("held_out")), (150, 150, 150));
@@ -80,4 +83,15 @@ fn every_format_writes_a_file() {
         let files = run.write(format, &path, PlotOptions::default(), false).unwrap();
         assert!(files.iter().all(|f| std::fs::metadata(f).unwrap().len() > 100), "{files:?}");
     }
+}
+
+#[test]
+fn a_plot_of_what_was_not_measured_says_what_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Subject { curves: Some(curves()), ..subject("xor") };
+    let options = PlotOptions { quantity: Quantity::LossScale, ..PlotOptions::default() };
+    let told = run.write(Format::Svg, &folder.path().join("a.svg"), options, false).unwrap_err().to_string();
+    assert_eq!(told, "xor has no loss_scale; it has loss, accuracy, update_max, grad_norm, lr, step_us, feed_us");
+    run.curves = None;
+    assert!(run.write(Format::Svg, &folder.path().join("a.svg"), options, false).is_err());
 }

@@ -16,6 +16,8 @@ const EVALUATION: u32 = 2;
 const HEAD: usize = 16;
 /// Steps of a chunk as it is written: a program that is killed in the middle of a large write loses the torn chunk alone.
 const CHUNK: usize = 1 << 12;
+/// Steps that may be missing in the middle of a run.
+const LARGEST_GAP: u64 = 1 << 20;
 /// Steps of a chunk that a reader believes in.
 const MOST: usize = 1 << 16;
 
@@ -202,9 +204,21 @@ impl Curves {
         }
     }
 
+    /// Makes `step` the last one: the run goes on from its checkpoint.
+    pub fn go_back(&mut self, step: u64) {
+        self.make_room(step + 1);
+    }
+
     /// Makes `step` the next one.
     fn make_room(&mut self, step: u64) {
         let before = step.saturating_sub(1);
+        if !self.is_empty() && before > self.last_step() && before - self.last_step() <= LARGEST_GAP {
+            // A program that was killed had a checkpoint, and not yet the last steps before it: their place stays empty.
+            let (start, ms) = (self.len(), self.total_ms());
+            let count = (before - self.last_step()) as usize;
+            self.columns.iter_mut().for_each(|c| c.resize(start + count, f32::NAN));
+            self.stretches.push(Stretch { start, count, from_ms: ms, to_ms: ms });
+        }
         if self.is_empty() || before > self.last_step() || before < self.before {
             // Nothing that came before belongs to the same line.
             let evaluations = std::mem::take(&mut self.evaluations);
@@ -224,6 +238,12 @@ impl Curves {
     /// The curves of a file's bytes; `None` where it is no curve file.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
+        Self::read_sound(bytes).map(|(curves, _)| curves)
+    }
+
+    /// As [`Self::read`], with the number of bytes that are sound.
+    #[must_use]
+    pub fn read_sound(bytes: &[u8]) -> Option<(Self, u64)> {
         let mut rest = bytes.strip_prefix(MAGIC)?;
         let mut curves = Self::default();
         while !rest.is_empty() {
@@ -242,7 +262,7 @@ impl Curves {
             }
             rest = after;
         }
-        Some(curves)
+        Some((curves, (bytes.len() - rest.len()) as u64))
     }
 
     fn take_steps(&mut self, body: &[u8]) -> Option<()> {
@@ -449,6 +469,12 @@ mod tests {
         put_steps(&mut resumed, &(501..=510).map(report).collect::<Vec<_>>(), 0.0, 10.0);
         let curves = Curves::read(&resumed).unwrap();
         assert_eq!((curves.before, curves.len(), curves.report(0).step), (500, 10, 501));
+        // Steps that were made and never written leave a gap, and nothing before it is lost.
+        let mut gap = file();
+        put_steps(&mut gap, &(171..=180).map(report).collect::<Vec<_>>(), 3000.0, 3100.0);
+        let curves = Curves::read(&gap).unwrap();
+        assert_eq!((curves.len(), curves.report(170).step, curves.report(149).loss), (180, 171, report(150).loss));
+        assert!(curves.values(Quantity::Loss)[150..170].iter().all(|v| v.is_nan()) && curves.evaluations.len() == 1);
     }
 
     #[test]

@@ -3,13 +3,17 @@
 //! A [`Recorder`] writes one run from a thread of its own while it lasts; a [`RunStore`] reads all of them.
 
 mod curve;
+mod differences;
 mod digest;
+mod record;
 mod recorder;
 mod store;
 #[cfg(test)]
 mod tests;
 
 pub use curve::{Curves, EvaluationPoint, Quantity};
+pub use differences::{FieldDifference, change, preset_differences};
 pub use digest::PlanDigest;
-pub use recorder::Recorder;
-pub use store::{Label, RunEnd, RunEntry, RunRecord, RunStore, RunsError, calendar, now_ms};
+pub use record::{Label, RunEnd, RunEntry, RunRecord, calendar, now_ms};
+pub use recorder::{FIRST_SAVE, Recorder, ResumePoint, SAVE_EVERY, SAVE_SHARE};
+pub use store::{RunStore, RunsError};

@@ -4,13 +4,12 @@
 //! several times a second, so a program that is killed loses that much of the curve and no more.
 
 use super::curve::{EvaluationPoint, MAGIC, put_evaluation, put_steps};
-use super::store::{RunEnd, RunRecord, RunStore, RunsError, now_ms};
-use super::{Curves, PlanDigest};
+use super::{Curves, PlanDigest, RunEnd, RunRecord, RunStore, RunsError, now_ms};
 use crate::compile::Compiled;
 use crate::tensor::write_atomic;
 use crate::train::{Evaluation, StepReport};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -24,6 +23,12 @@ const WRITE_EVERY: Duration = Duration::from_millis(250);
 /// Time between writes of the record.
 const RECORD_EVERY: Duration = Duration::from_secs(3);
 
+/// Time until the first checkpoint of a run that goes on, and the bounds of that between the next ones.
+pub const FIRST_SAVE: Duration = Duration::from_secs(3);
+pub const SAVE_EVERY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
+/// Writing checkpoints takes at most this share of a run's time: one part of so many.
+pub const SAVE_SHARE: u32 = 30;
+
 fn failed(path: &Path, cause: io::Error) -> RunsError {
     RunsError::File { path: path.to_owned(), what: "written", cause }
 }
@@ -35,6 +40,17 @@ enum Message {
     Total(u64),
     /// The run has come to an end, after which it may still go on.
     State(RunEnd, Option<String>),
+    /// All that came before is to be written; the sender is dropped when it is.
+    Written(Sender<()>),
+}
+
+/// Where a kept run goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResumePoint {
+    pub id: String,
+    /// The step of its checkpoint, and the running time until then in milliseconds.
+    pub step: u64,
+    pub ms: f64,
 }
 
 /// A run that is being written. Dropping it writes what is left, without waiting for that.
@@ -74,6 +90,26 @@ impl Recorder {
         })
     }
 
+    /// Goes on with a kept run from `from`, as [`Self::begin_unseen`]: `record` says on what it is trained now.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn resume_unseen(
+        store: &RunStore,
+        from: &ResumePoint,
+        record: RunRecord,
+        compiled: Arc<Compiled>,
+    ) -> Result<Self, RunsError> {
+        let (place, point) = (store.clone(), from.clone());
+        let mut recorder = Self::start(store, OnceLock::from(from.id.clone()), move |_, inbox| {
+            let desk = Desk::reopen(&place, &point, record, &PlanDigest::of(&compiled)).map_err(|e| e.to_string())?;
+            drop(compiled);
+            desk.serve(inbox)
+        })?;
+        recorder.ran_ms = from.ms;
+        Ok(recorder)
+    }
+
     fn start(
         store: &RunStore,
         id: OnceLock<String>,
@@ -101,10 +137,10 @@ impl Recorder {
         self.id.get().map(String::as_str)
     }
 
-    /// Where the run's weights belong; `None` until its folder is there.
+    /// Where the run's checkpoint belongs; `None` until its folder is there.
     #[must_use]
-    pub fn weights(&self) -> Option<PathBuf> {
-        self.id().map(|id| self.store.weights(id))
+    pub fn checkpoint(&self) -> Option<PathBuf> {
+        self.id().map(|id| self.store.checkpoint(id))
     }
 
     /// Lets running time pass, or stand still while the run is paused.
@@ -142,6 +178,19 @@ impl Recorder {
     /// The run has come to an end, or goes on after one.
     pub fn set_state(&mut self, state: RunEnd, error: Option<String>) {
         self.push(Message::State(state, error));
+    }
+
+    /// Waits until all that was handed over is in the run's files, so that a checkpoint is never ahead of the curve; not longer than a slow disk takes.
+    pub fn sync(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let (written, wait) = bounded(1);
+        self.push(Message::Written(written));
+        let started = Instant::now();
+        while wait.recv_timeout(Duration::from_millis(5)) == Err(RecvTimeoutError::Timeout)
+            && started.elapsed() < PATIENCE
+        {
+            self.push_out();
+        }
     }
 
     /// What the thread did not take yet is offered again.
@@ -258,6 +307,56 @@ impl Desk {
         Ok((id, desk))
     }
 
+    /// Takes up the folder of a run that was let go, or is let go in a moment.
+    fn reopen(store: &RunStore, from: &ResumePoint, now: RunRecord, plan: &PlanDigest) -> Result<Self, RunsError> {
+        /// The time that the last writer of the run may take to end.
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let folder = store.path(&from.id);
+        let lock = File::options().write(true).open(folder.join("lock")).map_err(|e| failed(&folder, e))?;
+        let asked = Instant::now();
+        while matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            if asked.elapsed() > PATIENCE {
+                return Err(RunsError::Busy(from.id.clone()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let before = store.record(&from.id)?;
+        let curve_path = folder.join("curve.bin");
+        let (curves, sound) = store.sound_curves(&from.id)?;
+        let curve = File::options().append(true).open(&curve_path).map_err(|e| failed(&curve_path, e))?;
+        // What is behind a torn chunk would never be read.
+        curve.set_len(sound).map_err(|e| failed(&curve_path, e))?;
+        let record = RunRecord {
+            started_ms: before.started_ms,
+            plan_hash: plan.sum(),
+            state: RunEnd::Running,
+            error: None,
+            ended_ms: None,
+            version: 1,
+            ..now
+        };
+        if record.plan_hash != before.plan_hash {
+            let text = serde_json::to_string(plan).unwrap_or_default();
+            write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(&folder, e))?;
+        }
+        let mut desk = Self {
+            record,
+            path: folder.join("run.json"),
+            curve,
+            curves,
+            pending: Vec::new(),
+            reports: Vec::new(),
+            reports_ms: (from.ms, from.ms),
+            written: Instant::now(),
+            recorded: Instant::now(),
+            failure: None,
+            _lock: lock,
+        };
+        desk.curves.go_back(from.step);
+        desk.write_record().map_err(|e| failed(&desk.path, e))?;
+        Ok(desk)
+    }
+
     fn serve(mut self, inbox: &Receiver<Message>) -> Result<(), String> {
         loop {
             let message = inbox.recv_timeout(WRITE_EVERY);
@@ -307,6 +406,10 @@ impl Desk {
                 self.curves.evaluations.push(point);
             }
             Message::Total(total) => self.record.total = total,
+            Message::Written(written) => {
+                self.write_curve()?;
+                drop(written);
+            }
             Message::State(state, error) => {
                 let changed = self.record.state != state;
                 self.record.state = state;

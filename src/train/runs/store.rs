@@ -6,22 +6,18 @@
 //! | `label.json` | [`Label`]: the person's name for it, and whether it is hidden | whoever renames |
 //! | `plan.json` | [`PlanDigest`] | the recorder, once |
 //! | `curve.bin` | [`Curves`] | the recorder, appended |
-//! | `weights.safetensors` | the last weights that were kept | the run |
+//! | `checkpoint.safetensors` | the last checkpoint that was kept, with the weights; `weights.safetensors` alone in runs of the first versions | the run |
 //! | `lock` | nothing; the recorder holds its lock, so a run that is `running` without it was cut off | |
 //!
 //! Deleted runs are moved to the folder `trash` and can be brought back until it is emptied.
 
-use super::{Curves, PlanDigest, Quantity};
-use crate::exec::Executor;
-use crate::exec::cpu::host_target;
-use crate::model::{Preset, read_preset, write_preset};
+use super::curve::MAGIC;
+use super::differences::tell_apart;
+use super::{Curves, Label, PlanDigest, RunEnd, RunEntry, RunRecord, calendar};
 use crate::tensor::{write_advice, write_atomic};
-use crate::train::SessionSpec;
-use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// What can go wrong with the runs on disk.
@@ -29,12 +25,18 @@ use thiserror::Error;
 pub enum RunsError {
     #[error("{path} cannot be {what}: {cause}; {}", write_advice(.cause))]
     File { path: PathBuf, what: &'static str, cause: io::Error },
-    #[error("{path} is damaged: {why}; delete the run, or bring the file back from a backup")]
+    #[error(
+        "{path} is damaged: {why}; export what can be read, then delete the run, or bring the file back from a backup"
+    )]
     Damaged { path: PathBuf, why: String },
     #[error("no run is called {0}; `stepgraph runs` lists them")]
     Unknown(String),
+    #[error("no run in the trash is called {0}; `stepgraph runs trash` lists them")]
+    NotInTrash(String),
     #[error("{0} names several runs: {1}; give more letters of one")]
     Ambiguous(String, String),
+    #[error("{0:?} holds control characters; give a name of one line")]
+    Name(String),
     #[error("run {0} is being written; stop it first")]
     Busy(String),
     #[error("there is no data folder on this system; name one with STEPGRAPH_RUNS")]
@@ -46,137 +48,8 @@ fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> RunsErro
     move |cause| RunsError::File { path, what, cause }
 }
 
-/// How a run ended, or that it has not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RunEnd {
-    /// It is being written now.
-    #[default]
-    Running,
-    Finished,
-    Stopped,
-    Failed,
-    /// Its program ended before it could say so.
-    Interrupted,
-}
-
-impl RunEnd {
-    /// The name in listings.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Finished => "finished",
-            Self::Stopped => "stopped",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-        }
-    }
-}
-
-/// What is known of a run besides its curves. Times of day are milliseconds since 1970, UTC.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RunRecord {
-    pub version: u32,
-    pub preset_name: String,
-    /// The preset's document, as [`write_preset`] writes it.
-    pub preset: String,
-    /// The folder that relative paths in the preset are taken from.
-    pub base: PathBuf,
-    pub seed: u64,
-    pub device: String,
-    pub precision: String,
-    pub executor: String,
-    pub threads: usize,
-    /// Steps that were asked for.
-    pub total: u64,
-    /// The checksum of the plan: operations, kernels, offsets.
-    pub plan_hash: String,
-    pub started_ms: u64,
-    pub ended_ms: Option<u64>,
-    pub state: RunEnd,
-    /// Why it failed.
-    pub error: Option<String>,
-    /// The last step made.
-    pub steps: u64,
-    /// The mean of the last losses, at most 32 of them.
-    pub loss: Option<f64>,
-    pub held_out_loss: Option<f64>,
-    pub held_out_accuracy: Option<f64>,
-    /// The median host time of the last 4096 steps, in microseconds.
-    pub step_us: Option<f64>,
-}
-
-impl RunRecord {
-    /// The preset that was trained; `None` where a newer version wrote it.
-    #[must_use]
-    pub fn read_preset(&self) -> Option<Preset> {
-        read_preset(&self.preset).ok()
-    }
-
-    /// The record of a run as it is asked for, on the device that it names or on this machine's CPU.
-    #[must_use]
-    pub fn of(spec: &SessionSpec) -> Self {
-        let train = spec.preset.train;
-        let mut record = Self {
-            base: std::path::absolute(&spec.base).unwrap_or_else(|_| spec.base.clone()),
-            seed: spec.seed.or(train.map(|t| t.seed)).unwrap_or(0),
-            device: spec.machine.clone().unwrap_or_else(|| host_target(spec.threads)).name,
-            executor: if spec.executor == Executor::Eager { "eager" } else { "replay" }.to_owned(),
-            threads: spec.threads,
-            total: train.map_or(1000, |t| t.steps as u64),
-            ..Self::default()
-        };
-        record.set_preset(&spec.preset);
-        record
-    }
-
-    /// Sets the preset and its name.
-    pub fn set_preset(&mut self, preset: &Preset) {
-        self.preset_name.clone_from(&preset.name);
-        self.preset = write_preset(preset);
-        preset.precision.name().clone_into(&mut self.precision);
-    }
-
-    /// Takes the closing figures from the curves.
-    pub fn sum_up(&mut self, curves: &Curves) {
-        self.steps = curves.last_step();
-        self.loss = curves.recent_mean(Quantity::Loss).map(f64::from);
-        self.step_us = curves.median(Quantity::StepUs).map(f64::from);
-        if let Some(last) = curves.evaluations.last() {
-            self.held_out_loss = Some(last.loss);
-            self.held_out_accuracy = last.accuracy.is_finite().then_some(last.accuracy);
-        }
-    }
-}
-
-/// What a person says of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Label {
-    pub name: Option<String>,
-    pub hidden: bool,
-}
-
-/// A run as a list shows it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunEntry {
-    /// The name of its folder.
-    pub id: String,
-    pub record: RunRecord,
-    pub label: Label,
-    pub has_weights: bool,
-    /// Bytes on disk.
-    pub bytes: u64,
-}
-
-impl RunEntry {
-    /// The person's name for it, or its preset's.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.label.name.as_deref().unwrap_or(&self.record.preset_name)
-    }
+fn not_curves(path: PathBuf) -> RunsError {
+    RunsError::Damaged { path, why: "its first bytes are no curve's".into() }
 }
 
 /// The folder of all runs.
@@ -186,28 +59,6 @@ pub struct RunStore {
 }
 
 const TRASH: &str = "trash";
-
-/// The time of day in milliseconds since 1970, UTC.
-#[must_use]
-pub fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
-}
-
-/// Year, month, day, hour, minute and second of a time of day in milliseconds, UTC, in the Gregorian calendar.
-#[must_use]
-pub fn calendar(ms: u64) -> [u64; 6] {
-    let seconds = ms / 1000;
-    // Days are counted from March of the year 0, so that leap days come last (Hinnant, "chrono-compatible low-level date algorithms").
-    let days = seconds / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    [year, month, day, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60]
-}
 
 /// The letters of a name that are sound in the name of a file anywhere.
 fn plain(name: &str) -> String {
@@ -245,10 +96,17 @@ impl RunStore {
         self.folder.join(id)
     }
 
-    /// The file of a run's weights.
+    /// The file of a run's checkpoint.
+    #[must_use]
+    pub fn checkpoint(&self, id: &str) -> PathBuf {
+        self.path(id).join("checkpoint.safetensors")
+    }
+
+    /// The file that holds a run's weights: its checkpoint, or the weights alone in runs of the first versions.
     #[must_use]
     pub fn weights(&self, id: &str) -> PathBuf {
-        self.path(id).join("weights.safetensors")
+        let checkpoint = self.checkpoint(id);
+        if checkpoint.is_file() { checkpoint } else { self.path(id).join("weights.safetensors") }
     }
 
     /// Makes the folder of a new run and gives its id.
@@ -274,7 +132,7 @@ impl RunStore {
         Err(RunsError::NoFolder)
     }
 
-    /// Every run that can be read, the newest first. Folders that are no runs are passed over.
+    /// Every run, the newest first, each under a name of its own where its network tells it apart. Folders that are no runs are passed over.
     ///
     /// # Errors
     /// Where the folder is there and cannot be read.
@@ -287,18 +145,20 @@ impl RunStore {
         let ids = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).filter(|n| n != TRASH);
         let mut out: Vec<RunEntry> = ids.filter_map(|id| self.entry(&id).ok()).collect();
         out.sort_by(|a, b| (b.record.started_ms, &b.id).cmp(&(a.record.started_ms, &a.id)));
+        tell_apart(&mut out);
         Ok(out)
     }
 
-    /// One run. A run whose program is gone is `interrupted`, and its figures come from its curves.
+    /// One run. A run whose program is gone is `interrupted`, one with files that cannot be read is `damaged`, and the figures of both come from
+    /// what is sound.
     ///
     /// # Errors
-    /// Where there is none, or its record is damaged.
+    /// Where there is none.
     pub fn entry(&self, id: &str) -> Result<RunEntry, RunsError> {
-        let path = self.path(id).join("run.json");
-        let text = fs::read_to_string(&path).map_err(|_| RunsError::Unknown(id.to_owned()))?;
-        let mut record: RunRecord =
-            serde_json::from_str(&text).map_err(|e| RunsError::Damaged { path: path.clone(), why: e.to_string() })?;
+        let mut record = match self.record(id) {
+            Ok(record) => record,
+            Err(error) => self.damaged_record(id, &error)?,
+        };
         if record.state == RunEnd::Running && !self.is_busy(id) {
             record.state = RunEnd::Interrupted;
             if let Ok(curves) = self.curves(id) {
@@ -307,17 +167,79 @@ impl RunStore {
             }
             // Reading all of it once is enough; where the folder cannot be written, it is read again next time.
             if let Ok(text) = serde_json::to_string_pretty(&record) {
-                let _ = write_atomic(&path, text.as_bytes());
+                let _ = write_atomic(&self.path(id).join("run.json"), text.as_bytes());
             }
         }
+        if let Err(error) = self.begin_curves(id) {
+            (record.state, record.error) = (RunEnd::Damaged, Some(error.to_string()));
+        }
         let label = fs::read_to_string(self.path(id).join("label.json")).ok();
-        let label = label.and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default();
-        let size = |name: &str| fs::metadata(self.path(id).join(name)).map(|m| m.len());
-        let weights = size("weights.safetensors");
-        let bytes =
-            ["run.json", "label.json", "plan.json", "curve.bin"].iter().filter_map(|n| size(n).ok()).sum::<u64>();
-        let has_weights = weights.is_ok();
-        Ok(RunEntry { id: id.to_owned(), record, label, has_weights, bytes: bytes + weights.unwrap_or(0) })
+        let label: Label = label.and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default();
+        let size = |name: &str| fs::metadata(self.path(id).join(name)).map_or(0, |m| m.len());
+        let (checkpoint, weights) = (size("checkpoint.safetensors"), size("weights.safetensors"));
+        let others = ["run.json", "label.json", "plan.json", "curve.bin"].map(size).iter().sum::<u64>();
+        Ok(RunEntry {
+            id: id.to_owned(),
+            title: label.name.clone().unwrap_or_else(|| record.preset_name.clone()),
+            has_weights: checkpoint + weights > 0,
+            can_continue: checkpoint > 0 && record.state != RunEnd::Damaged,
+            record,
+            label,
+            bytes: others + checkpoint + weights,
+        })
+    }
+
+    /// What a run's record says.
+    ///
+    /// # Errors
+    /// Where there is none, or it is damaged.
+    pub fn record(&self, id: &str) -> Result<RunRecord, RunsError> {
+        let path = self.path(id).join("run.json");
+        let text = fs::read_to_string(&path).map_err(|e| match e.kind() {
+            // Anything else than a name leads out of the folder of runs.
+            _ if Path::new(id).file_name() != Some(id.as_ref()) => RunsError::Unknown(id.to_owned()),
+            io::ErrorKind::NotFound if !self.path(id).join("curve.bin").is_file() => RunsError::Unknown(id.to_owned()),
+            io::ErrorKind::NotFound => RunsError::Damaged { path: path.clone(), why: "it is not there".into() },
+            _ => RunsError::Damaged { path: path.clone(), why: e.to_string() },
+        })?;
+        serde_json::from_str(&text).map_err(|e| RunsError::Damaged { path, why: e.to_string() })
+    }
+
+    /// A record in place of a damaged one, from its sound fields, the run's id and its curves.
+    fn damaged_record(&self, id: &str, error: &RunsError) -> Result<RunRecord, RunsError> {
+        // A recorder that has just made the folder writes the record in a moment.
+        if matches!(error, RunsError::Unknown(_)) || self.is_busy(id) {
+            return Err(RunsError::Unknown(id.to_owned()));
+        }
+        let text = fs::read(self.path(id).join("run.json")).unwrap_or_default();
+        let mut record = RunRecord::salvage(&String::from_utf8_lossy(&text));
+        if record.preset_name.is_empty() {
+            id.splitn(3, '-').last().unwrap_or(id).clone_into(&mut record.preset_name);
+        }
+        if record.started_ms == 0 {
+            let made = fs::metadata(self.path(id)).and_then(|m| m.modified()).ok();
+            let since = made.and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+            record.started_ms = since.map_or(0, |d| d.as_millis() as u64);
+        }
+        if let Ok(curves) = self.curves(id) {
+            record.sum_up(&curves);
+        }
+        (record.state, record.error) = (RunEnd::Damaged, Some(error.to_string()));
+        Ok(record)
+    }
+
+    /// Looks at the first bytes of a run's curve file.
+    fn begin_curves(&self, id: &str) -> Result<(), RunsError> {
+        let path = self.path(id).join("curve.bin");
+        let mut head = [0; MAGIC.len()];
+        match fs::File::open(&path).and_then(|mut f| f.read_exact(&mut head)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Ok(()) if head == *MAGIC => Ok(()),
+            // A recorder that has just made the file writes to it in a moment.
+            _ if self.is_busy(id) => Ok(()),
+            Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => Err(failed(&path, "read")(e)),
+            _ => Err(not_curves(path)),
+        }
     }
 
     /// The one run that a person means: by its id, the first letters of it, its name, or `last` for the newest.
@@ -332,7 +254,7 @@ impl RunStore {
         let by = |test: &dyn Fn(&RunEntry) -> bool| all.iter().filter(|e| test(e)).cloned().collect::<Vec<_>>();
         let mut found = by(&|e| e.id == given);
         if found.is_empty() {
-            found = by(&|e| e.label.name.as_deref() == Some(given));
+            found = by(&|e| e.title == given && e.title != e.record.preset_name);
         }
         if found.is_empty() && !given.is_empty() {
             found = by(&|e| e.id.starts_with(given));
@@ -359,13 +281,21 @@ impl RunStore {
     /// # Errors
     /// Where the file cannot be read, or is no curve file.
     pub fn curves(&self, id: &str) -> Result<Curves, RunsError> {
+        self.sound_curves(id).map(|(curves, _)| curves)
+    }
+
+    /// The curves of a run, and how many bytes of their file are sound.
+    ///
+    /// # Errors
+    /// As [`Self::curves`].
+    pub fn sound_curves(&self, id: &str) -> Result<(Curves, u64), RunsError> {
         let path = self.path(id).join("curve.bin");
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Curves::default()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Curves::default(), 0)),
             Err(e) => return Err(failed(&path, "read")(e)),
         };
-        Curves::read(&bytes).ok_or_else(|| RunsError::Damaged { path, why: "its first bytes are no curve's".into() })
+        Curves::read_sound(&bytes).ok_or_else(|| not_curves(path))
     }
 
     /// The plan that a run was compiled to.
@@ -383,6 +313,9 @@ impl RunStore {
     /// # Errors
     /// Where it cannot be written.
     pub fn set_label(&self, id: &str, label: &Label) -> Result<(), RunsError> {
+        if let Some(name) = label.name.as_ref().filter(|n| n.chars().any(char::is_control)) {
+            return Err(RunsError::Name(name.clone()));
+        }
         let path = self.path(id).join("label.json");
         let text = serde_json::to_string_pretty(label).unwrap_or_default();
         write_atomic(&path, text.as_bytes()).map_err(failed(&path, "written"))
@@ -402,14 +335,20 @@ impl RunStore {
         fs::rename(self.path(id), trash.join(id)).map_err(failed(&self.path(id), "deleted"))
     }
 
+    /// The runs in the trash.
+    #[must_use]
+    pub fn trash(&self) -> Self {
+        Self::at(self.folder.join(TRASH))
+    }
+
     /// Brings a run back from the trash.
     ///
     /// # Errors
-    /// Where it is not there.
+    /// Where it is not there, or another run has its id now.
     pub fn restore(&self, id: &str) -> Result<(), RunsError> {
-        let from = self.folder.join(TRASH).join(id);
-        if id.is_empty() || !from.is_dir() {
-            return Err(RunsError::Unknown(id.to_owned()));
+        let from = self.trash().path(id);
+        if Path::new(id).file_name() != Some(id.as_ref()) || !from.is_dir() {
+            return Err(RunsError::NotInTrash(id.to_owned()));
         }
         fs::rename(&from, self.path(id)).map_err(failed(&from, "brought back"))
     }

@@ -153,11 +153,68 @@ fn days_are_those_of_the_calendar() {
 }
 
 #[test]
-fn a_damaged_record_is_passed_over_and_named() {
+fn a_damaged_run_is_listed_with_what_is_wrong_and_what_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
-    std::fs::create_dir_all(store.path("broken")).unwrap();
-    std::fs::write(store.path("broken").join("run.json"), "{").unwrap();
-    assert!(store.list().unwrap().is_empty());
-    assert!(store.entry("broken").unwrap_err().to_string().contains("is damaged"));
+    let mut recorder = begin(&store);
+    let id = recorder.id().unwrap().to_owned();
+    train(&mut recorder, 1..=20);
+    recorder.set_state(RunEnd::Finished, None);
+    recorder.finish().unwrap();
+    std::fs::create_dir_all(store.path("notes")).unwrap();
+    let (path, whole) =
+        (store.path(&id).join("run.json"), std::fs::read_to_string(store.path(&id).join("run.json")).unwrap());
+    // The first letters of it alone, a field of another type, and nothing at all.
+    for (text, preset) in [(&whole[..40], false), (&whole.replace("\"seed\": 3", "\"seed\": \"x\""), true), ("", false)]
+    {
+        std::fs::write(&path, text).unwrap();
+        let list = store.list().unwrap();
+        assert_eq!((list.len(), list[0].record.state, list[0].record.steps), (1, RunEnd::Damaged, 20));
+        assert!(list[0].record.error.as_ref().is_some_and(|e| e.contains("run.json is damaged")), "{list:?}");
+        assert_eq!((list[0].name(), list[0].record.read_preset().is_some()), ("digits-mlp", preset));
+        assert!(list[0].record.started_ms > 0 && store.curves(&id).unwrap().len() == 20);
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert!(store.find("last").unwrap().record.error.unwrap().contains("not there"));
+    std::fs::write(&path, &whole).unwrap();
+    let curve = store.path(&id).join("curve.bin");
+    std::fs::write(&curve, "a letter").unwrap();
+    let entry = store.entry(&id).unwrap();
+    assert_eq!((entry.record.state, entry.record.steps, entry.can_continue), (RunEnd::Damaged, 20, false));
+    assert!(entry.record.error.unwrap().contains("curve.bin is damaged"));
+    store.delete(&id).unwrap();
+    assert!(store.list().unwrap().is_empty() && store.trash().list().unwrap().len() == 1);
+    for odd in ["..", "", "../x", "."] {
+        assert!(store.entry(odd).is_err() && store.restore(odd).is_err(), "{odd}");
+    }
+}
+
+#[test]
+fn runs_of_edited_presets_have_names_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path());
+    let keep = |change: &dyn Fn(&mut crate::model::Preset)| {
+        let mut preset = crate::model::read_preset(crate::model::BUNDLED[0].text).unwrap();
+        change(&mut preset);
+        let mut record = record();
+        record.set_preset(&preset);
+        let plan = PlanDigest::default();
+        let mut recorder = Recorder::begin(&store, record, &plan).unwrap();
+        train(&mut recorder, 1..=2);
+        let id = recorder.id().unwrap().to_owned();
+        recorder.finish().unwrap();
+        id
+    };
+    let name = |id: &str| store.find(id).unwrap().name().to_owned();
+    let plain = keep(&|p| p.about = "mine".into());
+    assert_eq!(name(&plain), "digits-mlp");
+    let edited = keep(&|p| p.input.batch = 32);
+    assert_eq!((name(&edited), name(&plain)), ("digits-mlp (input.batch 32)".into(), "digits-mlp".into()));
+    assert_eq!(store.find("digits-mlp (input.batch 32)").unwrap().id, edited);
+    // Of a network that is not bundled the oldest run has the plain name.
+    let own = keep(&|p| p.name = "mine".into());
+    let other = keep(&|p| (p.name, p.input.batch) = ("mine".into(), 16));
+    assert_eq!((name(&own), name(&other)), ("mine".into(), "mine (input.batch 16)".into()));
+    store.set_label(&other, &Label { name: Some("small".into()), hidden: false }).unwrap();
+    assert_eq!(name(&other), "small");
 }

@@ -1,7 +1,7 @@
 //! Gradients: against central differences, fast against reference, their scale and direction.
 
 use super::{Check, Culprit, VerifyOptions, prepared};
-use crate::compile::Options;
+use crate::compile::{Options, compile};
 use crate::exec::Step;
 use crate::exec::cpu::{Pool, host_target};
 use crate::ir::Phase;
@@ -110,6 +110,29 @@ fn loss_at(step: &mut Step, pool: &mut Pool, before: usize, saved: &[u8]) -> Res
     Ok(loss)
 }
 
+/// Parameters that are compared with central differences at most, or about as many; directions of each.
+const COMPARED: usize = 40;
+const DIRECTIONS: usize = 4;
+
+/// Seconds that the plain loops of the gradient checks take, roughly, and bytes that they hold at once.
+pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
+    /// What plain loops in f64 do in a second on one core, and what is copied.
+    const FLOPS: f64 = 3e8;
+    const BYTES: f64 = 1e9;
+    let small = model.with_batch(model.batch.clamp(2, BATCH));
+    let compiled = compile(&small, &Options::reference_f64(host_target(1)))?;
+    let plan = &compiled.plan;
+    let forward = |phase: Phase| matches!(phase, Phase::Forward | Phase::Loss);
+    let choices = || plan.program.ops.iter().zip(&compiled.selection.choices);
+    let flops = choices().filter(|(op, _)| forward(op.phase)).map(|(_, c)| c.flops).sum::<u64>() as f64;
+    let count = trained(&small).count();
+    let passes = (count.div_ceil(count.div_ceil(COMPARED).max(1)) * DIRECTIONS * 2) as f64;
+    let persistent = (small.trained_len() * 8 * 3) as f64;
+    let seconds = passes * (flops / FLOPS + persistent / BYTES) + 3.0 * compiled.selection.flops() as f64 / FLOPS;
+    // The arena, what is put back after each pass, and the gradients.
+    Ok((seconds, plan.arena_bytes + 2 * persistent as u64))
+}
+
 /// f64 analytic gradients against central differences along random directions and single elements of each parameter.
 pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     const STEP: f64 = 1e-6;
@@ -125,12 +148,12 @@ pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Res
     let (mut worst, mut worst_name, mut compared) = (0.0f64, String::new(), 0usize);
     let mut failures = Vec::new();
     // A network of many parameters is sampled: each costs several forward passes on plain loops.
-    let stride = grads.len().div_ceil(40);
+    let stride = grads.len().div_ceil(COMPARED);
     for (p, grad) in grads.iter().skip(rng.below(stride)).step_by(stride) {
         let start = step.param::<f64>(*p)?;
         let name = &small.param(*p).name;
         let scale = grad.iter().fold(0.0f64, |m, g| m.max(g.abs()));
-        for trial in 0..4 {
+        for trial in 0..DIRECTIONS {
             // Directions: one over all elements, then single ones.
             let direction: Vec<f64> = if trial == 0 {
                 (0..start.len()).map(|_| if rng.uniform() < 0.5 { -1.0 } else { 1.0 }).collect()

@@ -78,6 +78,26 @@ pub struct Report {
     pub passed: bool,
 }
 
+/// What the proofs of a preset take, roughly.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Price {
+    pub seconds: f64,
+    /// Memory held at once.
+    pub bytes: u64,
+}
+
+/// What the proofs of a preset take on this machine: nearly all of it is plain loops in f64, and memory that two steps hold.
+///
+/// # Errors
+/// Where the preset has mistakes, or a part of it is too large to be planned.
+pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainError> {
+    let checked = check(preset);
+    let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
+    let (seconds, bytes) = gradient::cost(&model)?;
+    let step = compile(&model, &options.compiling())?.plan.arena_bytes;
+    Ok(Price { seconds, bytes: bytes.max(2 * step) })
+}
+
 /// Verifies a preset; `progress` sees each check as it is done.
 ///
 /// # Errors

@@ -50,8 +50,15 @@ fn a_run_is_kept_where_that_is_asked() {
     assert!(!succeed(here, &["runs"]).contains(id) && succeed(here, &["runs", "--all"]).contains(id));
     succeed(here, &["runs", "delete", &id[..10]]);
     assert!(list(here).is_empty());
-    succeed(here, &["runs", "restore", id]);
+    let trash: Vec<Value> = serde_json::from_str(&succeed(here, &["runs", "trash", "--json"])).unwrap();
+    assert!(trash[0]["id"] == id && succeed(here, &["runs", "trash"]).contains("first try"));
+    assert!(refused(here, &["runs", "restore", "nobody"]).contains("stepgraph runs trash"));
+    succeed(here, &["runs", "restore", "first try"]);
     assert_eq!(list(here).len(), 1);
+    assert!(refused(here, &["runs", "rename", "last", "two\nlines"]).contains("control characters"));
+    // What is printed is what was trained, and not what the preset said.
+    let preset = stepgraph::model::read_preset(&succeed(here, &["runs", "preset", "last"])).unwrap();
+    assert_eq!(preset.train.map(|t| (t.steps, t.seed)), Some((40, 5)));
     assert!(refused(here, &["runs", "show", "nobody"]).contains("no run is called nobody"));
 }
 
@@ -71,7 +78,8 @@ fn a_killed_run_is_interrupted_and_keeps_its_curve() {
             .and_then(|id| std::fs::metadata(here.join("runs").join(id).join("curve.bin")).ok())
             .map_or(0, |m| m.len())
     };
-    while size() < 500_000 {
+    let checkpoint = || curve().is_some_and(|id| here.join("runs").join(id).join("checkpoint.safetensors").exists());
+    while size() < 500_000 || !checkpoint() {
         assert!(started.elapsed() < Duration::from_secs(60), "the curve grows while the run lasts");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -84,8 +92,12 @@ fn a_killed_run_is_interrupted_and_keeps_its_curve() {
     succeed(here, &["export", "last", &at(&folder, "c.csv")]);
     let rows = std::fs::read_to_string(here.join("c.csv")).unwrap().lines().count() as u64;
     assert_eq!(rows, run["steps"].as_u64().unwrap() + 1);
-    // No weights were kept of it, and that is said.
-    assert!(refused(here, &["export", "last", &at(&folder, "m.onnx")]).contains("no weights"));
+    // Its last checkpoint holds weights, and all that a run needs to go on.
+    assert!(run["has_weights"] == true && run["can_continue"] == true, "{run}");
+    succeed(here, &["export", "last", &at(&folder, "m.onnx")]);
+    let checkpoint = here.join("runs").join(run["id"].as_str().unwrap()).join("checkpoint.safetensors");
+    let step = stepgraph::train::checkpoint_step(&checkpoint).unwrap();
+    assert!(step > 0 && step <= run["steps"].as_u64().unwrap());
 }
 
 #[test]
@@ -142,7 +154,69 @@ fn a_capsule_is_made_and_replayed() {
         }],
     );
     let made = run(here, &["capsule", "make", "last", &at(&folder, "other.capsule")]);
+    assert_eq!(made.status.code(), Some(1));
     assert!(stderr(&made).contains("went another way from step 1 on"), "{}", stderr(&made));
     std::fs::write(&file, "a letter").unwrap();
     assert!(refused(here, &["capsule", "replay", &file]).contains("safetensors"));
+}
+
+#[test]
+fn a_damaged_run_is_listed_exported_and_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
+    let id = list(here)[0]["id"].as_str().unwrap().to_owned();
+    std::fs::write(here.join("runs").join(&id).join("run.json"), "{\"version\": 1, \"seed").unwrap();
+    let output = run(here, &["runs"]);
+    assert!(stdout(&output).contains("damaged") && stderr(&output).contains("run.json is damaged"));
+    let found = &list(here)[0];
+    assert!(
+        found["state"] == "damaged" && found["steps"] == 20 && found["error"].as_str().unwrap().contains("run.json")
+    );
+    succeed(here, &["export", "last", &at(&folder, "a.csv")]);
+    succeed(here, &["export", "last", &at(&folder, "a.safetensors")]);
+    assert!(refused(here, &["export", "last", &at(&folder, "a.onnx")]).contains("cannot be read by this version"));
+    succeed(here, &["runs", "delete", "last"]);
+    assert!(list(here).is_empty());
+}
+
+#[test]
+fn exports_tell_what_they_wrote_and_what_they_lack() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let report: Value =
+        serde_json::from_str(&succeed(here, &["export", "xor", &at(&folder, "x.onnx"), "--json"])).unwrap();
+    assert_eq!((report["format"].as_str(), report["files"].as_array().unwrap().len()), (Some("onnx"), 1));
+    assert!(report["notes"][0].as_str().unwrap().contains("--weights FILE"), "{report}");
+    assert!(refused(here, &["export", "xor", &at(&folder, "no/such/x.onnx")]).contains("no"));
+    succeed(here, &["train", "regression", "--steps", "10", "--keep"]);
+    let told = refused(here, &["export", "last", &at(&folder, "a.svg"), "--plot", "accuracy"]);
+    assert!(told.contains("has no accuracy; it has loss, "), "{told}");
+    // A folder of that name is neither a run nor a preset.
+    for name in ["xor", "last"] {
+        std::fs::create_dir(here.join(name)).unwrap();
+        let output = command(&["export", name, "f.safetensors", "--replace"])
+            .env("STEPGRAPH_RUNS", here.join("runs"))
+            .current_dir(here)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_log_goes_on_with_the_run_that_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let [log, half] = ["run.jsonl", "half.ckpt"].map(|n| at(&folder, n));
+    succeed(here, &["train", "xor", "--steps", "20", "--checkpoint", &half, "--log", &log]);
+    succeed(here, &["train", "xor", "--steps", "30", "--resume", &half, "--log", &log]);
+    let lines = std::fs::read_to_string(&log).unwrap();
+    let steps: Vec<u64> =
+        lines.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["step"].as_u64().unwrap()).collect();
+    assert_eq!(steps, (1..=30).collect::<Vec<_>>());
+    succeed(here, &["train", "xor", "--steps", "10", "--log", &log]);
+    let told = refused(here, &["train", "xor", "--steps", "30", "--resume", &half, "--log", &log]);
+    assert!(told.contains("ends with step 10") && told.contains("another name"), "{told}");
+    assert_eq!(std::fs::read_to_string(&log).unwrap().lines().count(), 10);
 }

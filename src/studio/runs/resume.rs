@@ -1,0 +1,139 @@
+//! Going on with a kept run: from its checkpoint, in the same curves, with the network that it began with.
+
+use super::perform::with_whole_paths;
+use super::{Job, RunsCommand};
+use crate::model::{Preset, write_preset};
+use crate::studio::app::StudioApp;
+use crate::studio::commands::{Command, Tab};
+use crate::studio::curves::History;
+use crate::studio::panels::modals::Question;
+use crate::studio::view_models::format;
+use crate::train::runs::{ResumePoint, RunStore, change};
+use crate::train::{Command as Order, SessionSpec, checkpoint_step};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Where a kept run goes on, and what is known of it until there.
+#[derive(Debug)]
+pub struct Continuation {
+    pub point: ResumePoint,
+    pub history: History,
+    checkpoint: PathBuf,
+}
+
+impl Continuation {
+    /// Reads a run up to its checkpoint.
+    ///
+    /// # Errors
+    /// Where it has none, or its files cannot be read, in words.
+    pub fn read(store: &RunStore, id: &str) -> Result<Self, String> {
+        /// The time that a run which was let go just now may take for its last checkpoint.
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let asked = Instant::now();
+        while store.is_busy(id) {
+            if asked.elapsed() > PATIENCE {
+                return Err("it is being written by another program; stop it there, then continue it here".to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let checkpoint = store.checkpoint(id);
+        let step = checkpoint_step(&checkpoint).map_err(|e| e.to_string())?;
+        let mut curves = store.curves(id).map_err(|e| e.to_string())?;
+        curves.go_back(step);
+        let ms = curves.len().checked_sub(1).map_or(0.0, |last| curves.ms(last));
+        let point = ResumePoint { id: id.to_owned(), step, ms };
+        Ok(Self { point, history: History::of(&curves), checkpoint })
+    }
+}
+
+/// What a run would be trained with, as a document: what a person reads only is left out.
+fn essence(preset: &Preset, base: &Path) -> String {
+    let preset = Preset { name: String::new(), about: String::new(), ..preset.clone() };
+    write_preset(&with_whole_paths(preset, &std::path::absolute(base).unwrap_or_default()))
+}
+
+impl StudioApp {
+    /// Goes on with the first selected run. Where another network is open, a question comes first.
+    pub(super) fn ask_to_continue(&mut self, ctx: &egui::Context) {
+        let Some(entry) = self.studio.runs.first() else { return };
+        let id = entry.id.clone();
+        if self.studio.training.keeping.id() == Some(&id) && self.studio.training.obeys() {
+            self.perform(ctx, Command::ShowTab(Tab::Train));
+            let order = if self.studio.training.is_stopped() { Command::Continue } else { Command::Train };
+            return self.perform(ctx, order);
+        }
+        if self.studio.training.is_running() {
+            let text = "Another run is going on. Stop it on the Train tab, then continue this one.";
+            return self.studio.complain(text);
+        }
+        let Some(preset) = entry.record.read_preset() else {
+            let text = "The preset of this run is of another version, which alone can go on with it.";
+            return self.studio.complain(text);
+        };
+        let document = &self.studio.document;
+        let own = essence(&preset, &entry.record.base);
+        match change(&own, &essence(document.preset(), &document.base())) {
+            None => self.read_to_continue(id),
+            Some(change) => self.panels.modals.ask(Question::Continue { id, change }),
+        }
+    }
+
+    /// Opens a run's own network and goes on with it.
+    pub(super) fn continue_own(&mut self, id: String) {
+        let Some(entry) = self.studio.runs.entry(&id) else { return };
+        let Some(preset) = entry.record.read_preset() else { return };
+        let preset = with_whole_paths(preset, &entry.record.base);
+        self.open_document(preset, None);
+        self.read_to_continue(id);
+    }
+
+    fn read_to_continue(&mut self, id: String) {
+        if !self.studio.runs.give(Job::Continue(id)) {
+            self.studio.complain("Too much is being done with runs at once. Try again.");
+        }
+    }
+
+    /// Goes on with a run that was read.
+    pub(super) fn go_on(&mut self, ctx: &egui::Context, from: Continuation) {
+        if self.studio.training.is_running() {
+            return self.studio.complain("Another run was begun meanwhile. Stop it on the Train tab, and try again.");
+        }
+        if !self.studio.devices.current().trains() {
+            return self
+                .studio
+                .complain("Nothing is trained on this device. Choose another one at the top, and try again.");
+        }
+        let preset = self.studio.document.preset();
+        let (id, step) = (from.point.id.clone(), from.point.step);
+        let asked = preset.train.map_or(1000, |t| t.steps as u64);
+        // A run that was over goes on for as long again.
+        let total = if asked > step { asked } else { step + asked };
+        let spec = SessionSpec {
+            steps: usize::try_from(total).ok(),
+            resume: Some(from.checkpoint.clone()),
+            ..self.spec_to_train()
+        };
+        self.begin_run(spec, Order::Start, Some(from));
+        self.perform(ctx, Command::ShowTab(Tab::Train));
+        let name = self.studio.runs.name(&id).to_owned();
+        self.studio.say(format!("{name} goes on from step {}.", format::exact(step)));
+    }
+
+    /// Goes on with the run on the Train tab after it was stopped.
+    pub(in crate::studio) fn continue_stopped(&mut self) {
+        let stale = self.studio.is_stale();
+        self.studio.training.send(Order::Start);
+        if stale {
+            let text = "The run goes on with the network and the device that it began with. Train anew trains what is open now.";
+            self.studio.say(text);
+        }
+    }
+}
+
+impl RunsCommand {
+    /// True where it puts another document in the place of the one that is open.
+    #[must_use]
+    pub const fn replaces_document(&self) -> bool {
+        matches!(self, Self::OpenPreset | Self::ContinueOwn(_))
+    }
+}

@@ -1,0 +1,29 @@
+//! What the samples and outputs of a network mean, for programs that know nothing of its data.
+
+use crate::data::{Dataset, Scaling, Target};
+
+/// Names and scales; all empty where the preset names no data.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meaning {
+    /// A name for each output, where outputs are classes.
+    pub classes: Vec<String>,
+    /// A name for each feature, where there are any.
+    pub features: Vec<String>,
+    /// How features were standardised.
+    pub scaling: Option<Scaling>,
+    /// What the reader of the data did with them.
+    pub notes: Vec<String>,
+}
+
+impl Meaning {
+    /// The meaning that a data set gives.
+    #[must_use]
+    pub fn of(set: &Dataset) -> Self {
+        let classes = match &set.target {
+            Target::Classes { names, .. } => names.clone(),
+            Target::Values { .. } => Vec::new(),
+        };
+        let (features, scaling) = (set.feature_names.clone(), set.scaling.clone());
+        Self { classes, features, scaling, notes: set.notes.clone() }
+    }
+}

@@ -1,0 +1,196 @@
+//! What is known of a kept run besides its curves, and what a person says of it.
+
+use super::{Curves, Quantity};
+use crate::exec::Executor;
+use crate::exec::cpu::host_target;
+use crate::model::{Preset, TrainSpec, read_preset, write_preset};
+use crate::train::SessionSpec;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How a run ended, or that it has not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunEnd {
+    /// It is being written now.
+    #[default]
+    Running,
+    Finished,
+    Stopped,
+    Failed,
+    /// Its program ended before it could say so.
+    Interrupted,
+    /// Its files cannot be read as they stand; what can be is shown.
+    Damaged,
+}
+
+impl RunEnd {
+    /// The name in listings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Finished => "finished",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Damaged => "damaged",
+        }
+    }
+}
+
+/// What is known of a run besides its curves. Times of day are milliseconds since 1970, UTC.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunRecord {
+    pub version: u32,
+    pub preset_name: String,
+    /// The preset's document, as [`write_preset`] writes it.
+    pub preset: String,
+    /// The folder that relative paths in the preset are taken from.
+    pub base: PathBuf,
+    pub seed: u64,
+    pub device: String,
+    pub precision: String,
+    pub executor: String,
+    pub threads: usize,
+    /// Steps that were asked for.
+    pub total: u64,
+    /// The checksum of the plan: operations, kernels, offsets.
+    pub plan_hash: String,
+    pub started_ms: u64,
+    pub ended_ms: Option<u64>,
+    pub state: RunEnd,
+    /// Why it failed, or what is damaged.
+    pub error: Option<String>,
+    /// The last step made.
+    pub steps: u64,
+    /// The mean of the last losses, at most 32 of them.
+    pub loss: Option<f64>,
+    pub held_out_loss: Option<f64>,
+    pub held_out_accuracy: Option<f64>,
+    /// The median host time of the last 4096 steps, in microseconds.
+    pub step_us: Option<f64>,
+}
+
+impl RunRecord {
+    /// The preset that was trained, with the run's seed and steps; `None` where a newer version wrote it.
+    #[must_use]
+    pub fn read_preset(&self) -> Option<Preset> {
+        let mut preset = read_preset(&self.preset).ok()?;
+        preset.train = Some(TrainSpec { steps: usize::try_from(self.total).unwrap_or(usize::MAX), seed: self.seed });
+        Some(preset)
+    }
+
+    /// The record of a run as it is asked for, on the device that it names or on this machine's CPU.
+    #[must_use]
+    pub fn of(spec: &SessionSpec) -> Self {
+        let train = spec.preset.train;
+        let seed = spec.seed.or(train.map(|t| t.seed)).unwrap_or(0);
+        let mut record = Self {
+            base: std::path::absolute(&spec.base).unwrap_or_else(|_| spec.base.clone()),
+            seed,
+            device: spec.machine.clone().unwrap_or_else(|| host_target(spec.threads)).name,
+            executor: if spec.executor == Executor::Eager { "eager" } else { "replay" }.to_owned(),
+            threads: spec.threads,
+            total: spec.steps.or(train.map(|t| t.steps)).unwrap_or(1000) as u64,
+            ..Self::default()
+        };
+        let train = train.map(|t| TrainSpec { seed, ..t });
+        record.set_preset(&Preset { train, ..spec.preset.clone() });
+        record
+    }
+
+    /// What can be read of a damaged record, field by field: those that are there and mean something.
+    #[must_use]
+    pub fn salvage(text: &str) -> Self {
+        let mut sound = serde_json::to_value(Self::default()).unwrap_or_default();
+        let given = serde_json::from_str(text).unwrap_or_default();
+        if let (Value::Object(given), Value::Object(sound)) = (given, &mut sound) {
+            for (key, value) in given {
+                let old = sound.insert(key.clone(), value);
+                if Self::deserialize(Value::Object(sound.clone())).is_err() {
+                    match old {
+                        Some(old) => drop(sound.insert(key, old)),
+                        None => drop(sound.remove(&key)),
+                    }
+                }
+            }
+        }
+        Self::deserialize(sound).unwrap_or_default()
+    }
+
+    /// Sets the preset and its name.
+    pub fn set_preset(&mut self, preset: &Preset) {
+        self.preset_name.clone_from(&preset.name);
+        self.preset = write_preset(preset);
+        preset.precision.name().clone_into(&mut self.precision);
+    }
+
+    /// Takes the closing figures from the curves.
+    pub fn sum_up(&mut self, curves: &Curves) {
+        self.steps = curves.last_step();
+        self.loss = curves.recent_mean(Quantity::Loss).map(f64::from);
+        self.step_us = curves.median(Quantity::StepUs).map(f64::from);
+        if let Some(last) = curves.evaluations.last() {
+            self.held_out_loss = Some(last.loss);
+            self.held_out_accuracy = last.accuracy.is_finite().then_some(last.accuracy);
+        }
+    }
+}
+
+/// What a person says of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Label {
+    pub name: Option<String>,
+    pub hidden: bool,
+}
+
+/// A run as a list shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunEntry {
+    /// The name of its folder.
+    pub id: String,
+    pub record: RunRecord,
+    pub label: Label,
+    /// The person's name for it, or its preset's; a list adds what tells it from others of that preset.
+    pub title: String,
+    pub has_weights: bool,
+    /// Whether it has a checkpoint, from which it can go on.
+    pub can_continue: bool,
+    /// Bytes on disk.
+    pub bytes: u64,
+}
+
+impl RunEntry {
+    /// Its name, as lists and legends show it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.title
+    }
+}
+
+/// The time of day in milliseconds since 1970, UTC.
+#[must_use]
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}
+
+/// Year, month, day, hour, minute and second of a time of day in milliseconds, UTC, in the Gregorian calendar.
+#[must_use]
+pub fn calendar(ms: u64) -> [u64; 6] {
+    let seconds = ms / 1000;
+    // Days are counted from March of the year 0, so that leap days come last (Hinnant, "chrono-compatible low-level date algorithms").
+    let days = seconds / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    [year, month, day, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60]
+}

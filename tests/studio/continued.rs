@@ -1,0 +1,198 @@
+//! Kept runs that go on: after a stop, after a restart, after a program that was killed.
+
+use crate::robot::Robot;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use stepgraph::studio::Startup;
+use stepgraph::studio::commands::{Command, Tab};
+use stepgraph::studio::runs::RunsCommand;
+use stepgraph::train::RunState;
+use stepgraph::train::runs::{Quantity, RunEnd, RunStore};
+
+fn open(folder: &Path) -> Robot {
+    let mut robot = Robot::start(Startup { runs: Some(RunStore::at(folder.join("runs"))), ..Startup::default() });
+    robot.until("the list", |app| app.studio.runs.problem.is_none());
+    robot
+}
+
+fn perform(robot: &mut Robot, command: Command) {
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, command);
+    robot.window.run_steps(3);
+}
+
+/// Selects the only run there is.
+fn select(robot: &mut Robot) -> String {
+    robot.until("the run", |app| app.studio.runs.entries.len() == 1);
+    let id = robot.app().studio.runs.entries[0].id.clone();
+    perform(robot, Command::ShowTab(Tab::Runs));
+    perform(robot, Command::Runs(RunsCommand::Select(id.clone())));
+    id
+}
+
+/// Trains for a while, stops, and closes the window.
+fn train_a_while(folder: &Path) -> u64 {
+    let mut robot = open(folder);
+    robot.write("steps", "100000000");
+    robot.settle();
+    robot.press("Train this network");
+    robot.until("some steps", |app| app.studio.training.done() > 50);
+    robot.press("Halve the learning rate");
+    let now = robot.app().studio.training.done();
+    robot.until("steps with that", |app| app.studio.training.done() > now + 50);
+    robot.press("Stop");
+    robot.until("the stop", |app| app.studio.training.state == Some(RunState::Stopped));
+    robot.until("its checkpoint", |app| app.studio.training.keeping.has_kept(app.studio.training.done()));
+    robot.app().studio.training.done()
+}
+
+#[test]
+fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let done = train_a_while(folder.path());
+    let store = RunStore::at(folder.path().join("runs"));
+    let before = store.find("last").unwrap();
+    assert_eq!((before.record.state, before.record.steps, before.can_continue), (RunEnd::Stopped, done, true));
+    let first = store.curves(&before.id).unwrap();
+    let mut robot = open(folder.path());
+    let id = select(&mut robot);
+    robot.press("Continue the selected run");
+    robot.until("more steps", |app| app.studio.training.done() > done + 20);
+    assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("goes on from step")));
+    let training = &robot.app().studio.training;
+    assert_eq!((training.keeping.id(), training.total > done), (Some(id.as_str()), true));
+    assert_eq!(&training.history.loss.raw.values()[..done as usize], first.values(Quantity::Loss));
+    // The learning rate is the one that it had, and not the preset's.
+    assert_eq!(Some(&training.lr), first.values(Quantity::Lr).last());
+    drop(robot);
+    let after = store.entry(&id).unwrap();
+    assert_eq!(store.list().unwrap().len(), 1);
+    assert!(after.record.steps > done + 20 && after.record.started_ms == before.record.started_ms);
+    let curves = store.curves(&id).unwrap();
+    assert_eq!((curves.before, curves.last_step()), (0, after.record.steps));
+    assert!(curves.values(Quantity::Loss).iter().all(|v| v.is_finite()) && !curves.is_torn);
+    assert!((1..curves.len()).all(|i| curves.ms(i) >= curves.ms(i - 1)));
+    assert_eq!(stepgraph::train::checkpoint_step(&store.checkpoint(&id)).unwrap(), after.record.steps);
+}
+
+#[test]
+fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path().join("runs"));
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_stepgraph"))
+        .args(["train", "digits-mlp", "--steps", "1000000000", "--keep"])
+        .envs([("STEPGRAPH_NO_TUNING", "1"), ("STEPGRAPH_NO_CUDA", "1")])
+        .env("STEPGRAPH_RUNS", store.folder())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while !store.list().unwrap().first().is_some_and(|e| e.can_continue) {
+        assert!(started.elapsed() < Duration::from_secs(60), "a checkpoint is kept while the run lasts");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut robot = open(folder.path());
+    let id = select(&mut robot);
+    assert_eq!(robot.app().studio.runs.entries[0].record.state, RunEnd::Interrupted);
+    let step = stepgraph::train::checkpoint_step(&store.checkpoint(&id)).unwrap();
+    robot.press("Continue the selected run");
+    robot.until("more steps", |app| app.studio.training.done() > step + 20);
+    drop(robot);
+    let (entry, curves) = (store.entry(&id).unwrap(), store.curves(&id).unwrap());
+    assert_eq!((entry.record.state, curves.last_step()), (RunEnd::Stopped, entry.record.steps));
+    assert!(!curves.is_torn && curves.before == 0);
+}
+
+#[test]
+fn a_run_of_another_network_than_the_open_one_asks_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let done = train_a_while(folder.path());
+    let mut robot = open(folder.path());
+    robot.write("L0 units", "32");
+    robot.settle();
+    let id = select(&mut robot);
+    robot.press("Continue the selected run");
+    robot.window.run_steps(2);
+    assert!(robot.sees("Open the network of digits-mlp to continue it?") && robot.sees("layers[0].units 32"));
+    robot.press("Cancel");
+    assert!(robot.app().studio.training.state.is_none());
+    for button in ["Continue the selected run", "Open and continue", "Discard changes"] {
+        robot.press(button);
+        robot.window.run_steps(2);
+    }
+    robot.until("more steps", |app| app.studio.training.done() > done + 5);
+    assert_eq!((robot.value("L0 units"), robot.app().studio.training.keeping.id()), ("128".into(), Some(id.as_str())));
+    // Another one does not push it aside.
+    perform(&mut robot, Command::Runs(RunsCommand::Continue));
+    assert_eq!(robot.app().studio.runs.entries.len(), 1);
+}
+
+#[test]
+fn a_stopped_run_goes_on_from_the_train_tab() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    robot.write("steps", "100000000");
+    robot.settle();
+    robot.press("Train this network");
+    robot.until("some steps", |app| app.studio.training.done() > 20);
+    robot.press("Stop");
+    robot.until("the stop", |app| app.studio.training.state == Some(RunState::Stopped));
+    let done = robot.app().studio.training.done();
+    robot.write("L0 units", "32");
+    robot.settle();
+    robot.press("Continue");
+    assert!(
+        robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("the network and the device that it began"))
+    );
+    robot.until("more steps", |app| app.studio.training.done() > done + 20);
+    drop(robot);
+    let store = RunStore::at(folder.path().join("runs"));
+    let entry = store.find("last").unwrap();
+    assert_eq!(store.list().unwrap().len(), 1);
+    assert!(entry.record.steps > done + 20 && entry.record.preset.contains("128"));
+}
+
+/// What a window keeps between its starts.
+#[derive(Default)]
+struct Memory(std::collections::HashMap<String, String>);
+
+impl eframe::Storage for Memory {
+    fn get_string(&self, key: &str) -> Option<String> {
+        self.0.get(key).cloned()
+    }
+
+    fn set_string(&mut self, key: &str, value: String) {
+        self.0.insert(key.to_owned(), value);
+    }
+
+    fn remove_string(&mut self, key: &str) {
+        self.0.remove(key);
+    }
+
+    fn flush(&mut self) {}
+}
+
+#[test]
+fn the_baseline_is_remembered_through_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    train_a_while(folder.path());
+    let mut robot = open(folder.path());
+    let id = select(&mut robot);
+    robot.press("Pin run as baseline");
+    let memory: &'static mut Memory = Box::leak(Box::default());
+    eframe::App::save(robot.window.state_mut(), memory);
+    drop(robot);
+    let memory: &'static Memory = memory;
+    let startup = Startup { runs: Some(RunStore::at(folder.path().join("runs"))), ..Startup::default() };
+    let mut robot = Robot::start_with(startup.clone(), Some(memory));
+    robot.until("the baseline", |app| app.studio.runs.baseline.is_some());
+    assert_eq!(robot.app().studio.runs.baseline_id.as_deref(), Some(id.as_str()));
+    drop(robot);
+    // One that is gone by now is forgotten without a word.
+    RunStore::at(folder.path().join("runs")).delete(&id).unwrap();
+    let mut robot = Robot::start_with(startup, Some(memory));
+    robot.until("the list", |app| app.studio.runs.baseline_id.is_none());
+    assert!(robot.app().studio.notice.is_none());
+}
