@@ -158,6 +158,7 @@ impl StudioApp {
             }
             Command::DismissNotice => self.studio.notice = None,
             Command::Runs(command) => self.perform_on_runs(ctx, command),
+            Command::Fold(command) => self.studio.folds.perform(command, &self.studio.network),
             other => self.find_out(other),
         }
     }
@@ -255,6 +256,7 @@ impl StudioApp {
         if matches!(edit, Edit::SetField { .. }) {
             return;
         }
+        self.studio.folds.follow(edit);
         // Layers have moved: what was typed into one must not appear in another.
         self.panels.drafts.forget_layers();
         if let Some(path) = touched {

@@ -166,6 +166,7 @@ impl StudioApp {
             let ctx = ui.ctx().clone();
             self.take_answer(&ctx, answer);
         }
+        self.panels.ring.ui(ui.ctx());
     }
 }
 

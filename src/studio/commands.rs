@@ -2,6 +2,7 @@
 
 use super::devices::DeviceChoice;
 use super::document::Edit;
+use super::folds::FoldCommand;
 use super::icons;
 use super::lab::Weights;
 use super::runs::RunsCommand;
@@ -125,6 +126,8 @@ pub enum Command {
     UseData(&'static str, PathBuf),
     /// Which metrics the next run computes inside its step.
     SetMetrics(Metrics),
+    /// Folds and unfolds the list of layers.
+    Fold(FoldCommand),
     /// Something with kept runs.
     Runs(RunsCommand),
     /// Times every operation of the step on a thread.
@@ -158,11 +161,11 @@ pub struct Info {
     pub about: &'static str,
 }
 
-const fn keys(modifiers: Modifiers, key: Key) -> Option<KeyboardShortcut> {
+pub(super) const fn keys(modifiers: Modifiers, key: Key) -> Option<KeyboardShortcut> {
     Some(KeyboardShortcut::new(modifiers, key))
 }
 
-const CTRL: Modifiers = Modifiers::COMMAND;
+pub(super) const CTRL: Modifiers = Modifiers::COMMAND;
 const CTRL_SHIFT: Modifiers = Modifiers { shift: true, ..Modifiers::COMMAND };
 const NONE: Modifiers = Modifiers::NONE;
 const ALT: Modifiers = Modifiers::ALT;
@@ -183,6 +186,7 @@ impl Command {
             Self::MoveUp,
             Self::MoveDown,
         ]);
+        out.extend([Self::Fold(FoldCommand::All), Self::Fold(FoldCommand::Nothing)]);
         out.extend(LayerKind::ALL.map(Self::AddKind));
         out.extend([Self::TrainOrPause, Self::Step, Self::Stop, Self::Reset, Self::Back, Self::Forward]);
         out.extend(Tab::ALL.map(Self::ShowTab));
@@ -356,6 +360,7 @@ impl Command {
             Self::SetMetrics(_) => of("Set metrics", icons::TRAIN, None, "What the next run measures inside its step"),
             Self::DismissNotice => of("Dismiss", icons::CLOSE, None, "Closes the notice"),
             Self::Runs(command) => command.info(),
+            Self::Fold(command) => command.info(),
             Self::MeasureOps => of(
                 "Measure operations",
                 icons::RECENT,
@@ -426,7 +431,7 @@ impl Command {
         with_keys.push((KeyboardShortcut::new(CTRL, Key::K), Self::Palette));
         with_keys.push((KeyboardShortcut::new(CTRL, Key::Y), Self::Redo));
         // In a field, the key is for its text.
-        if !ctx.egui_wants_keyboard_input() {
+        if !ctx.text_edit_focused() {
             with_keys.push((KeyboardShortcut::new(NONE, Key::Delete), Self::Remove));
         }
         with_keys.sort_by_key(|(s, _)| !(s.modifiers.shift));
@@ -443,6 +448,10 @@ pub struct Queue(Vec<Command>);
 impl Queue {
     pub fn push(&mut self, command: Command) {
         self.0.push(command);
+    }
+
+    pub fn extend(&mut self, commands: impl IntoIterator<Item = Command>) {
+        self.0.extend(commands);
     }
 
     /// Everything asked for, in order.

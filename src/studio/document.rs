@@ -30,6 +30,59 @@ pub enum Edit {
     },
 }
 
+impl Edit {
+    /// Where the layer at `path` is after the edit; `None` where it is gone.
+    #[must_use]
+    pub fn moved(&self, path: &LayerPath) -> Option<LayerPath> {
+        match self {
+            Self::SetField { .. } => Some(path.clone()),
+            Self::Insert { parent, index, .. } => Some(with_room(path, parent, *index)),
+            Self::Duplicate(of) => {
+                let (parent, index) = split_path(of);
+                Some(with_room(path, &parent, index + 1))
+            }
+            Self::Remove(gone) => without(path, gone),
+            Self::Move { from, parent, index } => {
+                let (source, at) = split_path(from);
+                let index = if *parent == source && *index > at { index - 1 } else { *index };
+                let parent = without(parent, from)?;
+                match path.0.strip_prefix(from.0.as_slice()) {
+                    Some(rest) => Some(LayerPath([parent.child(index).0.as_slice(), rest].concat())),
+                    None => without(path, from).map(|p| with_room(&p, &parent, index)),
+                }
+            }
+        }
+    }
+}
+
+/// A path after a layer came before position `index` of `parent`.
+fn with_room(path: &LayerPath, parent: &LayerPath, index: usize) -> LayerPath {
+    let mut path = path.clone();
+    if path.0.starts_with(&parent.0)
+        && let Some(place) = path.0.get_mut(parent.0.len())
+        && *place >= index
+    {
+        *place += 1;
+    }
+    path
+}
+
+/// A path after another layer was taken out; `None` where it went with it.
+fn without(path: &LayerPath, gone: &LayerPath) -> Option<LayerPath> {
+    if path.0.starts_with(&gone.0) {
+        return None;
+    }
+    let (parent, index) = split_path(gone);
+    let mut path = path.clone();
+    if path.0.starts_with(&parent.0)
+        && let Some(place) = path.0.get_mut(parent.0.len())
+        && *place > index
+    {
+        *place -= 1;
+    }
+    Some(path)
+}
+
 /// Edits of one field within this time of each other are undone together.
 const MERGE_WITHIN: Duration = Duration::from_secs(1);
 /// Documents kept for undo.
@@ -243,15 +296,8 @@ fn move_layer(preset: &mut Preset, from: &LayerPath, parent: &LayerPath, index: 
     }
     let layer = list.remove(at);
     // Taking the layer out moved what stood behind it in the same list.
-    let (mut parent, mut index) = (parent.clone(), index);
-    if parent == source && index > at {
-        index -= 1;
-    } else if parent.0.starts_with(&source.0)
-        && let Some(step) = parent.0.get_mut(source.0.len())
-        && *step > at
-    {
-        *step -= 1;
-    }
+    let index = if *parent == source && index > at { index - 1 } else { index };
+    let parent = without(parent, from)?;
     let list = list_mut(preset, &parent)?;
     let index = index.min(list.len());
     list.insert(index, layer);

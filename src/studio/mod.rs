@@ -10,7 +10,7 @@
 //! | `commands` | everything a person can do, with name, icon, shortcut and tooltip |
 //! | `state`, `selection`, `carry` | what the window shows, and what is selected in all views at once, from plan to plan |
 //! | `devices` | what a network is planned for and trained on |
-//! | `document`, `fields` | the preset with undo and redo, and its fields as data |
+//! | `document`, `fields`, `folds` | the preset with undo and redo, its fields as data, and what of it is folded to a line |
 //! | `compiler`, `training`, `transport`, `files`, `background` | the other threads |
 //! | `curves`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
@@ -31,6 +31,7 @@ pub mod devices;
 pub mod document;
 pub mod fields;
 pub mod files;
+pub mod folds;
 pub mod icons;
 pub mod inquiry;
 pub mod lab;

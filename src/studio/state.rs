@@ -7,6 +7,7 @@ use super::compiler::{Answer, Compiler};
 use super::devices::{DeviceChoice, Devices};
 use super::document::Document;
 use super::files::{Files, Recovery};
+use super::folds::Folds;
 use super::lab::Lab;
 use super::predictions::Predictions;
 use super::prices::PriceList;
@@ -20,7 +21,7 @@ use super::transport::Next;
 use super::view_models::PlanView;
 use super::view_models::changes::PlanChanges;
 use super::view_models::inspector::InspectorView;
-use super::view_models::network::NetworkView;
+use super::view_models::network::{NetworkView, Row};
 use super::view_models::status::PlanNumbers;
 use crate::ir::Metrics;
 use crate::model::Checked;
@@ -133,6 +134,9 @@ pub struct Studio {
     pub lab: Lab,
     pub tour: Tour,
     pub network: NetworkView,
+    pub folds: Folds,
+    /// The list of layers as it is folded.
+    pub rows: Vec<Row>,
     pub related: Related,
     pub inspector: InspectorView,
     pub(super) files: Files,
@@ -144,6 +148,7 @@ pub struct Studio {
     pub(super) numbers: Option<PlanNumbers>,
     /// What the views were last made of.
     made_for: Option<(u64, u64, u64)>,
+    rows_for: Option<u64>,
     inspected: Option<(Selection, u64, u64, usize)>,
     recovery: Option<Recovery>,
     recovered: (u64, bool, Option<Instant>),
@@ -187,6 +192,8 @@ impl Studio {
             lab: Lab::new(Arc::clone(&wake)),
             tour: Tour::default(),
             network: NetworkView::default(),
+            folds: Folds::default(),
+            rows: Vec::new(),
             related: Related::default(),
             inspector: InspectorView::default(),
             wake,
@@ -195,6 +202,7 @@ impl Studio {
             answered: 0,
             numbers: None,
             made_for: None,
+            rows_for: None,
             inspected: None,
             recovery: None,
             recovered: (0, false, None),
@@ -381,6 +389,7 @@ impl Studio {
         self.changes = None;
         self.lab.clear();
         self.selection.clear();
+        self.folds.forget();
         self.proofs.clear();
     }
 
@@ -425,6 +434,17 @@ impl Studio {
             let fresh = if self.is_plan_stale() { None } else { self.plan.as_deref() };
             self.network =
                 NetworkView::new(self.document.preset(), self.checked.as_ref(), fresh, self.failure.as_deref());
+            self.folds.settle(&self.network);
+            self.rows_for = None;
+        }
+        if let Selection::Layer(path) = self.selection.current()
+            && self.inspected.as_ref().is_none_or(|k| k.0 != *self.selection.current())
+        {
+            self.folds.reveal(path, &self.network);
+        }
+        if self.rows_for != Some(self.folds.revision()) {
+            self.rows_for = Some(self.folds.revision());
+            self.rows = self.network.rows(&self.folds);
         }
         // A page shows changes of parameters too, but only those of the same network.
         let updates = &self.training.history.layer_updates;

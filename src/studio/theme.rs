@@ -90,7 +90,9 @@ pub fn colors(ui: &egui::Ui) -> &'static Colors {
     of(ui.visuals().dark_mode)
 }
 
-const fn of(dark: bool) -> &'static Colors {
+/// The colours of a theme.
+#[must_use]
+pub const fn of(dark: bool) -> &'static Colors {
     if dark { &DARK } else { &LIGHT }
 }
 

@@ -3,6 +3,7 @@
 mod devices;
 mod edit;
 mod files;
+mod keys;
 mod memory;
 mod robot;
 mod rooms;

@@ -12,8 +12,9 @@ use crate::studio::view_models::format;
 use crate::studio::view_models::levels::{Level, LevelRow, is_related, selection_of};
 use crate::studio::view_models::step_graph::letter;
 use crate::studio::widgets::button::{command_ui, empty_ui, named, phase_ui, text_line_ui, weak_ui};
+use crate::studio::widgets::keys::{list_ui, row_by_keys};
 use crate::studio::widgets::level_table::Column;
-use egui::{Align, Button, ComboBox, EventFilter, Id, Key, Layout, Modifiers, RichText, ScrollArea, Sense, Ui, Vec2};
+use egui::{Align, Button, ComboBox, Id, Layout, RichText, ScrollArea, Sense, Ui, Vec2};
 use egui_extras::{Column as TableColumn, TableBuilder};
 
 /// What the rows were made for.
@@ -61,8 +62,6 @@ impl Default for StepGraphPanel {
     }
 }
 
-/// Rows that a page key moves by.
-const PAGE: isize = 20;
 const ROW: f32 = 22.0;
 
 impl StepGraphPanel {
@@ -214,30 +213,6 @@ fn phase_toggle_ui(ui: &mut Ui, phase: Phase, on: &mut bool) {
     response.on_hover_text(format!("{name}: {}", if *on { "on" } else { "off" }));
 }
 
-/// The row that the keys lead to, while the table has the keyboard.
-fn key_target(ui: &Ui, panel: &StepGraphPanel, studio: &Studio, id: Id) -> Option<usize> {
-    if !ui.memory(|m| m.has_focus(id)) {
-        return None;
-    }
-    let filter = EventFilter { vertical_arrows: true, ..EventFilter::default() };
-    ui.memory_mut(|m| m.set_focus_lock_filter(id, filter));
-    let steps = [(Key::ArrowDown, 1), (Key::ArrowUp, -1), (Key::PageDown, PAGE), (Key::PageUp, -PAGE)];
-    let none = Modifiers::NONE;
-    let last = panel.rows.len().checked_sub(1)?;
-    let (delta, end) = ui.input_mut(|i| {
-        let delta: isize = steps.iter().map(|(k, d)| i.count_and_consume_key(none, *k) as isize * d).sum();
-        let end = if i.consume_key(none, Key::Home) { Some(0) } else { None };
-        (delta, if i.consume_key(none, Key::End) { Some(last) } else { end })
-    });
-    let now = panel.rows.iter().position(|r| selection_of(panel.level, *r) == *studio.selection.current());
-    let to = match (end, delta) {
-        (Some(end), _) => end,
-        (None, 0) => return None,
-        (None, delta) => now.map_or(0, |n| n.saturating_add_signed(delta).min(last)),
-    };
-    panel.rows.get(to).copied()
-}
-
 fn table_ui(
     ui: &mut Ui,
     studio: &Studio,
@@ -250,15 +225,15 @@ fn table_ui(
     let columns = Column::of(level);
     // The table as a whole takes the keyboard: arrows walk through its rows.
     let id = Id::unique("step graph rows");
-    let frame = ui.interact(ui.available_rect_before_wrap(), id, Sense::focusable_noninteractive());
     let name = format!("Rows of the step graph, {} {}", panel.rows.len(), level.noun());
-    frame.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Table, true, &name));
+    let frame = list_ui(ui, id, ui.available_rect_before_wrap(), &name);
     if frame.has_focus() {
         let line = egui::Stroke::new(1.0, theme::colors(ui).accent);
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, egui::StrokeKind::Inside);
     }
-    if let Some(row) = key_target(ui, panel, studio, id) {
-        out.push(Command::Select(selection_of(level, row)));
+    let now = panel.rows.iter().position(|r| selection_of(level, *r) == *studio.selection.current());
+    if let Some(row) = row_by_keys(ui, id, panel.rows.len(), now).and_then(|to| panel.rows.get(to)) {
+        out.push(Command::Select(selection_of(level, *row)));
     }
     let selected = studio.selection.current();
     let own = |r: &usize| selection_of(level, *r) == *selected;

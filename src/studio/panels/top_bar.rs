@@ -2,6 +2,7 @@
 
 use crate::studio::commands::{Command, Queue, Tab};
 use crate::studio::devices::DeviceChoice;
+use crate::studio::folds::FoldCommand;
 use crate::studio::icons;
 use crate::studio::presets;
 use crate::studio::runs::RunsCommand;
@@ -172,6 +173,10 @@ fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         }
         ui.separator();
         for command in [Command::AddLayer, Command::Duplicate, Command::MoveUp, Command::MoveDown, Command::Remove] {
+            item(ui, command, out);
+        }
+        ui.separator();
+        for command in [Command::Fold(FoldCommand::All), Command::Fold(FoldCommand::Nothing)] {
             item(ui, command, out);
         }
     });

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod confusion;
 pub mod field;
 pub mod histogram;
+pub mod keys;
 pub mod level_table;
 pub mod look;
 pub mod pictures;
