@@ -5,7 +5,6 @@ use super::commands::Command;
 use super::document::{Document, Edit, split_path};
 use super::fields::{FieldValue, Owner};
 use super::files::{Asked, FileEvent, Onto};
-use super::lab::Weights;
 use super::panels::first_layout;
 use super::panels::help::Page;
 use super::panels::modals::{Answer, Question};
@@ -157,7 +156,9 @@ impl StudioApp {
                 ctx.set_theme(if dark { egui::Theme::Dark } else { egui::Theme::Light });
             }
             Command::DismissNotice => self.studio.notice = None,
+            Command::ShowNotice => self.show_notice(),
             Command::Runs(command) => self.perform_on_runs(ctx, command),
+            Command::ShowSide(side) => side.toggle(&mut self.studio.settings, ctx.content_rect().width()),
             Command::Fold(command) => self.studio.folds.perform(command, &self.studio.network),
             other => self.find_out(other),
         }
@@ -185,17 +186,19 @@ impl StudioApp {
             Command::ShowSlice(slice) => studio.lab.values.slice = slice,
             Command::ShowPart(part) => studio.lab.values.part = part,
             Command::UseWeights(weights) => {
-                studio.lab.values.weights = weights;
-                if weights == Weights::Run && studio.training.has_weights() {
-                    studio.training.send(Order::TakeMoment);
-                }
+                studio.lab.values.weights = Some(weights);
+                // Those of a run that goes on are taken anew.
+                studio.lab.moment_of = None;
             }
             Command::SelectLargestBuffer => {
                 if let Some(id) = studio.plan.as_ref().and_then(|p| p.arena.largest.first().copied()) {
                     studio.selection.select(Selection::Buffer(id));
                 }
             }
-            Command::ReduceMotion => studio.settings.reduce_motion ^= true,
+            Command::ReduceMotion => {
+                let still = studio.settings.is_still(studio.motion.is_reduced());
+                studio.settings.still = Some(!still);
+            }
             Command::Tour(TourMove::Start) => studio.tour.start(),
             Command::Tour(TourMove::Next) => {
                 let goes_on = studio.tour.next(studio.plan_revision);
@@ -432,7 +435,7 @@ impl StudioApp {
                     Err(text) => {
                         // A file that cannot be opened is not offered again.
                         self.studio.settings.recent.retain(|p| *p != path);
-                        self.studio.complain(text);
+                        self.refuse(text);
                     }
                 },
                 FileEvent::Saved(path, preset) => {
@@ -446,9 +449,21 @@ impl StudioApp {
                 }
                 FileEvent::Failed(text) => {
                     self.after_save = None;
-                    self.studio.complain(text);
+                    self.refuse(text);
                 }
             }
+        }
+    }
+
+    /// A file that was not opened or not written is told at once and whole.
+    fn refuse(&mut self, text: String) {
+        self.studio.complain(text);
+        self.show_notice();
+    }
+
+    fn show_notice(&mut self) {
+        if let Some(notice) = self.studio.notice.clone() {
+            self.panels.modals.tell(notice);
         }
     }
 

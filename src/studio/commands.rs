@@ -7,6 +7,7 @@ use super::icons;
 use super::lab::Weights;
 use super::runs::RunsCommand;
 use super::selection::Selection;
+use super::sides::Side;
 use super::tour::TourMove;
 use crate::ir::Metrics;
 use crate::model::{LayerKind, LayerPath};
@@ -104,6 +105,8 @@ pub enum Command {
     SetLr(f32),
     SetSmoothing(f32),
     DismissNotice,
+    /// Shows the notice with its whole text.
+    ShowNotice,
     /// Puts every tab back to where it was at the first start.
     ResetLayout,
     /// Proves this of the document's step, or everything.
@@ -128,6 +131,7 @@ pub enum Command {
     SetMetrics(Metrics),
     /// Folds and unfolds the list of layers.
     Fold(FoldCommand),
+    ShowSide(Side),
     /// Something with kept runs.
     Runs(RunsCommand),
     /// Times every operation of the step on a thread.
@@ -190,6 +194,7 @@ impl Command {
         out.extend(LayerKind::ALL.map(Self::AddKind));
         out.extend([Self::TrainOrPause, Self::Step, Self::Stop, Self::Reset, Self::Back, Self::Forward]);
         out.extend(Tab::ALL.map(Self::ShowTab));
+        out.extend([Side::Network, Side::Inspector].map(Self::ShowSide));
         out.extend(
             [DeviceChoice::Auto, DeviceChoice::Cpu, DeviceChoice::Gpu(0), DeviceChoice::Absent].map(Self::ChooseDevice),
         );
@@ -199,7 +204,7 @@ impl Command {
         out.push(Self::CancelProofs);
         out.extend(RunsCommand::listed().into_iter().map(Self::Runs));
         out.extend([Self::MeasureOps, Self::ComparePlans, Self::ShowValues, Self::FindFirstBad]);
-        out.extend([Self::SelectLargestBuffer, Self::ReduceMotion]);
+        out.extend([Self::SelectLargestBuffer, Self::ReduceMotion, Self::ShowNotice, Self::DismissNotice]);
         out.extend([Self::Tour(TourMove::Start), Self::Tour(TourMove::Dismiss), Self::ShowShortcuts, Self::ShowAbout]);
         out
     }
@@ -358,9 +363,11 @@ impl Command {
                 of("Choose folder…", icons::OPEN, None, "Chooses a folder with a subfolder of pictures for each class")
             }
             Self::SetMetrics(_) => of("Set metrics", icons::TRAIN, None, "What the next run measures inside its step"),
+            Self::ShowNotice => of("Show the notice…", icons::INFO, None, "Shows the whole text of the last notice"),
             Self::DismissNotice => of("Dismiss", icons::CLOSE, None, "Closes the notice"),
             Self::Runs(command) => command.info(),
             Self::Fold(command) => command.info(),
+            Self::ShowSide(side) => side.info(),
             Self::MeasureOps => of(
                 "Measure operations",
                 icons::RECENT,

@@ -15,10 +15,11 @@
 //! | `curves`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
 //! | `lab`, `inquiry` | what is found out on request: times, planners, precisions, values |
+//! | `sides` | which panels stand beside the tabs |
 //! | `tour` | the three steps of the first start |
 //! | `view_models` | what the panels show, as plain data |
 //! | `panels`, `widgets` | how it is drawn |
-//! | `theme`, `icons` | how it looks |
+//! | `theme`, `icons`, `motion` | how it looks, and whether it may move |
 
 pub mod actions;
 pub mod app;
@@ -35,6 +36,7 @@ pub mod folds;
 pub mod icons;
 pub mod inquiry;
 pub mod lab;
+pub mod motion;
 pub mod panels;
 pub mod predictions;
 pub mod presets;
@@ -43,6 +45,7 @@ pub mod proofs;
 pub mod runs;
 pub mod samples;
 pub mod selection;
+pub mod sides;
 pub mod state;
 pub mod theme;
 pub mod tour;
@@ -70,12 +73,12 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
         None
     });
     let runs = crate::train::runs::RunStore::of_user().ok();
-    let startup = Startup { preset, recovery, tuning, runs, tour: true };
+    let startup = Startup { preset, recovery, tuning, runs, tour: true, asks_system: true };
     let viewport = egui::ViewportBuilder::default()
         .with_app_id(APP_ID)
         .with_title("Stepgraph")
         .with_inner_size([1280.0, 800.0])
-        .with_min_inner_size([960.0, 600.0])
+        .with_min_inner_size([720.0, 480.0])
         .with_drag_and_drop(true);
     let options = eframe::NativeOptions { viewport, ..Default::default() };
     let opened = eframe::run_native(APP_ID, options, Box::new(move |cc| Ok(Box::new(StudioApp::new(cc, &startup)?))));

@@ -9,6 +9,7 @@ use super::document::Document;
 use super::files::{Files, Recovery};
 use super::folds::Folds;
 use super::lab::Lab;
+use super::motion::Motion;
 use super::predictions::Predictions;
 use super::prices::PriceList;
 use super::proofs::Proofs;
@@ -53,11 +54,20 @@ pub struct Settings {
     pub without_updates: bool,
     /// The tour was ended or gone through.
     pub tour_done: bool,
-    /// Nothing fades.
-    pub reduce_motion: bool,
+    /// Panels beside the tabs; `None` shows them where there is room.
+    pub show_network: Option<bool>,
+    pub show_inspector: Option<bool>,
+    /// Nothing fades; `None` follows the system.
+    pub still: Option<bool>,
 }
 
 impl Settings {
+    /// True where nothing is to fade; `system` is what the system asks for.
+    #[must_use]
+    pub fn is_still(&self, system: bool) -> bool {
+        self.still.unwrap_or(system)
+    }
+
     /// What the next run measures inside its step.
     #[must_use]
     pub const fn metrics(&self) -> Metrics {
@@ -133,6 +143,8 @@ pub struct Studio {
     /// What is found out on request.
     pub lab: Lab,
     pub tour: Tour,
+    /// What the system asks for about motion.
+    pub motion: Motion,
     pub network: NetworkView,
     pub folds: Folds,
     /// The list of layers as it is folded.
@@ -191,6 +203,7 @@ impl Studio {
             compile_took: Duration::ZERO,
             lab: Lab::new(Arc::clone(&wake)),
             tour: Tour::default(),
+            motion: Motion::default(),
             network: NetworkView::default(),
             folds: Folds::default(),
             rows: Vec::new(),
@@ -317,6 +330,7 @@ impl Studio {
             Command::UseWeights(super::lab::Weights::Run) => {
                 self.training.has_weights() || self.training.moment.is_some()
             }
+            Command::ShowNotice | Command::DismissNotice => self.notice.is_some(),
             Command::Back => self.selection.can_go_back(),
             Command::Forward => self.selection.can_go_forward(),
             _ => true,

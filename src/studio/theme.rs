@@ -141,6 +141,22 @@ pub fn install(ctx: &egui::Context) {
     }
 }
 
+/// How long opening and closing take, in seconds: motion explains nothing here but what opens; it stays short.
+const ANIMATION_S: f32 = 0.08;
+
+/// Switches motion on or off, where it is not as wanted.
+pub fn set_motion(ctx: &egui::Context, on: bool) {
+    let wanted = if on { ANIMATION_S } else { 0.0 };
+    if ctx.global_style().animation_time != wanted {
+        ctx.all_styles_mut(|style| {
+            style.animation_time = wanted;
+            let scroll =
+                if on { egui::style::ScrollAnimation::default() } else { egui::style::ScrollAnimation::none() };
+            style.scroll_animation = scroll;
+        });
+    }
+}
+
 fn dress(style: &mut Style, c: &Colors) {
     style.text_styles = [
         (TextStyle::Small, FontId::proportional(12.0)),
@@ -168,8 +184,7 @@ fn dress(style: &mut Style, c: &Colors) {
     s.scroll.interact_handle_opacity = 0.45;
     s.scroll.active_background_opacity = 0.0;
     style.interaction.tooltip_delay = 0.35;
-    // Motion explains nothing here but what opens; it stays short.
-    style.animation_time = 0.08;
+    style.animation_time = ANIMATION_S;
     let v = &mut style.visuals;
     v.override_text_color = Some(c.text);
     v.weak_text_color = Some(c.weak);

@@ -88,3 +88,53 @@ fn the_focus_is_seen_once_keys_lead_it() {
     robot.press("Select L1:Dropout");
     assert!(!robot.app().panels.ring.is_shown());
 }
+
+#[test]
+fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
+    let mut robot = Robot::open(None);
+    robot.write("batch", "32");
+    robot.settle();
+    robot.key(Modifiers::COMMAND, Key::N);
+    robot.window.run_steps(2);
+    robot.key(Modifiers::NONE, Key::Escape);
+    assert!(!robot.sees("Save the changes to") && robot.value("batch") == "32");
+    robot.key(Modifiers::COMMAND, Key::N);
+    robot.window.run_steps(2);
+    // The safe way on has the keyboard; the next one is a Tab away.
+    robot.key(Modifiers::NONE, Key::Tab);
+    robot.key(Modifiers::NONE, Key::Enter);
+    assert!(!robot.sees("Save the changes to") && robot.value("batch") == "32");
+    perform(&mut robot, Command::OpenByPath);
+    assert!(robot.sees("Open a preset by its path"));
+    robot.key(Modifiers::NONE, Key::Escape);
+    assert!(!robot.sees("Open a preset by its path"));
+    for page in [Command::ShowShortcuts, Command::ShowAbout] {
+        perform(&mut robot, page);
+        assert!(robot.sees("Close"));
+        robot.key(Modifiers::NONE, Key::Escape);
+        assert!(!robot.sees("Close"));
+    }
+}
+
+#[test]
+fn a_refused_file_is_told_whole_and_told_again_on_demand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("broken.json");
+    std::fs::write(&path, "{\"name\": 3, \"loss\": 4}").unwrap();
+    let mut robot = Robot::open(path.to_str());
+    robot.until("the answer", |app| app.studio.notice.is_some());
+    robot.window.run_steps(3);
+    assert!(robot.sees("What went wrong"));
+    let text = robot.app().studio.notice.clone().unwrap().text;
+    assert!(text.lines().count() > 2 && robot.sees(text.lines().nth(2).unwrap()), "{text}");
+    // Enter closes it; the status line opens it again.
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(2);
+    assert!(!robot.sees("What went wrong"));
+    let line = robot.app().studio.notice.as_ref().unwrap().line();
+    robot.press(&line);
+    robot.window.run_steps(2);
+    assert!(robot.sees("What went wrong"));
+    robot.key(Modifiers::NONE, Key::Escape);
+    assert!(!robot.sees("What went wrong"));
+}

@@ -9,5 +9,6 @@ mod robot;
 mod rooms;
 mod run;
 mod runs;
+mod small;
 mod speed;
 mod views;

@@ -162,7 +162,7 @@ fn shown_map_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &Pla
 /// How far the fading is, from 0 to 1; `None` where nothing fades.
 fn fade_share(ui: &Ui, studio: &Studio, panel: &mut ArenaPanel) -> Option<f32> {
     let since = ui.input(|i| i.time) - panel.shown_at?;
-    let still = studio.settings.reduce_motion || ui.style().animation_time == 0.0;
+    let still = studio.settings.is_still(studio.motion.is_reduced()) || ui.style().animation_time == 0.0;
     if still || since >= FADE_S {
         panel.shown_at = None;
         return None;

@@ -32,7 +32,7 @@ pub fn card_ui(
                 ui.spacing_mut().item_spacing.y = 4.0;
                 head_ui(ui, card, inside.is_some(), out);
                 match inside {
-                    Some(sum) => sum_ui(ui, sum),
+                    Some(sum) => sum_ui(ui, sum.line(), sum.problems),
                     None => {
                         fields_ui(ui, card, drafts, out);
                         foot_ui(ui, card, out);
@@ -76,11 +76,11 @@ pub(super) fn fold_ui(ui: &mut Ui, fold: Fold, folded: bool, name: &str, out: &m
 }
 
 /// What folded layers have together; mistakes among them are not hidden.
-pub(super) fn sum_ui(ui: &mut Ui, sum: &Sum) {
-    let line = RichText::new(sum.line()).size(12.0).color(theme::colors(ui).weak);
+pub(super) fn sum_ui(ui: &mut Ui, facts: String, problems: usize) {
+    let line = RichText::new(facts).size(12.0).color(theme::colors(ui).weak);
     ui.add(egui::Label::new(line).wrap());
-    if sum.problems > 0 {
-        let text = format!("{}  {} inside", icons::WARNING, counted(sum.problems, "problem"));
+    if problems > 0 {
+        let text = format!("{}  {} inside", icons::WARNING, counted(problems, "problem"));
         ui.label(RichText::new(text).size(12.0).color(theme::colors(ui).error));
     }
 }

@@ -274,9 +274,12 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut Queue) -> Rect {
                     ui.label(RichText::new(title).font(theme::strong(13.0)));
                     let span = RichText::new(head.run.span()).font(theme::mono()).color(theme::colors(ui).weak);
                     ui.add(egui::Label::new(span).truncate()).on_hover_text("Neighbours with the same fields");
+                    ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                        weak_ui(ui, counted(head.sum.layers, "layer"));
+                    });
                 });
                 if head.folded {
-                    sum_ui(ui, head.sum);
+                    sum_ui(ui, head.sum.facts(), head.sum.problems);
                 }
             });
         });

@@ -11,7 +11,7 @@ use crate::studio::view_models::PlanView;
 use crate::studio::view_models::format;
 use crate::studio::view_models::levels::{Level, LevelRow, is_related, selection_of};
 use crate::studio::view_models::step_graph::letter;
-use crate::studio::widgets::button::{command_ui, empty_ui, named, phase_ui, text_line_ui, weak_ui};
+use crate::studio::widgets::button::{command_ui, empty_ui, named, phase_legend, phase_ui, text_line_ui, weak_ui};
 use crate::studio::widgets::keys::{list_ui, row_by_keys};
 use crate::studio::widgets::level_table::Column;
 use egui::{Align, Button, ComboBox, Id, Layout, RichText, ScrollArea, Sense, Ui, Vec2};
@@ -210,7 +210,8 @@ fn phase_toggle_ui(ui: &mut Ui, phase: Phase, on: &mut bool) {
     if response.clicked() {
         *on ^= true;
     }
-    response.on_hover_text(format!("{name}: {}", if *on { "on" } else { "off" }));
+    let state = if *on { "on" } else { "off" };
+    response.on_hover_text(format!("{name}: {state}\n\n{}", phase_legend(phase)));
 }
 
 fn table_ui(

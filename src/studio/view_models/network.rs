@@ -123,10 +123,16 @@ impl Sum {
         out
     }
 
+    /// Parameters, bytes and share of the work in a line.
+    #[must_use]
+    pub fn facts(&self) -> String {
+        facts(self.params, self.bytes, self.share)
+    }
+
     /// What is folded away, in a line.
     #[must_use]
     pub fn line(&self) -> String {
-        let facts = facts(self.params, self.bytes, self.share);
+        let facts = self.facts();
         let layers = counted(self.layers, "layer");
         if facts.is_empty() { layers } else { format!("{layers} · {facts}") }
     }

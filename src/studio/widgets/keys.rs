@@ -67,8 +67,11 @@ impl FocusRing {
                 }
             }
         });
-        let focused = ctx.memory(egui::Memory::focused).and_then(|id| ctx.read_response(id));
-        let Some(control) = focused.filter(|_| self.by_keys) else { return };
+        // To read a response lets go of a focus that the pointer has just given: it is read where keys gave it only.
+        if !self.by_keys {
+            return;
+        }
+        let Some(control) = ctx.memory(egui::Memory::focused).and_then(|id| ctx.read_response(id)) else { return };
         // What was scrolled away has no room to draw on.
         if !control.interact_rect.is_positive() {
             return;

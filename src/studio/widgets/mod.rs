@@ -1,6 +1,7 @@
 //! Pieces that several panels are made of.
 
 pub mod arena_map;
+pub mod axis;
 pub mod button;
 pub mod classes;
 pub mod compare;
