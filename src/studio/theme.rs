@@ -219,6 +219,13 @@ fn dress(style: &mut Style, c: &Colors) {
     dress(&mut v.widgets.open, c.hover, c.hairline);
 }
 
+/// A dialog before everything else; Escape and a click beside it close it.
+#[must_use]
+pub fn dialog(ui: &egui::Ui, id: &'static str) -> egui::Modal {
+    let frame = egui::Frame::popup(ui.style()).inner_margin(Margin::same(16)).corner_radius(8);
+    egui::Modal::new(egui::Id::unique(id)).frame(frame)
+}
+
 /// A card that stands on a panel.
 pub fn card(ui: &egui::Ui, selected: bool) -> egui::Frame {
     let c = colors(ui);

@@ -137,4 +137,10 @@ fn a_refused_file_is_told_whole_and_told_again_on_demand() {
     assert!(robot.sees("What went wrong"));
     robot.key(Modifiers::NONE, Key::Escape);
     assert!(!robot.sees("What went wrong"));
+    perform(&mut robot, Command::OpenFile(folder.path().join("none.json")));
+    let told =
+        |app: &stepgraph::studio::StudioApp| app.studio.notice.as_ref().is_some_and(|n| n.text.contains("none.json"));
+    robot.until("the answer", told);
+    robot.window.run_steps(2);
+    assert!(robot.sees("Check the path"));
 }

@@ -85,7 +85,7 @@ pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut 
 }
 
 /// The width of the map, in points, below which the numbers do not stand beside it.
-const LEAST_MAP: f32 = 280.0;
+const LEAST_MAP: f32 = 340.0;
 
 /// A column of exactly this size.
 fn column_ui(ui: &mut Ui, size: Vec2, content: impl FnOnce(&mut Ui)) {

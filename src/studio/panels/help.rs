@@ -4,7 +4,7 @@ use crate::studio::commands::Command;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::{text_line_ui, weak_ui};
-use egui::{Align, Id, Layout, Modal, RichText, ScrollArea, Ui};
+use egui::{Align, Layout, RichText, ScrollArea, Ui};
 
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ const IN_PLACE: [(&str, &str, &str); 14] = [
 /// Shows the open page.
 pub fn help_ui(ui: &Ui, studio: &Studio, help: &mut Help) {
     let Some(page) = help.page else { return };
-    let modal = Modal::new(Id::unique("help")).show(ui.ctx(), |ui| {
+    let modal = theme::dialog(ui, "help").show(ui.ctx(), |ui| {
         ui.set_width(520.0);
         match page {
             Page::Shortcuts => shortcuts_ui(ui, &mut help.search),

@@ -8,7 +8,7 @@ use crate::studio::state::{Notice, Studio};
 use crate::studio::theme;
 use crate::studio::widgets::button::weak_ui;
 use crate::train::export::Format;
-use egui::{Align, Id, Key, Layout, Modal, RichText, ScrollArea, TextEdit, Ui};
+use egui::{Align, Key, Layout, RichText, ScrollArea, TextEdit, Ui};
 use std::path::{Path, PathBuf};
 
 /// The question that is open, if any.
@@ -95,7 +95,7 @@ fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) -> bool {
         Asked::Capsule => ("Make a capsule by its path", "Make", "Type the path of a .capsule file."),
         Asked::Replay => ("Replay a capsule by its path", "Replay", "Type the path of a .capsule file."),
     };
-    let modal = Modal::new(Id::unique("path")).show(ui.ctx(), |ui| {
+    let modal = theme::dialog(ui, "path").show(ui.ctx(), |ui| {
         ui.set_width(480.0);
         ui.label(RichText::new(title).font(theme::strong(15.0)));
         weak_ui(ui, hint);
@@ -194,7 +194,7 @@ impl Question {
 /// Shows a message whole, to read and to copy.
 fn message_ui(ui: &Ui, modals: &mut Modals) {
     let Some(message) = &modals.message else { return };
-    let modal = Modal::new(Id::unique("message")).show(ui.ctx(), |ui| {
+    let modal = theme::dialog(ui, "message").show(ui.ctx(), |ui| {
         ui.set_width(520.0_f32.min(ui.ctx().content_rect().width() - 64.0));
         let title = if message.is_error { "What went wrong" } else { "Message" };
         ui.label(RichText::new(title).font(theme::strong(15.0)));
@@ -223,7 +223,7 @@ fn message_ui(ui: &Ui, modals: &mut Modals) {
 
 fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> {
     let words = modals.question.as_ref()?.wording(studio);
-    let modal = Modal::new(Id::unique("question")).show(ui.ctx(), |ui| {
+    let modal = theme::dialog(ui, "question").show(ui.ctx(), |ui| {
         ui.set_width(400.0);
         ui.add(egui::Label::new(RichText::new(words.title).font(theme::strong(15.0))).wrap());
         weak_ui(ui, words.about);
