@@ -80,7 +80,7 @@ impl StepGraphPanel {
             return;
         }
         let all = plan.levels.rows(self.level);
-        let in_layer = |r: &LevelRow| self.layer.as_ref().is_none_or(|l| r.layer == *l);
+        let in_layer = |r: &LevelRow| self.layer.as_ref().is_none_or(|l| is_in(&r.layer, l));
         let shown = |r: &&LevelRow| self.phases[r.phase as usize] && in_layer(r) && r.matches(&made.filter);
         self.rows = all.iter().filter(shown).map(|r| r.index).collect();
         if let Some((column, largest_first)) = self.sort {
@@ -98,6 +98,8 @@ impl StepGraphPanel {
                 self.layers.push(row.layer.clone());
             }
         }
+        // A block stands before the layers inside it, wherever its own operations are.
+        self.layers.sort_by_key(|l| number(l).split('.').map(|n| n.parse().unwrap_or(usize::MAX)).collect::<Vec<_>>());
         self.made_for = Some(made);
     }
 
@@ -110,6 +112,16 @@ impl StepGraphPanel {
             _ => Some((column, first)),
         };
     }
+}
+
+/// The place in the network of a layer's label: `1.0` of `L1.0:Dense`.
+fn number(label: &str) -> &str {
+    label.split(':').next().unwrap_or_default().trim_start_matches('L')
+}
+
+/// True where a layer is the other one, or inside of it.
+fn is_in(layer: &str, of: &str) -> bool {
+    layer == of || number(layer).strip_prefix(number(of)).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// Shows the panel.
@@ -368,4 +380,15 @@ fn cell_ui(
         label.on_hover_text(exact);
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_shows_the_operations_of_its_layers_too() {
+        assert!(is_in("L1.0:Dense", "L1:Residual") && is_in("L1:Residual", "L1:Residual"));
+        assert!(!is_in("L10:Dense", "L1:Residual") && !is_in("L1:Residual", "L1.0:Dense") && !is_in("", "L1:Dense"));
+    }
 }
