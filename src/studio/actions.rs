@@ -4,8 +4,7 @@ use super::app::StudioApp;
 use super::commands::Command;
 use super::document::{Document, Edit, split_path};
 use super::fields::{FieldValue, Owner};
-use super::files::{Asked, FileEvent, Onto};
-use super::lab::Weights;
+use super::files::Asked;
 use super::panels::first_layout;
 use super::panels::help::Page;
 use super::panels::modals::{Answer, Question};
@@ -50,7 +49,7 @@ impl StudioApp {
         self.carry_out(ctx, command);
     }
 
-    fn carry_out(&mut self, ctx: &egui::Context, command: Command) {
+    pub(super) fn carry_out(&mut self, ctx: &egui::Context, command: Command) {
         match command {
             Command::New => self.open_document(presets::empty(), None),
             Command::NewFromPreset(index) => {
@@ -158,7 +157,10 @@ impl StudioApp {
                 ctx.set_theme(if dark { egui::Theme::Dark } else { egui::Theme::Light });
             }
             Command::DismissNotice => self.studio.notice = None,
+            Command::ShowNotice => self.show_notice(),
             Command::Runs(command) => self.perform_on_runs(ctx, command),
+            Command::ShowSide(side) => side.toggle(&mut self.studio.settings, ctx.content_rect().width()),
+            Command::Fold(command) => self.studio.folds.perform(command, &self.studio.network),
             other => self.find_out(other),
         }
     }
@@ -185,17 +187,19 @@ impl StudioApp {
             Command::ShowSlice(slice) => studio.lab.values.slice = slice,
             Command::ShowPart(part) => studio.lab.values.part = part,
             Command::UseWeights(weights) => {
-                studio.lab.values.weights = weights;
-                if weights == Weights::Run && studio.training.has_weights() {
-                    studio.training.send(Order::TakeMoment);
-                }
+                studio.lab.values.weights = Some(weights);
+                // Those of a run that goes on are taken anew.
+                studio.lab.moment_of = None;
             }
             Command::SelectLargestBuffer => {
                 if let Some(id) = studio.plan.as_ref().and_then(|p| p.arena.largest.first().copied()) {
                     studio.selection.select(Selection::Buffer(id));
                 }
             }
-            Command::ReduceMotion => studio.settings.reduce_motion ^= true,
+            Command::ReduceMotion => {
+                let still = studio.settings.is_still(studio.motion.is_reduced());
+                studio.settings.still = Some(!still);
+            }
             Command::Tour(TourMove::Start) => studio.tour.start(),
             Command::Tour(TourMove::Next) => {
                 let goes_on = studio.tour.next(studio.plan_revision);
@@ -232,7 +236,7 @@ impl StudioApp {
     }
 
     /// Has a field of the data name a file: from the preset's folder where it lies in it, so that both can move together.
-    fn use_data(&mut self, field: &'static str, path: &Path) {
+    pub(super) fn use_data(&mut self, field: &'static str, path: &Path) {
         let base = self.studio.document.base();
         let inside = (!base.as_os_str().is_empty()).then(|| path.strip_prefix(&base).ok()).flatten();
         let text = inside.unwrap_or(path).display().to_string();
@@ -256,6 +260,7 @@ impl StudioApp {
         if matches!(edit, Edit::SetField { .. }) {
             return;
         }
+        self.studio.folds.follow(edit);
         // Layers have moved: what was typed into one must not appear in another.
         self.panels.drafts.forget_layers();
         if let Some(path) = touched {
@@ -330,7 +335,7 @@ impl StudioApp {
         self.studio.notice = None;
     }
 
-    fn start_path(&self, what: Asked) -> String {
+    pub(super) fn start_path(&self, what: Asked) -> String {
         let document: &Document = &self.studio.document;
         match (document.path(), what) {
             (Some(path), Asked::Weights) => path.with_file_name(self.weights_name()).display().to_string(),
@@ -361,104 +366,6 @@ impl StudioApp {
             (_, None) => format!("{}.json", document.preset().name),
         };
         self.studio.files.ask(what, &name, document.path().and_then(Path::parent));
-    }
-
-    /// Saves the document; where something would be lost by it and the person was not `asked`, a question follows.
-    fn save_to(&mut self, path: PathBuf, asked: bool) {
-        // A name without an extension is meant as a preset like any other.
-        let path = if path.extension().is_none() { path.with_extension("json") } else { path };
-        let own = self.studio.document.path().map(Path::to_owned);
-        let onto = if asked { Onto::Anything } else { Onto::Own(own) };
-        if !self.studio.files.save(path, Arc::clone(self.studio.document.preset()), onto) {
-            self.after_save = None;
-            self.studio.complain("Too many files are being written at once. Try again.");
-        }
-    }
-
-    fn probe_for_weights(&mut self, path: PathBuf) {
-        let path = if path.extension().is_none() { path.with_extension("safetensors") } else { path };
-        // The run writes later, from a thread of its own: the place must not depend on where that stands.
-        let path = std::path::absolute(&path).unwrap_or(path);
-        if !self.studio.files.probe(path) {
-            self.after_weights = None;
-            self.studio.complain("Too many files are being written at once. Try again.");
-        }
-    }
-
-    fn save_weights_to(&mut self, path: PathBuf) {
-        if !self.studio.training.save_weights(path) {
-            self.after_weights = None;
-            self.studio.complain("The weights were not saved: there is no run that has them any more.");
-        }
-    }
-
-    /// Takes in what the run has to tell about its weights.
-    pub(super) fn take_saved_weights(&mut self, ctx: &egui::Context) {
-        while let Some(outcome) = self.studio.training.take_saved() {
-            match outcome {
-                Ok(path) => {
-                    self.studio.say(format!("Weights saved to {}", path.display()));
-                    let Some((then, revision)) = self.after_weights.take() else { continue };
-                    // A run that trains on has newer weights by now; the person has decided about that. Edits made meanwhile are asked about.
-                    if revision == self.studio.document.revision() {
-                        self.carry_out(ctx, then);
-                    } else {
-                        self.perform(ctx, then);
-                    }
-                }
-                Err(why) => {
-                    self.after_weights = None;
-                    self.studio.complain(format!("The weights were not saved: {why}"));
-                }
-            }
-        }
-    }
-
-    /// Takes in what the file thread has to tell.
-    pub(super) fn take_file_events(&mut self, ctx: &egui::Context) {
-        while let Some(event) = self.studio.files.poll() {
-            match event {
-                FileEvent::Chosen(_, None) => (self.after_save, self.after_weights) = (None, None),
-                FileEvent::Chosen(Asked::Open, Some(path)) => self.perform(ctx, Command::OpenFile(path)),
-                FileEvent::Chosen(Asked::SaveAs, Some(path)) => self.save_to(path, false),
-                FileEvent::Chosen(Asked::Weights, Some(path)) => self.probe_for_weights(path),
-                FileEvent::Chosen(Asked::Data(field) | Asked::DataFolder(field), Some(path)) => {
-                    self.use_data(field, &path);
-                }
-                FileEvent::Chosen(Asked::Export(format), Some(path)) => self.export_runs(format, path, false),
-                FileEvent::Chosen(Asked::Capsule, Some(path)) => self.make_capsule(path, false),
-                FileEvent::Chosen(Asked::Replay, Some(path)) => self.replay_capsule(path),
-                FileEvent::Free(path) => self.save_weights_to(path),
-                FileEvent::Exists(what, path) => self.panels.modals.ask(Question::Replace(what, path)),
-                FileEvent::Changed(path) => self.panels.modals.ask(Question::Changed(path)),
-                FileEvent::NoDialog(what) => self.panels.modals.ask_path(what, self.start_path(what)),
-                FileEvent::Opened(path, result) => match *result {
-                    Ok(preset) => {
-                        let path = std::path::absolute(&path).unwrap_or(path);
-                        self.studio.settings.remember(path.clone());
-                        self.open_document(preset, Some(path));
-                    }
-                    Err(text) => {
-                        // A file that cannot be opened is not offered again.
-                        self.studio.settings.recent.retain(|p| *p != path);
-                        self.studio.complain(text);
-                    }
-                },
-                FileEvent::Saved(path, preset) => {
-                    let path = std::path::absolute(&path).unwrap_or(path);
-                    self.studio.settings.remember(path.clone());
-                    self.studio.say(format!("Saved to {}", path.display()));
-                    self.studio.document.mark_saved(path, preset);
-                    if let Some(then) = self.after_save.take() {
-                        self.perform(ctx, then);
-                    }
-                }
-                FileEvent::Failed(text) => {
-                    self.after_save = None;
-                    self.studio.complain(text);
-                }
-            }
-        }
     }
 
     /// Goes on after a question.

@@ -2,9 +2,12 @@
 
 use super::commands::{Command, Queue, Tab};
 use super::document::Document;
+use super::motion::Motion;
 use super::panels::modals::Question;
 use super::panels::{self, Panels};
-use super::state::{Settings, Studio};
+use super::settings::Settings;
+use super::sides::Side;
+use super::state::Studio;
 use super::{presets, theme};
 use crate::select::Tuning;
 use crate::train::runs::RunStore;
@@ -27,6 +30,8 @@ pub struct Startup {
     pub runs: Option<RunStore>,
     /// Shows the tour to those who have not seen it.
     pub tour: bool,
+    /// Follows the system where it asks for less motion.
+    pub asks_system: bool,
 }
 
 /// The studio's window.
@@ -70,6 +75,9 @@ impl StudioApp {
         let mut panels = Panels::default();
         if let Some(tabs) = stored(TABS_KEY).and_then(|t| serde_json::from_str(&t).ok()) {
             panels.tabs = panels::with_new_tabs(tabs).unwrap_or_else(panels::first_layout);
+        }
+        if startup.asks_system {
+            studio.motion = Motion::ask(Arc::clone(&studio.wake));
         }
         if let Some(store) = &startup.runs {
             studio.keep_runs_in(store.clone());
@@ -148,12 +156,19 @@ impl StudioApp {
         let frame = room(ui, 12, 4);
         Panel::bottom("status").frame(frame).show(ui, |ui| panels::status::status_ui(ui, studio, out));
         let frame = room(ui, 12, 8);
-        Panel::left("network panel").frame(frame).default_size(340.0).size_range(264.0..=480.0).show(ui, |ui| {
-            panels::network::network_ui(ui, studio, &mut panels.network, &mut panels.drafts, out);
-        });
-        Panel::right("inspector panel").frame(frame).default_size(256.0).size_range(200.0..=480.0).show(ui, |ui| {
-            panels::inspector::inspector_ui(ui, studio, &mut panels.look, out);
-        });
+        let window = ui.ctx().content_rect().width();
+        // However wide a panel was drawn, the tabs keep the larger part.
+        let range = |least: f32| least..=(window * 0.36).clamp(least, 480.0);
+        if Side::Network.is_shown(&studio.settings, window) {
+            Panel::left("network panel").frame(frame).default_size(340.0).size_range(range(264.0)).show(ui, |ui| {
+                panels::network::network_ui(ui, studio, &mut panels.network, &mut panels.drafts, out);
+            });
+        }
+        if Side::Inspector.is_shown(&studio.settings, window) {
+            Panel::right("inspector panel").frame(frame).default_size(256.0).size_range(range(200.0)).show(ui, |ui| {
+                panels::inspector::inspector_ui(ui, studio, &mut panels.look, out);
+            });
+        }
         CentralPanel::no_frame().show(ui, |ui| {
             let mut tabs = std::mem::replace(&mut panels.tabs, egui_tiles::Tree::empty(egui::Id::unique("no tabs")));
             panels.shown.clear();
@@ -167,11 +182,14 @@ impl StudioApp {
             let ctx = ui.ctx().clone();
             self.take_answer(&ctx, answer);
         }
+        self.panels.ring.ui(ui.ctx());
     }
 }
 
 impl eframe::App for StudioApp {
     fn logic(&mut self, ctx: &egui::Context, _frame: &mut eframe::Frame) {
+        let still = self.studio.settings.is_still(self.studio.motion.is_reduced());
+        theme::set_motion(ctx, !still);
         self.receive(ctx);
     }
 

@@ -2,58 +2,19 @@
 
 use super::devices::DeviceChoice;
 use super::document::Edit;
+use super::folds::FoldCommand;
 use super::icons;
 use super::lab::Weights;
 use super::runs::RunsCommand;
 use super::selection::Selection;
+use super::sides::Side;
+pub use super::tabs::Tab;
 use super::tour::TourMove;
 use crate::ir::Metrics;
 use crate::model::{LayerKind, LayerPath};
 use crate::train::Proof;
 use egui::{Key, KeyboardShortcut, Modifiers};
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-
-/// A tab in the middle of the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Tab {
-    Train,
-    StepGraph,
-    Arena,
-    Capture,
-    Data,
-    Predictions,
-    Runs,
-    Verify,
-}
-
-impl Tab {
-    pub const ALL: [Self; 8] = [
-        Self::Train,
-        Self::StepGraph,
-        Self::Arena,
-        Self::Capture,
-        Self::Data,
-        Self::Predictions,
-        Self::Runs,
-        Self::Verify,
-    ];
-
-    /// The name on the tab.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Train => "Train",
-            Self::StepGraph => "Step graph",
-            Self::Arena => "Arena",
-            Self::Capture => "Capture plan",
-            Self::Data => "Data",
-            Self::Predictions => "Predictions",
-            Self::Verify => "Verify",
-            Self::Runs => "Runs",
-        }
-    }
-}
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,6 +66,8 @@ pub enum Command {
     SetLr(f32),
     SetSmoothing(f32),
     DismissNotice,
+    /// Shows the notice with its whole text.
+    ShowNotice,
     /// Puts every tab back to where it was at the first start.
     ResetLayout,
     /// Proves this of the document's step, or everything.
@@ -127,6 +90,9 @@ pub enum Command {
     UseData(&'static str, PathBuf),
     /// Which metrics the next run computes inside its step.
     SetMetrics(Metrics),
+    /// Folds and unfolds the list of layers.
+    Fold(FoldCommand),
+    ShowSide(Side),
     /// Something with kept runs.
     Runs(RunsCommand),
     /// Times every operation of the step on a thread.
@@ -160,11 +126,11 @@ pub struct Info {
     pub about: &'static str,
 }
 
-const fn keys(modifiers: Modifiers, key: Key) -> Option<KeyboardShortcut> {
+pub(super) const fn keys(modifiers: Modifiers, key: Key) -> Option<KeyboardShortcut> {
     Some(KeyboardShortcut::new(modifiers, key))
 }
 
-const CTRL: Modifiers = Modifiers::COMMAND;
+pub(super) const CTRL: Modifiers = Modifiers::COMMAND;
 const CTRL_SHIFT: Modifiers = Modifiers { shift: true, ..Modifiers::COMMAND };
 const NONE: Modifiers = Modifiers::NONE;
 const ALT: Modifiers = Modifiers::ALT;
@@ -185,10 +151,12 @@ impl Command {
             Self::MoveUp,
             Self::MoveDown,
         ]);
+        out.extend([Self::Fold(FoldCommand::All), Self::Fold(FoldCommand::Nothing)]);
         out.extend(LayerKind::ALL.map(Self::AddKind));
         out.extend([Self::TrainOrPause, Self::Step, Self::Stop, Self::Continue, Self::Reset]);
         out.extend([Self::Back, Self::Forward]);
         out.extend(Tab::ALL.map(Self::ShowTab));
+        out.extend([Side::Network, Side::Inspector].map(Self::ShowSide));
         out.extend(
             [DeviceChoice::Auto, DeviceChoice::Cpu, DeviceChoice::Gpu(0), DeviceChoice::Absent].map(Self::ChooseDevice),
         );
@@ -198,7 +166,7 @@ impl Command {
         out.push(Self::CancelProofs);
         out.extend(RunsCommand::listed().into_iter().map(Self::Runs));
         out.extend([Self::MeasureOps, Self::ComparePlans, Self::ShowValues, Self::FindFirstBad]);
-        out.extend([Self::SelectLargestBuffer, Self::ReduceMotion]);
+        out.extend([Self::SelectLargestBuffer, Self::ReduceMotion, Self::ShowNotice, Self::DismissNotice]);
         out.extend([Self::Tour(TourMove::Start), Self::Tour(TourMove::Dismiss), Self::ShowShortcuts, Self::ShowAbout]);
         out
     }
@@ -358,8 +326,11 @@ impl Command {
                 of("Choose folder…", icons::OPEN, None, "Chooses a folder with a subfolder of pictures for each class")
             }
             Self::SetMetrics(_) => of("Set metrics", icons::TRAIN, None, "What the next run measures inside its step"),
+            Self::ShowNotice => of("Show the notice…", icons::INFO, None, "Shows the whole text of the last notice"),
             Self::DismissNotice => of("Dismiss", icons::CLOSE, None, "Closes the notice"),
             Self::Runs(command) => command.info(),
+            Self::Fold(command) => command.info(),
+            Self::ShowSide(side) => side.info(),
             Self::MeasureOps => of(
                 "Measure operations",
                 icons::RECENT,
@@ -430,7 +401,7 @@ impl Command {
         with_keys.push((KeyboardShortcut::new(CTRL, Key::K), Self::Palette));
         with_keys.push((KeyboardShortcut::new(CTRL, Key::Y), Self::Redo));
         // In a field, the key is for its text.
-        if !ctx.egui_wants_keyboard_input() {
+        if !ctx.text_edit_focused() {
             with_keys.push((KeyboardShortcut::new(NONE, Key::Delete), Self::Remove));
         }
         with_keys.sort_by_key(|(s, _)| !(s.modifiers.shift));
@@ -447,6 +418,10 @@ pub struct Queue(Vec<Command>);
 impl Queue {
     pub fn push(&mut self, command: Command) {
         self.0.push(command);
+    }
+
+    pub fn extend(&mut self, commands: impl IntoIterator<Item = Command>) {
+        self.0.extend(commands);
     }
 
     /// Everything asked for, in order.

@@ -1,7 +1,8 @@
 //! The preset that is being edited: changed by [`Edit`]s only, through one undo point.
 
 use super::fields::{FieldValue, Owner, set_layer_field, set_preset_field};
-use crate::model::{LayerKind, LayerPath, LayerSpec, Preset};
+use crate::model::{LayerKind, LayerPath, LayerSpec, Preset, check};
+use crate::tensor::Shape;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +29,59 @@ pub enum Edit {
         parent: LayerPath,
         index: usize,
     },
+}
+
+impl Edit {
+    /// Where the layer at `path` is after the edit; `None` where it is gone.
+    #[must_use]
+    pub fn moved(&self, path: &LayerPath) -> Option<LayerPath> {
+        match self {
+            Self::SetField { .. } => Some(path.clone()),
+            Self::Insert { parent, index, .. } => Some(with_room(path, parent, *index)),
+            Self::Duplicate(of) => {
+                let (parent, index) = split_path(of);
+                Some(with_room(path, &parent, index + 1))
+            }
+            Self::Remove(gone) => without(path, gone),
+            Self::Move { from, parent, index } => {
+                let (source, at) = split_path(from);
+                let index = if *parent == source && *index > at { index - 1 } else { *index };
+                let parent = without(parent, from)?;
+                match path.0.strip_prefix(from.0.as_slice()) {
+                    Some(rest) => Some(LayerPath([parent.child(index).0.as_slice(), rest].concat())),
+                    None => without(path, from).map(|p| with_room(&p, &parent, index)),
+                }
+            }
+        }
+    }
+}
+
+/// A path after a layer came before position `index` of `parent`.
+fn with_room(path: &LayerPath, parent: &LayerPath, index: usize) -> LayerPath {
+    let mut path = path.clone();
+    if path.0.starts_with(&parent.0)
+        && let Some(place) = path.0.get_mut(parent.0.len())
+        && *place >= index
+    {
+        *place += 1;
+    }
+    path
+}
+
+/// A path after another layer was taken out; `None` where it went with it.
+fn without(path: &LayerPath, gone: &LayerPath) -> Option<LayerPath> {
+    if path.0.starts_with(&gone.0) {
+        return None;
+    }
+    let (parent, index) = split_path(gone);
+    let mut path = path.clone();
+    if path.0.starts_with(&parent.0)
+        && let Some(place) = path.0.get_mut(parent.0.len())
+        && *place > index
+    {
+        *place -= 1;
+    }
+    Some(path)
 }
 
 /// Edits of one field within this time of each other are undone together.
@@ -206,7 +260,13 @@ fn change(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
         Edit::Insert { parent, index, kind } => {
             let list = list_mut(preset, parent)?;
             let index = (*index).min(list.len());
-            list.insert(index, kind.example());
+            let mut layer = kind.example();
+            if !parent.0.is_empty()
+                && let Some(input) = input_at(preset, parent, index)
+            {
+                layer.keep_shape(&input);
+            }
+            list_mut(preset, parent)?.insert(index, layer);
             Some(parent.child(index))
         }
         Edit::Remove(path) => {
@@ -222,11 +282,26 @@ fn change(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
         Edit::Duplicate(path) => {
             let (parent, index) = split_path(path);
             let list = list_mut(preset, &parent)?;
-            let copy = list.get(index)?.clone();
-            list.insert(index + 1, copy);
+            let mut copy = list.get(index)?.clone();
+            if !parent.0.is_empty()
+                && let Some(input) = input_at(preset, &parent, index + 1)
+            {
+                copy.keep_shape(&input);
+            }
+            list_mut(preset, &parent)?.insert(index + 1, copy);
             Some(parent.child(index + 1))
         }
         Edit::Move { from, parent, index } => move_layer(preset, from, parent, *index),
+    }
+}
+
+/// One sample's shape before position `index` of a block, where it is known.
+fn input_at(preset: &Preset, parent: &LayerPath, index: usize) -> Option<Shape> {
+    let facts = check(preset).facts;
+    let fact = |path: LayerPath| facts.iter().find(|f| f.path == path);
+    match index.checked_sub(1) {
+        Some(before) => fact(parent.child(before))?.output.clone(),
+        None => fact(parent.clone())?.input.clone(),
     }
 }
 
@@ -243,15 +318,8 @@ fn move_layer(preset: &mut Preset, from: &LayerPath, parent: &LayerPath, index: 
     }
     let layer = list.remove(at);
     // Taking the layer out moved what stood behind it in the same list.
-    let (mut parent, mut index) = (parent.clone(), index);
-    if parent == source && index > at {
-        index -= 1;
-    } else if parent.0.starts_with(&source.0)
-        && let Some(step) = parent.0.get_mut(source.0.len())
-        && *step > at
-    {
-        *step -= 1;
-    }
+    let index = if *parent == source && index > at { index - 1 } else { index };
+    let parent = without(parent, from)?;
     let list = list_mut(preset, &parent)?;
     let index = index.min(list.len());
     list.insert(index, layer);
@@ -311,6 +379,38 @@ mod tests {
         doc.apply(&units(128));
         assert_eq!(doc.apply(&Edit::Remove(path(&[9]))), None);
         assert!(!doc.can_undo() && doc.revision() == 1);
+    }
+
+    #[test]
+    fn a_layer_that_comes_into_a_block_keeps_the_block_valid() {
+        let mut doc = Document::new(digits(), None);
+        doc.apply(&Edit::Insert { parent: path(&[]), index: 1, kind: kind("residual") });
+        for name in ["dense", "layer_norm", "dense", "repeat"] {
+            doc.apply(&Edit::Insert { parent: path(&[1]), index: 9, kind: kind(name) });
+        }
+        doc.apply(&Edit::Insert { parent: path(&[1, 3]), index: 0, kind: kind("dense") });
+        doc.apply(&Edit::Duplicate(path(&[1, 0])));
+        let checked = check(doc.preset());
+        assert!(checked.model.is_some(), "{:?}", checked.diagnostics);
+        // The network's own width is kept, not that of the example.
+        assert_eq!(checked.facts.iter().find(|f| f.path == path(&[1, 4, 0])).unwrap().params, 128 * 129);
+        // A bottleneck's layers have widths of their own: a copy of the narrow one stays narrow.
+        let narrow = Edit::SetField { owner: Owner::Layer(path(&[1, 0])), name: "units", value: FieldValue::Count(16) };
+        doc.apply(&narrow);
+        doc.apply(&Edit::Duplicate(path(&[1, 0])));
+        assert!(check(doc.preset()).model.is_some());
+    }
+
+    #[test]
+    fn pictures_keep_their_size_and_channels_in_a_block() {
+        let index = (0..crate::studio::presets::count()).find(|i| crate::studio::presets::name(*i) == "digits-cnn");
+        let mut doc = Document::new(crate::studio::presets::bundled(index.unwrap()).unwrap(), None);
+        doc.apply(&Edit::Insert { parent: path(&[]), index: 1, kind: kind("residual") });
+        for name in ["conv2d", "max_pool2d", "avg_pool2d", "batch_norm", "conv2d", "dense"] {
+            doc.apply(&Edit::Insert { parent: path(&[1]), index: 9, kind: kind(name) });
+        }
+        let checked = check(doc.preset());
+        assert!(checked.model.is_some(), "{:?}", checked.diagnostics);
     }
 
     #[test]

@@ -192,9 +192,21 @@ impl Drop for Files {
 /// # Errors
 /// Every mistake in it, a line each, or why it cannot be read.
 pub fn read(path: &Path) -> Result<Preset, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: cannot be read: {e}", path.display()))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| format!("{}: cannot be read: {e}. {}", path.display(), read_advice(&e)))?;
     let listed = |mistakes: Vec<Diagnostic>| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     read_preset(&text).map_err(|m| format!("{}:\n{}", path.display(), listed(m)))
+}
+
+/// What to do about a file that could not be read.
+fn read_advice(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "Check the path: the file may have been moved or renamed.",
+        std::io::ErrorKind::PermissionDenied => "Check who may read it.",
+        std::io::ErrorKind::InvalidData => "It is no text; choose a preset, a .json file.",
+        std::io::ErrorKind::IsADirectory => "It is a folder; choose a preset in it, a .json file.",
+        _ => "Check that the disk is there, and try again.",
+    }
 }
 
 /// What tells one state of a file from another.

@@ -12,6 +12,7 @@ pub const DOWN: &str = "\u{e06d}";
 pub const FILE: &str = "\u{e0c0}";
 pub const FILE_NEW: &str = "\u{e0c9}";
 pub const FIT: &str = "\u{e112}";
+pub const FOLDED: &str = "\u{e06f}";
 pub const FORWARD: &str = "\u{e049}";
 pub const FROZEN: &str = "\u{e165}";
 pub const GRIP: &str = "\u{e0eb}";

@@ -60,6 +60,18 @@ impl Studio {
         }
     }
 
+    /// Has the run copy its weights where they are looked at: those of a resting run as they are, of one that goes on as they were when asked for.
+    fn take_moment(&mut self) {
+        let (run, done) = (self.training.run, self.training.done());
+        self.lab.values.has_run = done > 0 && !self.is_stale();
+        let known = self.lab.moment_of.is_some_and(|(r, d)| r == run && (d == done || self.training.is_running()));
+        if known || self.lab.values.wanted() != super::lab::Weights::Run || !self.training.has_weights() {
+            return;
+        }
+        self.lab.moment_of = Some((run, done));
+        self.training.send(crate::train::Command::TakeMoment);
+    }
+
     pub(super) fn ask_lab(&mut self) {
         if let Some(problem) = self.lab.poll() {
             self.complain(problem);
@@ -76,6 +88,7 @@ impl Studio {
             self.lab.values.problem = Some(why.into());
             return;
         }
+        self.take_moment();
         let Some(subject) = self.subject() else { return };
         let (buffer, ops, revision) = (self.looked_at(), self.ops_done(), self.plan_revision);
         if let Err(error) = self.lab.follow(|| subject, revision, buffer, ops, &self.training) {

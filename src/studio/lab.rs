@@ -12,6 +12,7 @@ use crate::model::Preset;
 use crate::plan::BufferId;
 use crate::train::{
     DataChoice, FirstBad, Held, Moment, OpTimes, Probe, SessionSpec, Summary, TrainError, held, measure_ops,
+    part_writer,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -142,13 +143,24 @@ pub struct Values {
     pub slice: usize,
     /// Which part of a flat vector is looked at: one parameter, gradient or moment.
     pub part: usize,
-    pub weights: Weights,
+    /// What a person chose; where nothing, the run's weights are looked at once there are any.
+    pub weights: Option<Weights>,
+    /// True where the run trains the network on screen and has made steps.
+    pub(super) has_run: bool,
     pub shown: Option<Box<Shown>>,
     pub problem: Option<String>,
     /// The revision that was searched, and the first value that is not finite.
     pub first_bad: Option<(u64, Option<FirstBad>)>,
     asked: Option<Point>,
     searching: bool,
+}
+
+impl Values {
+    /// The weights to look at, where they are to be had.
+    #[must_use]
+    pub fn wanted(&self) -> Weights {
+        self.weights.unwrap_or(if self.has_run { Weights::Run } else { Weights::Initial })
+    }
 }
 
 /// Everything that is found out on request.
@@ -162,6 +174,8 @@ pub struct Lab {
     pub ceilings: Option<Ceilings>,
     comparison: Option<(u64, Comparison)>,
     pub values: Values,
+    /// The run, and its steps when its weights were last asked for.
+    pub(super) moment_of: Option<(u64, u64)>,
     /// The operation that the scrubber stands on.
     pub scrub: Option<usize>,
     number: u64,
@@ -180,6 +194,7 @@ impl Lab {
             ceilings: None,
             comparison: None,
             values: Values::default(),
+            moment_of: None,
             scrub: None,
             number: 0,
         }
@@ -271,11 +286,11 @@ impl Lab {
     /// The weights that are looked at: those of the run only where there are any.
     #[must_use]
     pub fn weights(&self, training: &Training) -> Weights {
-        if training.moment.is_some() { self.values.weights } else { Weights::Initial }
+        if training.moment.is_some() { self.values.wanted() } else { Weights::Initial }
     }
 
     fn moment(&self, training: &Training) -> Option<Arc<Moment>> {
-        training.moment.clone().filter(|_| self.values.weights == Weights::Run)
+        training.moment.clone().filter(|_| self.values.wanted() == Weights::Run)
     }
 
     /// Searches the step for its first value that is not finite.
@@ -429,10 +444,11 @@ impl PrivateCopy {
         match held(plan, point.buffer, point.ops) {
             Held::Value(value, writer) => {
                 probe.advance_to(point.ops)?;
-                shown.writer = writer;
                 // A flat vector is looked at a parameter at a time.
                 let parts = plan.buffers.get(point.buffer.0 as usize).map(|b| b.parts.as_slice()).unwrap_or_default();
-                let value = parts.get(point.part).map_or(value, |p| p.value);
+                let part = parts.get(point.part);
+                shown.writer = part.map_or(writer, |p| part_writer(plan, point.buffer, p, point.ops));
+                let value = part.map_or(value, |p| p.value);
                 let v = plan.program.value(value);
                 shown.holds = format!("{} {}{}", v.name, v.dtype, v.shape);
                 shown.look = Some(probe.look(value, point.slice)?);

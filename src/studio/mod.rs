@@ -10,15 +10,16 @@
 //! | `commands` | everything a person can do, with name, icon, shortcut and tooltip |
 //! | `state`, `selection`, `carry` | what the window shows, and what is selected in all views at once, from plan to plan |
 //! | `devices` | what a network is planned for and trained on |
-//! | `document`, `fields` | the preset with undo and redo, and its fields as data |
+//! | `document`, `fields`, `folds` | the preset with undo and redo, its fields as data, and what of it is folded to a line |
 //! | `compiler`, `training`, `transport`, `files`, `background` | the other threads |
 //! | `curves`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
 //! | `lab`, `inquiry` | what is found out on request: times, planners, precisions, values |
+//! | `sides` | which panels stand beside the tabs |
 //! | `tour` | the three steps of the first start |
 //! | `view_models` | what the panels show, as plain data |
 //! | `panels`, `widgets` | how it is drawn |
-//! | `theme`, `icons` | how it looks |
+//! | `theme`, `icons`, `motion` | how it looks, and whether it may move |
 
 pub mod actions;
 pub mod app;
@@ -31,9 +32,11 @@ pub mod devices;
 pub mod document;
 pub mod fields;
 pub mod files;
+pub mod folds;
 pub mod icons;
 pub mod inquiry;
 pub mod lab;
+pub mod motion;
 pub mod panels;
 pub mod predictions;
 pub mod presets;
@@ -41,8 +44,12 @@ pub mod prices;
 pub mod proofs;
 pub mod runs;
 pub mod samples;
+pub mod saving;
 pub mod selection;
+pub mod settings;
+pub mod sides;
 pub mod state;
+pub mod tabs;
 pub mod theme;
 pub mod tour;
 pub mod training;
@@ -69,12 +76,12 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
         None
     });
     let runs = crate::train::runs::RunStore::of_user().ok();
-    let startup = Startup { preset, recovery, tuning, runs, tour: true };
+    let startup = Startup { preset, recovery, tuning, runs, tour: true, asks_system: true };
     let viewport = egui::ViewportBuilder::default()
         .with_app_id(APP_ID)
         .with_title("Stepgraph")
         .with_inner_size([1280.0, 800.0])
-        .with_min_inner_size([960.0, 600.0])
+        .with_min_inner_size([720.0, 480.0])
         .with_drag_and_drop(true);
     let options = eframe::NativeOptions { viewport, ..Default::default() };
     let opened = eframe::run_native(APP_ID, options, Box::new(move |cc| Ok(Box::new(StudioApp::new(cc, &startup)?))));

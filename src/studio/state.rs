@@ -4,79 +4,33 @@
 
 use super::commands::{Command, Tab};
 use super::compiler::{Answer, Compiler};
-use super::devices::{DeviceChoice, Devices};
+use super::devices::Devices;
 use super::document::Document;
 use super::files::{Files, Recovery};
+use super::folds::Folds;
 use super::lab::Lab;
+use super::motion::Motion;
 use super::predictions::Predictions;
 use super::prices::PriceList;
 use super::proofs::Proofs;
 use super::runs::{Runs, RunsCommand};
 use super::samples::{Samples, key_of};
 use super::selection::{Related, Selection, SelectionHistory};
+use super::settings::Settings;
 use super::tour::Tour;
 use super::training::Training;
 use super::transport::Next;
 use super::view_models::PlanView;
 use super::view_models::changes::PlanChanges;
 use super::view_models::inspector::InspectorView;
-use super::view_models::network::NetworkView;
+use super::view_models::network::{NetworkView, Row};
 use super::view_models::status::PlanNumbers;
-use crate::ir::Metrics;
 use crate::model::Checked;
 use crate::select::Tuning;
 use crate::train::runs::RunStore;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// What is remembered from one start to the next.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Settings {
-    pub recent: Vec<PathBuf>,
-    pub log_axis: bool,
-    /// `None` follows the system.
-    pub dark: Option<bool>,
-    pub device: DeviceChoice,
-    /// Plots whose axis a person chose, by name: logarithmic or linear.
-    pub plot_log: BTreeMap<String, bool>,
-    /// Plots that are hidden, by name.
-    pub hidden_plots: BTreeSet<String>,
-    /// Replays of a stress; `None` takes what a few seconds allow.
-    pub replays: Option<u64>,
-    /// Metrics that the next run leaves out of its step.
-    pub without_accuracy: bool,
-    pub without_updates: bool,
-    /// The tour was ended or gone through.
-    pub tour_done: bool,
-    /// Nothing fades.
-    pub reduce_motion: bool,
-    /// The run whose curves stand behind those of the Train tab.
-    pub baseline: Option<String>,
-}
-
-impl Settings {
-    /// What the next run measures inside its step.
-    #[must_use]
-    pub const fn metrics(&self) -> Metrics {
-        Metrics { accuracy: !self.without_accuracy, updates: !self.without_updates }
-    }
-}
-
-/// Files remembered as recent.
-const RECENT: usize = 10;
-
-impl Settings {
-    /// Puts a file first among the recent ones.
-    pub fn remember(&mut self, path: PathBuf) {
-        self.recent.retain(|p| *p != path);
-        self.recent.insert(0, path);
-        self.recent.truncate(RECENT);
-    }
-}
 
 /// A message for the person, until it is dismissed or replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +88,12 @@ pub struct Studio {
     /// What is found out on request.
     pub lab: Lab,
     pub tour: Tour,
+    /// What the system asks for about motion.
+    pub motion: Motion,
     pub network: NetworkView,
+    pub folds: Folds,
+    /// The list of layers as it is folded.
+    pub rows: Vec<Row>,
     pub related: Related,
     pub inspector: InspectorView,
     pub(super) files: Files,
@@ -146,6 +105,7 @@ pub struct Studio {
     pub(super) numbers: Option<PlanNumbers>,
     /// What the views were last made of.
     made_for: Option<(u64, u64, u64)>,
+    rows_for: Option<u64>,
     inspected: Option<(Selection, u64, u64, usize)>,
     recovery: Option<Recovery>,
     recovered: (u64, bool, Option<Instant>),
@@ -188,7 +148,10 @@ impl Studio {
             compile_took: Duration::ZERO,
             lab: Lab::new(Arc::clone(&wake)),
             tour: Tour::default(),
+            motion: Motion::default(),
             network: NetworkView::default(),
+            folds: Folds::default(),
+            rows: Vec::new(),
             related: Related::default(),
             inspector: InspectorView::default(),
             wake,
@@ -197,6 +160,7 @@ impl Studio {
             answered: 0,
             numbers: None,
             made_for: None,
+            rows_for: None,
             inspected: None,
             recovery: None,
             recovered: (0, false, None),
@@ -313,6 +277,7 @@ impl Studio {
             Command::UseWeights(super::lab::Weights::Run) => {
                 self.training.has_weights() || self.training.moment.is_some()
             }
+            Command::ShowNotice | Command::DismissNotice => self.notice.is_some(),
             Command::Back => self.selection.can_go_back(),
             Command::Forward => self.selection.can_go_forward(),
             _ => true,
@@ -385,6 +350,7 @@ impl Studio {
         self.changes = None;
         self.lab.clear();
         self.selection.clear();
+        self.folds.forget();
         self.proofs.clear();
     }
 
@@ -429,6 +395,17 @@ impl Studio {
             let fresh = if self.is_plan_stale() { None } else { self.plan.as_deref() };
             self.network =
                 NetworkView::new(self.document.preset(), self.checked.as_ref(), fresh, self.failure.as_deref());
+            self.folds.settle(&self.network);
+            self.rows_for = None;
+        }
+        if let Selection::Layer(path) = self.selection.current()
+            && self.inspected.as_ref().is_none_or(|k| k.0 != *self.selection.current())
+        {
+            self.folds.reveal(path, &self.network);
+        }
+        if self.rows_for != Some(self.folds.revision()) {
+            self.rows_for = Some(self.folds.revision());
+            self.rows = self.network.rows(&self.folds);
         }
         // A page shows changes of parameters too, but only those of the same network.
         let updates = &self.training.history.layer_updates;

@@ -90,7 +90,9 @@ pub fn colors(ui: &egui::Ui) -> &'static Colors {
     of(ui.visuals().dark_mode)
 }
 
-const fn of(dark: bool) -> &'static Colors {
+/// The colours of a theme.
+#[must_use]
+pub const fn of(dark: bool) -> &'static Colors {
     if dark { &DARK } else { &LIGHT }
 }
 
@@ -139,6 +141,22 @@ pub fn install(ctx: &egui::Context) {
     }
 }
 
+/// How long opening and closing take, in seconds: motion explains nothing here but what opens; it stays short.
+const ANIMATION_S: f32 = 0.08;
+
+/// Switches motion on or off, where it is not as wanted.
+pub fn set_motion(ctx: &egui::Context, on: bool) {
+    let wanted = if on { ANIMATION_S } else { 0.0 };
+    if ctx.global_style().animation_time != wanted {
+        ctx.all_styles_mut(|style| {
+            style.animation_time = wanted;
+            let scroll =
+                if on { egui::style::ScrollAnimation::default() } else { egui::style::ScrollAnimation::none() };
+            style.scroll_animation = scroll;
+        });
+    }
+}
+
 fn dress(style: &mut Style, c: &Colors) {
     style.text_styles = [
         (TextStyle::Small, FontId::proportional(12.0)),
@@ -166,8 +184,7 @@ fn dress(style: &mut Style, c: &Colors) {
     s.scroll.interact_handle_opacity = 0.45;
     s.scroll.active_background_opacity = 0.0;
     style.interaction.tooltip_delay = 0.35;
-    // Motion explains nothing here but what opens; it stays short.
-    style.animation_time = 0.08;
+    style.animation_time = ANIMATION_S;
     let v = &mut style.visuals;
     v.override_text_color = Some(c.text);
     v.weak_text_color = Some(c.weak);
@@ -200,6 +217,13 @@ fn dress(style: &mut Style, c: &Colors) {
     dress(&mut v.widgets.hovered, c.hover, c.weak);
     dress(&mut v.widgets.active, c.hover, c.accent);
     dress(&mut v.widgets.open, c.hover, c.hairline);
+}
+
+/// A dialog before everything else; Escape and a click beside it close it.
+#[must_use]
+pub fn dialog(ui: &egui::Ui, id: &'static str) -> egui::Modal {
+    let frame = egui::Frame::popup(ui.style()).inner_margin(Margin::same(16)).corner_radius(8);
+    egui::Modal::new(egui::Id::unique(id)).frame(frame)
 }
 
 /// A card that stands on a panel.

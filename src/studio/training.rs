@@ -47,6 +47,8 @@ pub struct Training {
     /// All that some step of the run depended on, as last taken.
     pub moment: Option<Arc<Moment>>,
     pub total: u64,
+    /// Steps between evaluations, once the run has chosen it.
+    pub evaluated_every: Option<u64>,
     pub lr: f32,
     smoothing: f32,
     /// While running: steps and the time at which they were known, over the last second.
@@ -87,6 +89,7 @@ impl Default for Training {
             problem: None,
             moment: None,
             total: 0,
+            evaluated_every: None,
             lr: 0.0,
             smoothing: 0.95,
             arrivals: Vec::new(),
@@ -331,6 +334,7 @@ impl Training {
                 self.history.held_out_loss.push([step as f64, result.loss]);
                 self.history.held_out_accuracy.extend(result.accuracy.map(|a| [step as f64, a]));
             }
+            Event::EvaluatedEvery(steps) => self.evaluated_every = Some(steps),
             Event::Problem(text) => {
                 self.is_timing = false;
                 self.problem = Some(text);

@@ -9,7 +9,7 @@ use crate::compile::Compiled;
 use crate::exec::ExecError;
 use crate::exec::cpu::{Ceilings, Floor};
 use crate::lower::{Dir, LValueId};
-use crate::plan::{BindingPlan, BufferId};
+use crate::plan::{BindingPlan, BufferId, Part};
 use crate::select::Isa;
 use crate::tensor::DType;
 use std::sync::Arc;
@@ -79,6 +79,19 @@ pub fn held(plan: &BindingPlan, id: BufferId, ops: usize) -> Held {
         None if b.persistent => Held::Value(first, None),
         None => Held::Unwritten,
     }
+}
+
+/// The operation that wrote last to a part of a flat vector among the first `ops`; `None` where what lies there is older than the step.
+#[must_use]
+pub fn part_writer(plan: &BindingPlan, id: BufferId, part: &Part, ops: usize) -> Option<usize> {
+    let buffer = plan.buffers.get(id.0 as usize)?;
+    let (from, to) = (buffer.offset + part.start, buffer.offset + part.start + part.bytes);
+    let touches = |v: LValueId| {
+        let bytes = plan.program.value(v).shape.len() * plan.program.value(v).dtype.size();
+        plan.place(v).is_some_and(|p| p.buffer == id && p.offset < to && from < p.offset + bytes as u64)
+    };
+    let writes = |w: &usize| plan.program.ops.get(*w).is_some_and(|op| op.bound(Dir::Out).any(|(_, v)| touches(v)));
+    buffer.writers.iter().rev().copied().filter(|w| *w < ops).find(writes)
 }
 
 /// The first operation of a step that makes a value which is not finite.
@@ -330,6 +343,28 @@ mod tests {
                 assert_eq!(held(plan, id, 0), Held::Unwritten, "{}", b.name);
             }
         }
+    }
+
+    #[test]
+    fn a_part_of_a_flat_vector_names_the_operation_that_wrote_it() {
+        let probe = Probe::new(&spec()).unwrap();
+        let plan = &probe.compiled().plan;
+        let ops = plan.program.ops.len();
+        let flat = (0u32..).map(BufferId).zip(&plan.buffers).filter(|(_, b)| b.parts.len() > 1);
+        let mut gradients = 0;
+        for (id, b) in flat {
+            for part in &b.parts {
+                let Some(writer) = part_writer(plan, id, part, ops) else { continue };
+                assert!(b.writers.contains(&writer));
+                if b.role == crate::ir::Role::Grad {
+                    let op = &plan.program.ops[writer];
+                    assert_eq!(op.layer, part.layer, "{} by {}", part.name, op.kind.name());
+                    gradients += 1;
+                }
+                assert_eq!(part_writer(plan, id, part, 0), None);
+            }
+        }
+        assert!(gradients >= 4, "{gradients}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Commands go in and events come out over bounded channels. The worker never waits for its listener: reports that do not fit into the channel
 //! stay with the worker and go with the next event, so that none is lost and none delays a step.
 
+use super::schedule::Schedule;
 use super::{BothWays, Evaluation, Look, Looked, Moment, Pace, Session, SessionSpec, Spans, StepReport, TrainError};
 use crate::compile::Compiled;
 use crate::data::{Dataset, Split};
@@ -83,6 +84,8 @@ pub enum Event {
         step: u64,
         result: Evaluation,
     },
+    /// Steps between evaluations, chosen once.
+    EvaluatedEvery(u64),
     Predicted {
         step: u64,
         indices: Vec<u32>,
@@ -107,8 +110,6 @@ const COMMAND_BOUND: usize = 64;
 const REPORT_EVERY: Duration = Duration::from_millis(16);
 /// Time between looks at what is asked.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(8);
-/// Time between evaluations while running.
-const EVALUATE_EVERY: Duration = Duration::from_millis(500);
 
 /// A run on its own thread. Dropping it stops the run.
 pub struct Worker {
@@ -249,7 +250,7 @@ fn run(spec: &SessionSpec, mut link: Link) {
 /// Steps left before the next pause: none while paused, all while running.
 fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
     let mut budget = 0u64;
-    let mut evaluated = Instant::now();
+    let mut schedule = Schedule::default();
     loop {
         look(session, link, budget == 0);
         let command = if budget == 0 {
@@ -273,7 +274,8 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
             continue;
         }
         // Between steps that are launched one by one there is time to look at each layer's update.
-        let most = if session.streams() { budget } else { 1 };
+        let most = if session.streams() { budget.min(schedule.room(session.done())) } else { 1 };
+        let began = Instant::now();
         let made = session.steps(most, LOOK_UP_EVERY, |report| link.reports.push(*report));
         match made {
             Ok(0) => {
@@ -283,21 +285,20 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
             }
             Ok(made) => {
                 budget -= made;
+                schedule.made(made, began.elapsed());
                 note_updates(session, link, session.done());
                 let over = session.done() >= session.total();
                 if link.sent.elapsed() >= REPORT_EVERY || budget == 0 || over {
                     layer_updates(session, link, session.done());
                     link.report(budget == 0 || over);
                 }
-                if over {
-                    budget = 0;
+                choose_interval(session, link, &mut schedule);
+                if over || schedule.is_due(session.done()) {
                     evaluate(session, link);
-                    link.tell(Event::State(RunState::Finished));
-                } else if budget == 0 {
-                    link.tell(Event::State(RunState::Paused));
-                } else if evaluated.elapsed() >= EVALUATE_EVERY {
-                    evaluate(session, link);
-                    evaluated = Instant::now();
+                }
+                budget = if over { 0 } else { budget };
+                if budget == 0 {
+                    link.tell(Event::State(if over { RunState::Finished } else { RunState::Paused }));
                 }
             }
             Err(error) => {
@@ -383,6 +384,19 @@ fn tell_moment(session: &mut Session, link: &mut Link) {
     match session.moment() {
         Ok(moment) => link.tell(Event::Moment(Arc::new(moment))),
         Err(error) => link.tell(Event::Problem(error.to_string())),
+    }
+}
+
+/// Chooses how often the run is evaluated, once its steps were timed.
+fn choose_interval(session: &mut Session, link: &mut Link, schedule: &mut Schedule) {
+    if !schedule.wants_cost() {
+        return;
+    }
+    let began = Instant::now();
+    let found = session.evaluate();
+    let every = schedule.choose(began.elapsed(), session.total());
+    if matches!(found, Ok(Some(_))) {
+        link.tell(Event::EvaluatedEvery(every));
     }
 }
 

@@ -152,6 +152,27 @@ impl LayerSpec {
         }
     }
 
+    /// Sets the fields that decide the output's shape so that it is the input's, where the layer can do that.
+    pub fn keep_shape(&mut self, input: &Shape) {
+        match self {
+            Self::Dense(l) => l.units = input.0.last().copied().unwrap_or(l.units),
+            Self::Conv2d(l) => {
+                let [channels, _, _] = input.0[..] else { return };
+                (l.filters, l.stride) = (channels, [1, 1]);
+                l.kernel = l.kernel.map(|k| k | 1);
+                l.padding = Padding::Same;
+                if !channels.is_multiple_of(l.groups.max(1)) {
+                    l.groups = 1;
+                }
+            }
+            Self::MaxPool2d(l) | Self::AvgPool2d(l) => {
+                let size = l.size.map(|s| s | 1);
+                *l = Pool { size, stride: [1, 1], padding: size.map(|s| s / 2) };
+            }
+            _ => {}
+        }
+    }
+
     /// The activation that the layer applies, of its own or as the layer it is.
     #[must_use]
     pub fn activation(&self) -> Option<Activation> {

@@ -85,7 +85,7 @@ pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut 
 }
 
 /// The width of the map, in points, below which the numbers do not stand beside it.
-const LEAST_MAP: f32 = 280.0;
+const LEAST_MAP: f32 = 340.0;
 
 /// A column of exactly this size.
 fn column_ui(ui: &mut Ui, size: Vec2, content: impl FnOnce(&mut Ui)) {
@@ -162,7 +162,7 @@ fn shown_map_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &Pla
 /// How far the fading is, from 0 to 1; `None` where nothing fades.
 fn fade_share(ui: &Ui, studio: &Studio, panel: &mut ArenaPanel) -> Option<f32> {
     let since = ui.input(|i| i.time) - panel.shown_at?;
-    let still = studio.settings.reduce_motion || ui.style().animation_time == 0.0;
+    let still = studio.settings.is_still(studio.motion.is_reduced()) || ui.style().animation_time == 0.0;
     if still || since >= FADE_S {
         panel.shown_at = None;
         return None;

@@ -103,6 +103,7 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
         curve_name: "train",
         points: &[],
         points_name: "",
+        points_every: None,
         baseline: None,
         steps: h.loss.raw.len(),
         log: log_of(title, settings.log_axis),
@@ -117,12 +118,14 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
     let mut plots = vec![PlotSpec {
         points: &h.held_out_loss,
         points_name: "held-out",
+        points_every: run.evaluated_every,
         ..plot("Loss", "", Curve::Smoothed(&h.loss))
     }];
     if h.accuracy.raw.last().is_some_and(f32::is_finite) || !h.held_out_accuracy.is_empty() {
         plots.push(PlotSpec {
             points: &h.held_out_accuracy,
             points_name: "held-out",
+            points_every: run.evaluated_every,
             range: Some((0.0, 1.0)),
             log: false,
             can_log: false,

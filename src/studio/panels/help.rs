@@ -4,7 +4,7 @@ use crate::studio::commands::Command;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::{text_line_ui, weak_ui};
-use egui::{Align, Id, Layout, Modal, RichText, ScrollArea, Ui};
+use egui::{Align, Layout, RichText, ScrollArea, Ui};
 
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Help {
 }
 
 /// What the mouse and the keys do in places of their own.
-const IN_PLACE: [(&str, &str, &str); 9] = [
+const IN_PLACE: [(&str, &str, &str); 14] = [
     ("Arena", "wheel", "Zooms around the pointer"),
     ("Arena", "Shift+wheel", "Zooms in time only"),
     ("Arena", "drag", "Pans"),
@@ -40,6 +40,11 @@ const IN_PLACE: [(&str, &str, &str); 9] = [
         "Up, Down, Page Up, Page Down, Home, End",
         "Walks through the rows, while the table has the keyboard",
     ),
+    ("Layers", "Up, Down, Home, End", "Selects a layer, while the list has the keyboard"),
+    ("Layers", "Left, Right", "Folds and unfolds a block, or a run of equal layers"),
+    ("Plots", "drag", "Zooms into a box; along one axis, zooms that axis alone"),
+    ("Plots", "right drag, double click", "Pans; shows the whole run"),
+    ("Questions", "Enter, Escape", "Gives the first answer, or cancels"),
     ("Command palette", "Up, Down, Enter", "Chooses and runs"),
     ("Everywhere", "Tab, Space", "Goes from control to control, and presses it"),
 ];
@@ -47,7 +52,7 @@ const IN_PLACE: [(&str, &str, &str); 9] = [
 /// Shows the open page.
 pub fn help_ui(ui: &Ui, studio: &Studio, help: &mut Help) {
     let Some(page) = help.page else { return };
-    let modal = Modal::new(Id::unique("help")).show(ui.ctx(), |ui| {
+    let modal = theme::dialog(ui, "help").show(ui.ctx(), |ui| {
         ui.set_width(520.0);
         match page {
             Page::Shortcuts => shortcuts_ui(ui, &mut help.search),

@@ -3,10 +3,12 @@
 use super::network::Dragged;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::document::Edit;
+use crate::studio::fields::counted;
+use crate::studio::folds::{Fold, FoldCommand};
 use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::theme;
-use crate::studio::view_models::network::Card;
+use crate::studio::view_models::network::{Card, Sum};
 use crate::studio::widgets::button::{command_menu_ui, named, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
 use egui::{Align, Button, Layout, Rect, RichText, Sense, Ui, Vec2};
@@ -14,26 +16,33 @@ use egui::{Align, Button, Layout, Rect, RichText, Sense, Ui, Vec2};
 /// Points that each level of nesting moves to the right.
 const INDENT: f32 = 12.0;
 
-/// Shows a card; gives the room that it took.
-pub fn card_ui(ui: &mut Ui, card: &Card, selected: bool, related: bool, drafts: &mut Drafts, out: &mut Queue) -> Rect {
-    let indent = card.depth() as f32 * INDENT;
+/// Shows a card; gives the room that it took. Of a folded block it is the head, with what is `inside` as a line.
+pub fn card_ui(
+    ui: &mut Ui,
+    card: &Card,
+    inside: Option<&Sum>,
+    marked: bool,
+    drafts: &mut Drafts,
+    out: &mut Queue,
+) -> Rect {
     let response = ui.push_id(&card.path, |ui| {
-        ui.horizontal_top(|ui| {
-            ui.spacing_mut().item_spacing.x = 0.0;
-            ui.add_space(indent);
-            ui.vertical(|ui| {
-                ui.spacing_mut().item_spacing.x = 8.0;
-                theme::card(ui, selected || related).show(ui, |ui| {
-                    ui.set_width(ui.available_width());
-                    ui.spacing_mut().item_spacing.y = 4.0;
-                    head_ui(ui, card, out);
-                    fields_ui(ui, card, drafts, out);
-                    foot_ui(ui, card, out);
-                });
+        indented_ui(ui, card.depth(), |ui| {
+            theme::card(ui, marked).show(ui, |ui| {
+                ui.set_width(ui.available_width());
+                ui.spacing_mut().item_spacing.y = 4.0;
+                head_ui(ui, card, inside.is_some(), out);
+                match inside {
+                    Some(sum) => sum_ui(ui, sum.line(), sum.problems),
+                    None => {
+                        fields_ui(ui, card, drafts, out);
+                        foot_ui(ui, card, out);
+                    }
+                }
             });
         });
     });
     let rect = response.response.rect;
+    let indent = card.depth() as f32 * INDENT;
     if indent > 0.0 {
         let x = rect.left() + indent - INDENT * 0.5;
         ui.painter().vline(x, rect.y_range(), egui::Stroke::new(1.0, theme::colors(ui).hairline));
@@ -41,7 +50,42 @@ pub fn card_ui(ui: &mut Ui, card: &Card, selected: bool, related: bool, drafts: 
     rect
 }
 
-fn head_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
+/// A row of the list, moved to the right by its nesting.
+pub(super) fn indented_ui(ui: &mut Ui, depth: usize, content: impl FnOnce(&mut Ui)) {
+    ui.horizontal_top(|ui| {
+        ui.spacing_mut().item_spacing.x = 0.0;
+        ui.add_space(depth as f32 * INDENT);
+        ui.vertical(|ui| {
+            ui.spacing_mut().item_spacing.x = 8.0;
+            content(ui);
+        });
+    });
+}
+
+/// The sign that folds and unfolds something of this name.
+pub(super) fn fold_ui(ui: &mut Ui, fold: Fold, folded: bool, name: &str, out: &mut Queue) {
+    let command = FoldCommand::Set(fold, !folded);
+    let info = command.info();
+    let sign = if folded { icons::FOLDED } else { icons::DOWN };
+    let button = Button::new(RichText::new(sign).size(14.0)).frame(false).min_size(Vec2::splat(20.0));
+    let response = ui.add(button).on_hover_text(info.about);
+    named(&response, &format!("{} {name}", info.label), true);
+    if response.clicked() {
+        out.push(Command::Fold(command));
+    }
+}
+
+/// What folded layers have together; mistakes among them are not hidden.
+pub(super) fn sum_ui(ui: &mut Ui, facts: String, problems: usize) {
+    let line = RichText::new(facts).size(12.0).color(theme::colors(ui).weak);
+    ui.add(egui::Label::new(line).wrap());
+    if problems > 0 {
+        let text = format!("{}  {} inside", icons::WARNING, counted(problems, "problem"));
+        ui.label(RichText::new(text).size(12.0).color(theme::colors(ui).error));
+    }
+}
+
+fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut Queue) {
     let c = theme::colors(ui);
     let label = format!("L{}:{}", card.number(), card.class);
     ui.horizontal(|ui| {
@@ -53,6 +97,9 @@ fn head_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
         );
         let grip = grip.on_hover_cursor(egui::CursorIcon::Grab);
         grip.dnd_set_drag_payload(Dragged(card.path.clone()));
+        if card.children.is_some_and(|n| n > 0) {
+            fold_ui(ui, Fold::Block(card.path.clone()), folded, &label, out);
+        }
         let name = RichText::new(card.class).font(theme::strong(13.0));
         let title = ui.add(egui::Label::new(name).sense(Sense::click()).selectable(false)).on_hover_text(card.about);
         named(&title, &format!("Select {label}"), true);
@@ -129,7 +176,7 @@ fn foot_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
     }
     if let Some(children) = card.children {
         ui.horizontal(|ui| {
-            weak_ui(ui, format!("{} inside", crate::studio::fields::counted(children, "layer")));
+            weak_ui(ui, format!("{} inside", counted(children, "layer")));
             let add =
                 ui.add(Button::new(RichText::new(format!("{}  Add inside", icons::INTO)).size(12.0)).frame(false));
             named(&add, &format!("Add inside L{}:{}", card.number(), card.class), true);

@@ -25,6 +25,7 @@ pub mod verify;
 
 use super::commands::Tab;
 use super::widgets::field::Drafts;
+use super::widgets::keys::FocusRing;
 
 /// What the panels remember between frames that is no part of the document.
 pub struct Panels {
@@ -43,6 +44,7 @@ pub struct Panels {
     /// The tabs that are drawn in this frame.
     pub shown: Vec<Tab>,
     pub help: help::Help,
+    pub ring: FocusRing,
     pub look: values::PictureCache,
     pub tabs: egui_tiles::Tree<Tab>,
 }
@@ -92,6 +94,7 @@ impl Default for Panels {
             modals: modals::Modals::default(),
             shown: Vec::new(),
             help: help::Help::default(),
+            ring: FocusRing::default(),
             look: values::PictureCache::default(),
             tabs: first_layout(),
         }

@@ -4,11 +4,11 @@ use crate::studio::commands::{Command, Queue};
 use crate::studio::fields::counted;
 use crate::studio::files::Asked;
 use crate::studio::runs::RunsCommand;
-use crate::studio::state::Studio;
+use crate::studio::state::{Notice, Studio};
 use crate::studio::theme;
 use crate::studio::widgets::button::weak_ui;
 use crate::train::export::Format;
-use egui::{Align, Id, Key, Layout, Modal, RichText, TextEdit, Ui};
+use egui::{Align, Key, Layout, RichText, ScrollArea, TextEdit, Ui};
 use std::path::{Path, PathBuf};
 
 /// The question that is open, if any.
@@ -16,6 +16,10 @@ use std::path::{Path, PathBuf};
 pub struct Modals {
     path: Option<(Asked, String, bool)>,
     question: Option<Question>,
+    /// A message with its whole text.
+    message: Option<Notice>,
+    /// True until the first answer of what was just opened has the keyboard: Enter gives it.
+    fresh: bool,
 }
 
 /// What a person must decide before anything is lost.
@@ -57,13 +61,19 @@ impl Modals {
 
     /// Asks a question, in place of one that is open.
     pub fn ask(&mut self, question: Question) {
-        self.question = Some(question);
+        (self.question, self.fresh) = (Some(question), true);
+    }
+
+    /// Shows a message with its whole text.
+    pub fn tell(&mut self, message: Notice) {
+        (self.message, self.fresh) = (Some(message), true);
     }
 }
 
 /// Shows the open question; gives its answer.
 pub fn modals_ui(ui: &Ui, studio: &Studio, modals: &mut Modals, out: &mut Queue) -> Option<Answer> {
     let cancelled = path_ui(ui, modals, out).then_some(Answer::Cancel);
+    message_ui(ui, modals);
     question_ui(ui, studio, modals).or(cancelled)
 }
 
@@ -87,7 +97,7 @@ fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) -> bool {
         Asked::Capsule => ("Make a capsule by its path", "Make", "Type the path of a .capsule file."),
         Asked::Replay => ("Replay a capsule by its path", "Replay", "Type the path of a .capsule file."),
     };
-    let modal = Modal::new(Id::unique("path")).show(ui.ctx(), |ui| {
+    let modal = theme::dialog(ui, "path").show(ui.ctx(), |ui| {
         ui.set_width(480.0);
         ui.label(RichText::new(title).font(theme::strong(15.0)));
         weak_ui(ui, hint);
@@ -194,9 +204,39 @@ impl Question {
     }
 }
 
+/// Shows a message whole, to read and to copy.
+fn message_ui(ui: &Ui, modals: &mut Modals) {
+    let Some(message) = &modals.message else { return };
+    let modal = theme::dialog(ui, "message").show(ui.ctx(), |ui| {
+        ui.set_width(520.0_f32.min(ui.ctx().content_rect().width() - 64.0));
+        let title = if message.is_error { "What went wrong" } else { "Message" };
+        ui.label(RichText::new(title).font(theme::strong(15.0)));
+        ui.add_space(4.0);
+        let most = (ui.ctx().content_rect().height() - 200.0).max(80.0);
+        ScrollArea::vertical().max_height(most).auto_shrink([false, true]).show(ui, |ui| {
+            ui.add(egui::Label::new(&message.text).wrap().selectable(true));
+        });
+        ui.add_space(8.0);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            let close = ui.button("Close");
+            if std::mem::take(&mut modals.fresh) {
+                close.request_focus();
+            }
+            if ui.button("Copy text").clicked() {
+                ui.ctx().copy_text(message.text.clone());
+            }
+            close.clicked()
+        })
+        .inner
+    });
+    if modal.inner || modal.should_close() {
+        modals.message = None;
+    }
+}
+
 fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> {
     let words = modals.question.as_ref()?.wording(studio);
-    let modal = Modal::new(Id::unique("question")).show(ui.ctx(), |ui| {
+    let modal = theme::dialog(ui, "question").show(ui.ctx(), |ui| {
         ui.set_width(400.0);
         ui.add(egui::Label::new(RichText::new(words.title).font(theme::strong(15.0))).wrap());
         weak_ui(ui, words.about);
@@ -204,7 +244,11 @@ fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> 
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let mut given = None;
             for (label, answer) in words.answers {
-                if ui.button(label).clicked() {
+                let button = ui.button(label);
+                if std::mem::take(&mut modals.fresh) {
+                    button.request_focus();
+                }
+                if button.clicked() {
                     given = Some(answer);
                 }
             }

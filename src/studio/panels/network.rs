@@ -1,28 +1,70 @@
 //! The network panel: what comes in, the layers as cards, and how they are trained.
 
-use super::layer_card::card_ui;
+use super::layer_card::{card_ui, fold_ui, indented_ui, sum_ui};
 use crate::model::LayerPath;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::document::Edit;
 use crate::studio::fields::counted;
+use crate::studio::folds::{Fold, FoldCommand};
 use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::format;
-use crate::studio::view_models::network::Section;
+use crate::studio::view_models::network::{Card, NetworkView, Row, Run, Section, Sum};
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
-use egui::{Align, Button, Layout, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
+use crate::studio::widgets::keys::{list_ui, row_by_keys};
+use egui::{Align, Button, Id, Key, Layout, Modifiers, Rect, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
 use std::collections::HashMap;
 
 /// What the panel remembers.
-#[derive(Default)]
 pub struct NetworkPanel {
-    /// Heights of the cards as last drawn: those out of view are not laid out. A stale one is put right when its card comes into view.
-    heights: HashMap<LayerPath, f32>,
+    /// Heights of the rows as last drawn: those out of view are not laid out. A stale one is put right when its row comes into view.
+    heights: HashMap<RowKey, f32>,
     /// The selection that was last brought into view.
     shown: Selection,
+    /// The row that the keys have led to, where no selection tells.
+    at: Option<RowKey>,
+    /// The room of the list as last drawn.
+    frame: Rect,
+}
+
+impl Default for NetworkPanel {
+    fn default() -> Self {
+        Self { heights: HashMap::new(), shown: Selection::Nothing, at: None, frame: Rect::ZERO }
+    }
+}
+
+/// A row by its layer, and by what it shows of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum RowKey {
+    Card(LayerPath),
+    Block(LayerPath),
+    Run(LayerPath),
+}
+
+impl RowKey {
+    fn of(row: &Row, view: &NetworkView) -> Self {
+        match row {
+            Row::Card(card) => Self::Card(view.cards[*card].path.clone()),
+            Row::Block(card, _) => Self::Block(view.cards[*card].path.clone()),
+            Row::Run { run, .. } => Self::Run(view.runs[*run].first.clone()),
+        }
+    }
+
+    /// True where both stand for the same layer or run, folded or not.
+    fn is(&self, other: &Self) -> bool {
+        self == other || self.layer().is_some() && self.layer() == other.layer()
+    }
+
+    /// The layer that is selected with the row.
+    const fn layer(&self) -> Option<&LayerPath> {
+        match self {
+            Self::Card(path) | Self::Block(path) => Some(path),
+            Self::Run(_) => None,
+        }
+    }
 }
 
 /// A layer that is being dragged.
@@ -43,7 +85,14 @@ pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts
         ui.label(RichText::new("Network").font(theme::strong(13.0)));
         weak_ui(ui, format!("{} · {} params", counted(view.cards.len(), "layer"), format::count(view.params as f64)));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            ui.spacing_mut().item_spacing.x = 0.0;
             command_icon_ui(ui, Command::AddLayer, true, out);
+            // One sign for both ways: what it does is what is left to do.
+            if view.folds().next().is_some() {
+                let all = view.folds().all(|f| studio.folds.is_folded(&f));
+                let command = if all { FoldCommand::Nothing } else { FoldCommand::All };
+                command_icon_ui(ui, Command::Fold(command), true, out);
+            }
         });
     });
     ui.separator();
@@ -91,33 +140,63 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
     }
     let width = ui.available_width();
     let selected = studio.selection.current();
-    let wanted = match selected {
-        Selection::Layer(path) if panel.shown != *selected => Some(path.clone()),
-        _ => None,
-    };
-    let mut landing = None;
-    for card in &view.cards {
-        let known = panel.heights.get(&card.path).copied();
+    let keys: Vec<RowKey> = studio.rows.iter().map(|r| RowKey::of(r, view)).collect();
+    let of_selected = |key: &RowKey| key.layer().is_some_and(|p| *selected == Selection::Layer(p.clone()));
+    let mut wanted = None;
+    if panel.shown != *selected {
+        panel.at = keys.iter().find(|k| of_selected(k)).cloned();
+        wanted.clone_from(&panel.at);
+    }
+    let list = Id::unique("layers");
+    let frame = Rect::from_min_size(ui.cursor().min, Vec2::new(width, panel.frame.height()));
+    list_ui(ui, list, frame, &format!("List of layers, {}", counted(view.cards.len(), "layer")));
+    if let Some(key) = walk_ui(ui, studio, panel, &keys, list, out) {
+        panel.at = Some(key.clone());
+        wanted = Some(key);
+    }
+    let (mut landing, mut whole) = (None, Rect::from_min_size(frame.min, Vec2::new(width, 0.0)));
+    for (row, key) in studio.rows.iter().zip(&keys) {
+        let known = panel.heights.get(key).copied();
         let top = ui.cursor().min;
-        let bring = wanted.as_ref() == Some(&card.path);
+        let bring = wanted.as_ref() == Some(key);
         if let Some(height) = known {
-            let rect = egui::Rect::from_min_size(top, Vec2::new(width, height));
+            let rect = Rect::from_min_size(top, Vec2::new(width, height));
             if bring {
                 ui.scroll_to_rect(rect, None);
             }
             if !ui.is_rect_visible(rect) {
                 ui.allocate_exact_size(Vec2::new(width, height), Sense::hover());
+                whole |= rect;
                 continue;
             }
         }
-        let related = studio.related.layers.contains(&card.path);
-        let rect = card_ui(ui, card, *selected == Selection::Layer(card.path.clone()), related, drafts, out);
-        panel.heights.insert(card.path.clone(), rect.height());
+        let rect = match row {
+            Row::Run { run, class, depth, folded, sum } => {
+                let related = *folded && studio.related.layers.iter().any(|l| view.runs[*run].holds(l));
+                run_ui(ui, &RunHead { run: &view.runs[*run], class, depth: *depth, folded: *folded, related, sum }, out)
+            }
+            Row::Card(index) | Row::Block(index, _) => {
+                let card = &view.cards[*index];
+                let inside = if let Row::Block(_, sum) = row { Some(sum) } else { None };
+                let within = |l: &LayerPath| l.0.starts_with(&card.path.0);
+                let related = studio.related.layers.contains(&card.path)
+                    || inside.is_some() && studio.related.layers.iter().any(within);
+                let rect = card_ui(ui, card, inside, of_selected(key) || related, drafts, out);
+                landing = landing.or_else(|| land_ui(ui, card, rect));
+                rect
+            }
+        };
+        whole |= rect;
+        panel.heights.insert(key.clone(), rect.height());
         if bring && known.is_none() {
             ui.scroll_to_rect(rect, None);
         }
-        landing = landing.or_else(|| land_ui(ui, card, rect));
+        if panel.at.as_ref().is_some_and(|at| at.is(key)) && ui.memory(|m| m.has_focus(list)) {
+            let line = Stroke::new(2.0, theme::colors(ui).accent);
+            ui.painter().rect_stroke(rect.expand(1.0), 4, line, egui::StrokeKind::Inside);
+        }
     }
+    panel.frame = whole;
     panel.shown = selected.clone();
     let c = theme::colors(ui);
     let add = Button::new(RichText::new(format!("{}  Add layer…", icons::ADD)).color(c.accent))
@@ -132,8 +211,84 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
     drop_ui(ui, landing, out);
 }
 
+/// Walks through the list by keyboard: arrows select, and fold and unfold. Gives the row that they led to.
+fn walk_ui(
+    ui: &Ui,
+    studio: &Studio,
+    panel: &NetworkPanel,
+    keys: &[RowKey],
+    list: Id,
+    out: &mut Queue,
+) -> Option<RowKey> {
+    if !ui.memory(|m| m.has_focus(list)) {
+        return None;
+    }
+    let now = keys.iter().position(|k| panel.at.as_ref().is_some_and(|at| at.is(k)));
+    let to = row_by_keys(ui, list, keys.len(), now);
+    let [folds, unfolds] =
+        ui.input_mut(|i| [Key::ArrowLeft, Key::ArrowRight].map(|k| i.consume_key(Modifiers::NONE, k)));
+    if (folds || unfolds)
+        && let Some((row, key)) = now.and_then(|n| studio.rows.get(n).zip(keys.get(n)))
+    {
+        let fold = match (row, key) {
+            (Row::Run { .. }, RowKey::Run(first)) => Some(Fold::Run(first.clone())),
+            (Row::Block(..), _) if folds => None,
+            (Row::Card(card), _) if studio.network.cards[*card].children.is_none() => None,
+            (Row::Block(..) | Row::Card(_), RowKey::Block(path) | RowKey::Card(path)) => {
+                Some(Fold::Block(path.clone()))
+            }
+            _ => None,
+        };
+        out.extend(fold.map(|f| Command::Fold(FoldCommand::Set(f, folds))));
+    }
+    let key = keys.get(to?)?;
+    out.extend(key.layer().map(|path| Command::Select(Selection::Layer(path.clone()))));
+    Some(key.clone())
+}
+
+/// The head of a run of equal layers.
+struct RunHead<'a> {
+    run: &'a Run,
+    class: &'static str,
+    depth: usize,
+    folded: bool,
+    /// Something of it belongs to the selection.
+    related: bool,
+    sum: &'a Sum,
+}
+
+/// Shows a run's head: a card of its own where the run is folded, a line above it where it is not.
+fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut Queue) -> Rect {
+    let fold = Fold::Run(head.run.first.clone());
+    let name = format!("{} of {} × {}", head.run.span(), head.run.count, head.class);
+    let response = ui.push_id(("run", &head.run.first), |ui| {
+        indented_ui(ui, head.depth, |ui| {
+            let frame = if head.folded { theme::card(ui, head.related) } else { egui::Frame::new() };
+            frame.show(ui, |ui| {
+                ui.set_width(ui.available_width());
+                ui.spacing_mut().item_spacing.y = 4.0;
+                ui.horizontal(|ui| {
+                    ui.spacing_mut().item_spacing.x = 4.0;
+                    fold_ui(ui, fold, head.folded, &name, out);
+                    let title = format!("{} × {}", head.run.count, head.class);
+                    ui.label(RichText::new(title).font(theme::strong(13.0)));
+                    let span = RichText::new(head.run.span()).font(theme::mono()).color(theme::colors(ui).weak);
+                    ui.add(egui::Label::new(span).truncate()).on_hover_text("Neighbours with the same fields");
+                    ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                        weak_ui(ui, counted(head.sum.layers, "layer"));
+                    });
+                });
+                if head.folded {
+                    sum_ui(ui, head.sum.facts(), head.sum.problems);
+                }
+            });
+        });
+    });
+    response.response.rect
+}
+
 /// Where the pointer, with a layer in hand, would put it: before or behind this card, or into it where it is an empty block.
-fn land_ui(ui: &Ui, card: &crate::studio::view_models::network::Card, rect: egui::Rect) -> Option<Landing> {
+fn land_ui(ui: &Ui, card: &Card, rect: Rect) -> Option<Landing> {
     let dragged = egui::DragAndDrop::payload::<Dragged>(ui.ctx())?;
     let pos = ui.input(|i| i.pointer.interact_pos())?;
     if !rect.expand2(Vec2::new(0.0, 2.0)).contains(pos) || card.path.0.starts_with(&dragged.0.0) {

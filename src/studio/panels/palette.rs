@@ -5,7 +5,7 @@ use crate::studio::commands::{Command, Queue};
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::{named, weak_ui};
-use egui::{Align, Button, Id, Key, Layout, Modal, RichText, ScrollArea, TextEdit, Ui, Vec2};
+use egui::{Align, Button, Key, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
 
 /// What the palette offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ fn name(command: &Command, offer: Offer) -> String {
 /// Shows the palette where it is open.
 pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Queue) {
     let Some(offer) = palette.offer else { return };
-    let modal = Modal::new(Id::unique("palette")).show(ui.ctx(), |ui| {
+    let modal = theme::dialog(ui, "palette").show(ui.ctx(), |ui| {
         ui.set_width(440.0);
         let hint = if offer == Offer::Layers { "Add a layer" } else { "Type a command" };
         let keys = ui.input_mut(|i| {

@@ -8,7 +8,7 @@ use crate::studio::state::{Notice, Studio};
 use crate::studio::theme;
 use crate::studio::view_models::status::{plan_text, recorded_text, run_text};
 use crate::studio::widgets::button::{command_icon_ui, named, weak_ui};
-use egui::{Align, Button, Label, Layout, RichText, Ui};
+use egui::{Align, Button, Label, Layout, RichText, Sense, Ui};
 
 /// The room below which a notice comes instead of the plan.
 const ROOM_FOR_BOTH: f32 = 560.0;
@@ -54,7 +54,7 @@ fn left_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     }
 }
 
-/// A notice in one line, cut where it does not fit, whole as its tooltip; and the sign that dismisses it.
+/// A notice in one line, cut where it does not fit, whole as its tooltip and where it is pressed; and the sign that dismisses it.
 fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut Queue) {
     /// The sign with the space before it.
     const SIGN: f32 = 40.0;
@@ -64,7 +64,13 @@ fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut Queue) {
     let room = (ui.available_width() - SIGN).max(SIGN);
     ui.scope(|ui| {
         ui.set_max_width(room);
-        ui.add(Label::new(text).truncate().show_tooltip_when_elided(false)).on_hover_text(&notice.text);
+        let label = Label::new(text).truncate().selectable(false).show_tooltip_when_elided(false);
+        let label = ui.add(label.sense(Sense::click())).on_hover_text(&notice.text);
+        named(&label, &notice.line(), true);
+        let label = label.on_hover_cursor(egui::CursorIcon::PointingHand);
+        if label.clicked() {
+            out.push(Command::ShowNotice);
+        }
     });
     command_icon_ui(ui, Command::DismissNotice, true, out);
 }

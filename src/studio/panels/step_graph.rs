@@ -11,9 +11,10 @@ use crate::studio::view_models::PlanView;
 use crate::studio::view_models::format;
 use crate::studio::view_models::levels::{Level, LevelRow, is_related, selection_of};
 use crate::studio::view_models::step_graph::letter;
-use crate::studio::widgets::button::{command_ui, empty_ui, named, phase_ui, text_line_ui, weak_ui};
+use crate::studio::widgets::button::{command_ui, empty_ui, named, phase_legend, phase_ui, text_line_ui, weak_ui};
+use crate::studio::widgets::keys::{list_ui, row_by_keys};
 use crate::studio::widgets::level_table::Column;
-use egui::{Align, Button, ComboBox, EventFilter, Id, Key, Layout, Modifiers, RichText, ScrollArea, Sense, Ui, Vec2};
+use egui::{Align, Button, ComboBox, Id, Layout, RichText, ScrollArea, Sense, Ui, Vec2};
 use egui_extras::{Column as TableColumn, TableBuilder};
 
 /// What the rows were made for.
@@ -61,8 +62,6 @@ impl Default for StepGraphPanel {
     }
 }
 
-/// Rows that a page key moves by.
-const PAGE: isize = 20;
 const ROW: f32 = 22.0;
 
 impl StepGraphPanel {
@@ -81,7 +80,7 @@ impl StepGraphPanel {
             return;
         }
         let all = plan.levels.rows(self.level);
-        let in_layer = |r: &LevelRow| self.layer.as_ref().is_none_or(|l| r.layer == *l);
+        let in_layer = |r: &LevelRow| self.layer.as_ref().is_none_or(|l| is_in(&r.layer, l));
         let shown = |r: &&LevelRow| self.phases[r.phase as usize] && in_layer(r) && r.matches(&made.filter);
         self.rows = all.iter().filter(shown).map(|r| r.index).collect();
         if let Some((column, largest_first)) = self.sort {
@@ -99,6 +98,8 @@ impl StepGraphPanel {
                 self.layers.push(row.layer.clone());
             }
         }
+        // A block stands before the layers inside it, wherever its own operations are.
+        self.layers.sort_by_key(|l| number(l).split('.').map(|n| n.parse().unwrap_or(usize::MAX)).collect::<Vec<_>>());
         self.made_for = Some(made);
     }
 
@@ -111,6 +112,16 @@ impl StepGraphPanel {
             _ => Some((column, first)),
         };
     }
+}
+
+/// The place in the network of a layer's label: `1.0` of `L1.0:Dense`.
+fn number(label: &str) -> &str {
+    label.split(':').next().unwrap_or_default().trim_start_matches('L')
+}
+
+/// True where a layer is the other one, or inside of it.
+fn is_in(layer: &str, of: &str) -> bool {
+    layer == of || number(layer).strip_prefix(number(of)).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// Shows the panel.
@@ -211,31 +222,8 @@ fn phase_toggle_ui(ui: &mut Ui, phase: Phase, on: &mut bool) {
     if response.clicked() {
         *on ^= true;
     }
-    response.on_hover_text(format!("{name}: {}", if *on { "on" } else { "off" }));
-}
-
-/// The row that the keys lead to, while the table has the keyboard.
-fn key_target(ui: &Ui, panel: &StepGraphPanel, studio: &Studio, id: Id) -> Option<usize> {
-    if !ui.memory(|m| m.has_focus(id)) {
-        return None;
-    }
-    let filter = EventFilter { vertical_arrows: true, ..EventFilter::default() };
-    ui.memory_mut(|m| m.set_focus_lock_filter(id, filter));
-    let steps = [(Key::ArrowDown, 1), (Key::ArrowUp, -1), (Key::PageDown, PAGE), (Key::PageUp, -PAGE)];
-    let none = Modifiers::NONE;
-    let last = panel.rows.len().checked_sub(1)?;
-    let (delta, end) = ui.input_mut(|i| {
-        let delta: isize = steps.iter().map(|(k, d)| i.count_and_consume_key(none, *k) as isize * d).sum();
-        let end = if i.consume_key(none, Key::Home) { Some(0) } else { None };
-        (delta, if i.consume_key(none, Key::End) { Some(last) } else { end })
-    });
-    let now = panel.rows.iter().position(|r| selection_of(panel.level, *r) == *studio.selection.current());
-    let to = match (end, delta) {
-        (Some(end), _) => end,
-        (None, 0) => return None,
-        (None, delta) => now.map_or(0, |n| n.saturating_add_signed(delta).min(last)),
-    };
-    panel.rows.get(to).copied()
+    let state = if *on { "on" } else { "off" };
+    response.on_hover_text(format!("{name}: {state}\n\n{}", phase_legend(phase)));
 }
 
 fn table_ui(
@@ -250,15 +238,15 @@ fn table_ui(
     let columns = Column::of(level);
     // The table as a whole takes the keyboard: arrows walk through its rows.
     let id = Id::unique("step graph rows");
-    let frame = ui.interact(ui.available_rect_before_wrap(), id, Sense::focusable_noninteractive());
     let name = format!("Rows of the step graph, {} {}", panel.rows.len(), level.noun());
-    frame.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Table, true, &name));
+    let frame = list_ui(ui, id, ui.available_rect_before_wrap(), &name);
     if frame.has_focus() {
         let line = egui::Stroke::new(1.0, theme::colors(ui).accent);
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, egui::StrokeKind::Inside);
     }
-    if let Some(row) = key_target(ui, panel, studio, id) {
-        out.push(Command::Select(selection_of(level, row)));
+    let now = panel.rows.iter().position(|r| selection_of(level, *r) == *studio.selection.current());
+    if let Some(row) = row_by_keys(ui, id, panel.rows.len(), now).and_then(|to| panel.rows.get(to)) {
+        out.push(Command::Select(selection_of(level, *row)));
     }
     let selected = studio.selection.current();
     let own = |r: &usize| selection_of(level, *r) == *selected;
@@ -392,4 +380,15 @@ fn cell_ui(
         label.on_hover_text(exact);
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_shows_the_operations_of_its_layers_too() {
+        assert!(is_in("L1.0:Dense", "L1:Residual") && is_in("L1:Residual", "L1:Residual"));
+        assert!(!is_in("L10:Dense", "L1:Residual") && !is_in("L1:Residual", "L1.0:Dense") && !is_in("", "L1:Dense"));
+    }
 }

@@ -67,14 +67,14 @@ pub fn tenancy_ui(
         // What is there before the step was written by the step before, or by the host.
         let line = |what: &str, found: Option<usize>, none: &str| match found {
             Some(at) => format!("{what} op {at}"),
-            None => format!("{what} {none}"),
+            None => none.to_owned(),
         };
         weak_ui(
             ui,
             format!(
                 "at op {op}: {}, {}",
-                line("last written by", around.last_writer, "none before"),
-                line("next read by", around.next_reader, "none after")
+                line("last written by", around.last_writer, "not written before"),
+                line("next read by", around.next_reader, "not read after")
             ),
         );
     }

@@ -2,9 +2,11 @@
 
 use crate::studio::commands::{Command, Queue, Tab};
 use crate::studio::devices::DeviceChoice;
+use crate::studio::folds::FoldCommand;
 use crate::studio::icons;
 use crate::studio::presets;
 use crate::studio::runs::RunsCommand;
+use crate::studio::sides::Side;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::tour::TourMove;
@@ -23,23 +25,41 @@ pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         ui.allocate_ui(Vec2::new(224.0, 24.0), |ui| {
             egui::MenuBar::new().style(menu_style).ui(ui, |ui| menus_ui(ui, studio, out))
         });
+        let window = ui.ctx().content_rect().width();
+        let hidden = |side: Side| !side.is_shown(&studio.settings, window);
+        if hidden(Side::Network) {
+            command_icon_ui(ui, Command::ShowSide(Side::Network), true, out);
+        }
         command_icon_ui(ui, Command::Undo, studio.is_enabled(&Command::Undo), out);
         command_icon_ui(ui, Command::Redo, studio.is_enabled(&Command::Redo), out);
         ui.add_space(12.0);
-        let mark = if studio.document.is_dirty() { " •" } else { "" };
-        let title = RichText::new(format!("{}{mark}", studio.document.title())).font(theme::strong(13.0));
-        let place =
-            studio.document.path().map_or_else(|| "Not saved to a file yet".to_owned(), |p| p.display().to_string());
-        ui.add(egui::Label::new(title).truncate()).on_hover_text(place);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 4.0;
-            transport_ui(ui, studio, out);
+            if hidden(Side::Inspector) {
+                command_icon_ui(ui, Command::ShowSide(Side::Inspector), true, out);
+            }
+            transport_ui(ui, studio, window < ROOM_FOR_NAMES, out);
             ui.add_space(12.0);
-            device_ui(ui, studio, out);
+            device_ui(ui, studio, window < ROOM_FOR_DEVICE, out);
             ui.add_space(12.0);
             state_ui(ui, studio);
+            ui.add_space(12.0);
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| title_ui(ui, studio));
         });
     });
+}
+
+/// The widths of the window, in points, below which the device, and what the transport does, are told by signs alone.
+const ROOM_FOR_DEVICE: f32 = 1000.0;
+const ROOM_FOR_NAMES: f32 = 800.0;
+
+/// The document's name, in what is left of the line.
+fn title_ui(ui: &mut Ui, studio: &Studio) {
+    let mark = if studio.document.is_dirty() { " •" } else { "" };
+    let title = RichText::new(format!("{}{mark}", studio.document.title())).font(theme::strong(13.0));
+    let place =
+        studio.document.path().map_or_else(|| "Not saved to a file yet".to_owned(), |p| p.display().to_string());
+    ui.add(egui::Label::new(title).truncate()).on_hover_text(format!("{}\n{place}", studio.document.title()));
 }
 
 /// Names without frames, and room between them.
@@ -63,10 +83,11 @@ fn state_ui(ui: &mut Ui, studio: &Studio) {
 }
 
 /// What the network is planned for and trained on, and the choice of another.
-fn device_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn device_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
     let c = theme::colors(ui);
     let machine = studio.devices.current();
-    let text = RichText::new(format!("{}  {}", icons::DEVICE, machine.name)).size(12.0).color(c.weak);
+    let text = if short { icons::DEVICE.to_owned() } else { format!("{}  {}", icons::DEVICE, machine.name) };
+    let text = RichText::new(text).size(12.0).color(c.weak);
     let menu = ui.menu_button(text, |ui| {
         ui.set_min_width(280.0);
         let chosen = studio.settings.device;
@@ -96,8 +117,9 @@ fn device_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 }
 
 /// Laid out from the right: stop, train or pause, step, reset.
-fn transport_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
     let t = studio.training.transport(studio.is_ready());
+    let command_ui = if short { command_icon_ui } else { command_ui };
     command_ui(ui, Command::Stop, t.stop, out);
     if studio.training.is_running() {
         command_ui(ui, Command::Pause, t.pause, out);
@@ -177,11 +199,19 @@ fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         for command in [Command::AddLayer, Command::Duplicate, Command::MoveUp, Command::MoveDown, Command::Remove] {
             item(ui, command, out);
         }
+        ui.separator();
+        for command in [Command::Fold(FoldCommand::All), Command::Fold(FoldCommand::Nothing)] {
+            item(ui, command, out);
+        }
     });
     ui.menu_button("View", |ui| {
         ui.set_min_width(240.0);
         for tab in Tab::ALL {
             item(ui, Command::ShowTab(tab), out);
+        }
+        ui.separator();
+        for side in [Side::Network, Side::Inspector] {
+            item(ui, Command::ShowSide(side), out);
         }
         ui.separator();
         for command in [

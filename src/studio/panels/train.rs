@@ -81,7 +81,7 @@ fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 struct Number {
     label: String,
     value: String,
-    about: &'static str,
+    about: String,
 }
 
 /// Numbers side by side in columns of one width; a second row where there is no room for all.
@@ -97,7 +97,7 @@ fn columns_ui(ui: &mut Ui, numbers: &[Number]) {
                 ui.allocate_ui_with_layout(Vec2::new(width, 36.0), Layout::top_down(Align::Min), |ui| {
                     ui.set_width(width - 4.0);
                     let value = egui::Label::new(RichText::new(&n.value).font(theme::strong(15.0))).truncate();
-                    ui.add(value).on_hover_text(n.about);
+                    ui.add(value).on_hover_text(&n.about);
                     ui.add(
                         egui::Label::new(RichText::new(&n.label).size(12.0).color(theme::colors(ui).weak)).truncate(),
                     );
@@ -108,6 +108,11 @@ fn columns_ui(ui: &mut Ui, numbers: &[Number]) {
     }
 }
 
+/// `1 step`, `500 steps`.
+pub(super) fn counted_steps(n: u64) -> String {
+    format!("{} step{}", format::exact(n), if n == 1 { "" } else { "s" })
+}
+
 fn numbers_ui(ui: &mut Ui, studio: &Studio) {
     let (run, h) = (&studio.training, &studio.training.history);
     let last = |points: &[[f64; 2]]| points.last().map(|p| p[1]);
@@ -116,8 +121,12 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
     let batch = run.preset.as_ref().map_or(0, |p| p.input.batch) as f64;
     let rate = |r: f64| (r > 0.0).then(|| format::count(r));
     let time = |us: f32| (us > 0.0).then(|| format::micros(f64::from(us)));
-    let number =
-        |label: &str, value: Option<String>, about| Number { label: label.into(), value: or_dash(value), about };
+    let number = |label: &str, value: Option<String>, about: &str| Number {
+        label: label.into(),
+        value: or_dash(value),
+        about: about.into(),
+    };
+    let rhythm = run.evaluated_every.map_or_else(String::new, |n| format!(", every {}", counted_steps(n)));
     let loss = h.loss.smooth.last().map(|v| format::number(f64::from(v)));
     let accuracy = last(&h.held_out_accuracy).map(|a| format!("{:.1}%", a * 100.0));
     let mut numbers = vec![
@@ -130,12 +139,12 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
         number(
             "held-out loss",
             last(&h.held_out_loss).map(format::number),
-            "Mean loss over samples the run never trains on",
+            &format!("Mean loss over samples the run never trains on{rhythm}"),
         ),
         number(
             "held-out acc.",
             accuracy,
-            "Held-out accuracy: share of samples the run never trains on that it classifies right",
+            &format!("Held-out accuracy: share of samples the run never trains on that it classifies right{rhythm}"),
         ),
         number(
             "steps/s",
@@ -156,64 +165,85 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
     columns_ui(ui, &numbers);
 }
 
+/// The width below which the controls take two lines.
+const ROOM_FOR_CONTROLS: f32 = 600.0;
+
 fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
-    let run = &studio.training;
+    if ui.available_width() < ROOM_FOR_CONTROLS {
+        ui.horizontal(|ui| lr_ui(ui, studio, panel, out));
+        ui.horizontal(|ui| view_ui(ui, studio, panel, out));
+        return;
+    }
     ui.horizontal(|ui| {
-        weak_ui(ui, "learning rate");
-        let mut text = panel.lr_text.clone().unwrap_or_else(|| format!("{}", run.lr));
-        let edit = TextEdit::singleline(&mut text).desired_width(80.0).font(theme::mono()).id_salt("live lr");
-        let response =
-            ui.add_enabled_ui(run.obeys(), |ui| ui.name_inputs("Live learning rate", |ui| ui.add(edit))).inner;
-        let response =
-            response.on_hover_text("Live: the next replay reads it; the recording stays as it is. Enter sets it.");
-        let parsed = text.trim().parse::<f32>().ok().filter(|v| (0.0..=1e6).contains(v));
-        if response.lost_focus() {
-            if let Some(lr) = parsed.filter(|lr| *lr != run.lr) {
-                out.push(Command::SetLr(lr));
-            }
-            panel.lr_text = None;
-        } else if response.has_focus() {
-            panel.lr_text = Some(text);
-        }
-        for (label, name, factor) in [("÷2", "Halve the learning rate", 0.5), ("×2", "Double the learning rate", 2.0)]
-        {
-            let button = ui.add_enabled(run.obeys(), egui::Button::new(label)).on_hover_text(name);
-            crate::studio::widgets::button::named(&button, name, run.obeys());
-            if button.clicked() {
-                out.push(Command::SetLr(run.lr * factor));
-            }
-        }
+        lr_ui(ui, studio, panel, out);
         ui.add_space(8.0);
-        weak_ui(ui, "smoothing");
-        let mut smoothing = run.smoothing();
-        let slider = Slider::new(&mut smoothing, 0.0..=0.999).fixed_decimals(3);
-        let response = slider_ui(ui, slider, "Smoothing", 80.0)
-            .on_hover_text("Share of the past in the bold curve; the raw one stays behind it");
-        if response.changed() {
-            out.push(Command::SetSmoothing(smoothing));
+        view_ui(ui, studio, panel, out);
+    });
+}
+
+/// The learning rate, which acts on the run at once.
+fn lr_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
+    let run = &studio.training;
+    weak_ui(ui, "learning rate");
+    let mut text = panel.lr_text.clone().unwrap_or_else(|| format!("{}", run.lr));
+    let edit = TextEdit::singleline(&mut text).desired_width(80.0).font(theme::mono()).id_salt("live lr");
+    let response = ui.add_enabled_ui(run.obeys(), |ui| ui.name_inputs("Live learning rate", |ui| ui.add(edit))).inner;
+    let response =
+        response.on_hover_text("Live: the next replay reads it; the recording stays as it is. Enter sets it.");
+    let parsed = text.trim().parse::<f32>().ok().filter(|v| (0.0..=1e6).contains(v));
+    if response.lost_focus() {
+        if let Some(lr) = parsed.filter(|lr| *lr != run.lr) {
+            out.push(Command::SetLr(lr));
         }
-        let mut log = studio.settings.log_axis;
-        if ui.checkbox(&mut log, "log").on_hover_text(Command::ToggleLogAxis.info().about).changed() {
-            out.push(Command::ToggleLogAxis);
+        panel.lr_text = None;
+    } else if response.has_focus() {
+        panel.lr_text = Some(text);
+    }
+    for (label, name, factor) in [("÷2", "Halve the learning rate", 0.5), ("×2", "Double the learning rate", 2.0)] {
+        let button = ui.add_enabled(run.obeys(), egui::Button::new(label)).on_hover_text(name);
+        crate::studio::widgets::button::named(&button, name, run.obeys());
+        if button.clicked() {
+            out.push(Command::SetLr(run.lr * factor));
         }
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            if panel.view.frozen {
-                command_ui(ui, Command::FollowPlots, true, out);
-            } else {
-                let freeze = ui.button("Freeze").on_hover_text("Keeps the axes as they are while the run goes on");
-                panel.view.frozen = freeze.clicked();
-            }
-            plots_menu_ui(ui, studio, out);
-            if studio.is_stale() {
-                let c = theme::colors(ui);
-                // Beside everything else there is room for the words in a wide window only.
-                let words = if ui.available_width() > 120.0 { "  edited since" } else { "" };
-                let text = format!("{}{words}", icons::INFO);
-                let label = ui.label(RichText::new(text).size(12.0).color(c.warning));
-                label.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, "edited since"));
-                label.on_hover_text("This run trains the network as it was; reset and train to use the edits");
-                command_icon_ui(ui, Command::Reset, true, out);
-            }
-        });
+    }
+}
+
+/// How the curves are shown.
+fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
+    let run = &studio.training;
+    weak_ui(ui, "smoothing");
+    let mut smoothing = run.smoothing();
+    let lag = smoothing / (1.0 - smoothing).max(1e-3);
+    let slider = Slider::new(&mut smoothing, 0.0..=0.999).fixed_decimals(3);
+    let response = slider_ui(ui, slider, "Smoothing", 80.0).on_hover_text(format!(
+        "Share of the past in the bold curve: it follows the raw one, which stays behind it, about {} late. Its first \
+             points are averages of what there is, not drawn towards zero.",
+        counted_steps(lag.round() as u64)
+    ));
+    if response.changed() {
+        out.push(Command::SetSmoothing(smoothing));
+    }
+    let mut log = studio.settings.log_axis;
+    if ui.checkbox(&mut log, "log").on_hover_text(Command::ToggleLogAxis.info().about).changed() {
+        out.push(Command::ToggleLogAxis);
+    }
+    ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+        if panel.view.frozen {
+            command_ui(ui, Command::FollowPlots, true, out);
+        } else {
+            let freeze = ui.button("Freeze").on_hover_text("Keeps the axes as they are while the run goes on");
+            panel.view.frozen = freeze.clicked();
+        }
+        plots_menu_ui(ui, studio, out);
+        if studio.is_stale() {
+            let c = theme::colors(ui);
+            // Beside everything else there is room for the words in a wide window only.
+            let words = if ui.available_width() > 120.0 { "  edited since" } else { "" };
+            let text = format!("{}{words}", icons::INFO);
+            let label = ui.label(RichText::new(text).size(12.0).color(c.warning));
+            label.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, "edited since"));
+            label.on_hover_text("This run trains the network as it was; reset and train to use the edits");
+            command_icon_ui(ui, Command::Reset, true, out);
+        }
     });
 }

@@ -71,12 +71,17 @@ fn weights_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
         weak_ui(ui, "with");
-        let choices = [(Weights::Initial, "initial weights"), (Weights::Run, "the run's")];
+        let run = match &studio.training.moment {
+            Some(m) => format!("the run's, step {}", format::exact(m.step)),
+            None => "the run's".to_owned(),
+        };
+        let choices = [(Weights::Initial, "initial weights"), (Weights::Run, run.as_str())];
         for (weights, label) in choices {
             let command = Command::UseWeights(weights);
             let on = studio.lab.weights(&studio.training) == weights;
             let button = Button::selectable(on, RichText::new(label).size(12.0));
             let response = ui.add_enabled(studio.is_enabled(&command), button).on_hover_text(command.info().about);
+            let response = response.on_disabled_hover_text("No run has weights yet: train, or make a step");
             if response.clicked() {
                 out.push(command);
             }
@@ -130,8 +135,13 @@ fn shown_ui(ui: &mut Ui, studio: &Studio, shown: &Shown, cache: &mut PictureCach
         0 => "before the first op".to_owned(),
         n => format!("after op {}", n - 1),
     };
-    let step = if shown.step > 0 { format!(", step {}", shown.step + 1) } else { String::new() };
-    weak_ui(ui, format!("{done}{step}"));
+    let step = format::exact(shown.step + 1);
+    let weights = match shown.step {
+        0 => "the initial weights".to_owned(),
+        n => format!("the run's weights after step {}", format::exact(n)),
+    };
+    weak_ui(ui, format!("Values of step {step}, {done}"))
+        .on_hover_text(format!("A private copy makes step {step} with {weights}; the run is not touched"));
     ui.add(egui::Label::new(RichText::new(&shown.holds).font(theme::mono())).wrap());
     if let Some(op) = shown.writer {
         let kernel = studio.plan.as_ref().and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());

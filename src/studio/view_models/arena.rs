@@ -5,6 +5,7 @@ use crate::ir::Role;
 use crate::model::LayerPath;
 use crate::plan::BufferId;
 use crate::tensor::{Bytes, Shape};
+use std::collections::HashMap;
 
 /// One buffer: op indices to the right, bytes upwards.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +86,8 @@ impl ArenaView {
             micros: a.micros,
             chosen: a.planner == report.planner,
         };
-        let rects: Vec<BufferRect> = own().map(rect).collect();
+        let mut rects: Vec<BufferRect> = own().map(rect).collect();
+        tell_apart(&mut rects, compiled);
         let mut by_size: Vec<&BufferRect> = rects.iter().collect();
         by_size.sort_by_key(|r| (std::cmp::Reverse(r.bytes), r.offset));
         let largest = by_size.iter().take(LARGEST).map(|r| r.id).collect();
@@ -111,6 +113,28 @@ impl ArenaView {
     pub fn rect(&self, id: BufferId) -> Option<&BufferRect> {
         // Buffers are in order; those of another plan are left out.
         self.rects.binary_search_by_key(&id, |r| r.id).ok().map(|i| &self.rects[i])
+    }
+}
+
+/// Buffers of one name get the kind of the operation behind it that writes them first, and a number where that is the same too. Neither depends on
+/// what else is in the step, so that names stay the same through edits elsewhere.
+fn tell_apart(rects: &mut [BufferRect], compiled: &Compiled) {
+    let count = |rects: &[BufferRect]| {
+        let mut named: HashMap<String, usize> = HashMap::new();
+        rects.iter().for_each(|r| *named.entry(r.name.clone()).or_default() += 1);
+        named
+    };
+    let named = count(rects);
+    for r in rects.iter_mut().filter(|r| named.get(&r.name).is_some_and(|n| *n > 1)) {
+        let op = r.writers.first().or(r.readers.first()).copied().unwrap_or(r.live[0]);
+        let kind = compiled.plan.program.ops.get(op).map_or("unused", |o| o.kind.name());
+        r.name = format!("{} ({kind})", r.name);
+    }
+    let (named, mut passed) = (count(rects), HashMap::<String, usize>::new());
+    for r in rects.iter_mut().filter(|r| named.get(&r.name).is_some_and(|n| *n > 1)) {
+        let number = passed.entry(r.name.clone()).or_default();
+        *number += 1;
+        r.name = format!("{} {number}", r.name);
     }
 }
 
@@ -142,5 +166,22 @@ impl BufferRect {
             list(&self.writers),
             list(&self.readers)
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::studio::presets;
+
+    #[test]
+    fn no_two_buffers_have_one_name() {
+        for name in ["stress-200", "digits-residual", "shared-weights"] {
+            let index = (0..presets::count()).find(|i| presets::name(*i) == name).unwrap();
+            let plan = crate::studio::view_models::PlanView::of_preset(&presets::bundled(index).unwrap());
+            let mut seen = std::collections::HashSet::new();
+            for r in &plan.arena.rects {
+                assert!(seen.insert(r.name.clone()), "{name}: {}", r.name);
+            }
+        }
     }
 }

@@ -3,7 +3,8 @@
 use super::PlanView;
 use super::format;
 use crate::model::{Checked, Diagnostic, LayerPath, LayerSpec, Preset};
-use crate::studio::fields::{Field, layer_fields, preset_fields};
+use crate::studio::fields::{Field, counted, layer_fields, preset_fields};
+use crate::studio::folds::{Fold, Folds};
 use crate::tensor::Bytes;
 use std::collections::HashMap;
 
@@ -53,14 +54,99 @@ impl Card {
     /// Parameters, bytes and share of the work in a line.
     #[must_use]
     pub fn facts(&self) -> String {
-        let mut parts = Vec::new();
-        if self.params > 0 {
-            parts.push(format!("{} params", format::count(self.params as f64)));
-        }
-        parts.extend(self.bytes.filter(|b| *b > 0).map(|b| Bytes(b).to_string()));
-        parts.extend(self.share.filter(|s| *s > 0.0).map(|s| format!("{} of FLOPs", format::percent(s))));
-        parts.join(" · ")
+        facts(self.params, self.bytes, self.share)
     }
+}
+
+/// Parameters, bytes and share of the work in a line.
+fn facts(params: usize, bytes: Option<u64>, share: Option<f64>) -> String {
+    let mut parts = Vec::new();
+    if params > 0 {
+        parts.push(format!("{} params", format::count(params as f64)));
+    }
+    parts.extend(bytes.filter(|b| *b > 0).map(|b| Bytes(b).to_string()));
+    parts.extend(share.filter(|s| *s > 0.0).map(|s| format!("{} of FLOPs", format::percent(s))));
+    parts.join(" · ")
+}
+
+/// Neighbours that are equal from this number on can be folded to a line.
+const LEAST_RUN: usize = 4;
+
+/// Equal neighbours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    pub first: LayerPath,
+    pub count: usize,
+    /// Their cards, with those of the layers inside them.
+    cards: [usize; 2],
+}
+
+impl Run {
+    /// True for a layer of the run, and for those inside one.
+    #[must_use]
+    pub fn holds(&self, path: &LayerPath) -> bool {
+        let Some((first, parent)) = self.first.0.split_last() else { return false };
+        path.0.starts_with(parent) && path.0.get(parent.len()).is_some_and(|i| (*first..first + self.count).contains(i))
+    }
+
+    /// `L1 to L49`.
+    #[must_use]
+    pub fn span(&self) -> String {
+        let mut last = self.first.clone();
+        if let Some(place) = last.0.last_mut() {
+            *place += self.count - 1;
+        }
+        format!("L{} to L{}", self.first.number(), last.number())
+    }
+}
+
+/// What several layers have together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sum {
+    pub layers: usize,
+    pub params: usize,
+    pub bytes: Option<u64>,
+    pub share: Option<f64>,
+    pub problems: usize,
+}
+
+impl Sum {
+    fn of(cards: &[Card]) -> Self {
+        let mut out = Self::default();
+        for card in cards {
+            out.layers += 1;
+            out.params = out.params.saturating_add(card.params);
+            out.bytes = card.bytes.map(|b| b + out.bytes.unwrap_or(0)).or(out.bytes);
+            out.share = card.share.map(|s| s + out.share.unwrap_or(0.0)).or(out.share);
+            out.problems += card.problems.len();
+        }
+        out
+    }
+
+    /// Parameters, bytes and share of the work in a line.
+    #[must_use]
+    pub fn facts(&self) -> String {
+        facts(self.params, self.bytes, self.share)
+    }
+
+    /// What is folded away, in a line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let facts = self.facts();
+        let layers = counted(self.layers, "layer");
+        if facts.is_empty() { layers } else { format!("{layers} · {facts}") }
+    }
+}
+
+/// A row of the list of layers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Row {
+    /// The card of this position.
+    Card(usize),
+    /// A block whose layers are folded into its card.
+    Block(usize, Sum),
+    /// The head of equal neighbours, which follow it where it is unfolded. It has the depth of their cards.
+    Run { run: usize, class: &'static str, depth: usize, folded: bool, sum: Sum },
 }
 
 /// Fields outside the layers.
@@ -75,6 +161,8 @@ pub struct Section {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NetworkView {
     pub cards: Vec<Card>,
+    /// Equal neighbours, in order of their first cards.
+    pub runs: Vec<Run>,
     pub sections: Vec<Section>,
     /// Mistakes that belong nowhere else.
     pub general: Vec<Problem>,
@@ -132,6 +220,8 @@ impl NetworkView {
                 siblings,
             });
         });
+        find_runs(&preset.layers, &LayerPath::default(), &mut 0, &mut out.runs);
+        out.runs.sort_by_key(|r| r.cards[0]);
         for (title, fields) in preset_fields(preset) {
             let own = diagnostics.iter().filter(|d| d.layer.is_none() && section_of(&d.path) == Some(title));
             out.sections.push(Section { title, fields, problems: own.map(|d| problem(d, "")).collect() });
@@ -147,6 +237,71 @@ impl NetworkView {
         out.problems = diagnostics.len() + usize::from(failure.is_some());
         out.first_problem = diagnostics.iter().find_map(|d| d.layer.clone());
         out
+    }
+
+    /// Everything that can be folded.
+    pub fn folds(&self) -> impl Iterator<Item = Fold> {
+        let blocks = self.cards.iter().filter(|c| c.children.is_some_and(|n| n > 0));
+        let runs = self.runs.iter().map(|r| Fold::Run(r.first.clone()));
+        blocks.map(|c| Fold::Block(c.path.clone())).chain(runs)
+    }
+
+    /// The run that begins with this layer.
+    #[must_use]
+    pub fn run_at(&self, first: &LayerPath) -> Option<&Run> {
+        self.runs.iter().find(|r| r.first == *first)
+    }
+
+    /// The cards of a block's inside begin behind its own; this is where they end.
+    fn end_of(&self, block: usize) -> usize {
+        let path = &self.cards[block].path.0;
+        block + 1 + self.cards[block + 1..].iter().take_while(|c| c.path.0.starts_with(path)).count()
+    }
+
+    /// The list with what is folded as a line each.
+    #[must_use]
+    pub fn rows(&self, folds: &Folds) -> Vec<Row> {
+        let (mut rows, mut at, mut runs) = (Vec::new(), 0, self.runs.iter().enumerate().peekable());
+        while let Some(card) = self.cards.get(at) {
+            // Runs inside of what was folded away are behind.
+            while runs.next_if(|(_, r)| r.cards[0] < at).is_some() {}
+            if let Some((run, r)) = runs.next_if(|(_, r)| r.cards[0] == at) {
+                let folded = folds.is_folded(&Fold::Run(r.first.clone()));
+                let sum = Sum::of(&self.cards[r.cards[0]..r.cards[1]]);
+                rows.push(Row::Run { run, class: card.class, depth: card.depth(), folded, sum });
+                if folded {
+                    at = r.cards[1];
+                    continue;
+                }
+            }
+            if card.children.is_some_and(|n| n > 0) && folds.is_folded(&Fold::Block(card.path.clone())) {
+                let end = self.end_of(at);
+                let mut sum = Sum::of(&self.cards[at..end]);
+                sum.layers -= 1;
+                rows.push(Row::Block(at, sum));
+                at = end;
+            } else {
+                rows.push(Row::Card(at));
+                at += 1;
+            }
+        }
+        rows
+    }
+}
+
+/// Finds equal neighbours; `card` counts the cards that were passed.
+fn find_runs(layers: &[LayerSpec], parent: &LayerPath, card: &mut usize, out: &mut Vec<Run>) {
+    let mut index = 0;
+    for group in layers.chunk_by(|a, b| a == b) {
+        let (first, from) = (parent.child(index), *card);
+        for layer in group {
+            *card += 1;
+            find_runs(layer.children(), &parent.child(index), card, out);
+            index += 1;
+        }
+        if group.len() >= LEAST_RUN {
+            out.push(Run { first, count: group.len(), cards: [from, *card] });
+        }
     }
 }
 

@@ -83,7 +83,14 @@ pub fn phase_ui(ui: &mut Ui, phase: Phase) -> Response {
     let (fill, text) = theme::colors(ui).phase(phase);
     ui.painter().rect_filled(rect, 3, fill);
     ui.painter().text(rect.center(), Align2::CENTER_CENTER, letter(phase), FontId::proportional(11.0), text);
-    response.on_hover_text(phase.name())
+    response.on_hover_text(phase_legend(phase))
+}
+
+/// A phase's name, and what every letter stands for.
+#[must_use]
+pub fn phase_legend(phase: Phase) -> String {
+    let all = Phase::ALL.map(|p| format!("{} {}", letter(p), p.name()));
+    format!("{}\n\nPhases of a step: {}", phase.name(), all.join(", "))
 }
 
 /// A role's colour as a small square.

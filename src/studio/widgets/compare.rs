@@ -1,6 +1,6 @@
 //! Curves of several runs over each other, against the step or the running time.
 
-use super::plot::{linear_marks, log_marks, step_marks, step_tick, tick};
+use super::axis::{linear_marks, log_marks, step_marks, step_tick, tick};
 use super::series::Smoothed;
 use crate::studio::runs::LoadedRun;
 use crate::studio::theme;

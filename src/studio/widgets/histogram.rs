@@ -1,7 +1,7 @@
 //! A histogram of step times on a logarithmic axis, with median and 99th percentile marked.
 
+use super::axis::linear_marks;
 use super::button::weak_ui;
-use super::plot::linear_marks;
 use crate::studio::curves::Histogram;
 use crate::studio::theme;
 use crate::studio::view_models::format;

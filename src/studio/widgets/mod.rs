@@ -1,12 +1,14 @@
 //! Pieces that several panels are made of.
 
 pub mod arena_map;
+pub mod axis;
 pub mod button;
 pub mod classes;
 pub mod compare;
 pub mod confusion;
 pub mod field;
 pub mod histogram;
+pub mod keys;
 pub mod level_table;
 pub mod look;
 pub mod pictures;

@@ -1,5 +1,6 @@
 //! A plot of curves against the step, with axes that can be logarithmic. All plots of a [`PlotView`] share the step axis and the crosshair.
 
+use super::axis::{linear_marks, log_marks, step_marks, step_tick, tick};
 use super::button::{named, weak_ui};
 use super::classes::{color, mix};
 use super::series::{Series, Smoothed};
@@ -8,8 +9,8 @@ use crate::studio::curves::LayerCurves;
 use crate::studio::selection::Selection;
 use crate::studio::theme;
 use crate::studio::view_models::format;
-use egui::{Button, Color32, Id, PointerButton, Response, RichText, Sense, Ui, Vec2};
-use egui_plot::{GridInput, GridMark, Line, Plot, PlotPoints, PlotTransform, Points, VLine};
+use egui::{Button, Color32, Id, PointerButton, Pos2, Rect, Response, RichText, Sense, Stroke, StrokeKind, Ui, Vec2};
+use egui_plot::{GridMark, Line, Plot, PlotPoints, PlotTransform, Points, VLine};
 use std::collections::HashSet;
 
 /// What runs along the steps.
@@ -34,6 +35,8 @@ pub struct PlotSpec<'a> {
     /// Points at some steps.
     pub points: &'a [[f64; 2]],
     pub points_name: &'static str,
+    /// Steps between the points, where that is known.
+    pub points_every: Option<u64>,
     /// Steps made.
     pub steps: usize,
     /// The curve of a pinned run, by name, to stand faintly behind this one.
@@ -57,9 +60,36 @@ pub struct PlotView {
     found: Option<f64>,
     /// Plots whose vertical axis was zoomed; the others fit theirs to what is in view.
     own_y: HashSet<&'static str>,
+    /// What was drawn with the pointer, until the plot of this title has taken it.
+    zoom: Option<(&'static str, Zoom)>,
+    /// Where the drag that goes on began.
+    pressed: Option<Pos2>,
+}
+
+/// Bounds to show; those of an axis that stays as it is are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Zoom {
+    x: Option<[f64; 2]>,
+    y: Option<[f64; 2]>,
+}
+
+/// A drag along an axis leaves the other one as it is: below this share of the longer side, and always below this many points.
+const ALONG: (f32, f32) = (0.25, 8.0);
+
+/// Which axes a drag zooms.
+fn axes_of(from: Pos2, to: Pos2) -> [bool; 2] {
+    let d = (to - from).abs();
+    let (share, least) = ALONG;
+    [d.x, d.y].map(|side| side >= least && side >= share * d.max_elem())
 }
 
 impl PlotView {
+    /// True where the vertical axis of this plot was zoomed.
+    #[must_use]
+    pub fn has_own_y(&self, title: &str) -> bool {
+        self.own_y.contains(title)
+    }
+
     /// Keeps the whole run in view again.
     pub fn fit(&mut self) {
         self.frozen = false;
@@ -238,7 +268,10 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
                 }
                 if !spec.points_name.is_empty() {
                     key_ui(ui, c.accent, spec.curve_name);
-                    key_ui(ui, c.warning, spec.points_name);
+                    let key = key_ui(ui, c.warning, spec.points_name);
+                    if let Some(every) = spec.points_every {
+                        key.on_hover_text(format!("Evaluated every {} steps", format::exact(every)));
+                    }
                 }
                 if let Some((name, _)) = spec.baseline {
                     let response = key_ui(ui, c.weak, "baseline").on_hover_text(format!("The pinned run: {name}"));
@@ -261,7 +294,7 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
     });
 }
 
-/// Shows a plot of this height. Dragging zooms into a box, dragging with the secondary button pans, a double click fits the whole run.
+/// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button pans, a double click fits the whole run.
 pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut Queue) {
     let c = theme::colors(ui);
     head_ui(ui, spec, view.cursor, out);
@@ -270,6 +303,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
     let pixels = ui.available_width().max(64.0) as usize;
     let room = f64::from((ui.available_width() - Y_AXIS).max(64.0) / STEP_MARK);
     let (following, fits_y) = (!view.frozen, !view.own_y.contains(spec.title));
+    let zoom = view.zoom.take_if(|(title, _)| *title == spec.title).map(|(_, zoom)| zoom).unwrap_or_default();
     let cursor = view.cursor;
     let listed = cursor.map(|step| {
         let values = spec.values_at(Some(step));
@@ -287,7 +321,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
         .allow_scroll(false)
         .allow_double_click_reset(false)
         .pan_pointer_button(PointerButton::Secondary)
-        .boxed_zoom_pointer_button(PointerButton::Primary)
+        .allow_boxed_zoom(false)
         .show_x(false)
         .show_y(false)
         .grid_color(c.hairline)
@@ -308,8 +342,14 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
             x = 0.0..=steps;
             plot.set_plot_bounds_x(x.clone());
         }
+        if let Some([low, high]) = zoom.x {
+            x = low..=high;
+            plot.set_plot_bounds_x(x.clone());
+        }
         let (from, to) = (*x.start(), *x.end());
-        if following || fits_y {
+        if let Some([low, high]) = zoom.y {
+            plot.set_plot_bounds_y(low..=high);
+        } else if following || fits_y {
             let whole = spec.range.filter(|_| following);
             let (low, high) = whole.or_else(|| spec.extent(from, to)).unwrap_or((0.0, 1.0));
             let (low, high) = (scale(log, low), scale(log, high));
@@ -333,6 +373,44 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
     steer(ui, spec, view, &r, &transform, out);
 }
 
+/// Draws what is being zoomed to, and zooms there where the pointer is let go.
+fn drag_ui(ui: &Ui, title: &'static str, view: &mut PlotView, r: &Response, at: &PlotTransform) {
+    let stopped = r.drag_stopped_by(PointerButton::Primary);
+    if !(stopped || r.dragged_by(PointerButton::Primary)) {
+        return;
+    }
+    let from = ui.input(|i| i.pointer.press_origin()).or(view.pressed);
+    let (Some(from), Some(to)) = (from, r.interact_pointer_pos()) else { return };
+    view.pressed = (!stopped).then_some(from);
+    let frame = *at.frame();
+    let to = frame.clamp(to);
+    let [along_x, along_y] = axes_of(from, to);
+    let mut area = Rect::from_two_pos(from, to);
+    // Along one axis, the other stays whole.
+    if !along_x {
+        (area.min.x, area.max.x) = (frame.left(), frame.right());
+    }
+    if !along_y {
+        (area.min.y, area.max.y) = (frame.top(), frame.bottom());
+    }
+    if !(along_x || along_y) {
+        return;
+    }
+    if stopped {
+        let (low, high) = (at.value_from_position(area.left_bottom()), at.value_from_position(area.right_top()));
+        view.zoom =
+            Some((title, Zoom { x: along_x.then_some([low.x, high.x]), y: along_y.then_some([low.y, high.y]) }));
+        if along_y {
+            view.own_y.insert(title);
+        }
+        ui.ctx().request_repaint();
+        return;
+    }
+    let accent = theme::colors(ui).accent;
+    ui.painter().rect_filled(area, 0, accent.gamma_multiply(0.12));
+    ui.painter().rect_stroke(area, 0, Stroke::new(1.0, accent), StrokeKind::Inside);
+}
+
 /// What the pointer does to the axes.
 fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &PlotTransform, out: &mut Queue) {
     if let Some(pos) = r.hover_pos() {
@@ -342,12 +420,10 @@ fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &P
     if r.dragged() || zoomed {
         view.frozen = true;
     }
-    // A flat box means the steps alone.
-    let origin = ui.input(|i| i.pointer.press_origin());
-    let tall = origin.zip(r.interact_pointer_pos()).is_some_and(|(a, b)| (a.y - b.y).abs() >= 8.0);
-    if zoomed || r.dragged_by(PointerButton::Secondary) || (r.dragged_by(PointerButton::Primary) && tall) {
+    if zoomed || r.dragged_by(PointerButton::Secondary) {
         view.own_y.insert(spec.title);
     }
+    drag_ui(ui, spec.title, view, r, at);
     if r.double_clicked() {
         view.fit();
     } else if let (Curve::Layers { curves, .. }, true, Some(pos)) = (&spec.curve, r.clicked(), r.interact_pointer_pos())
@@ -363,110 +439,9 @@ fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &P
     }
 }
 
-/// Marks of a logarithmic axis: powers of ten, with twos and fives between them where there is room.
-pub(super) fn log_marks((low, high): (f64, f64)) -> Vec<GridMark> {
-    let fine = high - low < 2.5;
-    let powers = (low.floor().max(-40.0) as i32)..=(high.ceil().min(40.0) as i32);
-    let mut marks = Vec::new();
-    for power in powers {
-        marks.push(GridMark { value: f64::from(power), step_size: 1.0 });
-        if fine {
-            marks.extend([2.0f64, 5.0].map(|m| GridMark {
-                value: f64::from(power) + m.log10(),
-                step_size: if high - low < 1.2 { 1.0 } else { 0.3 },
-            }));
-        }
-    }
-    marks.retain(|m| low <= m.value && m.value <= high);
-    marks
-}
-
-/// The smallest of 1, 2 and 5 times a power of ten that is not below `wanted`.
-fn round_step(wanted: f64) -> f64 {
-    let power = 10f64.powf(wanted.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= wanted * (1.0 - 1e-9)).unwrap_or(power)
-}
-
-/// Marks of the step axis: at whole numbers, at most about `room` of them.
-pub(super) fn step_marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
-    let step_size = round_step(((high - low) / room.max(1.0)).max(1.0));
-    // The bounds come back from pixels: a mark at the very edge must not be lost to rounding.
-    let first = (low.max(0.0) / step_size - 1e-6).ceil() as i64;
-    let last = (high / step_size + 1e-6).floor() as i64;
-    (first..=last.min(first + 64)).map(|i| GridMark { value: i as f64 * step_size, step_size }).collect()
-}
-
-/// A mark on the step axis: short where the marks stay apart, otherwise exact.
-pub(super) fn step_tick(mark: GridMark) -> String {
-    let step = mark.value.round().max(0.0);
-    let shown = if step >= 999_500.0 { 1e5 } else { 100.0 };
-    if step >= 1000.0 && mark.step_size < shown {
-        return format::exact(step as u64);
-    }
-    format::count(step).replace(".0 ", " ")
-}
-
-/// Marks of a linear axis: about `most`, at round values.
-pub(super) fn linear_marks(input: &GridInput, most: f64) -> Vec<GridMark> {
-    let (low, high) = input.bounds;
-    let step = round_step(((high - low) / most).max(1e-12));
-    let first = (low / step).ceil() as i64;
-    let last = (high / step).floor() as i64;
-    (first..=last.min(first + 64)).map(|i| GridMark { value: i as f64 * step, step_size: step }).collect()
-}
-
-/// A mark on the vertical axis, as short as it can be.
-pub(super) fn tick(value: f64) -> String {
-    let a = value.abs();
-    if value == 0.0 {
-        "0".into()
-    } else if a >= 1000.0 {
-        format::count(value).replace(".0 ", " ")
-    } else if a < 1e-3 {
-        format!("{value:.0e}")
-    } else {
-        // Three digits that count are enough for a mark.
-        let digits = (2 - a.log10().floor() as i32).clamp(0, 5) as usize;
-        let text = format!("{value:.digits$}");
-        if !text.contains('.') {
-            return text;
-        }
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn marks_are_short() {
-        assert_eq!([0.0, 0.5, 2.0, 0.000_1, 12_000.0].map(tick), ["0", "0.5", "2", "1e-4", "12 k"]);
-    }
-
-    #[test]
-    fn marks_stand_at_round_values() {
-        let values =
-            |marks: Vec<GridMark>| marks.iter().map(|m| (m.value * 1000.0).round() / 1000.0).collect::<Vec<_>>();
-        assert_eq!(values(log_marks((0.9, 2.1))), [1.0, 1.301, 1.699, 2.0]);
-        assert_eq!(values(log_marks((0.0, 4.0))), [0.0, 1.0, 2.0, 3.0, 4.0]);
-        assert_eq!(
-            values(linear_marks(&GridInput { bounds: (0.0, 1.0), base_step_size: 0.1 }, 6.0)),
-            [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-        );
-    }
-
-    #[test]
-    fn the_step_axis_has_whole_marks() {
-        let labels = |bounds, room| step_marks(bounds, room).into_iter().map(step_tick).collect::<Vec<_>>().join(" ");
-        assert_eq!(labels((0.0, 2.0), 4.0), "0 1 2");
-        assert_eq!(labels((0.0, 10.0), 4.0), "0 5 10");
-        assert_eq!(labels((0.0, 10.0), 5.0), "0 2 4 6 8 10");
-        assert_eq!(labels((0.0, 800.0), 4.0), "0 200 400 600 800");
-        assert_eq!(labels((-0.4, 0.8), 4.0), "0");
-        assert_eq!(labels((0.0, 2000.0), 4.0), "0 500 1 k 1.5 k 2 k");
-        assert_eq!(labels((12_000.0, 12_100.0), 2.0), "12\u{2009}000 12\u{2009}050 12\u{2009}100");
-    }
 
     #[test]
     fn values_are_read_at_the_pointer_for_every_curve() {
@@ -479,6 +454,7 @@ mod tests {
             curve_name: "train",
             points: &[[2.0, 0.5]],
             points_name: "held-out",
+            points_every: None,
             baseline: None,
             steps: 3,
             log: false,
@@ -491,6 +467,15 @@ mod tests {
         assert_eq!(text(Some(1.0)), "train 4, raw 4");
         assert_eq!(text(None), "train 3, held-out 0.5");
         assert_eq!(spec.extent(1.5, 2.5), Some((0.5, 4.0)));
+    }
+
+    #[test]
+    fn a_drag_along_an_axis_zooms_that_axis_alone() {
+        let drag = |x: f32, y: f32| axes_of(Pos2::ZERO, Pos2::new(x, y));
+        assert_eq!(drag(100.0, 20.0), [true, false]);
+        assert_eq!(drag(-20.0, 100.0), [false, true]);
+        assert_eq!(drag(100.0, -60.0), [true, true]);
+        assert_eq!(drag(3.0, 5.0), [false, false]);
     }
 
     #[test]

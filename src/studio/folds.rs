@@ -1,0 +1,179 @@
+//! What is folded to a line in the list of layers: blocks, and runs of equal neighbours.
+
+use super::commands::{CTRL, Info, keys};
+use super::document::Edit;
+use super::icons;
+use super::view_models::network::NetworkView;
+use crate::model::LayerPath;
+use egui::Key;
+use std::collections::BTreeSet;
+
+/// Something that can be folded.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fold {
+    /// The layers inside a block.
+    Block(LayerPath),
+    /// A run of equal neighbours, by the first of them.
+    Run(LayerPath),
+}
+
+/// Something to do with folds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FoldCommand {
+    All,
+    Nothing,
+    /// Folds or unfolds one.
+    Set(Fold, bool),
+}
+
+impl FoldCommand {
+    /// How the command looks.
+    #[must_use]
+    pub const fn info(&self) -> Info {
+        let (label, icon, shortcut, about) = match self {
+            Self::All => (
+                "Fold all layers",
+                icons::FOLDED,
+                keys(CTRL, Key::OpenBracket),
+                "Folds every block, and every run of equal layers, to a line",
+            ),
+            Self::Nothing => {
+                ("Unfold all layers", icons::DOWN, keys(CTRL, Key::CloseBracket), "Shows every layer with its fields")
+            }
+            Self::Set(_, true) => ("Fold", icons::DOWN, None, "Folds these layers to a line"),
+            Self::Set(_, false) => ("Unfold", icons::FOLDED, None, "Shows these layers with their fields"),
+        };
+        Info { label, icon, shortcut, about }
+    }
+}
+
+/// A network with more layers than this opens folded.
+const MANY: usize = 32;
+
+/// What is folded now.
+#[derive(Debug, Default)]
+pub struct Folds {
+    folded: BTreeSet<Fold>,
+    /// Rises with every change.
+    revision: u64,
+    /// True once the network as it was opened was folded, or found small enough not to be.
+    settled: bool,
+}
+
+impl Folds {
+    /// Rises with every change.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    #[must_use]
+    pub fn is_folded(&self, fold: &Fold) -> bool {
+        self.folded.contains(fold)
+    }
+
+    /// Another network is open: it is folded where it is large.
+    pub fn forget(&mut self) {
+        *self = Self { revision: self.revision + 1, ..Self::default() };
+    }
+
+    /// Folds a network that was just opened, where it is large.
+    pub fn settle(&mut self, network: &NetworkView) {
+        if !std::mem::replace(&mut self.settled, true) && network.cards.len() > MANY {
+            self.perform(FoldCommand::All, network);
+        }
+    }
+
+    pub fn perform(&mut self, command: FoldCommand, network: &NetworkView) {
+        self.revision += 1;
+        match command {
+            FoldCommand::All => self.folded.extend(network.folds()),
+            FoldCommand::Nothing => self.folded.clear(),
+            FoldCommand::Set(fold, true) => drop(self.folded.insert(fold)),
+            FoldCommand::Set(fold, false) => drop(self.folded.remove(&fold)),
+        }
+    }
+
+    /// Unfolds whatever hides a layer.
+    pub fn reveal(&mut self, path: &LayerPath, network: &NetworkView) {
+        let before = self.folded.len();
+        self.folded.retain(|fold| match fold {
+            Fold::Block(block) => !(path.0.starts_with(&block.0) && path != block),
+            Fold::Run(first) => !network.run_at(first).is_some_and(|r| r.holds(path)),
+        });
+        self.revision += u64::from(self.folded.len() != before);
+    }
+
+    /// Keeps folds with their layers through an edit.
+    pub fn follow(&mut self, edit: &Edit) {
+        if matches!(edit, Edit::SetField { .. }) {
+            return;
+        }
+        self.revision += 1;
+        let moved = |fold: Fold| match fold {
+            Fold::Block(path) => edit.moved(&path).map(Fold::Block),
+            // The next of a run takes the place of the first.
+            Fold::Run(path) if *edit == Edit::Remove(path.clone()) => Some(Fold::Run(path)),
+            Fold::Run(path) => edit.moved(&path).map(Fold::Run),
+        };
+        self.folded = std::mem::take(&mut self.folded).into_iter().filter_map(moved).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studio::presets;
+
+    fn view(name: &str) -> NetworkView {
+        let index = (0..presets::count()).find(|i| presets::name(*i) == name).unwrap();
+        NetworkView::new(&presets::bundled(index).unwrap(), None, None, None)
+    }
+
+    fn path(p: &[usize]) -> LayerPath {
+        LayerPath(p.to_vec())
+    }
+
+    #[test]
+    fn a_large_network_opens_folded_and_a_small_one_does_not() {
+        let large = view("stress-200");
+        let mut folds = Folds::default();
+        folds.settle(&large);
+        let rows = large.rows(&folds);
+        assert!(rows.len() < 8, "{}", rows.len());
+        // Folded once: what a person unfolds stays so.
+        folds.perform(FoldCommand::Nothing, &large);
+        folds.settle(&large);
+        assert!(large.rows(&folds).len() >= large.cards.len());
+        let small = view("digits-residual");
+        let mut folds = Folds::default();
+        folds.settle(&small);
+        assert!(small.rows(&folds).len() >= small.cards.len());
+    }
+
+    #[test]
+    fn what_hides_a_layer_is_unfolded_and_nothing_else() {
+        let large = view("stress-200");
+        let mut folds = Folds::default();
+        folds.perform(FoldCommand::All, &large);
+        folds.reveal(&path(&[7, 1]), &large);
+        assert!(!folds.is_folded(&Fold::Block(path(&[7]))) && folds.is_folded(&Fold::Block(path(&[8]))));
+        assert!(!folds.is_folded(&Fold::Run(path(&[1]))));
+        // A block that is selected itself stays folded.
+        folds.reveal(&path(&[8]), &large);
+        assert!(folds.is_folded(&Fold::Block(path(&[8]))));
+    }
+
+    #[test]
+    fn folds_follow_their_layers_through_edits() {
+        let mut folds = Folds { folded: [Fold::Block(path(&[2])), Fold::Run(path(&[2]))].into(), ..Folds::default() };
+        let kind = crate::model::LayerKind::ALL[0];
+        folds.follow(&Edit::Insert { parent: path(&[]), index: 0, kind });
+        assert!(folds.is_folded(&Fold::Block(path(&[3]))) && folds.is_folded(&Fold::Run(path(&[3]))));
+        folds.follow(&Edit::Move { from: path(&[3]), parent: path(&[]), index: 0 });
+        assert!(folds.is_folded(&Fold::Block(path(&[0]))));
+        folds.follow(&Edit::Duplicate(path(&[0])));
+        folds.follow(&Edit::Remove(path(&[0])));
+        assert!(!folds.is_folded(&Fold::Block(path(&[0]))) && folds.is_folded(&Fold::Run(path(&[0]))));
+    }
+}

@@ -1,0 +1,62 @@
+//! What the window remembers from one start to the next.
+
+use super::devices::DeviceChoice;
+use crate::ir::Metrics;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// What is remembered from one start to the next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    pub recent: Vec<PathBuf>,
+    pub log_axis: bool,
+    /// `None` follows the system.
+    pub dark: Option<bool>,
+    pub device: DeviceChoice,
+    /// Plots whose axis a person chose, by name: logarithmic or linear.
+    pub plot_log: BTreeMap<String, bool>,
+    /// Plots that are hidden, by name.
+    pub hidden_plots: BTreeSet<String>,
+    /// Replays of a stress; `None` takes what a few seconds allow.
+    pub replays: Option<u64>,
+    /// Metrics that the next run leaves out of its step.
+    pub without_accuracy: bool,
+    pub without_updates: bool,
+    /// The tour was ended or gone through.
+    pub tour_done: bool,
+    /// The run whose curves stand behind those of the Train tab.
+    pub baseline: Option<String>,
+    /// Panels beside the tabs; `None` shows them where there is room.
+    pub show_network: Option<bool>,
+    pub show_inspector: Option<bool>,
+    /// Nothing fades; `None` follows the system.
+    pub still: Option<bool>,
+}
+
+impl Settings {
+    /// True where nothing is to fade; `system` is what the system asks for.
+    #[must_use]
+    pub fn is_still(&self, system: bool) -> bool {
+        self.still.unwrap_or(system)
+    }
+
+    /// What the next run measures inside its step.
+    #[must_use]
+    pub const fn metrics(&self) -> Metrics {
+        Metrics { accuracy: !self.without_accuracy, updates: !self.without_updates }
+    }
+}
+
+/// Files remembered as recent.
+const RECENT: usize = 10;
+
+impl Settings {
+    /// Puts a file first among the recent ones.
+    pub fn remember(&mut self, path: PathBuf) {
+        self.recent.retain(|p| *p != path);
+        self.recent.insert(0, path);
+        self.recent.truncate(RECENT);
+    }
+}
