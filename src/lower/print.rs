@@ -1,7 +1,8 @@
 //! The program as text and as Graphviz.
 
-use super::op::{Dir, OpKind};
+use super::op::OpKind;
 use super::program::{LValueId, Op, Program};
+use super::slots::Dir;
 use crate::ir::Phase;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};

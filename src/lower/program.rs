@@ -2,7 +2,8 @@
 
 use super::flat::ParamOrder;
 use super::geometry::Segment;
-use super::op::{Dir, OpKind};
+use super::op::OpKind;
+use super::slots::Dir;
 use crate::ir::{Mode, NodeId, Phase, Role};
 use crate::model::{LayerId, ParamId};
 use crate::tensor::{DType, Shape};

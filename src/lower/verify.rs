@@ -1,7 +1,8 @@
 //! The program's referee: arguments, sizes and order, by rules of its own.
 
-use super::op::{Dir, OpKind};
+use super::op::OpKind;
 use super::program::{LValueId, Op, Program};
+use super::slots::Dir;
 use std::collections::HashSet;
 use thiserror::Error;
 
