@@ -36,10 +36,18 @@ enum LaunchFlags { EARLY_A = 1, EARLY_B = 2, OVERLAPPED = 4, EARLY_ENDS = 8 };
 // Waits for the launch in front, all of whose results can be read then, and lets the one behind start where that pays. What runs before this must not
 // write, and reads only what a launch further in front wrote.
 static __device__ __forceinline__ u64 launch_flags(const Args& a) { return (u64)a.p[19]; }
-static __device__ __forceinline__ void begin(const Args& a) {
+static __device__ __forceinline__ void wait_for_launch() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
-    if (launch_flags(a) & OVERLAPPED) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+static __device__ __forceinline__ void begin(const Args& a) {
+    // The flags are on their way while this waits.
+    const bool overlapped = launch_flags(a) & OVERLAPPED;
+    asm volatile("" ::"r"((int)overlapped));
+    wait_for_launch();
+#if __CUDA_ARCH__ >= 900
+    if (overlapped) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 

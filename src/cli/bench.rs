@@ -6,7 +6,7 @@
 //!
 //! Each operation's time stands against its floor: the larger of its arithmetic at the rate that a loop of nothing but multiplications and additions
 //! reaches on these threads, and its bytes at the rate of a copy within the fastest level of memory that holds them. Both rates are measured
-//! once a run, right before. The floor of a step is the sum over its operations, which run one after the other.
+//! once a run, right before. The floor of a step is the sum over its operations; on a GPU, those of a group share a launch.
 
 use super::args::BenchArgs;
 use super::device;
@@ -63,7 +63,7 @@ struct Report {
     kernels_us: f64,
     /// The catalogue's estimate of the step, from rates that are not this machine's; of tuned calls the remembered time.
     estimate_us: f64,
-    /// The sum of the operations' floors.
+    /// The sum of the launches' floors: an operation's own, or of a group together.
     floor_us: f64,
     /// The median replay over the floor.
     gap: f64,
@@ -295,7 +295,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         }
     });
     let ops: Vec<OpTime> = ops.collect();
-    let floor_us: f64 = ops.iter().map(|o| o.floor_us).sum();
+    let floor_us = compiled.selection.floor_us(|flops, bytes| ceilings.floor(flops, bytes).us);
     let facts = target.as_cpu();
     let is_tuned = |op: &&crate::lower::Op| {
         facts.zip(tuning.as_ref()).is_some_and(|(cpu, known)| known.fastest(&op.kind, cpu).is_some())

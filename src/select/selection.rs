@@ -75,6 +75,17 @@ impl Selection {
         self.choices.iter().map(|c| c.cost_us).sum()
     }
 
+    /// The least time of the step in microseconds, by `floor` of arithmetic and bytes: members of a group run side by side and share a launch.
+    pub fn floor_us(&self, floor: impl Fn(u64, u64) -> f64) -> f64 {
+        let numbers: Vec<usize> = (0..self.choices.len()).collect();
+        let together = |a: &usize, b: &usize| !self.groups.is_empty() && self.groups[*a] == self.groups[*b];
+        let of = |ops: &[usize]| {
+            let sum = |get: fn(&Choice) -> u64| ops.iter().map(|i| get(&self.choices[*i])).sum::<u64>();
+            floor(sum(|c| c.flops), sum(|c| c.bytes))
+        };
+        numbers.chunk_by(together).map(of).sum()
+    }
+
     /// Floating-point operations of a step.
     #[must_use]
     pub fn flops(&self) -> u64 {

@@ -6,8 +6,9 @@
 use super::summary::Summary;
 use super::{FeedPosition, Session, SessionSpec, TrainError};
 use crate::compile::Compiled;
-use crate::exec::ExecError;
 use crate::exec::cpu::{Ceilings, Floor};
+use crate::exec::cuda::GpuCeilings;
+use crate::exec::{ExecError, Step};
 use crate::lower::{Dir, LValueId};
 use crate::plan::{BindingPlan, BufferId, Part};
 use crate::select::Isa;
@@ -230,10 +231,11 @@ impl Probe {
 pub struct OpTimes {
     /// The median of each operation by itself, in microseconds, in the order of the plan.
     pub op_us: Vec<f64>,
-    /// The least time of each by the machine's measured ceilings; empty on a GPU.
+    /// The least time of each by the machine's ceilings.
     pub floors: Vec<Floor>,
     /// The median of a whole replay, in microseconds.
     pub replay_us: f64,
+    /// The rates of a CPU, where it is one.
     pub ceilings: Option<Ceilings>,
     /// Times that each operation was run.
     pub rounds: usize,
@@ -270,8 +272,15 @@ pub fn measure_ops(spec: &SessionSpec, known: Option<Ceilings>) -> Result<OpTime
     let known = known.filter(|k| Some(k.isa) == isa && k.threads == threads);
     let ceilings = known.or_else(|| isa.map(|isa| Ceilings::measure(isa, pool)));
     let choices = &compiled.selection.choices;
-    let floors = ceilings.as_ref().map(|c| choices.iter().map(|k| c.floor(k.flops, k.bytes)).collect());
-    Ok(OpTimes { op_us, floors: floors.unwrap_or_default(), replay_us, ceilings, rounds })
+    let floors = match (&*step, &ceilings) {
+        (Step::Cuda(step), _) => {
+            let rates = GpuCeilings::measure(step.gpu(), compiled.selection.real)?;
+            choices.iter().map(|k| rates.floor(k.flops, k.bytes)).collect()
+        }
+        (_, Some(c)) => choices.iter().map(|k| c.floor(k.flops, k.bytes)).collect(),
+        (_, None) => Vec::new(),
+    };
+    Ok(OpTimes { op_us, floors, replay_us, ceilings, rounds })
 }
 
 #[cfg(test)]

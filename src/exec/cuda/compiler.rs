@@ -53,6 +53,17 @@ pub(super) fn entry_name(types: &[&str], phase: usize) -> String {
     format!("{}_{phase}", types.iter().map(|t| template(t)).collect::<Vec<_>>().join("_and_"))
 }
 
+/// How a kernel starts that does not do so itself: by looking at the flags of its launch where these may be set, which the others are spared.
+fn beginning(file: &str, ty: &str, args: &str) -> String {
+    let template = entry_name(&[ty], 0);
+    let flagged = ["BiasGrad_0", "BiasStep_0", "StepInc_0", "BiasCorr_0"].contains(&template.as_str());
+    if flagged || matches!(file, "gemm.cu" | "loss.cu") {
+        format!("begin({args})")
+    } else {
+        "wait_for_launch()".to_owned()
+    }
+}
+
 /// The source of one compilation: the kernels of one operation, phase by phase, or those of several that share a launch. Each is given by its file and its type.
 #[must_use]
 pub fn unit(ops: &[(&str, &str)]) -> String {
@@ -75,11 +86,12 @@ pub fn unit(ops: &[(&str, &str)]) -> String {
              extern __shared__ __align__(128) char smem[];\n{body}}}\n"
         )
     };
-    if let [_] = ops {
+    if let [(file, ty)] = ops {
+        let start = beginning(file, ty, "a");
         for phase in 0..MAX_PHASES {
             let body = format!(
                 "if constexpr (member0::Op::PHASES > {phase}) {{\n\
-                 if constexpr (!Begins<member0::Op>::VALUE) begin(a);\n\
+                 if constexpr (!Begins<member0::Op>::VALUE) {start};\n\
                  member0::Op::run<{phase}>(a, blockIdx.x, smem);\n}}\n"
             );
             text.push_str(&entry(&entry_name(&ops.iter().map(|o| o.1).collect::<Vec<_>>(), phase), "Args a", &body));
@@ -94,13 +106,14 @@ pub fn unit(ops: &[(&str, &str)]) -> String {
     text.push_str(&format!("struct Members {{ Args a[{count}]; }};\n"));
     let (mut body, mut blocks, mut smem) =
         (String::from("int block = blockIdx.x;\n"), String::from("0"), String::from("0"));
-    for index in 0..count {
+    for (index, (file, ty)) in ops.iter().enumerate() {
+        let start = beginning(file, ty, &format!("m.a[{index}]"));
         text.push_str(&format!(
             "static_assert(member{index}::Op::PHASES == 1 && member{index}::Op::THREADS == member0::Op::THREADS, \"members differ\");\n"
         ));
         body.push_str(&format!(
             "if (block < member{index}::Op::blocks(0)) {{\n\
-             if constexpr (!Begins<member{index}::Op>::VALUE) begin(m.a[{index}]);\n\
+             if constexpr (!Begins<member{index}::Op>::VALUE) {start};\n\
              member{index}::Op::run<0>(m.a[{index}], block, smem);\nreturn;\n}}\n\
              block -= member{index}::Op::blocks(0);\n"
         ));

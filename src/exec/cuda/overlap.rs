@@ -28,7 +28,7 @@ pub(super) fn overlap(compiled: &Compiled, calls: &[Vec<Work>], launches: &mut [
         let (before, after) = launches.split_at_mut(at);
         let (Some(front), Some(launch)) = (before.last_mut(), after.first_mut()) else { continue };
         let ours = |op: usize| matches!(&calls[op][..], [Work::Kernel { .. }]);
-        if !front.ops().iter().all(|op| ours(*op)) {
+        if !front.ops().iter().all(|op| ours(*op) && leaves_room(compiled, *op)) {
             continue;
         }
         let written: Vec<(u64, u64)> = front.ops().iter().flat_map(|op| writes(compiled, *op)).collect();
@@ -52,6 +52,21 @@ fn fetches_early(compiled: &Compiled, op: usize) -> bool {
     own && matches!(
         compiled.plan.program.ops[op].kind,
         OpKind::Gemm(_) | OpKind::WeightStep { .. } | OpKind::AdamStep { .. } | OpKind::SgdStep { .. }
+    )
+}
+
+/// Whether blocks of the next launch find room beside those of an operation: what streams through a whole image fills the machine, and those who wait there
+/// take room from those who work. The kernels of these operations look at their flags (`compiler::beginning`).
+fn leaves_room(compiled: &Compiled, op: usize) -> bool {
+    matches!(
+        compiled.plan.program.ops[op].kind,
+        OpKind::Gemm(_)
+            | OpKind::BiasGrad { .. }
+            | OpKind::WeightStep { .. }
+            | OpKind::BiasStep { .. }
+            | OpKind::SoftmaxCeFused { .. }
+            | OpKind::StepInc
+            | OpKind::BiasCorr { .. }
     )
 }
 

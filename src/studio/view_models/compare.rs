@@ -93,7 +93,7 @@ fn precisions(compiled: &Compiled, target: &Target) -> Vec<PrecisionRow> {
                     name,
                     arena_bytes: found.plan.arena_bytes,
                     ops: found.plan.program.ops.len(),
-                    floor_us: found.selection.choices.iter().map(|c| rates.floor(c.flops, c.bytes).us).sum(),
+                    floor_us: found.selection.floor_us(|flops, bytes| rates.floor(flops, bytes).us),
                     error: None,
                 }
             }
