@@ -219,13 +219,17 @@ pub struct VerifyArgs {
   stepgraph train digits-mlp --save weights.safetensors
   stepgraph predict digits-mlp --init weights.safetensors
   stepgraph predict digits-mlp --init weights.safetensors --out answers.csv
+  stepgraph predict digits-mlp --run last
   stepgraph predict digits-mlp --init weights.safetensors --json | jq .accuracy")]
 pub struct PredictArgs {
     /// Name of a bundled preset, or path of a JSON file
     pub preset: String,
     /// The parameters: a safetensors file
-    #[arg(long, value_name = "FILE")]
-    pub init: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "run", conflicts_with = "run")]
+    pub init: Option<PathBuf>,
+    /// The parameters and the seed of a kept run: an id, the first letters of one, a name, or last
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
     /// Write every sample with its probabilities, or values: a CSV file
     #[arg(long, value_name = "FILE.csv")]
     pub out: Option<PathBuf>,

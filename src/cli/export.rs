@@ -14,6 +14,7 @@ fn told(error: ExportError) -> anyhow::Error {
         ExportError::Train(error) => error.into(),
         ExportError::NoCurves(_)
         | ExportError::Empty(_)
+        | ExportError::Lost(_)
         | ExportError::NoWeights(_)
         | ExportError::Missing(_)
         | ExportError::WrongShape { .. }

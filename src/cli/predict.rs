@@ -8,6 +8,8 @@ use super::presets;
 use crate::data::{Dataset, Target};
 use crate::model::{LossSpec, Model};
 use crate::tensor::write_atomic;
+use crate::train::export::ExportError;
+use crate::train::runs::RunStore;
 use crate::train::{Look, Session, SessionSpec, argmax};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -51,15 +53,16 @@ struct Summary {
 pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let found = presets::load(&args.preset)?;
     let mut places = Places::of(&found);
-    places.reads("the parameters", Some(&args.init));
+    let (init, seed) = given(args)?;
+    places.reads("the parameters", Some(&init));
     let out = places.writes("the answers", args.out.as_deref())?;
     let threads = super::device::threads(args.threads);
     let (target, device) = super::device::choose(args.device, threads)?;
     let spec = SessionSpec {
         threads,
         machine: Some(target.clone()),
-        seed: args.seed,
-        init: Some(args.init.clone()),
+        seed,
+        init: Some(init.clone()),
         tuning: super::device::tuning(&target),
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
@@ -89,7 +92,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let summary = Summary {
         preset: found.preset.name,
         device,
-        init: args.init.clone(),
+        init,
         part,
         samples: samples.len(),
         loss: answers.loss,
@@ -99,6 +102,19 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         out,
     };
     if args.json { output::print_json(&summary) } else { output::print(&told(&summary)) }
+}
+
+/// The file of the parameters, and the seed where one is given: a kept run's own goes with its weights, since its split follows from it.
+fn given(args: &PredictArgs) -> anyhow::Result<(PathBuf, Option<u64>)> {
+    if let Some(init) = &args.init {
+        return Ok((init.clone(), args.seed));
+    }
+    let store = RunStore::of_user()?;
+    let run = store.find(args.run.as_deref().unwrap_or("last")).map_err(super::runs::told)?;
+    if !run.has_weights {
+        return Err(wrong(ExportError::NoWeights(run.name().to_owned()).to_string()));
+    }
+    Ok((store.weights(&run.id), args.seed.or(Some(run.record.seed))))
 }
 
 /// The network's answers, row by row.

@@ -84,7 +84,10 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
         }
         Some(RunsAction::Trash { json }) => trash(&store, *json),
         Some(RunsAction::Restore { runs }) => {
-            let found = |given: &String| match store.trash().find(given) {
+            let trash = store.trash();
+            let found = |given: &String| match trash.find(given) {
+                // What is damaged beyond a list still has the name of its folder.
+                Err(RunsError::Unknown(given)) if trash.path(&given).is_dir() => Ok(given),
                 Err(RunsError::Unknown(given)) => Err(RunsError::NotInTrash(given)),
                 other => other.map(|e| e.id),
             };

@@ -6,7 +6,8 @@
 
 use super::checkpoint::checksum;
 use super::runs::{PlanDigest, RunEntry, RunStore, RunsError};
-use super::{Session, SessionSpec, StepReport, TensorFile, TrainError, read_tensors};
+use super::weights::read_tensors_of;
+use super::{Session, SessionSpec, StepReport, TensorFile, TrainError};
 use crate::data::Target;
 use crate::exec::cpu::host_target;
 use crate::model::{Preset, read_preset, write_preset};
@@ -218,8 +219,8 @@ impl Capsule {
     /// # Errors
     /// Where the file is no capsule, or is damaged.
     pub fn read(path: &Path) -> Result<Self, TrainError> {
-        let file = read_tensors(path)?;
         let help = "give a file that was made as a capsule";
+        let file = read_tensors_of(path, "is not a capsule", help)?;
         let text = file.metadata.get(KEY).ok_or_else(|| TrainError::file(path, "is not a capsule", help))?;
         if file.metadata.get(SUM_KEY).is_none_or(|sum| *sum != checksum(text, &file.tensors)) {
             let message = "is damaged: its contents do not match its checksum";

@@ -119,21 +119,42 @@ fn check_sum(path: &Path, header: &str, file: &TensorFile) -> Result<(), TrainEr
     Err(TrainError::file(path, "is damaged: its contents do not match its checksum", "go back to an older checkpoint"))
 }
 
+/// The header of a safetensors file, null where it has none, and the bytes before the tensors.
+fn read_header(path: &Path) -> std::io::Result<(Value, u64)> {
+    /// A header that is longer is no header.
+    const MOST: u64 = 100 << 20;
+    let mut file = File::open(path)?;
+    let mut length = [0; 8];
+    file.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
+    let mut text = Vec::new();
+    if length <= MOST {
+        file.take(length).read_to_end(&mut text)?;
+    }
+    Ok((serde_json::from_slice(&text).unwrap_or_default(), length.saturating_add(8)))
+}
+
+/// Looks at a safetensors file's header alone: whether there is one, and the file is as long as it says.
+///
+/// # Errors
+/// What is wrong with the file, in words.
+pub fn check_header(path: &Path) -> Result<(), String> {
+    let (header, before) = read_header(path).map_err(|e| e.to_string())?;
+    let tensors = header.as_object().ok_or("its first bytes are no header of safetensors")?;
+    let ends = tensors.values().filter_map(|t| t["data_offsets"][1].as_u64());
+    let wanted = before.saturating_add(ends.max().unwrap_or(0));
+    let found = std::fs::metadata(path).map_err(|e| e.to_string())?.len();
+    if found < wanted { Err(format!("it ends after {found} of {wanted} bytes")) } else { Ok(()) }
+}
+
 /// The step after which a checkpoint was written, read from the file's first bytes alone.
 ///
 /// # Errors
 /// Where the file cannot be read, or is no checkpoint.
 pub fn checkpoint_step(path: &Path) -> Result<u64, TrainError> {
-    /// A header that is longer is no header.
-    const MOST: u64 = 100 << 20;
     let help = "give a file that was written as a checkpoint";
     let unread = |e: std::io::Error| TrainError::file(path, format!("cannot be read: {e}"), "check the path");
-    let mut file = File::open(path).map_err(unread)?;
-    let mut length = [0; 8];
-    file.read_exact(&mut length).map_err(unread)?;
-    let mut text = Vec::new();
-    file.take(u64::from_le_bytes(length).min(MOST)).read_to_end(&mut text).map_err(unread)?;
-    let file: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let (file, _) = read_header(path).map_err(unread)?;
     let header = file["__metadata__"][KEY].as_str().and_then(|t| serde_json::from_str::<Header>(t).ok());
     header.map(|h| h.step).ok_or_else(|| TrainError::file(path, "is not a checkpoint", help))
 }

@@ -21,7 +21,7 @@ mod verify;
 mod weights;
 mod worker;
 
-pub use checkpoint::checkpoint_step;
+pub use checkpoint::{check_header, checkpoint_step};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, argmax};
 pub use feed::{Feed, FeedPosition};

@@ -4,6 +4,7 @@ use super::TrainError;
 use crate::exec::Step;
 use crate::model::{Model, ParamId};
 use crate::tensor::{DType, HostTensor, Shape, write_atomic};
+use safetensors::SafeTensorError;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::HashMap;
 use std::path::Path;
@@ -47,6 +48,11 @@ const fn file_dtype(dtype: DType) -> Dtype {
 /// # Errors
 /// Where it cannot be read, or is no safetensors file. Tensors of types that nothing here uses are left out.
 pub fn read_tensors(path: &Path) -> Result<TensorFile, TrainError> {
+    read_tensors_of(path, "is not a safetensors file and holds no weights", "give a safetensors file")
+}
+
+/// As [`read_tensors`]: of a file of another kind, `other` tells what it is not, and `help` what to give.
+pub(super) fn read_tensors_of(path: &Path, other: &str, help: &'static str) -> Result<TensorFile, TrainError> {
     // What is no file may have no end.
     if path.exists() && !path.is_file() {
         return Err(TrainError::file(path, "is a folder, a device or a pipe", "give a safetensors file"));
@@ -60,7 +66,13 @@ pub fn read_tensors(path: &Path) -> Result<TensorFile, TrainError> {
             "write it again, or give another file",
         )
     };
-    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| broken(e.to_string()))?;
+    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| match e {
+        // The header is sound, or longer than the file: a part of it is missing.
+        SafeTensorError::HeaderTooSmall
+        | SafeTensorError::InvalidHeaderLength
+        | SafeTensorError::MetadataIncompleteBuffer => broken(e.to_string()),
+        _ => TrainError::file(path, other, help),
+    })?;
     let metadata = header.metadata().clone().unwrap_or_default();
     let file = SafeTensors::deserialize(&bytes).map_err(|e| broken(e.to_string()))?;
     let mut tensors = Vec::new();

@@ -17,7 +17,7 @@ pub use meaning::Meaning;
 pub use plot::{Across, LINE_COLORS, PlotOptions, axis_title, plot_svg, svg_to_png};
 pub use text::write_line;
 
-use super::runs::{Curves, Quantity, RunEntry, RunStore, RunsError};
+use super::runs::{Curves, Quantity, RunEnd, RunEntry, RunStore, RunsError};
 use super::{TensorFile, TrainError, read_tensors};
 use crate::data::{self, Dataset, Request, Split, Target};
 use crate::model::{LossSpec, Model, Preset, check, init_values};
@@ -84,11 +84,11 @@ impl Format {
         }
     }
 
-    /// The format that a file's name asks for; a name without an extension is a folder of TensorBoard's.
+    /// The format that a file's name asks for; a folder of TensorBoard's is asked for by the format's name.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
-        Self::ALL.into_iter().find(|f| f.extension() == extension)
+        Self::ALL.into_iter().find(|f| !extension.is_empty() && f.extension() == extension)
     }
 
     /// Whether it is made of curves, and not of the network.
@@ -109,6 +109,8 @@ pub enum ExportError {
     NoCurves(String),
     #[error("{0} has made no step yet; train it first")]
     Empty(String),
+    #[error("{0}")]
+    Lost(String),
     #[error("{name} has no {what}; it has {there}")]
     NotMeasured { name: String, what: &'static str, there: String },
     #[error("no weights of {0} were kept; train it to its end, or stop it in the studio")]
@@ -176,6 +178,10 @@ impl Subject {
     pub fn of_run(store: &RunStore, entry: &RunEntry, format: Format) -> Result<Self, ExportError> {
         let record = &entry.record;
         let curves = if format.shows_curves() { Some(store.curves(&entry.id)?) } else { None };
+        if record.steps > 0 && curves.as_ref().is_some_and(Curves::is_empty) {
+            let told = record.error.clone().filter(|_| record.state == RunEnd::Damaged);
+            return Err(ExportError::Lost(told.unwrap_or_else(|| format!("the curves of {} are lost", entry.name()))));
+        }
         let wants_weights = !format.shows_curves() && entry.has_weights;
         let mut weights = if wants_weights { Some(read_tensors(&store.weights(&entry.id))?.tensors) } else { None };
         // A checkpoint holds the optimizer's state too, which is no weight.

@@ -67,6 +67,8 @@ pub struct RunRecord {
     pub error: Option<String>,
     /// The last step made.
     pub steps: u64,
+    /// Bytes of the curve file when this was written; 0 where a first version wrote it.
+    pub curve_bytes: u64,
     /// The mean of the last losses, at most 32 of them.
     pub loss: Option<f64>,
     pub held_out_loss: Option<f64>,

@@ -281,15 +281,23 @@ impl Desk {
         record.plan_hash = plan.sum();
         record.state = RunEnd::Running;
         let id = store.create(&record)?;
-        let folder = store.path(&id);
-        let lock = File::create(folder.join("lock")).map_err(|e| failed(&folder, e))?;
+        let desk = Self::furnish(&store.path(&id), record, plan);
+        if desk.is_err() {
+            // Half a folder would be listed as a damaged run.
+            let _ = std::fs::remove_dir_all(store.path(&id));
+        }
+        Ok((id, desk?))
+    }
+
+    fn furnish(folder: &Path, record: RunRecord, plan: &PlanDigest) -> Result<Self, RunsError> {
+        let lock = File::create(folder.join("lock")).map_err(|e| failed(folder, e))?;
         // A system without locks shows a run that is written as one that was cut off; nothing is lost by it.
         let _ = lock.try_lock();
         let curve_path = folder.join("curve.bin");
         let mut curve = File::create(&curve_path).map_err(|e| failed(&curve_path, e))?;
         curve.write_all(MAGIC).map_err(|e| failed(&curve_path, e))?;
         let text = serde_json::to_string(plan).unwrap_or_default();
-        write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(&folder, e))?;
+        write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(folder, e))?;
         let mut desk = Self {
             record,
             path: folder.join("run.json"),
@@ -304,7 +312,7 @@ impl Desk {
             _lock: lock,
         };
         desk.write_record().map_err(|e| failed(&desk.path, e))?;
-        Ok((id, desk))
+        Ok(desk)
     }
 
     /// Takes up the folder of a run that was let go, or is let go in a moment.
@@ -378,13 +386,24 @@ impl Desk {
         self.record.ended_ms = Some(now_ms());
         let closed = self.write_curve().and_then(|()| self.curve.sync_all()).and_then(|()| self.write_record());
         let told = self.failure.take().or_else(|| closed.err().map(|e| e.to_string()));
-        if told.is_none() && self.record.steps == 0 && self.record.state == RunEnd::Stopped {
-            // A run that never made a step is nothing to keep; one whose last words could not be written is.
-            if let Some(folder) = self.path.parent() {
-                let _ = std::fs::remove_dir_all(folder);
-            }
+        let is_nothing = match &told {
+            // A run that never made a step is nothing to keep.
+            None => self.record.steps == 0 && self.record.state == RunEnd::Stopped,
+            // One whose last words could not be written is, unless none of it could.
+            Some(_) => self.holds_nothing(),
+        };
+        if is_nothing && let Some(folder) = self.path.parent() {
+            let _ = std::fs::remove_dir_all(folder);
         }
-        told.map_or(Ok(()), |why| Err(format!("the run {} is not kept whole: {why}", self.path.display())))
+        let kept = if is_nothing { "not kept" } else { "not kept whole" };
+        told.map_or(Ok(()), |why| Err(format!("the run {} is {kept}: {why}", self.path.display())))
+    }
+
+    /// True where neither a step nor a checkpoint of it is on disk.
+    fn holds_nothing(&self) -> bool {
+        let curves = std::fs::read(self.path.with_file_name("curve.bin")).ok();
+        let has_curves = curves.is_some_and(|bytes| Curves::read(&bytes).is_some_and(|c| !c.is_empty()));
+        !has_curves && !self.path.with_file_name("checkpoint.safetensors").exists()
     }
 
     fn take(&mut self, message: Message) -> io::Result<()> {
@@ -458,6 +477,7 @@ impl Desk {
     fn write_record(&mut self) -> io::Result<()> {
         self.recorded = Instant::now();
         self.record.sum_up(&self.curves);
+        self.record.curve_bytes = self.curve.metadata()?.len();
         let text = serde_json::to_string_pretty(&self.record)?;
         write_atomic(&self.path, text.as_bytes())
     }

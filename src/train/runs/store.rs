@@ -15,6 +15,7 @@ use super::curve::MAGIC;
 use super::differences::tell_apart;
 use super::{Curves, Label, PlanDigest, RunEnd, RunEntry, RunRecord, calendar};
 use crate::tensor::{write_advice, write_atomic};
+use crate::train::check_header;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,24 @@ pub enum RunsError {
 fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> RunsError {
     let path = path.to_owned();
     move |cause| RunsError::File { path, what, cause }
+}
+
+/// Opens a regular file: what is none may have no end, or wait for a writer.
+fn open(path: &Path) -> io::Result<fs::File> {
+    if fs::metadata(path)?.is_file() {
+        return fs::File::open(path);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a folder, a device or a pipe"))
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    open(path).and_then(io::read_to_string)
 }
 
 fn not_curves(path: PathBuf) -> RunsError {
@@ -159,10 +178,15 @@ impl RunStore {
             Ok(record) => record,
             Err(error) => self.damaged_record(id, &error)?,
         };
-        if record.state == RunEnd::Running && !self.is_busy(id) {
+        let broken = self.check_curves(id, &record);
+        // Where the first part of its curves is sound, it can still go on.
+        let continues = record.state != RunEnd::Damaged
+            && (broken.is_ok() || self.curves(id).is_ok_and(|curves| !curves.is_empty()));
+        if record.state == RunEnd::Running && broken.is_ok() && !self.is_busy(id) {
             record.state = RunEnd::Interrupted;
             if let Ok(curves) = self.curves(id) {
                 record.sum_up(&curves);
+                record.curve_bytes = fs::metadata(self.path(id).join("curve.bin")).map_or(0, |m| m.len());
                 record.ended_ms.get_or_insert(record.started_ms + curves.total_ms() as u64);
             }
             // Reading all of it once is enough; where the folder cannot be written, it is read again next time.
@@ -170,10 +194,14 @@ impl RunStore {
                 let _ = write_atomic(&self.path(id).join("run.json"), text.as_bytes());
             }
         }
-        if let Err(error) = self.begin_curves(id) {
+        let weights = self.weights(id);
+        let checked = if weights.is_file() { check_header(&weights) } else { Ok(()) };
+        let checked = checked.map_err(|why| RunsError::Damaged { path: weights, why });
+        let continues = continues && checked.is_ok();
+        if let Err(error) = broken.and(checked) {
             (record.state, record.error) = (RunEnd::Damaged, Some(error.to_string()));
         }
-        let label = fs::read_to_string(self.path(id).join("label.json")).ok();
+        let label = read_text(&self.path(id).join("label.json")).ok();
         let label: Label = label.and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default();
         let size = |name: &str| fs::metadata(self.path(id).join(name)).map_or(0, |m| m.len());
         let (checkpoint, weights) = (size("checkpoint.safetensors"), size("weights.safetensors"));
@@ -182,7 +210,7 @@ impl RunStore {
             id: id.to_owned(),
             title: label.name.clone().unwrap_or_else(|| record.preset_name.clone()),
             has_weights: checkpoint + weights > 0,
-            can_continue: checkpoint > 0 && record.state != RunEnd::Damaged,
+            can_continue: checkpoint > 0 && continues,
             record,
             label,
             bytes: others + checkpoint + weights,
@@ -195,9 +223,11 @@ impl RunStore {
     /// Where there is none, or it is damaged.
     pub fn record(&self, id: &str) -> Result<RunRecord, RunsError> {
         let path = self.path(id).join("run.json");
-        let text = fs::read_to_string(&path).map_err(|e| match e.kind() {
-            // Anything else than a name leads out of the folder of runs.
-            _ if Path::new(id).file_name() != Some(id.as_ref()) => RunsError::Unknown(id.to_owned()),
+        // Anything else than a name leads out of the folder of runs, and a file is no run.
+        if Path::new(id).file_name() != Some(id.as_ref()) || !self.path(id).is_dir() {
+            return Err(RunsError::Unknown(id.to_owned()));
+        }
+        let text = read_text(&path).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound if !self.path(id).join("curve.bin").is_file() => RunsError::Unknown(id.to_owned()),
             io::ErrorKind::NotFound => RunsError::Damaged { path: path.clone(), why: "it is not there".into() },
             _ => RunsError::Damaged { path: path.clone(), why: e.to_string() },
@@ -211,7 +241,7 @@ impl RunStore {
         if matches!(error, RunsError::Unknown(_)) || self.is_busy(id) {
             return Err(RunsError::Unknown(id.to_owned()));
         }
-        let text = fs::read(self.path(id).join("run.json")).unwrap_or_default();
+        let text = read(&self.path(id).join("run.json")).unwrap_or_default();
         let mut record = RunRecord::salvage(&String::from_utf8_lossy(&text));
         if record.preset_name.is_empty() {
             id.splitn(3, '-').last().unwrap_or(id).clone_into(&mut record.preset_name);
@@ -228,13 +258,30 @@ impl RunStore {
         Ok(record)
     }
 
-    /// Looks at the first bytes of a run's curve file.
-    fn begin_curves(&self, id: &str) -> Result<(), RunsError> {
+    /// Looks at the first bytes of a run's curve file, and at its length where the record was written after it.
+    fn check_curves(&self, id: &str, record: &RunRecord) -> Result<(), RunsError> {
         let path = self.path(id).join("curve.bin");
         let mut head = [0; MAGIC.len()];
-        match fs::File::open(&path).and_then(|mut f| f.read_exact(&mut head)) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            Ok(()) if head == *MAGIC => Ok(()),
+        let looked = open(&path).and_then(|mut f| f.read_exact(&mut head).and_then(|()| Ok(f.metadata()?.len())));
+        let steps = record.steps;
+        // Where only the magic is left, no step is.
+        let expected = if steps > 0 { record.curve_bytes.max(MAGIC.len() as u64 + 1) } else { 0 };
+        match looked {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && steps == 0 => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !self.is_busy(id) => {
+                Err(RunsError::Damaged { path, why: format!("its curves are missing, and it made {steps} steps") })
+            }
+            // A run that was cut off has what was written in time.
+            Ok(bytes) if head == *MAGIC && (bytes >= expected || record.state == RunEnd::Running) => Ok(()),
+            Ok(_) if head == *MAGIC && !self.is_busy(id) => {
+                let at = self.curves(id).map_or(0, |c| c.last_step());
+                let why = if at < steps {
+                    format!("its curves end at step {at} of {steps}")
+                } else {
+                    format!("its curves are cut off after step {at}")
+                };
+                Err(RunsError::Damaged { path, why })
+            }
             // A recorder that has just made the file writes to it in a moment.
             _ if self.is_busy(id) => Ok(()),
             Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => Err(failed(&path, "read")(e)),
@@ -272,7 +319,7 @@ impl RunStore {
     /// True while a recorder writes this run.
     #[must_use]
     pub fn is_busy(&self, id: &str) -> bool {
-        let lock = fs::File::open(self.path(id).join("lock"));
+        let lock = open(&self.path(id).join("lock"));
         lock.is_ok_and(|f| matches!(f.try_lock(), Err(fs::TryLockError::WouldBlock)))
     }
 
@@ -290,7 +337,7 @@ impl RunStore {
     /// As [`Self::curves`].
     pub fn sound_curves(&self, id: &str) -> Result<(Curves, u64), RunsError> {
         let path = self.path(id).join("curve.bin");
-        let bytes = match fs::read(&path) {
+        let bytes = match read(&path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Curves::default(), 0)),
             Err(e) => return Err(failed(&path, "read")(e)),
@@ -304,7 +351,7 @@ impl RunStore {
     /// Where the file is not there or damaged.
     pub fn plan(&self, id: &str) -> Result<PlanDigest, RunsError> {
         let path = self.path(id).join("plan.json");
-        let text = fs::read_to_string(&path).map_err(failed(&path, "read"))?;
+        let text = read_text(&path).map_err(failed(&path, "read"))?;
         serde_json::from_str(&text).map_err(|e| RunsError::Damaged { path, why: e.to_string() })
     }
 

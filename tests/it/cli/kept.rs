@@ -157,7 +157,7 @@ fn a_capsule_is_made_and_replayed() {
     assert_eq!(made.status.code(), Some(1));
     assert!(stderr(&made).contains("went another way from step 1 on"), "{}", stderr(&made));
     std::fs::write(&file, "a letter").unwrap();
-    assert!(refused(here, &["capsule", "replay", &file]).contains("safetensors"));
+    assert!(refused(here, &["capsule", "replay", &file]).contains("is not a capsule"));
 }
 
 #[test]
@@ -219,4 +219,107 @@ fn a_log_goes_on_with_the_run_that_goes_on() {
     let told = refused(here, &["train", "xor", "--steps", "30", "--resume", &half, "--log", &log]);
     assert!(told.contains("ends with step 10") && told.contains("another name"), "{told}");
     assert_eq!(std::fs::read_to_string(&log).unwrap().lines().count(), 10);
+}
+
+#[test]
+fn a_stray_file_is_no_run_and_a_damaged_run_comes_back_by_the_name_that_was_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
+    std::fs::write(here.join("runs/stray.txt"), "a letter").unwrap();
+    let all = list(here);
+    assert_eq!(all.len(), 1);
+    let told = refused(here, &["runs", "delete", "stray.txt"]);
+    assert!(told.contains("no run is called stray.txt") && here.join("runs/stray.txt").exists(), "{told}");
+    std::fs::write(here.join("runs").join(all[0]["id"].as_str().unwrap()).join("run.json"), "{").unwrap();
+    let told = stderr(&run(here, &["runs", "delete", "last"]));
+    succeed(here, &["runs", "restore", told.trim().rsplit(' ').next().unwrap()]);
+    assert_eq!(list(here)[0]["id"], all[0]["id"]);
+    // A folder that no list shows has a name as well.
+    std::fs::create_dir_all(here.join("runs/trash/bare")).unwrap();
+    succeed(here, &["runs", "restore", "bare"]);
+    assert!(here.join("runs/bare").is_dir());
+}
+
+#[test]
+fn a_run_whose_files_are_missing_or_cut_short_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
+    let own = here.join("runs").join(list(here)[0]["id"].as_str().unwrap());
+    let (csv, curve, checkpoint) = (at(&folder, "a.csv"), own.join("curve.bin"), own.join("checkpoint.safetensors"));
+    let [curves, weights] = [&curve, &checkpoint].map(|p| std::fs::read(p).unwrap());
+    let damaged = |what: &str| {
+        let output = run(here, &["runs"]);
+        assert!(stdout(&output).contains("damaged") && stderr(&output).contains(what), "{}", stderr(&output));
+    };
+    for (left, what) in [(None, "its curves are missing"), (Some(30), "its curves end at step 0 of 20")] {
+        match left {
+            Some(bytes) => std::fs::write(&curve, &curves[..bytes]).unwrap(),
+            None => std::fs::remove_file(&curve).unwrap(),
+        }
+        damaged(what);
+        let told = refused(here, &["export", "last", &csv]);
+        assert!(told.contains(what) && !told.contains("no step yet"), "{told}");
+    }
+    std::fs::write(&curve, &curves[..curves.len() - 1]).unwrap();
+    damaged("its curves ");
+    std::fs::write(&curve, &curves).unwrap();
+    assert_eq!(list(here)[0]["state"], "finished");
+    for (left, what) in [(&weights[..weights.len() - 1], "it ends after"), (b"a letter of words", "no header")] {
+        std::fs::write(&checkpoint, left).unwrap();
+        damaged(what);
+        assert_eq!(list(here)[0]["can_continue"], false);
+    }
+    std::fs::write(&checkpoint, &weights).unwrap();
+    assert_eq!(list(here)[0]["can_continue"], true);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_among_the_files_of_a_run_holds_nothing_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
+    let own = here.join("runs").join(list(here)[0]["id"].as_str().unwrap());
+    for name in ["lock", "label.json", "curve.bin", "run.json"] {
+        std::fs::remove_file(own.join(name)).or_else(|_| std::fs::metadata(&own).map(drop)).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(own.join(name)).status().unwrap().success());
+        let told = stderr(&run(here, &["runs"]));
+        assert!(!name.starts_with(['c', 'r']) || told.contains("a device or a pipe"), "{name}: {told}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_no_damaged_run_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().join("runs");
+    // No file may grow, as on a full disk.
+    let output = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" train xor --steps 20 --keep"])
+        .arg(env!("CARGO_BIN_EXE_stepgraph"))
+        .envs([("STEPGRAPH_NO_TUNING", "1"), ("STEPGRAPH_NO_CUDA", "1")])
+        .env("STEPGRAPH_RUNS", &runs)
+        .output()
+        .unwrap();
+    assert!(!output.status.success() && stderr(&output).contains("cannot be written"), "{}", stderr(&output));
+    assert_eq!(listing(&runs), Vec::<String>::new());
+}
+
+#[test]
+fn a_kept_run_answers_and_files_of_another_kind_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    succeed(here, &["train", "circles", "--steps", "100", "--seed", "5", "--keep"]);
+    let found: Value =
+        serde_json::from_str(&succeed(here, &["predict", "circles", "--run", "last", "--json"])).unwrap();
+    assert_eq!(found["accuracy"], list(here)[0]["held_out_accuracy"]);
+    assert!(refused(here, &["predict", "circles", "--run", "nobody"]).contains("no run is called nobody"));
+    let letter = at(&folder, "letter.txt");
+    std::fs::write(&letter, "a letter of many words").unwrap();
+    assert!(refused(here, &["predict", "circles", "--init", &letter]).contains("holds no weights"));
+    assert!(refused(here, &["capsule", "replay", &letter]).contains("is not a capsule"));
+    assert!(refused(here, &["export", "last", &at(&folder, "noext")]).contains("--format csv"));
+    assert!(!here.join("noext").exists());
 }
