@@ -130,6 +130,11 @@ pub(super) const fn keys(modifiers: Modifiers, key: Key) -> Option<KeyboardShort
     Some(KeyboardShortcut::new(modifiers, key))
 }
 
+/// A shortcut as a person reads it: signs as they stand on their keys.
+pub(super) fn keys_text(ctx: &egui::Context, keys: &KeyboardShortcut) -> String {
+    ctx.format_shortcut(keys).replace("OpenBracket", "[").replace("CloseBracket", "]")
+}
+
 pub(super) const CTRL: Modifiers = Modifiers::COMMAND;
 const CTRL_SHIFT: Modifiers = Modifiers { shift: true, ..Modifiers::COMMAND };
 const NONE: Modifiers = Modifiers::NONE;
@@ -388,14 +393,18 @@ impl Command {
     pub fn tooltip(&self, ctx: &egui::Context) -> String {
         let info = self.info();
         match info.shortcut {
-            Some(keys) => format!("{} ({})", info.about, ctx.format_shortcut(&keys)),
+            Some(keys) => format!("{} ({})", info.about, keys_text(ctx, &keys)),
             None => info.about.to_owned(),
         }
     }
 
-    /// The commands whose shortcut was pressed, longer shortcuts first, so that one does not hide another.
+    /// The commands whose shortcut was pressed, longer shortcuts first, so that one does not hide another. An open dialog has the keyboard
+    /// for itself.
     #[must_use]
     pub fn pressed(ctx: &egui::Context) -> Vec<Self> {
+        if ctx.memory(|m| m.top_modal_layer().is_some()) {
+            return Vec::new();
+        }
         let mut with_keys: Vec<(KeyboardShortcut, Self)> =
             Self::listed().into_iter().filter_map(|c| c.info().shortcut.map(|s| (s, c))).collect();
         with_keys.push((KeyboardShortcut::new(CTRL, Key::K), Self::Palette));

@@ -10,7 +10,7 @@ use crate::model::{Checked, Preset, check};
 use crate::train::known_gpu_times;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// A document to compile.
@@ -38,9 +38,9 @@ pub struct Answer {
     pub took: Duration,
 }
 
-/// The compile thread. Dropping it ends the thread.
+/// The compile thread. Dropping it ends the thread once its document is compiled; nobody waits for that.
 pub struct Compiler {
-    requests: Option<Sender<Request>>,
+    requests: Sender<Request>,
     answers: Receiver<Answer>,
     /// The newest request, while the channel is full.
     waiting: Option<Request>,
@@ -48,7 +48,6 @@ pub struct Compiler {
     answered: u64,
     /// The device that documents are compiled for.
     machine: Arc<Machine>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Compiler {
@@ -70,16 +69,8 @@ impl Compiler {
                 wake();
             }
         };
-        let thread = Builder::new().name("stepgraph-compile".into()).spawn(work)?;
-        Ok(Self {
-            requests: Some(requests),
-            answers,
-            waiting: None,
-            asked: 0,
-            answered: 0,
-            machine,
-            thread: Some(thread),
-        })
+        Builder::new().name("stepgraph-compile".into()).spawn(work)?;
+        Ok(Self { requests, answers, waiting: None, asked: 0, answered: 0, machine })
     }
 
     /// Compiles for another device from now on; the newest document is asked for anew.
@@ -95,8 +86,8 @@ impl Compiler {
             let machine = Arc::clone(&self.machine);
             self.waiting = Some(Request { revision, preset: Arc::clone(preset), machine, before: before.cloned() });
         }
-        if let (Some(request), Some(requests)) = (self.waiting.take(), &self.requests)
-            && let Err(TrySendError::Full(request)) = requests.try_send(request)
+        if let Some(request) = self.waiting.take()
+            && let Err(TrySendError::Full(request)) = self.requests.try_send(request)
         {
             self.waiting = Some(request);
         }
@@ -117,17 +108,6 @@ impl Compiler {
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         self.asked != self.answered
-    }
-}
-
-impl Drop for Compiler {
-    fn drop(&mut self) {
-        self.requests = None;
-        // An answer may wait for room; taking the receiver away lets the thread see that nobody listens.
-        self.answers = crossbeam_channel::never();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

@@ -100,6 +100,8 @@ pub struct Document {
     redo: Vec<Arc<Preset>>,
     last: Option<(Owner, &'static str, Instant)>,
     revision: u64,
+    /// The revision that what is undone together began with.
+    group: u64,
 }
 
 impl Document {
@@ -107,13 +109,22 @@ impl Document {
     #[must_use]
     pub fn new(preset: Preset, path: Option<PathBuf>) -> Self {
         let preset = Arc::new(preset);
-        Self { saved: Arc::clone(&preset), preset, path, undo: Vec::new(), redo: Vec::new(), last: None, revision: 1 }
+        Self {
+            saved: Arc::clone(&preset),
+            preset,
+            path,
+            undo: Vec::new(),
+            redo: Vec::new(),
+            last: None,
+            revision: 1,
+            group: 1,
+        }
     }
 
     /// Replaces everything by another document, with a revision of its own.
     pub fn replace(&mut self, preset: Preset, path: Option<PathBuf>) {
         let revision = self.revision + 1;
-        *self = Self { revision, ..Self::new(preset, path) };
+        *self = Self { revision, group: revision, ..Self::new(preset, path) };
     }
 
     /// Replaces everything by edits that were never saved.
@@ -136,6 +147,12 @@ impl Document {
     #[must_use]
     pub const fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// Rises with every change but those that are undone together with the one before.
+    #[must_use]
+    pub const fn group(&self) -> u64 {
+        self.group
     }
 
     /// The file's name, or the preset's.
@@ -176,6 +193,7 @@ impl Document {
 
     fn moved(&mut self) {
         self.revision += 1;
+        self.group = self.revision;
         self.last = None;
     }
 
@@ -215,6 +233,9 @@ impl Document {
         }
         self.redo.clear();
         self.revision += 1;
+        if !merges {
+            self.group = self.revision;
+        }
         self.last = key;
         Some(touched)
     }
@@ -365,7 +386,9 @@ mod tests {
             doc.apply(&units(n));
         }
         assert!(doc.is_dirty() && doc.can_undo());
+        assert_eq!((doc.revision(), doc.group()), (4, 2));
         doc.undo();
+        assert_eq!(doc.group(), 5);
         assert!(!doc.is_dirty() && !doc.can_undo() && doc.can_redo());
         doc.redo();
         doc.undo();

@@ -3,7 +3,6 @@
 use super::lab::Subject;
 use super::selection::Selection;
 use super::state::Studio;
-use super::view_models::status::PlanNumbers;
 use std::sync::Arc;
 
 impl Studio {
@@ -75,10 +74,6 @@ impl Studio {
     pub(super) fn ask_lab(&mut self) {
         if let Some(problem) = self.lab.poll() {
             self.complain(problem);
-        }
-        if self.lab.ceilings.is_some() && self.numbers.is_some_and(|n| n.floor_us.is_none()) {
-            // The next edit is told with its floor too.
-            self.numbers = self.plan.as_ref().map(|p| PlanNumbers::of(p, self.lab.ceilings.as_ref()));
         }
         if !self.lab.values.on {
             return;

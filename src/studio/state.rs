@@ -102,7 +102,9 @@ pub struct Studio {
     checked: Option<Checked>,
     failure: Option<String>,
     answered: u64,
-    pub(super) numbers: Option<PlanNumbers>,
+    /// The plan before the edits that are undone together, and which those are: what they changed is told against it.
+    before: Option<Arc<PlanView>>,
+    group: u64,
     /// What the views were last made of.
     made_for: Option<(u64, u64, u64)>,
     rows_for: Option<u64>,
@@ -158,7 +160,8 @@ impl Studio {
             checked: None,
             failure: None,
             answered: 0,
-            numbers: None,
+            before: None,
+            group: 0,
             made_for: None,
             rows_for: None,
             inspected: None,
@@ -292,10 +295,15 @@ impl Studio {
             self.lab.change_device();
             // The plan on screen stays until the new one is there, as after an edit.
             (self.answered, self.plan_revision) = (u64::MAX, u64::MAX);
+            self.before.clone_from(&self.plan);
+        }
+        if self.group != self.document.group() {
+            self.group = self.document.group();
+            self.before.clone_from(&self.plan);
         }
         let revision = self.document.revision();
         let preset = Arc::clone(self.document.preset());
-        self.compiler.ask(revision, &preset, self.plan.as_ref());
+        self.compiler.ask(revision, &preset, self.before.as_ref());
         if let Some(answer) = self.compiler.poll() {
             self.take_answer(answer);
         }
@@ -331,9 +339,8 @@ impl Studio {
         self.failure = answer.error;
         self.checked = Some(answer.checked);
         if let Some(plan) = answer.plan {
-            let numbers = PlanNumbers::of(&plan, self.lab.ceilings.as_ref());
-            self.difference = self.numbers.and_then(|before| numbers.difference(&before));
-            self.numbers = Some(numbers);
+            let numbers = |plan: &PlanView| PlanNumbers::of(plan, self.lab.ceilings.as_ref());
+            self.difference = self.before.as_ref().and_then(|before| numbers(&plan).difference(&numbers(before)));
             if let Some(before) = &self.plan {
                 self.selection.carry(|s| super::carry::carried(s, before, &plan));
             }
@@ -346,7 +353,7 @@ impl Studio {
 
     /// Another document is open: what belonged to the old one goes.
     pub(super) fn forget_plan(&mut self) {
-        (self.plan, self.numbers, self.difference, self.checked, self.failure) = (None, None, None, None, None);
+        (self.plan, self.before, self.difference, self.checked, self.failure) = (None, None, None, None, None);
         self.changes = None;
         self.lab.clear();
         self.selection.clear();

@@ -407,7 +407,9 @@ impl Training {
         self.measured = Some(Instant::now());
         self.take_rate();
         let values = self.history.step_us.raw.values();
-        let mut recent = values[values.len().saturating_sub(RECENT)..].to_vec();
+        // Steps of before a restart have no times.
+        let recent = values[values.len().saturating_sub(RECENT)..].iter().copied();
+        let mut recent: Vec<f32> = recent.filter(|us| us.is_finite()).collect();
         if !recent.is_empty() {
             recent.sort_by(f32::total_cmp);
             self.statistics.median_us = recent[recent.len() / 2];

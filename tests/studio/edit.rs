@@ -2,6 +2,10 @@
 
 use crate::robot::Robot;
 use egui::{Key, Modifiers};
+use stepgraph::model::LayerPath;
+use stepgraph::studio::commands::Command;
+use stepgraph::studio::document::Edit;
+use stepgraph::studio::fields::{FieldValue, Owner};
 
 #[test]
 fn a_mistake_appears_on_its_card_and_goes_when_it_is_mended() {
@@ -39,6 +43,32 @@ fn an_edit_says_what_it_changed_and_is_undone_as_one() {
     robot.settle();
     let difference = robot.app().studio.difference.clone().expect("a difference");
     assert!(difference.starts_with("arena +"), "{difference}");
+    // What is planned while a number is typed is nothing to compare with: the whole edit is told.
+    robot.press("Undo");
+    robot.settle();
+    let whole = |robot: &Robot| robot.app().studio.difference.clone();
+    robot.write("L0 units", "96");
+    robot.settle();
+    let once = whole(&robot).expect("a difference");
+    robot.press("Undo");
+    robot.settle();
+    let typed = |units| {
+        Command::Edit(Edit::SetField {
+            owner: Owner::Layer(LayerPath(vec![0])),
+            name: "units",
+            value: FieldValue::Count(units),
+        })
+    };
+    let ctx = robot.window.ctx.clone();
+    for units in [9, 96] {
+        robot.window.state_mut().perform(&ctx, typed(units));
+        robot.settle();
+    }
+    assert!(once.starts_with("arena −") && whole(&robot) == Some(once));
+    robot.press("Undo");
+    robot.settle();
+    robot.write("L0 units", "256");
+    robot.settle();
     robot.press("Undo");
     robot.settle();
     assert_eq!(robot.value("L0 units"), "128");
@@ -145,8 +175,6 @@ fn a_window_that_nothing_happens_in_draws_nothing() {
 
 #[test]
 fn the_delete_key_removes_the_selected_layer_and_in_a_field_a_letter() {
-    use stepgraph::model::LayerPath;
-    use stepgraph::studio::commands::Command;
     use stepgraph::studio::selection::Selection;
     let mut robot = Robot::open(None);
     let select = |robot: &mut Robot| {

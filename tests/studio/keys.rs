@@ -144,3 +144,42 @@ fn a_refused_file_is_told_whole_and_told_again_on_demand() {
     robot.window.run_steps(2);
     assert!(robot.sees("Check the path"));
 }
+
+#[test]
+fn shortcuts_rest_behind_an_open_dialog() {
+    let mut robot = Robot::open(None);
+    robot.write("batch", "32");
+    robot.settle();
+    robot.key(Modifiers::COMMAND, Key::N);
+    assert!(robot.sees("Save the changes to"));
+    robot.key(Modifiers::NONE, Key::F5);
+    robot.key(Modifiers::COMMAND, Key::Z);
+    robot.key(Modifiers::COMMAND, Key::Num3);
+    assert!(robot.app().studio.training.state.is_none() && robot.value("batch") == "32");
+    assert!(robot.app().studio.shown.contains(&stepgraph::studio::commands::Tab::Train));
+    robot.key(Modifiers::NONE, Key::Escape);
+    robot.key(Modifiers::COMMAND, Key::Z);
+    assert_eq!(robot.value("batch"), "64");
+    // The list of keys is searched at once, and names the keys by their signs.
+    robot.key(Modifiers::NONE, Key::F1);
+    assert!(robot.sees("Ctrl+[") && !robot.sees("OpenBracket"));
+    robot.window.event(egui::Event::Text("fold".into()));
+    robot.window.run_steps(2);
+    assert!(!robot.sees("Zooms around the pointer"));
+}
+
+#[test]
+fn a_click_on_a_card_gives_the_keyboard_to_the_list() {
+    let mut robot = Robot::open(Some("stress-200"));
+    let selected = |robot: &Robot| robot.app().studio.selection.current().clone();
+    robot.press("Select L0:Dense");
+    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.key(Modifiers::NONE, Key::ArrowRight);
+    assert!(robot.sees("Select L1:Residual"));
+    robot.key(Modifiers::NONE, Key::ArrowDown);
+    assert_eq!(selected(&robot), Selection::Layer(LayerPath(vec![1])));
+    robot.press("Fold all layers");
+    robot.window.get_by_label("49 × Residual").click();
+    robot.window.run_steps(3);
+    assert!(robot.sees("Select L1:Residual"));
+}

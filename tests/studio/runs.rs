@@ -77,6 +77,11 @@ fn runs_are_kept_compared_named_and_pinned() {
     robot.key(egui::Modifiers::NONE, egui::Key::Enter);
     robot.until("the name", |app| app.studio.runs.entries.iter().any(|e| e.name() == "narrow"));
     let other = ids(robot.app())[1].clone();
+    // A click anywhere in a row selects its run.
+    robot.window.get_all_by_label("40").next().expect("a cell").click();
+    robot.window.run_steps(3);
+    assert_eq!(robot.app().studio.runs.selected, [other.clone()]);
+    perform(&mut robot, RunsCommand::Select(newest.clone()));
     robot.window.get_by_role_and_label(Role::CheckBox, "Compare digits-mlp").click();
     robot.window.run_steps(3);
     robot.until("both curves", |app| app.studio.runs.loaded.len() == 2);

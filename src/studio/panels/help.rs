@@ -1,6 +1,6 @@
 //! The Help menu's pages: every key, and what this program is.
 
-use crate::studio::commands::Command;
+use crate::studio::commands::{Command, keys_text};
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::{text_line_ui, weak_ui};
@@ -18,12 +18,14 @@ pub enum Page {
 pub struct Help {
     page: Option<Page>,
     search: String,
+    /// True until the search has the keyboard.
+    fresh: bool,
 }
 
 impl Help {
     /// Opens a page.
     pub fn open(&mut self, page: Page) {
-        *self = Self { page: Some(page), search: String::new() };
+        *self = Self { page: Some(page), search: String::new(), fresh: true };
     }
 }
 
@@ -55,7 +57,7 @@ pub fn help_ui(ui: &Ui, studio: &Studio, help: &mut Help) {
     let modal = theme::dialog(ui, "help").show(ui.ctx(), |ui| {
         ui.set_width(520.0);
         match page {
-            Page::Shortcuts => shortcuts_ui(ui, &mut help.search),
+            Page::Shortcuts => shortcuts_ui(ui, &mut help.search, std::mem::take(&mut help.fresh)),
             Page::About => about_ui(ui, studio),
         }
         ui.add_space(8.0);
@@ -66,18 +68,21 @@ pub fn help_ui(ui: &Ui, studio: &Studio, help: &mut Help) {
     }
 }
 
-fn shortcuts_ui(ui: &mut Ui, search: &mut String) {
+fn shortcuts_ui(ui: &mut Ui, search: &mut String, fresh: bool) {
     ui.label(RichText::new("Keyboard shortcuts").font(theme::strong(15.0)));
     weak_ui(ui, "Every other command is in the palette, by name.");
     ui.add_space(4.0);
     let about = "Find a key or a command";
-    text_line_ui(ui, search, about, about, f32::INFINITY);
+    let field = text_line_ui(ui, search, about, about, f32::INFINITY);
+    if fresh {
+        field.request_focus();
+    }
     let query = search.to_lowercase();
     let palette = (Command::Palette.info().label.to_owned(), Command::Palette.info());
     let listed = Command::listed().into_iter().map(|c| (c.title(), c.info()));
     let mut rows: Vec<(String, String, String)> = std::iter::once(palette)
         .chain(listed)
-        .filter_map(|(title, info)| Some((ui.ctx().format_shortcut(&info.shortcut?), title, info.about.to_owned())))
+        .filter_map(|(title, info)| Some((keys_text(ui.ctx(), &info.shortcut?), title, info.about.to_owned())))
         .collect();
     rows.extend(IN_PLACE.map(|(place, keys, about)| (keys.to_owned(), place.to_owned(), about.to_owned())));
     rows.retain(|(a, b, c)| query.is_empty() || format!("{a} {b} {c}").to_lowercase().contains(&query));

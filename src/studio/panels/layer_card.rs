@@ -1,6 +1,6 @@
 //! One layer: its name and shape, its fields in place, what it costs, and what is wrong with it.
 
-use super::network::Dragged;
+use super::network::{Dragged, list_id};
 use crate::studio::commands::{Command, Queue};
 use crate::studio::document::Edit;
 use crate::studio::fields::counted;
@@ -11,7 +11,7 @@ use crate::studio::theme;
 use crate::studio::view_models::network::{Card, Sum};
 use crate::studio::widgets::button::{command_menu_ui, named, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
-use egui::{Align, Button, Layout, Rect, RichText, Sense, Ui, Vec2};
+use egui::{Align, Button, Layout, Rect, Response, RichText, Sense, Ui, Vec2};
 
 /// Points that each level of nesting moves to the right.
 const INDENT: f32 = 12.0;
@@ -32,7 +32,11 @@ pub fn card_ui(
                 ui.spacing_mut().item_spacing.y = 4.0;
                 head_ui(ui, card, inside.is_some(), out);
                 match inside {
-                    Some(sum) => sum_ui(ui, sum.line(), sum.problems),
+                    Some(sum) => {
+                        if sum_ui(ui, sum.line(), sum.problems).clicked() {
+                            select_ui(ui, card, out);
+                        }
+                    }
                     None => {
                         fields_ui(ui, card, drafts, out);
                         foot_ui(ui, card, out);
@@ -76,13 +80,20 @@ pub(super) fn fold_ui(ui: &mut Ui, fold: Fold, folded: bool, name: &str, out: &m
 }
 
 /// What folded layers have together; mistakes among them are not hidden.
-pub(super) fn sum_ui(ui: &mut Ui, facts: String, problems: usize) {
+pub(super) fn sum_ui(ui: &mut Ui, facts: String, problems: usize) -> Response {
     let line = RichText::new(facts).size(12.0).color(theme::colors(ui).weak);
-    ui.add(egui::Label::new(line).wrap());
+    let response = ui.add(egui::Label::new(line).wrap().selectable(false).sense(Sense::click()));
     if problems > 0 {
         let text = format!("{}  {} inside", icons::WARNING, counted(problems, "problem"));
         ui.label(RichText::new(text).size(12.0).color(theme::colors(ui).error));
     }
+    response
+}
+
+/// Selects the card's layer, and gives the keyboard to the list.
+fn select_ui(ui: &Ui, card: &Card, out: &mut Queue) {
+    out.push(Command::Select(Selection::Layer(card.path.clone())));
+    ui.memory_mut(|m| m.request_focus(list_id()));
 }
 
 fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut Queue) {
@@ -104,7 +115,7 @@ fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut Queue) {
         let title = ui.add(egui::Label::new(name).sense(Sense::click()).selectable(false)).on_hover_text(card.about);
         named(&title, &format!("Select {label}"), true);
         if title.clicked() {
-            out.push(Command::Select(Selection::Layer(card.path.clone())));
+            select_ui(ui, card, out);
         }
         ui.label(RichText::new(card.number()).font(theme::mono()).color(c.weak));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
@@ -120,7 +131,7 @@ fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut Queue) {
             let rest = ui.available_size_before_wrap();
             let (_, response) = ui.allocate_exact_size(Vec2::new(rest.x.max(0.0), 20.0), Sense::click());
             if response.clicked() {
-                out.push(Command::Select(Selection::Layer(card.path.clone())));
+                select_ui(ui, card, out);
             }
         });
     });

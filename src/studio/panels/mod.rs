@@ -24,8 +24,22 @@ pub mod values;
 pub mod verify;
 
 use super::commands::Tab;
+use super::state::Studio;
+use super::widgets::button::empty_ui;
 use super::widgets::field::Drafts;
 use super::widgets::keys::FocusRing;
+
+/// Says why the network cannot be used yet, where [`Studio::is_ready`] is false.
+pub(super) fn unready_ui(ui: &mut egui::Ui, studio: &Studio, to: &str) {
+    if studio.problems() > 0 {
+        let next = "The problems are marked in the network at the left, each with its remedy.";
+        empty_ui(ui, &format!("Mend the network to {to}"), next);
+    } else if studio.devices.current().trains() {
+        empty_ui(ui, "Compiling…", &format!("The network is being planned; then you can {to}."));
+    } else {
+        empty_ui(ui, &format!("Choose a device to {to}"), "The chosen one is not here: it can only be planned for.");
+    }
+}
 
 /// What the panels remember between frames that is no part of the document.
 pub struct Panels {

@@ -8,6 +8,7 @@ use crate::studio::state::{Notice, Studio};
 use crate::studio::theme;
 use crate::studio::widgets::button::weak_ui;
 use crate::train::export::Format;
+use egui::text::{CCursor, CCursorRange};
 use egui::{Align, Key, Layout, RichText, ScrollArea, TextEdit, Ui};
 use std::path::{Path, PathBuf};
 
@@ -103,9 +104,14 @@ fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) -> bool {
         weak_ui(ui, hint);
         ui.add_space(8.0);
         let edit = TextEdit::singleline(text).desired_width(f32::INFINITY).font(theme::mono()).id_salt("typed path");
-        let response = ui.name_inputs("Path", |ui| ui.add(edit));
+        let mut shown = ui.name_inputs("Path", |ui| edit.show(ui));
+        let response = shown.response.response;
         if std::mem::take(fresh) {
             response.request_focus();
+            // What stands there is a proposal: the first letter takes its place.
+            let all = CCursorRange::two(CCursor::default(), CCursor::new(text.chars().count()));
+            shown.state.cursor.set_char_range(Some(all));
+            shown.state.store(ui.ctx(), response.id);
         }
         let entered = response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter));
         ui.add_space(8.0);

@@ -15,7 +15,7 @@ use crate::studio::view_models::network::{Card, NetworkView, Row, Run, Section, 
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
 use crate::studio::widgets::keys::{list_ui, row_by_keys};
-use egui::{Align, Button, Id, Key, Layout, Modifiers, Rect, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
+use egui::{Align, Button, Id, Key, Label, Layout, Modifiers, Rect, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
 use std::collections::HashMap;
 
 /// What the panel remembers.
@@ -76,6 +76,11 @@ pub struct Dragged(pub LayerPath);
 pub struct Landing {
     pub parent: LayerPath,
     pub index: usize,
+}
+
+/// The list of layers, which takes the keyboard as a whole.
+pub(super) fn list_id() -> Id {
+    Id::unique("layers")
 }
 
 /// Shows the panel.
@@ -147,7 +152,7 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
         panel.at = keys.iter().find(|k| of_selected(k)).cloned();
         wanted.clone_from(&panel.at);
     }
-    let list = Id::unique("layers");
+    let list = list_id();
     let frame = Rect::from_min_size(ui.cursor().min, Vec2::new(width, panel.frame.height()));
     list_ui(ui, list, frame, &format!("List of layers, {}", counted(view.cards.len(), "layer")));
     if let Some(key) = walk_ui(ui, studio, panel, &keys, list, out) {
@@ -187,6 +192,11 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
             }
         };
         whole |= rect;
+        let is_at =
+            |i: &egui::InputState| i.pointer.any_click() && i.pointer.interact_pos().is_some_and(|p| rect.contains(p));
+        if ui.memory(|m| m.has_focus(list)) && ui.input(is_at) {
+            panel.at = Some(key.clone());
+        }
         panel.heights.insert(key.clone(), rect.height());
         if bring && known.is_none() {
             ui.scroll_to_rect(rect, None);
@@ -261,6 +271,7 @@ struct RunHead<'a> {
 fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut Queue) -> Rect {
     let fold = Fold::Run(head.run.first.clone());
     let name = format!("{} of {} × {}", head.run.span(), head.run.count, head.class);
+    let mut texts = false;
     let response = ui.push_id(("run", &head.run.first), |ui| {
         indented_ui(ui, head.depth, |ui| {
             let frame = if head.folded { theme::card(ui, head.related) } else { egui::Frame::new() };
@@ -269,21 +280,28 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut Queue) -> Rect {
                 ui.spacing_mut().item_spacing.y = 4.0;
                 ui.horizontal(|ui| {
                     ui.spacing_mut().item_spacing.x = 4.0;
-                    fold_ui(ui, fold, head.folded, &name, out);
+                    fold_ui(ui, fold.clone(), head.folded, &name, out);
                     let title = format!("{} × {}", head.run.count, head.class);
-                    ui.label(RichText::new(title).font(theme::strong(13.0)));
+                    let title = RichText::new(title).font(theme::strong(13.0));
+                    texts |= ui.add(Label::new(title).selectable(false).sense(Sense::click())).clicked();
                     let span = RichText::new(head.run.span()).font(theme::mono()).color(theme::colors(ui).weak);
-                    ui.add(egui::Label::new(span).truncate()).on_hover_text("Neighbours with the same fields");
+                    let span = Label::new(span).truncate().selectable(false).sense(Sense::click());
+                    texts |= ui.add(span).on_hover_text("Neighbours with the same fields").clicked();
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                         weak_ui(ui, counted(head.sum.layers, "layer"));
                     });
                 });
                 if head.folded {
-                    sum_ui(ui, head.sum.facts(), head.sum.problems);
+                    texts |= sum_ui(ui, head.sum.facts(), head.sum.problems).clicked();
                 }
             });
         });
     });
+    // The text folds and unfolds like the sign before it.
+    if texts {
+        out.push(Command::Fold(FoldCommand::Set(fold, !head.folded)));
+        ui.memory_mut(|m| m.request_focus(list_id()));
+    }
     response.response.rect
 }
 

@@ -1,7 +1,7 @@
 //! The command palette: any command, or a layer to add, found by a few letters.
 
 use crate::model::LayerKind;
-use crate::studio::commands::{Command, Queue};
+use crate::studio::commands::{Command, Queue, keys_text};
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::{named, weak_ui};
@@ -114,9 +114,8 @@ fn list_ui(ui: &mut Ui, found: &[Command], offer: Offer, chosen: usize, moved: b
             let text = format!("{}   {title}", info.icon);
             let mut button = Button::selectable(index == chosen, text).min_size(Vec2::new(ui.available_width(), 24.0));
             button = match info.shortcut {
-                Some(keys) => button.right_text(
-                    RichText::new(ui.ctx().format_shortcut(&keys)).size(12.0).color(theme::colors(ui).weak),
-                ),
+                Some(keys) => button
+                    .right_text(RichText::new(keys_text(ui.ctx(), &keys)).size(12.0).color(theme::colors(ui).weak)),
                 None => button.right_text(""),
             };
             let response = ui.add(button).on_hover_text(info.about);

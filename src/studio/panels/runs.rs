@@ -156,6 +156,7 @@ fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
             .id_salt("kept runs")
             .auto_shrink([false, true])
             .min_scrolled_height(64.0)
+            .sense(egui::Sense::click())
             .max_scroll_height(height)
             .cell_layout(Layout::left_to_right(Align::Center))
             .column(Column::exact(48.0));
@@ -176,6 +177,9 @@ fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
                 row.col(|ui| letter_ui(ui, studio, run, out));
                 for (column, text) in Field::ALL.into_iter().zip(&run.cells) {
                     row.col(|ui| cell_ui(ui, studio, run, column, text, out));
+                }
+                if row.response().clicked() {
+                    out.push(Command::Runs(RunsCommand::Select(run.id.clone())));
                 }
             });
         });
@@ -245,11 +249,13 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
             RunEnd::Failed | RunEnd::Damaged => (icons::WARNING, c.error),
             RunEnd::Interrupted => (icons::WARNING, c.warning),
         };
-        let label = egui::Label::new(RichText::new(format!("{icon}  {text}")).size(12.0).color(color)).truncate();
+        let label = egui::Label::new(RichText::new(format!("{icon}  {text}")).size(12.0).color(color))
+            .selectable(false)
+            .truncate();
         ui.add(label).on_hover_text(&run.tooltip);
         return;
     }
-    let label = egui::Label::new(RichText::new(text).size(12.0)).truncate();
+    let label = egui::Label::new(RichText::new(text).size(12.0)).selectable(false).truncate();
     if column.is_number() {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.add(label));
     } else {

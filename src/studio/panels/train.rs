@@ -1,12 +1,13 @@
 //! The run: its curves, its numbers, and the controls that act on it live.
 
 use super::curves::{metrics_ui, plots_menu_ui, plots_ui};
+use super::unready_ui;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::format;
-use crate::studio::widgets::button::{command_icon_ui, command_ui, empty_ui, slider_ui, weak_ui};
+use crate::studio::widgets::button::{command_icon_ui, command_ui, slider_ui, weak_ui};
 use crate::studio::widgets::field::problem_ui;
 use crate::studio::widgets::plot::PlotView;
 use crate::train::RunState;
@@ -51,8 +52,7 @@ fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     let preset = studio.document.preset();
     let ready = studio.is_ready();
     if !ready {
-        let next = "The problems are marked in the network at the left, each with its remedy.";
-        return empty_ui(ui, "Mend the network to train it", next);
+        return unready_ui(ui, studio, "train it");
     }
     ui.vertical_centered(|ui| {
         ui.add_space((ui.available_height() * 0.28).min(160.0));
@@ -167,9 +167,12 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
 
 /// The width below which the controls take two lines.
 const ROOM_FOR_CONTROLS: f32 = 600.0;
+/// What the sign of an edited network takes beside them, with the way out.
+const ROOM_FOR_SIGN: f32 = 96.0;
 
 fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
-    if ui.available_width() < ROOM_FOR_CONTROLS {
+    let sign = if studio.is_stale() { ROOM_FOR_SIGN } else { 0.0 };
+    if ui.available_width() < ROOM_FOR_CONTROLS + sign {
         ui.horizontal(|ui| lr_ui(ui, studio, panel, out));
         ui.horizontal(|ui| view_ui(ui, studio, panel, out));
         return;

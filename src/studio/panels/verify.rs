@@ -32,11 +32,7 @@ pub fn verify_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mu
     let proofs = &studio.proofs;
     if proofs.proved.is_empty() && !proofs.is_running() {
         if !studio.is_ready() {
-            return empty_ui(
-                ui,
-                "Mend the network to prove its step",
-                "The problems are marked in the network at the left.",
-            );
+            return super::unready_ui(ui, studio, "prove its step");
         }
         let next =
             "Verify everything takes some seconds; the window stays usable, and each figure appears when it is known.";

@@ -1,7 +1,7 @@
 //! Buttons and small signs.
 
 use crate::ir::{Phase, Role};
-use crate::studio::commands::{Command, Queue};
+use crate::studio::commands::{Command, Queue, keys_text};
 use crate::studio::theme;
 use crate::studio::view_models::step_graph::letter;
 use egui::{Align2, Button, FontId, Response, RichText, Sense, Ui, Vec2};
@@ -47,7 +47,7 @@ pub fn command_menu_ui(ui: &mut Ui, command: Command, label: &str, enabled: bool
     let info = command.info();
     let mut button = Button::new(format!("{}   {label}", info.icon));
     if let Some(keys) = info.shortcut {
-        button = button.shortcut_text(ui.ctx().format_shortcut(&keys));
+        button = button.shortcut_text(keys_text(ui.ctx(), &keys));
     }
     let response = ui.add_enabled(enabled, button).on_hover_text(info.about);
     named(&response, label, enabled);
