@@ -223,11 +223,20 @@ impl Recorder {
     /// What could not be written, in words.
     pub fn finish(mut self) -> Result<(), String> {
         self.close();
-        match self.thread.take().map(JoinHandle::join) {
+        let outcome = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
             Some(Err(_)) => Err("the recorder failed".to_owned()),
             None => Ok(()),
+        };
+        // What could be written of it may be nothing: neither a step nor weights.
+        if outcome.is_err()
+            && let Some(id) = self.id()
+            && self.store.curves(id).is_ok_and(|curves| curves.is_empty())
+            && !self.store.weights(id).exists()
+        {
+            let _ = std::fs::remove_dir_all(self.store.path(id));
         }
+        outcome
     }
 
     /// True where the thread gave up because something could not be written.
@@ -386,24 +395,13 @@ impl Desk {
         self.record.ended_ms = Some(now_ms());
         let closed = self.write_curve().and_then(|()| self.curve.sync_all()).and_then(|()| self.write_record());
         let told = self.failure.take().or_else(|| closed.err().map(|e| e.to_string()));
-        let is_nothing = match &told {
-            // A run that never made a step is nothing to keep.
-            None => self.record.steps == 0 && self.record.state == RunEnd::Stopped,
-            // One whose last words could not be written is, unless none of it could.
-            Some(_) => self.holds_nothing(),
-        };
-        if is_nothing && let Some(folder) = self.path.parent() {
-            let _ = std::fs::remove_dir_all(folder);
+        if told.is_none() && self.record.steps == 0 && self.record.state == RunEnd::Stopped {
+            // A run that never made a step is nothing to keep; one whose last words could not be written is.
+            if let Some(folder) = self.path.parent() {
+                let _ = std::fs::remove_dir_all(folder);
+            }
         }
-        let kept = if is_nothing { "not kept" } else { "not kept whole" };
-        told.map_or(Ok(()), |why| Err(format!("the run {} is {kept}: {why}", self.path.display())))
-    }
-
-    /// True where neither a step nor a checkpoint of it is on disk.
-    fn holds_nothing(&self) -> bool {
-        let curves = std::fs::read(self.path.with_file_name("curve.bin")).ok();
-        let has_curves = curves.is_some_and(|bytes| Curves::read(&bytes).is_some_and(|c| !c.is_empty()));
-        !has_curves && !self.path.with_file_name("checkpoint.safetensors").exists()
+        told.map_or(Ok(()), |why| Err(format!("the run {} is not kept whole: {why}", self.path.display())))
     }
 
     fn take(&mut self, message: Message) -> io::Result<()> {
