@@ -80,7 +80,7 @@ fn runs_are_kept_compared_named_and_pinned() {
     // A click anywhere in a row selects its run.
     robot.window.get_all_by_label("40").next().expect("a cell").click();
     robot.window.run_steps(3);
-    assert_eq!(robot.app().studio.runs.selected, [other.clone()]);
+    assert_eq!(robot.app().studio.runs.selected, std::slice::from_ref(&other));
     perform(&mut robot, RunsCommand::Select(newest.clone()));
     robot.window.get_by_role_and_label(Role::CheckBox, "Compare digits-mlp").click();
     robot.window.run_steps(3);
