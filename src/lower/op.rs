@@ -210,7 +210,7 @@ pub enum OpKind {
     },
     /// The gradient `a [k, m]^T b [k, n]` of a dense layer's weight and its Adam step in one pass: the gradient is never in memory. Where bound, `parts`
     /// holds the largest |change| and the sum of squared gradients of tiles of `grain` by 16 elements, row by row, padded with zeros to a multiple of
-    /// [`PARTS_ALIGN`] pairs; where a kernel's own tile is larger, its first pair stands for all of it.
+    /// 32 pairs; where a kernel's own tile is larger, its first pair stands for all of it.
     WeightStep {
         m: usize,
         n: usize,
