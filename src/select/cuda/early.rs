@@ -11,6 +11,7 @@ use crate::ir::{Phase, Role};
 use crate::lower::{Alias, Epilogue, LValue, LValueId, Layout, Op, OpKind, Program, Segment, Trans};
 use crate::model::ParamId;
 use crate::tensor::{DType, Shape};
+use std::collections::{HashMap, HashSet};
 
 /// Multiplications of a product at most: what one launch without a split reduction does well.
 const SMALL: usize = 1 << 26;
@@ -56,16 +57,16 @@ impl Plan {
         if program.ops.iter().any(others) {
             return None;
         }
+        let mut writers: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (index, op) in program.ops.iter().enumerate() {
+            for written in op.writes().filter(|w| touches(*w)) {
+                writers.entry(program.root(written).1).or_default().push(index);
+            }
+        }
         let makers = program.segments.iter().map(|(param, _)| {
             let grad = program.params[param.0 as usize].grad?;
-            let place = program.root(grad).1;
-            let mut writers = program
-                .ops
-                .iter()
-                .enumerate()
-                .filter(|(_, op)| op.writes().any(|w| touches(w) && program.root(w).1 == place));
-            let ((index, op), None) = (writers.next()?, writers.next()) else { return None };
-            let fits = match &op.kind {
+            let [index] = writers.get(&program.root(grad).1)?[..] else { return None };
+            let fits = match &program.ops[index].kind {
                 OpKind::Gemm(g) => {
                     let plain = g.trans == Trans::Tn && !g.accumulate && g.epilogue == Epilogue::default();
                     plain && g.m.saturating_mul(g.n).saturating_mul(g.k) <= SMALL
@@ -85,11 +86,12 @@ impl Plan {
         });
         let metrics = metrics.map(|at| program.ops[at].clone());
         let measured = update.arg("update_max").is_some() || update.arg("grad_sq").is_some();
+        let (mut aliases, readers) = (Aliases::of(program), Readers::of(program, &update));
         let mut steps: Vec<(usize, usize, Op)> = Vec::new();
         for (number, &maker) in self.makers.iter().enumerate() {
             let (param, segment) = program.segments[number];
-            let step = step_of(program, &update, maker, (param, segment), real);
-            let ready = last_reader(program, program.params[param.0 as usize].value, &step).max(maker);
+            let step = step_of(program, &mut aliases, &update, maker, (param, segment), real);
+            let ready = readers.last_of(segment).max(maker);
             program.params[param.0 as usize].grad = None;
             steps.push((ready, maker, step));
         }
@@ -101,6 +103,9 @@ impl Plan {
         let is_counter = |op: &Op| matches!(op.kind, OpKind::StepInc | OpKind::BiasCorr { .. });
         let counted = program.ops.iter().rposition(|op| !is_counter(op) && op.arg("counter").is_some());
         let front = steps.iter().map(|s| s.0).min().unwrap_or(0).max(counted.map_or(0, |at| at + 1));
+        steps.sort_by_key(|s| (s.0, s.1));
+        let made: HashSet<usize> = self.makers.iter().copied().collect();
+        let mut steps = steps.into_iter().peekable();
         let mut ops = Vec::with_capacity(program.ops.len());
         for (index, op) in program.ops.iter().enumerate() {
             if index == front {
@@ -108,13 +113,14 @@ impl Plan {
             }
             let gone = index == self.update
                 || is_counter(op)
-                || self.makers.contains(&index)
+                || made.contains(&index)
                 || metrics.is_some() && matches!(op.kind, OpKind::UpdateMetrics { .. });
             if !gone {
                 ops.push(op.clone());
             }
-            steps.sort_by_key(|s| (s.0, s.1));
-            ops.extend(steps.iter().filter(|s| s.0 == index).map(|s| s.2.clone()));
+            while let Some((_, _, step)) = steps.next_if(|s| s.0 == index) {
+                ops.push(step);
+            }
         }
         ops.extend(closing);
         program.ops = ops;
@@ -188,7 +194,14 @@ impl Plan {
 }
 
 /// The operation that makes the gradient of a parameter and uses it up.
-fn step_of(program: &mut Program, update: &Op, maker: usize, (param, segment): (ParamId, Segment), real: Real) -> Op {
+fn step_of(
+    program: &mut Program,
+    aliases: &mut Aliases,
+    update: &Op,
+    maker: usize,
+    (param, segment): (ParamId, Segment),
+    real: Real,
+) -> Op {
     let maker = program.ops[maker].clone();
     let OpKind::AdamStep { beta1, beta2, eps, decoupled, .. } = update.kind else { return maker };
     let kind = match maker.kind {
@@ -221,55 +234,91 @@ fn step_of(program: &mut Program, update: &Op, maker: usize, (param, segment): (
     for (before, after) in [("param_prev", "param"), ("m_prev", "m"), ("v_prev", "v"), ("", "shadow")] {
         let (old, new) = (update.arg(before), update.arg(after));
         if let Some(flat) = old {
-            let value = part(program, flat, &shape, param, segment);
+            let value = aliases.part(program, flat, &shape, param, segment);
             set(&mut step, before, value);
         }
         if let Some(flat) = new {
             let of = program.root(flat).0;
-            let before = part(program, of, &shape, param, segment);
-            let value = renewed(program, before);
+            let before = aliases.part(program, of, &shape, param, segment);
+            let value = aliases.renewed(program, before);
             set(&mut step, after, value);
         }
     }
     step
 }
 
-/// A parameter's stretch of a flat vector, as it is before the step.
-fn part(program: &mut Program, flat: LValueId, like: &LValue, param: ParamId, segment: Segment) -> LValueId {
-    let alias = Some(Alias { of: flat, start: segment.start });
-    let found = program.values.iter().position(|v| v.alias == alias && v.param == Some(param));
-    found.map_or_else(
-        || {
-            let LValue { name, role, dtype, .. } = program.value(flat).clone();
-            push(program, LValue { name: format!("{name}.{}", like.name), role, dtype, alias, ..like.clone() })
-        },
-        |i| LValueId(i as u32),
-    )
+/// The values that lie in others, by where they begin.
+struct Aliases(HashMap<(LValueId, usize), Vec<LValueId>>);
+
+impl Aliases {
+    fn of(program: &Program) -> Self {
+        let mut out: HashMap<_, Vec<LValueId>> = HashMap::new();
+        for (value, id) in program.values.iter().zip((0..).map(LValueId)) {
+            if let Some(Alias { of, start }) = value.alias {
+                out.entry((of, start)).or_default().push(id);
+            }
+        }
+        Self(out)
+    }
+
+    /// A parameter's stretch of a flat vector, as it is before the step.
+    fn part(
+        &mut self,
+        program: &mut Program,
+        flat: LValueId,
+        like: &LValue,
+        param: ParamId,
+        segment: Segment,
+    ) -> LValueId {
+        let there = self.0.entry((flat, segment.start)).or_default();
+        if let Some(found) = there.iter().find(|id| program.value(**id).param == Some(param)) {
+            return *found;
+        }
+        let LValue { name, role, dtype, .. } = program.value(flat).clone();
+        let alias = Some(Alias { of: flat, start: segment.start });
+        let made = push(program, LValue { name: format!("{name}.{}", like.name), role, dtype, alias, ..like.clone() });
+        there.push(made);
+        made
+    }
+
+    /// What a value becomes, in the same place.
+    fn renewed(&mut self, program: &mut Program, before: LValueId) -> LValueId {
+        let there = self.0.entry((before, 0)).or_default();
+        if let Some(found) = there.first() {
+            return *found;
+        }
+        let value = program.value(before).clone();
+        let alias = Some(Alias { of: before, start: 0 });
+        let made = push(program, LValue { name: format!("{}.new", value.name), alias, ..value });
+        there.push(made);
+        made
+    }
 }
 
-/// What a value becomes, in the same place.
-fn renewed(program: &mut Program, before: LValueId) -> LValueId {
-    let alias = Some(Alias { of: before, start: 0 });
-    let found = program.values.iter().position(|v| v.alias == alias);
-    found.map_or_else(
-        || {
-            let value = program.value(before).clone();
-            push(program, LValue { name: format!("{}.new", value.name), alias, ..value })
-        },
-        |i| LValueId(i as u32),
-    )
-}
+/// Who reads which stretch of the parameters or of their copy in half width, beside the optimizer: operation, first element, one past the last.
+struct Readers(Vec<(usize, usize, usize)>);
 
-/// The last operation that reads a parameter or its copy in half width, beside the optimizer.
-fn last_reader(program: &Program, param: LValueId, step: &Op) -> usize {
-    let place = |id: LValueId| (program.root(id), program.value(id).shape.len());
-    let own: Vec<_> = [Some(param), step.arg("shadow")].into_iter().flatten().map(place).collect();
-    let overlap = |id: LValueId| {
-        let ((root, start), len) = place(id);
-        own.iter().any(|((r, s), l)| *r == root && *s < start + len && start < s + l)
-    };
-    let is_update = |op: &Op| op.kind.slot("param_prev").is_some();
-    program.ops.iter().rposition(|op| !is_update(op) && op.reads().any(overlap)).unwrap_or(0)
+impl Readers {
+    fn of(program: &Program, update: &Op) -> Self {
+        let flat: Vec<LValueId> =
+            ["param", "shadow"].iter().filter_map(|s| update.arg(s)).map(|id| program.root(id).0).collect();
+        let mut out = Vec::new();
+        for (index, op) in program.ops.iter().enumerate().filter(|(_, op)| op.kind.slot("param_prev").is_none()) {
+            for id in op.reads() {
+                let (root, start) = program.root(id);
+                if flat.contains(&root) {
+                    out.push((index, start, start + program.value(id).shape.len()));
+                }
+            }
+        }
+        Self(out)
+    }
+
+    /// The last reader of a parameter.
+    fn last_of(&self, segment: Segment) -> usize {
+        let overlaps = |r: &&(usize, usize, usize)| segment.start < r.2 && r.1 < segment.start + segment.len;
+        self.0.iter().rev().find(overlaps).map_or(0, |r| r.0)
+    }
 }
 
 #[cfg(test)]
