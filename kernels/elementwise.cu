@@ -479,19 +479,24 @@ template <u64 BETA1, u64 BETA2> struct BiasCorr {
     }
 };
 
-// loss [1] = mean of row_loss [ROWS], floats. One block, which adds in a fixed order; overwrites; moves 4 * ROWS bytes.
+// Slots: 0 row_loss [ROWS], 1 loss [1], 2 row_right [ROWS], 3 accuracy [1], all float, the last two where bound: means over the rows. One block, which adds in
+// a fixed order; overwrites; moves 4 to 8 bytes a row.
 template <i64 ROWS> struct LossMean {
     static constexpr int PHASES = 1, THREADS = ROWS > 4096 ? 1024 : 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
     static constexpr int smem(int) { return 4 * THREADS / 32; }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
-        const float* row_loss = a.at<float>(0);
-        float sum = 0.0f;
+#pragma unroll
+        for (int slot = 0; slot < 4; slot += 2) {
+            if (slot > 0 && !a.has(slot + 1)) return;
+            const float* const rows = a.at<float>(slot);
+            float sum = 0.0f;
 #pragma unroll 8
-        for (i64 row = threadIdx.x; row < ROWS; row += THREADS) sum += row_loss[row];
-        sum = block_reduce<Sum, THREADS>(sum, (float*)smem);
-        if (threadIdx.x == 0) a.at<float>(1)[0] = sum / (float)ROWS;
+            for (i64 row = threadIdx.x; row < ROWS; row += THREADS) sum += rows[row];
+            sum = block_reduce<Sum, THREADS>(sum, (float*)smem);
+            if (threadIdx.x == 0) a.at<float>(slot + 1)[0] = sum / (float)ROWS;
+        }
     }
 };
 

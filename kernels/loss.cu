@@ -372,6 +372,144 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
     }
 };
 
+// ---------------------------------------------------------------------------------------------------- a last layer with its loss
+
+namespace head {
+
+__host__ __device__ constexpr int power_above(int n) { return n <= 1 ? 1 : 2 * power_above((n + 1) / 2); }
+
+// Adds P values over the lanes of a warp; lane l gets the sum of value l / (32 / P). Each exchange halves what a lane holds.
+template <int P> DEV float spread_sum(float (&v)[P]) {
+    const int lane = threadIdx.x % 32;
+    int mask = 16;
+#pragma unroll
+    for (int half = P / 2; half > 0; half /= 2) {
+        const bool upper = lane & mask;
+#pragma unroll
+        for (int i = 0; i < half; ++i) {
+            const float given = upper ? v[i] : v[i + half], kept = upper ? v[i + half] : v[i];
+            v[i] = kept + __shfl_xor_sync(0xffffffffu, given, mask);
+        }
+        mask /= 2;
+    }
+    float sum = v[0];
+#pragma unroll
+    for (; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+    return sum;
+}
+
+}  // namespace head
+
+// Slots: 0 a [rows, features] T, 1 b [features, classes] T, 2 bias [classes] float or unbound, 3 labels [rows] i32, 4 saved [rows, features] T, 5 scale [1] float,
+// 6 dlogits [rows, classes] T, 7 row_loss [rows] float, 8 row_right [rows] float, 9 dx [rows, features] T.
+// `scores = a b + bias`, the loss of each row and whether its answer is right, `dlogits = (softmax - target) / rows * scale`, `dx = dlogits b^T`, times the
+// derivative of ACT_GRAD at `saved`, which is `a` where SAVED_IS_INPUT. At most 32 classes. A block takes EACH_ROWS rows: its threads hold b in
+// registers, each the rows of b of some features, and give their share of the scores, which are summed in a fixed order; a warp takes the loss of a row.
+// Scores and their gradient stay float in between. Overwrites; deterministic. Moves a and dx once and b once a block; b is fetched early where it is old.
+template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, int EACH_ROWS, int THREADS_> struct DenseCe {
+    static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = head::power_above(CLASSES);
+    static constexpr bool BEGINS = true;
+    static constexpr int EACH = ceil_div(FEATURES, THREADS), V = min_i(vec_width<T>(CLASSES), 4);
+    static constexpr i64 WORK = 0;
+    static_assert(CLASSES <= 32, "a warp holds the scores of a row");
+    // The warps' shares of the scores, then the gradient of the scores.
+    static constexpr int SHARES = EACH_ROWS * P * WARPS;
+    static constexpr int blocks(int) { return ceil_div(ROWS, EACH_ROWS); }
+    static constexpr int smem(int) { return 4 * (SHARES + EACH_ROWS * 32); }
+    using Target = LossTarget<CLASSES, SMOOTHING>;
+    using Scores = LossRow<float, CLASSES, SMOOTHING, 32>;
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        float *const shares = (float*)smem, *const grads = shares + SHARES;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row0 = block * EACH_ROWS;
+        const auto feature = [](int e) { return (int)threadIdx.x + e * THREADS; };
+        const auto inside = [&](int e) { return FEATURES % THREADS == 0 || feature(e) < FEATURES; };
+        float w[EACH][CLASSES];
+        const auto read_weight = [&] {
+#pragma unroll
+            for (int e = 0; e < EACH; ++e)
+#pragma unroll
+                for (int c = 0; c < CLASSES; c += V) {
+                    Vec<T, V> v{};
+                    if (inside(e)) v = load<T, V>(a.at<T>(1) + feature(e) * CLASSES + c);
+#pragma unroll
+                    for (int i = 0; i < V; ++i) w[e][c + i] = to_float(v.v[i]);
+                }
+        };
+        const bool early = launch_flags(a) & EARLY_B;
+        if (early) read_weight();
+        begin(a);
+        float x[EACH_ROWS][EACH], saved[EACH_ROWS][EACH];
+#pragma unroll
+        for (int r = 0; r < EACH_ROWS; ++r)
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) {
+                const bool valid = inside(e) && (ROWS % EACH_ROWS == 0 || row0 + r < ROWS);
+                const i64 at = (i64)(row0 + r) * FEATURES + feature(e);
+                x[r][e] = valid ? to_float(a.at<T>(0)[at]) : 0.0f;
+                saved[r][e] = x[r][e];
+                if constexpr (ACT_GRAD != NONE && !SAVED_IS_INPUT) saved[r][e] = valid ? to_float(a.at<T>(4)[at]) : 0.0f;
+            }
+        // What the loss needs is on its way meanwhile.
+        int label[ceil_div(EACH_ROWS, WARPS)];
+#pragma unroll
+        for (int r = warp, i = 0; r < EACH_ROWS; r += WARPS, ++i) label[i] = row0 + r < ROWS ? a.at<int>(3)[row0 + r] : 0;
+        const float bias = a.has(2) && lane < CLASSES ? a.at<float>(2)[lane] : 0.0f;
+        const float scale = (a.has(5) ? *a.at<float>(5) : 1.0f) / ROWS;
+        if (!early) read_weight();
+#pragma unroll
+        for (int r = 0; r < EACH_ROWS; ++r) {
+            float share[P];
+#pragma unroll
+            for (int c = 0; c < P; ++c) share[c] = 0.0f;
+#pragma unroll
+            for (int e = 0; e < EACH; ++e)
+#pragma unroll
+                for (int c = 0; c < CLASSES; ++c) share[c] = fmaf(x[r][e], w[e][c], share[c]);
+            const float sum = head::spread_sum<P>(share);
+            if (lane % (32 / P) == 0) shares[(r * P + lane / (32 / P)) * WARPS + warp] = sum;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int r = warp, i = 0; r < EACH_ROWS; r += WARPS, ++i) {
+            const int row = row0 + r;
+            float* const own = grads + r * 32;
+            if (lane < CLASSES) {
+                float score = 0.0f;
+#pragma unroll
+                for (int k = 0; k < WARPS; ++k) score += shares[(r * P + lane) * WARPS + k];
+                own[lane] = score + bias;
+            }
+            __syncwarp();
+            Scores scores;
+            scores.read(own, lane, true);
+            bool right;
+            const float loss = scores.softmax(lane, label[i], right);
+            scores.write(own, lane, [&](float p, int col) { return (p - Target::of(label[i], col)) * scale; });
+            __syncwarp();
+            if (row >= ROWS) continue;
+            if (lane < CLASSES) a.at<T>(6)[(i64)row * CLASSES + lane] = narrow<T>(own[lane]);
+            if (lane == 0) a.at<float>(7)[row] = loss, a.at<float>(8)[row] = right ? 1.0f : 0.0f;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int r = 0; r < EACH_ROWS; ++r) {
+            float grad[CLASSES];
+#pragma unroll
+            for (int c = 0; c < CLASSES; ++c) grad[c] = grads[r * 32 + c];
+#pragma unroll
+            for (int e = 0; e < EACH; ++e) {
+                if (!inside(e) || (ROWS % EACH_ROWS != 0 && row0 + r >= ROWS)) continue;
+                float sum = 0.0f;
+#pragma unroll
+                for (int c = 0; c < CLASSES; ++c) sum = fmaf(grad[c], w[e][c], sum);
+                if constexpr (ACT_GRAD != NONE) sum *= activate_grad<ACT_GRAD>(saved[r][e]);
+                a.at<T>(9)[(i64)(row0 + r) * FEATURES + feature(e)] = narrow<T>(sum);
+            }
+        }
+    }
+};
+
 // ---------------------------------------------------------------------------------------------------- mean squared error
 
 // This thread's share of the sum of `(y - target)^2`; writes `dy = factor (y - target)` where `dy` is not null. BLOCKS blocks stride over

@@ -149,7 +149,7 @@ pub enum OpKind {
         classes: usize,
         smoothing: Scalar,
     },
-    /// `loss [1] = mean of row_loss [rows]`.
+    /// `loss [1] = mean of row_loss [rows]`; where bound, `accuracy [1] = mean of row_right [rows]`.
     LossMean {
         rows: usize,
     },
@@ -163,6 +163,18 @@ pub enum OpKind {
         rows: usize,
         classes: usize,
         smoothing: Scalar,
+    },
+    /// A last dense layer of few classes with its loss, up to the gradient of its input, a row at a time: `logits = a [rows, features] b [features, classes]
+    /// + bias` (where bound), `row_loss [rows]` and `row_right [rows]` (1 where the largest score stands at the label), `dlogits = (softmax - target) /
+    /// rows`, `dx [rows, features] = dlogits b^T`, times the derivative of `act_grad` at `saved`, which is `a` itself where `saved_is_input`.
+    DenseCe {
+        rows: usize,
+        features: usize,
+        classes: usize,
+        smoothing: Scalar,
+        bias: bool,
+        act_grad: Option<Activation>,
+        saved_is_input: bool,
     },
     /// `loss [1] = mean over len of (y - target)^2`.
     Mse {
@@ -260,6 +272,7 @@ impl OpKind {
             Self::Cast { .. }
                 | Self::ScaleUpdate { .. }
                 | Self::AddAct { .. }
+                | Self::DenseCe { .. }
                 | Self::WeightStep { .. }
                 | Self::BiasStep { .. }
                 | Self::StepMetrics { .. }
@@ -314,6 +327,7 @@ impl OpKind {
             Self::LossMean { .. } => "loss_mean",
             Self::Accuracy { .. } => "accuracy",
             Self::SoftmaxCeFused { .. } => "softmax_ce_fused",
+            Self::DenseCe { .. } => "dense_ce",
             Self::Mse { .. } => "mse",
             Self::MseGrad { .. } => "mse_grad",
             Self::MseFused { .. } => "mse_fused",

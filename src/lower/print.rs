@@ -37,6 +37,9 @@ pub(crate) fn dims(kind: &OpKind) -> String {
         | OpKind::SoftmaxCeGrad { rows, classes, .. }
         | OpKind::SoftmaxCeFused { rows, classes, .. }
         | OpKind::Accuracy { rows, classes } => format!("rows={rows} classes={classes}"),
+        OpKind::DenseCe { rows, features, classes, .. } => {
+            format!("rows={rows} features={features} classes={classes}")
+        }
         OpKind::LossMean { rows } => format!("rows={rows}"),
         OpKind::Transpose { n, rows, cols } => format!("n={n} {rows}x{cols}"),
         OpKind::Fill { len }

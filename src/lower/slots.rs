@@ -97,10 +97,22 @@ impl OpKind {
         const ADD_ACT: &[Slot] = &[i("a"), i("b"), i("saved"), o("y")];
         const SOFTMAX: &[Slot] = &[i("logits"), i("labels"), o("row_loss"), o("probs")];
         const SOFTMAX_GRAD: &[Slot] = &[i("probs"), i("labels"), o("dlogits"), i("scale")];
-        const LOSS_MEAN: &[Slot] = &[i("row_loss"), o("loss")];
+        const LOSS_MEAN: &[Slot] = &[i("row_loss"), o("loss"), i("row_right"), o("accuracy")];
         const ACCURACY: &[Slot] = &[i("scores"), i("labels"), o("accuracy")];
         const SOFTMAX_FUSED: &[Slot] =
             &[i("logits"), i("labels"), o("dlogits"), o("loss"), o("accuracy"), WORK, i("scale"), t("ticket")];
+        const DENSE_CE: &[Slot] = &[
+            i("a"),
+            i("b"),
+            i("bias"),
+            i("labels"),
+            i("saved"),
+            i("scale"),
+            o("dlogits"),
+            o("row_loss"),
+            o("row_right"),
+            o("dx"),
+        ];
         const MSE: &[Slot] = &[i("y"), i("target"), o("loss"), WORK];
         const MSE_GRAD: &[Slot] = &[i("y"), i("target"), o("dy"), i("scale")];
         const MSE_FUSED: &[Slot] = &[i("y"), i("target"), o("dy"), o("loss"), WORK, i("scale"), t("ticket")];
@@ -186,6 +198,7 @@ impl OpKind {
             Self::LossMean { .. } => LOSS_MEAN,
             Self::Accuracy { .. } => ACCURACY,
             Self::SoftmaxCeFused { .. } => SOFTMAX_FUSED,
+            Self::DenseCe { .. } => DENSE_CE,
             Self::Mse { .. } => MSE,
             Self::MseGrad { .. } => MSE_GRAD,
             Self::MseFused { .. } => MSE_FUSED,

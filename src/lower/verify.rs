@@ -103,6 +103,9 @@ fn required(kind: &OpKind, slot: &str) -> bool {
     match (kind, slot) {
         (_, "scale" | "scaler" | "shadow" | "total_max" | "ticket" | "residual" | "bias_half" | "skipped") => false,
         (OpKind::AddAct { act_grad, .. }, "saved") => act_grad.is_some(),
+        (OpKind::DenseCe { act_grad, .. }, "saved") => act_grad.is_some(),
+        (OpKind::DenseCe { bias, .. }, "bias") => *bias,
+        (OpKind::LossMean { .. }, "row_right" | "accuracy") => false,
         (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "grad_norm") => false,
         (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "parts") | (OpKind::BiasStep { .. }, "b") => false,
         (OpKind::StepMetrics { .. }, slot) => slot == "parts",
@@ -194,7 +197,14 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
             "loss" | "accuracy" => 1,
             _ => rows * classes,
         },
-        (_, "loss") => 1,
+        (OpKind::DenseCe { rows, features, classes, .. }, _) => match slot {
+            "a" | "saved" | "dx" => rows * features,
+            "b" => features * classes,
+            "bias" => *classes,
+            "dlogits" => rows * classes,
+            _ => *rows,
+        },
+        (_, "loss") | (OpKind::LossMean { .. }, "accuracy") => 1,
         (OpKind::LossMean { rows }, _) => *rows,
         (OpKind::Mse { len } | OpKind::MseGrad { len } | OpKind::MseFused { len }, _) => *len,
         (OpKind::AdamStep { segments, .. } | OpKind::SgdStep { segments, .. }, "update_max" | "grad_sq") => {

@@ -181,6 +181,11 @@ pub fn bytes_moved(op: &OpKind, elem: usize) -> u64 {
         OpKind::SoftmaxCe { rows, classes, .. } => (2 * rows * classes + rows) * elem + rows * label,
         OpKind::SoftmaxCeGrad { rows, classes, .. } => 2 * rows * classes * elem + rows * label,
         OpKind::SoftmaxCeFused { rows, classes, .. } => (2 * rows * classes + 2) * elem + rows * label,
+        OpKind::DenseCe { rows, features, classes, .. } => {
+            (2 * rows * features + features * classes + rows * classes) * elem
+                + 2 * rows * size_of::<f32>()
+                + rows * label
+        }
         OpKind::LossMean { rows } => (rows + 1) * elem,
         OpKind::Accuracy { rows, classes } => (rows * classes + 1) * elem + rows * label,
         OpKind::Mse { len } => (2 * len + 1) * elem,
@@ -234,6 +239,7 @@ pub fn flops(op: &OpKind) -> u64 {
         OpKind::SoftmaxCe { rows, classes, .. } => 5 * rows * classes,
         OpKind::SoftmaxCeGrad { rows, classes, .. } => 2 * rows * classes,
         OpKind::SoftmaxCeFused { rows, classes, .. } => 7 * rows * classes,
+        OpKind::DenseCe { rows, features, classes, .. } => 4 * rows * features * classes + 7 * rows * classes,
         OpKind::LossMean { rows } => *rows,
         OpKind::Accuracy { rows, classes } => rows * classes,
         OpKind::Mse { len } => 3 * len,

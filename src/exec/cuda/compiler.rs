@@ -56,7 +56,7 @@ pub(super) fn entry_name(types: &[&str], phase: usize) -> String {
 /// How a kernel starts that does not do so itself: by looking at the flags of its launch where these may be set, which the others are spared.
 fn beginning(file: &str, ty: &str, args: &str) -> String {
     let template = entry_name(&[ty], 0);
-    let flagged = ["BiasGrad_0", "BiasStep_0", "StepInc_0", "BiasCorr_0"].contains(&template.as_str());
+    let flagged = ["BiasGrad_0", "BiasStep_0", "StepInc_0", "BiasCorr_0", "LossMean_0"].contains(&template.as_str());
     if flagged || matches!(file, "gemm.cu" | "loss.cu") {
         format!("begin({args})")
     } else {

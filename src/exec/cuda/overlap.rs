@@ -51,7 +51,11 @@ fn fetches_early(compiled: &Compiled, op: usize) -> bool {
     let own = matches!(compiled.selection.choices[op].variant, Variant::Cuda(cuda::Route::Own(_)));
     own && matches!(
         compiled.plan.program.ops[op].kind,
-        OpKind::Gemm(_) | OpKind::WeightStep { .. } | OpKind::AdamStep { .. } | OpKind::SgdStep { .. }
+        OpKind::Gemm(_)
+            | OpKind::DenseCe { .. }
+            | OpKind::WeightStep { .. }
+            | OpKind::AdamStep { .. }
+            | OpKind::SgdStep { .. }
     )
 }
 
@@ -65,6 +69,8 @@ fn leaves_room(compiled: &Compiled, op: usize) -> bool {
             | OpKind::WeightStep { .. }
             | OpKind::BiasStep { .. }
             | OpKind::SoftmaxCeFused { .. }
+            | OpKind::DenseCe { .. }
+            | OpKind::LossMean { .. }
             | OpKind::StepInc
             | OpKind::BiasCorr { .. }
     )
@@ -93,7 +99,7 @@ fn extent(compiled: &Compiled, op: usize, slot: usize, dir: Dir) -> Option<(u64,
 fn early(compiled: &Compiled, op: usize, written: &[(u64, u64)]) -> u64 {
     let kind = &compiled.plan.program.ops[op].kind;
     let slots = kind.slots();
-    let is_product = matches!(kind, OpKind::Gemm(_) | OpKind::WeightStep { .. });
+    let is_product = matches!(kind, OpKind::Gemm(_) | OpKind::DenseCe { .. } | OpKind::WeightStep { .. });
     let flag_of = |slot: &str| match slot {
         "a" if is_product => EARLY_A,
         "b" if is_product => EARLY_B,
@@ -121,7 +127,8 @@ mod tests {
     #[test]
     fn a_product_fetches_early_what_the_launch_in_front_does_not_write() {
         let text = r#"{"version": 1, "name": "t", "input": {"shape": [64], "batch": 64}, "layers": [
-            {"type": "dense", "units": 128, "activation": "relu"}, {"type": "dense", "units": 10}],
+            {"type": "dense", "units": 128, "activation": "relu"}, {"type": "dense", "units": 96, "activation": "relu"},
+            {"type": "dense", "units": 10}],
             "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
         let model = check(&read_preset(text).unwrap()).model.unwrap();
         let compiled = compile(&model, &Options::train(Target::h200())).unwrap();
@@ -130,12 +137,14 @@ mod tests {
         let flags = |op: usize, front: usize| early(&compiled, op, &writes(&compiled, front));
         // The second layer: its input is new, weight and bias are old.
         assert_eq!(flags(find("gemm", 1), find("gemm", 0)), EARLY_B | EARLY_ENDS);
+        // The last layer with its loss: what it keeps for the way back is its new input.
+        assert_eq!(flags(find("dense_ce", 0), find("gemm", 1)), EARLY_B);
         // The gradient of its input: the loss's gradient is new, the weight and what the activation saved are old.
-        assert_eq!(flags(find("gemm_nt", 0), find("softmax_ce_fused", 0)), EARLY_B | EARLY_ENDS);
+        assert_eq!(flags(find("gemm_nt", 0), find("dense_ce", 0)), EARLY_B | EARLY_ENDS);
         // The gradient of its weight: the other way round.
-        assert_eq!(flags(find("gemm_tn", 0), find("softmax_ce_fused", 0)), EARLY_A | EARLY_ENDS);
+        assert_eq!(flags(find("gemm_tn", 0), find("dense_ce", 0)), EARLY_A | EARLY_ENDS);
         // The first layer behind an update: everything but the samples may be new.
         assert_eq!(flags(find("gemm", 0), find("sgd_step", 0)), EARLY_A);
-        assert_eq!(flags(find("sgd_step", 0), find("gemm_tn", 1)), EARLY_ENDS);
+        assert_eq!(flags(find("sgd_step", 0), find("gemm_tn", 2)), EARLY_ENDS);
     }
 }

@@ -1,4 +1,4 @@
-//! Reference twins of updates that ride on gradients, out of the references of the gradient and of the update.
+//! Reference twins of operations that only GPUs join, out of the references of their parts.
 
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::reference;
@@ -23,6 +23,11 @@ pub(super) fn reference(
             run(OpKind::BiasGrad { rows, cols, accumulate: false }, &mut bound);
             let [_, (_, grad)] = bound;
             (grad, [beta1, beta2, eps], decoupled)
+        }
+        OpKind::DenseCe { .. } => return Some(dense_ce(kind, &get)),
+        OpKind::LossMean { rows } => {
+            let mean = |slot: &str| vec![get(slot).iter().sum::<f64>() / rows as f64];
+            return Some(vec![("loss", mean("row_loss")), ("accuracy", mean("row_right"))]);
         }
         OpKind::StepMetrics { ref segments } => {
             let parts = get("parts");
@@ -60,6 +65,39 @@ pub(super) fn reference(
     Some(vec![("shadow", param.clone()), ("param", param), ("m", m), ("v", v), ("parts", parts)])
 }
 
+/// Product, loss and gradient, one after the other.
+fn dense_ce(kind: &OpKind, get: &dyn Fn(&str) -> Vec<f64>) -> Vec<(&'static str, Vec<f64>)> {
+    let OpKind::DenseCe { rows, features, classes, smoothing, bias, act_grad, saved_is_input } = *kind else {
+        return Vec::new();
+    };
+    let (weight, len) = (get("b"), rows * classes);
+    let gemm = |m, n, k, trans, epilogue| OpKind::Gemm(Gemm { m, n, k, trans, accumulate: false, epilogue });
+    let forward = Epilogue { bias, ..Epilogue::default() };
+    let mut bound = [("a", get("a")), ("b", weight.clone()), ("bias", get("bias")), ("c", vec![f64::NAN; len])];
+    run(gemm(rows, classes, features, Trans::Nn, forward), &mut bound);
+    let [.., (_, scores)] = bound;
+    let labels: Vec<i32> = get("labels").into_iter().map(|label| label as i32).collect();
+    let right = scores.chunks(classes).zip(&labels).map(|(row, label)| {
+        let best = (0..classes).fold(0, |best, col| if row[col] > row[best] { col } else { best });
+        f64::from(u8::from(usize::try_from(*label) == Ok(best)))
+    });
+    let right = right.collect();
+    let mut bound = [("logits", scores), ("row_loss", vec![f64::NAN; rows]), ("probs", vec![f64::NAN; len])];
+    run_with(OpKind::SoftmaxCe { rows, classes, smoothing }, &mut bound, &labels);
+    let [_, (_, row_loss), (_, probs)] = bound;
+    let mut bound = [("probs", probs), ("dlogits", vec![f64::NAN; len])];
+    run_with(OpKind::SoftmaxCeGrad { rows, classes, smoothing }, &mut bound, &labels);
+    let [_, (_, mut dlogits)] = bound;
+    let scale = get("scale").first().copied().unwrap_or(1.0);
+    dlogits.iter_mut().for_each(|v| *v *= scale);
+    let saved = if saved_is_input { get("a") } else { get("saved") };
+    let backward = Epilogue { act_grad, ..Epilogue::default() };
+    let mut bound = [("a", dlogits.clone()), ("b", weight), ("saved", saved), ("c", vec![f64::NAN; rows * features])];
+    run(gemm(rows, features, classes, Trans::Nt, backward), &mut bound);
+    let [.., (_, dx)] = bound;
+    vec![("dlogits", dlogits), ("row_loss", row_loss), ("row_right", right), ("dx", dx)]
+}
+
 /// The largest change and the sum of squares of all pairs; NaN where one is.
 pub(super) fn totals(parts: &[f64]) -> Vec<f64> {
     let largest =
@@ -69,6 +107,11 @@ pub(super) fn totals(parts: &[f64]) -> Vec<f64> {
 
 /// Runs the plain loops of an operation on these buffers.
 fn run(kind: OpKind, bound: &mut [(&str, Vec<f64>)]) {
+    run_with(kind, bound, &[]);
+}
+
+/// As [`run`], with class labels.
+fn run_with(kind: OpKind, bound: &mut [(&str, Vec<f64>)], labels: &[i32]) {
     let mut call = Call {
         run: reference::resolve::<f64>().run,
         ptr: [std::ptr::null_mut(); MAX_ARGS],
@@ -77,10 +120,14 @@ fn run(kind: OpKind, bound: &mut [(&str, Vec<f64>)]) {
         parallel: false,
         op: kind,
     };
-    for (slot, values) in bound {
+    for (slot, values) in bound.iter_mut().filter(|(_, values)| !values.is_empty()) {
         if let Some(index) = call.op.slot(slot).filter(|i| *i < MAX_ARGS) {
             call.ptr[index] = values.as_mut_ptr().cast();
         }
+    }
+    if let Some(index) = call.op.slot("labels").filter(|i| *i < MAX_ARGS) {
+        // Nobody writes labels.
+        call.ptr[index] = labels.as_ptr().cast_mut().cast();
     }
     // SAFETY: every slot that the operation needs points at as many elements as its dimensions demand, and nobody else touches them.
     unsafe { (call.run)(&call, Part::WHOLE) };

@@ -83,6 +83,7 @@ fn draw_raw(kind: &OpKind, slot: &str, dtype: DType, len: usize, rng: &mut Rng) 
             OpKind::SoftmaxCe { classes, .. }
             | OpKind::SoftmaxCeGrad { classes, .. }
             | OpKind::SoftmaxCeFused { classes, .. }
+            | OpKind::DenseCe { classes, .. }
             | OpKind::Accuracy { classes, .. },
             "labels",
         ) => (0..len).flat_map(|_| (rng.below(*classes) as i32).to_le_bytes()).collect(),
@@ -287,6 +288,11 @@ fn reference(
         let (root, start) = program.root(*id);
         match hosts.get(&root) {
             Some(Host::Real(v)) => Some(v[start..start + program.value(*id).shape.len()].to_vec()),
+            // Labels.
+            Some(Host::Raw(bytes)) if program.value(*id).dtype == DType::I32 => {
+                let words = bytes.chunks_exact(4).map(|b| f64::from(i32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+                Some(words.skip(start).take(program.value(*id).shape.len()).collect())
+            }
             _ => None,
         }
     };

@@ -17,6 +17,7 @@ pub fn adapt(program: &Program, real: Real) -> Program {
         shadow_weights(&mut program, half);
         narrow(&mut program, half);
     }
+    super::head::join_head(&mut program);
     super::early::step_early(&mut program, real);
     fold_metrics(&mut program);
     if real == Real::F16 {

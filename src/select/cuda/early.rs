@@ -356,7 +356,7 @@ mod tests {
             assert!(!names.contains(&"adam_step") && names.last() == Some(&"step_metrics"), "{names:?}");
             // Each update waits for the last reader of its parameter, and the counters come before all of them.
             let at = |name: &str| names.iter().position(|n| *n == name).unwrap();
-            assert!(at("gemm_nt") < at("gemm_tn_adam") && at("bias_corr") < at("reduce_sum_adam"), "{names:?}");
+            assert!(at("dense_ce") < at("gemm_tn_adam") && at("bias_corr") < at("reduce_sum_adam"), "{names:?}");
             assert!(program.params.iter().all(|p| p.grad.is_none()));
         }
     }

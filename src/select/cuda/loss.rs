@@ -1,6 +1,6 @@
 //! Which types of `loss.cu` do an operation, and with how many threads and blocks.
 
-use super::{Code, Real, cpp_bits};
+use super::{Code, Real, cpp_act, cpp_bits};
 use crate::lower::OpKind;
 use crate::select::CudaFacts;
 
@@ -30,6 +30,9 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
         OpKind::SoftmaxCeFused { rows, classes, smoothing } if rows * classes > 0 => {
             softmax_fused(real, rows, classes, &cpp_bits(smoothing.get()), most)
         }
+        OpKind::DenseCe { rows, features, classes, .. } if rows * features * classes > 0 => {
+            dense(real, kind, gpu.multiprocessors.max(1) as usize)
+        }
         OpKind::Mse { len } if len > 0 => mse("Mse", real, len, most),
         OpKind::MseGrad { len } if len > 0 => mse("MseGrad", real, len, most),
         OpKind::MseFused { len } if len > 0 => mse("MseFused", real, len, most),
@@ -57,6 +60,35 @@ fn softmax(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<Code
     let ty = format!("SoftmaxCe<{}, {rows}, {classes}, {smoothing}, {lanes}, {threads}>", real.cpp());
     let cost = LAUNCH_US + (2 * rows * classes * real.size()) as f64 / BYTES_PER_US;
     vec![code(real, &format!("lanes{lanes}"), ty, 0, cost)]
+}
+
+/// A last layer with its loss: rows a block, so that few blocks wait for others, and threads that hold the weight.
+fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<Code> {
+    let OpKind::DenseCe { rows, features, classes, smoothing, act_grad, saved_is_input, .. } = *kind else {
+        return Vec::new();
+    };
+    let (act, smoothing, t) = (cpp_act(act_grad), cpp_bits(smoothing.get()), real.cpp());
+    let wide = classes.next_power_of_two();
+    let mut out = Vec::new();
+    for (threads, each) in [(256, 1), (256, 2), (256, 4), (512, 1), (512, 2), (128, 1), (128, 2), (64, 1), (64, 4)] {
+        let held = features.div_ceil(threads) * classes;
+        let (blocks, waves) = (rows.div_ceil(each), rows.div_ceil(each).div_ceil(2 * multiprocessors));
+        // The weight in registers, and threads that have something to do.
+        if held > 80 || each * wide > 64 || threads > 64 && threads >= 2 * features || (each > 1 && rows < each) {
+            continue;
+        }
+        let work = (each * (held + 2 * wide) + held) as f64;
+        let cost = LAUNCH_US
+            + 0.6
+            + waves as f64 * work * 0.004
+            + (blocks * features * classes * real.size()) as f64 / BYTES_PER_US;
+        let ty = format!(
+            "DenseCe<{t}, {rows}, {features}, {classes}, {smoothing}, {act}, {saved_is_input}, {each}, {threads}>"
+        );
+        out.push(code(real, &format!("rows{each}x{threads}"), ty, 0, cost));
+    }
+    out.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
+    out
 }
 
 fn softmax_grad(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<Code> {

@@ -9,6 +9,7 @@ pub mod dnn;
 mod early;
 mod elementwise;
 mod gemm;
+mod head;
 mod join;
 mod loss;
 pub mod lt;

@@ -88,6 +88,7 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
         OpKind::Cast { .. }
         | OpKind::ScaleUpdate { .. }
         | OpKind::AddAct { .. }
+        | OpKind::DenseCe { .. }
         | OpKind::WeightStep { .. }
         | OpKind::BiasStep { .. }
         | OpKind::StepMetrics { .. } => {

@@ -146,6 +146,7 @@ fn length(op: &OpKind, name: &str) -> usize {
         OpKind::Cast { .. }
         | OpKind::ScaleUpdate { .. }
         | OpKind::AddAct { .. }
+        | OpKind::DenseCe { .. }
         | OpKind::WeightStep { .. }
         | OpKind::BiasStep { .. }
         | OpKind::StepMetrics { .. } => panic!("a CPU has no kernel for {}", op.name()),
