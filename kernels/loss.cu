@@ -398,13 +398,27 @@ template <int P> DEV float spread_sum(float (&v)[P]) {
     return sum;
 }
 
+// Adds over groups of P neighbouring lanes; every lane gets its group's sum.
+template <int P> DEV float sum_over(float v) {
+#pragma unroll
+    for (int mask = P / 2; mask > 0; mask /= 2) v += __shfl_xor_sync(0xffffffffu, v, mask);
+    return v;
+}
+
+// The largest over the warp; NaN where a number without sign is NaN. Bits of floats, those of negative ones turned round, are ordered as whole numbers.
+DEV float warp_max(float v) {
+    const int bits = __float_as_int(v), turn = 0x7fffffff;
+    const int most = __reduce_max_sync(0xffffffffu, bits < 0 ? bits ^ turn : bits);
+    return __int_as_float(most < 0 ? most ^ turn : most);
+}
+
 }  // namespace head
 
 // Slots: 0 a [rows, features] T, 1 b [features, classes] T, 2 bias [classes] float or unbound, 3 labels [rows] i32, 4 saved [rows, features] T, 5 scale [1] float,
 // 6 dlogits [rows, classes] T, 7 row_loss [rows] float, 8 row_right [rows] float, 9 dx [rows, features] T.
 // `scores = a b + bias`, the loss of each row and whether its answer is right, `dlogits = (softmax - target) / rows * scale`, `dx = dlogits b^T`, times the
 // derivative of ACT_GRAD at `saved`, which is `a` where SAVED_IS_INPUT. At most 32 classes. A block takes EACH_ROWS rows: its threads hold b in
-// registers, each the rows of b of some features, and give their share of the scores, which are summed in a fixed order; a warp takes the loss of a row.
+// registers, each the rows of b of some features, and give their share of the scores, which are summed in a fixed order.
 // Scores and their gradient stay float in between. Overwrites; deterministic. Moves a and dx once and b once a block; b is fetched early where it is old.
 template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, int EACH_ROWS, int THREADS_> struct DenseCe {
     static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = head::power_above(CLASSES);
@@ -412,15 +426,13 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
     static constexpr int EACH = ceil_div(FEATURES, THREADS), V = min_i(vec_width<T>(CLASSES), 4);
     static constexpr i64 WORK = 0;
     static_assert(CLASSES <= 32, "a warp holds the scores of a row");
-    // The warps' shares of the scores, then the gradient of the scores.
-    static constexpr int SHARES = EACH_ROWS * P * WARPS;
     static constexpr int blocks(int) { return ceil_div(ROWS, EACH_ROWS); }
-    static constexpr int smem(int) { return 4 * (SHARES + EACH_ROWS * 32); }
+    // The warps' shares of the scores.
+    static constexpr int smem(int) { return 4 * EACH_ROWS * P * WARPS; }
     using Target = LossTarget<CLASSES, SMOOTHING>;
-    using Scores = LossRow<float, CLASSES, SMOOTHING, 32>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        float *const shares = (float*)smem, *const grads = shares + SHARES;
+        float* const shares = (float*)smem;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row0 = block * EACH_ROWS;
         const auto feature = [](int e) { return (int)threadIdx.x + e * THREADS; };
         const auto inside = [&](int e) { return FEATURES % THREADS == 0 || feature(e) < FEATURES; };
@@ -450,11 +462,12 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
                 saved[r][e] = x[r][e];
                 if constexpr (ACT_GRAD != NONE && !SAVED_IS_INPUT) saved[r][e] = valid ? to_float(a.at<T>(4)[at]) : 0.0f;
             }
-        // What the loss needs is on its way meanwhile.
-        int label[ceil_div(EACH_ROWS, WARPS)];
+        // What the loss needs is on its way meanwhile. A lane holds the score of a class, with its twins where there are fewer than 32.
+        int label[EACH_ROWS];
 #pragma unroll
-        for (int r = warp, i = 0; r < EACH_ROWS; r += WARPS, ++i) label[i] = row0 + r < ROWS ? a.at<int>(3)[row0 + r] : 0;
-        const float bias = a.has(2) && lane < CLASSES ? a.at<float>(2)[lane] : 0.0f;
+        for (int r = 0; r < EACH_ROWS; ++r) label[r] = row0 + r < ROWS ? a.at<int>(3)[row0 + r] : 0;
+        const int own_class = lane % P;
+        const float bias = a.has(2) && own_class < CLASSES ? a.at<float>(2)[own_class] : 0.0f;
         const float scale = (a.has(5) ? *a.at<float>(5) : 1.0f) / ROWS;
         if (!early) read_weight();
 #pragma unroll
@@ -467,44 +480,44 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
 #pragma unroll
                 for (int c = 0; c < CLASSES; ++c) share[c] = fmaf(x[r][e], w[e][c], share[c]);
             const float sum = head::spread_sum<P>(share);
-            if (lane % (32 / P) == 0) shares[(r * P + lane / (32 / P)) * WARPS + warp] = sum;
+            if (lane % (32 / P) == 0) shares[(r * WARPS + warp) * P + lane / (32 / P)] = sum;
         }
         __syncthreads();
-#pragma unroll
-        for (int r = warp, i = 0; r < EACH_ROWS; r += WARPS, ++i) {
-            const int row = row0 + r;
-            float* const own = grads + r * 32;
-            if (lane < CLASSES) {
-                float score = 0.0f;
-#pragma unroll
-                for (int k = 0; k < WARPS; ++k) score += shares[(r * P + lane) * WARPS + k];
-                own[lane] = score + bias;
-            }
-            __syncwarp();
-            Scores scores;
-            scores.read(own, lane, true);
-            bool right;
-            const float loss = scores.softmax(lane, label[i], right);
-            scores.write(own, lane, [&](float p, int col) { return (p - Target::of(label[i], col)) * scale; });
-            __syncwarp();
-            if (row >= ROWS) continue;
-            if (lane < CLASSES) a.at<T>(6)[(i64)row * CLASSES + lane] = narrow<T>(own[lane]);
-            if (lane == 0) a.at<float>(7)[row] = loss, a.at<float>(8)[row] = right ? 1.0f : 0.0f;
-        }
-        __syncthreads();
+        // Every warp takes the loss of every row, which is faster than telling the others.
 #pragma unroll
         for (int r = 0; r < EACH_ROWS; ++r) {
-            float grad[CLASSES];
+            const int row = row0 + r;
+            float score = bias;
 #pragma unroll
-            for (int c = 0; c < CLASSES; ++c) grad[c] = grads[r * 32 + c];
+            for (int k = 0; k < WARPS; ++k) score += shares[(r * WARPS + k) * P + own_class];
+            if (own_class >= CLASSES) score = -loss_infinity();
+            const float max = head::warp_max(score), relative = score - max, e = loss_exp(relative);
+            const float sum = head::sum_over<P>(e);
+            const float grad = (__fdividef(e, sum) - Target::of(label[r], own_class)) * scale;
+            float grads[CLASSES];
+#pragma unroll
+            for (int c = 0; c < CLASSES; ++c) grads[c] = __shfl_sync(0xffffffffu, grad, c);
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
-                if (!inside(e) || (ROWS % EACH_ROWS != 0 && row0 + r >= ROWS)) continue;
-                float sum = 0.0f;
+                if (!inside(e) || (ROWS % EACH_ROWS != 0 && row >= ROWS)) continue;
+                float dx = 0.0f;
 #pragma unroll
-                for (int c = 0; c < CLASSES; ++c) sum = fmaf(grad[c], w[e][c], sum);
-                if constexpr (ACT_GRAD != NONE) sum *= activate_grad<ACT_GRAD>(saved[r][e]);
-                a.at<T>(9)[(i64)(row0 + r) * FEATURES + feature(e)] = narrow<T>(sum);
+                for (int c = 0; c < CLASSES; ++c) dx = fmaf(grads[c], w[e][c], dx);
+                if constexpr (ACT_GRAD != NONE) dx *= activate_grad<ACT_GRAD>(saved[r][e]);
+                a.at<T>(9)[(i64)row * FEATURES + feature(e)] = narrow<T>(dx);
+            }
+            // What is left is one warp's work.
+            if (warp != r % WARPS || row >= ROWS) continue;
+            const bool names = Target::names_class(label[r]);
+            const float own = names ? __shfl_sync(0xffffffffu, score, names ? label[r] : 0) : loss_nan();
+            const bool wrong = own_class < CLASSES && !(own_class < label[r] ? score < own : score <= own);
+            const bool right = __ballot_sync(0xffffffffu, wrong) == 0;
+            float all = 0.0f;
+            if constexpr (Target::SMOOTH) all = head::sum_over<P>(own_class < CLASSES ? relative : 0.0f);
+            if (lane < CLASSES) a.at<T>(6)[(i64)row * CLASSES + lane] = narrow<T>(grad);
+            if (lane == 0) {
+                a.at<float>(7)[row] = Target::loss(logf(sum), own - max, all);
+                a.at<float>(8)[row] = right ? 1.0f : 0.0f;
             }
         }
     }

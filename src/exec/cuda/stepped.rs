@@ -31,8 +31,13 @@ pub(super) fn reference(
         }
         OpKind::StepMetrics { ref segments } => {
             let parts = get("parts");
-            let of = |s: &Segment| totals(&parts[2 * s.start..2 * (s.start + s.len)]);
-            let (max, squares): (Vec<f64>, Vec<f64>) = segments.iter().map(of).map(|t| (t[0], t[1])).unzip();
+            let [max, squares] = ["update_max_part", "grad_sq_part"].map(get);
+            let of = |(i, s): (usize, &Segment)| match s.len {
+                0 => [&max, &squares].map(|all| all.get(i).copied().unwrap_or_default()),
+                len => totals(&parts[2 * s.start..2 * (s.start + len)]),
+            };
+            let (max, squares): (Vec<f64>, Vec<f64>) =
+                segments.iter().enumerate().map(of).map(|t| (t[0], t[1])).unzip();
             let (largest, norm) = (max.iter().copied().fold(0.0, f64::max), squares.iter().sum::<f64>().sqrt());
             return Some(vec![
                 ("update_max_seg", max),
@@ -99,10 +104,10 @@ fn dense_ce(kind: &OpKind, get: &dyn Fn(&str) -> Vec<f64>) -> Vec<(&'static str,
 }
 
 /// The largest change and the sum of squares of all pairs; NaN where one is.
-pub(super) fn totals(parts: &[f64]) -> Vec<f64> {
+pub(super) fn totals(parts: &[f64]) -> [f64; 2] {
     let largest =
         parts.iter().step_by(2).fold(0.0f64, |m, v| if v.is_nan() || m.is_nan() { f64::NAN } else { m.max(*v) });
-    vec![largest, parts.iter().skip(1).step_by(2).sum()]
+    [largest, parts.iter().skip(1).step_by(2).sum()]
 }
 
 /// Runs the plain loops of an operation on these buffers.

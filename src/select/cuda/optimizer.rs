@@ -77,6 +77,11 @@ fn step_metrics(segments: &[Segment]) -> Code {
     Code { tail, file: "optimizer.cu", ty, work_bytes: 0, cost_us: 1.8 + (256 * units) as f64 / ALONE_BYTES_PER_US }
 }
 
+/// Whether a kernel of an update can share a launch with products: one phase, and blocks as large as theirs mostly are.
+pub(crate) fn shares_launches(tail: &str) -> bool {
+    tail.contains("_ticket256x1x1")
+}
+
 /// The bounds of the segments in units, and the units of the longest; nothing where there is nothing to do.
 fn bounds(segments: &[Segment]) -> Option<(usize, usize, usize)> {
     let first = segments.first()?.start / UNIT;
@@ -156,7 +161,7 @@ fn update(rule: &str, states: usize, len: usize, segments: &[Segment], (real, gp
         }
     };
     if units <= 16 {
-        return vec![together(1)];
+        return vec![spread(256, 1, 1, false), together(1)];
     }
     let small = units <= CLUSTER_UNITS;
     let mut rounds = 1;
@@ -168,7 +173,13 @@ fn update(rule: &str, states: usize, len: usize, segments: &[Segment], (real, gp
         (false, true) => vec![spread(256, 1, 1, true), spread(256, 1, 1, false)],
         _ if rounds > 1 => vec![spread(512, 1, rounds, false), spread(512, 1, rounds, true)],
         (true, false) => {
-            vec![spread(512, 2, 1, true), spread(384, 2, 1, true), spread(384, 1, 1, true), spread(512, 1, 1, true)]
+            vec![
+                spread(256, 1, 1, false),
+                spread(512, 2, 1, true),
+                spread(384, 2, 1, true),
+                spread(384, 1, 1, true),
+                spread(512, 1, 1, true),
+            ]
         }
         (false, false) => vec![spread(512, 1, 1, true), spread(256, 2, 1, false), spread(512, 1, 1, false)],
     }
