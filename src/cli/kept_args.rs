@@ -25,8 +25,8 @@ pub struct RunsArgs {
     /// List hidden runs too
     #[arg(long)]
     pub all: bool,
-    /// List as JSON
-    #[arg(long)]
+    /// Print JSON: the runs, or what was done
+    #[arg(long, global = true)]
     pub json: bool,
 }
 
@@ -34,12 +34,7 @@ pub struct RunsArgs {
 #[derive(Debug, Subcommand)]
 pub enum RunsAction {
     /// Everything that is known of one run, its preset included
-    Show {
-        run: String,
-        /// Print it as JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Show { run: String },
     /// Print the preset of a run with its seed and steps, to train it again or to change it
     Preset { run: String },
     /// Give a run a name; an empty one takes it away
@@ -60,11 +55,7 @@ pub enum RunsAction {
         runs: Vec<String>,
     },
     /// List what is in the trash
-    Trash {
-        /// List as JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Trash,
     /// Bring runs back from the trash
     Restore {
         #[arg(required = true)]
@@ -161,6 +152,9 @@ pub enum CapsuleAction {
         /// Replace a file that is there
         #[arg(long)]
         replace: bool,
+        /// Print what was made as one JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Train again from the recorded start; exit status 1 where a bit differs
     Replay {
