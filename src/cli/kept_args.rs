@@ -1,6 +1,7 @@
 //! Arguments of the commands about kept runs: what is kept, exports, capsules.
 
 use super::args::Device;
+use super::numbers;
 use crate::train::export::Format;
 use crate::train::runs::Quantity;
 use clap::{Args, Subcommand};
@@ -104,7 +105,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// The seed of a preset's initial weights and data, instead of its own
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
     pub seed: Option<u64>,
     /// Replace files that are there
     #[arg(long)]
@@ -138,16 +139,16 @@ pub enum CapsuleAction {
         /// The file to write
         file: PathBuf,
         /// Steps to train, instead of the preset's
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
         steps: Option<u64>,
         /// Seed of weights, data and dropout, instead of the preset's
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
         seed: Option<u64>,
         /// Where to run: auto, cpu, cuda or cuda:N
         #[arg(long, default_value = "cpu", value_name = "DEVICE")]
         device: Device,
         /// Threads that share a step
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
         threads: Option<u16>,
         /// Replace a file that is there
         #[arg(long)]
