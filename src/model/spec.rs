@@ -217,7 +217,8 @@ impl<'a> Fields<'a> {
             }
             Some(Value::Object(map)) => Some(map),
             Some(v) => {
-                self.wrong(name, v, &format!("an object such as {}", example.unwrap_or("{ ... }")));
+                let expected = example.map(|e| format!("an object such as {e}"));
+                self.wrong(name, v, expected.as_deref().unwrap_or("an object { ... }, or leave it out"));
                 None
             }
         }

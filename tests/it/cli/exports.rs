@@ -77,7 +77,7 @@ fn exports_answer_as_the_network_does() {
     let run = |args: &[&str]| {
         let mut command = command(args);
         let output = command.current_dir(folder.path()).env("STEPGRAPH_RUNS", at(&folder, "runs")).output().unwrap();
-        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        super::succeeded(args, &output);
     };
     for name in &names {
         let short = name.trim_end_matches(".json");

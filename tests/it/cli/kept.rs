@@ -1,6 +1,6 @@
 //! Kept runs, exports and capsules as a user meets them.
 
-use super::{at, command, listing, stderr, stdout};
+use super::{at, command, listing, stderr, stdout, succeeded, was_refused};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Output;
@@ -12,15 +12,11 @@ fn run(folder: &Path, args: &[&str]) -> Output {
 }
 
 fn succeed(folder: &Path, args: &[&str]) -> String {
-    let output = run(folder, args);
-    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
-    stdout(&output)
+    succeeded(args, &run(folder, args))
 }
 
 fn refused(folder: &Path, args: &[&str]) -> String {
-    let output = run(folder, args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
-    stderr(&output)
+    was_refused(args, &run(folder, args))
 }
 
 fn list(folder: &Path) -> Vec<Value> {
