@@ -1,6 +1,7 @@
 //! The command line as clap reads it: raw values, one struct a command, with examples in the help of each.
 
 use super::kept_args::{CapsuleArgs, ExportArgs, RunsArgs};
+use super::numbers;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -79,10 +80,10 @@ pub struct TrainArgs {
     #[arg(long, value_enum, default_value_t = ExecutorArg::Replay)]
     pub executor: ExecutorArg,
     /// Steps to train, instead of the preset's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub steps: Option<u64>,
     /// Seed of weights, data and dropout, instead of the preset's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
     pub seed: Option<u64>,
     /// Initial parameters: a safetensors file
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
@@ -90,7 +91,7 @@ pub struct TrainArgs {
     /// Train on batch.x and batch.y of a safetensors file, in order
     #[arg(long, value_name = "FILE")]
     pub batches: Option<PathBuf>,
-    /// Write one JSON object a step; FILE.part while the run lasts. With --resume it goes on behind the lines that are there
+    /// Write one JSON object a step; FILE.part while the run lasts. An older log is replaced at the end; with --resume it is gone on with
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Write the final parameters and running statistics: a safetensors file
@@ -103,22 +104,22 @@ pub struct TrainArgs {
     #[arg(long)]
     pub json: bool,
     /// Threads that share a step
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
     /// Write everything needed to go on later, at the end of the run
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
     /// Write the checkpoint every N steps too
-    #[arg(long, value_name = "N", requires = "checkpoint", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", requires = "checkpoint", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub checkpoint_every: Option<u64>,
     /// Go on from a checkpoint; --steps counts from the very start
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
     /// Evaluate on the held-out part every N steps
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub eval_every: Option<u64>,
     /// Samples to hold out, instead of the preset's: a share below 1, or a count
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = numbers::held_out)]
     pub held_out: Option<f64>,
     /// Which samples to hold out, instead of the preset's
     #[arg(long, value_enum)]
@@ -162,10 +163,10 @@ pub struct PlanArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "time_budget")]
     pub planner: Option<PlannerArg>,
     /// Seconds to search for a smaller arena, where the quick planners leave a gap
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub time_budget: Option<Seconds>,
     /// Threads that share a step
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
 }
 
@@ -192,10 +193,10 @@ pub struct VerifyArgs {
     #[arg(long)]
     pub anyway: bool,
     /// Replays of the endurance check
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub replays: Option<u64>,
     /// Seed of weights and batches
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = numbers::seed)]
     pub seed: u64,
     /// Initial parameters: a safetensors file
     #[arg(long, value_name = "FILE")]
@@ -204,7 +205,7 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "FILE")]
     pub batches: Option<PathBuf>,
     /// Threads that share a step
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
     /// Print the reports as JSON: one object, or a list for several presets
     #[arg(long)]
@@ -237,10 +238,10 @@ pub struct PredictArgs {
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
     /// Seed of synthetic data and of the split, instead of the preset's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
     pub seed: Option<u64>,
     /// Threads that share a step
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
     /// Print the metrics as one JSON object
     #[arg(long)]
@@ -269,10 +270,10 @@ pub struct BenchArgs {
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
     /// Seconds to measure for, each preset
-    #[arg(long, default_value = "2", value_name = "SECONDS")]
+    #[arg(long, default_value = "2", value_name = "SECONDS", allow_negative_numbers = true)]
     pub seconds: Seconds,
     /// Threads that share a step
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
     /// Print the time of each operation too
     #[arg(long)]
@@ -302,7 +303,7 @@ pub struct ArenaArgs {
     #[arg(value_name = "FILE.csv")]
     pub file: PathBuf,
     /// Seconds to search for, where the quick planners leave a gap
-    #[arg(long, default_value = "3", value_name = "SECONDS")]
+    #[arg(long, default_value = "3", value_name = "SECONDS", allow_negative_numbers = true)]
     pub time: Seconds,
     /// Print placement and summary as one JSON object
     #[arg(long)]

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 /// Where what was given is wrong, or a run fails.
 pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
     match &args.action {
-        CapsuleAction::Make { what, file, steps, seed, device, threads, replace } => {
+        CapsuleAction::Make { what, file, steps, seed, device, threads, replace, json } => {
             if file.exists() && !replace {
                 return Err(wrong(format!("{} exists; give --replace, or another name", file.display())));
             }
@@ -47,6 +47,20 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
             let parted = kept.as_ref().filter(|_| seed.is_none()).map(|kept| parts_at(kept, &capsule.losses()));
             capsule.write(file)?;
             output::note(&format!("wrote {}: {} steps", file.display(), output::count(capsule.header.steps)));
+            if *json {
+                output::print_json(&serde_json::json!({
+                    "what": what,
+                    "file": file,
+                    "preset": capsule.preset.name,
+                    "seed": capsule.header.seed,
+                    "steps": capsule.header.steps,
+                    "device": capsule.header.device,
+                    "plan_hash": capsule.header.plan_hash,
+                    // Nothing where no kept run of the same seed was made again.
+                    "is_bit_equal": parted.map(|p| p.is_ok()),
+                    "parts_at_step": parted.and_then(Result::err),
+                }))?;
+            }
             Ok(match parted {
                 Some(Err(step)) => {
                     output::note(&format!(

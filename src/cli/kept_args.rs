@@ -1,6 +1,7 @@
 //! Arguments of the commands about kept runs: what is kept, exports, capsules.
 
 use super::args::Device;
+use super::numbers;
 use crate::train::export::Format;
 use crate::train::runs::Quantity;
 use clap::{Args, Subcommand};
@@ -25,8 +26,8 @@ pub struct RunsArgs {
     /// List hidden runs too
     #[arg(long)]
     pub all: bool,
-    /// List as JSON
-    #[arg(long)]
+    /// Print JSON: the runs, or what was done
+    #[arg(long, global = true)]
     pub json: bool,
 }
 
@@ -34,12 +35,7 @@ pub struct RunsArgs {
 #[derive(Debug, Subcommand)]
 pub enum RunsAction {
     /// Everything that is known of one run, its preset included
-    Show {
-        run: String,
-        /// Print it as JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Show { run: String },
     /// Print the preset of a run with its seed and steps, to train it again or to change it
     Preset { run: String },
     /// Give a run a name; an empty one takes it away
@@ -60,11 +56,7 @@ pub enum RunsAction {
         runs: Vec<String>,
     },
     /// List what is in the trash
-    Trash {
-        /// List as JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Trash,
     /// Bring runs back from the trash
     Restore {
         #[arg(required = true)]
@@ -113,7 +105,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// The seed of a preset's initial weights and data, instead of its own
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
     pub seed: Option<u64>,
     /// Replace files that are there
     #[arg(long)]
@@ -147,20 +139,23 @@ pub enum CapsuleAction {
         /// The file to write
         file: PathBuf,
         /// Steps to train, instead of the preset's
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
         steps: Option<u64>,
         /// Seed of weights, data and dropout, instead of the preset's
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
         seed: Option<u64>,
         /// Where to run: auto, cpu, cuda or cuda:N
         #[arg(long, default_value = "cpu", value_name = "DEVICE")]
         device: Device,
         /// Threads that share a step
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
         threads: Option<u16>,
         /// Replace a file that is there
         #[arg(long)]
         replace: bool,
+        /// Print what was made as one JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Train again from the recorded start; exit status 1 where a bit differs
     Replay {

@@ -13,6 +13,7 @@ mod error;
 mod export;
 mod keep;
 pub mod kept_args;
+mod numbers;
 mod output;
 mod places;
 mod plan;

@@ -3,7 +3,7 @@
 use super::args::PresetsArgs;
 use super::error::wrong;
 use super::output;
-use crate::model::{BUNDLED, Diagnostic, Model, Precision, Preset, check, read_preset};
+use crate::model::{BUNDLED, Diagnostic, Model, Precision, Preset, check, read_preset, read_preset_file};
 use crate::select::Target;
 use std::fs::File;
 use std::io::Read;
@@ -70,13 +70,13 @@ pub fn read(given: &str) -> anyhow::Result<(Preset, PathBuf, Option<PathBuf>)> {
         let preset = read_preset(bundled.text).map_err(|e| mistakes(given, &e))?;
         return Ok((preset, PathBuf::from("."), None));
     }
-    let text = read_text(given, path)?;
-    let preset = read_preset(&text).map_err(|e| mistakes(given, &e))?;
+    let bytes = read_bytes(given, path)?;
+    let preset = read_preset_file(&bytes).map_err(|e| mistakes(given, &e))?;
     let base = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     Ok((preset, base.to_owned(), Some(path.to_owned())))
 }
 
-fn read_text(given: &str, path: &Path) -> anyhow::Result<String> {
+fn read_bytes(given: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
     if path.is_dir() {
         return Err(wrong(format!("{given} is a folder; name a preset file in it")));
     }
@@ -92,10 +92,7 @@ fn read_text(given: &str, path: &Path) -> anyhow::Result<String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(wrong(format!("{given} is larger than 64 MiB; a preset is a short JSON file")));
     }
-    String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        wrong(format!("{given} is not text: byte {at} is not UTF-8; a preset is a JSON file"))
-    })
+    Ok(bytes)
 }
 
 fn mistakes(given: &str, diagnostics: &[Diagnostic]) -> anyhow::Error {

@@ -5,7 +5,7 @@ use super::kept_args::{RunsAction, RunsArgs};
 use super::output;
 use crate::model::write_preset;
 use crate::train::runs::{Label, RunEnd, RunEntry, RunStore, RunsError, calendar};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// An error of the store as the user's or the system's.
 pub fn told(error: RunsError) -> anyhow::Error {
@@ -50,17 +50,22 @@ fn json_of(entry: &RunEntry, store: &RunStore) -> Value {
 /// Where there is no such run, or its files cannot be read or written.
 pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
     let store = RunStore::of_user()?;
-    let relabel = |given: &str, change: &dyn Fn(&mut Label)| -> anyhow::Result<()> {
-        let entry = store.find(given).map_err(told)?;
-        let mut label = entry.label.clone();
-        change(&mut label);
-        store.set_label(&entry.id, &label).map_err(told)
+    let relabel = |given: &[String], what: &str, change: &dyn Fn(&mut Label)| -> anyhow::Result<()> {
+        let mut ids = Vec::new();
+        for given in given {
+            let entry = store.find(given).map_err(told)?;
+            let mut label = entry.label.clone();
+            change(&mut label);
+            store.set_label(&entry.id, &label).map_err(told)?;
+            ids.push(entry.id);
+        }
+        done(args, what, &ids)
     };
     match &args.action {
         None => list(&store, args),
-        Some(RunsAction::Show { run, json }) => {
+        Some(RunsAction::Show { run }) => {
             let entry = store.find(run).map_err(told)?;
-            if *json { output::print_json(&json_of(&entry, &store)) } else { output::print(&shown(&entry, &store)) }
+            if args.json { output::print_json(&json_of(&entry, &store)) } else { output::print(&shown(&entry, &store)) }
         }
         Some(RunsAction::Preset { run }) => {
             let record = store.find(run).map_err(told)?.record;
@@ -69,20 +74,20 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
         }
         Some(RunsAction::Rename { run, name }) => {
             let name = (!name.trim().is_empty()).then(|| name.trim().to_owned());
-            relabel(run, &|l| l.name.clone_from(&name))
+            relabel(std::slice::from_ref(run), "renamed", &|l| l.name.clone_from(&name))
         }
-        Some(RunsAction::Hide { runs }) => runs.iter().try_for_each(|r| relabel(r, &|l| l.hidden = true)),
-        Some(RunsAction::Unhide { runs }) => runs.iter().try_for_each(|r| relabel(r, &|l| l.hidden = false)),
+        Some(RunsAction::Hide { runs }) => relabel(runs, "hidden", &|l| l.hidden = true),
+        Some(RunsAction::Unhide { runs }) => relabel(runs, "unhidden", &|l| l.hidden = false),
         Some(RunsAction::Delete { runs }) => {
             // All are found before the first is moved: a mistake leaves everything as it was.
             let ids = runs.iter().map(|r| store.find(r).map(|e| e.id)).collect::<Result<Vec<_>, _>>().map_err(told)?;
-            for id in ids {
-                store.delete(&id).map_err(told)?;
+            for id in &ids {
+                store.delete(id).map_err(told)?;
                 output::note(&format!("moved to the trash; bring it back with: stepgraph runs restore {id}"));
             }
-            Ok(())
+            done(args, "deleted", &ids)
         }
-        Some(RunsAction::Trash { json }) => trash(&store, *json),
+        Some(RunsAction::Trash) => trash(&store, args.json),
         Some(RunsAction::Restore { runs }) => {
             let trash = store.trash();
             let found = |given: &String| match trash.find(given) {
@@ -92,21 +97,31 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
                 other => other.map(|e| e.id),
             };
             let ids = runs.iter().map(found).collect::<Result<Vec<_>, _>>().map_err(told)?;
-            ids.iter().try_for_each(|id| store.restore(id)).map_err(told)
+            ids.iter().try_for_each(|id| store.restore(id)).map_err(told)?;
+            done(args, "restored", &ids)
         }
         Some(RunsAction::EmptyTrash) => {
             let count = store.empty_trash().map_err(told)?;
             output::note(&format!("removed {count} from the trash"));
-            Ok(())
+            if args.json { output::print_json(&json!({ "removed": count })) } else { Ok(()) }
         }
         Some(RunsAction::Path { run }) => {
             let path = match run {
                 Some(run) => store.path(&store.find(run).map_err(told)?.id),
                 None => store.folder().to_owned(),
             };
-            output::print(&format!("{}\n", path.display()))
+            if args.json {
+                output::print_json(&json!({ "path": path }))
+            } else {
+                output::print(&format!("{}\n", path.display()))
+            }
         }
     }
+}
+
+/// Which runs were changed, as JSON where that is asked for: `{"deleted": ["20260314-120100"]}`.
+fn done(args: &RunsArgs, what: &str, ids: &[String]) -> anyhow::Result<()> {
+    if args.json { output::print_json(&json!({ what: ids })) } else { Ok(()) }
 }
 
 fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@
 //! had written stays in `FILE.part`. A run that goes on from a checkpoint goes on in the log of the part before it. Steps are only formatted into memory; the file is written a few times a second.
 
 use super::error::wrong;
+use super::output;
 use super::places::part_of;
 use crate::train::StepReport;
 use crate::train::export::write_line;
@@ -26,10 +27,11 @@ pub struct StepLog {
 }
 
 impl StepLog {
-    /// Opens the log beside its final name, which is no link. A run that goes on from step `from` goes on with the log that is there.
+    /// Opens the log beside its final name, which is no link. A run that goes on from step `from` goes on with the log that is there; another one
+    /// replaces it when it is over. Nothing but a log is replaced.
     ///
     /// # Errors
-    /// Where that folder cannot be written to, another run writes that log, or it ends before the run goes on.
+    /// Where that folder cannot be written to, another run writes that log, what is there is no log, or it ends before the run goes on.
     pub fn open(path: &Path, from: Option<u64>) -> anyhow::Result<Self> {
         let part = part_of(path);
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(&part);
@@ -43,21 +45,29 @@ impl StepLog {
         // What a killed run left is newer than what has its final name.
         let is_left = file.metadata().is_ok_and(|m| m.len() > 0);
         let old = if is_left { part.clone() } else { path.to_owned() };
-        let keeps = match from {
-            Some(step) if step > 0 && old.is_file() => match end_of(&old, step) {
-                Ok(keeps) => keeps,
-                Err(error) => {
-                    if !is_left {
-                        drop(std::fs::remove_file(&part));
-                    }
-                    return Err(error);
-                }
-            },
-            _ => 0,
+        let end = match from {
+            Some(step) if step > 0 && old.is_file() => end_of(&old, step),
+            _ => [&part, path].into_iter().try_for_each(replaceable).map(|()| 0),
         };
+        let keeps = end.inspect_err(|_| {
+            if !is_left {
+                drop(std::fs::remove_file(&part));
+            }
+        })?;
         if keeps > 0 && !is_left {
             let from = File::open(&old).with_context(|| format!("{} cannot be read", old.display()))?;
             std::io::copy(&mut from.take(keeps), &mut file).with_context(unwritten)?;
+        }
+        let is_old = |p: &Path| p.metadata().is_ok_and(|m| m.len() > 0);
+        if keeps == 0 && (is_left || is_old(path)) {
+            let help = "--resume goes on from a checkpoint and its log; another name keeps both";
+            output::note(&match is_left {
+                true => format!("note: {} of a run that was ended is begun anew; {help}", part.display()),
+                false => format!(
+                    "note: the log {} of an earlier run is replaced when this one is over; {help}",
+                    path.display()
+                ),
+            });
         }
         file.set_len(keeps).with_context(unwritten)?;
         file.seek(SeekFrom::End(0)).with_context(unwritten)?;
@@ -93,6 +103,23 @@ impl StepLog {
             .with_context(|| format!("the log cannot be named {}", self.path.display()))?;
         Ok(self.path.clone())
     }
+}
+
+/// Whether a run from the first step may replace this file: there is none, it is empty, or it is a log. Its first bytes tell.
+fn replaceable(path: &Path) -> anyhow::Result<()> {
+    const LINE: &[u8] = b"{\"step\":";
+    let mut head = Vec::new();
+    if path.is_file() {
+        let file = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
+        file.take(LINE.len() as u64).read_to_end(&mut head).with_context(|| format!("{}", path.display()))?;
+    }
+    if head.is_empty() || head == LINE {
+        return Ok(());
+    }
+    Err(wrong(format!(
+        "{} is there and is no log of a run, so it is not replaced; give another name for the log, or move that file away",
+        path.display()
+    )))
 }
 
 /// Where the line of `step` ends in a log: what follows is made again.
@@ -165,6 +192,7 @@ mod tests {
                 .map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap()["step"].as_u64().unwrap())
                 .collect()
         };
+        write(None, 1..=20).finish().unwrap();
         write(None, 1..=10).finish().unwrap();
         write(Some(10), 11..=15).finish().unwrap();
         assert_eq!(steps(), (1..=15).collect::<Vec<_>>());
@@ -183,5 +211,23 @@ mod tests {
         std::fs::write(&path, "a letter\n").unwrap();
         let told = StepLog::open(&path, Some(3)).map(|_| ()).unwrap_err().to_string();
         assert!(told.contains("is no log") && std::fs::read_dir(folder.path()).unwrap().count() == 1, "{told}");
+    }
+
+    #[test]
+    fn nothing_but_a_log_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        for name in ["run.jsonl", "run.jsonl.part"] {
+            let other = folder.path().join(name);
+            std::fs::write(&other, "a letter\n").unwrap();
+            let told = StepLog::open(&path, None).map(|_| ()).unwrap_err().to_string();
+            assert!(told.contains(name) && told.contains("another name"), "{told}");
+            assert_eq!(std::fs::read_to_string(&other).unwrap(), "a letter\n");
+            std::fs::remove_file(&other).unwrap();
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        }
+        // An empty file, as other programs make to have a name.
+        std::fs::write(&path, "").unwrap();
+        StepLog::open(&path, None).unwrap().finish().unwrap();
     }
 }

@@ -2,7 +2,54 @@
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::fmt;
+
+/// What is wrong with a text that is no JSON, and what to do.
+pub(super) fn told(error: &serde_json::Error) -> String {
+    let found = error.to_string();
+    let found = found.split(" at line ").next().unwrap_or_default();
+    let help = match found {
+        _ if error.is_eof() => "it ends before its last bracket or quote is closed; add what is missing",
+        "trailing comma" => "take the comma before the closing bracket away",
+        "trailing characters" => "keep one object { ... } and nothing behind it",
+        "key must be a string" => "names of fields stand in double quotes, and comments are not allowed",
+        "expected value" => {
+            "expected a number such as 0.5, a text in double quotes, true, false, a list [ ... ] or an object { ... }; comments are not allowed"
+        }
+        "invalid number" | "number out of range" => "write the number as 120, 0.001 or 1e-3",
+        "recursion limit exceeded" => "brackets are nested more than 127 deep; take some away",
+        "invalid escape" | "unexpected end of hex escape" | "lone leading surrogate in hex escape" => {
+            "write a backslash in a text as \\\\"
+        }
+        _ if found.starts_with("control character") => {
+            "close the text's quotes on its line, or write a line break as \\n"
+        }
+        _ if found.starts_with("expected `") => "add what is missing",
+        _ => "mend it there",
+    };
+    // Letters that serde_json leaves out of what it expects are no news, and some of its words are.
+    let what = match found {
+        _ if error.is_eof() || !found.starts_with("expected `") => String::new(),
+        expected => format!("{expected}, "),
+    };
+    format!("line {}, column {}: {what}{help}", error.line(), error.column())
+}
+
+/// The text in a file's bytes: UTF-8, or UTF-16 with its mark, as PowerShell's `>` writes it.
+///
+/// # Errors
+/// Where it is neither: the first byte that is wrong.
+pub(super) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, usize> {
+    let order: fn([u8; 2]) -> u16 = match bytes {
+        [0xff, 0xfe, ..] => u16::from_le_bytes,
+        [0xfe, 0xff, ..] => u16::from_be_bytes,
+        _ => return std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|e| e.valid_up_to()),
+    };
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    let text = String::from_utf16(&pairs.iter().map(|p| order(*p)).collect::<Vec<_>>());
+    text.ok().filter(|t| rest.is_empty() && !t.contains('\0')).map(Cow::Owned).ok_or(0)
+}
 
 /// The value of a JSON text, and the path of every name that its object has more than once, such as `layers[1].rate`.
 ///
@@ -128,5 +175,42 @@ mod tests {
             assert!(parse(text).is_err(), "{text}");
         }
         assert!(parse(&"[".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn what_is_not_json_says_what_to_do() {
+        let deep = "[".repeat(200);
+        let cases = [
+            ("{\"a\": 1,\n \"b", "line 2, column 3: it ends before"),
+            ("{\"a\": 1,}", "line 1, column 9: take the comma"),
+            ("{} {}", "nothing behind it"),
+            ("{a: 1}", "in double quotes"),
+            ("{'a': 1}", "in double quotes"),
+            ("{\"a\": NaN}", "expected a number such as 0.5"),
+            ("{\"a\": .5}", "expected a number such as 0.5"),
+            ("{\"a\": None}", "expected a number such as 0.5"),
+            ("{\"a\": 01}", "1e-3"),
+            ("{\"a\": 1e999}", "1e-3"),
+            ("{\"a\": \"b\nc\"}", "on its line"),
+            ("{\"a\": \"C:\\data\"}", "a backslash in a text as \\\\"),
+            ("{\"a\": \"\\ud800\"}", "a backslash in a text as \\\\"),
+            ("{\"a\": 1 \"b\": 2}", "expected `,` or `}`, add what is missing"),
+            (&deep, "nested more than"),
+        ];
+        for (text, wanted) in cases {
+            let told = told(&parse(text).unwrap_err());
+            assert!(told.contains(wanted), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn utf16_with_its_mark_is_text() {
+        let bytes =
+            |order: fn(u16) -> [u8; 2]| -> Vec<u8> { "\u{feff}{\"ä\": 1}".encode_utf16().flat_map(order).collect() };
+        for bytes in [bytes(u16::to_le_bytes), bytes(u16::to_be_bytes)] {
+            assert_eq!(decode(&bytes).unwrap(), "\u{feff}{\"ä\": 1}");
+            assert!(decode(&bytes[..bytes.len() - 1]).is_err());
+        }
+        assert_eq!(decode(b"ab\xff"), Err(2));
     }
 }

@@ -29,7 +29,7 @@ pub use preset::{
     DataSource, DataSpec, Header, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn,
     TrainSpec,
 };
-pub use read::{FIELD_HELP, read_preset, read_value};
+pub use read::{FIELD_HELP, read_preset, read_preset_file, read_value};
 pub use rng::Rng;
 pub use spec::Fields;
 pub use write::{write_loss, write_preset};

@@ -1,6 +1,7 @@
 //! Reading a preset's JSON: every mistake with its path, all at once.
 
 use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
+use super::spec::describe;
 use super::{
     Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset,
     TrainSpec, json,
@@ -14,18 +15,35 @@ const MAX_DEPTH: usize = 32;
 /// What a preset looks like, for messages.
 pub const FIELD_HELP: &str = "a preset is a JSON object with version, name, input, layers, loss and optimizer";
 
+/// Reads a preset from the bytes of a file.
+///
+/// # Errors
+/// As [`read_preset`], and where they are no text.
+pub fn read_preset_file(bytes: &[u8]) -> Result<Preset, Vec<Diagnostic>> {
+    match json::decode(bytes) {
+        Ok(text) => read_preset(&text),
+        Err(at) => {
+            Err(whole(format!("this is not text: byte {at} is not UTF-8"), "save it as UTF-8; a preset is a JSON file"))
+        }
+    }
+}
+
+/// A mistake of the whole document.
+fn whole(message: impl Into<String>, help: &str) -> Vec<Diagnostic> {
+    vec![Diagnostic { layer: None, path: String::new(), message: message.into(), help: help.into() }]
+}
+
 /// Reads a preset from text.
 ///
 /// # Errors
 /// Every mistake of syntax or type. Mistakes of shape and range are found by [`super::check`].
 pub fn read_preset(text: &str) -> Result<Preset, Vec<Diagnostic>> {
-    let whole =
-        |message: String, help: &str| vec![Diagnostic { layer: None, path: String::new(), message, help: help.into() }];
     if text.trim().is_empty() {
-        return Err(whole("the file is empty".into(), FIELD_HELP));
+        return Err(whole("the file is empty", FIELD_HELP));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let (value, repeated) = json::parse(text).map_err(|e| whole(format!("this is not JSON: {e}"), FIELD_HELP))?;
+    let (value, repeated) =
+        json::parse(text).map_err(|e| whole(format!("this is not JSON: {}", json::told(&e)), FIELD_HELP))?;
     let read = read_value(&value);
     if repeated.is_empty() {
         return read;
@@ -45,8 +63,7 @@ pub fn read_preset(text: &str) -> Result<Preset, Vec<Diagnostic>> {
 /// As [`read_preset`].
 pub fn read_value(value: &Value) -> Result<Preset, Vec<Diagnostic>> {
     let Value::Object(map) = value else {
-        let message = "the document is not an object".into();
-        return Err(vec![Diagnostic { layer: None, path: String::new(), message, help: FIELD_HELP.into() }]);
+        return Err(whole("the document is not an object", FIELD_HELP));
     };
     let mut out = Vec::new();
     let mut f = Fields::new(map, "", None, &mut out);
@@ -56,19 +73,22 @@ pub fn read_value(value: &Value) -> Result<Preset, Vec<Diagnostic>> {
     }
     let name = f.text("name", None);
     let about = f.text("about", Some(""));
-    let input = f.object("input", true).map(|m| {
+    let input = f.object("input", Some("{\"shape\": [64], \"batch\": 64}")).map(|m| {
         let mut g = Fields::new(m, "input", None, f.sink());
         let input = InputSpec { shape: Shape(g.counts("shape")), batch: g.count("batch", None) };
         g.finish();
         input
     });
     let layers = read_layers(&mut f);
-    let loss = f.object("loss", true).and_then(|m| read_loss(&mut Fields::new(m, "loss", None, f.sink())));
-    let optimizer =
-        f.object("optimizer", true).and_then(|m| read_optimizer(&mut Fields::new(m, "optimizer", None, f.sink())));
+    let loss = f
+        .object("loss", Some("{\"type\": \"softmax_cross_entropy\"}"))
+        .and_then(|m| read_loss(&mut Fields::new(m, "loss", None, f.sink())));
+    let optimizer = f
+        .object("optimizer", Some("{\"type\": \"adam\", \"lr\": 0.001}"))
+        .and_then(|m| read_optimizer(&mut Fields::new(m, "optimizer", None, f.sink())));
     let precision = f.choice("precision", &Precision::ALL.map(|p| (p.name(), p)), false).unwrap_or_default();
-    let data = f.object("data", false).and_then(|m| read_data(Fields::new(m, "data", None, f.sink())));
-    let train = f.object("train", false).map(|m| {
+    let data = f.object("data", None).and_then(|m| read_data(Fields::new(m, "data", None, f.sink())));
+    let train = f.object("train", None).map(|m| {
         let mut g = Fields::new(m, "train", None, f.sink());
         let train = TrainSpec { steps: g.count("steps", Some(1000)), seed: g.seed("seed", 0) };
         g.finish();
@@ -89,12 +109,12 @@ fn read_layers(f: &mut Fields<'_>) -> Vec<LayerSpec> {
     let at = f.at("layers");
     let items = match f.raw("layers") {
         Some(Value::Array(items)) => items,
-        Some(_) => {
-            f.fail("layers", "found something that is not a list", "expected a list of layers");
+        Some(other) => {
+            f.wrong("layers", other, "a list of layers [ ... ]");
             return Vec::new();
         }
         None => {
-            f.fail("layers", "is missing", "add \"layers\": a list of layers");
+            f.fail("layers", "is missing", "add \"layers\": [{\"type\": \"dense\", \"units\": 10}]");
             return Vec::new();
         }
     };
@@ -111,7 +131,7 @@ fn read_layers(f: &mut Fields<'_>) -> Vec<LayerSpec> {
             f.sink().push(Diagnostic {
                 layer: Some(path),
                 path: here,
-                message: "found something that is not an object".into(),
+                message: format!("found {}", describe(item)),
                 help,
             });
             continue;
@@ -213,7 +233,7 @@ fn read_source(kind: &str, f: &mut Fields<'_>) -> DataSource {
     };
     let path = |f: &mut Fields<'_>, name: &'static str| {
         let text = f.text(name, None);
-        if text.is_empty() && f.has(name) {
+        if text.is_empty() && f.raw(name).is_some_and(Value::is_string) {
             f.fail(name, "found an empty path", "give the file's path, from the preset's folder");
         }
         text.into()

@@ -81,7 +81,12 @@ pub(super) fn check_optimizer(optimizer: &OptimizerSpec, out: &mut Vec<Diagnosti
                 (0.0..1.0).contains(&momentum),
                 "expected a number from 0 up to, but not including, 1",
             );
-            within("nesterov", momentum, !nesterov || momentum > 0.0, "nesterov needs a momentum above 0");
+            within(
+                "momentum",
+                momentum,
+                !nesterov || momentum > 0.0,
+                "nesterov needs a momentum above 0, such as 0.9; or set nesterov to false",
+            );
         }
         OptimizerSpec::Adam { betas, eps, .. } => {
             for beta in betas {

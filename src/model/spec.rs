@@ -13,7 +13,7 @@ pub struct Fields<'a> {
 }
 
 /// How a value is named in a message.
-fn describe(value: &Value) -> String {
+pub(super) fn describe(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Object(_) => "an object".into(),
@@ -50,11 +50,14 @@ impl<'a> Fields<'a> {
 
     /// The raw value of a field, which counts as known from now on.
     pub fn raw(&mut self, name: &'static str) -> Option<&'a Value> {
-        self.known.push(name);
+        if !self.known.contains(&name) {
+            self.known.push(name);
+        }
         self.map.get(name)
     }
 
-    fn wrong(&mut self, name: &str, found: &Value, expected: &str) {
+    /// Records a value of a kind that the field does not take.
+    pub(super) fn wrong(&mut self, name: &str, found: &Value, expected: &str) {
         let message = format!("found {}", describe(found));
         self.fail(name, message, format!("expected {expected}"));
     }
@@ -78,7 +81,12 @@ impl<'a> Fields<'a> {
                 1
             }
             (Some(v), _) => whole(v).unwrap_or_else(|| {
-                self.wrong(name, v, "a whole number, at least 1");
+                let is_large = v.as_f64().is_some_and(|n| n > 9e15);
+                self.wrong(
+                    name,
+                    v,
+                    if is_large { "a whole number from 1 to 2^53" } else { "a whole number, at least 1" },
+                );
                 1
             }),
         }
@@ -88,8 +96,13 @@ impl<'a> Fields<'a> {
     pub fn seed(&mut self, name: &'static str, default: u64) -> u64 {
         match self.raw(name) {
             None => default,
-            Some(v) => v.as_u64().unwrap_or_else(|| {
-                self.wrong(name, v, "a whole number, at least 0");
+            Some(v) => v.as_u64().or_else(|| whole(v).map(|n| n as u64)).unwrap_or_else(|| {
+                let is_large = v.as_f64().is_some_and(|n| n > 9e15);
+                self.wrong(
+                    name,
+                    v,
+                    if is_large { "a whole number from 0 to 2^64 - 1" } else { "a whole number, at least 0" },
+                );
                 0
             }),
         }
@@ -193,18 +206,19 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A nested object, or `None`; recorded where it is another type, or absent and `required`.
-    pub fn object(&mut self, name: &'static str, required: bool) -> Option<&'a Map<String, Value>> {
+    /// A nested object, or `None`; recorded where it is another type, or absent and required, which is where there is an `example` of it.
+    pub fn object(&mut self, name: &'static str, example: Option<&str>) -> Option<&'a Map<String, Value>> {
         match self.raw(name) {
             None => {
-                if required {
-                    self.absent(name, "{ ... }");
+                if let Some(example) = example {
+                    self.absent(name, example);
                 }
                 None
             }
             Some(Value::Object(map)) => Some(map),
             Some(v) => {
-                self.wrong(name, v, "an object { ... }");
+                let expected = example.map(|e| format!("an object such as {e}"));
+                self.wrong(name, v, expected.as_deref().unwrap_or("an object { ... }, or leave it out"));
                 None
             }
         }

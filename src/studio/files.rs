@@ -2,7 +2,7 @@
 //!
 //! One thread does the reading and writing in order; each dialog has its own, since it lasts as long as a person thinks.
 
-use crate::model::{Diagnostic, Preset, read_preset, write_preset};
+use crate::model::{Diagnostic, Preset, read_preset, read_preset_file, write_preset};
 use crate::tensor::{write_advice, write_atomic};
 use crate::train::export::Format;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -192,10 +192,10 @@ impl Drop for Files {
 /// # Errors
 /// Every mistake in it, a line each, or why it cannot be read.
 pub fn read(path: &Path) -> Result<Preset, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| format!("{}: cannot be read: {e}. {}", path.display(), read_advice(&e)))?;
+    let bytes =
+        std::fs::read(path).map_err(|e| format!("{}: cannot be read: {e}. {}", path.display(), read_advice(&e)))?;
     let listed = |mistakes: Vec<Diagnostic>| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-    read_preset(&text).map_err(|m| format!("{}:\n{}", path.display(), listed(m)))
+    read_preset_file(&bytes).map_err(|m| format!("{}:\n{}", path.display(), listed(m)))
 }
 
 /// What to do about a file that could not be read.
@@ -203,7 +203,6 @@ fn read_advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::NotFound => "Check the path: the file may have been moved or renamed.",
         std::io::ErrorKind::PermissionDenied => "Check who may read it.",
-        std::io::ErrorKind::InvalidData => "It is no text; choose a preset, a .json file.",
         std::io::ErrorKind::IsADirectory => "It is a folder; choose a preset in it, a .json file.",
         _ => "Check that the disk is there, and try again.",
     }

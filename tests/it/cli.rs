@@ -1,5 +1,6 @@
 //! The commands as a user runs them: the real program, its output, its exit status, and the files that it leaves.
 
+mod exports;
 mod files;
 mod kept;
 mod mistakes;
@@ -36,9 +37,12 @@ fn stderr(output: &Output) -> String {
 
 /// Standard output of a command that must succeed.
 fn succeed(args: &[&str]) -> String {
-    let output = run(args);
-    assert!(output.status.success(), "{args:?}: {:?}\n{}", output.status, stderr(&output));
-    stdout(&output)
+    succeeded(args, &run(args))
+}
+
+fn succeeded(args: &[&str], output: &Output) -> String {
+    assert!(output.status.success(), "{args:?}: {:?}\n{}", output.status, stderr(output));
+    stdout(output)
 }
 
 fn json(args: &[&str]) -> Value {
@@ -47,10 +51,13 @@ fn json(args: &[&str]) -> Value {
 
 /// Standard error of a command that must find a mistake: exit status 2, nothing on standard output.
 fn refused(args: &[&str]) -> String {
-    let output = run(args);
-    let text = stderr(&output);
+    was_refused(args, &run(args))
+}
+
+fn was_refused(args: &[&str], output: &Output) -> String {
+    let text = stderr(output);
     assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
-    assert!(output.stdout.is_empty(), "{args:?} printed {}", stdout(&output));
+    assert!(output.stdout.is_empty(), "{args:?} printed {}", stdout(output));
     assert!(!text.contains("panicked") && !text.contains("defect"), "{text}");
     text
 }

@@ -130,12 +130,19 @@ impl Writer<'_> {
     fn standardized(&mut self, x: String, meaning: &Meaning) -> String {
         let Some(scaling) = &meaning.scaling else { return x };
         let dims = self.model.input.0.clone();
-        for (name, values) in [("input.mean", &scaling.mean), ("input.scale", &scaling.scale)] {
+        // A mean far from 0 loses digits in f32 that count where the deviation is small: they are taken away after it.
+        let rest: Vec<f64> = scaling.mean.iter().map(|m| m - f64::from(*m as f32)).collect();
+        let counts = rest.iter().zip(&scaling.scale).any(|(r, s)| (r * s).abs() > 1e-6);
+        let mut constant = |name: &'static str, values: &[f64]| {
             let raw: Vec<u8> = values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect();
             self.put(5, &tensor(name, &dims, &raw));
-        }
-        let centred = self.node("Sub", &[&x, "input.mean"], &[]);
-        self.node("Mul", &[&centred, "input.scale"], &[])
+            name
+        };
+        let mean = constant("input.mean", &scaling.mean);
+        let rest = counts.then(|| constant("input.mean_rest", &rest));
+        let scale = constant("input.scale", &scaling.scale);
+        let centred = [Some(mean), rest].into_iter().flatten().fold(x, |x, m| self.node("Sub", &[&x, m], &[]));
+        self.node("Mul", &[&centred, scale], &[])
     }
 
     fn activation(&mut self, x: String, function: Option<Activation>) -> String {
@@ -358,6 +365,17 @@ mod tests {
         let mean = all(&graph, 5).into_iter().find(|t| text(t.bytes(), 8) == "input.mean").unwrap();
         let raw: Vec<u8> = [5.0f32, 3.0, 4.0, 1.0].iter().flat_map(|v| v.to_le_bytes()).collect();
         assert_eq!(all(mean.bytes(), 9)[0].bytes(), raw);
+        // A mean that f32 rounds by what counts beside the deviation is taken away in two parts, which together are it.
+        let scaling = crate::data::Scaling { mean: vec![1e5 + 1e-3; 4], scale: vec![1.0; 4] };
+        let far = onnx(&model, &weights, &Meaning { scaling: Some(scaling), ..Meaning::default() }).unwrap();
+        let graph = all(&far, 7)[0].bytes().to_vec();
+        let kinds: Vec<String> = all(&graph, 1).iter().take(3).map(|n| text(n.bytes(), 4)).collect();
+        assert_eq!(kinds, ["Sub", "Sub", "Mul"]);
+        let part = |name: &str| {
+            let found = all(&graph, 5).into_iter().find(|t| text(t.bytes(), 8) == name).unwrap();
+            f64::from(f32::from_le_bytes(all(found.bytes(), 9)[0].bytes()[..4].try_into().unwrap()))
+        };
+        assert!((part("input.mean") + part("input.mean_rest") - (1e5 + 1e-3)).abs() < 1e-9);
         // Data that stands as it was read needs neither.
         let plain = onnx(&model, &weights, &Meaning::default()).unwrap();
         let first = text(all(all(&plain, 7)[0].bytes(), 1)[0].bytes(), 4);

@@ -288,8 +288,9 @@ def prepare(rows):
     x = torch.as_tensor(rows, dtype=torch.float32).reshape(-1, *INPUT_SHAPE)
     if MEAN is None:
         return x
-    mean, scale = torch.tensor(MEAN).reshape(INPUT_SHAPE), torch.tensor(SCALE).reshape(INPUT_SHAPE)
-    return (x - mean) * scale
+    # In float64, as the data were: a mean far from 0 would lose digits that count where the deviation is small.
+    mean, scale = (torch.tensor(v, dtype=torch.float64).reshape(INPUT_SHAPE) for v in (MEAN, SCALE))
+    return ((x.double() - mean) * scale).float()
 
 
 def answer(net, rows):

@@ -1,6 +1,6 @@
 //! Kept runs, exports and capsules as a user meets them.
 
-use super::{at, command, listing, stderr, stdout};
+use super::{at, command, listing, stderr, stdout, succeeded, was_refused};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Output;
@@ -12,15 +12,11 @@ fn run(folder: &Path, args: &[&str]) -> Output {
 }
 
 fn succeed(folder: &Path, args: &[&str]) -> String {
-    let output = run(folder, args);
-    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
-    stdout(&output)
+    succeeded(args, &run(folder, args))
 }
 
 fn refused(folder: &Path, args: &[&str]) -> String {
-    let output = run(folder, args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
-    stderr(&output)
+    was_refused(args, &run(folder, args))
 }
 
 fn list(folder: &Path) -> Vec<Value> {
@@ -56,6 +52,15 @@ fn a_run_is_kept_where_that_is_asked() {
     succeed(here, &["runs", "restore", "first try"]);
     assert_eq!(list(here).len(), 1);
     assert!(refused(here, &["runs", "rename", "last", "two\nlines"]).contains("control characters"));
+    // Every action says as JSON what it did, and nothing else on standard output.
+    let done = |args: &[&str]| -> Value { serde_json::from_str(&succeed(here, args)).unwrap() };
+    for (action, key) in [("hide", "hidden"), ("unhide", "unhidden"), ("delete", "deleted"), ("restore", "restored")] {
+        assert_eq!(done(&["runs", action, id, "--json"]), serde_json::json!({ key: [id] }));
+    }
+    assert_eq!(done(&["runs", "rename", "last", "first try", "--json"])["renamed"][0], id);
+    assert_eq!(done(&["runs", "--json", "show", "last"])["name"], "first try");
+    assert!(done(&["runs", "path", "last", "--json"])["path"].as_str().unwrap().ends_with(id));
+    assert_eq!(done(&["runs", "empty-trash", "--json"])["removed"], 0);
     // What is printed is what was trained, and not what the preset said.
     let preset = stepgraph::model::read_preset(&succeed(here, &["runs", "preset", "last"])).unwrap();
     assert_eq!(preset.train.map(|t| (t.steps, t.seed)), Some((40, 5)));
@@ -143,8 +148,12 @@ fn a_capsule_is_made_and_replayed() {
     assert!(text.contains("the plan differs") && text.contains("op 0: "), "{text}");
     // A kept run is made again, and its capsule says whether it went the same way.
     succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
-    let made = run(here, &["capsule", "make", "last", &at(&folder, "kept.capsule")]);
+    let made = run(here, &["capsule", "make", "last", &at(&folder, "kept.capsule"), "--json"]);
     assert!(stderr(&made).contains("agree to the bit over 20 steps"), "{}", stderr(&made));
+    let report: Value = serde_json::from_str(&stdout(&made)).unwrap();
+    assert_eq!((report["preset"].as_str(), report["steps"].as_u64()), (Some("xor"), Some(20)));
+    assert!(report["is_bit_equal"] == true && report["parts_at_step"].is_null(), "{report}");
+    assert!(report["file"].as_str().unwrap().ends_with("kept.capsule"));
     succeed(
         here,
         &["train", "xor", "--steps", "20", "--keep", "--init", &{
@@ -153,8 +162,10 @@ fn a_capsule_is_made_and_replayed() {
             path
         }],
     );
-    let made = run(here, &["capsule", "make", "last", &at(&folder, "other.capsule")]);
+    let made = run(here, &["capsule", "make", "last", &at(&folder, "other.capsule"), "--json"]);
     assert_eq!(made.status.code(), Some(1));
+    let report: Value = serde_json::from_str(&stdout(&made)).unwrap();
+    assert!(report["is_bit_equal"] == false && report["parts_at_step"] == 1, "{report}");
     assert!(stderr(&made).contains("went another way from step 1 on"), "{}", stderr(&made));
     std::fs::write(&file, "a letter").unwrap();
     assert!(refused(here, &["capsule", "replay", &file]).contains("is not a capsule"));

@@ -78,7 +78,7 @@ fn numbers_that_are_none_are_refused() {
     check(changed("\"lr\": 0.1", "\"lr\": NaN").as_bytes(), &["not JSON", "line"]);
     check(changed("\"lr\": 0.1", "\"lr\": 1e999").as_bytes(), &["JSON"]);
     check(changed("\"lr\": 0.1", "\"lr\": Infinity").as_bytes(), &["not JSON"]);
-    check(changed("\"batch\": 8", "\"batch\": 1e300").as_bytes(), &["input.batch"]);
+    check(changed("\"batch\": 8", "\"batch\": 1e300").as_bytes(), &["input.batch", "from 1 to 2^53"]);
     check(changed("\"units\": 5", "\"units\": 9000000000000000").as_bytes(), &["layers[0]", "too large"]);
 }
 
@@ -95,7 +95,14 @@ fn shapes_that_do_not_fit_name_the_layer() {
 #[test]
 fn files_that_are_no_presets_are_refused() {
     check(b"", &["the file is empty"]);
-    check(b"\x00\xff\xfe\x80binary", &["is not text"]);
+    check(b"\x00\xff\xfe\x80binary", &["is not text", "save it as UTF-8"]);
+    // What PowerShell's redirection writes is UTF-16 with a mark; half a letter at its end is none.
+    let wide: Vec<u8> = format!("\u{feff}{}", changed("\"units\": 5", "\"units\": 0"))
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    check(&wide, &["layers[0].units: found 0"]);
+    check(&wide[..wide.len() - 1], &["is not text"]);
     check(&SMALL.as_bytes()[..SMALL.len() / 2], &["not JSON"]);
     check(b"[1, 2]", &["not an object"]);
     check("[".repeat(100_000).as_bytes(), &["not JSON"]);
@@ -313,4 +320,18 @@ fn batches_must_fit() {
     save(&path, &[("batch.x", HostTensor::from_slice([3, 8, 6], &x).unwrap()), ("batch.y", labels)]);
     fails("batch.x holds inf at element 100");
     assert!(refused(&["train", &preset]).contains("names no data"));
+}
+
+#[test]
+fn a_number_that_an_option_does_not_take_is_told_in_words() {
+    for (option, value, wanted) in [
+        ("--steps", "ten", "expected a whole number, at least 1"),
+        ("--steps", "-1", "expected a whole number, at least 1"),
+        ("--seed", "1.5", "expected a whole number, at least 0"),
+        ("--threads", "99", "expected a whole number from 1 to 64"),
+        ("--held-out", "half", "expected a share below 1"),
+    ] {
+        let told = refused(&["train", "xor", option, value]);
+        assert!(told.contains(value) && told.contains(wanted), "{told}");
+    }
 }

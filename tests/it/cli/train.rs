@@ -49,6 +49,17 @@ fn the_log_has_every_step_in_order() {
     }
     assert!(lines[299]["loss"].as_f64().unwrap() < lines[0]["loss"].as_f64().unwrap());
     assert_eq!(super::listing(folder.path()), ["run.jsonl"], "no temporary file is left");
+    let output = run(&["train", "xor", "--steps", "3", "--log", &log]);
+    assert!(
+        output.status.success() && stderr(&output).contains("of an earlier run is replaced"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(read(&log).iter().filter(|b| **b == b'\n').count(), 3);
+    std::fs::write(&log, "a letter\n").unwrap();
+    let told = super::refused(&["train", "xor", "--steps", "3", "--log", &log]);
+    assert!(told.contains("is no log of a run, so it is not replaced") && read(&log) == b"a letter\n", "{told}");
+    assert_eq!(super::listing(folder.path()), ["run.jsonl"]);
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! Numbers as arguments, refused with what is allowed.
+
+/// A whole number from 1 on: steps, replays, a distance in steps.
+///
+/// # Errors
+/// Where it is anything else.
+pub fn positive(text: &str) -> Result<u64, String> {
+    whole(text, 1, u64::MAX)
+}
+
+/// A seed.
+///
+/// # Errors
+/// Where it is no whole number of 64 bits.
+pub fn seed(text: &str) -> Result<u64, String> {
+    whole(text, 0, u64::MAX)
+}
+
+/// How many threads share a step.
+///
+/// # Errors
+/// Where it is anything else than 1 to 64.
+pub fn threads(text: &str) -> Result<u16, String> {
+    whole(text, 1, 64).map(|n| n as u16)
+}
+
+/// How many samples are held out: a share below 1, or a count.
+///
+/// # Errors
+/// Where it is neither.
+pub fn held_out(text: &str) -> Result<f64, String> {
+    let found = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0 && (*n < 1.0 || n.fract() == 0.0));
+    found.ok_or_else(|| "expected a share below 1, such as 0.2, or a count of samples; 0 holds nothing out".to_owned())
+}
+
+fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let found = text.parse().ok().filter(|n| (least..=most).contains(n));
+    let is_large = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text.bytes().any(|b| b != b'0');
+    found.ok_or_else(|| match most {
+        // The bound is told to those who are beyond it.
+        u64::MAX if !is_large => format!("expected a whole number, at least {least}"),
+        _ => format!("expected a whole number from {least} to {most}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_says_what_is_allowed() {
+        assert_eq!((positive("7"), seed("0"), threads("64"), held_out("0.2")), (Ok(7), Ok(0), Ok(64), Ok(0.2)));
+        for text in ["", "0", "-1", "1.5", "abc", "1e3", " 1", "0x10"] {
+            assert_eq!(positive(text).unwrap_err(), "expected a whole number, at least 1", "{text}");
+        }
+        assert!(seed("18446744073709551616").unwrap_err().ends_with("from 0 to 18446744073709551615"));
+        assert!(["0", "65", "x", "99999999999999999999"].iter().all(|t| threads(t).unwrap_err().ends_with("1 to 64")));
+        assert!(["x", "-1", "1.5", "NaN", "inf"].iter().all(|t| held_out(t).unwrap_err().contains("a share below 1")));
+    }
+}
