@@ -110,7 +110,7 @@ impl StudioApp {
             Command::Pause => self.studio.training.send(Order::Pause),
             Command::Stop => self.studio.training.send(Order::Stop),
             Command::Continue => self.continue_stopped(),
-            Command::Reset => self.studio.training.reset(),
+            Command::Reset => self.studio.let_run_go(),
             Command::SetLr(lr) => self.studio.training.send(Order::SetLr(lr)),
             Command::SetSmoothing(weight) => self.studio.training.set_smoothing(weight),
             Command::ShowTab(tab) => {
@@ -156,7 +156,7 @@ impl StudioApp {
                 self.studio.settings.dark = Some(dark);
                 ctx.set_theme(if dark { egui::Theme::Dark } else { egui::Theme::Light });
             }
-            Command::DismissNotice => self.studio.notice = None,
+            Command::DismissNotice => self.studio.dismiss_notice(),
             Command::ShowNotice => self.show_notice(),
             Command::Runs(command) => self.perform_on_runs(ctx, command),
             Command::ShowSide(side) => side.toggle(&mut self.studio.settings, ctx.content_rect().width()),
@@ -330,9 +330,9 @@ impl StudioApp {
     pub(super) fn open_document(&mut self, preset: Preset, path: Option<PathBuf>) {
         self.studio.document.replace(preset, path);
         self.studio.forget_plan();
-        self.studio.training.reset();
         self.panels.drafts.clear();
-        self.studio.notice = None;
+        self.studio.forget_notice();
+        self.studio.let_run_go();
     }
 
     pub(super) fn start_path(&self, what: Asked) -> String {

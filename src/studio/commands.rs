@@ -242,8 +242,10 @@ impl Command {
                 of("Pause", icons::PAUSE, keys(NONE, Key::F5), "Stops after the current step and keeps everything")
             }
             Self::Step => of("Step", icons::STEP, keys(NONE, Key::F10), "Makes a single step"),
-            Self::Stop => of("Stop", icons::STOP, keys(Modifiers::SHIFT, Key::F5), "Ends the run; it can be continued"),
-            Self::Continue => of("Continue", icons::PLAY, None, "Goes on with the run that was stopped"),
+            Self::Stop => of("Stop", icons::STOP, keys(Modifiers::SHIFT, Key::F5), "Ends the run; Continue goes on with it"),
+            Self::Continue => {
+                of("Continue", icons::PLAY, keys(CTRL, Key::F5), "Goes on with the run that was stopped")
+            }
             Self::Reset => of(
                 "Reset",
                 icons::RESET,

@@ -82,3 +82,25 @@ fn a_run_that_cannot_start_says_why() {
     assert!(robot.sees("does not fit the network"));
     assert!(robot.sees("not recorded"));
 }
+
+#[test]
+fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
+    let mut robot = Robot::open(None);
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, Command::ShowTab(Tab::Arena));
+    robot.write("L0 units", "4000000000");
+    robot.settle();
+    robot.press("Train");
+    robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
+    robot.window.run_steps(2);
+    assert!(robot.sees("Training failed:") && robot.sees("of memory"));
+    robot.press("Show Train");
+    robot.window.run_steps(2);
+    assert!(robot.app().studio.shown.contains(&Tab::Train) && robot.sees("change what is named here"));
+    // Where the tab is shown, it tells by itself.
+    robot.window.state_mut().perform(&ctx, Command::DismissNotice);
+    robot.press("Train anew");
+    robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
+    robot.window.run_steps(2);
+    assert!(robot.app().studio.notice.is_none());
+}

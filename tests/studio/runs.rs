@@ -197,3 +197,31 @@ fn a_run_that_is_let_go_keeps_its_weights_and_its_curve() {
     assert!(entry.record.steps > 50 && !store.is_busy(&entry.id));
     assert_eq!(store.curves(&entry.id).unwrap().last_step(), entry.record.steps);
 }
+
+#[test]
+fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    train(&mut robot, "20");
+    let id = ids(robot.app())[0].clone();
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, Command::NewFromPreset(1));
+    robot.press("Discard changes");
+    robot.settle();
+    assert!(robot.app().studio.training.state.is_none() && robot.sees("The run digits-mlp is kept."));
+    // Its curves stand behind those of the next run, where that is wanted.
+    robot.press("Pin run as baseline");
+    assert_eq!(robot.app().studio.runs.baseline_id.as_ref(), Some(&id));
+    robot.window.state_mut().perform(&ctx, Command::Train);
+    robot.until("some steps", |app| app.studio.training.done() > 10);
+    assert!(robot.sees("baseline digits-mlp"));
+    robot.window.state_mut().perform(&ctx, Command::New);
+    robot.until("the notice", |app| app.studio.notice.as_ref().is_some_and(|n| n.actions.len() == 2));
+    robot.press("Show in Runs");
+    robot.until("the table", |app| app.studio.shown.contains(&Tab::Runs));
+    assert!(robot.app().studio.runs.selected.len() == 1 && robot.app().studio.runs.selected[0] != id);
+    // Without a run there is nothing to tell.
+    robot.window.state_mut().perform(&ctx, Command::New);
+    robot.window.run_steps(2);
+    assert!(robot.app().studio.notice.is_none());
+}

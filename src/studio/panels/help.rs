@@ -90,7 +90,12 @@ fn shortcuts_ui(ui: &mut Ui, search: &mut String, fresh: bool) {
     if rows.is_empty() {
         weak_ui(ui, "Nothing of that name. Try fewer letters.");
     }
-    ScrollArea::vertical().max_height(420.0).auto_shrink([false, true]).show(ui, |ui| {
+    let mut area = ScrollArea::vertical().id_salt("shortcut list").max_height(420.0).auto_shrink([false, true]);
+    if fresh || field.changed() {
+        // A page that was just opened, or another list, begins at its top.
+        area = area.vertical_scroll_offset(0.0);
+    }
+    area.show(ui, |ui| {
         egui::Grid::new("shortcuts").num_columns(2).spacing([16.0, 6.0]).show(ui, |ui| {
             for (keys, title, about) in &rows {
                 let keys = RichText::new(keys).font(theme::mono()).color(theme::colors(ui).accent);

@@ -3,8 +3,9 @@
 use crate::studio::commands::{Command, Queue};
 use crate::studio::fields::counted;
 use crate::studio::files::Asked;
+use crate::studio::notice::Notice;
 use crate::studio::runs::RunsCommand;
-use crate::studio::state::{Notice, Studio};
+use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::weak_ui;
 use crate::train::export::Format;

@@ -141,6 +141,10 @@ fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
                 "The run is over: goes on from here for {} more steps. Reset begins again from new weights.",
                 format::exact(steps)
             ),
+            Next::TrainAnew if studio.training.is_stopped() => format!(
+                "Begins another run from new weights. {} goes on with the one that was stopped.",
+                Command::Continue.tooltip_keys(ui.ctx())
+            ),
             Next::TrainAnew => "Begins another run from new weights; the curves of the last one go.".to_owned(),
         };
         let response = ui.add_enabled(t.train, button).on_hover_text(about);

@@ -50,6 +50,8 @@ pub struct Runs {
     pub replayed: Option<(PathBuf, Box<CapsuleReport>)>,
     /// Runs that were deleted last, and can be brought back.
     pub deleted: Vec<String>,
+    /// True once there was a list.
+    pub is_known: bool,
     asked_for: Vec<String>,
     listed: Option<Instant>,
     changes: Option<u64>,
@@ -83,6 +85,7 @@ impl Runs {
             differences: Vec::new(),
             replayed: None,
             deleted: Vec::new(),
+            is_known: false,
             asked_for: Vec::new(),
             listed: None,
             changes: None,
@@ -113,6 +116,13 @@ impl Runs {
     pub fn letter(&self, id: &str) -> Option<char> {
         let index = self.selected.iter().position(|s| s == id)?;
         char::from_u32('A' as u32 + index as u32)
+    }
+
+    /// Selects a run alone, and has its curves read anew.
+    pub fn select(&mut self, id: String) {
+        self.forget(&id);
+        self.selected = vec![id];
+        self.selection_changed();
     }
 
     /// Gives the desk a job; false where there is none or too much is waiting.

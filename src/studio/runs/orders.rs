@@ -13,6 +13,8 @@ pub enum RunsCommand {
     Select(String),
     /// Takes this run into the comparison, or out of it.
     Toggle(String),
+    /// Shows this run in the table, with its curves.
+    Show(String),
     ClearSelection,
     SortBy(Column),
     Rename(String, String),
@@ -25,10 +27,13 @@ pub enum RunsCommand {
     /// Brings back what was deleted last.
     Restore,
     Pin,
+    PinRun(String),
     Unpin,
     OpenPreset,
     /// Goes on from the run's checkpoint; asks first where another network is open.
     Continue,
+    /// Goes on with this run, in its own network.
+    ContinueRun(String),
     /// Opens the run's own network and goes on.
     ContinueOwn(String),
     CopyFolder,
@@ -42,6 +47,9 @@ pub enum RunsCommand {
     DismissReplay,
     ByTime(bool),
 }
+
+/// What continuing does.
+const GOES_ON: &str = "Goes on from the run's last checkpoint, with its optimizer, in the same curves";
 
 impl RunsCommand {
     /// What the palette lists.
@@ -88,6 +96,7 @@ impl RunsCommand {
         let of = |label, icon, about| Info { label, icon, shortcut: None, about };
         match self {
             Self::Select(_) => of("Select run", icons::FIT, "Shows the curves of this run alone"),
+            Self::Show(_) => of("Show in Runs", icons::RECENT, "Shows this run among those that are kept, with its curves"),
             Self::Toggle(_) => of("Compare run", icons::FIT, "Lays the curves of this run over the others"),
             Self::ClearSelection => of("Select no run", icons::CLOSE, "Takes every run out of the comparison"),
             Self::SortBy(_) => of("Sort runs", icons::DOWN, "Sorts by this column; again turns the order"),
@@ -103,16 +112,13 @@ impl RunsCommand {
             Self::Restore => {
                 of("Bring back deleted runs", icons::UNDO, "Brings the runs that were deleted last back from the trash")
             }
-            Self::Pin => of("Pin run as baseline", icons::TRAIN, "Draws its curves faintly behind the current run's"),
+            Self::Pin | Self::PinRun(_) => of("Pin run as baseline", icons::TRAIN, "Draws its curves faintly behind the current run's"),
             Self::Unpin => of("Unpin the baseline", icons::CLOSE, "Takes the pinned run out of the Train tab's plots"),
             Self::OpenPreset => {
                 of("Open the run's preset", icons::OPEN, "Opens the network of the selected run as a document")
             }
-            Self::Continue | Self::ContinueOwn(_) => of(
-                "Continue the selected run",
-                icons::PLAY,
-                "Goes on from the run's last checkpoint, with its optimizer, in the same curves",
-            ),
+            Self::Continue => of("Continue the selected run", icons::PLAY, GOES_ON),
+            Self::ContinueRun(_) | Self::ContinueOwn(_) => of("Continue", icons::PLAY, GOES_ON),
             Self::CopyFolder => {
                 of("Copy the run's folder", icons::COPY, "Puts the path of the run's folder on the clipboard")
             }
