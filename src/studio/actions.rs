@@ -15,7 +15,7 @@ use super::selection::Selection;
 use super::tour::TourMove;
 use super::transport::Next;
 use crate::model::{LayerPath, Preset};
-use crate::train::{Command as Order, Proof, SessionSpec, VerifyOptions};
+use crate::train::{Command as Order, Proof, SessionSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -218,16 +218,7 @@ impl StudioApp {
     /// Proves something of the step of the document, or everything.
     fn prove(&mut self, proof: Option<Proof>) {
         let studio = &mut self.studio;
-        let preset = Arc::clone(studio.document.preset());
-        let machine = studio.devices.here();
-        let options = VerifyOptions {
-            replays: studio.settings.replays,
-            machine: Some(machine.target.clone()),
-            tuning: machine.tuning.clone(),
-            base: studio.document.base(),
-            seed: preset.train.map_or(0, |t| t.seed),
-            ..VerifyOptions::default()
-        };
+        let (preset, options) = (Arc::clone(studio.document.preset()), studio.verify_options());
         let proofs = proof.map_or_else(|| Proof::ALL.to_vec(), |p| vec![p]);
         let (revision, wake) = (studio.document.revision(), Arc::clone(&studio.wake));
         if let Err(error) = studio.proofs.start(preset, options, proofs, revision, wake) {

@@ -302,6 +302,7 @@ impl Studio {
         }
         let shown = self.shown.contains(&Tab::Predictions);
         self.predictions.follow(&mut self.training, shown);
+        self.ask_price();
         self.proofs.poll();
         self.prices.poll();
     }

@@ -59,6 +59,10 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
     robot.press("Continue the selected run");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
     assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("goes on from step")));
+    // What is not kept of it is told where it is missing.
+    robot.until("changes by layer", |app| !app.studio.training.history.layers.is_empty());
+    robot.window.run_steps(2);
+    assert_eq!(robot.app().studio.training.history.before, done);
     let training = &robot.app().studio.training;
     assert_eq!((training.keeping.id(), training.total > done), (Some(id.as_str()), true));
     assert_eq!(&training.history.loss.raw.values()[..done as usize], first.values(Quantity::Loss));

@@ -2,6 +2,7 @@
 
 use crate::robot::Robot;
 use egui::{Key, Modifiers};
+use stepgraph::studio::commands::{Command, Tab};
 use stepgraph::train::RunState;
 
 fn state(app: &stepgraph::studio::StudioApp) -> Option<RunState> {

@@ -126,6 +126,40 @@ fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
 }
 
 #[test]
+fn the_trash_lists_what_was_deleted_with_both_ways_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    train(&mut robot, "10");
+    train(&mut robot, "12");
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, Command::Reset);
+    let (store, all) = (RunStore::at(folder.path().join("runs")), ids(robot.app()));
+    robot.until("the recorder's end", |_| all.iter().all(|id| !store.is_busy(id)));
+    perform(&mut robot, RunsCommand::ShowTrash);
+    robot.until("the trash", |app| app.studio.runs.trash.is_some());
+    assert!(robot.sees("The trash is empty"));
+    perform(&mut robot, RunsCommand::DeleteNow(all.clone()));
+    let count = |app: &StudioApp| app.studio.runs.trash.as_ref().map_or(0, |t| t.rows.len());
+    robot.until("both in the trash", |app| count(app) == 2 && app.studio.runs.entries.is_empty());
+    robot.window.get_all_by_label("Restore digits-mlp").next().expect("a way back").click();
+    robot.until("one of them back", |app| count(app) == 1 && app.studio.runs.entries.len() == 1);
+    let [back, gone] = if ids(robot.app())[0] == all[0] { [&all[0], &all[1]] } else { [&all[1], &all[0]] };
+    robot.press("Delete for good… digits-mlp");
+    assert!(robot.sees("Delete 1 run for good?"));
+    robot.press("Cancel");
+    assert!(store.trash().path(gone).is_dir());
+    robot.press("Empty the trash…");
+    robot.window.run_steps(2);
+    robot.press("Delete for good");
+    robot.until("the empty trash", |app| count(app) == 0);
+    assert!(!store.trash().path(gone).exists() && store.path(back).is_dir());
+    // The undo of the deletion has nothing left that is not there.
+    robot.press("Trash");
+    robot.until("the runs", |app| !app.studio.runs.shows_trash);
+    assert!(robot.sees("Run digits-mlp"));
+}
+
+#[test]
 fn a_run_is_exported_and_its_network_opened() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());

@@ -140,9 +140,10 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
     if h.update_max.raw.last().is_some_and(|v| v > 0.0) {
         plots.push(plot("Update", "largest change of a parameter", Curve::Smoothed(&h.update_max)));
     }
+    let since = format!("from step {} on: earlier ones are not kept", format::exact(h.before + 1));
     if !h.layers.is_empty() {
-        let layers =
-            plot("Update by layer", "click a curve to select its layer", Curve::Layers { curves: &h.layers, marked });
+        let unit = if h.before > 0 { &since } else { "click a curve to select its layer" };
+        let layers = plot("Update by layer", unit, Curve::Layers { curves: &h.layers, marked });
         plots.push(PlotSpec { log: log_of("Update by layer", true), ..layers });
     }
     plots.push(PlotSpec { curve_name: "rate", ..plot("Learning rate", "", Curve::Plain(&h.lr)) });

@@ -8,7 +8,7 @@ use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::status::{plan_text, recorded_text, run_text};
-use crate::studio::widgets::button::{command_icon_ui, named, weak_ui};
+use crate::studio::widgets::button::{button_width, command_icon_ui, named, weak_ui};
 use egui::{Align, Button, Label, Layout, RichText, Sense, Ui};
 
 /// The room below which a notice comes instead of the plan.
@@ -63,12 +63,7 @@ fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut Queue) {
     let c = theme::colors(ui);
     let color = if notice.is_error { c.error } else { c.text };
     let small = |text: String| RichText::new(text).size(12.0);
-    let wide = |ui: &Ui, command: &Command| {
-        let text = egui::WidgetText::from(small(command.title()));
-        let galley = text.into_galley(ui, Some(egui::TextWrapMode::Extend), f32::INFINITY, egui::TextStyle::Button);
-        galley.size().x + 2.0 * ui.spacing().button_padding.x + ui.spacing().item_spacing.x
-    };
-    let buttons: f32 = notice.actions.iter().map(|a| wide(ui, a)).sum();
+    let buttons: f32 = notice.actions.iter().map(|a| button_width(ui, small(a.title()))).sum();
     let room = (ui.available_width() - SIGN - buttons).max(SIGN);
     ui.scope(|ui| {
         ui.set_max_width(room);

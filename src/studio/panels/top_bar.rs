@@ -143,7 +143,7 @@ fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
             ),
             Next::TrainAnew if studio.training.is_stopped() => format!(
                 "Begins another run from new weights. {} goes on with the one that was stopped.",
-                Command::Continue.tooltip_keys(ui.ctx())
+                Command::Continue.name_with_keys(ui.ctx())
             ),
             Next::TrainAnew => "Begins another run from new weights; the curves of the last one go.".to_owned(),
         };

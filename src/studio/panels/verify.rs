@@ -125,6 +125,7 @@ fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         }
         let count = |wanted: Option<bool>| proofs.proved.iter().filter(|p| p.check.passed == wanted).count();
         let (good, bad, skipped) = (count(Some(true)), count(Some(false)), count(None));
+        price_ui(ui, studio);
         if good + bad + skipped == 0 {
             return;
         }
@@ -140,6 +141,25 @@ fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             weak_ui(ui, format!("of {}, revision {revision}, as it is now", one.document));
         }
     });
+}
+
+/// What all proofs of the document would take.
+fn price_ui(ui: &mut Ui, studio: &Studio) {
+    if !studio.is_ready() {
+        return;
+    }
+    let Some(found) = studio.proofs.estimate(studio.document.revision()) else { return };
+    let (seconds, bytes) = (found.price.seconds.max(1.0), Bytes(found.price.bytes));
+    let text = format!("everything takes about {} and {bytes} of memory here", format::duration(seconds));
+    let about = "Estimated from the network: nearly all of it is gradients in double precision. The stress adds the time that it is given.";
+    match found.free.filter(|free| *free < found.price.bytes) {
+        Some(free) => {
+            let text = format!("{}  {text}, and {} are free: make the network smaller", icons::WARNING, Bytes(free));
+            let text = RichText::new(text).size(12.0).color(theme::colors(ui).warning);
+            ui.label(text).on_hover_text(about);
+        }
+        None => drop(weak_ui(ui, text).on_hover_text(about)),
+    }
 }
 
 fn check_ui(ui: &mut Ui, studio: &Studio, proved: &Proved, out: &mut Queue) {

@@ -26,6 +26,12 @@ pub enum RunsCommand {
     DeleteNow(Vec<String>),
     /// Brings back what was deleted last.
     Restore,
+    /// Lists what was deleted, or the kept runs again.
+    ShowTrash,
+    RestoreRun(String),
+    /// Removes runs in the trash for good; asks first.
+    Remove(Vec<String>),
+    RemoveNow(Vec<String>),
     Pin,
     PinRun(String),
     Unpin,
@@ -57,7 +63,7 @@ impl RunsCommand {
     pub fn listed() -> Vec<Self> {
         let mut out = vec![Self::Continue, Self::Pin, Self::Unpin, Self::OpenPreset, Self::CopyFolder];
         out.extend([Self::Hide, Self::Unhide]);
-        out.extend([Self::ShowHidden, Self::Delete, Self::Restore, Self::ClearSelection]);
+        out.extend([Self::ShowHidden, Self::Delete, Self::Restore, Self::ShowTrash, Self::ClearSelection]);
         out.extend(Format::ALL.map(Self::Export));
         out.extend([Self::MakeCapsule, Self::ReplayCapsule, Self::CancelCapsule]);
         out
@@ -96,7 +102,9 @@ impl RunsCommand {
         let of = |label, icon, about| Info { label, icon, shortcut: None, about };
         match self {
             Self::Select(_) => of("Select run", icons::FIT, "Shows the curves of this run alone"),
-            Self::Show(_) => of("Show in Runs", icons::RECENT, "Shows this run among those that are kept, with its curves"),
+            Self::Show(_) => {
+                of("Show in Runs", icons::RECENT, "Shows this run among those that are kept, with its curves")
+            }
             Self::Toggle(_) => of("Compare run", icons::FIT, "Lays the curves of this run over the others"),
             Self::ClearSelection => of("Select no run", icons::CLOSE, "Takes every run out of the comparison"),
             Self::SortBy(_) => of("Sort runs", icons::DOWN, "Sorts by this column; again turns the order"),
@@ -112,7 +120,18 @@ impl RunsCommand {
             Self::Restore => {
                 of("Bring back deleted runs", icons::UNDO, "Brings the runs that were deleted last back from the trash")
             }
-            Self::Pin | Self::PinRun(_) => of("Pin run as baseline", icons::TRAIN, "Draws its curves faintly behind the current run's"),
+            Self::ShowTrash => of(
+                "Show the trash of runs",
+                icons::TRASH,
+                "Lists the runs that were deleted, to bring them back or remove them for good",
+            ),
+            Self::RestoreRun(_) => of("Restore", icons::UNDO, "Brings this run back from the trash"),
+            Self::Remove(_) | Self::RemoveNow(_) => {
+                of("Delete for good…", icons::TRASH, "Removes it from the disk, after a question")
+            }
+            Self::Pin | Self::PinRun(_) => {
+                of("Pin run as baseline", icons::TRAIN, "Draws its curves faintly behind the current run's")
+            }
             Self::Unpin => of("Unpin the baseline", icons::CLOSE, "Takes the pinned run out of the Train tab's plots"),
             Self::OpenPreset => {
                 of("Open the run's preset", icons::OPEN, "Opens the network of the selected run as a document")

@@ -117,6 +117,15 @@ impl StudioApp {
                 return self.pin(id);
             }
             RunsCommand::PinRun(id) => return self.pin(id),
+            RunsCommand::ShowTrash => {
+                runs.shows_trash ^= true;
+                let asked = runs.read_trash();
+                self.perform(ctx, Command::ShowTab(Tab::Runs));
+                asked
+            }
+            RunsCommand::RestoreRun(id) => runs.give(Job::Restore(vec![id])),
+            RunsCommand::Remove(ids) => return self.panels.modals.ask(Question::RemoveRuns(ids)),
+            RunsCommand::RemoveNow(ids) => runs.give(Job::Remove(ids)),
             RunsCommand::Unpin => {
                 (runs.baseline, runs.baseline_id) = (None, None);
                 true
@@ -150,6 +159,12 @@ impl StudioApp {
         if !sent {
             self.studio.complain("Too much is being done with runs at once. Try again.");
         }
+    }
+
+    /// Has the lists read again. Where too much is waiting, the next change does it.
+    fn list_runs(&self) {
+        self.studio.runs.give(Job::List);
+        let _ = self.studio.runs.read_trash();
     }
 
     /// Draws this run's curves behind those of the Train tab.
@@ -238,13 +253,21 @@ impl StudioApp {
                 DeskEvent::Loaded(run) => self.studio.runs.take_curves(run),
                 DeskEvent::Continuable(from) => self.go_on(ctx, *from),
                 DeskEvent::Deleted(ids) => {
-                    self.studio.say(format!("{} moved to the trash.", counted(ids.len(), "run")));
+                    let text = format!("{} moved to the trash.", counted(ids.len(), "run"));
+                    self.studio.offer(text, [RunsCommand::Restore, RunsCommand::ShowTrash].map(Command::Runs).into());
                     self.studio.runs.deleted = ids;
-                    self.studio.runs.give(Job::List);
+                    self.list_runs();
                 }
                 DeskEvent::Restored(ids) => {
                     self.studio.say(format!("{} brought back.", counted(ids.len(), "run")));
-                    self.studio.runs.give(Job::List);
+                    self.studio.runs.deleted.retain(|id| !ids.contains(id));
+                    self.list_runs();
+                }
+                DeskEvent::TrashListed(list) => self.studio.runs.take_trash(list),
+                DeskEvent::Removed(ids) => {
+                    self.studio.say(format!("{} removed for good.", counted(ids.len(), "run")));
+                    self.studio.runs.deleted.retain(|id| !ids.contains(id));
+                    self.list_runs();
                 }
                 DeskEvent::Exported(files) => {
                     let others = if files.len() > 1 {

@@ -29,7 +29,7 @@ pub enum Curve<'a> {
 pub struct PlotSpec<'a> {
     pub title: &'static str,
     /// The unit in the title, or nothing.
-    pub unit: &'static str,
+    pub unit: &'a str,
     pub curve: Curve<'a>,
     pub curve_name: &'static str,
     /// Points at some steps.
