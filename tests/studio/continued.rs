@@ -63,6 +63,7 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
     robot.until("changes by layer", |app| !app.studio.training.history.layers.is_empty());
     robot.window.run_steps(2);
     assert_eq!(robot.app().studio.training.history.before, done);
+    assert!(robot.sees("changes by layer are not kept with a run"));
     let training = &robot.app().studio.training;
     assert_eq!((training.keeping.id(), training.total > done), (Some(id.as_str()), true));
     assert_eq!(&training.history.loss.raw.values()[..done as usize], first.values(Quantity::Loss));

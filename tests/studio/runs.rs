@@ -145,6 +145,7 @@ fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     robot.until("one of them back", |app| count(app) == 1 && app.studio.runs.entries.len() == 1);
     let [back, gone] = if ids(robot.app())[0] == all[0] { [&all[0], &all[1]] } else { [&all[1], &all[0]] };
     robot.press("Delete for good… digits-mlp");
+    robot.window.run_steps(2);
     assert!(robot.sees("Delete 1 run for good?"));
     robot.press("Cancel");
     assert!(store.trash().path(gone).is_dir());
@@ -240,6 +241,7 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
     let id = ids(robot.app())[0].clone();
     let ctx = robot.window.ctx.clone();
     robot.window.state_mut().perform(&ctx, Command::NewFromPreset(1));
+    robot.window.run_steps(2);
     robot.press("Discard changes");
     robot.settle();
     assert!(robot.app().studio.training.state.is_none() && robot.sees("The run digits-mlp is kept."));

@@ -261,7 +261,8 @@ fn filter_ui(ui: &mut Ui, view: &DataView, panel: &mut DataPanel) {
         }
     });
     response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Side of the split"));
-    weak_ui(ui, format::exact(panel.list.len() as u64));
+    let noun = if panel.list.len() == 1 { "sample" } else { "samples" };
+    weak_ui(ui, format!("{} {noun}", format::exact(panel.list.len() as u64)));
 }
 
 /// Samples as pictures, as many as fit beside each other; only rows in view are made.

@@ -6,7 +6,7 @@ use crate::studio::icons;
 use crate::studio::runs::RunsCommand;
 use crate::studio::state::Studio;
 use crate::studio::view_models::format;
-use crate::studio::widgets::button::{button_width, command_menu_ui, named, weak_ui};
+use crate::studio::widgets::button::{button_width, command_menu_ui, icon_ui, named, weak_ui};
 use crate::train::export::Format;
 use egui::{Align, Button, Layout, Ui};
 use std::sync::atomic::Ordering;
@@ -66,7 +66,7 @@ pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
                     tool_ui(ui, studio, RunsCommand::CancelCapsule, "Cancel", out);
                 }
                 let tools = tools(studio);
-                let more = button_width(ui, icons::MENU);
+                let more = 24.0 + ui.spacing().item_spacing.x;
                 let mut room = ui.available_width() - more;
                 let fit = tools.iter().take_while(|t| {
                     room -= button_width(ui, &t.text());
@@ -84,7 +84,9 @@ pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
                         }
                     }
                 }
-                let menu = ui.menu_button(icons::MENU, |ui| {
+                let about = "More with runs, and capsules: runs in one file that repeat to the bit";
+                let menu = icon_ui(ui, icons::MENU, "More with runs", about);
+                egui::Popup::menu(&menu).show(|ui| {
                     ui.set_min_width(220.0);
                     for tool in &tools[fit..] {
                         match tool {
@@ -100,8 +102,6 @@ pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
                         menu_item_ui(ui, studio, command, out);
                     }
                 });
-                named(&menu.response, "More with runs", true);
-                menu.response.on_hover_text("More with runs, and capsules: runs in one file that repeat to the bit");
             });
         });
     });

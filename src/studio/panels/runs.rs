@@ -83,8 +83,11 @@ fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 
 fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
     let runs = &studio.runs;
-    // Name and figures fit a narrow window; what a run was made with follows to the right.
-    let widths = [180.0, 84.0, 76.0, 68.0, 58.0, 62.0, 68.0, 120.0, 64.0];
+    // Name and figures fit a narrow window whole: the name gives way. What a run was made with follows to the right.
+    let figures = [84.0, 76.0, 68.0, 58.0, 62.0, 68.0];
+    let taken = 48.0 + figures.iter().sum::<f32>() + 8.0 * (figures.len() + 2) as f32;
+    let name = (ui.available_width() - taken).clamp(110.0, 220.0);
+    let widths: Vec<f32> = [name].into_iter().chain(figures).chain([120.0, 64.0]).collect();
     let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
     ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
         ui.set_min_width(least);

@@ -34,8 +34,7 @@ pub fn verify_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mu
         if !studio.is_ready() {
             return super::unready_ui(ui, studio, "prove its step");
         }
-        let next =
-            "Verify everything takes some seconds; the window stays usable, and each figure appears when it is known.";
+        let next = "The window stays usable while proofs run, and each figure appears when it is known.";
         return empty_ui(ui, "Nothing proved yet", next);
     }
     ScrollArea::vertical().id_salt("proofs").auto_shrink([false, false]).show(ui, |ui| {

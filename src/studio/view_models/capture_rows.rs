@@ -6,7 +6,7 @@ use crate::model::LayerPath;
 use crate::studio::fields::counted;
 use crate::studio::folds::Fold;
 use crate::tensor::Bytes;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// What the tensors of several rows have together.
@@ -49,9 +49,10 @@ fn sum(cells: &[&Cell]) -> Option<SumCell> {
     let one = |text: usize| cells.iter().all(|c| c.texts[text] == first.texts[text]).then(|| &first.texts[text]);
     let bytes = Bytes(cells.iter().map(|c| c.bytes).sum()).to_string();
     let offset = cells.iter().map(|c| c.offset).min().unwrap_or_default();
+    let shapes = cells.iter().map(|c| &c.texts[0]).collect::<HashSet<_>>().len();
     let sharing = cells.iter().filter(|c| c.texts[4] != "–").count();
     let texts = [
-        one(0).map_or_else(|| counted(count, "shape"), |shape| format!("{count} × {shape}")),
+        one(0).map_or_else(|| counted(shapes, "shape"), |shape| format!("{count} × {shape}")),
         one(1).map_or_else(|| "mixed".to_owned(), Clone::clone),
         bytes.clone(),
         format!("from {offset:#x}"),
@@ -195,7 +196,7 @@ mod tests {
         };
         let (a, b, c) = (cell("[2, 3]", 24, 512), cell("[2, 3]", 24, 256), cell("[4]", 16, 768));
         assert_eq!(sum(&[&a, &b]).unwrap().texts, ["2 × [2, 3]", "f32", "48 B", "from 0x100", "–"]);
-        assert_eq!(sum(&[&a, &c]).unwrap().texts[0], "2 shapes");
+        assert_eq!(sum(&[&a, &b, &c]).unwrap().texts[0], "2 shapes");
         assert!(sum(&[]).is_none());
     }
 }

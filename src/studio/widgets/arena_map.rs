@@ -327,7 +327,11 @@ fn axes(painter: &Painter, frame: &Frame<'_>, c: &Colors) {
     let mut place = (w.time[0] / step).ceil().max(0.0) * step;
     while place < w.time[1] {
         let (at, text) = if by_time { (place, format::micros(place)) } else { (place + 0.5, format!("{place:.0}")) };
-        painter.text(Pos2::new(frame.x(at), rect.bottom() + 4.0), Align2::CENTER_TOP, text, font.clone(), c.weak);
+        let galley = painter.layout_no_wrap(text, font.clone(), c.weak);
+        // The last mark stays inside of what can be drawn on.
+        let most = (painter.clip_rect().right() - galley.size().x).max(rect.left());
+        let left = (frame.x(at) - galley.size().x / 2.0).min(most);
+        painter.galley(Pos2::new(left, rect.bottom() + 4.0), galley, c.weak);
         place += step;
     }
 }
