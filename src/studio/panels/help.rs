@@ -30,7 +30,7 @@ impl Help {
 }
 
 /// What the mouse and the keys do in places of their own.
-const IN_PLACE: [(&str, &str, &str); 14] = [
+const IN_PLACE: [(&str, &str, &str); 15] = [
     ("Arena", "wheel", "Zooms around the pointer"),
     ("Arena", "Shift+wheel", "Zooms in time only"),
     ("Arena", "drag", "Pans"),
@@ -44,6 +44,11 @@ const IN_PLACE: [(&str, &str, &str); 14] = [
     ),
     ("Layers", "Up, Down, Home, End", "Selects a layer, while the list has the keyboard"),
     ("Layers", "Left, Right", "Folds and unfolds a block, or a run of equal layers"),
+    (
+        "Capture plan",
+        "Up, Down, Left, Right",
+        "Walks through the layers, and folds and unfolds them, while the table has the keyboard",
+    ),
     ("Plots", "drag", "Zooms into a box; along one axis, zooms that axis alone"),
     ("Plots", "right drag, double click", "Pans; shows the whole run"),
     ("Questions", "Enter, Escape", "Gives the first answer, or cancels"),

@@ -369,7 +369,7 @@ fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight:
         if labels < LABELS && r.width() > 56.0 && r.height() > 14.0 {
             labels += 1;
             let text = if lit { ink(fill) } else { c.weak };
-            let clip = painter.with_clip_rect(r.shrink(2.0).intersect(painter.clip_rect()));
+            let clip = painter.with_clip_rect(r.shrink2(Vec2::new(2.0, 0.0)).intersect(painter.clip_rect()));
             clip.text(
                 r.left_center() + Vec2::new(4.0, 0.0),
                 Align2::LEFT_CENTER,
