@@ -253,6 +253,9 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
     assert!(robot.sees("baseline digits-mlp"));
     robot.window.state_mut().perform(&ctx, Command::New);
     robot.until("the notice", |app| app.studio.notice.as_ref().is_some_and(|n| n.actions.len() == 2));
+    // The number of problems comes before the notice, and moves it.
+    robot.settle();
+    robot.window.run_steps(2);
     robot.press("Show in Runs");
     robot.until("the table", |app| app.studio.shown.contains(&Tab::Runs));
     assert!(robot.app().studio.runs.selected.len() == 1 && robot.app().studio.runs.selected[0] != id);

@@ -69,7 +69,7 @@ pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
                 let more = 24.0 + ui.spacing().item_spacing.x;
                 let mut room = ui.available_width() - more;
                 let fit = tools.iter().take_while(|t| {
-                    room -= button_width(ui, &t.text());
+                    room -= button_width(ui, t.text());
                     room >= 0.0
                 });
                 let fit = fit.count();
