@@ -55,18 +55,19 @@ impl Studio {
         self.notice = Some(Notice { text: text.into(), is_error: true, actions });
     }
 
-    /// Ends the run on the Train tab. Where it is kept, that is told, with the way to it.
+    /// Ends the run on the Train tab. Where it is kept, that is told, with the way to it once it has a place.
     pub(super) fn let_run_go(&mut self) {
-        let kept = self.training.keeping.id().filter(|_| self.training.done() > 0).map(str::to_owned);
-        let preset = self.training.preset.clone();
+        let run = &self.training;
+        let is_kept = run.keeping.is_recording() && run.done() > 0;
+        let (id, preset) = (run.keeping.id().map(str::to_owned), run.preset.clone());
         self.training.reset();
-        let Some(id) = kept else { return };
-        let name = match self.runs.name(&id) {
-            "" => preset.map_or_else(String::new, |p| p.name.clone()),
-            name => name.to_owned(),
-        };
-        let actions = vec![RunsCommand::Show(id.clone()), RunsCommand::PinRun(id)];
-        self.offer(format!("The run {name} is kept."), actions.into_iter().map(Command::Runs).collect());
+        if !is_kept {
+            return;
+        }
+        let listed = id.as_deref().map(|id| self.runs.name(id)).filter(|name| !name.is_empty());
+        let name = listed.map_or_else(|| preset.map_or_else(String::new, |p| p.name.clone()), str::to_owned);
+        let ways = id.map(|id| [RunsCommand::Show(id.clone()), RunsCommand::PinRun(id)].map(Command::Runs));
+        self.offer(format!("The run {name} is kept."), ways.into_iter().flatten().collect());
     }
 
     /// Tells at the start, with the first list of kept runs, that the newest run was cut off, unless the person has passed over that before.

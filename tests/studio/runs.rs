@@ -251,6 +251,7 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
     robot.window.state_mut().perform(&ctx, Command::Train);
     robot.until("some steps", |app| app.studio.training.done() > 10);
     assert!(robot.sees("baseline digits-mlp"));
+    robot.until("its place", |app| app.studio.training.keeping.id().is_some());
     robot.window.state_mut().perform(&ctx, Command::New);
     robot.until("the notice", |app| app.studio.notice.as_ref().is_some_and(|n| n.actions.len() == 2));
     // The number of problems comes before the notice, and moves it.
