@@ -3,7 +3,7 @@
 //! It shares nothing with the binder: no live ranges, no reuse rules, only places, and what each operation reads and writes.
 
 use super::{BindingPlan, EXTERNAL};
-use crate::lower::{Dir, LValueId, Program};
+use crate::lower::{Dir, LValue, LValueId, Program};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -221,17 +221,18 @@ fn stretches<'p>(
     to: u64,
 ) -> impl Iterator<Item = (u64, u64)> + 'p {
     let value = program.value(id);
-    let is_flat = !value.persistent
-        && origin[id.0 as usize] == id
-        && value.param.is_none()
-        && value.shape.len() == program.flat_len();
-    let by_parts = is_flat && program.values.iter().any(|v| v.param.is_some() && v.alias.is_some_and(|a| a.of == id));
+    let may_have_parts =
+        !value.persistent && origin[id.0 as usize] == id && value.param.is_none() && value.layer.is_none();
+    let parts = move |v: &'p LValue| {
+        let alias = v.alias.filter(|a| may_have_parts && a.of == id && v.param.is_some())?;
+        Some((alias.start as u64, (alias.start + v.shape.len()) as u64))
+    };
+    let by_parts = program.values.iter().any(|v| parts(v).is_some());
     let size = value.dtype.size() as u64;
-    let parts = if by_parts { &program.segments[..] } else { &[] };
     let whole = (!by_parts).then_some((from, to));
-    whole
-        .into_iter()
-        .chain(parts.iter().map(move |(_, s)| (from + s.start as u64 * size, from + (s.start + s.len) as u64 * size)))
+    whole.into_iter().chain(
+        program.values.iter().filter_map(parts).map(move |(start, end)| (from + start * size, from + end * size)),
+    )
 }
 
 /// At the end every persistent value's memory must hold it or its successor.

@@ -15,7 +15,7 @@ use super::selection::Selection;
 use super::tour::TourMove;
 use super::transport::Next;
 use crate::model::{LayerPath, Preset};
-use crate::train::{Command as Order, Proof, SessionSpec, VerifyOptions};
+use crate::train::{Command as Order, Proof, SessionSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ impl StudioApp {
             Command::Pause => self.studio.training.send(Order::Pause),
             Command::Stop => self.studio.training.send(Order::Stop),
             Command::Continue => self.continue_stopped(),
-            Command::Reset => self.studio.training.reset(),
+            Command::Reset => self.studio.let_run_go(),
             Command::SetLr(lr) => self.studio.training.send(Order::SetLr(lr)),
             Command::SetSmoothing(weight) => self.studio.training.set_smoothing(weight),
             Command::ShowTab(tab) => {
@@ -156,7 +156,7 @@ impl StudioApp {
                 self.studio.settings.dark = Some(dark);
                 ctx.set_theme(if dark { egui::Theme::Dark } else { egui::Theme::Light });
             }
-            Command::DismissNotice => self.studio.notice = None,
+            Command::DismissNotice => self.studio.dismiss_notice(),
             Command::ShowNotice => self.show_notice(),
             Command::Runs(command) => self.perform_on_runs(ctx, command),
             Command::ShowSide(side) => side.toggle(&mut self.studio.settings, ctx.content_rect().width()),
@@ -218,16 +218,7 @@ impl StudioApp {
     /// Proves something of the step of the document, or everything.
     fn prove(&mut self, proof: Option<Proof>) {
         let studio = &mut self.studio;
-        let preset = Arc::clone(studio.document.preset());
-        let machine = studio.devices.here();
-        let options = VerifyOptions {
-            replays: studio.settings.replays,
-            machine: Some(machine.target.clone()),
-            tuning: machine.tuning.clone(),
-            base: studio.document.base(),
-            seed: preset.train.map_or(0, |t| t.seed),
-            ..VerifyOptions::default()
-        };
+        let (preset, options) = (Arc::clone(studio.document.preset()), studio.verify_options());
         let proofs = proof.map_or_else(|| Proof::ALL.to_vec(), |p| vec![p]);
         let (revision, wake) = (studio.document.revision(), Arc::clone(&studio.wake));
         if let Err(error) = studio.proofs.start(preset, options, proofs, revision, wake) {
@@ -330,9 +321,9 @@ impl StudioApp {
     pub(super) fn open_document(&mut self, preset: Preset, path: Option<PathBuf>) {
         self.studio.document.replace(preset, path);
         self.studio.forget_plan();
-        self.studio.training.reset();
         self.panels.drafts.clear();
-        self.studio.notice = None;
+        self.studio.forget_notice();
+        self.studio.let_run_go();
     }
 
     pub(super) fn start_path(&self, what: Asked) -> String {

@@ -45,6 +45,8 @@ pub struct StudioApp {
     pub(super) after_save: Option<Command>,
     /// What waits for the weights to reach the disk, and the document's revision when it was asked for.
     pub(super) after_weights: Option<(Command, u64)>,
+    /// True while a dialog was open in the last frame.
+    has_dialog: bool,
     /// The window's title as last set: not every system tells it.
     title: String,
 }
@@ -93,6 +95,7 @@ impl StudioApp {
             may_close: false,
             after_save: None,
             after_weights: None,
+            has_dialog: false,
             title: String::new(),
         };
         if startup.tour && !app.studio.settings.tour_done {
@@ -195,6 +198,12 @@ impl eframe::App for StudioApp {
 
     fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
         let ctx = ui.ctx().clone();
+        let has_dialog = ctx.memory(|m| m.top_modal_layer().is_some());
+        if has_dialog && !std::mem::replace(&mut self.has_dialog, has_dialog) {
+            // What the pointer rested on is behind the dialog now: its tooltip must not stand over it.
+            ctx.input_mut(|i| i.pointer = egui::PointerState::default());
+        }
+        self.has_dialog = has_dialog;
         for command in Command::pressed(&ctx) {
             self.queue.push(command);
         }

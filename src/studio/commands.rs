@@ -242,8 +242,10 @@ impl Command {
                 of("Pause", icons::PAUSE, keys(NONE, Key::F5), "Stops after the current step and keeps everything")
             }
             Self::Step => of("Step", icons::STEP, keys(NONE, Key::F10), "Makes a single step"),
-            Self::Stop => of("Stop", icons::STOP, keys(Modifiers::SHIFT, Key::F5), "Ends the run; it can be continued"),
-            Self::Continue => of("Continue", icons::PLAY, None, "Goes on with the run that was stopped"),
+            Self::Stop => {
+                of("Stop", icons::STOP, keys(Modifiers::SHIFT, Key::F5), "Ends the run; Continue goes on with it")
+            }
+            Self::Continue => of("Continue", icons::PLAY, keys(CTRL, Key::F5), "Goes on with the run that was stopped"),
             Self::Reset => of(
                 "Reset",
                 icons::RESET,
@@ -396,6 +398,13 @@ impl Command {
             Some(keys) => format!("{} ({})", info.about, keys_text(ctx, &keys)),
             None => info.about.to_owned(),
         }
+    }
+
+    /// The name with the shortcut: `Continue (Ctrl+F5)`.
+    #[must_use]
+    pub fn name_with_keys(&self, ctx: &egui::Context) -> String {
+        let info = self.info();
+        info.shortcut.map_or_else(String::new, |k| format!("{} ({})", info.label, keys_text(ctx, &k)))
     }
 
     /// The commands whose shortcut was pressed, longer shortcuts first, so that one does not hide another. An open dialog has the keyboard

@@ -20,6 +20,8 @@ pub struct History {
     /// The largest change of each trained parameter in one recent step.
     pub layer_updates: Vec<f32>,
     pub layers: LayerCurves,
+    /// Steps of a kept run that goes on: its layers' changes are known behind them only.
+    pub before: u64,
     /// The learning rate of each step.
     pub lr: Series,
 }
@@ -35,6 +37,7 @@ impl Default for History {
             held_out_accuracy: Vec::new(),
             layer_updates: Vec::new(),
             layers: LayerCurves::default(),
+            before: 0,
             lr: Series::default(),
         }
     }
@@ -44,7 +47,7 @@ impl History {
     /// The curves of a kept run, as if the window had seen it from its first step on; what is not kept of it is not there.
     #[must_use]
     pub fn of(curves: &Curves) -> Self {
-        let mut out = Self::default();
+        let mut out = Self { before: curves.last_step(), ..Self::default() };
         let before = std::iter::repeat_n(f32::NAN, usize::try_from(curves.before).unwrap_or_default());
         let all = |quantity| before.clone().chain(curves.values(quantity).iter().copied());
         for (curve, quantity) in [

@@ -1,8 +1,10 @@
 //! What the studio has its lab find out: of which network, which buffer, after which operation.
 
+use super::commands::Tab;
 use super::lab::Subject;
 use super::selection::Selection;
 use super::state::Studio;
+use crate::train::VerifyOptions;
 use std::sync::Arc;
 
 impl Studio {
@@ -27,6 +29,27 @@ impl Studio {
             machine: Arc::clone(self.devices.current()),
             plan: Arc::clone(plan),
         })
+    }
+
+    /// How the step on screen is proved.
+    pub(super) fn verify_options(&self) -> VerifyOptions {
+        let machine = self.devices.here();
+        VerifyOptions {
+            replays: self.settings.replays,
+            machine: Some(machine.target.clone()),
+            tuning: machine.tuning.clone(),
+            base: self.document.base(),
+            seed: self.document.preset().train.map_or(0, |t| t.seed),
+            ..VerifyOptions::default()
+        }
+    }
+
+    /// Has the proofs priced that could be run now.
+    pub(super) fn ask_price(&mut self) {
+        if self.shown.contains(&Tab::Verify) && self.is_ready() && !self.proofs.is_running() {
+            let (preset, options) = (Arc::clone(self.document.preset()), self.verify_options());
+            self.proofs.want_price(self.document.revision(), || (preset, options), &self.wake);
+        }
     }
 
     /// The buffer whose values are looked at: the selected one, or what the selected operation writes first.

@@ -9,9 +9,10 @@
 //! | `app`, `actions` | the window, and what each command does |
 //! | `commands` | everything a person can do, with name, icon, shortcut and tooltip |
 //! | `state`, `selection`, `carry` | what the window shows, and what is selected in all views at once, from plan to plan |
+//! | `notice` | messages, with what can be done about them at once |
 //! | `devices` | what a network is planned for and trained on |
 //! | `document`, `fields`, `folds` | the preset with undo and redo, its fields as data, and what of it is folded to a line |
-//! | `compiler`, `training`, `transport`, `files`, `background` | the other threads |
+//! | `compiler`, `training`, `ending`, `transport`, `files`, `background` | the other threads |
 //! | `curves`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
 //! | `lab`, `inquiry` | what is found out on request: times, planners, precisions, values |
@@ -30,6 +31,7 @@ pub mod compiler;
 pub mod curves;
 pub mod devices;
 pub mod document;
+pub mod ending;
 pub mod fields;
 pub mod files;
 pub mod folds;
@@ -37,6 +39,7 @@ pub mod icons;
 pub mod inquiry;
 pub mod lab;
 pub mod motion;
+pub mod notice;
 pub mod panels;
 pub mod predictions;
 pub mod presets;

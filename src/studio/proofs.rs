@@ -1,7 +1,9 @@
 //! Proofs that the document's step is right, run on a thread of their own and told check by check.
 
+use super::background::Background;
+use crate::exec::available_bytes;
 use crate::model::Preset;
-use crate::train::{Check, Progress, Proof, TrainError, VerifyOptions, verify_some};
+use crate::train::{Check, Price, Progress, Proof, TrainError, VerifyOptions, price, verify_some};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,9 +40,31 @@ struct Run {
     begun: Instant,
 }
 
+/// What all proofs of a document take, roughly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The document's revision.
+    pub revision: u64,
+    pub price: Price,
+    /// Memory that was free then, in bytes, where the system tells.
+    pub free: Option<u64>,
+}
+
+/// A document whose proofs are to be priced.
+type Asked = (u64, Arc<Preset>, VerifyOptions);
+
+fn estimate((revision, preset, options): Asked) -> Option<Estimate> {
+    Some(Estimate { revision, price: price(&preset, &options).ok()?, free: available_bytes() })
+}
+
 /// What the Verify room shows.
 #[derive(Default)]
 pub struct Proofs {
+    /// The thread that prices proofs, from the first question on.
+    pricer: Option<Background<Asked, Option<Estimate>>>,
+    estimate: Option<Estimate>,
+    /// The revision that was asked about last.
+    asked: Option<u64>,
     run: Option<Run>,
     /// The check that runs now.
     pub current: Option<(Proof, &'static str)>,
@@ -77,6 +101,31 @@ impl Proofs {
         Ok(())
     }
 
+    /// Has the proofs of a document priced, unless that was asked before. Without a thread for it there is no price, and nothing else is missing.
+    pub fn want_price(
+        &mut self,
+        revision: u64,
+        ask: impl FnOnce() -> (Arc<Preset>, VerifyOptions),
+        wake: &Arc<dyn Fn() + Send + Sync>,
+    ) {
+        if self.asked.replace(revision) == Some(revision) {
+            return;
+        }
+        if self.pricer.is_none() {
+            self.pricer = Background::spawn("stepgraph-estimate", Arc::clone(wake), estimate).ok();
+        }
+        let (preset, options) = ask();
+        if let Some(pricer) = &mut self.pricer {
+            pricer.ask((revision, preset, options));
+        }
+    }
+
+    /// What all proofs of the document of this revision take, roughly, where that is known.
+    #[must_use]
+    pub fn estimate(&self, revision: u64) -> Option<Estimate> {
+        self.estimate.filter(|e| e.revision == revision)
+    }
+
     /// Ends the verification that runs; what it has proved stays.
     pub fn cancel(&mut self) {
         if let Some(run) = self.run.take() {
@@ -89,6 +138,8 @@ impl Proofs {
     pub fn clear(&mut self) {
         self.cancel();
         (self.proved, self.problem) = (Vec::new(), None);
+        // Another document may have the same revision.
+        (self.estimate, self.asked) = (None, None);
     }
 
     #[must_use]
@@ -104,6 +155,9 @@ impl Proofs {
 
     /// Takes in what the thread has to tell.
     pub fn poll(&mut self) {
+        if let Some(estimate) = self.pricer.as_mut().and_then(Background::poll) {
+            self.estimate = estimate;
+        }
         let Some(run) = &mut self.run else { return };
         let mut over = false;
         while let Ok(told) = run.events.try_recv() {

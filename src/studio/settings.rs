@@ -28,6 +28,8 @@ pub struct Settings {
     pub tour_done: bool,
     /// The run whose curves stand behind those of the Train tab.
     pub baseline: Option<String>,
+    /// The interrupted run that the person does not want to be told of again.
+    pub passed_over: Option<String>,
     /// Panels beside the tabs; `None` shows them where there is room.
     pub show_network: Option<bool>,
     pub show_inspector: Option<bool>,

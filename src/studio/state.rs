@@ -10,6 +10,7 @@ use super::files::{Files, Recovery};
 use super::folds::Folds;
 use super::lab::Lab;
 use super::motion::Motion;
+use super::notice::Notice;
 use super::predictions::Predictions;
 use super::prices::PriceList;
 use super::proofs::Proofs;
@@ -28,34 +29,9 @@ use super::view_models::status::PlanNumbers;
 use crate::model::Checked;
 use crate::select::Tuning;
 use crate::train::runs::RunStore;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A message for the person, until it is dismissed or replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    pub text: String,
-    pub is_error: bool,
-}
-
-impl Notice {
-    /// The message in one line. Of a list of mistakes it is the first one, with the file's name and the number of the others.
-    #[must_use]
-    pub fn line(&self) -> String {
-        let mut lines = self.text.lines();
-        let head = lines.next().unwrap_or_default();
-        match (head.strip_suffix(':'), lines.next()) {
-            (Some(place), Some(first)) => {
-                let name = Path::new(place).file_name().map_or_else(|| place.into(), |n| n.to_string_lossy());
-                let more = lines.count();
-                let others = if more > 0 { format!(" (and {more} more)") } else { String::new() };
-                format!("{name}: {first}{others}")
-            }
-            _ => head.to_owned(),
-        }
-    }
-}
 
 /// The time between writings of the recovery file.
 const RECOVER_EVERY: Duration = Duration::from_secs(1);
@@ -188,16 +164,6 @@ impl Studio {
         self.training.keeping.store = Some(store);
     }
 
-    /// Shows a message.
-    pub fn say(&mut self, text: impl Into<String>) {
-        self.notice = Some(Notice { text: text.into(), is_error: false });
-    }
-
-    /// Shows what went wrong.
-    pub fn complain(&mut self, text: impl Into<String>) {
-        self.notice = Some(Notice { text: text.into(), is_error: true });
-    }
-
     /// The number of mistakes in what the person sees.
     #[must_use]
     pub const fn problems(&self) -> usize {
@@ -308,6 +274,12 @@ impl Studio {
             self.take_answer(answer);
         }
         let left = self.training.drain(BUDGET);
+        if let Some(why) = self.training.take_news()
+            && !self.shown.contains(&Tab::Train)
+        {
+            // Whoever pressed Train elsewhere sees why nothing came of it.
+            self.complain_with(why, vec![Command::ShowTab(Tab::Train)]);
+        }
         self.take_rooms();
         if let Some(problem) = self.training.keeping.tend() {
             self.complain(problem);
@@ -330,6 +302,7 @@ impl Studio {
         }
         let shown = self.shown.contains(&Tab::Predictions);
         self.predictions.follow(&mut self.training, shown);
+        self.ask_price();
         self.proofs.poll();
         self.prices.poll();
     }
@@ -434,19 +407,5 @@ impl Studio {
             }
             self.inspected = Some(key);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_notice_is_told_in_one_line() {
-        let line = |text: &str| Notice { text: text.into(), is_error: true }.line();
-        assert_eq!(line("Saved to /a/b.json"), "Saved to /a/b.json");
-        assert_eq!(line("/a/b.json:\nname: found 3"), "b.json: name: found 3");
-        assert_eq!(line("/a/b.json:\nname: found 3\nloss: missing\nx"), "b.json: name: found 3 (and 2 more)");
-        assert_eq!(line("w cannot be written: no\nThe place was /w."), "w cannot be written: no");
     }
 }

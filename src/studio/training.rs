@@ -2,6 +2,7 @@
 
 use super::curves::{Histogram, History, LayerCurves, TwoWays};
 use super::devices::DeviceChoice;
+use super::ending::{End, let_go};
 use super::runs::{Continuation, Keeping};
 use super::transport::{Next, Transport};
 use crate::compile::Compiled;
@@ -44,6 +45,8 @@ pub struct Training {
     pub statistics: Statistics,
     pub notes: Vec<String>,
     pub problem: Option<String>,
+    /// What went wrong and was not told elsewhere yet.
+    news: Option<String>,
     /// All that some step of the run depended on, as last taken.
     pub moment: Option<Arc<Moment>>,
     pub total: u64,
@@ -87,6 +90,7 @@ impl Default for Training {
             statistics: Statistics::default(),
             notes: Vec::new(),
             problem: None,
+            news: None,
             moment: None,
             total: 0,
             evaluated_every: None,
@@ -105,14 +109,6 @@ impl Default for Training {
             saves: VecDeque::new(),
             keeping: Keeping::default(),
         }
-    }
-}
-
-/// Drops a worker on a thread of its own: its last step may take a while, and a window does not wait.
-fn let_go(worker: Option<Worker>) {
-    if let Some(worker) = worker {
-        // Where no thread is to be had, the closure is dropped here, and the worker with it.
-        drop(std::thread::Builder::new().name("stepgraph-end".into()).spawn(move || drop(worker)));
     }
 }
 
@@ -142,7 +138,10 @@ impl Training {
                 self.worker = Some(worker);
                 self.send(first);
             }
-            Err(error) => self.state = Some(RunState::Failed(error.to_string())),
+            Err(error) => {
+                self.news = Some(format!("Training failed: {error}"));
+                self.state = Some(RunState::Failed(error.to_string()));
+            }
         }
     }
 
@@ -209,6 +208,11 @@ impl Training {
     /// What became of weights that were to be saved, once: their file, or why there is none.
     pub fn take_saved(&mut self) -> Option<Result<PathBuf, String>> {
         self.saves.pop_front()
+    }
+
+    /// What went wrong, once: the Train tab shows it for longer.
+    pub fn take_news(&mut self) -> Option<String> {
+        self.news.take()
     }
 
     /// What pressing Train would do; `stale` tells that the document is no longer the one that was trained.
@@ -311,8 +315,9 @@ impl Training {
         match event {
             Event::State(state) => {
                 // A run that has failed answers no more commands of use. A finished one may be made longer, and one that was stopped may go on.
-                if matches!(state, RunState::Failed(_)) {
+                if let RunState::Failed(why) = &state {
                     self.is_timing = false;
+                    self.news = Some(format!("Training failed: {why}"));
                     let_go(self.worker.take());
                 }
                 self.change(state);
@@ -337,6 +342,7 @@ impl Training {
             Event::EvaluatedEvery(steps) => self.evaluated_every = Some(steps),
             Event::Problem(text) => {
                 self.is_timing = false;
+                self.news = Some(text.clone());
                 self.problem = Some(text);
             }
             Event::Moment(moment) => self.moment = Some(moment),
@@ -429,45 +435,12 @@ impl Drop for Training {
     }
 }
 
-/// A run that is let go.
-struct End {
-    worker: Option<Worker>,
-    keeping: Keeping,
-    is_running: bool,
-    /// Steps made.
-    done: u64,
-}
-
-impl End {
-    /// Keeps what the run still has to tell, and a checkpoint after its last step. Takes as long as a step and a disk do.
-    fn carry_out(mut self) {
-        /// For one step, and for a checkpoint on a slow disk.
-        const PATIENCE: Duration = Duration::from_secs(120);
-        let lacks = self.is_running || self.keeping.lacks_checkpoint(self.done);
-        if let Some(worker) = self.worker.filter(|_| lacks && self.keeping.is_recording()) {
-            self.keeping.settle();
-            // No step follows the checkpoint: the curve and it end together.
-            let mut rests = !self.is_running;
-            let path = self.keeping.checkpoint().filter(|_| rests || worker.send(Command::Pause));
-            let asked = path.is_some_and(|path| worker.send(Command::SaveCheckpoint(path)));
-            while asked && let Some(event) = worker.wait_event(PATIENCE) {
-                rests |= matches!(event, Event::State(_));
-                if self.keeping.hear(&event) && rests {
-                    break;
-                }
-            }
-        }
-        self.keeping.finish();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_burst_of_reports_is_no_rate() {
-        let report = |step| StepReport {
+    fn report(step: u64, step_us: f32) -> StepReport {
+        StepReport {
             step,
             loss: 1.0,
             update_max: 0.0,
@@ -475,20 +448,40 @@ mod tests {
             accuracy: 0.5,
             lr: 1e-3,
             loss_scale: f32::NAN,
-            step_us: 8.0,
+            step_us,
             feed_us: 2.0,
-        };
+        }
+    }
+
+    #[test]
+    fn a_burst_of_reports_is_no_rate() {
         let mut training = Training::default();
         training.take(Event::State(RunState::Running));
         for first in [1, 101] {
-            training.take(Event::Steps((first..first + 100).map(report).collect()));
+            training.take(Event::Steps((first..first + 100).map(|step| report(step, 8.0)).collect()));
         }
         training.take(Event::State(RunState::Finished));
         // Ten microseconds a step, however fast the reports came.
         assert!((training.statistics.steps_per_s - 1e5).abs() < 1.0, "{}", training.statistics.steps_per_s);
         // Single steps are no run and have no rate of their own.
-        training.take(Event::Steps(vec![report(201)]));
+        training.take(Event::Steps(vec![report(201, 8.0)]));
         training.take(Event::State(RunState::Paused));
         assert!((training.statistics.steps_per_s - 1e5).abs() < 1.0);
+    }
+    #[test]
+    fn steps_without_a_time_are_in_no_quantile() {
+        let mut training = Training::default();
+        // A kept run that goes on has steps of which no time is known; a hundred and one others take 1 to 101 microseconds.
+        let times = (1..=101).flat_map(|us| [us as f32, f32::NAN]);
+        let reports: Vec<StepReport> = (1..).zip(times).map(|(step, us)| report(step, us)).collect();
+        training.take(Event::Steps(reports));
+        training.measure();
+        assert_eq!((training.statistics.median_us, training.statistics.p99_us), (51.0, 100.0));
+        assert_eq!((training.times.count, training.times.shares.iter().all(|s| s.is_finite())), (101, true));
+        // Where none is known, nothing is made up.
+        let mut unknown = Training::default();
+        unknown.take(Event::Steps((1..9).map(|step| report(step, f32::NAN)).collect()));
+        unknown.measure();
+        assert_eq!((unknown.statistics.median_us, unknown.statistics.p99_us), (0.0, 0.0));
     }
 }

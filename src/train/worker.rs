@@ -289,7 +289,7 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
                 note_updates(session, link, session.done());
                 let over = session.done() >= session.total();
                 if link.sent.elapsed() >= REPORT_EVERY || budget == 0 || over {
-                    layer_updates(session, link, session.done());
+                    layer_updates(session, link, session.done(), budget == 0 || over);
                     link.report(budget == 0 || over);
                 }
                 choose_interval(session, link, &mut schedule);
@@ -334,10 +334,11 @@ fn note_updates(session: &Session, link: &mut Link, step: u64) {
     }
 }
 
-fn layer_updates(session: &Session, link: &mut Link, step: u64) {
+/// Tells how far each layer moved; while the listener lags behind, only before a rest, which nothing follows.
+fn layer_updates(session: &Session, link: &mut Link, step: u64, rests: bool) {
     if let Ok(values) = session.layer_updates()
         && !values.is_empty()
-        && !link.outbox.is_full()
+        && (rests || !link.outbox.is_full())
     {
         let values = values.to_vec();
         if link.updates.steps.is_none() {

@@ -50,6 +50,26 @@ fn every_preset_is_planned_for_a_gpu_in_every_precision_at_the_bound() {
 }
 
 #[test]
+fn updates_that_are_split_are_planned_at_the_bound() {
+    for (units, layers, batch) in [(512, 1, 128), (256, 8, 256), (2048, 4, 64), (4096, 2, 1024)] {
+        let hidden = format!(r#", {{"type": "dense", "units": {units}, "activation": "relu"}}"#).repeat(layers);
+        let text = format!(
+            r#"{{"version": 1, "name": "dense", "input": {{"shape": [784], "batch": {batch}}}, "layers": [
+            {{"type": "dense", "units": {units}, "activation": "gelu"}}{hidden}, {{"type": "dense", "units": 10}}],
+            "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "adamw", "lr": 0.001}}}}"#
+        );
+        let model = check(&read_preset(&text).unwrap()).model.unwrap();
+        for precision in PRECISIONS {
+            let plan = planned(&model, precision, false, &Target::h200()).plan;
+            let name = format!("{units} x {layers} in {precision:?}");
+            assert_eq!(plan.arena_bytes, plan.lower_bound_bytes, "{name}");
+            let updates = plan.program.ops.iter().filter(|op| op.kind.slot("param_prev").is_some()).count();
+            assert!(updates > 1 || precision == Precision::F16, "{name}: {updates}");
+        }
+    }
+}
+
+#[test]
 fn without_libraries_own_kernels_do_everything() {
     let mut target = Target::h200();
     let facts = target.as_cuda().unwrap();

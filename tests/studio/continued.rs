@@ -59,6 +59,11 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
     robot.press("Continue the selected run");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
     assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("goes on from step")));
+    // What is not kept of it is told where it is missing.
+    robot.until("changes by layer", |app| !app.studio.training.history.layers.is_empty());
+    robot.window.run_steps(2);
+    assert_eq!(robot.app().studio.training.history.before, done);
+    assert!(robot.sees("changes by layer are not kept with a run"));
     let training = &robot.app().studio.training;
     assert_eq!((training.keeping.id(), training.total > done), (Some(id.as_str()), true));
     assert_eq!(&training.history.loss.raw.values()[..done as usize], first.values(Quantity::Loss));
@@ -93,11 +98,28 @@ fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
+    // The window tells at its start; who passes over it is not told again.
+    let memory: &'static mut Memory = Box::leak(Box::default());
     let mut robot = open(folder.path());
-    let id = select(&mut robot);
+    robot.until("the notice", |app| app.studio.notice.is_some());
+    assert!(robot.sees("Training of digits-mlp was interrupted at step"));
+    perform(&mut robot, Command::DismissNotice);
+    eframe::App::save(robot.window.state_mut(), memory);
+    drop(robot);
+    let startup = Startup { runs: Some(RunStore::at(folder.path().join("runs"))), ..Startup::default() };
+    let mut robot = Robot::start_with(startup, Some(&*memory));
+    robot.until("the list", |app| app.studio.runs.is_known);
+    assert!(robot.app().studio.notice.is_none());
+    drop(robot);
+    // Another network that is open gives way to the run's own.
+    let mut robot = open(folder.path());
+    robot.until("the notice", |app| app.studio.notice.is_some());
+    perform(&mut robot, Command::NewFromPreset(1));
+    robot.settle();
     assert_eq!(robot.app().studio.runs.entries[0].record.state, RunEnd::Interrupted);
+    let id = robot.app().studio.runs.entries[0].id.clone();
     let step = stepgraph::train::checkpoint_step(&store.checkpoint(&id)).unwrap();
-    robot.press("Continue the selected run");
+    robot.press("Continue");
     robot.until("more steps", |app| app.studio.training.done() > step + 20);
     drop(robot);
     let (entry, curves) = (store.entry(&id).unwrap(), store.curves(&id).unwrap());

@@ -3,10 +3,11 @@
 use crate::robot::Robot;
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use stepgraph::model::LayerPath;
-use stepgraph::studio::commands::Command;
+use stepgraph::studio::commands::{Command, Tab};
 use stepgraph::studio::selection::Selection;
+use stepgraph::studio::view_models::network::Row;
 
 fn perform(robot: &mut Robot, command: Command) {
     let ctx = robot.window.ctx.clone();
@@ -182,4 +183,92 @@ fn a_click_on_a_card_gives_the_keyboard_to_the_list() {
     robot.window.get_by_label("49 × Residual").click();
     robot.window.run_steps(3);
     assert!(robot.sees("Select L1:Residual"));
+}
+
+#[test]
+fn the_capture_plan_folds_like_the_list_of_layers_and_is_walked_through() {
+    let mut robot = Robot::open(Some("stress-200"));
+    perform(&mut robot, Command::ShowTab(Tab::Capture));
+    let unfold = "Unfold the buffers of 49 × Residual";
+    assert!(robot.window.query_all_by_role_and_label(Role::Button, unfold).next().is_some());
+    let rows = |robot: &Robot| {
+        let name = robot.window.query_all_by_label_contains("Buffers by layer, ").next().expect("the table");
+        let label = name.accesskit_node().label().unwrap_or_default();
+        label.chars().filter(char::is_ascii_digit).collect::<String>().parse::<usize>().unwrap()
+    };
+    let folded = rows(&robot);
+    assert!(folded < 12, "{folded}");
+    let table = format!("Buffers by layer, {folded} rows");
+    robot.window.get_by_role_and_label(Role::Table, &table).focus();
+    robot.window.run_steps(2);
+    // Down to the first layer, and to the run behind it.
+    robot.key(Modifiers::NONE, Key::Home);
+    assert!(matches!(robot.app().studio.selection.current(), Selection::Layer(_)));
+    let run = robot.app().studio.rows.iter().position(|r| matches!(r, Row::Run { .. })).expect("a run");
+    for _ in 0..run {
+        robot.key(Modifiers::NONE, Key::ArrowDown);
+    }
+    robot.key(Modifiers::NONE, Key::ArrowRight);
+    robot.window.run_steps(2);
+    assert!(rows(&robot) > folded + 40, "{}", rows(&robot));
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    robot.window.run_steps(2);
+    assert_eq!(rows(&robot), folded);
+    // The sum of a folded row is told; what is selected elsewhere is unfolded here too.
+    robot.press("Show sizes in bytes");
+    robot.window.run_steps(2);
+    select(&mut robot, &[7, 1]);
+    robot.window.run_steps(2);
+    assert!(rows(&robot) > folded);
+}
+
+#[test]
+fn a_run_that_was_stopped_goes_on_by_its_own_key() {
+    let mut robot = Robot::open(None);
+    robot.write("steps", "100000000");
+    robot.settle();
+    robot.key(Modifiers::NONE, Key::F5);
+    robot.until("some steps", |app| app.studio.training.done() > 20);
+    robot.key(Modifiers::SHIFT, Key::F5);
+    robot.until("the stop", |app| app.studio.training.is_stopped());
+    let (run, done) = (robot.app().studio.training.run, robot.app().studio.training.done());
+    robot.key(Modifiers::COMMAND, Key::F5);
+    robot.until("more steps", |app| app.studio.training.done() > done);
+    assert_eq!(robot.app().studio.training.run, run);
+}
+
+#[test]
+fn a_dialog_takes_tooltips_away_and_opens_at_its_top() {
+    let mut robot = Robot::open(None);
+    robot.window.get_by_role_and_label(Role::Button, "Undo").hover();
+    robot.window.run_steps(60);
+    let tooltip = Command::AddLayer.info().about;
+    robot.window.get_by_role_and_label(Role::Button, "Add layer…").hover();
+    robot.window.run_steps(60);
+    assert!(robot.sees(tooltip));
+    robot.key(Modifiers::NONE, Key::F1);
+    robot.window.run_steps(4);
+    assert!(robot.sees("Keyboard shortcuts") && robot.sees("Find a key or a command"));
+    let tooltips = |robot: &Robot| robot.window.query_all_by_role_and_label(Role::Tooltip, tooltip).count();
+    assert_eq!(tooltips(&robot), 0);
+    // Scrolled down, closed, and opened again, the list begins with its first key.
+    let top = |robot: &Robot| robot.window.get_by_label("Command palette…").rect().top();
+    let at_first = top(&robot);
+    let middle = robot.window.get_by_label("Command palette…").rect().center();
+    robot.window.event(egui::Event::PointerMoved(middle));
+    robot.window.run_steps(2);
+    robot.window.event(egui::Event::MouseWheel {
+        unit: egui::MouseWheelUnit::Point,
+        delta: egui::Vec2::new(0.0, -300.0),
+        phase: egui::TouchPhase::Move,
+        source: egui::MouseWheelSource::Unknown,
+        modifiers: Modifiers::NONE,
+    });
+    robot.window.run_steps(30);
+    assert!(top(&robot) < at_first - 100.0, "{} {at_first}", top(&robot));
+    robot.key(Modifiers::NONE, Key::Escape);
+    robot.window.run_steps(4);
+    robot.key(Modifiers::NONE, Key::F1);
+    robot.window.run_steps(4);
+    assert!((top(&robot) - at_first).abs() < 1.0, "{} {at_first}", top(&robot));
 }

@@ -180,6 +180,10 @@ fn a_proof_names_what_it_verified_and_turns_stale() {
     let mut robot = Robot::open(Some("xor"));
     show(&mut robot, Tab::Verify);
     assert!(robot.sees("Nothing proved yet"));
+    // What it would take is told before it begins.
+    let estimate = |app: &StudioApp| app.studio.proofs.estimate(app.studio.document.revision());
+    robot.until("the estimate", |app| estimate(app).is_some());
+    assert!(estimate(robot.app()).is_some_and(|e| e.price.bytes > 0) && robot.sees("everything takes about"));
     robot.press("Pointer ledger");
     robot.until("both checks", |app| !app.studio.proofs.is_running() && app.studio.proofs.proved.len() == 2);
     robot.window.step();

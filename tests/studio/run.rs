@@ -2,6 +2,7 @@
 
 use crate::robot::Robot;
 use egui::{Key, Modifiers};
+use stepgraph::studio::commands::{Command, Tab};
 use stepgraph::train::RunState;
 
 fn state(app: &stepgraph::studio::StudioApp) -> Option<RunState> {
@@ -81,4 +82,26 @@ fn a_run_that_cannot_start_says_why() {
     robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
     assert!(robot.sees("does not fit the network"));
     assert!(robot.sees("not recorded"));
+}
+
+#[test]
+fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
+    let mut robot = Robot::open(None);
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, Command::ShowTab(Tab::Arena));
+    robot.write("L0 units", "4000000000");
+    robot.settle();
+    robot.press("Train");
+    robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
+    robot.window.run_steps(2);
+    assert!(robot.sees("Training failed:") && robot.sees("of memory"));
+    robot.press("Show Train");
+    robot.window.run_steps(2);
+    assert!(robot.app().studio.shown.contains(&Tab::Train) && robot.sees("change what is named here"));
+    // Where the tab is shown, it tells by itself.
+    robot.window.state_mut().perform(&ctx, Command::DismissNotice);
+    robot.press("Train anew");
+    robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
+    robot.window.run_steps(2);
+    assert!(robot.app().studio.notice.is_none());
 }

@@ -126,6 +126,41 @@ fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
 }
 
 #[test]
+fn the_trash_lists_what_was_deleted_with_both_ways_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    train(&mut robot, "10");
+    train(&mut robot, "12");
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, Command::Reset);
+    let (store, all) = (RunStore::at(folder.path().join("runs")), ids(robot.app()));
+    robot.until("the recorder's end", |_| all.iter().all(|id| !store.is_busy(id)));
+    perform(&mut robot, RunsCommand::ShowTrash);
+    robot.until("the trash", |app| app.studio.runs.trash.is_some());
+    assert!(robot.sees("The trash is empty"));
+    perform(&mut robot, RunsCommand::DeleteNow(all.clone()));
+    let count = |app: &StudioApp| app.studio.runs.trash.as_ref().map_or(0, |t| t.rows.len());
+    robot.until("both in the trash", |app| count(app) == 2 && app.studio.runs.entries.is_empty());
+    robot.window.get_all_by_label("Restore digits-mlp").next().expect("a way back").click();
+    robot.until("one of them back", |app| count(app) == 1 && app.studio.runs.entries.len() == 1);
+    let [back, gone] = if ids(robot.app())[0] == all[0] { [&all[0], &all[1]] } else { [&all[1], &all[0]] };
+    robot.press("Delete for good… digits-mlp");
+    robot.window.run_steps(2);
+    assert!(robot.sees("Delete 1 run for good?"));
+    robot.press("Cancel");
+    assert!(store.trash().path(gone).is_dir());
+    robot.press("Empty the trash…");
+    robot.window.run_steps(2);
+    robot.press("Delete for good");
+    robot.until("the empty trash", |app| count(app) == 0);
+    assert!(!store.trash().path(gone).exists() && store.path(back).is_dir());
+    // The undo of the deletion has nothing left that is not there.
+    robot.press("Trash");
+    robot.until("the runs", |app| !app.studio.runs.shows_trash);
+    assert!(robot.sees("Run digits-mlp"));
+}
+
+#[test]
 fn a_run_is_exported_and_its_network_opened() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
@@ -196,4 +231,37 @@ fn a_run_that_is_let_go_keeps_its_weights_and_its_curve() {
     assert!(entry.has_weights, "{entry:?}");
     assert!(entry.record.steps > 50 && !store.is_busy(&entry.id));
     assert_eq!(store.curves(&entry.id).unwrap().last_step(), entry.record.steps);
+}
+
+#[test]
+fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    train(&mut robot, "20");
+    let id = ids(robot.app())[0].clone();
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, Command::NewFromPreset(1));
+    robot.window.run_steps(2);
+    robot.press("Discard changes");
+    robot.settle();
+    assert!(robot.app().studio.training.state.is_none() && robot.sees("The run digits-mlp is kept."));
+    // Its curves stand behind those of the next run, where that is wanted.
+    robot.press("Pin run as baseline");
+    assert_eq!(robot.app().studio.runs.baseline_id.as_ref(), Some(&id));
+    robot.window.state_mut().perform(&ctx, Command::Train);
+    robot.until("some steps", |app| app.studio.training.done() > 10);
+    assert!(robot.sees("baseline digits-mlp"));
+    robot.until("its place", |app| app.studio.training.keeping.id().is_some());
+    robot.window.state_mut().perform(&ctx, Command::New);
+    robot.until("the notice", |app| app.studio.notice.as_ref().is_some_and(|n| n.actions.len() == 2));
+    // The number of problems comes before the notice, and moves it.
+    robot.settle();
+    robot.window.run_steps(2);
+    robot.press("Show in Runs");
+    robot.until("the table", |app| app.studio.shown.contains(&Tab::Runs));
+    assert!(robot.app().studio.runs.selected.len() == 1 && robot.app().studio.runs.selected[0] != id);
+    // Without a run there is nothing to tell.
+    robot.window.state_mut().perform(&ctx, Command::New);
+    robot.window.run_steps(2);
+    assert!(robot.app().studio.notice.is_none());
 }

@@ -3,7 +3,7 @@
 use crate::robot::Robot;
 use egui::accesskit::Role;
 use egui::{Key, Modifiers, PointerButton, Pos2, Vec2};
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use stepgraph::studio::commands::{Command, Tab};
 use stepgraph::train::RunState;
 
@@ -81,4 +81,49 @@ fn held_out_points_stand_at_multiples_of_a_round_number() {
     let (last, before) = points.split_last().expect("a point at the end");
     assert_eq!(last[0] as u64, training.total);
     assert!(before.iter().all(|p| (p[0] as u64).is_multiple_of(every)), "{points:?}");
+}
+
+#[test]
+fn nothing_in_the_top_bar_stands_over_another_thing() {
+    let mut robot = Robot::open(None);
+    robot.write("steps", "100000000");
+    robot.settle();
+    let check = |robot: &Robot, when: &str| {
+        let mut found: Vec<(String, egui::Rect)> = Vec::new();
+        for node in robot.window.query_all(egui_kittest::kittest::By::new()) {
+            if node.accesskit_node().raw_bounds().is_none() {
+                continue;
+            }
+            let (rect, label) = (node.rect(), node.accesskit_node().label().unwrap_or_default());
+            let leaf = matches!(node.accesskit_node().role(), Role::Button | Role::Label);
+            if leaf && !label.is_empty() && rect.bottom() <= 44.0 && rect.is_positive() {
+                found.push((label, rect));
+            }
+        }
+        assert!(found.len() > 10, "{when}: {found:?}");
+        for (at, (name, rect)) in found.iter().enumerate() {
+            assert!(rect.left() >= 0.0 && rect.right() <= 1280.0, "{when}: {name} at {rect:?}");
+            for (other, second) in &found[at + 1..] {
+                let over = rect.intersect(*second);
+                assert!(!(over.width() > 0.5 && over.height() > 0.5), "{when}: {name} {rect:?} and {other} {second:?}");
+            }
+        }
+    };
+    check(&robot, "before a run");
+    robot.press("Train this network");
+    robot.until("some steps", |app| app.studio.training.done() > 20);
+    check(&robot, "while it runs");
+    robot.press("Stop");
+    robot.until("the stop", |app| app.studio.training.is_stopped());
+    robot.window.run_steps(2);
+    check(&robot, "after a stop");
+    // The line of the Runs tab keeps to its room too; what there is no room for is in its menu.
+    for width in [1280.0, 900.0, 720.0] {
+        robot.window.set_size(Vec2::new(width, 800.0));
+        show(&mut robot, Tab::Runs);
+        let rect = |name: &str| robot.window.query_all_by_role_and_label(Role::Button, name).next().map(|n| n.rect());
+        let [more, trash] = ["More with runs", "Trash"].map(|n| rect(n).unwrap_or_else(|| panic!("{n} in {width}")));
+        assert!(more.right() <= trash.left() && trash.right() <= width, "{more:?} {trash:?} {width}");
+        assert!((more.center().y - trash.center().y).abs() < 4.0);
+    }
 }

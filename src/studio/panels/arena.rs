@@ -204,7 +204,10 @@ fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Queu
         ui.add_space(6.0);
         let hint = "wheel zooms, Shift in time only; drag pans, Shift picks bytes";
         let hint = RichText::new(hint).size(12.0).color(theme::colors(ui).weak);
-        ui.add(egui::Label::new(hint).truncate());
+        // A few letters of it tell nothing; the list of shortcuts has it too.
+        if ui.available_width() > 160.0 {
+            ui.add(egui::Label::new(hint).truncate());
+        }
     });
 }
 

@@ -1,20 +1,31 @@
 //! The capture plan: buffers by layer, and every scalar as frozen or live.
 
+use super::layer_card::fold_ui;
 use crate::studio::commands::{Command, Queue};
+use crate::studio::folds::FoldCommand;
 use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
 use crate::studio::theme;
-use crate::studio::view_models::capture::{COLUMNS, Cell, Shown};
+use crate::studio::view_models::capture::{COLUMNS, CaptureView, Cell, Shown};
+use crate::studio::view_models::capture_rows::{CaptureLine, Cells, SumCell};
 use crate::studio::view_models::status::{recorded_text, recording_text};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
-use egui::{Align, Button, Layout, RichText, Ui};
+use crate::studio::widgets::keys::{fold_by_keys, list_ui, row_by_keys};
+use egui::{Align, Button, Id, Layout, Rect, RichText, Stroke, StrokeKind, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
 /// What the panel remembers between frames.
 #[derive(Debug, Default)]
 pub struct CapturePanel {
     pub shown: Shown,
+    /// The rows as they are folded, and what they were made of: revisions of plan, document and folds.
+    lines: Vec<CaptureLine>,
+    made_for: Option<(u64, u64, u64)>,
+    /// The row that the keys have led to.
+    at: Option<usize>,
+    /// The selection that was last brought into view.
+    selected: Option<Selection>,
 }
 
 /// Shows the panel.
@@ -46,50 +57,11 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
         let told = recording_text(&studio.training);
         ui.add(egui::Label::new(RichText::new(&told).size(12.0).color(theme::colors(ui).weak)).truncate());
     });
-    let shown = panel.shown;
-    // The table of buffers takes what its rows need, up to a good half.
-    let rows = view.layers.len() + 4;
-    let half = (ui.available_height() * 0.58).max(120.0).min(rows as f32 * 28.0);
-    ui.push_id("layers", |ui| {
-        let table = TableBuilder::new(ui)
-            .id_salt("capture layers")
-            .auto_shrink([false, true])
-            .max_scroll_height(half)
-            .cell_layout(Layout::left_to_right(Align::Center))
-            .column(Column::exact(132.0).clip(true))
-            .columns(Column::remainder().at_least(64.0).clip(true), COLUMNS.len());
-        let table = table.header(20.0, |mut row| {
-            row.col(|ui| drop(weak_ui(ui, "Layer")));
-            for name in COLUMNS {
-                row.col(|ui| drop(weak_ui(ui, name)));
-            }
-        });
-        table.body(|body| {
-            let extra = [("loss dY", &view.loss), ("input x", &view.x), ("input y", &view.y)];
-            body.rows(24.0, view.layers.len() + extra.len(), |mut row| {
-                let index = row.index();
-                if let Some(layer) = view.layers.get(index) {
-                    row.set_selected(layer.layer.as_ref().is_some_and(|l| studio.related.layers.contains(l)));
-                    row.col(|ui| {
-                        let button =
-                            ui.add(Button::new(RichText::new(&layer.name).font(theme::mono())).frame(false).truncate());
-                        if let (true, Some(path)) = (button.clicked(), &layer.layer) {
-                            out.push(Command::Select(Selection::Layer(path.clone())));
-                        }
-                    });
-                    for cell in &layer.cells {
-                        row.col(|ui| cell_ui(ui, cell.as_ref(), shown, studio, out));
-                    }
-                } else if let Some((name, cell)) = extra.get(index - view.layers.len()) {
-                    row.col(|ui| drop(ui.label(RichText::new(*name).font(theme::mono()))));
-                    row.col(|ui| cell_ui(ui, cell.as_ref(), shown, studio, out));
-                    for _ in 1..COLUMNS.len() {
-                        row.col(|_| {});
-                    }
-                }
-            });
-        });
-    });
+    let made = (studio.plan_revision, studio.document.revision(), studio.folds.revision());
+    if panel.made_for.replace(made) != Some(made) {
+        panel.lines = view.lines(&studio.network, &studio.rows);
+    }
+    layers_ui(ui, studio, view, panel, out);
     ui.separator();
     let live = view.constants.iter().filter(|c| c.live).count();
     ui.horizontal(|ui| {
@@ -100,6 +72,138 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
         );
     });
     constants_ui(ui, studio, out);
+}
+
+/// The table of buffers, which takes what its rows need, up to a good half.
+fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut CapturePanel, out: &mut Queue) {
+    let shown = panel.shown;
+    let extra = [("loss dY", &view.loss), ("input x", &view.x), ("input y", &view.y)];
+    let rows = panel.lines.len() + extra.len();
+    let half = (ui.available_height() * 0.58).max(120.0).min((rows + 1) as f32 * 28.0);
+    // The table as a whole takes the keyboard, like the list of layers.
+    let id = Id::unique("capture rows");
+    let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), half));
+    let frame = list_ui(ui, id, room, &format!("Buffers by layer, {rows} rows"));
+    if frame.has_focus() {
+        let line = Stroke::new(1.0, theme::colors(ui).accent);
+        ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
+    }
+    let jump = walk_ui(ui, studio, panel, id, out);
+    let lines = &panel.lines;
+    let mut pressed = None;
+    ui.push_id("layers", |ui| {
+        let mut table = TableBuilder::new(ui)
+            .id_salt("capture layers")
+            .auto_shrink([false, true])
+            .max_scroll_height(half)
+            .cell_layout(Layout::left_to_right(Align::Center))
+            .column(Column::exact(160.0).clip(true))
+            .columns(Column::remainder().at_least(64.0).clip(true), COLUMNS.len());
+        if let Some(row) = jump {
+            table = table.scroll_to_row(row, None);
+        }
+        let table = table.header(20.0, |mut row| {
+            row.col(|ui| drop(weak_ui(ui, "Layer")));
+            for name in COLUMNS {
+                row.col(|ui| drop(weak_ui(ui, name)));
+            }
+        });
+        table.body(|body| {
+            body.rows(24.0, rows, |mut row| {
+                let index = row.index();
+                if let Some(line) = lines.get(index) {
+                    let cards = &studio.network.cards;
+                    let is_folded = line.fold.as_ref().is_some_and(|(_, folded)| *folded);
+                    let mut within = cards.get(line.cards.clone()).unwrap_or_default().iter().map(|c| &c.path);
+                    row.set_selected(
+                        line.layer.as_ref().is_some_and(|l| studio.related.layers.contains(l))
+                            || is_folded && within.any(|l| studio.related.layers.contains(l)),
+                    );
+                    row.col(|ui| {
+                        if name_ui(ui, line, frame.has_focus() && panel.at == Some(index), out) {
+                            pressed = Some(index);
+                        }
+                    });
+                    for column in 0..COLUMNS.len() {
+                        row.col(|ui| match &line.cells {
+                            Cells::Own(at) => cell_ui(ui, view.layers[*at].cells[column].as_ref(), shown, studio, out),
+                            Cells::Sum(sums) => sum_ui(ui, sums[column].as_ref(), shown),
+                            Cells::Nothing => {}
+                        });
+                    }
+                } else if let Some((name, cell)) = extra.get(index - lines.len()) {
+                    row.col(|ui| drop(ui.label(RichText::new(*name).font(theme::mono()))));
+                    row.col(|ui| cell_ui(ui, cell.as_ref(), shown, studio, out));
+                    for _ in 1..COLUMNS.len() {
+                        row.col(|_| {});
+                    }
+                }
+            });
+        });
+    });
+    if let Some(index) = pressed {
+        panel.at = Some(index);
+        ui.memory_mut(|m| m.request_focus(id));
+    }
+}
+
+/// Walks through the rows by keyboard: arrows select, and fold and unfold. Gives the row to bring into view.
+fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut CapturePanel, id: Id, out: &mut Queue) -> Option<usize> {
+    let lines = &panel.lines;
+    let selected = studio.selection.current();
+    let mut jump = None;
+    if panel.selected.as_ref() != Some(selected) {
+        let own = |l: &CaptureLine| l.layer.as_ref().is_some_and(|p| *selected == Selection::Layer(p.clone()));
+        // What the keys have led to is in view already.
+        jump = lines.iter().position(own).filter(|at| panel.at != Some(*at));
+        panel.at = jump.or(panel.at);
+        panel.selected = Some(selected.clone());
+    }
+    panel.at = panel.at.map(|at| at.min(lines.len().saturating_sub(1)));
+    let to = row_by_keys(ui, id, lines.len(), panel.at);
+    if let Some(folds) = fold_by_keys(ui, id)
+        && let Some((fold, folded)) = panel.at.and_then(|at| lines.get(at)?.fold.clone())
+        && folds != folded
+    {
+        out.push(Command::Fold(FoldCommand::Set(fold, folds)));
+    }
+    if let Some(to) = to {
+        panel.at = Some(to);
+        let layer = lines.get(to).and_then(|l| l.layer.clone());
+        out.extend(layer.map(|path| Command::Select(Selection::Layer(path))));
+        return Some(to);
+    }
+    jump
+}
+
+/// The name of a row, with the sign that folds it; true where it was pressed.
+fn name_ui(ui: &mut Ui, line: &CaptureLine, is_at: bool, out: &mut Queue) -> bool {
+    ui.spacing_mut().item_spacing.x = 2.0;
+    ui.add_space(line.depth as f32 * 8.0);
+    if let Some((fold, folded)) = &line.fold {
+        fold_ui(ui, fold.clone(), *folded, &format!("the buffers of {}", line.name), out);
+    }
+    let c = theme::colors(ui);
+    let text = RichText::new(&line.name).font(theme::mono()).color(if is_at { c.accent } else { c.text });
+    let button = ui.add(Button::new(text).frame(false).truncate());
+    if !button.clicked() {
+        return false;
+    }
+    match (&line.layer, &line.fold) {
+        (Some(path), _) => out.push(Command::Select(Selection::Layer(path.clone()))),
+        (None, Some((fold, folded))) => out.push(Command::Fold(FoldCommand::Set(fold.clone(), !folded))),
+        (None, None) => {}
+    }
+    true
+}
+
+/// What the tensors of a folded row have together.
+fn sum_ui(ui: &mut Ui, cell: Option<&SumCell>, shown: Shown) {
+    let c = theme::colors(ui);
+    let Some(cell) = cell else { return drop(ui.label(RichText::new("–").color(c.weak))) };
+    let text = RichText::new(&cell.texts[shown as usize]).font(theme::mono()).color(c.weak);
+    ui.add(egui::Label::new(text).truncate().selectable(false).show_tooltip_when_elided(false))
+        .on_hover_text(&cell.tooltip);
 }
 
 fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, studio: &Studio, out: &mut Queue) {

@@ -99,6 +99,7 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
     let plot = |title, unit, curve| PlotSpec {
         title,
         unit,
+        note: "",
         curve,
         curve_name: "train",
         points: &[],
@@ -140,9 +141,17 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
     if h.update_max.raw.last().is_some_and(|v| v > 0.0) {
         plots.push(plot("Update", "largest change of a parameter", Curve::Smoothed(&h.update_max)));
     }
+    let since = match h.before {
+        0 => String::new(),
+        before => format!(
+            "This run goes on from step {}: changes by layer are not kept with a run, so their curves begin there.",
+            format::exact(before)
+        ),
+    };
     if !h.layers.is_empty() {
         let layers =
             plot("Update by layer", "click a curve to select its layer", Curve::Layers { curves: &h.layers, marked });
+        let layers = PlotSpec { note: &since, ..layers };
         plots.push(PlotSpec { log: log_of("Update by layer", true), ..layers });
     }
     plots.push(PlotSpec { curve_name: "rate", ..plot("Learning rate", "", Curve::Plain(&h.lr)) });

@@ -261,7 +261,11 @@ fn filter_ui(ui: &mut Ui, view: &DataView, panel: &mut DataPanel) {
         }
     });
     response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Side of the split"));
-    weak_ui(ui, format::exact(panel.list.len() as u64));
+    let noun = if panel.list.len() == 1 { "sample" } else { "samples" };
+    let text = format!("{} {noun}", format::exact(panel.list.len() as u64));
+    let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);
+    // A number is not broken at its thousands.
+    ui.add(egui::Label::new(text).extend());
 }
 
 /// Samples as pictures, as many as fit beside each other; only rows in view are made.

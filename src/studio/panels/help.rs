@@ -30,7 +30,7 @@ impl Help {
 }
 
 /// What the mouse and the keys do in places of their own.
-const IN_PLACE: [(&str, &str, &str); 14] = [
+const IN_PLACE: [(&str, &str, &str); 15] = [
     ("Arena", "wheel", "Zooms around the pointer"),
     ("Arena", "Shift+wheel", "Zooms in time only"),
     ("Arena", "drag", "Pans"),
@@ -44,6 +44,11 @@ const IN_PLACE: [(&str, &str, &str); 14] = [
     ),
     ("Layers", "Up, Down, Home, End", "Selects a layer, while the list has the keyboard"),
     ("Layers", "Left, Right", "Folds and unfolds a block, or a run of equal layers"),
+    (
+        "Capture plan",
+        "Up, Down, Left, Right",
+        "Walks through the layers, and folds and unfolds them, while the table has the keyboard",
+    ),
     ("Plots", "drag", "Zooms into a box; along one axis, zooms that axis alone"),
     ("Plots", "right drag, double click", "Pans; shows the whole run"),
     ("Questions", "Enter, Escape", "Gives the first answer, or cancels"),
@@ -90,7 +95,12 @@ fn shortcuts_ui(ui: &mut Ui, search: &mut String, fresh: bool) {
     if rows.is_empty() {
         weak_ui(ui, "Nothing of that name. Try fewer letters.");
     }
-    ScrollArea::vertical().max_height(420.0).auto_shrink([false, true]).show(ui, |ui| {
+    let mut area = ScrollArea::vertical().id_salt("shortcut list").max_height(420.0).auto_shrink([false, true]);
+    if fresh || field.changed() {
+        // A page that was just opened, or another list, begins at its top.
+        area = area.vertical_scroll_offset(0.0);
+    }
+    area.show(ui, |ui| {
         egui::Grid::new("shortcuts").num_columns(2).spacing([16.0, 6.0]).show(ui, |ui| {
             for (keys, title, about) in &rows {
                 let keys = RichText::new(keys).font(theme::mono()).color(theme::colors(ui).accent);

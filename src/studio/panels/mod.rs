@@ -13,6 +13,7 @@ pub mod network;
 pub mod palette;
 pub mod plan_changes;
 pub mod predictions;
+pub mod run_tools;
 pub mod runs;
 pub mod status;
 pub mod step_graph;
@@ -20,6 +21,7 @@ pub mod tenancy;
 pub mod top_bar;
 pub mod tour;
 pub mod train;
+pub mod trash;
 pub mod values;
 pub mod verify;
 

@@ -3,8 +3,9 @@
 use crate::studio::commands::{Command, Queue};
 use crate::studio::fields::counted;
 use crate::studio::files::Asked;
+use crate::studio::notice::Notice;
 use crate::studio::runs::RunsCommand;
-use crate::studio::state::{Notice, Studio};
+use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::weak_ui;
 use crate::train::export::Format;
@@ -36,6 +37,8 @@ pub enum Question {
     Changed(PathBuf),
     /// Kept runs are to be deleted.
     DeleteRuns(Vec<String>),
+    /// Runs in the trash are to be removed for good.
+    RemoveRuns(Vec<String>),
     /// A run is to go on, and another network is open: `change` tells what is different in it.
     Continue { id: String, change: String },
 }
@@ -183,6 +186,14 @@ impl Question {
                 },
                 about: "Curves, weights and all go to the trash, from which they can be brought back.".into(),
                 answers: vec![("Delete", Answer::Perform(Command::Runs(RunsCommand::DeleteNow(ids.clone())))), cancel],
+            },
+            Self::RemoveRuns(ids) => Wording {
+                title: format!("Delete {} for good?", counted(ids.len(), "run")),
+                about: "Curves, weights and all are removed from the disk and cannot be brought back.".into(),
+                answers: vec![
+                    ("Delete for good", Answer::Perform(Command::Runs(RunsCommand::RemoveNow(ids.clone())))),
+                    cancel,
+                ],
             },
             Self::Continue { id, change } => Wording {
                 title: format!("Open the network of {} to continue it?", studio.runs.name(id)),

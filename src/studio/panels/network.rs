@@ -14,8 +14,8 @@ use crate::studio::view_models::format;
 use crate::studio::view_models::network::{Card, NetworkView, Row, Run, Section, Sum};
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
-use crate::studio::widgets::keys::{list_ui, row_by_keys};
-use egui::{Align, Button, Id, Key, Label, Layout, Modifiers, Rect, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
+use crate::studio::widgets::keys::{fold_by_keys, list_ui, row_by_keys};
+use egui::{Align, Button, Id, Label, Layout, Rect, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
 use std::collections::HashMap;
 
 /// What the panel remembers.
@@ -28,11 +28,21 @@ pub struct NetworkPanel {
     at: Option<RowKey>,
     /// The room of the list as last drawn.
     frame: Rect,
+    /// The rows' keys, and what they were made of: revisions of document and folds.
+    keys: Vec<RowKey>,
+    keys_for: Option<(u64, u64)>,
 }
 
 impl Default for NetworkPanel {
     fn default() -> Self {
-        Self { heights: HashMap::new(), shown: Selection::Nothing, at: None, frame: Rect::ZERO }
+        Self {
+            heights: HashMap::new(),
+            shown: Selection::Nothing,
+            at: None,
+            frame: Rect::ZERO,
+            keys: Vec::new(),
+            keys_for: None,
+        }
     }
 }
 
@@ -145,7 +155,11 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
     }
     let width = ui.available_width();
     let selected = studio.selection.current();
-    let keys: Vec<RowKey> = studio.rows.iter().map(|r| RowKey::of(r, view)).collect();
+    let made = (studio.document.revision(), studio.folds.revision());
+    if panel.keys_for.replace(made) != Some(made) {
+        panel.keys = studio.rows.iter().map(|r| RowKey::of(r, view)).collect();
+    }
+    let keys = std::mem::take(&mut panel.keys);
     let of_selected = |key: &RowKey| key.layer().is_some_and(|p| *selected == Selection::Layer(p.clone()));
     let mut wanted = None;
     if panel.shown != *selected {
@@ -206,6 +220,7 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
             ui.painter().rect_stroke(rect.expand(1.0), 4, line, egui::StrokeKind::Inside);
         }
     }
+    panel.keys = keys;
     panel.frame = whole;
     panel.shown = selected.clone();
     let c = theme::colors(ui);
@@ -235,9 +250,7 @@ fn walk_ui(
     }
     let now = keys.iter().position(|k| panel.at.as_ref().is_some_and(|at| at.is(k)));
     let to = row_by_keys(ui, list, keys.len(), now);
-    let [folds, unfolds] =
-        ui.input_mut(|i| [Key::ArrowLeft, Key::ArrowRight].map(|k| i.consume_key(Modifiers::NONE, k)));
-    if (folds || unfolds)
+    if let Some(folds) = fold_by_keys(ui, list)
         && let Some((row, key)) = now.and_then(|n| studio.rows.get(n).zip(keys.get(n)))
     {
         let fold = match (row, key) {
@@ -284,11 +297,16 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut Queue) -> Rect {
                     let title = format!("{} × {}", head.run.count, head.class);
                     let title = RichText::new(title).font(theme::strong(13.0));
                     texts |= ui.add(Label::new(title).selectable(false).sense(Sense::click())).clicked();
-                    let span = RichText::new(head.run.span()).font(theme::mono()).color(theme::colors(ui).weak);
-                    let span = Label::new(span).truncate().selectable(false).sense(Sense::click());
-                    texts |= ui.add(span).on_hover_text("Neighbours with the same fields").clicked();
+                    // The number of layers stands at the right, and the span is cut where both do not fit.
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                         weak_ui(ui, counted(head.sum.layers, "layer"));
+                        ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                            let text = head.run.span();
+                            let span = RichText::new(&text).font(theme::mono()).color(theme::colors(ui).weak);
+                            let span = Label::new(span).truncate().selectable(false).show_tooltip_when_elided(false);
+                            let span = ui.add(span.sense(Sense::click()));
+                            texts |= span.on_hover_text(format!("{text}: neighbours with the same fields")).clicked();
+                        });
                     });
                 });
                 if head.folded {

@@ -1,5 +1,7 @@
 //! Kept runs: the table, what can be done with them, and the comparison of those that are selected.
 
+use super::run_tools::{tool_ui, tools_ui};
+use super::trash::trash_ui;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
 use crate::studio::runs::{LoadedRun, RunsCommand};
@@ -7,14 +9,12 @@ use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::view_models::runs::{Column as Field, RunRow};
-use crate::studio::widgets::button::{command_menu_ui, empty_ui, named, weak_ui};
+use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use crate::studio::widgets::compare::{CompareSpec, Compared, compare_ui, letter_ui as run_letter_ui};
 use crate::studio::widgets::field::problem_ui;
-use crate::train::export::Format;
 use crate::train::runs::{RunEnd, RunEntry};
 use egui::{Align, Button, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
-use std::sync::atomic::Ordering;
 
 /// What the panel remembers.
 #[derive(Default)]
@@ -32,6 +32,9 @@ pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Qu
     tools_ui(ui, studio, out);
     report_ui(ui, studio, out);
     ui.add_space(4.0);
+    if runs.shows_trash {
+        return trash_ui(ui, studio, out);
+    }
     if runs.view.rows.is_empty() {
         let (title, next) = match runs.view.hidden {
             0 => ("No runs yet", "Press Train: every run is kept here with its curves, its network and its weights."),
@@ -53,73 +56,6 @@ pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Qu
         details_ui(ui, studio, panel, out);
         curves_ui(ui, studio, out);
         differences_ui(ui, studio);
-    });
-}
-
-/// A command as a button with icon and name that is narrower than those of the transport.
-fn tool_ui(ui: &mut Ui, studio: &Studio, command: RunsCommand, label: &str, out: &mut Queue) {
-    let info = command.info();
-    let command = Command::Runs(command);
-    let enabled = studio.is_enabled(&command);
-    let response = ui.add_enabled(enabled, Button::new(format!("{}  {label}", info.icon))).on_hover_text(info.about);
-    named(&response, info.label, enabled);
-    if response.clicked() {
-        out.push(command);
-    }
-}
-
-fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
-    let runs = &studio.runs;
-    ui.horizontal_wrapped(|ui| {
-        ui.spacing_mut().item_spacing.x = 4.0;
-        let enabled = runs.first().is_some();
-        ui.add_enabled_ui(enabled, |ui| {
-            let menu = ui.menu_button(format!("{}  Export", icons::SAVE), |ui| {
-                ui.set_min_width(200.0);
-                for format in Format::ALL {
-                    let label = format!("{}…", format.title());
-                    command_menu_ui(ui, Command::Runs(RunsCommand::Export(format)), &label, true, out);
-                }
-            });
-            menu.response.on_hover_text("Writes the first selected run to a file; a plot shows all that are selected");
-        });
-        tool_ui(ui, studio, RunsCommand::Continue, "Continue", out);
-        if runs.baseline_id.is_some() && runs.baseline_id == runs.selected.first().cloned() {
-            tool_ui(ui, studio, RunsCommand::Unpin, "Unpin", out);
-        } else {
-            tool_ui(ui, studio, RunsCommand::Pin, "Pin as baseline", out);
-        }
-        tool_ui(ui, studio, RunsCommand::OpenPreset, "Open preset", out);
-        if runs.first().is_some_and(|e| e.label.hidden) {
-            tool_ui(ui, studio, RunsCommand::Unhide, "Unhide", out);
-        } else {
-            tool_ui(ui, studio, RunsCommand::Hide, "Hide", out);
-        }
-        tool_ui(ui, studio, RunsCommand::Delete, "Delete…", out);
-        if !runs.deleted.is_empty() {
-            tool_ui(ui, studio, RunsCommand::Restore, "Bring back", out);
-        }
-        ui.add_space(8.0);
-        ui.menu_button(format!("{}  Capsule", icons::FROZEN), |ui| {
-            ui.set_min_width(200.0);
-            for command in [RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule] {
-                let label = command.info().label;
-                command_menu_ui(ui, Command::Runs(command), label, true, out);
-            }
-        })
-        .response
-        .on_hover_text("A capsule is a run in one file that can be replayed and compared to the bit");
-        if let Some(desk) = runs.desk.as_ref().filter(|d| d.is_busy()) {
-            ui.spinner();
-            weak_ui(ui, format!("capsule: step {}", format::exact(desk.progress.load(Ordering::Relaxed))));
-            tool_ui(ui, studio, RunsCommand::CancelCapsule, "Cancel", out);
-        }
-        let mut hidden = runs.shows_hidden;
-        let label = if runs.view.hidden > 0 { format!("hidden ({})", runs.view.hidden) } else { "hidden".into() };
-        let about = RunsCommand::ShowHidden.info().about;
-        if ui.checkbox(&mut hidden, label).on_hover_text(about).changed() {
-            out.push(Command::Runs(RunsCommand::ShowHidden));
-        }
     });
 }
 
@@ -147,8 +83,11 @@ fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 
 fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
     let runs = &studio.runs;
-    // Name and figures fit a narrow window; what a run was made with follows to the right.
-    let widths = [180.0, 84.0, 76.0, 68.0, 58.0, 62.0, 68.0, 120.0, 64.0];
+    // Name and figures fit a narrow window whole: the name gives way. What a run was made with follows to the right.
+    let figures = [84.0, 76.0, 68.0, 58.0, 62.0, 68.0];
+    let taken = 48.0 + figures.iter().sum::<f32>() + 8.0 * (figures.len() + 2) as f32;
+    let name = (ui.available_width() - taken).clamp(110.0, 220.0);
+    let widths: Vec<f32> = [name].into_iter().chain(figures).chain([120.0, 64.0]).collect();
     let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
     ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
         ui.set_min_width(least);

@@ -3,11 +3,12 @@
 use super::plan_changes::difference_ui;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
+use crate::studio::notice::Notice;
 use crate::studio::selection::Selection;
-use crate::studio::state::{Notice, Studio};
+use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::status::{plan_text, recorded_text, run_text};
-use crate::studio::widgets::button::{command_icon_ui, named, weak_ui};
+use crate::studio::widgets::button::{button_width, command_icon_ui, named, weak_ui};
 use egui::{Align, Button, Label, Layout, RichText, Sense, Ui};
 
 /// The room below which a notice comes instead of the plan.
@@ -54,17 +55,20 @@ fn left_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     }
 }
 
-/// A notice in one line, cut where it does not fit, whole as its tooltip and where it is pressed; and the sign that dismisses it.
+/// A notice in one line, cut where it does not fit, whole as its tooltip and where it is pressed; what can be done about it; and the sign that
+/// dismisses it.
 fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut Queue) {
     /// The sign with the space before it.
     const SIGN: f32 = 40.0;
     let c = theme::colors(ui);
     let color = if notice.is_error { c.error } else { c.text };
-    let text = RichText::new(notice.line()).size(12.0).color(color);
-    let room = (ui.available_width() - SIGN).max(SIGN);
+    let small = |text: String| RichText::new(text).size(12.0);
+    let buttons: f32 = notice.actions.iter().map(|a| button_width(ui, small(a.title()))).sum();
+    let room = (ui.available_width() - SIGN - buttons).max(SIGN);
     ui.scope(|ui| {
         ui.set_max_width(room);
-        let label = Label::new(text).truncate().selectable(false).show_tooltip_when_elided(false);
+        let label =
+            Label::new(small(notice.line()).color(color)).truncate().selectable(false).show_tooltip_when_elided(false);
         let label = ui.add(label.sense(Sense::click())).on_hover_text(&notice.text);
         named(&label, &notice.line(), true);
         let label = label.on_hover_cursor(egui::CursorIcon::PointingHand);
@@ -72,5 +76,13 @@ fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut Queue) {
             out.push(Command::ShowNotice);
         }
     });
+    for action in &notice.actions {
+        let title = action.title();
+        let button = ui.add(Button::new(small(title.clone()))).on_hover_text(action.tooltip(ui.ctx()));
+        named(&button, &title, true);
+        if button.clicked() {
+            out.push(action.clone());
+        }
+    }
     command_icon_ui(ui, Command::DismissNotice, true, out);
 }

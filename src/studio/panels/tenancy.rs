@@ -30,7 +30,12 @@ pub fn tenancy_ui(
     out: &mut Queue,
 ) {
     let name = "Byte or stretch of the arena";
-    let response = text_line_ui(ui, &mut panel.typed, name, "0x1200, 4 KiB, or from..to", f32::INFINITY);
+    let response = ui.scope(|ui| {
+        // The lines around it are closer than a field can be.
+        (ui.spacing_mut().interact_size.y, ui.spacing_mut().button_padding) = (24.0, egui::Vec2::new(6.0, 3.0));
+        text_line_ui(ui, &mut panel.typed, name, "0x1200, 4 KiB, or from..to", f32::INFINITY)
+    });
+    let response = response.inner;
     if response.changed() {
         panel.is_wrong = false;
     }

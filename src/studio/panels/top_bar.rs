@@ -141,6 +141,13 @@ fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
                 "The run is over: goes on from here for {} more steps. Reset begins again from new weights.",
                 format::exact(steps)
             ),
+            Next::TrainAnew if studio.training.is_stopped() => format!(
+                "Begins another run from new weights. {} goes on with the one that was stopped.",
+                Command::Continue.name_with_keys(ui.ctx())
+            ),
+            Next::TrainAnew if studio.training.keeping.is_recording() => {
+                "Begins another run from new weights; the last one stays in Runs.".to_owned()
+            }
             Next::TrainAnew => "Begins another run from new weights; the curves of the last one go.".to_owned(),
         };
         let response = ui.add_enabled(t.train, button).on_hover_text(about);

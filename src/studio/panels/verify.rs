@@ -34,8 +34,7 @@ pub fn verify_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mu
         if !studio.is_ready() {
             return super::unready_ui(ui, studio, "prove its step");
         }
-        let next =
-            "Verify everything takes some seconds; the window stays usable, and each figure appears when it is known.";
+        let next = "The window stays usable while proofs run, and each figure appears when it is known.";
         return empty_ui(ui, "Nothing proved yet", next);
     }
     ScrollArea::vertical().id_salt("proofs").auto_shrink([false, false]).show(ui, |ui| {
@@ -125,6 +124,7 @@ fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         }
         let count = |wanted: Option<bool>| proofs.proved.iter().filter(|p| p.check.passed == wanted).count();
         let (good, bad, skipped) = (count(Some(true)), count(Some(false)), count(None));
+        price_ui(ui, studio);
         if good + bad + skipped == 0 {
             return;
         }
@@ -140,6 +140,25 @@ fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             weak_ui(ui, format!("of {}, revision {revision}, as it is now", one.document));
         }
     });
+}
+
+/// What all proofs of the document would take.
+fn price_ui(ui: &mut Ui, studio: &Studio) {
+    if !studio.is_ready() {
+        return;
+    }
+    let Some(found) = studio.proofs.estimate(studio.document.revision()) else { return };
+    let (seconds, bytes) = (found.price.seconds.max(1.0), Bytes(found.price.bytes));
+    let text = format!("everything takes about {} and {bytes} of memory here", format::duration(seconds));
+    let about = "Estimated from the network: nearly all of it is gradients in double precision. The stress adds the time that it is given.";
+    match found.free.filter(|free| *free < found.price.bytes) {
+        Some(free) => {
+            let text = format!("{}  {text}, and {} are free: make the network smaller", icons::WARNING, Bytes(free));
+            let text = RichText::new(text).size(12.0).color(theme::colors(ui).warning);
+            ui.label(text).on_hover_text(about);
+        }
+        None => drop(weak_ui(ui, text).on_hover_text(about)),
+    }
 }
 
 fn check_ui(ui: &mut Ui, studio: &Studio, proved: &Proved, out: &mut Queue) {

@@ -73,6 +73,9 @@ pub enum Job {
     SetLabel(String, Label),
     Delete(Vec<String>),
     Restore(Vec<String>),
+    ListTrash,
+    /// Removes these from the trash for good.
+    Remove(Vec<String>),
     Export(ExportOrder),
 }
 
@@ -84,6 +87,8 @@ pub enum DeskEvent {
     Continuable(Box<Continuation>),
     Deleted(Vec<String>),
     Restored(Vec<String>),
+    TrashListed(Result<Vec<RunEntry>, String>),
+    Removed(Vec<String>),
     Exported(Vec<PathBuf>),
     /// A file is there already; nothing was written.
     Exists(ExportOrder),
@@ -241,6 +246,8 @@ fn carry_out(store: &RunStore, job: Job) -> DeskEvent {
         },
         Job::Delete(ids) => all(ids, &|id| store.delete(id), DeskEvent::Deleted),
         Job::Restore(ids) => all(ids, &|id| store.restore(id), DeskEvent::Restored),
+        Job::ListTrash => DeskEvent::TrashListed(store.trash().list().map_err(|e| e.to_string())),
+        Job::Remove(ids) => all(ids, &|id| store.remove_from_trash(id), DeskEvent::Removed),
         Job::Export(order) => match export(store, &order) {
             Ok(files) => DeskEvent::Exported(files),
             Err(ExportError::Exists(_)) => DeskEvent::Exists(order),

@@ -50,6 +50,12 @@ pub struct Runs {
     pub replayed: Option<(PathBuf, Box<CapsuleReport>)>,
     /// Runs that were deleted last, and can be brought back.
     pub deleted: Vec<String>,
+    /// True where the tab lists what was deleted.
+    pub shows_trash: bool,
+    /// What was deleted, the newest first; `None` until it was read.
+    pub trash: Option<RunsView>,
+    /// True once there was a list.
+    pub is_known: bool,
     asked_for: Vec<String>,
     listed: Option<Instant>,
     changes: Option<u64>,
@@ -83,6 +89,9 @@ impl Runs {
             differences: Vec::new(),
             replayed: None,
             deleted: Vec::new(),
+            shows_trash: false,
+            trash: None,
+            is_known: false,
             asked_for: Vec::new(),
             listed: None,
             changes: None,
@@ -113,6 +122,13 @@ impl Runs {
     pub fn letter(&self, id: &str) -> Option<char> {
         let index = self.selected.iter().position(|s| s == id)?;
         char::from_u32('A' as u32 + index as u32)
+    }
+
+    /// Selects a run alone, and has its curves read anew.
+    pub fn select(&mut self, id: String) {
+        self.forget(&id);
+        self.selected = vec![id];
+        self.selection_changed();
     }
 
     /// Gives the desk a job; false where there is none or too much is waiting.
@@ -181,6 +197,20 @@ impl Runs {
         }
         self.selection_changed();
         self.make_view();
+    }
+
+    /// Has the trash read again where it is shown; false where too much is waiting.
+    #[must_use]
+    pub fn read_trash(&self) -> bool {
+        !self.shows_trash || self.give(Job::ListTrash)
+    }
+
+    /// Takes in what is in the trash.
+    pub fn take_trash(&mut self, list: Result<Vec<RunEntry>, String>) {
+        match list {
+            Ok(entries) => self.trash = Some(RunsView::new(&entries, Column::Started, false, true, now_ms())),
+            Err(error) => self.problem = Some(error),
+        }
     }
 
     /// Takes in the curves of a run.

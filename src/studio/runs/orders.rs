@@ -13,6 +13,8 @@ pub enum RunsCommand {
     Select(String),
     /// Takes this run into the comparison, or out of it.
     Toggle(String),
+    /// Shows this run in the table, with its curves.
+    Show(String),
     ClearSelection,
     SortBy(Column),
     Rename(String, String),
@@ -24,11 +26,20 @@ pub enum RunsCommand {
     DeleteNow(Vec<String>),
     /// Brings back what was deleted last.
     Restore,
+    /// Lists what was deleted, or the kept runs again.
+    ShowTrash,
+    RestoreRun(String),
+    /// Removes runs in the trash for good; asks first.
+    Remove(Vec<String>),
+    RemoveNow(Vec<String>),
     Pin,
+    PinRun(String),
     Unpin,
     OpenPreset,
     /// Goes on from the run's checkpoint; asks first where another network is open.
     Continue,
+    /// Goes on with this run, in its own network.
+    ContinueRun(String),
     /// Opens the run's own network and goes on.
     ContinueOwn(String),
     CopyFolder,
@@ -43,13 +54,16 @@ pub enum RunsCommand {
     ByTime(bool),
 }
 
+/// What continuing does.
+const GOES_ON: &str = "Goes on from the run's last checkpoint, with its optimizer, in the same curves";
+
 impl RunsCommand {
     /// What the palette lists.
     #[must_use]
     pub fn listed() -> Vec<Self> {
         let mut out = vec![Self::Continue, Self::Pin, Self::Unpin, Self::OpenPreset, Self::CopyFolder];
         out.extend([Self::Hide, Self::Unhide]);
-        out.extend([Self::ShowHidden, Self::Delete, Self::Restore, Self::ClearSelection]);
+        out.extend([Self::ShowHidden, Self::Delete, Self::Restore, Self::ShowTrash, Self::ClearSelection]);
         out.extend(Format::ALL.map(Self::Export));
         out.extend([Self::MakeCapsule, Self::ReplayCapsule, Self::CancelCapsule]);
         out
@@ -88,6 +102,9 @@ impl RunsCommand {
         let of = |label, icon, about| Info { label, icon, shortcut: None, about };
         match self {
             Self::Select(_) => of("Select run", icons::FIT, "Shows the curves of this run alone"),
+            Self::Show(_) => {
+                of("Show in Runs", icons::RECENT, "Shows this run among those that are kept, with its curves")
+            }
             Self::Toggle(_) => of("Compare run", icons::FIT, "Lays the curves of this run over the others"),
             Self::ClearSelection => of("Select no run", icons::CLOSE, "Takes every run out of the comparison"),
             Self::SortBy(_) => of("Sort runs", icons::DOWN, "Sorts by this column; again turns the order"),
@@ -103,16 +120,24 @@ impl RunsCommand {
             Self::Restore => {
                 of("Bring back deleted runs", icons::UNDO, "Brings the runs that were deleted last back from the trash")
             }
-            Self::Pin => of("Pin run as baseline", icons::TRAIN, "Draws its curves faintly behind the current run's"),
+            Self::ShowTrash => of(
+                "Show the trash of runs",
+                icons::TRASH,
+                "Lists the runs that were deleted, to bring them back or remove them for good",
+            ),
+            Self::RestoreRun(_) => of("Restore", icons::UNDO, "Brings this run back from the trash"),
+            Self::Remove(_) | Self::RemoveNow(_) => {
+                of("Delete for good…", icons::TRASH, "Removes it from the disk, after a question")
+            }
+            Self::Pin | Self::PinRun(_) => {
+                of("Pin run as baseline", icons::TRAIN, "Draws its curves faintly behind the current run's")
+            }
             Self::Unpin => of("Unpin the baseline", icons::CLOSE, "Takes the pinned run out of the Train tab's plots"),
             Self::OpenPreset => {
                 of("Open the run's preset", icons::OPEN, "Opens the network of the selected run as a document")
             }
-            Self::Continue | Self::ContinueOwn(_) => of(
-                "Continue the selected run",
-                icons::PLAY,
-                "Goes on from the run's last checkpoint, with its optimizer, in the same curves",
-            ),
+            Self::Continue => of("Continue the selected run", icons::PLAY, GOES_ON),
+            Self::ContinueRun(_) | Self::ContinueOwn(_) => of("Continue", icons::PLAY, GOES_ON),
             Self::CopyFolder => {
                 of("Copy the run's folder", icons::COPY, "Puts the path of the run's folder on the clipboard")
             }

@@ -3,6 +3,7 @@
 use super::{DeskEvent, ExportOrder, Job, MOST_COMPARED, RunsCommand, size};
 use crate::model::{DataSource, Preset};
 use crate::studio::app::StudioApp;
+use crate::studio::commands::{Command, Tab};
 use crate::studio::fields::counted;
 use crate::studio::files::Asked;
 use crate::studio::panels::modals::Question;
@@ -40,10 +41,12 @@ impl StudioApp {
         let runs = &mut self.studio.runs;
         let sent = match command {
             RunsCommand::Select(id) => {
-                runs.forget(&id);
-                runs.selected = vec![id];
-                runs.selection_changed();
+                runs.select(id);
                 true
+            }
+            RunsCommand::Show(id) => {
+                runs.select(id);
+                return self.perform(ctx, Command::ShowTab(Tab::Runs));
             }
             RunsCommand::Toggle(id) => {
                 if let Some(at) = runs.selected.iter().position(|s| *s == id) {
@@ -110,18 +113,26 @@ impl StudioApp {
                 ids.is_empty() || runs.give(Job::Restore(ids))
             }
             RunsCommand::Pin => {
-                runs.baseline_id = runs.selected.first().cloned();
-                runs.baseline = runs.baseline_id.as_ref().and_then(|id| runs.loaded.get(id)).map(Arc::clone);
-                let name = runs.first().map(|e| e.name().to_owned()).unwrap_or_default();
-                self.studio.say(format!("{name} stands behind the curves of the Train tab."));
-                true
+                let Some(id) = runs.selected.first().cloned() else { return };
+                return self.pin(id);
             }
+            RunsCommand::PinRun(id) => return self.pin(id),
+            RunsCommand::ShowTrash => {
+                runs.shows_trash ^= true;
+                let asked = runs.read_trash();
+                self.perform(ctx, Command::ShowTab(Tab::Runs));
+                asked
+            }
+            RunsCommand::RestoreRun(id) => runs.give(Job::Restore(vec![id])),
+            RunsCommand::Remove(ids) => return self.panels.modals.ask(Question::RemoveRuns(ids)),
+            RunsCommand::RemoveNow(ids) => runs.give(Job::Remove(ids)),
             RunsCommand::Unpin => {
                 (runs.baseline, runs.baseline_id) = (None, None);
                 true
             }
             RunsCommand::OpenPreset => return self.open_run_preset(),
             RunsCommand::Continue => return self.ask_to_continue(ctx),
+            RunsCommand::ContinueRun(id) => return self.continue_run(ctx, id),
             RunsCommand::ContinueOwn(id) => return self.continue_own(id),
             RunsCommand::CopyFolder => {
                 if let Some(path) = self.run_folder() {
@@ -148,6 +159,21 @@ impl StudioApp {
         if !sent {
             self.studio.complain("Too much is being done with runs at once. Try again.");
         }
+    }
+
+    /// Has the lists read again. Where too much is waiting, the next change does it.
+    fn list_runs(&self) {
+        self.studio.runs.give(Job::List);
+        let _ = self.studio.runs.read_trash();
+    }
+
+    /// Draws this run's curves behind those of the Train tab.
+    fn pin(&mut self, id: String) {
+        let runs = &mut self.studio.runs;
+        runs.baseline = runs.loaded.get(&id).map(Arc::clone);
+        let name = runs.name(&id).to_owned();
+        runs.baseline_id = Some(id);
+        self.studio.say(format!("{name} stands behind the curves of the Train tab."));
     }
 
     /// The folder of the first selected run.
@@ -220,17 +246,28 @@ impl StudioApp {
     pub(in crate::studio) fn take_desk_events(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.studio.runs.desk.as_ref().and_then(super::Desk::poll) {
             match event {
-                DeskEvent::Listed(list) => self.studio.runs.take_list(list),
+                DeskEvent::Listed(list) => {
+                    self.studio.runs.take_list(list);
+                    self.studio.tell_interrupted();
+                }
                 DeskEvent::Loaded(run) => self.studio.runs.take_curves(run),
                 DeskEvent::Continuable(from) => self.go_on(ctx, *from),
                 DeskEvent::Deleted(ids) => {
-                    self.studio.say(format!("{} moved to the trash.", counted(ids.len(), "run")));
+                    let text = format!("{} moved to the trash.", counted(ids.len(), "run"));
+                    self.studio.offer(text, [RunsCommand::Restore, RunsCommand::ShowTrash].map(Command::Runs).into());
                     self.studio.runs.deleted = ids;
-                    self.studio.runs.give(Job::List);
+                    self.list_runs();
                 }
                 DeskEvent::Restored(ids) => {
                     self.studio.say(format!("{} brought back.", counted(ids.len(), "run")));
-                    self.studio.runs.give(Job::List);
+                    self.studio.runs.deleted.retain(|id| !ids.contains(id));
+                    self.list_runs();
+                }
+                DeskEvent::TrashListed(list) => self.studio.runs.take_trash(list),
+                DeskEvent::Removed(ids) => {
+                    self.studio.say(format!("{} removed for good.", counted(ids.len(), "run")));
+                    self.studio.runs.deleted.retain(|id| !ids.contains(id));
+                    self.list_runs();
                 }
                 DeskEvent::Exported(files) => {
                     let others = if files.len() > 1 {

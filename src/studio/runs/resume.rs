@@ -66,15 +66,31 @@ impl StudioApp {
             let text = "Another run is going on. Stop it on the Train tab, then continue this one.";
             return self.studio.complain(text);
         }
-        let Some(preset) = entry.record.read_preset() else {
-            let text = "The preset of this run is of another version, which alone can go on with it.";
-            return self.studio.complain(text);
-        };
+        match self.difference_from_open(&id) {
+            Err(why) => self.studio.complain(why),
+            Ok(None) => self.read_to_continue(id),
+            Ok(Some(change)) => self.panels.modals.ask(Question::Continue { id, change }),
+        }
+    }
+
+    /// What is different in the open network from that of a run; `None` where it is the same.
+    fn difference_from_open(&self, id: &str) -> Result<Option<String>, &'static str> {
+        let entry = self.studio.runs.entry(id).ok_or("This run is not there any more. Choose another one in Runs.")?;
+        let preset = entry.record.read_preset();
+        let preset = preset.ok_or("The preset of this run is of another version, which alone can go on with it.")?;
         let document = &self.studio.document;
         let own = essence(&preset, &entry.record.base);
-        match change(&own, &essence(document.preset(), &document.base())) {
-            None => self.read_to_continue(id),
-            Some(change) => self.panels.modals.ask(Question::Continue { id, change }),
+        Ok(change(&own, &essence(document.preset(), &document.base())))
+    }
+
+    /// Goes on with this run. Its own network is opened where it is not; edits that nobody saved are asked about.
+    pub(super) fn continue_run(&mut self, ctx: &egui::Context, id: String) {
+        self.studio.runs.select(id.clone());
+        match self.difference_from_open(&id) {
+            Ok(Some(_)) if !self.studio.training.is_running() => {
+                self.perform(ctx, Command::Runs(RunsCommand::ContinueOwn(id)));
+            }
+            _ => self.ask_to_continue(ctx),
         }
     }
 

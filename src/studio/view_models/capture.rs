@@ -39,6 +39,9 @@ pub struct Cell {
     pub texts: [String; 5],
     pub tooltip: String,
     pub buffer: BufferId,
+    pub bytes: u64,
+    /// First byte in the arena.
+    pub offset: u64,
 }
 
 /// One row: a layer, the loss, or the input.
@@ -85,7 +88,7 @@ fn cell(t: &Option<TensorRef>) -> Option<Cell> {
     };
     let texts =
         [t.shape.to_string(), t.dtype.to_string(), Bytes(t.bytes).to_string(), format!("{:#x}", t.offset), aliases];
-    Some(Cell { texts, tooltip, buffer: t.buffer })
+    Some(Cell { texts, tooltip, buffer: t.buffer, bytes: t.bytes, offset: t.offset })
 }
 
 impl CaptureView {

@@ -2,6 +2,7 @@
 
 pub mod arena;
 pub mod capture;
+pub mod capture_rows;
 pub mod changes;
 pub mod compare;
 pub mod data;

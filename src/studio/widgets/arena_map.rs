@@ -327,7 +327,11 @@ fn axes(painter: &Painter, frame: &Frame<'_>, c: &Colors) {
     let mut place = (w.time[0] / step).ceil().max(0.0) * step;
     while place < w.time[1] {
         let (at, text) = if by_time { (place, format::micros(place)) } else { (place + 0.5, format!("{place:.0}")) };
-        painter.text(Pos2::new(frame.x(at), rect.bottom() + 4.0), Align2::CENTER_TOP, text, font.clone(), c.weak);
+        let galley = painter.layout_no_wrap(text, font.clone(), c.weak);
+        // The last mark stays inside of what can be drawn on.
+        let most = (painter.clip_rect().right() - galley.size().x).max(rect.left());
+        let left = (frame.x(at) - galley.size().x / 2.0).min(most);
+        painter.galley(Pos2::new(left, rect.bottom() + 4.0), galley, c.weak);
         place += step;
     }
 }
@@ -365,7 +369,7 @@ fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight:
         if labels < LABELS && r.width() > 56.0 && r.height() > 14.0 {
             labels += 1;
             let text = if lit { ink(fill) } else { c.weak };
-            let clip = painter.with_clip_rect(r.shrink(2.0).intersect(painter.clip_rect()));
+            let clip = painter.with_clip_rect(r.shrink2(Vec2::new(2.0, 0.0)).intersect(painter.clip_rect()));
             clip.text(
                 r.left_center() + Vec2::new(4.0, 0.0),
                 Align2::LEFT_CENTER,

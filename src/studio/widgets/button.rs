@@ -42,6 +42,14 @@ pub fn command_ui(ui: &mut Ui, command: Command, enabled: bool, out: &mut Queue)
     response
 }
 
+/// The width that a button with this text takes with the space behind it.
+#[must_use]
+pub fn button_width(ui: &Ui, text: impl Into<egui::WidgetText>) -> f32 {
+    let wrap = Some(egui::TextWrapMode::Extend);
+    let galley = text.into().into_galley(ui, wrap, f32::INFINITY, egui::TextStyle::Button);
+    galley.size().x + 2.0 * ui.spacing().button_padding.x + ui.spacing().item_spacing.x
+}
+
 /// A command as a menu entry with its shortcut.
 pub fn command_menu_ui(ui: &mut Ui, command: Command, label: &str, enabled: bool, out: &mut Queue) {
     let info = command.info();

@@ -36,6 +36,20 @@ pub fn row_by_keys(ui: &Ui, id: Id, rows: usize, now: Option<usize>) -> Option<u
     }
 }
 
+/// Whether the keys fold or unfold, while the list has the keyboard: true for the left arrow, false for the right one. Asked after [`row_by_keys`].
+#[must_use]
+pub fn fold_by_keys(ui: &Ui, id: Id) -> Option<bool> {
+    if !ui.memory(|m| m.has_focus(id)) {
+        return None;
+    }
+    let pressed = |key: Key| ui.input_mut(|i| i.consume_key(Modifiers::NONE, key));
+    match (pressed(Key::ArrowLeft), pressed(Key::ArrowRight)) {
+        (true, _) => Some(true),
+        (false, true) => Some(false),
+        (false, false) => None,
+    }
+}
+
 /// Draws a ring around the control that has the keyboard, once keys lead the focus; the pointer needs none.
 #[derive(Debug, Default)]
 pub struct FocusRing {

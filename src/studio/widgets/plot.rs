@@ -6,6 +6,7 @@ use super::classes::{color, mix};
 use super::series::{Series, Smoothed};
 use crate::studio::commands::{Command, Queue};
 use crate::studio::curves::LayerCurves;
+use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::theme;
 use crate::studio::view_models::format;
@@ -30,6 +31,8 @@ pub struct PlotSpec<'a> {
     pub title: &'static str,
     /// The unit in the title, or nothing.
     pub unit: &'static str,
+    /// What is missing from the curve, as a sign with these words; empty where nothing is.
+    pub note: &'a str,
     pub curve: Curve<'a>,
     pub curve_name: &'static str,
     /// Points at some steps.
@@ -278,6 +281,11 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
                     let name = format!("baseline {name}");
                     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
                 }
+                if !spec.note.is_empty() {
+                    let sign = ui.label(RichText::new(icons::INFO).size(12.0).color(c.weak));
+                    sign.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, spec.note));
+                    sign.on_hover_text(spec.note);
+                }
                 if let Curve::Layers { curves, .. } = &spec.curve
                     && curves.names.len() as f32 * LAYER_KEY <= ui.available_width()
                 {
@@ -450,6 +458,7 @@ mod tests {
         let spec = PlotSpec {
             title: "Loss",
             unit: "",
+            note: "",
             curve: Curve::Smoothed(&curve),
             curve_name: "train",
             points: &[[2.0, 0.5]],

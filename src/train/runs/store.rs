@@ -400,6 +400,18 @@ impl RunStore {
         fs::rename(&from, self.path(id)).map_err(failed(&from, "brought back"))
     }
 
+    /// Removes one run in the trash for good.
+    ///
+    /// # Errors
+    /// Where it is not there, or cannot be removed.
+    pub fn remove_from_trash(&self, id: &str) -> Result<(), RunsError> {
+        let path = self.trash().path(id);
+        if Path::new(id).file_name() != Some(id.as_ref()) || !path.is_dir() {
+            return Err(RunsError::NotInTrash(id.to_owned()));
+        }
+        fs::remove_dir_all(&path).map_err(failed(&path, "removed"))
+    }
+
     /// Removes what is in the trash for good, and gives the number of runs removed.
     ///
     /// # Errors

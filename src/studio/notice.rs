@@ -1,0 +1,121 @@
+//! Messages for the person, with what can be done about them at once.
+
+use super::commands::Command;
+use super::runs::RunsCommand;
+use super::state::Studio;
+use super::view_models::format;
+use crate::train::runs::RunEnd;
+use std::path::Path;
+
+/// A message for the person, until it is dismissed or replaced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    pub text: String,
+    pub is_error: bool,
+    /// What can be done about it, as buttons beside it.
+    pub actions: Vec<Command>,
+}
+
+impl Notice {
+    /// The message in one line. Of a list of mistakes it is the first one, with the file's name and the number of the others.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mut lines = self.text.lines();
+        let head = lines.next().unwrap_or_default();
+        match (head.strip_suffix(':'), lines.next()) {
+            (Some(place), Some(first)) => {
+                let name = Path::new(place).file_name().map_or_else(|| place.into(), |n| n.to_string_lossy());
+                let more = lines.count();
+                let others = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+                format!("{name}: {first}{others}")
+            }
+            _ => head.to_owned(),
+        }
+    }
+}
+
+impl Studio {
+    /// Shows a message.
+    pub fn say(&mut self, text: impl Into<String>) {
+        self.offer(text, Vec::new());
+    }
+
+    /// Shows a message with what can be done about it.
+    pub fn offer(&mut self, text: impl Into<String>, actions: Vec<Command>) {
+        self.notice = Some(Notice { text: text.into(), is_error: false, actions });
+    }
+
+    /// Shows what went wrong.
+    pub fn complain(&mut self, text: impl Into<String>) {
+        self.complain_with(text, Vec::new());
+    }
+
+    /// Shows what went wrong with what can be done about it.
+    pub fn complain_with(&mut self, text: impl Into<String>, actions: Vec<Command>) {
+        self.notice = Some(Notice { text: text.into(), is_error: true, actions });
+    }
+
+    /// Ends the run on the Train tab. Where it is kept, that is told, with the way to it once it has a place.
+    pub(super) fn let_run_go(&mut self) {
+        let run = &self.training;
+        let is_kept = run.keeping.is_recording() && run.done() > 0;
+        let (id, preset) = (run.keeping.id().map(str::to_owned), run.preset.clone());
+        self.training.reset();
+        if !is_kept {
+            return;
+        }
+        let listed = id.as_deref().map(|id| self.runs.name(id)).filter(|name| !name.is_empty());
+        let name = listed.map_or_else(|| preset.map_or_else(String::new, |p| p.name.clone()), str::to_owned);
+        let ways = id.map(|id| [RunsCommand::Show(id.clone()), RunsCommand::PinRun(id)].map(Command::Runs));
+        self.offer(format!("The run {name} is kept."), ways.into_iter().flatten().collect());
+    }
+
+    /// Tells at the start, with the first list of kept runs, that the newest run was cut off, unless the person has passed over that before.
+    pub(super) fn tell_interrupted(&mut self) {
+        if std::mem::replace(&mut self.runs.is_known, self.runs.problem.is_none()) {
+            return;
+        }
+        let Some(run) = self.runs.entries.first() else { return };
+        let is_told = run.label.hidden || self.settings.passed_over.as_ref() == Some(&run.id);
+        if run.record.state != RunEnd::Interrupted || is_told || self.training.state.is_some() {
+            return;
+        }
+        let text = format!("Training of {} was interrupted at step {}.", run.name(), format::exact(run.record.steps));
+        let go_on = run.can_continue.then(|| RunsCommand::ContinueRun(run.id.clone()));
+        let actions = go_on.into_iter().chain([RunsCommand::Show(run.id.clone())]).map(Command::Runs).collect();
+        // Edits that a crash left are told of at the same time.
+        let before = self.notice.take().map_or_else(String::new, |n| n.text + " ");
+        self.offer(before + &text, actions);
+    }
+
+    /// Takes the notice away. A run that was cut off is not told of again.
+    pub(super) fn dismiss_notice(&mut self) {
+        let shown = self.notice.take();
+        let run = shown.and_then(|n| n.actions.into_iter().find_map(interrupted_run));
+        self.settings.passed_over = run.or_else(|| self.settings.passed_over.take());
+    }
+
+    /// Another network is open: what was told of the one before is over, and what was told of the last start is not.
+    pub(super) fn forget_notice(&mut self) {
+        self.notice.take_if(|n| !n.actions.iter().cloned().any(|a| interrupted_run(a).is_some()));
+    }
+}
+
+/// The run that a notice about the last start offers to go on with.
+fn interrupted_run(action: Command) -> Option<String> {
+    if let Command::Runs(RunsCommand::ContinueRun(id)) = action { Some(id) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_is_told_in_one_line() {
+        let line = |text: &str| Notice { text: text.into(), is_error: true, actions: Vec::new() }.line();
+        assert_eq!(line("Saved to /a/b.json"), "Saved to /a/b.json");
+        assert_eq!(line("/a/b.json:\nname: found 3"), "b.json: name: found 3");
+        assert_eq!(line("/a/b.json:\nname: found 3\nloss: missing\nx"), "b.json: name: found 3 (and 2 more)");
+        assert_eq!(line("w cannot be written: no\nThe place was /w."), "w cannot be written: no");
+    }
+}

@@ -1,0 +1,150 @@
+//! The line above the table of kept runs: what acts on those that are selected, and which are listed.
+
+use super::trash::trash_tools_ui;
+use crate::studio::commands::{Command, Queue};
+use crate::studio::icons;
+use crate::studio::runs::RunsCommand;
+use crate::studio::state::Studio;
+use crate::studio::view_models::format;
+use crate::studio::widgets::button::{button_width, command_menu_ui, icon_ui, named, weak_ui};
+use crate::train::export::Format;
+use egui::{Align, Button, Layout, Ui};
+use std::sync::atomic::Ordering;
+
+/// A command as a button with icon and name that is narrower than those of the transport.
+pub fn tool_ui(ui: &mut Ui, studio: &Studio, command: RunsCommand, label: &str, out: &mut Queue) {
+    let info = command.info();
+    let command = Command::Runs(command);
+    let enabled = studio.is_enabled(&command);
+    let response = ui.add_enabled(enabled, Button::new(format!("{}  {label}", info.icon))).on_hover_text(info.about);
+    named(&response, info.label, enabled);
+    if response.clicked() {
+        out.push(command);
+    }
+}
+
+/// Something in the line above the table.
+enum Tool {
+    Export,
+    Do(RunsCommand, &'static str),
+}
+
+impl Tool {
+    fn text(&self) -> String {
+        match self {
+            Self::Export => format!("{}  Export", icons::SAVE),
+            Self::Do(command, label) => format!("{}  {label}", command.info().icon),
+        }
+    }
+}
+
+/// The formats that a run is exported to.
+fn formats_ui(ui: &mut Ui, out: &mut Queue) {
+    ui.set_min_width(200.0);
+    for format in Format::ALL {
+        let label = format!("{}…", format.title());
+        command_menu_ui(ui, Command::Runs(RunsCommand::Export(format)), &label, true, out);
+    }
+}
+
+/// What can be done with runs, the most useful first; what the line has no room for is in a menu at its end.
+pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    const EXPORTS: &str = "Writes the first selected run to a file; a plot shows all that are selected";
+    let runs = &studio.runs;
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 4.0;
+        // What is listed stands at the right, whatever there is room for.
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            lists_ui(ui, studio, out);
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                if runs.shows_trash {
+                    return trash_tools_ui(ui, studio, out);
+                }
+                if let Some(desk) = runs.desk.as_ref().filter(|d| d.is_busy()) {
+                    ui.spinner();
+                    weak_ui(ui, format!("capsule: step {}", format::exact(desk.progress.load(Ordering::Relaxed))));
+                    tool_ui(ui, studio, RunsCommand::CancelCapsule, "Cancel", out);
+                }
+                let tools = tools(studio);
+                let more = 24.0 + ui.spacing().item_spacing.x;
+                let mut room = ui.available_width() - more;
+                let fit = tools.iter().take_while(|t| {
+                    room -= button_width(ui, t.text());
+                    room >= 0.0
+                });
+                let fit = fit.count();
+                for tool in &tools[..fit] {
+                    match tool {
+                        Tool::Do(command, label) => tool_ui(ui, studio, command.clone(), label, out),
+                        Tool::Export => {
+                            ui.add_enabled_ui(runs.first().is_some(), |ui| {
+                                let menu = ui.menu_button(tool.text(), |ui| formats_ui(ui, out));
+                                menu.response.on_hover_text(EXPORTS);
+                            });
+                        }
+                    }
+                }
+                let about = "More with runs, and capsules: runs in one file that repeat to the bit";
+                let menu = icon_ui(ui, icons::MENU, "More with runs", about);
+                egui::Popup::menu(&menu).show(|ui| {
+                    ui.set_min_width(220.0);
+                    for tool in &tools[fit..] {
+                        match tool {
+                            Tool::Do(command, _) => menu_item_ui(ui, studio, command.clone(), out),
+                            Tool::Export => {
+                                ui.add_enabled_ui(runs.first().is_some(), |ui| {
+                                    ui.menu_button(tool.text(), |ui| formats_ui(ui, out));
+                                });
+                            }
+                        }
+                    }
+                    for command in [RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule] {
+                        menu_item_ui(ui, studio, command, out);
+                    }
+                });
+            });
+        });
+    });
+}
+
+fn menu_item_ui(ui: &mut Ui, studio: &Studio, command: RunsCommand, out: &mut Queue) {
+    let (label, command) = (command.info().label, Command::Runs(command));
+    let enabled = studio.is_enabled(&command);
+    command_menu_ui(ui, command, label, enabled, out);
+}
+
+/// What acts on the selected runs, the most useful first.
+fn tools(studio: &Studio) -> Vec<Tool> {
+    let runs = &studio.runs;
+    let is_pinned = runs.baseline_id.is_some() && runs.baseline_id == runs.selected.first().cloned();
+    let is_hidden = runs.first().is_some_and(|e| e.label.hidden);
+    vec![
+        Tool::Do(RunsCommand::Continue, "Continue"),
+        Tool::Export,
+        if is_pinned { Tool::Do(RunsCommand::Unpin, "Unpin") } else { Tool::Do(RunsCommand::Pin, "Pin as baseline") },
+        Tool::Do(RunsCommand::Delete, "Delete…"),
+        if is_hidden { Tool::Do(RunsCommand::Unhide, "Unhide") } else { Tool::Do(RunsCommand::Hide, "Hide") },
+        Tool::Do(RunsCommand::OpenPreset, "Open preset"),
+        Tool::Do(RunsCommand::CopyFolder, "Copy folder"),
+    ]
+}
+
+/// Which runs are listed, from the right: those that were deleted, and hidden ones too.
+fn lists_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+    let runs = &studio.runs;
+    let text = format!("{}  Trash", icons::TRASH);
+    let button = ui.add(Button::selectable(runs.shows_trash, text)).on_hover_text(RunsCommand::ShowTrash.info().about);
+    button.widget_info(|| egui::WidgetInfo::selected(egui::Role::Button, true, runs.shows_trash, "Trash"));
+    if button.clicked() {
+        out.push(Command::Runs(RunsCommand::ShowTrash));
+    }
+    if runs.shows_trash {
+        return;
+    }
+    let mut hidden = runs.shows_hidden;
+    let label = if runs.view.hidden > 0 { format!("hidden ({})", runs.view.hidden) } else { "hidden".into() };
+    let about = RunsCommand::ShowHidden.info().about;
+    if ui.checkbox(&mut hidden, label).on_hover_text(about).changed() {
+        out.push(Command::Runs(RunsCommand::ShowHidden));
+    }
+}

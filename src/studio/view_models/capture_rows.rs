@@ -1,0 +1,202 @@
+//! The capture plan folded like the list of layers: a block, or a run of equal layers, as one row with what its tensors have together.
+
+use super::capture::{COLUMNS, CaptureView, Cell};
+use super::network::{NetworkView, Row};
+use crate::model::LayerPath;
+use crate::studio::fields::counted;
+use crate::studio::folds::Fold;
+use crate::tensor::Bytes;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+/// What the tensors of several rows have together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SumCell {
+    /// In the order of [`super::capture::Shown::ALL`].
+    pub texts: [String; 5],
+    pub tooltip: String,
+}
+
+/// What stands in the columns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cells {
+    /// Those of a row of the plan, by its place there.
+    Own(usize),
+    /// In the order of [`COLUMNS`].
+    Sum(Vec<Option<SumCell>>),
+    /// Nothing: the rows below have it.
+    Nothing,
+}
+
+/// One row of the folded table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaptureLine {
+    pub name: String,
+    pub layer: Option<LayerPath>,
+    /// How deep it is nested; 0 is outermost.
+    pub depth: usize,
+    /// What folds it, and whether it is folded.
+    pub fold: Option<(Fold, bool)>,
+    /// The cards of the network that it stands for.
+    pub cards: Range<usize>,
+    pub cells: Cells,
+}
+
+/// The tensors of one column.
+fn sum(cells: &[&Cell]) -> Option<SumCell> {
+    let first = cells.first()?;
+    let count = cells.len();
+    let one = |text: usize| cells.iter().all(|c| c.texts[text] == first.texts[text]).then(|| &first.texts[text]);
+    let bytes = Bytes(cells.iter().map(|c| c.bytes).sum()).to_string();
+    let offset = cells.iter().map(|c| c.offset).min().unwrap_or_default();
+    let shapes = cells.iter().map(|c| &c.texts[0]).collect::<HashSet<_>>().len();
+    let sharing = cells.iter().filter(|c| c.texts[4] != "–").count();
+    let texts = [
+        one(0).map_or_else(|| counted(shapes, "shape"), |shape| format!("{count} × {shape}")),
+        one(1).map_or_else(|| "mixed".to_owned(), Clone::clone),
+        bytes.clone(),
+        format!("from {offset:#x}"),
+        if sharing > 0 { format!("{sharing} of {count}") } else { "–".to_owned() },
+    ];
+    let tooltip = format!(
+        "{}, {bytes} if each had bytes of its own\nthe first one at {offset:#x}\nUnfold the row to see each.",
+        counted(count, "tensor")
+    );
+    Some(SumCell { texts, tooltip })
+}
+
+impl CaptureView {
+    /// The rows of the plan, folded as the network's `rows` are. A plan of another network than that is not folded.
+    #[must_use]
+    pub fn lines(&self, network: &NetworkView, rows: &[Row]) -> Vec<CaptureLine> {
+        let by_path: HashMap<&LayerPath, usize> = network.cards.iter().enumerate().map(|(i, c)| (&c.path, i)).collect();
+        let mut of_card: Vec<Vec<usize>> = vec![Vec::new(); network.cards.len()];
+        for (index, row) in self.layers.iter().enumerate() {
+            match row.layer.as_ref().and_then(|path| by_path.get(path)) {
+                Some(&card) => of_card[card].push(index),
+                None => return (0..self.layers.len()).map(|i| self.line(i, 0, 0..0)).collect(),
+            }
+        }
+        let first = |row: &Row| match row {
+            Row::Card(card) | Row::Block(card, _) => *card,
+            Row::Run { run, .. } => by_path.get(&network.runs[*run].first).copied().unwrap_or_default(),
+        };
+        let mut out = Vec::with_capacity(rows.len());
+        for (at, row) in rows.iter().enumerate() {
+            let cards = first(row)..rows.get(at + 1).map_or(network.cards.len(), first);
+            match row {
+                Row::Run { run, class, depth, folded, .. } => {
+                    let run = &network.runs[*run];
+                    out.push(CaptureLine {
+                        name: format!("{} × {class}", run.count),
+                        layer: None,
+                        depth: *depth,
+                        fold: Some((Fold::Run(run.first.clone()), *folded)),
+                        cells: if *folded { self.sums(&of_card[cards.clone()]) } else { Cells::Nothing },
+                        cards,
+                    });
+                }
+                Row::Block(card, _) => {
+                    let block = &network.cards[*card];
+                    out.push(CaptureLine {
+                        name: format!("L{}:{}", block.number(), block.class),
+                        layer: Some(block.path.clone()),
+                        depth: block.depth(),
+                        fold: Some((Fold::Block(block.path.clone()), true)),
+                        cells: self.sums(&of_card[cards.clone()]),
+                        cards,
+                    });
+                }
+                Row::Card(card) => {
+                    let layer = &network.cards[*card];
+                    let fold = layer.children.filter(|n| *n > 0).map(|_| (Fold::Block(layer.path.clone()), false));
+                    let own = of_card[*card].iter().map(|i| self.line(*i, layer.depth(), *card..card + 1));
+                    let from = out.len();
+                    out.extend(own);
+                    if out.len() == from && fold.is_some() {
+                        out.push(CaptureLine {
+                            name: format!("L{}:{}", layer.number(), layer.class),
+                            layer: Some(layer.path.clone()),
+                            depth: layer.depth(),
+                            fold: None,
+                            cards: *card..card + 1,
+                            cells: Cells::Nothing,
+                        });
+                    }
+                    if let Some(head) = out.get_mut(from) {
+                        head.fold = fold;
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn line(&self, index: usize, depth: usize, cards: Range<usize>) -> CaptureLine {
+        let row = &self.layers[index];
+        CaptureLine {
+            name: row.name.clone(),
+            layer: row.layer.clone(),
+            depth,
+            fold: None,
+            cards,
+            cells: Cells::Own(index),
+        }
+    }
+
+    /// What these rows have together, column by column.
+    fn sums(&self, of_cards: &[Vec<usize>]) -> Cells {
+        let column = |column: usize| {
+            let rows = of_cards.iter().flatten().filter_map(|i| self.layers[*i].cells[column].as_ref());
+            sum(&rows.collect::<Vec<_>>())
+        };
+        Cells::Sum((0..COLUMNS.len()).map(column).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studio::folds::{FoldCommand, Folds};
+    use crate::studio::presets;
+    use crate::studio::view_models::PlanView;
+
+    #[test]
+    fn the_table_is_folded_like_the_list_and_loses_no_byte() {
+        let preset =
+            presets::bundled((0..presets::count()).find(|i| presets::name(*i) == "stress-200").unwrap()).unwrap();
+        let plan = PlanView::of_preset(&preset);
+        let network = NetworkView::new(&preset, None, Some(&plan), None);
+        let mut folds = Folds::default();
+        let flat = plan.capture.lines(&network, &network.rows(&folds));
+        let own = |lines: &[CaptureLine]| lines.iter().filter(|l| matches!(l.cells, Cells::Own(_))).count();
+        assert_eq!(own(&flat), plan.capture.layers.len());
+        assert!(flat.len() < network.rows(&folds).len() + plan.capture.layers.len());
+        folds.perform(FoldCommand::All, &network);
+        let folded = plan.capture.lines(&network, &network.rows(&folds));
+        assert_eq!(folded.len(), network.rows(&folds).len());
+        assert!(folded.len() < 8 && folded.iter().any(|l| l.fold.as_ref().is_some_and(|(_, folded)| *folded)));
+        // Every card belongs to one line.
+        let ends: Vec<usize> = folded.iter().flat_map(|l| [l.cards.start, l.cards.end]).collect();
+        assert_eq!((ends[0], ends[ends.len() - 1]), (0, network.cards.len()));
+        assert!(ends.windows(2).all(|w| w[0] <= w[1]), "{ends:?}");
+        // A plan of another network is shown as it is.
+        let other = NetworkView::new(&presets::digits(), None, None, None);
+        assert_eq!(own(&plan.capture.lines(&other, &other.rows(&Folds::default()))), plan.capture.layers.len());
+    }
+
+    #[test]
+    fn equal_tensors_are_told_once_and_different_ones_counted() {
+        let cell = |shape: &str, bytes: u64, offset: u64| Cell {
+            texts: [shape.into(), "f32".into(), Bytes(bytes).to_string(), format!("{offset:#x}"), "–".into()],
+            tooltip: String::new(),
+            buffer: crate::plan::BufferId(0),
+            bytes,
+            offset,
+        };
+        let (a, b, c) = (cell("[2, 3]", 24, 512), cell("[2, 3]", 24, 256), cell("[4]", 16, 768));
+        assert_eq!(sum(&[&a, &b]).unwrap().texts, ["2 × [2, 3]", "f32", "48 B", "from 0x100", "–"]);
+        assert_eq!(sum(&[&a, &b, &c]).unwrap().texts[0], "2 shapes");
+        assert!(sum(&[]).is_none());
+    }
+}
