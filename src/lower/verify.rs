@@ -214,8 +214,9 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
         (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "hyper" | "corr") => 2,
         (OpKind::AdamStep { len, .. } | OpKind::SgdStep { len, .. }, _) => *len,
         (OpKind::UpdateMetrics { segments }, "update_max_seg" | "grad_sq_seg") => *segments,
-        (OpKind::StepMetrics { segments }, "update_max_seg" | "grad_sq_seg" | "update_max_part" | "grad_sq_part") => {
-            segments.len()
+        (OpKind::StepMetrics { segments }, "update_max_seg" | "grad_sq_seg") => segments.len(),
+        (OpKind::StepMetrics { segments }, "update_max_part" | "grad_sq_part") => {
+            segments.iter().filter(|s| s.len == 0).count()
         }
         (OpKind::StepMetrics { segments }, "parts") => 2 * segments.iter().map(|s| s.len).sum::<usize>(),
         (OpKind::UpdateMetrics { .. } | OpKind::StepMetrics { .. }, _) => 1,

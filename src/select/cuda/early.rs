@@ -239,6 +239,11 @@ fn measure(
         segments[*number] = Segment { start: total, len };
         total += len;
     }
+    // The others are counted: their numbers stand one behind the other.
+    let apart = (0..count).filter(|number| segments[*number].len == 0).collect::<Vec<_>>();
+    for (place, number) in apart.iter().enumerate() {
+        segments[*number].start = place;
+    }
     let blank = LValue {
         name: "update_parts".into(),
         role: Role::Metric,
@@ -276,11 +281,12 @@ fn measure(
         if alone.is_empty() || update.arg(slot).is_none() {
             continue;
         }
-        let whole = push(program, LValue { name: all.into(), shape: Shape::from([count]), ..blank.clone() });
+        let whole = push(program, LValue { name: all.into(), shape: Shape::from([apart.len()]), ..blank.clone() });
         for (range, op) in alone.iter_mut() {
-            let alias = Some(Alias { of: whole, start: range.start });
+            let alias = Some(Alias { of: whole, start: segments[range.start].start });
             let (name, shape) = (format!("{all}.{}", range.start), Shape::from([range.len()]));
-            let value = push(program, LValue { name, alias, shape, ..blank.clone() });
+            let param = Some(program.segments[range.start].0);
+            let value = push(program, LValue { name, alias, shape, param, ..blank.clone() });
             set(op, slot, value);
         }
         set(&mut closing, all, whole);

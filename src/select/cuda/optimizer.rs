@@ -62,8 +62,9 @@ pub(super) fn adam_rule(kind: &OpKind) -> Option<String> {
 
 /// The sum of the parts of updates that ride on gradients.
 fn step_metrics(segments: &[Segment]) -> Code {
-    let rows: Vec<String> =
-        segments.iter().map(|s| format!("{}, {}", s.start / PARTS_ALIGN, s.len / PARTS_ALIGN)).collect();
+    let rows =
+        segments.iter().map(|s| if s.len == 0 { (s.start, 0) } else { (s.start / PARTS_ALIGN, s.len / PARTS_ALIGN) });
+    let rows: Vec<String> = rows.map(|(start, len)| format!("{start}, {len}")).collect();
     let (count, units) = (segments.len(), segments.iter().map(|s| s.len / PARTS_ALIGN).sum::<usize>());
     let ty = format!(
         "static __device__ const u32 SEGMENT_ROWS[{count} * 2] = {{\n    {},\n}};\n\
