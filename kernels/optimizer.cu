@@ -500,7 +500,7 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
 // grad_norm, each output where bound, and update_max_part, grad_sq_part, which hold the two numbers of segments without units, for whom the first unit is the place there. One block, which adds in a fixed order; all parts are under way before the first is used. Moves 256 bytes a unit.
 template <class Segments, int UNITS> struct StepMetrics {
     static constexpr int PHASES = 1, COUNT = Segments::COUNT;
-    static constexpr int WARPS = min_i(32, max_i(4, UNITS)), THREADS = 32 * WARPS, EACH = ceil_div(UNITS, WARPS), FLIGHT = min_i(EACH, 16);
+    static constexpr int WARPS = min_i(32, max_i(4, UNITS)), THREADS = 32 * WARPS, EACH = ceil_div(UNITS, WARPS), FLIGHT = max_i(1, min_i(EACH, 16));
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
     static constexpr int smem(int) { return 8 * (UNITS + COUNT); }
