@@ -497,10 +497,10 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
 
 // The metrics of a step from the parts that its updates left: pairs, of which 32 that follow one another, a unit, belong to one segment. `rows` of Segments is
 // the first unit and the units of each of its COUNT segments, declared as above; UNITS are all of them. Slots: parts, update_max_seg, grad_sq_seg, update_max,
-// grad_norm, each output where bound, and update_max_part, grad_sq_part, which hold the two numbers of segments without units, for whom the first unit is the place there. One block, which adds in a fixed order; all parts are under way before the first is used. Moves 256 bytes a unit.
+// grad_norm, each output where bound. One block, which adds in a fixed order; all parts are under way before the first is used. Moves 256 bytes a unit.
 template <class Segments, int UNITS> struct StepMetrics {
     static constexpr int PHASES = 1, COUNT = Segments::COUNT;
-    static constexpr int WARPS = min_i(32, max_i(4, UNITS)), THREADS = 32 * WARPS, EACH = ceil_div(UNITS, WARPS), FLIGHT = max_i(1, min_i(EACH, 16));
+    static constexpr int WARPS = min_i(32, max_i(4, UNITS)), THREADS = 32 * WARPS, EACH = ceil_div(UNITS, WARPS), FLIGHT = min_i(EACH, 16);
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
     static constexpr int smem(int) { return 8 * (UNITS + COUNT); }
@@ -534,7 +534,6 @@ template <class Segments, int UNITS> struct StepMetrics {
             for (u32 i = lane; i < count; i += 32) sum.add(units[first + i]);
             sum = warp_metric(sum);
             if (lane != 0) continue;
-            if (count == 0) sum = UpdateMetric{a.has(5) ? a.at<u32>(5)[first] : 0u, a.has(6) ? a.at<float>(6)[first] : 0.0f};
             results[s] = sum;
             if (a.has(1)) a.at<u32>(1)[s] = sum.max;
             if (a.has(2)) a.at<float>(2)[s] = sum.square;

@@ -243,8 +243,7 @@ pub enum OpKind {
         decoupled: bool,
     },
     /// The metrics of a step from the `parts` of its updates, of which `segments[i]` is the stretch of parameter `i`, in pairs: `update_max_seg`,
-    /// `grad_sq_seg`, and, over all of them, `update_max` and `grad_norm`, each where bound. A parameter without parts has its two numbers at
-    /// `start` in `update_max_part` and `grad_sq_part`, which hold those of all such parameters.
+    /// `grad_sq_seg`, and, over all of them, `update_max` and `grad_norm`, each where bound.
     StepMetrics {
         segments: Vec<Segment>,
     },

@@ -169,15 +169,8 @@ impl OpKind {
             WORK,
             o("shadow"),
         ];
-        const STEP_METRICS: &[Slot] = &[
-            i("parts"),
-            o("update_max_seg"),
-            o("grad_sq_seg"),
-            o("update_max"),
-            o("grad_norm"),
-            i("update_max_part"),
-            i("grad_sq_part"),
-        ];
+        const STEP_METRICS: &[Slot] =
+            &[i("parts"), o("update_max_seg"), o("grad_sq_seg"), o("update_max"), o("grad_norm")];
         const METRICS: &[Slot] = &[i("update_max_seg"), i("grad_sq_seg"), o("update_max"), o("grad_norm")];
         const CAST: &[Slot] = &[i("x"), o("y")];
         const SCALE: &[Slot] = &[i("grad"), i("scaler_prev"), o("scaler"), WORK, t("ticket")];

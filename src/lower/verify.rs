@@ -108,8 +108,7 @@ fn required(kind: &OpKind, slot: &str) -> bool {
         (OpKind::LossMean { .. }, "row_right" | "accuracy") => false,
         (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "grad_norm") => false,
         (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "parts") | (OpKind::BiasStep { .. }, "b") => false,
-        (OpKind::StepMetrics { segments }, "parts") => segments.iter().any(|s| s.len > 0),
-        (OpKind::StepMetrics { .. }, _) => false,
+        (OpKind::StepMetrics { .. }, slot) => slot == "parts",
         (_, "update_max" | "grad_sq") => matches!(kind, OpKind::UpdateMetrics { .. }),
         (OpKind::SoftmaxCeFused { .. }, "accuracy") | (OpKind::MaxPool { .. }, "index") => false,
         (OpKind::SgdStep { momentum, .. }, "momentum_prev" | "momentum") => momentum.get() > 0.0,
@@ -215,9 +214,6 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
         (OpKind::AdamStep { len, .. } | OpKind::SgdStep { len, .. }, _) => *len,
         (OpKind::UpdateMetrics { segments }, "update_max_seg" | "grad_sq_seg") => *segments,
         (OpKind::StepMetrics { segments }, "update_max_seg" | "grad_sq_seg") => segments.len(),
-        (OpKind::StepMetrics { segments }, "update_max_part" | "grad_sq_part") => {
-            segments.iter().filter(|s| s.len == 0).count()
-        }
         (OpKind::StepMetrics { segments }, "parts") => 2 * segments.iter().map(|s| s.len).sum::<usize>(),
         (OpKind::UpdateMetrics { .. } | OpKind::StepMetrics { .. }, _) => 1,
         (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "hyper" | "corr") => 2,

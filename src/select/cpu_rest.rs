@@ -202,7 +202,7 @@ pub fn bytes_moved(op: &OpKind, elem: usize) -> u64 {
         OpKind::WeightStep { m, n, k, .. } => (m * k + k * n) * elem + (6 * m * n + 4) * size_of::<f32>(),
         OpKind::BiasStep { rows, cols, .. } => rows * cols * elem + (6 * cols + 4) * size_of::<f32>(),
         OpKind::StepMetrics { segments } => {
-            (segments.iter().map(|s| 2 * s.len).sum::<usize>() + 4 * segments.len() + 2) * size_of::<f32>()
+            (segments.iter().map(|s| 2 * s.len).sum::<usize>() + 2 * segments.len() + 2) * size_of::<f32>()
         }
         OpKind::Cast { len } => (size_of::<f32>() + elem) * len,
         OpKind::ScaleUpdate { len } => (len + 8) * size_of::<f32>(),

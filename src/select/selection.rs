@@ -223,9 +223,6 @@ fn select_cuda(
         let time = |o: &cuda::Offer| known.and_then(|k| k.get(&format!("{stem}_{}", o.tail)).copied());
         let mut usable: Vec<(&cuda::Offer, f64)> =
             offers.iter().filter_map(|o| o.cost.as_ref().ok().map(|cost| (o, *cost))).collect();
-        if cuda::is_beside(&program, op) && usable.iter().any(|(o, _)| cuda::shares_launches(&o.tail)) {
-            usable.retain(|(o, _)| cuda::shares_launches(&o.tail));
-        }
         // The last of equals stands first: kernels come in rising order of preference.
         usable.reverse();
         usable.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -249,9 +246,6 @@ fn select_cuda(
             cost_us: o.cost.as_ref().ok().copied(),
             lost: match &o.cost {
                 _ if o.route == offer.route => String::new(),
-                Ok(_) if cuda::is_beside(&program, op) && !cuda::shares_launches(&o.tail) => {
-                    "it cannot share a launch with the products beside it".into()
-                }
                 Ok(_) if time(o).is_some_and(|us| us >= cuda::NOT_OFFERED_US) => "the library does not offer it".into(),
                 Ok(cost) => match time(o) {
                     Some(us) => format!("measured {us:.1} us against {cost_us:.1} us"),

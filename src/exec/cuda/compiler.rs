@@ -78,8 +78,8 @@ pub fn unit(ops: &[(&str, &str)]) -> String {
         // Declarations of several members must not meet, nor the types that refer to them.
         text.push_str(&format!("namespace member{index} {{\n{before}\nusing Op = {ty};\n}}\n"));
     }
-    // A kernel of its own may say how many blocks must fit a multiprocessor; members of a group leave that to the compiler.
-    let bounds = if ops.len() == 1 { ", MinBlocks<member0::Op>::VALUE" } else { "" };
+    // A kernel of its own may say how many blocks must fit a multiprocessor; of groups two must, which leaves their members registers enough.
+    let bounds = if ops.len() == 1 { ", MinBlocks<member0::Op>::VALUE" } else { ", 2" };
     let entry = |name: &str, argument: &str, body: &str| {
         format!(
             "extern \"C\" __global__ void __launch_bounds__(member0::Op::THREADS{bounds}) {name}(const __grid_constant__ {argument}) {{\n\

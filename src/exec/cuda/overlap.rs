@@ -62,21 +62,18 @@ fn fetches_early(compiled: &Compiled, op: usize) -> bool {
 /// Whether blocks of the next launch find room beside those of an operation: what streams through a whole image fills the machine, and those who wait there
 /// take room from those who work. The kernels of these operations look at their flags (`compiler::beginning`).
 fn leaves_room(compiled: &Compiled, op: usize) -> bool {
-    let program = &compiled.plan.program;
-    let operation = &program.ops[op];
-    cuda::is_beside(program, operation)
-        || matches!(
-            operation.kind,
-            OpKind::Gemm(_)
-                | OpKind::BiasGrad { .. }
-                | OpKind::WeightStep { .. }
-                | OpKind::BiasStep { .. }
-                | OpKind::SoftmaxCeFused { .. }
-                | OpKind::DenseCe { .. }
-                | OpKind::LossMean { .. }
-                | OpKind::StepInc
-                | OpKind::BiasCorr { .. }
-        )
+    matches!(
+        compiled.plan.program.ops[op].kind,
+        OpKind::Gemm(_)
+            | OpKind::BiasGrad { .. }
+            | OpKind::WeightStep { .. }
+            | OpKind::BiasStep { .. }
+            | OpKind::SoftmaxCeFused { .. }
+            | OpKind::DenseCe { .. }
+            | OpKind::LossMean { .. }
+            | OpKind::StepInc
+            | OpKind::BiasCorr { .. }
+    )
 }
 
 /// The bytes that an operation writes, scratch and counters included.

@@ -31,11 +31,7 @@ pub(super) fn reference(
         }
         OpKind::StepMetrics { ref segments } => {
             let parts = get("parts");
-            let [max, squares] = ["update_max_part", "grad_sq_part"].map(get);
-            let of = |s: &Segment| match s.len {
-                0 => [&max, &squares].map(|all| all.get(s.start).copied().unwrap_or_default()),
-                len => totals(&parts[2 * s.start..2 * (s.start + len)]),
-            };
+            let of = |s: &Segment| totals(&parts[2 * s.start..2 * (s.start + s.len)]);
             let (max, squares): (Vec<f64>, Vec<f64>) = segments.iter().map(of).map(|t| (t[0], t[1])).unzip();
             let (largest, norm) = (max.iter().copied().fold(0.0, f64::max), squares.iter().sum::<f64>().sqrt());
             return Some(vec![

@@ -68,11 +68,7 @@ const fn is_real(dtype: DType) -> bool {
 fn draw(kind: &OpKind, slot: &str, rng: &mut Rng) -> f64 {
     match (kind, slot) {
         (_, "rstd" | "var_prev" | "running_var" | "v_prev") => rng.range(0.05, 1.5),
-        (
-            _,
-            "parts" | "probs" | "corr" | "grad_sq_seg" | "update_max_seg" | "grad_sq_part" | "update_max_part"
-            | "row_loss",
-        ) => rng.range(0.1, 1.2),
+        (_, "parts" | "probs" | "corr" | "grad_sq_seg" | "update_max_seg" | "row_loss") => rng.range(0.1, 1.2),
         (_, "hyper") => rng.range(1e-3, 1e-2),
         (_, "gamma") => rng.range(0.5, 1.5),
         _ => rng.normal(),

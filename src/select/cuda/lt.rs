@@ -11,15 +11,18 @@ use crate::select::CudaFacts;
 /// Bytes of workspace offered for large products: what NVIDIA advises on Hopper.
 pub const WORKSPACE_BYTES: u64 = 32 << 20;
 
-/// Bytes of workspace offered for small products: eight float copies of the product fit, one for each part of a split reduction.
+/// Bytes of workspace offered for small products, and for those that need no split reduction: eight float copies of the product fit, one for each part of a split reduction.
 pub const SMALL_WORKSPACE_BYTES: u64 = 4 << 20;
+
+/// Elements of a product above which every multiprocessor has tiles of its own, so that no algorithm splits the reduction.
+const MANY_TILES: u64 = 1 << 23;
 
 /// Bytes of workspace to offer for a product; the chosen algorithm may use less. The address must be a multiple of 256.
 #[must_use]
 pub const fn workspace_bytes(gemm: &Gemm) -> u64 {
     let elements = gemm.m as u64 * gemm.n as u64;
     // Also the time must be short: long products are worth every algorithm.
-    if elements * 4 * 8 <= SMALL_WORKSPACE_BYTES && elements * gemm.k as u64 <= 1 << 28 {
+    if elements >= MANY_TILES || elements * 4 * 8 <= SMALL_WORKSPACE_BYTES && elements * gemm.k as u64 <= 1 << 28 {
         SMALL_WORKSPACE_BYTES
     } else {
         WORKSPACE_BYTES
@@ -133,11 +136,12 @@ mod tests {
         let plain = |m, n, k| Gemm { m, n, k, trans: Trans::Nn, accumulate: false, epilogue: Epilogue::default() };
         let small = plain(32, 10, 64);
         assert!(cost_us(&small, Real::Bf16, &gpu()) < 5.0);
-        let large = plain(8192, 8192, 8192);
+        let (large, long) = (plain(8192, 8192, 8192), plain(512, 1024, 65_536));
         let bf16_us = cost_us(&large, Real::Bf16, &gpu());
         assert!((1_600.0..2_000.0).contains(&bf16_us), "{bf16_us}");
         assert!(cost_us(&large, Real::F32, &gpu()) > 10.0 * bf16_us);
         assert_eq!(workspace_bytes(&small), SMALL_WORKSPACE_BYTES);
-        assert_eq!(workspace_bytes(&large), WORKSPACE_BYTES);
+        assert_eq!(workspace_bytes(&large), SMALL_WORKSPACE_BYTES);
+        assert_eq!(workspace_bytes(&long), WORKSPACE_BYTES);
     }
 }

@@ -11,17 +11,16 @@ mod elementwise;
 mod gemm;
 mod head;
 mod join;
+mod layered;
 mod loss;
 pub mod lt;
 mod norm;
 mod optimizer;
-mod parts;
 mod pool;
 mod schedule;
 mod times;
 
 pub use adapt::adapt;
-pub(crate) use optimizer::shares_launches;
 pub use schedule::schedule;
 pub use times::{GpuTimes, NOT_OFFERED_US};
 
@@ -130,15 +129,6 @@ pub fn real_of(program: &Program, op: &Op, real: Real) -> Real {
         OpKind::Fill { .. } if !op.args.iter().flatten().any(is_half) => Real::F32,
         _ => real,
     }
-}
-
-/// Bytes of an update that runs beside products.
-const BESIDE_BYTES: usize = 16 << 20;
-
-/// Whether an operation is an update of some of the parameters that is to share its launch with products.
-pub(crate) fn is_beside(program: &Program, op: &Op) -> bool {
-    let of_all = program.segments.len();
-    matches!(&op.kind, OpKind::AdamStep { len, segments, .. } if segments.len() < of_all && 28 * len <= BESIDE_BYTES)
 }
 
 /// Every own kernel for an operation, in rising order of preference among equals.

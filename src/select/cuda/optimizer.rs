@@ -62,9 +62,8 @@ pub(super) fn adam_rule(kind: &OpKind) -> Option<String> {
 
 /// The sum of the parts of updates that ride on gradients.
 fn step_metrics(segments: &[Segment]) -> Code {
-    let rows =
-        segments.iter().map(|s| if s.len == 0 { (s.start, 0) } else { (s.start / PARTS_ALIGN, s.len / PARTS_ALIGN) });
-    let rows: Vec<String> = rows.map(|(start, len)| format!("{start}, {len}")).collect();
+    let rows: Vec<String> =
+        segments.iter().map(|s| format!("{}, {}", s.start / PARTS_ALIGN, s.len / PARTS_ALIGN)).collect();
     let (count, units) = (segments.len(), segments.iter().map(|s| s.len / PARTS_ALIGN).sum::<usize>());
     let ty = format!(
         "static __device__ const u32 SEGMENT_ROWS[{count} * 2] = {{\n    {},\n}};\n\
@@ -76,11 +75,6 @@ fn step_metrics(segments: &[Segment]) -> Code {
     );
     let tail = "f32_block_v0".to_owned();
     Code { tail, file: "optimizer.cu", ty, work_bytes: 0, cost_us: 1.8 + (256 * units) as f64 / ALONE_BYTES_PER_US }
-}
-
-/// Whether a kernel of an update can share a launch with products: one phase, and blocks as large as theirs mostly are.
-pub(crate) fn shares_launches(tail: &str) -> bool {
-    tail.contains("_ticket256x1x1")
 }
 
 /// The bounds of the segments in units, and the units of the longest; nothing where there is nothing to do.
@@ -162,7 +156,7 @@ fn update(rule: &str, states: usize, len: usize, segments: &[Segment], (real, gp
         }
     };
     if units <= 16 {
-        return vec![spread(256, 1, 1, false), together(1)];
+        return vec![together(1)];
     }
     let small = units <= CLUSTER_UNITS;
     let mut rounds = 1;
@@ -174,13 +168,7 @@ fn update(rule: &str, states: usize, len: usize, segments: &[Segment], (real, gp
         (false, true) => vec![spread(256, 1, 1, true), spread(256, 1, 1, false)],
         _ if rounds > 1 => vec![spread(512, 1, rounds, false), spread(512, 1, rounds, true)],
         (true, false) => {
-            vec![
-                spread(256, 1, 1, false),
-                spread(512, 2, 1, true),
-                spread(384, 2, 1, true),
-                spread(384, 1, 1, true),
-                spread(512, 1, 1, true),
-            ]
+            vec![spread(512, 2, 1, true), spread(384, 2, 1, true), spread(384, 1, 1, true), spread(512, 1, 1, true)]
         }
         (false, false) => vec![spread(512, 1, 1, true), spread(256, 2, 1, false), spread(512, 1, 1, false)],
     }

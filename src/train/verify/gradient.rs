@@ -29,21 +29,25 @@ fn first_of(step: &Step, phase: Phase) -> usize {
     ops.iter().position(|o| o.phase == phase).unwrap_or(ops.len())
 }
 
-/// The operation that changes parameters; a GPU's plan advances counters before it.
+/// The operation that changes parameters, once all gradients are there; a GPU's plan advances counters before it. One past the last operation where updates
+/// stand between the gradients.
 fn update_at(step: &Step) -> usize {
-    let is_update =
-        |k: &OpKind| matches!(k, OpKind::AdamStep { .. } | OpKind::SgdStep { .. } | OpKind::ScaleUpdate { .. });
     let ops = &step.compiled().plan.program.ops;
-    ops.iter().position(|o| is_update(&o.kind)).unwrap_or(ops.len())
+    let updates = |k: &OpKind| matches!(k, OpKind::AdamStep { .. } | OpKind::SgdStep { .. });
+    let is_update = |k: &OpKind| updates(k) || matches!(k, OpKind::ScaleUpdate { .. });
+    match ops.iter().filter(|o| updates(&o.kind)).count() {
+        1 => ops.iter().position(|o| is_update(&o.kind)).unwrap_or(ops.len()),
+        _ => ops.len(),
+    }
 }
 
-/// Runs a step that starts afresh as far as its gradients, and gives these, scaled as the step scales them. Where updates ride on the gradients, the whole
-/// step is run, and they are read off the first moment, which was zero: `m = (1 - beta1) g`, with `wd p` in `g` unless decoupled.
+/// Runs a step that starts afresh as far as its gradients, and gives these, scaled as the step scales them. Where updates ride on the gradients or stand
+/// between them, the whole step is run, and they are read off the first moment, which was zero: `m = (1 - beta1) g`, with `wd p` in `g` unless decoupled.
 fn run_to_gradients(step: &mut Step, pool: &mut Pool, model: &Model) -> Result<Vec<(ParamId, Vec<f32>)>, TrainError> {
     let compiled = std::sync::Arc::clone(step.compiled());
     let program = &compiled.plan.program;
-    if trained(model).all(|p| program.params[p.0 as usize].grad.is_some()) {
-        let update = update_at(step);
+    let update = update_at(step);
+    if update < program.ops.len() && trained(model).all(|p| program.params[p.0 as usize].grad.is_some()) {
         step.run_ops(0, update, pool)?;
         return trained(model).map(|p| Ok((p, step.grad::<f32>(p)?))).collect();
     }
