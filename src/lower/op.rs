@@ -164,9 +164,10 @@ pub enum OpKind {
         classes: usize,
         smoothing: Scalar,
     },
-    /// A last dense layer of few classes with its loss, up to the gradient of its input, a row at a time: `logits = a [rows, features] b [features, classes]
-    /// + bias` (where bound), `row_loss [rows]` and `row_right [rows]` (1 where the largest score stands at the label), `dlogits = (softmax - target) /
-    /// rows`, `dx [rows, features] = dlogits b^T`, times the derivative of `act_grad` at `saved`, which is `a` itself where `saved_is_input`.
+    /// A last dense layer of few classes with its loss, up to the gradient of its input, a row at a time. The scores are the product of `a [rows, features]`
+    /// and `b [features, classes]`, with `bias` where bound; `row_loss [rows]` and `row_right [rows]` (1 where the largest score stands at the label);
+    /// `dlogits`, as `SoftmaxCeGrad` has it, and `dx [rows, features]`, its product with `b` transposed, times the derivative of `act_grad` at `saved`,
+    /// which is `a` itself where `saved_is_input`.
     DenseCe {
         rows: usize,
         features: usize,
