@@ -142,10 +142,16 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
 /// Algorithms of cuBLASLt and plans of cuDNN that are offered for an operation.
 const LT_OFFERS: u8 = 4;
 /// Plans of cuDNN that are offered for a convolution: on the networks measured, the fastest was among these or within a few percent of one of them. Own kernels
-/// are faster at nearly every gradient of weights. A plan with a derivative behind the gradient of an input is compiled for the purpose, which takes most of
-/// a second; the others are ready in milliseconds.
+/// are faster at nearly every gradient of weights. A plan with a derivative behind the gradient of an input is compiled for the purpose, which takes a second
+/// or more; the others are ready in milliseconds.
 pub(crate) const fn dnn_offers(is_weight_gradient: bool, has_derivative: bool) -> u8 {
-    if is_weight_gradient || has_derivative { 3 } else { 5 }
+    if has_derivative {
+        2
+    } else if is_weight_gradient {
+        3
+    } else {
+        5
+    }
 }
 
 /// A way to run an operation, with its id, its scratch memory and its estimated time; or why it cannot be.
