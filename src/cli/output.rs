@@ -3,6 +3,7 @@
 use super::error::wrong;
 use crate::tensor::write_atomic;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -12,13 +13,23 @@ use std::path::{Path, PathBuf};
 /// Where it fails; a reader that went away is among these, and ends the program quietly.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(harmless(text).as_bytes())?;
     Ok(out.flush()?)
+}
+
+/// The text with its control characters escaped, except line breaks and tabs: a name out of a file must not steer the terminal. The escapes are
+/// those of JSON.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    text.chars().map(|c| if steers(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
 }
 
 /// Tells something on standard error. Where even that fails nobody listens, and the work goes on.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", harmless(text));
 }
 
 /// Prints a value as indented JSON.
@@ -166,6 +177,12 @@ mod tests {
             ["0.50 us", "18.2 us", "456 us", "1.20 ms", "2.50 s"]
         );
         assert_eq!(wrapped("one two three", 9, "  "), "  one two\n  three\n");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_a_terminal() {
+        assert_eq!(harmless("a\tname\n"), "a\tname\n");
+        assert_eq!(harmless("\u{1b}[2Ja\r\u{9b}"), "\\u001b[2Ja\\u000d\\u009b");
     }
 
     #[test]

@@ -72,6 +72,9 @@ pub fn read_value(value: &Value) -> Result<Preset, Vec<Diagnostic>> {
         f.fail("version", format!("found {version}"), "this program reads version 1");
     }
     let name = f.text("name", None);
+    if name.contains(char::is_control) {
+        f.fail("name", format!("{name:?} must not contain control characters"), "give a name of one line");
+    }
     let about = f.text("about", Some(""));
     let input = f.object("input", Some("{\"shape\": [64], \"batch\": 64}")).map(|m| {
         let mut g = Fields::new(m, "input", None, f.sink());
