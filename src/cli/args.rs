@@ -2,7 +2,7 @@
 
 use super::kept_args::{CapsuleArgs, ExportArgs, RunsArgs};
 use super::numbers;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -222,11 +222,12 @@ pub struct VerifyArgs {
   stepgraph predict digits-mlp --init weights.safetensors --out answers.csv
   stepgraph predict digits-mlp --run last
   stepgraph predict digits-mlp --init weights.safetensors --json | jq .accuracy")]
+#[command(group = ArgGroup::new("parameters").required(true).args(["init", "run"]))]
 pub struct PredictArgs {
     /// Name of a bundled preset, or path of a JSON file
     pub preset: String,
     /// The parameters: a safetensors file
-    #[arg(long, value_name = "FILE", required_unless_present = "run", conflicts_with = "run")]
+    #[arg(long, value_name = "FILE")]
     pub init: Option<PathBuf>,
     /// The parameters and the seed of a kept run: an id, the first letters of one, a name, or last
     #[arg(long, value_name = "RUN")]

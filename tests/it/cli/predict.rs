@@ -57,5 +57,7 @@ fn weights_that_are_missing_or_of_another_network_are_refused() {
     assert!(refused(&["predict", "digits-mlp", "--init", &weights]).contains("shape"));
     let onto = refused(&["predict", "xor", "--init", &weights, "--out", &weights]);
     assert!(onto.contains("would replace the parameters"), "{onto}");
-    assert!(!refused(&["predict", "xor"]).is_empty());
+    let told = refused(&["predict", "xor"]);
+    assert!(told.contains("--init <FILE>") && told.contains("--run <RUN>"), "{told}");
+    assert!(refused(&["predict", "xor", "--init", &weights, "--run", "last"]).contains("cannot be used with"));
 }
