@@ -14,6 +14,7 @@ pub fn told(error: RunsError) -> anyhow::Error {
         | RunsError::NotInTrash(_)
         | RunsError::Ambiguous(..)
         | RunsError::Busy(_)
+        | RunsError::Taken(_)
         | RunsError::Name(_) => wrong(error.to_string()),
         other => other.into(),
     }
@@ -32,7 +33,7 @@ fn json_of(entry: &RunEntry, store: &RunStore) -> Value {
         map.insert("id".into(), entry.id.clone().into());
         map.insert("name".into(), entry.name().into());
         map.insert("hidden".into(), entry.label.hidden.into());
-        map.insert("has_weights".into(), entry.has_weights.into());
+        map.insert("has_weights".into(), (entry.has_weights && !entry.is_torn).into());
         map.insert("can_continue".into(), entry.can_continue.into());
         map.insert("bytes".into(), entry.bytes.into());
         map.insert("path".into(), store.path(&entry.id).display().to_string().into());
@@ -222,6 +223,7 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     line("step", r.step_us.map_or_else(|| "-".into(), |us| format!("{} (median)", output::micros(us))));
     line("plan", r.plan_hash.clone());
     let weights = match (entry.can_continue, entry.has_weights) {
+        _ if entry.is_torn => "damaged",
         (true, _) => "kept, with a checkpoint to go on from",
         (false, true) => "kept",
         (false, false) => "none",
@@ -259,6 +261,8 @@ pub fn find(given: &str) -> anyhow::Result<Named> {
             Err(error @ RunsError::Ambiguous(..)) if !crate::model::BUNDLED.iter().any(|b| b.name == given) => {
                 return Err(told(error));
             }
+            // Without the folder of runs, a preset can still be meant.
+            Err(error @ RunsError::File { .. }) if given == "last" => return Err(told(error)),
             Err(_) if given == "last" => {
                 return Err(wrong("no runs are kept yet: train in the studio, or with stepgraph train PRESET --keep"));
             }

@@ -209,6 +209,7 @@ fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Que
         name_ui(ui, entry, panel, out);
         let r = &entry.record;
         let weights = match (entry.can_continue, entry.has_weights) {
+            _ if entry.is_torn => "weights damaged",
             (true, _) => "checkpoint kept",
             (false, true) => "weights kept",
             (false, false) => "no weights",

@@ -220,6 +220,7 @@ mod tests {
             label: Label { name: None, hidden },
             title: "net".into(),
             has_weights: false,
+            is_torn: false,
             can_continue: false,
             bytes: 0,
         }

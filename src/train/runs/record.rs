@@ -161,6 +161,8 @@ pub struct RunEntry {
     /// The person's name for it, or its preset's; a list adds what tells it from others of that preset.
     pub title: String,
     pub has_weights: bool,
+    /// Whether the file of its weights is damaged.
+    pub is_torn: bool,
     /// Whether it has a checkpoint, from which it can go on.
     pub can_continue: bool,
     /// Bytes on disk.

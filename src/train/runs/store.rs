@@ -27,7 +27,7 @@ pub enum RunsError {
     #[error("{path} cannot be {what}: {cause}; {}", write_advice(.cause))]
     File { path: PathBuf, what: &'static str, cause: io::Error },
     #[error(
-        "{path} is damaged: {why}; export what can be read, then delete the run, or bring the file back from a backup"
+        "{path} is damaged: {why}; bring the file back from a backup, or delete the run (what else of it is sound can be exported)"
     )]
     Damaged { path: PathBuf, why: String },
     #[error("no run is called {0}; `stepgraph runs` lists them")]
@@ -38,6 +38,8 @@ pub enum RunsError {
     Ambiguous(String, String),
     #[error("{0:?} holds control characters; give a name of one line")]
     Name(String),
+    #[error("{0:?} names another run already: `last` is the newest, and an id its own run; give another name")]
+    Taken(String),
     #[error("run {0} is being written; stop it first")]
     Busy(String),
     #[error("there is no data folder on this system; name one with STEPGRAPH_RUNS")]
@@ -83,6 +85,11 @@ const TRASH: &str = "trash";
 fn plain(name: &str) -> String {
     let kept: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect();
     kept.trim_matches('-').chars().take(40).collect()
+}
+
+/// A name out of a file, without control characters, which would tear a list apart.
+fn one_line(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 impl RunStore {
@@ -178,6 +185,7 @@ impl RunStore {
             Ok(record) => record,
             Err(error) => self.damaged_record(id, &error)?,
         };
+        record.preset_name = one_line(&record.preset_name);
         let broken = self.check_curves(id, &record);
         // Where the first part of its curves is sound, it can still go on.
         let continues = record.state != RunEnd::Damaged
@@ -196,6 +204,7 @@ impl RunStore {
         }
         let weights = self.weights(id);
         let checked = if weights.is_file() { check_header(&weights) } else { Ok(()) };
+        let is_torn = checked.is_err();
         let checked = checked.map_err(|why| RunsError::Damaged { path: weights, why });
         let continues = continues && checked.is_ok();
         if let Err(error) = broken.and(checked) {
@@ -208,8 +217,9 @@ impl RunStore {
         let others = ["run.json", "label.json", "plan.json", "curve.bin"].map(size).iter().sum::<u64>();
         Ok(RunEntry {
             id: id.to_owned(),
-            title: label.name.clone().unwrap_or_else(|| record.preset_name.clone()),
+            title: label.name.as_deref().map_or_else(|| record.preset_name.clone(), one_line),
             has_weights: checkpoint + weights > 0,
+            is_torn,
             can_continue: checkpoint > 0 && continues,
             record,
             label,
@@ -289,14 +299,16 @@ impl RunStore {
         }
     }
 
-    /// The one run that a person means: by its id, the first letters of it, its name, or `last` for the newest.
+    /// The one run that a person means: by its id, the first letters of it, its name, or `last` for the newest whose
+    /// record can be read, or the newest where none can.
     ///
     /// # Errors
     /// Where it is none or several.
     pub fn find(&self, given: &str) -> Result<RunEntry, RunsError> {
         let all = self.list()?;
         if given == "last" {
-            return all.into_iter().next().ok_or_else(|| RunsError::Unknown(given.to_owned()));
+            let newest = all.iter().find(|e| self.record(&e.id).is_ok()).or(all.first());
+            return newest.cloned().ok_or_else(|| RunsError::Unknown(given.to_owned()));
         }
         let by = |test: &dyn Fn(&RunEntry) -> bool| all.iter().filter(|e| test(e)).cloned().collect::<Vec<_>>();
         let mut found = by(&|e| e.id == given);
@@ -362,6 +374,11 @@ impl RunStore {
     pub fn set_label(&self, id: &str, label: &Label) -> Result<(), RunsError> {
         if let Some(name) = label.name.as_ref().filter(|n| n.chars().any(char::is_control)) {
             return Err(RunsError::Name(name.clone()));
+        }
+        let is_id =
+            |name: &str| name != id && Path::new(name).file_name() == Some(name.as_ref()) && self.path(name).is_dir();
+        if let Some(name) = label.name.as_ref().filter(|n| n.eq_ignore_ascii_case("last") || is_id(n)) {
+            return Err(RunsError::Taken(name.clone()));
         }
         let path = self.path(id).join("label.json");
         let text = serde_json::to_string_pretty(label).unwrap_or_default();
