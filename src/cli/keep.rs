@@ -1,5 +1,6 @@
 //! `--keep`: a run of the command line among those that the studio shows.
 
+use super::error::wrong;
 use super::output;
 use crate::model::Preset;
 use crate::train::runs::{FIRST_SAVE, PlanDigest, Recorder, RunEnd, RunRecord, RunStore, SAVE_EVERY, SAVE_SHARE};
@@ -22,16 +23,31 @@ pub struct Keeper {
     pause: Duration,
 }
 
+/// The folder of kept runs, which can be written to.
+///
+/// # Errors
+/// Where it cannot; no run is begun then.
+pub fn folder_of_runs() -> anyhow::Result<RunStore> {
+    let store = RunStore::of_user().map_err(super::runs::told)?;
+    let folder = store.folder();
+    let probe = std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
+    probe.map_err(|cause| {
+        let help = "name a folder that you may write to with STEPGRAPH_RUNS, or train without --keep";
+        wrong(format!("{}: runs cannot be kept there: {cause}; {help}", folder.display()))
+    })?;
+    Ok(store)
+}
+
 impl Keeper {
     /// Begins to keep a run that is prepared.
     ///
     /// # Errors
     /// Where nothing can be written there.
-    pub fn begin(session: &Session, spec: &SessionSpec, device: &str) -> anyhow::Result<Self> {
+    pub fn begin(store: &RunStore, session: &Session, spec: &SessionSpec, device: &str) -> anyhow::Result<Self> {
         // What was prepared knows better than what was asked for.
         let (seed, total) = (session.seed(), session.total());
         let record = RunRecord { seed, total, device: device.to_owned(), ..RunRecord::of(spec) };
-        let mut recorder = Recorder::begin(&RunStore::of_user()?, record, &PlanDigest::of(session.compiled()))?;
+        let mut recorder = Recorder::begin(store, record, &PlanDigest::of(session.compiled()))?;
         recorder.set_running(true);
         let (now, preset) = (Instant::now(), spec.preset.clone());
         Ok(Self { recorder, reports: Vec::new(), handed: now, told: false, preset, saved: now, pause: FIRST_SAVE })

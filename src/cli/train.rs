@@ -2,7 +2,7 @@
 
 use super::args::{Device, ExecutorArg, SplitArg, TrainArgs};
 use super::error::wrong;
-use super::keep::Keeper;
+use super::keep::{Keeper, folder_of_runs};
 use super::output::{self, Distribution};
 use super::places::Places;
 use super::presets::Loaded;
@@ -103,12 +103,13 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
     let (mut session, device_name) = prepare(&spec, args.device, device_name)?;
+    let store = args.keep.then(folder_of_runs).transpose()?;
     // The log is opened last: until here a mistake leaves no file at all.
     let from = args.resume.as_ref().map(|_| session.done());
     let log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
     presets::warn_of_precision(&found.preset, &target);
     introduce(&session, args);
-    let keep = if args.keep { Some(Keeper::begin(&session, &spec, &device_name)?) } else { None };
+    let keep = store.map(|store| Keeper::begin(&store, &session, &spec, &device_name)).transpose()?;
     let prepare_ms = started.elapsed().as_secs_f64() * 1e3;
     let mut run = Run {
         keep,

@@ -52,6 +52,7 @@ fn a_run_is_kept_where_that_is_asked() {
     succeed(here, &["runs", "restore", "first try"]);
     assert_eq!(list(here).len(), 1);
     assert!(refused(here, &["runs", "rename", "last", "two\nlines"]).contains("control characters"));
+    assert!(refused(here, &["runs", "rename", id, "last"]).contains("names another run already"));
     // Every action says as JSON what it did, and nothing else on standard output.
     let done = |args: &[&str]| -> Value { serde_json::from_str(&succeed(here, args)).unwrap() };
     for (action, key) in [("hide", "hidden"), ("unhide", "unhidden"), ("delete", "deleted"), ("restore", "restored")] {
@@ -187,8 +188,50 @@ fn a_damaged_run_is_listed_exported_and_deleted() {
     succeed(here, &["export", "last", &at(&folder, "a.csv")]);
     succeed(here, &["export", "last", &at(&folder, "a.safetensors")]);
     assert!(refused(here, &["export", "last", &at(&folder, "a.onnx")]).contains("cannot be read by this version"));
-    succeed(here, &["runs", "delete", "last"]);
+    // The newest that can be read comes before a newer one that cannot.
+    std::fs::rename(here.join("runs").join(&id), here.join("runs/99990101-000000-xor")).unwrap();
+    succeed(here, &["train", "xor", "--steps", "5", "--keep"]);
+    let sound = list(here).into_iter().find(|r| r["state"] == "finished").unwrap()["id"].as_str().unwrap().to_owned();
+    std::fs::write(
+        here.join("runs/99990101-000000-xor/run.json"),
+        "{\"started_ms\": 9000000000000, \"steps\": \"many\"}",
+    )
+    .unwrap();
+    assert!(succeed(here, &["runs", "path", "last"]).contains(&sound));
+    assert!(refused(here, &["runs", "rename", "9999", &sound]).contains("names another run already"));
+    succeed(here, &["runs", "delete", "last", "9999"]);
     assert!(list(here).is_empty());
+}
+
+#[test]
+fn a_bad_folder_of_runs_is_told_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    std::fs::write(here.join("runs"), "a letter").unwrap();
+    let log = at(&folder, "run.jsonl");
+    let told = refused(here, &["train", "xor", "--steps", "5", "--keep", "--log", &log]);
+    assert!(told.contains("runs cannot be kept there") && told.contains("STEPGRAPH_RUNS"), "{told}");
+    assert_eq!(listing(here), ["runs"]);
+    for args in [&["runs"][..], &["runs", "show", "last"], &["export", "last", &log]] {
+        let output = run(here, args);
+        assert!(!output.status.success() && stderr(&output).contains("cannot be read"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn names_do_not_steer_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let file = at(&folder, "p.json");
+    let named = |name: &str| std::fs::write(&file, super::SMALL.replace("\"small\"", name)).unwrap();
+    named("\"a\\n\\u001b[2Jb\"");
+    let told = refused(here, &["plan", &file]);
+    assert!(told.contains("name: ") && told.contains("control characters") && !told.contains('\u{1b}'), "{told}");
+    succeed(here, &["train", "xor", "--steps", "5", "--keep"]);
+    let own = here.join("runs").join(list(here)[0]["id"].as_str().unwrap());
+    std::fs::write(own.join("label.json"), "{\"name\": \"a\\n\\u001b[2Jb\"}").unwrap();
+    let told = succeed(here, &["runs"]);
+    assert!(told.lines().count() == 2 && told.contains("[2Jb") && !told.contains('\u{1b}'), "{told}");
 }
 
 #[test]
@@ -272,6 +315,7 @@ fn a_run_whose_files_are_missing_or_cut_short_says_so() {
         damaged(what);
         let told = refused(here, &["export", "last", &csv]);
         assert!(told.contains(what) && !told.contains("no step yet"), "{told}");
+        assert!(!told.contains("export what can be read"), "{told}");
     }
     std::fs::write(&curve, &curves[..curves.len() - 1]).unwrap();
     damaged("its curves ");
@@ -280,7 +324,9 @@ fn a_run_whose_files_are_missing_or_cut_short_says_so() {
     for (left, what) in [(&weights[..weights.len() - 1], "it ends after"), (b"a letter of words", "no header")] {
         std::fs::write(&checkpoint, left).unwrap();
         damaged(what);
-        assert_eq!(list(here)[0]["can_continue"], false);
+        assert_eq!((&list(here)[0]["can_continue"], &list(here)[0]["has_weights"]), (&false.into(), &false.into()));
+        let told = succeed(here, &["runs", "show", "last"]);
+        assert!(told.lines().any(|l| l.starts_with("weights") && l.ends_with("damaged")), "{told}");
     }
     std::fs::write(&checkpoint, &weights).unwrap();
     assert_eq!(list(here)[0]["can_continue"], true);
