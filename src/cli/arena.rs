@@ -3,7 +3,7 @@
 use super::args::ArenaArgs;
 use super::error::wrong;
 use super::output;
-use super::places::Places;
+use super::places::{Kind, Places};
 use crate::plan::arena::csv::{Table, read, write};
 use crate::plan::arena::{Budget, Report, plan_best, referee};
 use crate::tensor::Bytes;
@@ -46,7 +46,7 @@ struct Placed<'a> {
 pub fn run(args: &ArenaArgs) -> anyhow::Result<()> {
     let mut places = Places::default();
     places.reads("the table", Some(args.file.as_path()).filter(|path| *path != Path::new("-")));
-    let svg = places.writes("the picture", args.svg.as_deref())?;
+    let svg = places.writes("the picture", Kind::Picture, args.svg.as_deref())?;
     let table = load(&args.file)?;
     let started = Instant::now();
     let report = plan_best(&table.problem, Budget { time: Some(Duration::from_secs_f64(args.time.0)) });

@@ -12,7 +12,7 @@ use super::args::BenchArgs;
 use super::device;
 use super::error::wrong;
 use super::output::{self, Distribution};
-use super::places::Places;
+use super::places::{Kind, Places};
 use super::presets::{self, Loaded};
 use crate::compile::{Options, compile};
 use crate::exec::cpu::{Ceilings, Floor, Pool};
@@ -118,7 +118,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let loaded = presets::load_all(args.presets.iter().map(String::as_str))?;
     let mut places = Places::default();
     loaded.iter().for_each(|found| places.reads_preset(found));
-    let graph = places.writes("the graph", args.graph.as_deref())?;
+    let graph = places.writes("the graph", Kind::Graph, args.graph.as_deref())?;
     let (target, device_name) = device::choose(args.device, threads)?;
     if args.tune {
         remember(&loaded, &target)?;

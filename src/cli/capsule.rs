@@ -4,7 +4,7 @@ use super::args::Device;
 use super::error::wrong;
 use super::kept_args::{CapsuleAction, CapsuleArgs};
 use super::output;
-use super::places::Places;
+use super::places::{Kind, Places};
 use super::runs::{Named, find, told};
 use super::{device, presets};
 use crate::train::SessionSpec;
@@ -30,12 +30,12 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
                     spec_of_run(&store, &entry).map_err(told)?
                 }
                 Named::Preset(found) => {
-                    Places::of(&found).writes("the capsule", Some(file))?;
+                    Places::of(&found).writes("the capsule", Kind::Guarded, Some(file))?;
                     presets::warn_of_precision(&found.preset, &crate::exec::cpu::host_target(1));
                     SessionSpec::new(found.preset, found.base)
                 }
             };
-            Places::default().writes("the capsule", Some(file))?;
+            Places::default().writes("the capsule", Kind::Guarded, Some(file))?;
             spec.seed = seed.or(spec.seed);
             let threads = threads.map_or(spec.threads, usize::from);
             let (target, _) = device::choose(*device, threads)?;

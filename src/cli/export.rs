@@ -3,7 +3,7 @@
 use super::error::wrong;
 use super::kept_args::ExportArgs;
 use super::output;
-use super::places::Places;
+use super::places::{Kind, Places};
 use super::runs::{Named, find, torn, wrote};
 use crate::train::export::{Across, ExportError, Format, PlotOptions, Subject};
 
@@ -67,7 +67,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
             }
             places.reads("the weights", args.weights.as_deref());
             if format != Format::TensorBoard {
-                places.writes("the export", Some(&args.file))?;
+                places.writes("the export", Kind::Guarded, Some(&args.file))?;
             }
             Subject::of_preset(&found.preset, &found.base, args.seed, args.weights.as_deref())
         }

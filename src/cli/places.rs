@@ -1,8 +1,11 @@
-//! Where a command's results go: no two to the same place, and none onto what the command reads.
+//! Where a command's results go: no two to the same place, none onto what the command reads, and none over a file of another kind.
 
 use super::error::wrong;
 use super::output::{folder_of, writable};
 use super::presets::Loaded;
+use anyhow::Context;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// A file or folder, in the user's words and as the system knows it.
@@ -32,6 +35,67 @@ fn resolved(path: &Path) -> PathBuf {
         let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
         path.file_name().map_or_else(|| folder.clone(), |name| folder.join(name))
     })
+}
+
+/// What a result is. An older one is replaced, so that a script can run again; a file that is clearly something else is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Log,
+    /// Parameters or a checkpoint.
+    Tensors,
+    Answers,
+    Picture,
+    Graph,
+    /// Whoever writes it looks at what is there.
+    Guarded,
+}
+
+/// The length of a safetensors file's header, which comes first.
+const TENSORS_PREFIX: usize = 8;
+
+impl Kind {
+    /// Whether a file may be one of this kind, by its first bytes.
+    fn is_begun_by(self, head: &[u8]) -> bool {
+        match self {
+            Self::Log => head.starts_with(b"{\"step\":"),
+            Self::Tensors => head.get(TENSORS_PREFIX) == Some(&b'{'),
+            Self::Answers => head.starts_with(b"sample,"),
+            Self::Picture => [&b"<svg"[..], b"<?xml"].iter().any(|begin| head.starts_with(begin)),
+            Self::Graph => head.starts_with(b"digraph"),
+            Self::Guarded => true,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log of a run",
+            Self::Tensors => "safetensors file",
+            Self::Answers => "table of answers",
+            Self::Picture => "SVG picture",
+            Self::Graph => "Graphviz graph",
+            Self::Guarded => "result",
+        }
+    }
+}
+
+/// Whether a result of this kind may replace this file: there is none, it is empty, or it is of that kind. Its first bytes tell.
+///
+/// # Errors
+/// Where it is something else, or cannot be read.
+pub fn replaceable(path: &Path, what: &str, kind: Kind) -> anyhow::Result<()> {
+    let mut head = Vec::new();
+    if kind != Kind::Guarded && path.is_file() {
+        let file = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
+        file.take(16).read_to_end(&mut head).with_context(|| format!("{}", path.display()))?;
+    }
+    if head.is_empty() || kind.is_begun_by(&head) {
+        return Ok(());
+    }
+    Err(wrong(format!(
+        "{} is there and is no {}, so it is not replaced; give another name for {what}, or move that file away",
+        path.display(),
+        kind.name()
+    )))
 }
 
 /// What a command reads and writes. What it reads is told first; a result may replace what is told after it.
@@ -66,11 +130,12 @@ impl Places {
     /// Adds a result, where one is asked for, and gives the path to write it to.
     ///
     /// # Errors
-    /// Where nothing can be written there, or it would replace another result or what the command reads.
-    pub fn writes(&mut self, what: &'static str, path: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
+    /// Where nothing can be written there, or it would replace another result, what the command reads, or a file of another kind.
+    pub fn writes(&mut self, what: &'static str, kind: Kind, path: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
         let Some(path) = path else { return Ok(None) };
         let target = writable(path, what)?;
         self.keeps_apart(what, &target, path)?;
+        replaceable(&target, what, kind)?;
         Ok(Some(target))
     }
 
@@ -79,7 +144,7 @@ impl Places {
     /// # Errors
     /// As [`Self::writes`].
     pub fn writes_log(&mut self, path: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
-        let target = self.writes("the log", path)?;
+        let target = self.writes("the log", Kind::Guarded, path)?;
         if let Some(target) = &target {
             let part = part_of(target);
             self.keeps_apart("the unfinished log", &part, &part)?;
@@ -123,6 +188,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nothing_but_its_own_kind_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("result");
+        let own: [(Kind, &[u8]); 5] = [
+            (Kind::Log, b"{\"step\":1}"),
+            (Kind::Tensors, b"\x02\0\0\0\0\0\0\0{}"),
+            (Kind::Answers, b"sample,target"),
+            (Kind::Picture, b"<svg xmlns"),
+            (Kind::Graph, b"digraph dot {"),
+        ];
+        for (kind, _) in own {
+            replaceable(&path, "the result", kind).unwrap();
+        }
+        for (there, bytes) in own {
+            std::fs::write(&path, bytes).unwrap();
+            for (kind, _) in own {
+                assert_eq!(replaceable(&path, "the result", kind).is_ok(), kind == there, "{kind:?} over {there:?}");
+            }
+            replaceable(&path, "the result", Kind::Guarded).unwrap();
+        }
+        std::fs::write(&path, "").unwrap();
+        replaceable(&path, "the result", Kind::Picture).unwrap();
+    }
+
+    #[test]
     fn one_file_has_one_path() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -131,15 +221,16 @@ mod tests {
         let mut places = Places::default();
         places.reads("the data", Some(&at("./a.csv")));
         places.reads("the data", Some(&at("pictures")));
-        let refused =
-            |places: &mut Places, name: &str| places.writes("the picture", Some(&at(name))).unwrap_err().to_string();
+        let refused = |places: &mut Places, name: &str| {
+            places.writes("the picture", Kind::Picture, Some(&at(name))).unwrap_err().to_string()
+        };
         assert!(refused(&mut places, "pictures/../a.csv").contains("would replace the data"));
         assert!(refused(&mut places, "pictures/cat/1.png").contains("would replace the data"));
-        assert!(places.writes("the picture", Some(&at("pictures/notes.svg"))).is_ok());
-        assert!(places.writes("the picture", Some(&at("n.svg"))).is_ok());
+        assert!(places.writes("the picture", Kind::Picture, Some(&at("pictures/notes.svg"))).is_ok());
+        assert!(places.writes("the picture", Kind::Picture, Some(&at("n.svg"))).is_ok());
         assert!(refused(&mut places, "pictures/../n.svg").contains("two different results"));
         assert!(places.writes_log(Some(&at("n.jsonl"))).is_ok());
         assert!(refused(&mut places, "n.jsonl.part").contains("two different results"));
-        assert!(places.writes("the picture", None).unwrap().is_none());
+        assert!(places.writes("the picture", Kind::Picture, None).unwrap().is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::args::{Format, PlanArgs, Stage};
 use super::error::wrong;
-use super::places::Places;
+use super::places::{Kind, Places};
 use super::{device, output, plan_json, plan_text, presets};
 use crate::compile::{Compiled, Options, compile};
 use crate::plan::arena::{Attempt, Budget, Planner};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Where the preset is wrong, or a picture cannot be written.
 pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     let found = presets::load(&args.preset)?;
-    let svg = Places::of(&found).writes("the picture", args.svg.as_deref())?;
+    let svg = Places::of(&found).writes("the picture", Kind::Picture, args.svg.as_deref())?;
     let format = if args.json {
         Format::Json
     } else if args.dot {

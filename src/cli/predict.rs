@@ -3,7 +3,7 @@
 use super::args::PredictArgs;
 use super::error::wrong;
 use super::output::{self, count};
-use super::places::Places;
+use super::places::{Kind, Places};
 use super::presets;
 use crate::data::{Dataset, Target};
 use crate::model::{LossSpec, Model};
@@ -55,7 +55,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let mut places = Places::of(&found);
     let (init, seed) = given(args)?;
     places.reads("the parameters", Some(&init));
-    let out = places.writes("the answers", args.out.as_deref())?;
+    let out = places.writes("the answers", Kind::Answers, args.out.as_deref())?;
     let threads = super::device::threads(args.threads);
     let (target, device) = super::device::choose(args.device, threads)?;
     let spec = SessionSpec {

@@ -5,7 +5,7 @@
 
 use super::error::wrong;
 use super::output;
-use super::places::part_of;
+use super::places::{Kind, part_of, replaceable};
 use crate::train::StepReport;
 use crate::train::export::write_line;
 use anyhow::Context;
@@ -47,7 +47,7 @@ impl StepLog {
         let old = if is_left { part.clone() } else { path.to_owned() };
         let end = match from {
             Some(step) if step > 0 && old.is_file() => end_of(&old, step),
-            _ => [&part, path].into_iter().try_for_each(replaceable).map(|()| 0),
+            _ => [&part, path].into_iter().try_for_each(|p| replaceable(p, "the log", Kind::Log)).map(|()| 0),
         };
         let keeps = end.inspect_err(|_| {
             if !is_left {
@@ -103,23 +103,6 @@ impl StepLog {
             .with_context(|| format!("the log cannot be named {}", self.path.display()))?;
         Ok(self.path.clone())
     }
-}
-
-/// Whether a run from the first step may replace this file: there is none, it is empty, or it is a log. Its first bytes tell.
-fn replaceable(path: &Path) -> anyhow::Result<()> {
-    const LINE: &[u8] = b"{\"step\":";
-    let mut head = Vec::new();
-    if path.is_file() {
-        let file = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
-        file.take(LINE.len() as u64).read_to_end(&mut head).with_context(|| format!("{}", path.display()))?;
-    }
-    if head.is_empty() || head == LINE {
-        return Ok(());
-    }
-    Err(wrong(format!(
-        "{} is there and is no log of a run, so it is not replaced; give another name for the log, or move that file away",
-        path.display()
-    )))
 }
 
 /// Where the line of `step` ends in a log: what follows is made again.

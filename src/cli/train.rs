@@ -4,7 +4,7 @@ use super::args::{Device, ExecutorArg, SplitArg, TrainArgs};
 use super::error::wrong;
 use super::keep::{Keeper, folder_of_runs};
 use super::output::{self, Distribution};
-use super::places::Places;
+use super::places::{Kind, Places};
 use super::presets::Loaded;
 use super::progress::{Progress, held_out};
 use super::step_log::StepLog;
@@ -202,10 +202,10 @@ fn outputs(args: &TrainArgs, found: &Loaded) -> anyhow::Result<Outputs> {
     places.reads("the initial parameters", args.init.as_deref());
     places.reads("the batches", args.batches.as_deref());
     // A run that goes on may renew the checkpoint that it came from; nothing else may replace that.
-    let checkpoint = places.writes("the checkpoint", args.checkpoint.as_deref())?;
+    let checkpoint = places.writes("the checkpoint", Kind::Tensors, args.checkpoint.as_deref())?;
     places.reads("the checkpoint to go on from", args.resume.as_deref());
     let log = places.writes_log(args.log.as_deref())?;
-    let save = places.writes("the parameters", args.save.as_deref())?;
+    let save = places.writes("the parameters", Kind::Tensors, args.save.as_deref())?;
     Ok(Outputs { log, save, checkpoint })
 }
 

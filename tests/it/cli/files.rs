@@ -7,6 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// A safetensors file without tensors.
+const OLDER: &[u8] = b"\x02\0\0\0\0\0\0\0{}";
+
 fn spawn(args: &[&str]) -> Child {
     command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -39,14 +42,14 @@ fn signal(child: &Child, name: &str) {
 fn a_killed_run_leaves_no_broken_result() {
     let folder = tempfile::tempdir().unwrap();
     let (save, log) = (at(&folder, "w.safetensors"), at(&folder, "run.jsonl"));
-    std::fs::write(&save, "an older result").unwrap();
+    std::fs::write(&save, OLDER).unwrap();
     let mut child = spawn(&["train", "xor", "--steps", "1000000000", "--save", &save, "--log", &log]);
     let _lines = wait_for_steps(&mut child);
     let part = at(&folder, "run.jsonl.part");
     wait_until("a first write of the log", || std::fs::metadata(&part).is_ok_and(|m| m.len() > 1000));
     signal(&child, "KILL");
     assert!(!child.wait().unwrap().success());
-    assert_eq!(std::fs::read(&save).unwrap(), b"an older result");
+    assert_eq!(std::fs::read(&save).unwrap(), OLDER);
     assert_eq!(listing(folder.path()), ["run.jsonl.part", "w.safetensors"]);
     let text = std::fs::read_to_string(&part).unwrap();
     let whole = &text[..text.rfind('\n').unwrap()];
@@ -99,11 +102,11 @@ fn with_small_files(args: &[&str]) -> std::process::Output {
 fn a_full_disk_is_told_and_leaves_the_old_result() {
     let folder = tempfile::tempdir().unwrap();
     let (save, log) = (at(&folder, "w.safetensors"), at(&folder, "run.jsonl"));
-    std::fs::write(&save, "an older result").unwrap();
+    std::fs::write(&save, OLDER).unwrap();
     let output = with_small_files(&["train", "digits-mlp", "--steps", "5", "--save", &save]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("w.safetensors cannot be written"), "{}", stderr(&output));
-    assert_eq!(std::fs::read(&save).unwrap(), b"an older result");
+    assert_eq!(std::fs::read(&save).unwrap(), OLDER);
     assert_eq!(listing(folder.path()), ["w.safetensors"]);
     let output = with_small_files(&["train", "xor", "--steps", "2000", "--log", &log]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -160,4 +163,25 @@ fn a_reader_that_goes_away_ends_the_program_quietly() {
     let mut child = spawn(&["train", "xor", "--steps", "2000"]);
     drop(child.stderr.take());
     assert_eq!(child.wait().unwrap().code(), Some(0), "nobody listens to progress, and the run goes on");
+}
+
+#[test]
+fn a_file_of_another_kind_is_never_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let letter = at(&folder, "letter.txt");
+    let weights = at(&folder, "w.safetensors");
+    std::fs::write(&letter, "a letter\n").unwrap();
+    // A result of its own kind is made again without a word.
+    (0..2).for_each(|_| drop(super::succeed(&["train", "xor", "--steps", "2", "--save", &weights])));
+    for (args, kind) in [
+        (&["train", "xor", "--steps", "2", "--save", &letter][..], "safetensors file"),
+        (&["train", "xor", "--steps", "2", "--checkpoint", &letter], "safetensors file"),
+        (&["predict", "xor", "--init", &weights, "--out", &letter], "table of answers"),
+        (&["plan", "xor", "--svg", &letter], "SVG picture"),
+    ] {
+        let told = super::refused(args);
+        assert!(told.contains(&format!("is no {kind}, so it is not replaced")), "{told}");
+        assert_eq!(std::fs::read(&letter).unwrap(), b"a letter\n");
+    }
+    assert_eq!(listing(folder.path()), ["letter.txt", "w.safetensors"]);
 }
