@@ -12,7 +12,7 @@
 //! | `notice` | messages, with what can be done about them at once |
 //! | `devices` | what a network is planned for and trained on |
 //! | `document`, `fields`, `folds` | the preset with undo and redo, its fields as data, and what of it is folded to a line |
-//! | `compiler`, `training`, `ending`, `transport`, `files`, `background` | the other threads |
+//! | `compiler`, `training`, `ending`, `earlier`, `transport`, `files`, `background` | the other threads |
 //! | `curves`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
 //! | `lab`, `inquiry` | what is found out on request: times, planners, precisions, values |
@@ -31,6 +31,7 @@ pub mod compiler;
 pub mod curves;
 pub mod devices;
 pub mod document;
+mod earlier;
 pub mod ending;
 pub mod fields;
 pub mod files;

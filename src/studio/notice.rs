@@ -60,14 +60,22 @@ impl Studio {
         let run = &self.training;
         let is_kept = run.keeping.is_recording() && run.done() > 0;
         let (id, preset) = (run.keeping.id().map(str::to_owned), run.preset.clone());
+        let stopped_at = run.is_alive().then(|| run.done());
         self.training.reset();
         if !is_kept {
             return;
         }
         let listed = id.as_deref().map(|id| self.runs.name(id)).filter(|name| !name.is_empty());
         let name = listed.map_or_else(|| preset.map_or_else(String::new, |p| p.name.clone()), str::to_owned);
-        let ways = id.map(|id| [RunsCommand::Show(id.clone()), RunsCommand::PinRun(id)].map(Command::Runs));
-        self.offer(format!("The run {name} is kept."), ways.into_iter().flatten().collect());
+        let (text, last): (_, fn(String) -> RunsCommand) = match stopped_at {
+            Some(step) => {
+                let step = format::exact(step);
+                (format!("Training of {name} was stopped at step {step}; the run is kept."), RunsCommand::ContinueRun)
+            }
+            None => (format!("The run {name} is kept."), RunsCommand::PinRun),
+        };
+        let ways = id.map(|id| [RunsCommand::Show(id.clone()), last(id)].map(Command::Runs));
+        self.offer(text, ways.into_iter().flatten().collect());
     }
 
     /// Tells at the start, with the first list of kept runs, that the newest run was cut off, unless the person has passed over that before.
@@ -91,19 +99,21 @@ impl Studio {
     /// Takes the notice away. A run that was cut off is not told of again.
     pub(super) fn dismiss_notice(&mut self) {
         let shown = self.notice.take();
-        let run = shown.and_then(|n| n.actions.into_iter().find_map(interrupted_run));
+        let run = shown.and_then(|n| n.actions.iter().find_map(|a| self.interrupted_run(a)));
         self.settings.passed_over = run.or_else(|| self.settings.passed_over.take());
     }
 
     /// Another network is open: what was told of the one before is over, and what was told of the last start is not.
     pub(super) fn forget_notice(&mut self) {
-        self.notice.take_if(|n| !n.actions.iter().cloned().any(|a| interrupted_run(a).is_some()));
+        let shown = self.notice.take();
+        self.notice = shown.filter(|n| n.actions.iter().any(|a| self.interrupted_run(a).is_some()));
     }
-}
 
-/// The run that a notice about the last start offers to go on with.
-fn interrupted_run(action: Command) -> Option<String> {
-    if let Command::Runs(RunsCommand::ContinueRun(id)) = action { Some(id) } else { None }
+    /// The run that a notice about the last start offers to go on with.
+    fn interrupted_run(&self, action: &Command) -> Option<String> {
+        let Command::Runs(RunsCommand::ContinueRun(id)) = action else { return None };
+        self.runs.entry(id).filter(|run| run.record.state == RunEnd::Interrupted).map(|run| run.id.clone())
+    }
 }
 
 #[cfg(test)]

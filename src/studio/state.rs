@@ -284,7 +284,7 @@ impl Studio {
         if let Some(problem) = self.training.keeping.tend() {
             self.complain(problem);
         }
-        self.runs.tend(self.training.keeping.changes);
+        self.runs.tend(self.training.keeping.changes, self.shown.contains(&Tab::Runs));
         self.ask_lab();
         self.tour.watch(self.training.done(), self.selection.current(), self.plan_revision);
         self.keep_safe();

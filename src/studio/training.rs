@@ -2,6 +2,7 @@
 
 use super::curves::{Histogram, History, LayerCurves, TwoWays};
 use super::devices::DeviceChoice;
+use super::earlier::Earlier;
 use super::ending::{End, let_go};
 use super::runs::{Continuation, Keeping};
 use super::transport::{Next, Transport};
@@ -45,6 +46,10 @@ pub struct Training {
     pub statistics: Statistics,
     pub notes: Vec<String>,
     pub problem: Option<String>,
+    /// The run before, until this one is prepared.
+    earlier: Option<Box<Earlier>>,
+    /// True where the curves are those of the run before: this one could not be prepared.
+    pub shows_earlier: bool,
     /// What went wrong and was not told elsewhere yet.
     news: Option<String>,
     /// All that some step of the run depended on, as last taken.
@@ -90,6 +95,8 @@ impl Default for Training {
             statistics: Statistics::default(),
             notes: Vec::new(),
             problem: None,
+            earlier: None,
+            shows_earlier: false,
             news: None,
             moment: None,
             total: 0,
@@ -121,7 +128,9 @@ impl Training {
         from: Option<Continuation>,
         wake: impl Fn() + Send + 'static,
     ) {
+        let earlier = if from.is_none() { Earlier::of(self) } else { None };
         self.reset();
+        self.earlier = earlier;
         self.keeping.prepare(&spec, from.as_ref().map(|f| f.point.clone()));
         let preset = &spec.preset;
         self.lr = preset.optimizer.lr() as f32;
@@ -319,11 +328,15 @@ impl Training {
                     self.is_timing = false;
                     self.news = Some(format!("Training failed: {why}"));
                     let_go(self.worker.take());
+                    if let Some(earlier) = self.earlier.take() {
+                        self.shows_earlier = true;
+                        earlier.put_back(self);
+                    }
                 }
                 self.change(state);
             }
             Event::Prepared { compiled, recording, total, notes, data } => {
-                self.recording = Some(recording);
+                (self.recording, self.earlier) = (Some(recording), None);
                 self.history.layers = LayerCurves::of(&compiled.model);
                 self.data = data;
                 self.compiled = Some(compiled);

@@ -34,7 +34,8 @@ pub use summary::{BARS, Histogram, Picture, Statistics, Summary};
 
 pub use tune::tune;
 pub use verify::{
-    Check, Compared, Culprit, Price, Progress, Proof, Report as VerifyReport, VerifyOptions, price, verify, verify_some,
+    Check, Compared, Culprit, Price, Progress, Proof, Report as VerifyReport, STRESS, VerifyOptions, price, verify,
+    verify_some,
 };
 pub use weights::{TensorFile, read_tensors};
 pub use worker::{Command, Event, RunState, Worker};

@@ -183,12 +183,15 @@ fn a_proof_names_what_it_verified_and_turns_stale() {
     // What it would take is told before it begins.
     let estimate = |app: &StudioApp| app.studio.proofs.estimate(app.studio.document.revision());
     robot.until("the estimate", |app| estimate(app).is_some());
-    assert!(estimate(robot.app()).is_some_and(|e| e.price.bytes > 0) && robot.sees("everything takes about"));
+    assert!(estimate(robot.app()).is_some_and(|e| e.price.bytes > 0) && robot.sees("everything takes up to about"));
     robot.press("Pointer ledger");
     robot.until("both checks", |app| !app.studio.proofs.is_running() && app.studio.proofs.proved.len() == 2);
     robot.window.step();
     assert!(robot.sees("an injected fault is caught") && robot.sees("moved addresses named with op and layer"));
     assert!(robot.sees("2 passed, 0 failed, 0 skipped") && robot.sees("of xor, revision"));
+    // The figures end where the tab does, whatever the lines above them tell.
+    let figures = robot.window.query_all_by_label_contains("moved addresses named").next().expect("figures");
+    assert!(figures.rect().right() < 1280.0 - 256.0, "{:?}", figures.rect());
     robot.press("Eager against replay");
     robot.until("four checks", |app| !app.studio.proofs.is_running() && app.studio.proofs.proved.len() == 4);
     robot.window.step();
@@ -214,6 +217,8 @@ fn a_failure_leads_to_its_operation_and_its_buffer() {
     let proved = Proved { proof, check, revision, document, seconds: 0.5 };
     robot.window.state_mut().studio.proofs.proved.push(proved);
     show(&mut robot, Tab::Verify);
+    // The line that tells what everything takes comes above the results.
+    robot.until("the estimate", |app| app.studio.proofs.estimate(app.studio.document.revision()).is_some());
     assert!(robot.sees("0 passed, 1 failed, 0 skipped") && robot.sees("failed"));
     robot.press("params differs in 4 of 256 bytes; first written by op 3 gemm");
     assert_eq!(robot.app().studio.selection.current(), &Selection::Op(3));

@@ -105,3 +105,30 @@ fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
     robot.window.run_steps(2);
     assert!(robot.app().studio.notice.is_none());
 }
+
+#[test]
+fn a_run_that_cannot_be_prepared_leaves_the_curves_of_the_one_before() {
+    let mut robot = Robot::open(None);
+    robot.write("steps", "30");
+    robot.settle();
+    robot.press("Train this network");
+    robot.until("the end", |app| state(app) == Some(RunState::Finished));
+    let first = robot.app().studio.training.history.loss.raw.values().to_vec();
+    let own = robot.value("sample shape");
+    robot.write("sample shape", "32");
+    robot.settle();
+    robot.press("Train anew");
+    robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
+    robot.window.run_steps(2);
+    assert!(robot.sees("does not fit the network") && robot.sees("The curves below are those of the run before"));
+    assert_eq!((robot.app().studio.training.history.loss.raw.values(), first.len()), (&first[..], 30));
+    // A second failure takes nothing away either, and the next run has the tab for itself.
+    robot.press("Train anew");
+    robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
+    assert_eq!(robot.app().studio.training.done(), 30);
+    robot.write("sample shape", &own);
+    robot.settle();
+    robot.press("Train anew");
+    robot.until("the end", |app| state(app) == Some(RunState::Finished));
+    assert!(!robot.app().studio.training.shows_earlier && robot.app().studio.training.done() == 30);
+}

@@ -89,11 +89,36 @@ fn runs_are_kept_compared_named_and_pinned() {
     let found: Vec<String> = robot.app().studio.runs.differences.iter().map(|d| d.field.clone()).collect();
     assert_eq!(found, ["layers[0].units", "train.steps"]);
     assert!(robot.sees("Differences of the presets") && robot.sees("Loss of the selected runs"));
+    let place = |robot: &Robot| {
+        let found = robot.window.query_all_by_role_and_label(Role::Button, "Delete run…").next();
+        found.map(|button| button.rect())
+    };
+    let before = place(&robot);
     robot.press("Pin run as baseline");
+    robot.window.run_steps(2);
+    // What takes its place has its width.
+    assert!(before.is_some() && place(&robot) == before && robot.sees("Unpin the baseline"));
     show(&mut robot, Tab::Train);
     assert!(robot.sees("baseline narrow"));
     perform(&mut robot, RunsCommand::Unpin);
     assert!(!robot.sees("baseline narrow"));
+}
+
+#[test]
+fn a_run_of_another_program_appears_in_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    show(&mut robot, Tab::Runs);
+    assert!(robot.sees("No runs yet"));
+    let mut other = open(folder.path());
+    train(&mut other, "10");
+    robot.until("the run of the other window", |app| app.studio.runs.entries.len() == 1);
+    // A list that was read while another tab was shown is read again when the table is back.
+    show(&mut robot, Tab::Arena);
+    train(&mut other, "12");
+    assert_eq!(robot.app().studio.runs.entries.len(), 1);
+    show(&mut robot, Tab::Runs);
+    robot.until("both runs", |app| app.studio.runs.entries.len() == 2);
 }
 
 #[test]
@@ -146,8 +171,11 @@ fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     let [back, gone] = if ids(robot.app())[0] == all[0] { [&all[0], &all[1]] } else { [&all[1], &all[0]] };
     robot.press("Delete for good… digits-mlp");
     robot.window.run_steps(2);
-    assert!(robot.sees("Delete 1 run for good?"));
-    robot.press("Cancel");
+    // Enter gives the answer that destroys nothing.
+    assert!(robot.sees("Delete digits-mlp for good?"));
+    robot.key(egui::Modifiers::NONE, egui::Key::Enter);
+    robot.window.run_steps(2);
+    assert!(!robot.sees("Delete digits-mlp for good?"));
     assert!(store.trash().path(gone).is_dir());
     robot.press("Empty the trash…");
     robot.window.run_steps(2);
@@ -254,6 +282,11 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
     robot.until("its place", |app| app.studio.training.keeping.id().is_some());
     robot.window.state_mut().perform(&ctx, Command::New);
     robot.until("the notice", |app| app.studio.notice.as_ref().is_some_and(|n| n.actions.len() == 2));
+    assert!(robot.sees("was stopped at step") && robot.sees("the run is kept."));
+    assert!(matches!(
+        robot.app().studio.notice.as_ref().unwrap().actions[1],
+        Command::Runs(RunsCommand::ContinueRun(_))
+    ));
     // The number of problems comes before the notice, and moves it.
     robot.settle();
     robot.window.run_steps(2);

@@ -154,6 +154,11 @@ struct Wording {
 }
 
 impl Question {
+    /// True where the first answer destroys what cannot be had back.
+    const fn is_final(&self) -> bool {
+        matches!(self, Self::RemoveRuns(_))
+    }
+
     fn wording(&self, studio: &Studio) -> Wording {
         let name = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let cancel = ("Cancel", Answer::Cancel);
@@ -188,7 +193,10 @@ impl Question {
                 answers: vec![("Delete", Answer::Perform(Command::Runs(RunsCommand::DeleteNow(ids.clone())))), cancel],
             },
             Self::RemoveRuns(ids) => Wording {
-                title: format!("Delete {} for good?", counted(ids.len(), "run")),
+                title: match ids.as_slice() {
+                    [id] => format!("Delete {} for good?", studio.runs.trashed_name(id)),
+                    _ => format!("Delete {} for good?", counted(ids.len(), "run")),
+                },
                 about: "Curves, weights and all are removed from the disk and cannot be brought back.".into(),
                 answers: vec![
                     ("Delete for good", Answer::Perform(Command::Runs(RunsCommand::RemoveNow(ids.clone())))),
@@ -252,7 +260,8 @@ fn message_ui(ui: &Ui, modals: &mut Modals) {
 }
 
 fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> {
-    let words = modals.question.as_ref()?.wording(studio);
+    let question = modals.question.as_ref()?;
+    let (words, is_final) = (question.wording(studio), question.is_final());
     let modal = theme::dialog(ui, "question").show(ui.ctx(), |ui| {
         ui.set_width(400.0);
         ui.add(egui::Label::new(RichText::new(words.title).font(theme::strong(15.0))).wrap());
@@ -262,7 +271,9 @@ fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> 
             let mut given = None;
             for (label, answer) in words.answers {
                 let button = ui.button(label);
-                if std::mem::take(&mut modals.fresh) {
+                // Enter gives the first answer, but never one that nothing brings back.
+                if modals.fresh && (!is_final || answer == Answer::Cancel) {
+                    modals.fresh = false;
                     button.request_focus();
                 }
                 if button.clicked() {

@@ -11,12 +11,27 @@ use crate::train::export::Format;
 use egui::{Align, Button, Layout, Ui};
 use std::sync::atomic::Ordering;
 
+/// The least width of the button of a command that takes another's place in the line: both have the same, so that nothing beside them moves.
+fn least_width(ui: &Ui, command: &RunsCommand) -> f32 {
+    use RunsCommand::{Hide, Pin, Unhide, Unpin};
+    let pair = match command {
+        Pin | Unpin => [(Pin, "Pin as baseline"), (Unpin, "Unpin")],
+        Hide | Unhide => [(Hide, "Hide"), (Unhide, "Unhide")],
+        _ => return 0.0,
+    };
+    let widths = pair.map(|(command, label)| button_width(ui, Tool::Do(command, label).text()));
+    widths[0].max(widths[1]) - ui.spacing().item_spacing.x
+}
+
 /// A command as a button with icon and name that is narrower than those of the transport.
 pub fn tool_ui(ui: &mut Ui, studio: &Studio, command: RunsCommand, label: &str, out: &mut Queue) {
     let info = command.info();
+    let least = least_width(ui, &command);
     let command = Command::Runs(command);
     let enabled = studio.is_enabled(&command);
-    let response = ui.add_enabled(enabled, Button::new(format!("{}  {label}", info.icon))).on_hover_text(info.about);
+    let text = format!("{}  {label}", info.icon);
+    let button = Button::new(text).min_size(egui::Vec2::new(least, 0.0));
+    let response = ui.add_enabled(enabled, button).on_hover_text(info.about);
     named(&response, info.label, enabled);
     if response.clicked() {
         out.push(command);
@@ -30,6 +45,15 @@ enum Tool {
 }
 
 impl Tool {
+    /// The room that its button takes with the space behind it.
+    fn width(&self, ui: &Ui) -> f32 {
+        let own = button_width(ui, self.text());
+        match self {
+            Self::Export => own,
+            Self::Do(command, _) => own.max(least_width(ui, command) + ui.spacing().item_spacing.x),
+        }
+    }
+
     fn text(&self) -> String {
         match self {
             Self::Export => format!("{}  Export", icons::SAVE),
@@ -69,7 +93,7 @@ pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
                 let more = 24.0 + ui.spacing().item_spacing.x;
                 let mut room = ui.available_width() - more;
                 let fit = tools.iter().take_while(|t| {
-                    room -= button_width(ui, t.text());
+                    room -= t.width(ui);
                     room >= 0.0
                 });
                 let fit = fit.count();

@@ -32,7 +32,12 @@ impl TrainPanel {
 pub fn train_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
     let run = &studio.training;
     if let Some(RunState::Failed(error)) = &run.state {
-        problem_ui(ui, error, "The network and its curves are kept; change what is named here and train again.");
+        let curves = match (run.shows_earlier, run.done()) {
+            (true, _) => "The curves below are those of the run before",
+            (false, 0) => "The network is kept as it is",
+            (false, _) => "The curves end where it failed",
+        };
+        problem_ui(ui, error, &format!("{curves}; change what is named here and train again."));
     }
     if let Some(problem) = &run.problem {
         problem_ui(ui, problem, "");

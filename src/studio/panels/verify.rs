@@ -11,7 +11,7 @@ use crate::studio::view_models::format;
 use crate::studio::widgets::button::{command_ui, empty_ui, named, weak_ui};
 use crate::studio::widgets::field::problem_ui;
 use crate::tensor::Bytes;
-use crate::train::{Compared, Culprit, Proof};
+use crate::train::{Compared, Culprit, Proof, STRESS};
 use egui::{Align, Button, CollapsingHeader, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 use std::time::Duration;
@@ -112,7 +112,10 @@ fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     if let Some(problem) = &proofs.problem {
         problem_ui(ui, problem, "");
     }
-    ui.horizontal(|ui| {
+    if !proofs.is_running() {
+        price_ui(ui, studio);
+    }
+    ui.horizontal_wrapped(|ui| {
         if proofs.is_running() {
             // A check that takes long tells so, even where nothing else moves.
             ui.ctx().request_repaint_after(Duration::from_millis(500));
@@ -124,7 +127,6 @@ fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         }
         let count = |wanted: Option<bool>| proofs.proved.iter().filter(|p| p.check.passed == wanted).count();
         let (good, bad, skipped) = (count(Some(true)), count(Some(false)), count(None));
-        price_ui(ui, studio);
         if good + bad + skipped == 0 {
             return;
         }
@@ -149,15 +151,25 @@ fn price_ui(ui: &mut Ui, studio: &Studio) {
     }
     let Some(found) = studio.proofs.estimate(studio.document.revision()) else { return };
     let (seconds, bytes) = (found.price.seconds.max(1.0), Bytes(found.price.bytes));
-    let text = format!("everything takes about {} and {bytes} of memory here", format::duration(seconds));
-    let about = "Estimated from the network: nearly all of it is gradients in double precision. The stress adds the time that it is given.";
+    // How long a given number of replays takes is known only to who has made some.
+    let text = if studio.settings.replays.is_some() {
+        format!("everything but the replays takes about {} and {bytes} of memory here", format::duration(seconds))
+    } else {
+        let most = format::duration(seconds + 2.0 * STRESS.as_secs_f64());
+        format!("everything takes up to about {most} and {bytes} of memory here")
+    };
+    let about =
+        "Estimated from the network: nearly all of it is gradients in double precision and the replays of the stress.";
     match found.free.filter(|free| *free < found.price.bytes) {
         Some(free) => {
             let text = format!("{}  {text}, and {} are free: make the network smaller", icons::WARNING, Bytes(free));
             let text = RichText::new(text).size(12.0).color(theme::colors(ui).warning);
-            ui.label(text).on_hover_text(about);
+            ui.add(egui::Label::new(text).wrap()).on_hover_text(about);
         }
-        None => drop(weak_ui(ui, text).on_hover_text(about)),
+        None => {
+            let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);
+            ui.add(egui::Label::new(text).wrap()).on_hover_text(about);
+        }
     }
 }
 

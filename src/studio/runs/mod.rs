@@ -60,6 +60,8 @@ pub struct Runs {
     listed: Option<Instant>,
     changes: Option<u64>,
     is_listing: bool,
+    /// True while the table was shown in the last frame.
+    was_shown: bool,
 }
 
 impl Runs {
@@ -96,6 +98,7 @@ impl Runs {
             listed: None,
             changes: None,
             is_listing: false,
+            was_shown: false,
         }
     }
 
@@ -109,6 +112,13 @@ impl Runs {
     #[must_use]
     pub fn name(&self, id: &str) -> &str {
         self.entry(id).map_or("", RunEntry::name)
+    }
+
+    /// The name of a run in the trash.
+    #[must_use]
+    pub fn trashed_name(&self, id: &str) -> &str {
+        let row = self.trash.iter().flat_map(|t| &t.rows).find(|r| r.id == id);
+        row.map_or("1 run", |r| r.name.as_str())
     }
 
     /// The first selected run.
@@ -142,14 +152,17 @@ impl Runs {
         self.entries.iter().any(|e| e.record.state == RunEnd::Running)
     }
 
-    /// Asks for a list where the last one is stale, and for curves that are wanted; `changes` is [`Keeping::changes`].
-    pub fn tend(&mut self, changes: u64) {
+    /// Asks for a list where the last one is stale, and for curves that are wanted; `changes` is [`Keeping::changes`]. While the table is `shown`, and
+    /// when it comes to be, runs that others have made are looked for.
+    pub fn tend(&mut self, changes: u64, shown: bool) {
+        let opened = shown && !std::mem::replace(&mut self.was_shown, shown);
+        self.was_shown = shown;
         if self.view.changes_at.is_some_and(|at| at <= now_ms()) {
             self.make_view();
         }
         let Some(desk) = &self.desk else { return };
         let old = self.listed.is_none_or(|t| t.elapsed() >= LIST_EVERY);
-        let stale = self.changes != Some(changes) || (old && self.is_watching());
+        let stale = self.changes != Some(changes) || opened || (old && (shown || self.is_watching()));
         if stale && !self.is_listing && desk.give(Job::List) {
             (self.changes, self.is_listing, self.listed) = (Some(changes), true, Some(Instant::now()));
         }
@@ -230,7 +243,7 @@ impl Runs {
     /// Time until the window should be drawn again for the sake of runs, whose table is `shown` or not; `None` where nothing moves.
     #[must_use]
     pub fn until_next(&self, shown: bool) -> Option<Duration> {
-        let moves = self.is_watching() || self.desk.as_ref().is_some_and(Desk::is_busy);
+        let moves = self.desk.as_ref().is_some_and(|d| shown || d.is_busy()) || self.is_watching();
         let age = self.view.changes_at.filter(|_| shown);
         let age = age.map(|at| Duration::from_millis(at.saturating_sub(now_ms())));
         age.into_iter().chain(moves.then_some(LIST_EVERY)).min()
@@ -250,7 +263,7 @@ mod tests {
     #[test]
     fn without_a_place_for_runs_there_are_none_and_that_is_said() {
         let mut runs = Runs::new(None, &(Arc::new(|| {}) as Arc<dyn Fn() + Send + Sync>));
-        runs.tend(0);
+        runs.tend(0, true);
         assert!(runs.entries.is_empty() && runs.problem.as_ref().is_some_and(|p| p.contains("no data folder")));
         assert!(!runs.give(Job::List) && runs.until_next(true).is_none());
     }

@@ -8,6 +8,7 @@ mod proof;
 mod replay;
 
 pub use proof::{Check, Compared, Culprit, Progress, Proof};
+pub use replay::STRESS;
 
 use super::feed::{Feed, write_real};
 use super::{DataChoice, SessionSpec, TrainError};

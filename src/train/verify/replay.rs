@@ -10,6 +10,9 @@ use crate::train::{Feed, Session, TrainError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// The time that the replays of the endurance check may take where no number is given; they are made twice.
+pub const STRESS: Duration = Duration::from_secs(6);
+
 /// A prepared run that every check starts from.
 pub(super) struct Rig<'a> {
     session: Session,
@@ -215,7 +218,7 @@ impl<'a> Rig<'a> {
         let started = Instant::now();
         self.steps(Executor::Replay, 20)?;
         let one = started.elapsed() / 20;
-        let affordable = (Duration::from_secs(6).as_nanos() / one.as_nanos().max(1)) as u64;
+        let affordable = (STRESS.as_nanos() / one.as_nanos().max(1)) as u64;
         let count = asked.unwrap_or_else(|| affordable.clamp(20, 10_000));
         let (first, magnitudes) = self.steps(Executor::Replay, count)?;
         let (second, _) = self.steps(Executor::Replay, count)?;
