@@ -440,6 +440,28 @@ template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBw
     }
 };
 
+// mask [LEN / 8] (bits): whether x [LEN] is above zero; LEN is a multiple of 8. Slots: x, mask. Overwrites; moves LEN * sizeof(T) + LEN / 8 bytes.
+template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN, 8> {
+    static_assert(LEN % 8 == 0, "a byte of the mask belongs to eight elements");
+    template <int N> using In = Vec<float, N>;
+    template <int N> DEV In<N> read(const Args& a, i64 at) {
+        if constexpr (sizeof(T) == 4) return load_floats<N>(a.at<float>(0) + at);
+        else {
+            const Vec<T, N> x = load<T, N>(a.at<T>(0) + at);
+            In<N> out;
+#pragma unroll
+            for (int i = 0; i < N; ++i) out.v[i] = to_float(x.v[i]);
+            return out;
+        }
+    }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
+        u32 bits = 0;
+#pragma unroll
+        for (int i = 0; i < N; ++i) bits |= (u32)(in.v[i] > 0.0f) << i;
+        a.at<u8>(1)[at / 8] = (u8)bits;
+    }
+};
+
 // ---------------------------------------------------------------------------------------------------- scalars of a step
 
 // counter [2] (i64: seed, step) with one added to the step. One thread works; in place allowed. The block has the size of the other

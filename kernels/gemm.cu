@@ -107,13 +107,12 @@ template <class T, int N, class Rule, int GRAIN, int V> struct Tail<T, float, N,
 
 // Where a product's factors are, and what a block does when its tile at `row`, `col` is done.
 template <class Epi> struct Ending {
-    // EARLY_ITEMS: groups of elements a thread of which the end's loads may be under way while the product is.
-    static constexpr int A = SLOT_A, B = SLOT_B, EARLY_ITEMS = 2;
+    static constexpr int A = SLOT_A, B = SLOT_B;
     template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args&, int, int, const UpdateMetric&) {}
 };
 
 template <class Rule, int GRAIN> struct Ending<Stepping<Rule, GRAIN>> {
-    static constexpr int A = StepSlots<Rule>::A, B = StepSlots<Rule>::B, EARLY_ITEMS = 4;
+    static constexpr int A = StepSlots<Rule>::A, B = StepSlots<Rule>::B;
     template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args& a, int row, int col, const UpdateMetric& own) {
         if (!a.has(StepSlots<Rule>::PARTS)) return;
         constexpr int WARPS = THREADS / 32, HIGH = ceil_div(M, GRAIN), WIDE = ceil_div(N, 16);
@@ -151,7 +150,7 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
     static constexpr i64 WORK = SPLIT > 1 ? (i64)SPLIT * M * N * 4 : 0;
     static constexpr int PER_ROW = BN / V, ITEMS = ceil_div(BM * PER_ROW, THREADS);
     // Few elements a thread: what the end needs is loaded before the product, which hides a trip to memory.
-    static constexpr bool EARLY = SPLIT == 1 && ITEMS <= Ending<Epi>::EARLY_ITEMS;
+    static constexpr bool EARLY = SPLIT == 1 && ITEMS <= 2;
     static_assert(BN % 4 == 0, "rows of a tile are moved in groups of four");
 
     static constexpr int blocks(int phase) { return phase == 0 ? DOWN * ACROSS * SPLIT : ceil_div((i64)M * N / V, THREADS); }

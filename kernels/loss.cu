@@ -114,12 +114,6 @@ template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
 
     DEV int column(int i, int lane) { return (i / V * LANES + lane) * V + i % V; }
 
-    template <class R> DEV float reduce(float x) {
-#pragma unroll
-        for (int mask = LANES / 2; mask > 0; mask >>= 1) x = R::of(x, __shfl_xor_sync(0xffffffffu, x, mask));
-        return x;
-    }
-
     // Places past the row get minus infinity, whose exponential is zero.
     __device__ __forceinline__ void read(const T* row, int lane, bool valid) {
 #pragma unroll
@@ -144,7 +138,7 @@ template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
             max = fmaxf(max, v[i]);
             if (column(i, lane) == label) own = v[i];
         }
-        max = reduce<LossMax>(max);
+        max = warp_reduce<LossMax, LANES>(max);
         if constexpr (LANES > 1) own = __shfl_sync(0xffffffffu, own, (u32)label / V % LANES, LANES);
         if (!Target::names_class(label)) own = loss_nan();
         bool wrong = false;
@@ -159,8 +153,8 @@ template <class T, int CLASSES, u64 SMOOTHING, int LANES> struct LossRow {
             v[i] = loss_exp(v[i] - max);
             sum += v[i];
         }
-        sum = reduce<Sum>(sum);
-        if constexpr (Target::SMOOTH) all = reduce<Sum>(all);
+        sum = warp_reduce<Sum, LANES>(sum);
+        if constexpr (Target::SMOOTH) all = warp_reduce<Sum, LANES>(all);
         const u32 wrongs = __ballot_sync(0xffffffffu, wrong);
         right = (wrongs >> (threadIdx.x % 32 / LANES * LANES) & (0xffffffffu >> (32 - LANES))) == 0;
         const float inverse = __fdividef(1.0f, sum);
@@ -392,17 +386,7 @@ template <int P> DEV float spread_sum(float (&v)[P]) {
         }
         mask /= 2;
     }
-    float sum = v[0];
-#pragma unroll
-    for (; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-    return sum;
-}
-
-// Adds over groups of P neighbouring lanes; every lane gets its group's sum.
-template <int P> DEV float sum_over(float v) {
-#pragma unroll
-    for (int mask = P / 2; mask > 0; mask /= 2) v += __shfl_xor_sync(0xffffffffu, v, mask);
-    return v;
+    return warp_reduce<Sum, 32 / P>(v[0]);
 }
 
 // The largest over the warp; NaN where a number without sign is NaN. Bits of floats, those of negative ones turned round, are ordered as whole numbers.
@@ -492,7 +476,7 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
             for (int k = 0; k < WARPS; ++k) score += shares[(r * WARPS + k) * P + own_class];
             if (own_class >= CLASSES) score = -loss_infinity();
             const float max = head::warp_max(score), relative = score - max, e = loss_exp(relative);
-            const float sum = head::sum_over<P>(e);
+            const float sum = warp_reduce<Sum, P>(e);
             const float grad = (__fdividef(e, sum) - Target::of(label[r], own_class)) * scale;
             float grads[CLASSES];
 #pragma unroll
@@ -513,7 +497,7 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
             const bool wrong = own_class < CLASSES && !(own_class < label[r] ? score < own : score <= own);
             const bool right = __ballot_sync(0xffffffffu, wrong) == 0;
             float all = 0.0f;
-            if constexpr (Target::SMOOTH) all = head::sum_over<P>(own_class < CLASSES ? relative : 0.0f);
+            if constexpr (Target::SMOOTH) all = warp_reduce<Sum, P>(own_class < CLASSES ? relative : 0.0f);
             if (lane < CLASSES) a.at<T>(6)[(i64)row * CLASSES + lane] = narrow<T>(grad);
             if (lane == 0) {
                 a.at<float>(7)[row] = Target::loss(logf(sum), own - max, all);

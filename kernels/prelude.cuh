@@ -192,10 +192,10 @@ struct MaxOrNan {
     DEV float of(float a, float b) { return (b > a || b != b) ? b : a; }
 };
 
-// Every lane gets the result; the order is fixed.
-template <class R> DEV float warp_reduce(float v) {
+// Over groups of LANES neighbouring lanes, a power of two. Every lane gets its group's result; the order is fixed.
+template <class R, int LANES = 32> DEV float warp_reduce(float v) {
 #pragma unroll
-    for (int mask = 16; mask > 0; mask >>= 1) v = R::of(v, __shfl_xor_sync(0xffffffffu, v, mask));
+    for (int mask = LANES / 2; mask > 0; mask >>= 1) v = R::of(v, __shfl_xor_sync(0xffffffffu, v, mask));
     return v;
 }
 

@@ -123,9 +123,14 @@ pub enum OpKind {
         rate: Scalar,
         stream: u32,
     },
+    /// `dx = dy * mask / (1 - rate)`, in place on `dy`. At rate 0 also the derivative of ReLU by [`Self::SignBits`].
     DropoutBwd {
         len: usize,
         rate: Scalar,
+    },
+    /// `mask [len / 8]`: bit `i % 8` of byte `i / 8` says whether `x[i] > 0`.
+    SignBits {
+        len: usize,
     },
     /// `y = a + b`, in place on `a`.
     Add {
@@ -273,6 +278,7 @@ impl OpKind {
             Self::Cast { .. }
                 | Self::ScaleUpdate { .. }
                 | Self::AddAct { .. }
+                | Self::SignBits { .. }
                 | Self::DenseCe { .. }
                 | Self::WeightStep { .. }
                 | Self::BiasStep { .. }
@@ -321,6 +327,7 @@ impl OpKind {
             Self::GlobalAvgPoolBwd { .. } => "global_avg_pool_bwd",
             Self::Dropout { .. } => "dropout",
             Self::DropoutBwd { .. } => "dropout_bwd",
+            Self::SignBits { .. } => "sign_bits",
             Self::Add { .. } => "add",
             Self::AddAct { .. } => "add",
             Self::SoftmaxCe { .. } => "softmax_ce",

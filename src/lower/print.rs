@@ -47,6 +47,7 @@ pub(crate) fn dims(kind: &OpKind) -> String {
         | OpKind::ActBwd { len, .. }
         | OpKind::Dropout { len, .. }
         | OpKind::DropoutBwd { len, .. }
+        | OpKind::SignBits { len }
         | OpKind::Add { len }
         | OpKind::AddAct { len, .. }
         | OpKind::Mse { len }

@@ -92,6 +92,7 @@ impl OpKind {
         const MAX_POOL_BWD: &[Slot] = &[i("dy"), i("index"), o("dx")];
         const POOL_BWD: &[Slot] = &[i("dy"), o("dx")];
         const DROPOUT: &[Slot] = &[i("x"), i("counter"), o("y"), o("mask")];
+        const SIGN_BITS: &[Slot] = &[i("x"), o("mask")];
         const DROPOUT_BWD: &[Slot] = &[i("dy"), i("mask"), o("dx")];
         const ADD: &[Slot] = &[i("a"), i("b"), o("y")];
         const ADD_ACT: &[Slot] = &[i("a"), i("b"), i("saved"), o("y")];
@@ -191,6 +192,7 @@ impl OpKind {
             Self::AvgPoolBwd { .. } | Self::GlobalAvgPoolBwd { .. } => POOL_BWD,
             Self::Dropout { .. } => DROPOUT,
             Self::DropoutBwd { .. } => DROPOUT_BWD,
+            Self::SignBits { .. } => SIGN_BITS,
             Self::Add { .. } => ADD,
             Self::AddAct { .. } => ADD_ACT,
             Self::SoftmaxCe { .. } => SOFTMAX,

@@ -151,12 +151,15 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
         }
         (OpKind::BiasAdd { cols, .. }, "bias") | (OpKind::BiasGrad { cols, .. }, "db" | "db_prev") => *cols,
         (OpKind::BiasAdd { rows, cols } | OpKind::BiasGrad { rows, cols, .. }, _) => rows * cols,
-        (OpKind::DropoutBwd { len, .. } | OpKind::Dropout { len, .. }, "mask") => len.div_ceil(8),
+        (OpKind::DropoutBwd { len, .. } | OpKind::Dropout { len, .. } | OpKind::SignBits { len }, "mask") => {
+            len.div_ceil(8)
+        }
         (OpKind::Dropout { .. }, "counter") | (OpKind::StepInc | OpKind::BiasCorr { .. }, _) => 2,
         (
             OpKind::Act { len, .. }
             | OpKind::ActBwd { len, .. }
             | OpKind::Fill { len }
+            | OpKind::SignBits { len }
             | OpKind::Add { len }
             | OpKind::AddAct { len, .. },
             _,

@@ -178,6 +178,7 @@ pub fn bytes_moved(op: &OpKind, elem: usize) -> u64 {
         }
         OpKind::GlobalAvgPool { n, hw, c } | OpKind::GlobalAvgPoolBwd { n, hw, c } => n * c * (hw + 1) * elem,
         OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. } => 2 * len * elem + len.div_ceil(8),
+        OpKind::SignBits { len } => len * elem + len.div_ceil(8),
         OpKind::SoftmaxCe { rows, classes, .. } => (2 * rows * classes + rows) * elem + rows * label,
         OpKind::SoftmaxCeGrad { rows, classes, .. } => 2 * rows * classes * elem + rows * label,
         OpKind::SoftmaxCeFused { rows, classes, .. } => (2 * rows * classes + 2) * elem + rows * label,
@@ -222,7 +223,7 @@ pub fn flops(op: &OpKind) -> u64 {
             2 * g.n * g.ho * g.wo * g.f * g.kernel[0] * g.kernel[1] * (g.c / g.groups.max(1))
         }
         OpKind::BiasAdd { rows, cols } | OpKind::BiasGrad { rows, cols, .. } => rows * cols,
-        OpKind::Act { len, .. } | OpKind::Add { len } => *len,
+        OpKind::Act { len, .. } | OpKind::Add { len } | OpKind::SignBits { len } => *len,
         OpKind::AddAct { len, .. } => 2 * len,
         OpKind::ActBwd { len, .. } | OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. } => 2 * len,
         OpKind::BatchNorm { rows, channels, .. } => 7 * rows * channels,

@@ -13,7 +13,7 @@ const PRELUDE: &str = include_str!("../../../kernels/prelude.cuh");
 
 /// The kernels' source files, by name.
 #[must_use]
-pub const fn sources() -> [(&'static str, &'static str); 8] {
+pub const fn sources() -> [(&'static str, &'static str); 9] {
     [
         ("gemm.cu", include_str!("../../../kernels/gemm.cu")),
         ("conv.cu", include_str!("../../../kernels/conv.cu")),
@@ -23,6 +23,7 @@ pub const fn sources() -> [(&'static str, &'static str); 8] {
         ("loss.cu", include_str!("../../../kernels/loss.cu")),
         ("optimizer.cu", include_str!("../../../kernels/optimizer.cu")),
         ("feed.cu", include_str!("../../../kernels/feed.cu")),
+        ("clear.cu", include_str!("../../../kernels/clear.cu")),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use super::bind::{DeviceEnv, Row, Unit, Work, asks_library, bind, device_error, draft_all, launch_phase};
 use super::gpu::Gpu;
-use super::graph::Graph;
+use super::graph::{Graph, clear};
 use super::group::{Launch, group};
 use super::intake::Intake;
 use super::memory::DeviceMemory;
@@ -106,7 +106,11 @@ impl Step {
                 Ok(())
             };
             let compiling = std::thread::Builder::new().name("compile".into()).spawn_scoped(scope, compile);
-            let units: Vec<Unit> = draft_all(gpu, &asking)?.into_iter().flat_map(|d| d.units).collect();
+            let mut units: Vec<Unit> = draft_all(gpu, &asking)?.into_iter().flat_map(|d| d.units).collect();
+            if !asking.is_empty() {
+                // What their graphs will ask for.
+                units.push(vec![clear(size_of::<u32>())]);
+            }
             let _ = gpu.kernels(&units);
             match compiling.map(std::thread::ScopedJoinHandle::join) {
                 Ok(Ok(compiled)) => compiled,

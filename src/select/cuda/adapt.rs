@@ -20,6 +20,7 @@ pub fn adapt(program: &Program, real: Real) -> Program {
     super::head::join_head(&mut program);
     super::early::step_early(&mut program, real);
     super::layered::update_by_layers(&mut program, real);
+    super::signs::keep_signs(&mut program);
     fold_metrics(&mut program);
     if real == Real::F16 {
         scale_loss(&mut program);

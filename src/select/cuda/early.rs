@@ -41,14 +41,9 @@ impl Plan {
         if real == Real::F16 {
             return None;
         }
-        let is_update = |op: &Op| matches!(op.kind, OpKind::AdamStep { .. });
-        let mut updates = program.ops.iter().enumerate().filter(|(_, op)| is_update(op)).map(|(i, _)| i);
-        let (update, None) = (updates.next()?, updates.next()) else { return None };
+        let update = sole_update(program)?;
         let total: usize = program.segments.iter().map(|(_, s)| s.len).sum();
-        let grads = program.root(program.ops[update].arg("grad")?).0;
-        let touches = |id: LValueId| program.root(id).0 == grads;
-        let read_by_others = program.ops.iter().enumerate().any(|(i, op)| i != update && op.reads().any(touches));
-        if total == 0 || total > PARAMETERS || read_by_others {
+        if total == 0 || total > PARAMETERS {
             return None;
         }
         // Whatever else the way back consists of would wait for updates that now follow the products one by one.
@@ -57,15 +52,8 @@ impl Plan {
         if program.ops.iter().any(others) {
             return None;
         }
-        let mut writers: HashMap<usize, Vec<usize>> = HashMap::new();
-        for (index, op) in program.ops.iter().enumerate() {
-            for written in op.writes().filter(|w| touches(*w)) {
-                writers.entry(program.root(written).1).or_default().push(index);
-            }
-        }
-        let makers = program.segments.iter().map(|(param, _)| {
-            let grad = program.params[param.0 as usize].grad?;
-            let [index] = writers.get(&program.root(grad).1)?[..] else { return None };
+        let makers = writers(program, update)?.into_iter().map(|of| {
+            let [index] = of[..] else { return None };
             let fits = match &program.ops[index].kind {
                 OpKind::Gemm(g) => {
                     let plain = g.trans == Trans::Tn && !g.accumulate && g.epilogue == Epilogue::default();
@@ -99,31 +87,15 @@ impl Plan {
         if measured {
             closing = Some(self.measure(program, &update, metrics.as_ref(), &mut steps));
         }
-        // Counters go behind whatever reads their old values, and before everything that reads the new ones; scheduling finds them company.
-        let is_counter = |op: &Op| matches!(op.kind, OpKind::StepInc | OpKind::BiasCorr { .. });
-        let counted = program.ops.iter().rposition(|op| !is_counter(op) && op.arg("counter").is_some());
-        let front = steps.iter().map(|s| s.0).min().unwrap_or(0).max(counted.map_or(0, |at| at + 1));
         steps.sort_by_key(|s| (s.0, s.1));
+        let steps = steps.into_iter().map(|(ready, _, step)| (ready, step)).collect();
         let made: HashSet<usize> = self.makers.iter().copied().collect();
-        let mut steps = steps.into_iter().peekable();
-        let mut ops = Vec::with_capacity(program.ops.len());
-        for (index, op) in program.ops.iter().enumerate() {
-            if index == front {
-                ops.extend(program.ops.iter().filter(|op| is_counter(op)).cloned());
-            }
-            let gone = index == self.update
-                || is_counter(op)
+        place(program, steps, |index, op| {
+            index == self.update
                 || made.contains(&index)
-                || metrics.is_some() && matches!(op.kind, OpKind::UpdateMetrics { .. });
-            if !gone {
-                ops.push(op.clone());
-            }
-            while let Some((_, _, step)) = steps.next_if(|s| s.0 == index) {
-                ops.push(step);
-            }
-        }
-        ops.extend(closing);
-        program.ops = ops;
+                || metrics.is_some() && matches!(op.kind, OpKind::UpdateMetrics { .. })
+        });
+        program.ops.extend(closing);
     }
 
     /// Gives every step its stretch of a vector of parts; the operation that sums them up.
@@ -191,6 +163,56 @@ impl Plan {
         }
         closing
     }
+}
+
+/// The one update by Adam.
+pub(super) fn sole_update(program: &Program) -> Option<usize> {
+    let is_update = |at: &usize| matches!(program.ops[*at].kind, OpKind::AdamStep { .. });
+    let mut updates = (0..program.ops.len()).filter(is_update);
+    let update = updates.next()?;
+    updates.next().is_none().then_some(update)
+}
+
+/// The operations that write the gradient of each segment, in order; nothing where one has none, or where another operation than the update reads one.
+pub(super) fn writers(program: &Program, update: usize) -> Option<Vec<Vec<usize>>> {
+    let grads = program.root(program.ops[update].arg("grad")?).0;
+    let mut by_place: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (index, op) in program.ops.iter().enumerate() {
+        if index != update && op.reads().any(|id| program.root(id).0 == grads) {
+            return None;
+        }
+        for (root, place) in op.writes().map(|id| program.root(id)) {
+            if root == grads {
+                by_place.entry(place).or_default().push(index);
+            }
+        }
+    }
+    let of = |(param, _): &(ParamId, Segment)| {
+        by_place.get(&program.root(program.params[param.0 as usize].grad?).1).cloned()
+    };
+    program.segments.iter().map(of).collect()
+}
+
+/// Puts each of `steps`, in the order of these, behind the operation that it follows, and takes out what is `gone`. Counters go behind whatever reads their
+/// old values, and before everything that reads the new ones; scheduling finds them company.
+pub(super) fn place(program: &mut Program, steps: Vec<(usize, Op)>, gone: impl Fn(usize, &Op) -> bool) {
+    let is_counter = |op: &Op| matches!(op.kind, OpKind::StepInc | OpKind::BiasCorr { .. });
+    let counted = program.ops.iter().rposition(|op| !is_counter(op) && op.arg("counter").is_some());
+    let front = steps.first().map_or(0, |s| s.0).max(counted.map_or(0, |at| at + 1));
+    let mut ops = Vec::with_capacity(program.ops.len() + steps.len());
+    let mut steps = steps.into_iter().peekable();
+    for (index, op) in program.ops.iter().enumerate() {
+        if index == front {
+            ops.extend(program.ops.iter().filter(|op| is_counter(op)).cloned());
+        }
+        if !is_counter(op) && !gone(index, op) {
+            ops.push(op.clone());
+        }
+        while let Some((_, step)) = steps.next_if(|s| s.0 <= index && index >= front) {
+            ops.push(step);
+        }
+    }
+    program.ops = ops;
 }
 
 /// The operation that makes the gradient of a parameter and uses it up.

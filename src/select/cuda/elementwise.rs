@@ -51,6 +51,9 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
         OpKind::DropoutBwd { len, rate } if len > 0 => {
             vec![flat(real, format!("DropoutBwd<{t}, {len}, {}>", scale(rate.get())), 2 * len * size + len / 8)]
         }
+        OpKind::SignBits { len } if len > 0 && len.is_multiple_of(8) => {
+            vec![flat(real, format!("SignBits<{t}, {len}>"), len * size + len / 8)]
+        }
         OpKind::Cast { len } if len > 0 => vec![flat(real, format!("Cast<{t}, {len}>"), len * (4 + size))],
         OpKind::StepInc => vec![single("i64", "StepInc".to_owned(), 16)],
         OpKind::BiasCorr { beta1, beta2 } => {

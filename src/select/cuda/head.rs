@@ -5,8 +5,7 @@
 //! mean loss, the layer's own gradients) is left to operations that run beside the rest of the way back.
 
 use super::adapt::{push, set};
-use crate::lower::{Gemm, LValue, LValueId, Layout, Op, OpKind, Program, Trans};
-use crate::tensor::{DType, Shape};
+use crate::lower::{Gemm, LValue, LValueId, Op, OpKind, Program, Trans};
 
 /// Classes at most: a warp holds the scores of a row.
 const CLASSES: usize = 32;
@@ -27,6 +26,8 @@ struct Head {
     loss: usize,
     gradient: usize,
     kind: OpKind,
+    /// The losses of the rows.
+    row_loss: LValueId,
 }
 
 impl Head {
@@ -68,13 +69,16 @@ impl Head {
             of_input.m == rows && of_input.n == features && of_input.k == classes && product < loss && loss < gradient;
         let bias = epilogue.bias;
         let kind = OpKind::DenseCe { rows, features, classes, smoothing, bias, act_grad, saved_is_input };
-        (small && fits).then_some(Self { product, loss, gradient, kind })
+        let row_loss = program.find("loss.rows")?;
+        (small && fits).then_some(Self { product, loss, gradient, kind, row_loss })
     }
 
     fn carry_out(self, program: &mut Program) {
         let [product, loss, gradient] = [self.product, self.loss, self.gradient].map(|at| program.ops[at].clone());
         let OpKind::DenseCe { rows, .. } = self.kind else { return };
-        let [row_loss, row_right] = ["loss.rows", "loss.right"].map(|name| per_row(program, &loss, name, rows));
+        let row_loss = self.row_loss;
+        let row_right = LValue { name: "loss.right".into(), ..program.value(row_loss).clone() };
+        let row_right = push(program, row_right);
         let mut joined = Op {
             args: vec![None; self.kind.slots().len()],
             kind: self.kind,
@@ -121,25 +125,4 @@ impl Head {
 /// The names of what an operation consists of.
 fn parts(op: &Op) -> Vec<String> {
     if op.fused.is_empty() { vec![op.kind.name().to_owned()] } else { op.fused.clone() }
-}
-
-/// A number for each row.
-fn per_row(program: &mut Program, loss: &Op, name: &str, rows: usize) -> LValueId {
-    if let Some(found) = program.find(name) {
-        return found;
-    }
-    let like = loss.arg("dlogits").map(|id| program.value(id).clone());
-    let value = LValue {
-        name: name.to_owned(),
-        role: like.as_ref().map_or(crate::ir::Role::Metric, |v| v.role),
-        dtype: DType::F32,
-        shape: Shape::from([rows]),
-        layout: Layout::Plain,
-        alias: None,
-        persistent: false,
-        layer: loss.layer,
-        pass: loss.pass,
-        param: None,
-    };
-    push(program, value)
 }

@@ -6,16 +6,15 @@
 
 use super::Real;
 use super::adapt::{push, set};
-use super::early::Readers;
+use super::early::{Readers, place, sole_update, writers};
 use crate::ir::Role;
 use crate::lower::{Alias, FLAT_ALIGN, LValue, Op, OpKind, Program, Segment};
 use crate::model::ParamId;
 use crate::tensor::Shape;
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// Parameters from which gradients are worth their memory.
-const MANY: usize = 1 << 24;
+pub(super) const MANY: usize = 1 << 24;
 /// Parameters that are updated together, at least, where there are so many.
 const TOGETHER: usize = 1 << 21;
 
@@ -32,9 +31,7 @@ pub(super) fn update_by_layers(program: &mut Program, real: Real) {
     if real == Real::F16 {
         return;
     }
-    let updates: Vec<usize> =
-        (0..program.ops.len()).filter(|at| matches!(program.ops[*at].kind, OpKind::AdamStep { .. })).collect();
-    let [update] = updates[..] else { return };
+    let Some(update) = sole_update(program) else { return };
     if program.segments.iter().map(|(_, s)| s.len).sum::<usize>() < MANY {
         return;
     }
@@ -45,22 +42,10 @@ pub(super) fn update_by_layers(program: &mut Program, real: Real) {
 
 /// The operation after which each segment can be updated; nothing where somebody else needs a gradient.
 fn ready(program: &Program, update: usize) -> Option<Vec<usize>> {
-    let grads = program.root(program.ops[update].arg("grad")?).0;
-    let mut writers: HashMap<usize, usize> = HashMap::new();
-    for (index, op) in program.ops.iter().enumerate() {
-        if index != update && op.reads().any(|id| program.root(id).0 == grads) {
-            return None;
-        }
-        for written in op.writes().filter(|id| program.root(*id).0 == grads) {
-            writers.insert(program.root(written).1, index);
-        }
-    }
     let readers = Readers::of(program, &program.ops[update]);
-    let of = |(param, segment): &(ParamId, Segment)| {
-        let maker = writers.get(&program.root(program.params[param.0 as usize].grad?).1)?;
-        Some(readers.last_of(*segment).max(*maker))
-    };
-    program.segments.iter().map(of).collect()
+    let makers = writers(program, update)?;
+    let of = |(of, (_, segment)): (&Vec<usize>, &(ParamId, Segment))| Some(readers.last_of(*segment).max(*of.last()?));
+    makers.iter().zip(&program.segments).map(of).collect()
 }
 
 /// What is updated together: whole layers, from the last one on, because the way back makes its gradients first.
@@ -95,25 +80,7 @@ fn carry_out(program: &mut Program, at: usize, parts: &[Part]) {
         steps.push((part.after, step));
     }
     steps.sort_by_key(|s| s.0);
-    // Counters go behind whatever reads their old values, and before everything that reads the new ones.
-    let is_counter = |op: &Op| matches!(op.kind, OpKind::StepInc | OpKind::BiasCorr { .. });
-    let counted = program.ops.iter().rposition(|op| !is_counter(op) && op.arg("counter").is_some());
-    let front = steps.first().map_or(0, |s| s.0).max(counted.map_or(0, |at| at + 1));
-    let counters: Vec<Op> = program.ops.iter().filter(|op| is_counter(op)).cloned().collect();
-    let mut steps = steps.into_iter().peekable();
-    let mut ops = Vec::with_capacity(program.ops.len() + parts.len());
-    for (index, op) in program.ops.iter().enumerate() {
-        if index == front {
-            ops.extend(counters.iter().cloned());
-        }
-        if index != at && !is_counter(op) {
-            ops.push(op.clone());
-        }
-        while let Some((_, step)) = steps.next_if(|s| s.0 <= index && index >= front) {
-            ops.push(step);
-        }
-    }
-    program.ops = ops;
+    place(program, steps, |index, _| index == at);
 }
 
 /// The update of some neighbouring segments, whose gradients get memory of their own.

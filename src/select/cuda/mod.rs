@@ -18,6 +18,7 @@ mod norm;
 mod optimizer;
 mod pool;
 mod schedule;
+mod signs;
 mod times;
 
 pub use adapt::adapt;

@@ -77,6 +77,7 @@ fn fast(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
         OpKind::Cast { .. }
         | OpKind::ScaleUpdate { .. }
         | OpKind::AddAct { .. }
+        | OpKind::SignBits { .. }
         | OpKind::DenseCe { .. }
         | OpKind::WeightStep { .. }
         | OpKind::BiasStep { .. }

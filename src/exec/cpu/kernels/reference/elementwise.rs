@@ -79,6 +79,15 @@ pub(super) fn dropout<T: Real>(args: Args, len: usize, rate: f64, stream: u32) {
     }
 }
 
+/// Bit `i % 8` of byte `i / 8` says whether element `i` is above zero.
+pub(super) fn sign_bits<T: Real>(args: Args, len: usize) {
+    let (x, mask): (Buf<T>, Buf<u8>) = (args.buf(0), args.buf(1));
+    for byte in 0..len.div_ceil(8) {
+        let bit = |i: usize| u8::from(x.get(i) > T::ZERO) << (i % 8);
+        mask.set(byte, (byte * 8..len.min(byte * 8 + 8)).map(bit).sum());
+    }
+}
+
 pub(super) fn dropout_bwd<T: Real>(args: Args, len: usize, rate: f64) {
     let (dy, mask, dx): (Buf<T>, Buf<u8>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
     let scale = T::of(1.0 / (1.0 - rate));

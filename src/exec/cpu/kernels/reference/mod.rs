@@ -41,6 +41,7 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
         OpKind::BiasGrad { rows, cols, accumulate } => elementwise::bias_grad::<T>(args, *rows, *cols, *accumulate),
         OpKind::Add { len } => elementwise::add::<T>(args, *len),
         OpKind::Dropout { len, rate, stream } => elementwise::dropout::<T>(args, *len, rate.get(), *stream),
+        OpKind::SignBits { len } => elementwise::sign_bits::<T>(args, *len),
         OpKind::DropoutBwd { len, rate } => elementwise::dropout_bwd::<T>(args, *len, rate.get()),
         OpKind::Gemm(shape) => gemm::gemm::<T>(args, shape),
         OpKind::Conv2d { geometry, epilogue } => conv::forward::<T>(args, geometry, epilogue),

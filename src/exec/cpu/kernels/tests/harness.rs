@@ -146,6 +146,7 @@ fn length(op: &OpKind, name: &str) -> usize {
         OpKind::Cast { .. }
         | OpKind::ScaleUpdate { .. }
         | OpKind::AddAct { .. }
+        | OpKind::SignBits { .. }
         | OpKind::DenseCe { .. }
         | OpKind::WeightStep { .. }
         | OpKind::BiasStep { .. }
