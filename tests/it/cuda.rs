@@ -88,7 +88,15 @@ fn without_libraries_own_kernels_do_everything() {
 fn kernels(capability: (u32, u32)) -> BTreeMap<String, (&'static str, String)> {
     let facts = CudaFacts { capability, ..Target::h200().as_cuda().unwrap() };
     let target = Target::cuda("some GPU", facts);
-    let mut found = BTreeMap::new();
+    // What stands beside a step's operations.
+    let beside = ["Feed<bf16, 64, int, int, 1, 8, 5, 256, false>", "Feed<float, 3, float, float, 2, 7, 5, 256, true>"];
+    let mut found: BTreeMap<_, _> =
+        beside.map(|feed| (feed.to_owned(), ("feed.cu", feed.to_owned()))).into_iter().collect();
+    found.insert("Clear".into(), ("clear.cu", "Clear<4>".into()));
+    // No preset is so large that signs take the place of its activations.
+    for t in ["bf16", "float"] {
+        found.insert(format!("SignBits {t}"), ("elementwise.cu", format!("SignBits<{t}, 4096>")));
+    }
     for model in models() {
         for precision in PRECISIONS {
             for eval in [false, true] {
