@@ -151,7 +151,11 @@ unsafe fn kernels_that_clear(gpu: &Gpu, graph: sys::CUgraph) -> Result<(), Strin
     let nodes = unsafe { nodes_of(graph) }?;
     for node in nodes {
         // SAFETY: the node belongs to the graph.
-        if unsafe { kind_of(node) }? != sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET {
+        let kind = unsafe { kind_of(node) }?;
+        if kind != sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET {
+            if kind != sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL {
+                log::debug!("a graph holds a node of the kind {kind:?}");
+            }
             continue;
         }
         let mut memset = std::mem::MaybeUninit::<sys::CUDA_MEMSET_NODE_PARAMS>::zeroed();
@@ -164,6 +168,7 @@ unsafe fn kernels_that_clear(gpu: &Gpu, graph: sys::CUgraph) -> Result<(), Strin
         };
         let bytes = memset.width * memset.elementSize as usize;
         if memset.value != 0 || memset.height > 1 || bytes > SMALL {
+            log::debug!("a graph sets {bytes} bytes in {} rows", memset.height);
             continue;
         }
         let kernel = gpu.kernels(&[vec![clear(bytes)]]).pop().unwrap_or_else(|| Err("no kernel came back".into()))?;
