@@ -64,7 +64,7 @@ pub struct DataView {
     /// Samples drawn in the plane, where a sample has two values; at most [`SCATTERED`], spread evenly.
     pub scatter: Vec<u32>,
     /// Why the network cannot be trained on it.
-    pub misfit: Option<String>,
+    pub misfit: Option<Arc<DataError>>,
 }
 
 /// Samples that a scatter plot shows at most.
@@ -82,7 +82,7 @@ pub fn load_view(key: &DataKey) -> Result<DataView, String> {
     let (set, misfit) = load_to_show(&key.spec, &request, &key.base).map_err(|e| e.to_string())?;
     let split = split(set.len(), &key.spec, key.seed).map_err(|e| e.to_string())?;
     // Without a network to compare with, what was compared with a guess says nothing.
-    let misfit = misfit.filter(|_| key.output.is_some()).map(|e: DataError| e.to_string());
+    let misfit = misfit.filter(|_| key.output.is_some()).map(Arc::new);
     Ok(DataView::new(set, split, &key.spec.source, misfit))
 }
 
@@ -122,7 +122,7 @@ impl Picture {
 impl DataView {
     /// The view of a set with its split.
     #[must_use]
-    pub fn new(set: Dataset, split: Split, source: &DataSource, misfit: Option<String>) -> Self {
+    pub fn new(set: Dataset, split: Split, source: &DataSource, misfit: Option<Arc<DataError>>) -> Self {
         let mut held = vec![false; set.len()];
         for i in &split.held_out {
             held[*i as usize] = true;
@@ -298,9 +298,9 @@ mod tests {
     fn data_that_does_not_fit_is_shown_with_why() {
         let view = load_view(&key(DataSource::Digits, &[64], Some(4))).unwrap();
         assert_eq!(view.set.len(), 1797);
-        assert!(view.misfit.as_ref().is_some_and(|m| m.contains("does not fit the network")), "{view}");
+        assert!(view.misfit.as_ref().is_some_and(|m| m.to_string().contains("does not fit the network")), "{view}");
         // A network with mistakes says nothing about the data.
-        assert_eq!(load_view(&key(DataSource::Digits, &[64], None)).unwrap().misfit, None);
+        assert!(load_view(&key(DataSource::Digits, &[64], None)).unwrap().misfit.is_none());
         let csv = DataSource::Npz { path: "none.npz".into(), x: "x".into(), y: "y".into() };
         assert!(load_view(&key(csv, &[64], Some(4))).unwrap_err().contains("none.npz: cannot be read"));
     }
