@@ -12,7 +12,7 @@ use crate::studio::view_models::capture_rows::{CaptureLine, Cells, SumCell};
 use crate::studio::view_models::status::{recorded_text, recording_text};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use crate::studio::widgets::keys::{fold_by_keys, list_ui, row_by_keys};
-use egui::{Align, Button, Id, Layout, Rect, RichText, Stroke, StrokeKind, Ui, Vec2};
+use egui::{Align, Button, Id, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
 /// What the panel remembers between frames.
@@ -21,6 +21,8 @@ pub struct CapturePanel {
     pub shown: Shown,
     /// The rows as they are folded, and what they were made of: revisions of plan, document and folds.
     lines: Vec<CaptureLine>,
+    /// Letters of the longest text in every column, by what is shown.
+    longest: [[usize; COLUMNS.len()]; Shown::ALL.len()],
     made_for: Option<(u64, u64, u64)>,
     /// The row that the keys have led to.
     at: Option<usize>,
@@ -60,6 +62,7 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
     let made = (studio.plan_revision, studio.document.revision(), studio.folds.revision());
     if panel.made_for.replace(made) != Some(made) {
         panel.lines = view.lines(&studio.network, &studio.rows);
+        panel.longest = Shown::ALL.map(|shown| view.longest(&panel.lines, shown));
     }
     layers_ui(ui, studio, view, panel, out);
     ui.separator();
@@ -73,6 +76,10 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
     });
     constants_ui(ui, studio, out);
 }
+
+/// The width of the names, and the least one of a cell, in points.
+const NAME: f32 = 152.0;
+const CELL: f32 = 64.0;
 
 /// The table of buffers, which takes what its rows need, up to a good half.
 fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut CapturePanel, out: &mut Queue) {
@@ -91,14 +98,21 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
     let jump = walk_ui(ui, studio, panel, id, out);
     let lines = &panel.lines;
     let mut pressed = None;
-    ui.push_id("layers", |ui| {
+    // A shape is shown whole, as half of one says nothing: where the columns have no room side by side, the table is moved.
+    let widths = panel.longest[shown as usize].map(|n| theme::mono_width(ui, n).clamp(CELL, 4.0 * CELL));
+    let spare = ui.available_width() - NAME - widths.iter().map(|w| w + 8.0).sum::<f32>();
+    let more = (spare / COLUMNS.len() as f32).floor().max(0.0);
+    let scroll = ScrollArea::horizontal().id_salt("layers").auto_shrink([false, true]);
+    scroll.show(ui, |ui| {
         let mut table = TableBuilder::new(ui)
             .id_salt("capture layers")
             .auto_shrink([false, true])
             .max_scroll_height(half)
             .cell_layout(Layout::left_to_right(Align::Center))
-            .column(Column::exact(160.0).clip(true))
-            .columns(Column::remainder().at_least(64.0).clip(true), COLUMNS.len());
+            .column(Column::exact(NAME).clip(true));
+        for width in widths {
+            table = table.column(Column::exact(width + more).clip(true));
+        }
         if let Some(row) = jump {
             table = table.scroll_to_row(row, None);
         }
@@ -185,7 +199,7 @@ fn name_ui(ui: &mut Ui, line: &CaptureLine, is_at: bool, out: &mut Queue) -> boo
     }
     let c = theme::colors(ui);
     let text = RichText::new(&line.name).font(theme::mono()).color(if is_at { c.accent } else { c.text });
-    let button = ui.add(Button::new(text).frame(false).truncate());
+    let button = ui.add(Button::new(text).frame(false).truncate()).on_hover_text(&line.name);
     if !button.clicked() {
         return false;
     }
