@@ -172,8 +172,8 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
 
 /// The width below which the controls take two lines.
 const ROOM_FOR_CONTROLS: f32 = 600.0;
-/// What the sign of an edited network takes beside them, with the way out.
-const ROOM_FOR_SIGN: f32 = 96.0;
+/// What the sign of an edited network takes beside them.
+const ROOM_FOR_SIGN: f32 = 24.0;
 
 fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
     let sign = if studio.is_stale() { ROOM_FOR_SIGN } else { 0.0 };
@@ -245,13 +245,18 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue
         plots_menu_ui(ui, studio, out);
         if studio.is_stale() {
             let c = theme::colors(ui);
-            // Beside everything else there is room for the words in a wide window only.
-            let words = if ui.available_width() > 120.0 { "  edited since" } else { "" };
+            // Beside everything else there is room for the words, and for the way out, in a wide window only.
+            let is_wide = ui.available_width() > 120.0;
+            let words = if is_wide { "  edited since" } else { "" };
             let text = format!("{}{words}", icons::INFO);
             let label = ui.label(RichText::new(text).size(12.0).color(c.warning));
             label.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, "edited since"));
-            label.on_hover_text("This run trains the network as it was; reset and train to use the edits");
-            command_icon_ui(ui, Command::Reset, true, out);
+            label.on_hover_text(
+                "Edited since: this run trains the network as it was. Reset and train to use the edits.",
+            );
+            if is_wide {
+                command_icon_ui(ui, Command::Reset, true, out);
+            }
         }
     });
 }
