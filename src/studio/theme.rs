@@ -22,7 +22,7 @@ pub fn strong(size: f32) -> FontId {
 /// The width of so many letters of the monospaced cut in a cell, in points.
 #[must_use]
 pub fn mono_width(ui: &Ui, letters: usize) -> f32 {
-    const AROUND: f32 = 12.0;
+    const AROUND: f32 = 8.0;
     ui.ctx().fonts_mut(|fonts| fonts.glyph_width(&mono(), '0')) * letters as f32 + AROUND
 }
 

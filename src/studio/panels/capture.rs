@@ -77,9 +77,12 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
     constants_ui(ui, studio, out);
 }
 
-/// The width of the names, and the least one of a cell, in points.
-const NAME: f32 = 152.0;
-const CELL: f32 = 64.0;
+/// The least and the largest width of the names, and of a cell, in points.
+const NAME: [f32; 2] = [80.0, 160.0];
+const CELL: [f32; 2] = [40.0, 256.0];
+
+/// Points that each level of nesting moves a name to the right.
+const INDENT: f32 = 8.0;
 
 /// The table of buffers, which takes what its rows need, up to a good half.
 fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut CapturePanel, out: &mut Queue) {
@@ -99,8 +102,11 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
     let lines = &panel.lines;
     let mut pressed = None;
     // A shape is shown whole, as half of one says nothing: where the columns have no room side by side, the table is moved.
-    let widths = panel.longest[shown as usize].map(|n| theme::mono_width(ui, n).clamp(CELL, 4.0 * CELL));
-    let spare = ui.available_width() - NAME - widths.iter().map(|w| w + 8.0).sum::<f32>();
+    let widths = panel.longest[shown as usize].map(|n| theme::mono_width(ui, n).clamp(CELL[0], CELL[1]));
+    let name =
+        lines.iter().map(|l| theme::mono_width(ui, l.name.chars().count()) + name_indent(l)).fold(NAME[0], f32::max);
+    let name = name.min(NAME[1]);
+    let spare = ui.available_width() - name - widths.iter().map(|w| w + 8.0).sum::<f32>();
     let more = (spare / COLUMNS.len() as f32).floor().max(0.0);
     let scroll = ScrollArea::horizontal().id_salt("layers").auto_shrink([false, true]);
     scroll.show(ui, |ui| {
@@ -109,7 +115,7 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
             .auto_shrink([false, true])
             .max_scroll_height(half)
             .cell_layout(Layout::left_to_right(Align::Center))
-            .column(Column::exact(NAME).clip(true));
+            .column(Column::exact(name).clip(true));
         for width in widths {
             table = table.column(Column::exact(width + more).clip(true));
         }
@@ -190,10 +196,15 @@ fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut CapturePanel, id: Id, out: &mut
     jump
 }
 
+/// What stands before the name of a row, in points.
+fn name_indent(line: &CaptureLine) -> f32 {
+    line.depth as f32 * INDENT + if line.fold.is_some() { 22.0 } else { 0.0 }
+}
+
 /// The name of a row, with the sign that folds it; true where it was pressed.
 fn name_ui(ui: &mut Ui, line: &CaptureLine, is_at: bool, out: &mut Queue) -> bool {
     ui.spacing_mut().item_spacing.x = 2.0;
-    ui.add_space(line.depth as f32 * 8.0);
+    ui.add_space(line.depth as f32 * INDENT);
     if let Some((fold, folded)) = &line.fold {
         fold_ui(ui, fold.clone(), *folded, &format!("the buffers of {}", line.name), out);
     }

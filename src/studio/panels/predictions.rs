@@ -4,6 +4,7 @@ use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
 use crate::studio::state::Studio;
 use crate::studio::theme;
+use crate::studio::view_models::data::spread;
 use crate::studio::view_models::format;
 use crate::studio::view_models::predictions::{Filters, Fit, Plane, PredictionsView};
 use crate::studio::view_models::status::state_name;
@@ -291,7 +292,7 @@ fn card_ui(ui: &Ui, view: &PredictionsView, at: usize, card: Rect, text: Rect) {
 fn boundary_ui(ui: &mut Ui, view: &PredictionsView, plane: &Plane, panel: &mut PredictionsPanel, generation: u64) {
     let len = view.set.len();
     if panel.over.0 != len as u64 || panel.over.1.is_empty() {
-        panel.over = (len as u64, (0..len as u32).step_by(len.div_ceil(OVER).max(1)).collect());
+        panel.over = (len as u64, spread(len, OVER));
     }
     let bounds = plane.bounds;
     if plane.classes.is_empty() {

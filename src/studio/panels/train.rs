@@ -38,9 +38,11 @@ pub fn train_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut 
             (false, _) => "The curves end where it failed",
         };
         problem_ui(ui, error, &format!("{curves}; change what is named here and train again."));
+        ui.add_space(8.0);
     }
     if let Some(problem) = &run.problem {
         problem_ui(ui, problem, "");
+        ui.add_space(8.0);
     }
     if run.state.is_none() {
         return first_ui(ui, studio, out);
@@ -223,7 +225,7 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue
     let mut smoothing = run.smoothing();
     let lag = smoothing / (1.0 - smoothing).max(1e-3);
     let slider = Slider::new(&mut smoothing, 0.0..=0.999).fixed_decimals(3);
-    let response = slider_ui(ui, slider, "Smoothing", 80.0).on_hover_text(format!(
+    let response = slider_ui(ui, slider, "Smoothing", 64.0).on_hover_text(format!(
         "Share of the past in the bold curve: it follows the raw one, which stays behind it, about {} late. Its first \
              points are averages of what there is, not drawn towards zero.",
         counted_steps(lag.round() as u64)

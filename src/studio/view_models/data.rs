@@ -86,6 +86,15 @@ pub fn load_view(key: &DataKey) -> Result<DataView, String> {
     Ok(DataView::new(set, split, &key.spec.source, misfit))
 }
 
+/// At most `most` of so many samples, spread evenly: one of each stretch of equal length, at a place that changes from one to the next, as classes may
+/// take turns.
+#[must_use]
+pub fn spread(len: usize, most: usize) -> Vec<u32> {
+    let stride = len.div_ceil(most.max(1)).max(1);
+    let place = |block: usize| block * stride + (block.wrapping_mul(0x9E37_79B1) >> 8) % stride;
+    (0..len.div_ceil(stride)).map(|block| place(block).min(len - 1) as u32).collect()
+}
+
 /// The picture that a sample is, where it is one.
 #[must_use]
 pub fn picture(set: &Dataset, source: &DataSource) -> Option<Picture> {
@@ -128,8 +137,7 @@ impl DataView {
             held[*i as usize] = true;
         }
         let picture = picture(&set, source);
-        let stride = set.len().div_ceil(SCATTERED).max(1);
-        let scatter = if set.sample.len() == 2 { (0..set.len() as u32).step_by(stride).collect() } else { Vec::new() };
+        let scatter = if set.sample.len() == 2 { spread(set.len(), SCATTERED) } else { Vec::new() };
         let classes = classes(&set, &held);
         let features = features(&set, picture);
         Self { set: Arc::new(set), split, held, picture, classes, features, scatter, misfit }
@@ -277,6 +285,17 @@ mod tests {
             seed: 0,
             base: PathBuf::new(),
         }
+    }
+
+    #[test]
+    fn samples_that_are_spread_are_of_every_class() {
+        for (len, most) in [(3000, 2000), (3000, 1000), (100_000, 4000)] {
+            let found = spread(len, most);
+            assert!(found.len() <= most && found.windows(2).all(|w| w[0] < w[1]) && (found[0] as usize) < len);
+            let classes: std::collections::HashSet<u32> = found.iter().map(|i| i % 12).collect();
+            assert_eq!(classes.len(), 12, "{len} {most}");
+        }
+        assert_eq!((spread(3, 10), spread(0, 10)), (vec![0, 1, 2], vec![]));
     }
 
     #[test]

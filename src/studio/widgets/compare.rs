@@ -2,7 +2,8 @@
 
 use super::axis::{below, inside, linear_marks, log_marks, scale, step_marks, step_tick, tick as short};
 use super::button::weak_ui;
-use super::layers::{layer_color, layer_keys_ui, layer_lines};
+use super::classes::DISTINCT;
+use super::layers::{LayerLine, layer_color, layer_keys_ui, layer_lines};
 use super::series::Smoothed;
 use crate::studio::runs::LoadedRun;
 use crate::studio::theme;
@@ -193,7 +194,8 @@ fn layers_lines(
     for (layer, own) in curves.names.iter().enumerate().filter(|(_, n)| alone || *n == name) {
         let found = curves.stretches(layer, 0.0, last, STRETCHES);
         let (color, has_shadow) = if alone { (layer_color(layer, layers), layers <= 4) } else { (color, false) };
-        layer_lines(plot, own, &found, place, spec.log, (color, 1.2), has_shadow);
+        let line = LayerLine { color, width: 1.2, has_shadow, is_stepped: layers <= DISTINCT || !alone };
+        layer_lines(plot, own, &found, place, spec.log, &line);
         end = found.last().filter(|_| !alone).map(|s| [place(s.steps[1]), scale(spec.log, f64::from(s.high))]);
     }
     end

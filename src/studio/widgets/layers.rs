@@ -36,28 +36,39 @@ pub(super) fn layer_color(layer: usize, layers: usize) -> Color32 {
     if layers <= DISTINCT { color(layer) } else { mix(LOW, HIGH, layer as f32 / (layers - 1) as f32) }
 }
 
-/// Draws a layer's curve: in every stretch of steps its largest change as a line, and down to the least one a shadow, where there is room for shadows.
+/// How a layer's curve is drawn.
+pub(super) struct LayerLine {
+    pub color: Color32,
+    pub width: f32,
+    /// Whether the least change of every stretch is there too, as a shadow: where there is room for shadows.
+    pub has_shadow: bool,
+    /// Whether a stretch is as wide as its steps; where there are many curves, each has one point a stretch.
+    pub is_stepped: bool,
+}
+
+/// Draws a layer's curve: its largest change in every stretch of steps.
 pub(super) fn layer_lines(
     plot: &mut egui_plot::PlotUi<'_>,
     name: &str,
     stretches: &[Stretch],
     across: impl Fn(f64) -> f64,
     log: bool,
-    (color, width): (Color32, f32),
-    has_shadow: bool,
+    line: &LayerLine,
 ) {
-    // A stretch of one step is a point; a longer one is as wide as its steps, however few there are of them.
-    let ends = |s: &Stretch| if s.steps[0] < s.steps[1] { vec![s.steps[0], s.steps[1]] } else { vec![s.steps[0]] };
+    let ends = |s: &Stretch| match s.steps {
+        [from, to] if from < to && line.is_stepped => vec![from, to],
+        [from, to] => vec![f64::midpoint(from, to)],
+    };
     let places = || stretches.iter().flat_map(|s| ends(s).into_iter().map(move |x| (x, s)));
     let xs: Vec<f64> = places().map(|(x, _)| across(x)).collect();
     let side = |of: fn(&Stretch) -> f32| -> Vec<f64> { places().map(|(_, s)| scale(log, f64::from(of(s)))).collect() };
     let tops = side(|s| s.high);
-    if has_shadow && stretches.iter().any(|s| s.low < s.high) {
+    if line.has_shadow && stretches.iter().any(|s| s.low < s.high) {
         let area = FilledArea::new(format!("{name} range"), &xs, &side(|s| s.low), &tops);
-        plot.add(area.fill_color(color.gamma_multiply(0.25)).allow_hover(false));
+        plot.add(area.fill_color(line.color.gamma_multiply(0.25)).allow_hover(false));
     }
     let points: PlotPoints<'_> = xs.iter().zip(&tops).filter(|(_, y)| y.is_finite()).map(|(x, y)| [*x, *y]).collect();
     // Points are few: what joins those of one pixel to a band would draw wedges between long stretches.
-    let line = Line::new(name.to_owned(), points).allow_band(false);
-    plot.line(line.color(color).width(width).allow_hover(false));
+    let curve = Line::new(name.to_owned(), points).allow_band(false);
+    plot.line(curve.color(line.color).width(line.width).allow_hover(false));
 }

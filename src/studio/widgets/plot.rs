@@ -3,7 +3,7 @@
 use super::axis::{below, inside, linear_marks, log_marks, scale, step_end, step_marks, step_tick};
 use super::button::named;
 use super::classes::DISTINCT;
-use super::layers::{key_ui, layer_color, layer_keys_fit, layer_keys_ui, layer_lines};
+use super::layers::{LayerLine, key_ui, layer_color, layer_keys_fit, layer_keys_ui, layer_lines};
 use super::series::{Series, Smoothed};
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
@@ -189,7 +189,7 @@ impl PlotSpec<'_> {
             Curve::Plain(s) => line(plot, self.curve_name.into(), s.points(from, to, pixels), c.accent, 1.5),
             Curve::Layers { curves, marked } => {
                 let layers = curves.names.len();
-                let most = (LAYER_POINTS / (2 * layers.max(1))).clamp(24, pixels.max(24));
+                let most = (LAYER_POINTS / layers.max(1)).clamp(24, pixels.max(24));
                 let others = (0..layers).filter(|i| Some(*i) != *marked);
                 for i in others.chain(*marked) {
                     let (mut color, mut width) = (layer_color(i, layers), 1.0);
@@ -201,7 +201,8 @@ impl PlotSpec<'_> {
                     let name = curves.names.get(i).map_or("", String::as_str);
                     let found = curves.stretches(i, from, to, most);
                     let has_shadow = layers <= 4 || *marked == Some(i);
-                    layer_lines(plot, name, &found, |x| x, log, (color, width), has_shadow);
+                    let line = LayerLine { color, width, has_shadow, is_stepped: layers <= DISTINCT || has_shadow };
+                    layer_lines(plot, name, &found, |x| x, log, &line);
                 }
                 return;
             }
