@@ -114,6 +114,8 @@ fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     }
     price_ui(ui, studio);
     ui.horizontal_wrapped(|ui| {
+        // As high as its button, so that nothing moves when that comes and goes.
+        ui.set_min_height(24.0);
         if proofs.is_running() {
             // A check that takes long tells so, even where nothing else moves.
             ui.ctx().request_repaint_after(Duration::from_millis(500));

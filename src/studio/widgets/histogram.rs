@@ -58,7 +58,7 @@ pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: 
             ui.add_space(4.0);
         }
     });
-    let rows = f64::from(((height - 48.0).max(64.0) / 36.0).floor().max(2.0));
+    let rows = f64::from(((height - 48.0).max(64.0) / 36.0).floor().max(3.0));
     let width = (ui.available_width() - 44.0).max(64.0);
     let room = f64::from(width / 72.0);
     let plot = Plot::new(("histogram", title))
