@@ -3,7 +3,9 @@
 use super::error::wrong;
 use super::output;
 use crate::model::Preset;
-use crate::train::runs::{FIRST_SAVE, PlanDigest, Recorder, RunEnd, RunRecord, RunStore, SAVE_EVERY, SAVE_SHARE};
+use crate::train::runs::{
+    FIRST_SAVE, LayerCurves, PlanDigest, Recorder, RunEnd, RunRecord, RunStore, SAVE_EVERY, SAVE_SHARE,
+};
 use crate::train::{Evaluation, Session, SessionSpec, StepReport};
 use std::time::{Duration, Instant};
 
@@ -47,7 +49,9 @@ impl Keeper {
         // What was prepared knows better than what was asked for.
         let (seed, total) = (session.seed(), session.total());
         let record = RunRecord { seed, total, device: device.to_owned(), ..RunRecord::of(spec) };
-        let mut recorder = Recorder::begin(store, record, &PlanDigest::of(session.compiled()))?;
+        let compiled = session.compiled();
+        let layers = LayerCurves::of(&compiled.model);
+        let mut recorder = Recorder::begin(store, record, &PlanDigest::of(compiled), layers)?;
         recorder.set_running(true);
         let (now, preset) = (Instant::now(), spec.preset.clone());
         Ok(Self { recorder, reports: Vec::new(), handed: now, told: false, preset, saved: now, pause: FIRST_SAVE })
@@ -76,6 +80,13 @@ impl Keeper {
         if !self.reports.is_empty() {
             self.recorder.steps(&self.reports);
             self.reports.clear();
+        }
+    }
+
+    /// Takes how far parameters moved, in stretches of steps.
+    pub fn moved(&mut self, session: &mut Session) {
+        if !self.recorder.has_failed() {
+            self.recorder.moved(&session.take_updates());
         }
     }
 
@@ -108,7 +119,8 @@ impl Keeper {
     ///
     /// # Errors
     /// What could not be kept.
-    pub fn finish(mut self, state: RunEnd, error: Option<String>, session: &Session) -> anyhow::Result<()> {
+    pub fn finish(mut self, state: RunEnd, error: Option<String>, session: &mut Session) -> anyhow::Result<()> {
+        self.moved(session);
         self.hand_over();
         let failed = state == RunEnd::Failed;
         self.recorder.set_state(state, error);

@@ -109,6 +109,9 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
     presets::warn_of_precision(&found.preset, &target);
     introduce(&session, args);
+    if store.is_some() {
+        session.collect_updates();
+    }
     let keep = store.map(|store| Keeper::begin(&store, &session, &spec, &device_name)).transpose()?;
     let prepare_ms = started.elapsed().as_secs_f64() * 1e3;
     let mut run = Run {
@@ -141,7 +144,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     if let Some(mut keep) = run.keep.take() {
         held.iter().for_each(|found| keep.evaluated(session.done(), found));
         let state = if interrupted { RunEnd::Stopped } else { RunEnd::Finished };
-        run.failures.extend(keep.finish(state, None, &session).err());
+        run.failures.extend(keep.finish(state, None, &mut session).err());
     }
     let mut failures = std::mem::take(&mut run.failures);
     let summary = run.summary(&session, args, held.as_ref(), interrupted, prepare_ms, device_name, threads);
@@ -322,6 +325,7 @@ impl Run {
                 self.last = Some(*report);
                 progress.step(report, now);
             });
+            self.keep.iter_mut().for_each(|k| k.moved(session));
             match made {
                 Ok(0) => break,
                 Ok(_) if session.done() < total => {

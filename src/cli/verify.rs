@@ -52,7 +52,7 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     };
     for found in loaded.iter().filter(|_| !args.anyway) {
         let price = price(&found.preset, &options_of(found))?;
-        affordable(&found.preset.name, price, available_bytes())?;
+        affordable(&found.preset.name, price, args.replays.is_some(), available_bytes())?;
     }
     let mut reports: Vec<VerifyReport> = Vec::new();
     for found in loaded {
@@ -87,8 +87,8 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     Ok(status(&reports))
 }
 
-/// Refuses proofs that nobody waits for, or that do not fit into memory, and tells of long ones.
-fn affordable(name: &str, price: Price, free: Option<u64>) -> anyhow::Result<()> {
+/// Refuses proofs that nobody waits for, or that do not fit into memory, and tells of long ones. Replays whose number was `asked` for are waited for.
+fn affordable(name: &str, price: Price, asked: bool, free: Option<u64>) -> anyhow::Result<()> {
     const LONG: f64 = 30.0;
     const TOO_LONG: f64 = 600.0;
     let minutes = (price.seconds / 60.0).ceil();
@@ -97,7 +97,8 @@ fn affordable(name: &str, price: Price, free: Option<u64>) -> anyhow::Result<()>
         let (needs, free) = (Bytes(price.bytes), Bytes(free));
         return Err(wrong(format!("{name}: the proofs take about {needs} of memory, and {free} are free; {help}")));
     }
-    if price.seconds > TOO_LONG {
+    let unasked = price.seconds - if asked { price.replay_seconds } else { 0.0 };
+    if unasked > TOO_LONG {
         return Err(wrong(format!("{name}: the proofs take about {minutes} minutes here; {help}")));
     }
     if price.seconds > LONG {
@@ -124,7 +125,9 @@ mod tests {
 
     #[test]
     fn proofs_that_nobody_waits_for_are_refused() {
-        let at = |seconds, bytes| affordable("net", Price { seconds, bytes }, Some(1 << 30));
+        let price = |seconds, bytes| Price { seconds, replay_seconds: 3500.0, bytes };
+        let at = |seconds, bytes| affordable("net", price(seconds, bytes), false, Some(1 << 30));
+        assert!(affordable("net", price(3600.0, 1), true, Some(1 << 30)).is_ok());
         assert!(at(20.0, 1 << 20).is_ok() && at(90.0, 1 << 20).is_ok());
         assert!(at(4000.0, 1).unwrap_err().to_string().contains("about 67 minutes here; give --anyway"));
         assert!(at(1.0, 2 << 30).unwrap_err().to_string().contains("2.0 GiB of memory, and 1.0 GiB are free"));

@@ -1,7 +1,17 @@
 //! What can be wrong about a data set: always with the file, the place, what was found, what was expected and what to do.
 
+use crate::model::{Diagnostic, Preset};
 use std::{fmt, io};
 use thiserror::Error;
+
+/// The part of a network that data does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Input,
+    /// The last layer that sets how many values there are.
+    Output,
+    Loss,
+}
 
 /// A data set that cannot be used.
 #[derive(Debug, Error)]
@@ -14,7 +24,7 @@ pub enum DataError {
     Content { file: Box<str>, at: Place, found: Box<str>, expected: Box<str>, help: &'static str },
     /// The data is sound but does not fit the network.
     #[error("{data}{at} does not fit the network: found {found}, expected {expected}; {help}")]
-    Fit { data: Box<str>, at: Place, found: Box<str>, expected: Box<str>, help: &'static str },
+    Fit { side: Side, data: Box<str>, at: Place, found: Box<str>, expected: Box<str>, help: Box<str> },
     /// A field of the preset's `data` has a value that cannot work.
     #[error("data.{field}: found {found}, expected {expected}; {help}")]
     Field { field: &'static str, found: String, expected: String, help: &'static str },
@@ -75,13 +85,39 @@ impl DataError {
 
     /// A [`DataError::Fit`].
     pub(super) fn fit(
+        side: Side,
         data: &str,
         at: Place,
         found: impl Into<String>,
         expected: impl Into<String>,
-        help: &'static str,
+        help: impl Into<String>,
     ) -> Self {
-        Self::Fit { data: data.into(), at, found: found.into().into(), expected: expected.into().into(), help }
+        let (found, expected, help) = (found.into().into(), expected.into().into(), help.into().into());
+        Self::Fit { side, data: data.into(), at, found, expected, help }
+    }
+
+    /// The mistake in the preset, at the field to change.
+    #[must_use]
+    pub fn mistake(&self, preset: &Preset) -> Diagnostic {
+        let (layer, path) = match self {
+            Self::Fit { side: Side::Input, .. } => (None, "input.shape".to_owned()),
+            Self::Fit { side: Side::Loss, .. } => (None, "loss".to_owned()),
+            Self::Fit { side: Side::Output, .. } => match preset.output_field() {
+                Some((layer, field)) => (Some(layer.clone()), format!("{layer}.{field}")),
+                None => (None, "loss".to_owned()),
+            },
+            Self::Field { field, .. } => (None, format!("data.{field}")),
+            Self::Batch { .. } => (None, "input.batch".to_owned()),
+            Self::Read { .. } | Self::Content { .. } | Self::Resume { .. } => (None, "data".to_owned()),
+        };
+        let text = self.to_string();
+        let help = match self {
+            Self::Read { help, .. } | Self::Content { help, .. } | Self::Field { help, .. } => help,
+            Self::Fit { help, .. } => &**help,
+            Self::Batch { .. } | Self::Resume { .. } => text.rsplit("; ").next().unwrap_or_default(),
+        };
+        let message = text.strip_suffix(help).map_or(&*text, |t| t.trim_end_matches("; "));
+        Diagnostic { layer, path, message: message.to_owned(), help: help.to_owned() }
     }
 
     /// A [`DataError::Field`].

@@ -1,5 +1,6 @@
 //! The one place where data meets the network: shapes, classes and targets are compared before the first step.
 
+use super::error::Side;
 use super::{DataError, Dataset, Loaded, Place, Request, Target};
 use crate::tensor::Shape;
 
@@ -27,6 +28,7 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
         (Target::Values { .. }, false) => fit_values(&mut loaded, request)?,
         (Target::Values { .. }, true) => {
             return Err(DataError::fit(
+                Side::Loss,
                 &loaded.target_file,
                 Place::Whole,
                 "target values",
@@ -47,6 +49,7 @@ fn fit_sample(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
             "set input.shape to the data's shape, or change the data's columns"
         };
         return Err(DataError::fit(
+            Side::Input,
             &loaded.file,
             Place::Whole,
             format!("samples of shape {}{}", data.sample, counted(&data.sample)),
@@ -79,12 +82,20 @@ fn counted(shape: &Shape) -> String {
 /// Checks every label against `allowed` classes and gives unnamed classes their number as name.
 fn check_labels(loaded: &mut Loaded, allowed: usize, why: &str) -> Result<(), DataError> {
     let Target::Classes { labels, names } = &loaded.dataset.target else { return Ok(()) };
-    let help = "count classes from 0, or give the last layer as many units as there are classes";
+    // What is to blame for a class below 0, or one that nobody can count to, is the data.
+    let most = labels.iter().copied().max().and_then(|m| usize::try_from(m).ok()).map_or(0, |m| m.saturating_add(1));
+    let needed = most.max(names.len());
+    let help = if needed > allowed {
+        format!("give the last layer {needed} units, one for each class, or count classes from 0 in the data")
+    } else {
+        "count classes from 0 in the data".to_owned()
+    };
     if names.len() > allowed {
         let some: Vec<&str> = names.iter().take(8).map(String::as_str).collect();
         let more = if names.len() > some.len() { ", ..." } else { "" };
         let found = format!("{} classes ({}{more})", names.len(), some.join(", "));
         return Err(DataError::fit(
+            Side::Output,
             &loaded.target_file,
             Place::Whole,
             found,
@@ -96,6 +107,7 @@ fn check_labels(loaded: &mut Loaded, allowed: usize, why: &str) -> Result<(), Da
     if let Some(i) = wrong {
         let expected = format!("0 to {}, {why}", allowed.saturating_sub(1));
         return Err(DataError::fit(
+            Side::Output,
             &loaded.target_file,
             loaded.place(i),
             format!("class {}", labels[i]),
@@ -139,6 +151,7 @@ fn spread_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataErro
         if total.is_none_or(|total| values.try_reserve_exact(total).is_err()) {
             let found = format!("{} samples of {outputs} one-hot values", labels.len());
             return Err(DataError::fit(
+                Side::Output,
                 &loaded.target_file,
                 Place::Whole,
                 found,
@@ -159,12 +172,17 @@ fn spread_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataErro
 fn fit_values(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     if let Target::Values { shape, .. } = &mut loaded.dataset.target {
         if !matches_up_to_layout(shape, &request.output) {
+            let help = format!(
+                "give the last layer {} units, one for each value of a target; for classes use softmax_cross_entropy",
+                shape.len()
+            );
             return Err(DataError::fit(
+                Side::Output,
                 &loaded.target_file,
                 Place::Whole,
                 format!("targets of shape {shape}{}", counted(shape)),
                 format!("{}{}, the network's output", request.output, counted(&request.output)),
-                "give the last layer as many units as a target has values; for classes use softmax_cross_entropy",
+                help,
             ));
         }
         *shape = request.output.clone();
@@ -243,6 +261,35 @@ mod tests {
         let data = check([1], classes(&[0, 2], &[]), [1], [4], true).unwrap();
         assert!(matches!(&data.target, Target::Classes { names, .. } if names.len() == 3));
         assert_eq!(data.notes.len(), 1);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_a_mistake_at_the_field_to_change() {
+        let text = r#"{"name": "n", "input": {"shape": [1], "batch": 2}, "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1},
+            "layers": [{"type": "dense", "units": 4}, {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 4}]}, {"type": "dropout", "rate": 0.1}]}"#;
+        let preset = crate::model::read_preset(text).unwrap();
+        let request =
+            |input: usize, wants_classes| Request { input: [input].into(), output: [4].into(), wants_classes, seed: 0 };
+        let found = |target: Target, input, wants| {
+            fit(loaded([1].into(), target), &request(input, wants)).unwrap_err().mistake(&preset)
+        };
+        let mistake = found(classes(&[0, 9], &[]), 1, true);
+        assert_eq!(
+            (mistake.path.as_str(), mistake.layer),
+            ("layers[1].layers[0].units", Some(crate::model::LayerPath(vec![1, 0])))
+        );
+        assert!(mistake.message.ends_with("expected 0 to 3, as the network's output is [4]"), "{}", mistake.message);
+        assert_eq!(
+            mistake.help,
+            "give the last layer 10 units, one for each class, or count classes from 0 in the data"
+        );
+        assert_eq!(found(classes(&[0], &[]), 3, true).path, "input.shape");
+        assert_eq!(found(values([4], 2), 1, true).path, "loss");
+        let batch = DataError::Batch { train: 3, batch: 8 }.mistake(&preset);
+        assert_eq!(batch.path, "input.batch");
+        assert!(batch.help.starts_with("use a smaller input.batch") && batch.message.ends_with("one batch of 8"));
+        let below = found(classes(&[0, -1], &[]), 1, true);
+        assert_eq!(below.help, "count classes from 0 in the data");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Folders of pictures: one subfolder a class, PNG or JPEG files in it.
 
+use super::error::Side;
 use super::file::{read_file, shown};
 use super::{DataError, Dataset, Loaded, Place, Target};
 use crate::tensor::Shape;
@@ -35,7 +36,7 @@ impl Frame {
         }
         let expected = format!("[C, H, W] with 1 or 3 channels and sides from 1 to {MOST_INPUT_A_SIDE}");
         let help = "set input.shape to the size pictures are to be brought to, such as [3, 32, 32]";
-        Err(DataError::fit("images", Place::Whole, format!("input.shape {input}"), expected, help))
+        Err(DataError::fit(Side::Input, "images", Place::Whole, format!("input.shape {input}"), expected, help))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The preset document, as a person edits it.
 
-use super::LayerSpec;
+use super::{LayerPath, LayerSpec};
 use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,22 @@ pub struct Preset {
     pub precision: Precision,
     pub data: Option<DataSpec>,
     pub train: Option<TrainSpec>,
+}
+
+impl Preset {
+    /// The last layer that sets how many values the network gives, and the field that does; of a network without one its last layer.
+    #[must_use]
+    pub fn output_field(&self) -> Option<(LayerPath, &'static str)> {
+        fn last(layers: &[LayerSpec], parent: &LayerPath) -> Option<(LayerPath, &'static str)> {
+            layers.iter().enumerate().rev().find_map(|(index, layer)| match layer {
+                LayerSpec::Dense(_) => Some((parent.child(index), "units")),
+                LayerSpec::Conv2d(_) => Some((parent.child(index), "filters")),
+                other => last(other.children(), &parent.child(index)),
+            })
+        }
+        let end = || Some((LayerPath(vec![self.layers.len().checked_sub(1)?]), ""));
+        last(&self.layers, &LayerPath::default()).or_else(end)
+    }
 }
 
 /// The network's input.

@@ -1,9 +1,8 @@
-//! The curves of a run: the plain ones, how far each layer moved, in bounded memory, and the histogram of step times.
+//! The curves of a run and the histogram of its step times.
 
 use super::widgets::series::{Series, Smoothed};
-use crate::model::{LayerId, LayerPath, Model};
-use crate::train::runs::{Curves, Quantity};
-use crate::train::{BothWays, Spans};
+use crate::train::BothWays;
+use crate::train::runs::{Curves, LayerCurves, Quantity};
 
 /// The curves of a run.
 #[derive(Debug)]
@@ -20,8 +19,6 @@ pub struct History {
     /// The largest change of each trained parameter in one recent step.
     pub layer_updates: Vec<f32>,
     pub layers: LayerCurves,
-    /// Steps of a kept run that goes on: its layers' changes are known behind them only.
-    pub before: u64,
     /// The learning rate of each step.
     pub lr: Series,
 }
@@ -37,7 +34,6 @@ impl Default for History {
             held_out_accuracy: Vec::new(),
             layer_updates: Vec::new(),
             layers: LayerCurves::default(),
-            before: 0,
             lr: Series::default(),
         }
     }
@@ -47,7 +43,7 @@ impl History {
     /// The curves of a kept run, as if the window had seen it from its first step on; what is not kept of it is not there.
     #[must_use]
     pub fn of(curves: &Curves) -> Self {
-        let mut out = Self { before: curves.last_step(), ..Self::default() };
+        let mut out = Self { layers: curves.layers.clone(), ..Self::default() };
         let before = std::iter::repeat_n(f32::NAN, usize::try_from(curves.before).unwrap_or_default());
         let all = |quantity| before.clone().chain(curves.values(quantity).iter().copied());
         for (curve, quantity) in [
@@ -64,132 +60,6 @@ impl History {
             out.held_out_accuracy.extend(e.accuracy.is_finite().then_some([e.step as f64, e.accuracy]));
         }
         out
-    }
-}
-
-/// Stretches kept; when they are full, neighbours are joined two by two.
-const STRETCHES: usize = 1024;
-
-/// The largest change of any parameter of each layer, over the whole run: per stretch of steps the least and the largest, so that no extreme is lost
-/// however long the run is.
-#[derive(Clone, Debug, Default)]
-pub struct LayerCurves {
-    pub names: Vec<String>,
-    pub paths: Vec<LayerPath>,
-    /// The layer of each trained parameter, as a position in `names`.
-    layer_of: Vec<usize>,
-    /// First and last step of each stretch.
-    steps: Vec<[u64; 2]>,
-    /// Least and largest by stretch, one list a layer.
-    values: Vec<Vec<[f32; 2]>>,
-}
-
-impl LayerCurves {
-    /// Empty curves for the layers of a network that have trained parameters.
-    #[must_use]
-    pub fn of(model: &Model) -> Self {
-        let mut out = Self::default();
-        let mut layers: Vec<LayerId> = Vec::new();
-        for param in model.params.iter().filter(|p| p.kind.is_trained()) {
-            let at = layers.iter().position(|l| *l == param.layer).unwrap_or_else(|| {
-                let layer = model.layer(param.layer);
-                layers.push(param.layer);
-                out.names.push(layer.label());
-                out.paths.push(layer.path.clone());
-                layers.len() - 1
-            });
-            out.layer_of.push(at);
-        }
-        out.values = vec![Vec::new(); out.names.len()];
-        out
-    }
-
-    /// True where nothing was told yet.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.steps.is_empty()
-    }
-
-    /// Takes in the extremes of each trained parameter over some steps.
-    pub fn push(&mut self, spans: &Spans) {
-        let Some(steps) = spans.steps else { return };
-        if spans.low.len() != self.layer_of.len() || spans.high.len() != self.layer_of.len() {
-            return;
-        }
-        if self.steps.len() == STRETCHES {
-            self.halve();
-        }
-        self.steps.push(steps);
-        for list in &mut self.values {
-            list.push([0.0, 0.0]);
-        }
-        // A layer's change in a step is that of the parameter that moves most, so both extremes are maxima.
-        for (&layer, (&low, &high)) in self.layer_of.iter().zip(spans.low.iter().zip(&spans.high)) {
-            if let Some(last) = self.values[layer].last_mut() {
-                *last = [last[0].max(low), last[1].max(high)];
-            }
-        }
-    }
-
-    /// Joins neighbours that are short for the length of the run, to half of the stretches or fewer: old ones are no coarser than new ones.
-    fn halve(&mut self) {
-        let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return };
-        let longest = (4 * (last[1] + 1 - first[0])).div_ceil(STRETCHES as u64);
-        let mut groups: Vec<[usize; 2]> = Vec::new();
-        for (index, steps) in self.steps.iter().enumerate() {
-            match groups.last_mut() {
-                Some(group) if steps[1] + 1 - self.steps[group[0]][0] <= longest => group[1] = index,
-                _ => groups.push([index, index]),
-            }
-        }
-        for list in &mut self.values {
-            let join = |[from, to]: &[usize; 2]| {
-                list[*from..=*to].iter().fold(list[*from], |a, b| [a[0].min(b[0]), a[1].max(b[1])])
-            };
-            *list = groups.iter().map(join).collect();
-        }
-        self.steps = groups.iter().map(|[from, to]| [self.steps[*from][0], self.steps[*to][1]]).collect();
-    }
-
-    /// Points of a layer's curve between two steps, at most about `2 * pixels` of them.
-    #[must_use]
-    pub fn points(&self, layer: usize, from: f64, to: f64, pixels: usize) -> Vec<[f64; 2]> {
-        let first = self.steps.partition_point(|s| (s[1] as f64) < from).saturating_sub(1);
-        let last = (self.steps.partition_point(|s| (s[0] as f64) <= to) + 1).min(self.steps.len());
-        let Some(values) = self.values.get(layer) else { return Vec::new() };
-        if first >= last {
-            return Vec::new();
-        }
-        let group = (last - first).div_ceil(pixels.max(8));
-        let mut out = Vec::with_capacity(2 * (last - first).div_ceil(group));
-        for (steps, values) in self.steps[first..last].chunks(group).zip(values[first..last].chunks(group)) {
-            let [low, high] = values.iter().fold(values[0], |a, b| [a[0].min(b[0]), a[1].max(b[1])]);
-            let (x0, x1) = (steps[0][0] as f64, steps[steps.len() - 1][1] as f64);
-            if x0 == x1 {
-                out.push([x0, f64::from(high)]);
-                continue;
-            }
-            let rising = values[values.len() - 1][1] >= values[0][1];
-            let (y0, y1) = if rising { (low, high) } else { (high, low) };
-            out.push([x0, f64::from(y0)]);
-            out.push([x1, f64::from(y1)]);
-        }
-        out
-    }
-
-    /// The largest change of a layer in the stretch that holds this step.
-    #[must_use]
-    pub fn at(&self, layer: usize, step: f64) -> Option<f32> {
-        let index = self.steps.partition_point(|s| (s[1] as f64) < step).min(self.steps.len().checked_sub(1)?);
-        self.values.get(layer)?.get(index).map(|v| v[1])
-    }
-
-    /// The least and the largest positive change of any layer between two steps.
-    #[must_use]
-    pub fn extent(&self, from: f64, to: f64) -> Option<(f64, f64)> {
-        let points = (0..self.values.len()).flat_map(|l| self.points(l, from, to, 32)).map(|p| p[1]);
-        let sound = points.filter(|y| y.is_finite() && *y > 0.0);
-        sound.fold(None, |acc, y| Some(acc.map_or((y, y), |(a, b): (f64, f64)| (a.min(y), b.max(y)))))
     }
 }
 
@@ -275,42 +145,6 @@ impl TwoWays {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn curves() -> LayerCurves {
-        LayerCurves::of(&crate::model::check(&crate::studio::presets::digits()).model.unwrap())
-    }
-
-    #[test]
-    fn a_peak_of_a_long_run_stays_in_the_curve_of_its_layer() {
-        let mut curves = curves();
-        assert_eq!(curves.names, ["L0:Dense", "L2:Dense"]);
-        for step in 1..=200_000u64 {
-            let mut spans = Spans::default();
-            let peak = if step == 123_457 { 7.0 } else { 1e-3 };
-            spans.add(step, &[1e-4, peak, 2e-4, 3e-4]);
-            curves.push(&spans);
-        }
-        assert!(curves.steps.len() <= STRETCHES && curves.values.iter().all(|v| v.len() == curves.steps.len()));
-        let points = curves.points(0, 1.0, 2e5, 300);
-        assert!(points.len() <= 600 && points.iter().any(|p| p[1] == 7.0), "{}", points.len());
-        assert!(points.windows(2).all(|w| w[0][0] <= w[1][0]));
-        assert!(curves.points(1, 1.0, 2e5, 300).iter().all(|p| (p[1] - 3e-4).abs() < 1e-9));
-        assert_eq!((curves.at(0, 123_457.0), curves.at(1, 9.0)), (Some(7.0), Some(3e-4)));
-        let (_, high) = curves.extent(1.0, 2e5).unwrap();
-        assert_eq!(high, 7.0);
-        // However often neighbours were joined, no stretch is much longer than the others.
-        let longest = curves.steps.iter().map(|s| s[1] + 1 - s[0]).max().unwrap();
-        assert!(longest <= 4 * 200_000 / STRETCHES as u64 + 2, "{longest}");
-    }
-
-    #[test]
-    fn values_of_another_network_are_not_taken_in() {
-        let mut curves = curves();
-        let mut spans = Spans::default();
-        spans.add(1, &[1.0]);
-        curves.push(&spans);
-        assert!(curves.is_empty() && curves.at(0, 1.0).is_none() && curves.points(0, 0.0, 9.0, 10).is_empty());
-    }
 
     #[test]
     fn two_ways_share_their_bins() {

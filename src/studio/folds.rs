@@ -127,7 +127,7 @@ mod tests {
 
     fn view(name: &str) -> NetworkView {
         let index = (0..presets::count()).find(|i| presets::name(*i) == name).unwrap();
-        NetworkView::new(&presets::bundled(index).unwrap(), None, None, None)
+        NetworkView::new(&presets::bundled(index).unwrap(), None, None, None, &[])
     }
 
     fn path(p: &[usize]) -> LayerPath {

@@ -47,8 +47,8 @@ impl Studio {
     /// Has the proofs priced that could be run now.
     pub(super) fn ask_price(&mut self) {
         if self.shown.contains(&Tab::Verify) && self.is_ready() && !self.proofs.is_running() {
-            let (preset, options) = (Arc::clone(self.document.preset()), self.verify_options());
-            self.proofs.want_price(self.document.revision(), || (preset, options), &self.wake);
+            let options = self.verify_options();
+            self.proofs.want_price(self.document.revision(), self.document.preset(), options, &self.wake);
         }
     }
 

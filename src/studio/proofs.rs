@@ -45,16 +45,19 @@ struct Run {
 pub struct Estimate {
     /// The document's revision.
     pub revision: u64,
+    /// The number of replays that was given.
+    pub replays: Option<u64>,
     pub price: Price,
     /// Memory that was free then, in bytes, where the system tells.
     pub free: Option<u64>,
 }
 
-/// A document whose proofs are to be priced.
+/// A document by its revision, whose proofs are to be priced.
 type Asked = (u64, Arc<Preset>, VerifyOptions);
 
 fn estimate((revision, preset, options): Asked) -> Option<Estimate> {
-    Some(Estimate { revision, price: price(&preset, &options).ok()?, free: available_bytes() })
+    let replays = options.replays;
+    Some(Estimate { revision, replays, price: price(&preset, &options).ok()?, free: available_bytes() })
 }
 
 /// What the Verify room shows.
@@ -63,8 +66,8 @@ pub struct Proofs {
     /// The thread that prices proofs, from the first question on.
     pricer: Option<Background<Asked, Option<Estimate>>>,
     estimate: Option<Estimate>,
-    /// The revision that was asked about last.
-    asked: Option<u64>,
+    /// The revision that was asked about last, with the number of replays.
+    asked: Option<(u64, Option<u64>)>,
     run: Option<Run>,
     /// The check that runs now.
     pub current: Option<(Proof, &'static str)>,
@@ -105,25 +108,32 @@ impl Proofs {
     pub fn want_price(
         &mut self,
         revision: u64,
-        ask: impl FnOnce() -> (Arc<Preset>, VerifyOptions),
+        preset: &Arc<Preset>,
+        options: VerifyOptions,
         wake: &Arc<dyn Fn() + Send + Sync>,
     ) {
-        if self.asked.replace(revision) == Some(revision) {
+        let asked = (revision, options.replays);
+        if self.asked.replace(asked) == Some(asked) {
             return;
         }
         if self.pricer.is_none() {
             self.pricer = Background::spawn("stepgraph-estimate", Arc::clone(wake), estimate).ok();
         }
-        let (preset, options) = ask();
         if let Some(pricer) = &mut self.pricer {
-            pricer.ask((revision, preset, options));
+            pricer.ask((revision, Arc::clone(preset), options));
         }
     }
 
-    /// What all proofs of the document of this revision take, roughly, where that is known.
+    /// What all proofs of the document of this revision take, with this number of replays, roughly, where that is known.
     #[must_use]
-    pub fn estimate(&self, revision: u64) -> Option<Estimate> {
-        self.estimate.filter(|e| e.revision == revision)
+    pub fn estimate(&self, revision: u64, replays: Option<u64>) -> Option<Estimate> {
+        self.estimate.filter(|e| (e.revision, e.replays) == (revision, replays))
+    }
+
+    /// True while an estimate is being made.
+    #[must_use]
+    pub fn is_pricing(&self) -> bool {
+        self.pricer.as_ref().is_some_and(Background::is_busy)
     }
 
     /// Ends the verification that runs; what it has proved stays.

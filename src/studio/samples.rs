@@ -2,6 +2,7 @@
 
 use super::background::Background;
 use super::view_models::data::{DataKey, DataView, load_view};
+use crate::data::DataError;
 use crate::model::{LossSpec, Model, Preset};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,6 +67,12 @@ impl Samples {
             }
             Some(Err(why)) => (self.problem, self.is_current) = (Some(why), false),
         }
+    }
+
+    /// Why the data that was loaded does not fit the network; `key` is that of the document as it is now.
+    pub fn misfit(&self, key: impl FnOnce() -> Option<DataKey>) -> Option<&DataError> {
+        let misfit = self.view.as_ref().filter(|_| self.is_current)?.misfit.as_ref()?;
+        (self.asked == key()).then_some(misfit)
     }
 
     /// True while data is being loaded.

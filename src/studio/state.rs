@@ -26,7 +26,7 @@ use super::view_models::changes::PlanChanges;
 use super::view_models::inspector::InspectorView;
 use super::view_models::network::{NetworkView, Row};
 use super::view_models::status::PlanNumbers;
-use crate::model::Checked;
+use crate::model::{Checked, Diagnostic};
 use crate::select::Tuning;
 use crate::train::runs::RunStore;
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ pub struct Studio {
     before: Option<Arc<PlanView>>,
     group: u64,
     /// What the views were last made of.
-    made_for: Option<(u64, u64, u64)>,
+    made_for: Option<(u64, u64, u64, Vec<Diagnostic>)>,
     rows_for: Option<u64>,
     inspected: Option<(Selection, u64, u64, usize)>,
     recovery: Option<Recovery>,
@@ -366,15 +366,28 @@ impl Studio {
         }
     }
 
+    /// What is wrong with the document as far as only its data shows: known once a run began, or the data was looked at.
+    fn misfits(&self) -> Vec<Diagnostic> {
+        let preset = self.document.preset();
+        let told = self.training.mistakes_of(preset);
+        if !told.is_empty() {
+            return told.to_vec();
+        }
+        let model = || self.checked.as_ref().filter(|_| self.is_answered()).and_then(|c| c.model.as_ref());
+        let misfit = self.samples.misfit(|| key_of(preset, model(), self.document.base()));
+        misfit.map(|error| error.mistake(preset)).into_iter().collect()
+    }
+
     /// Makes the views anew where what they show has changed.
     fn make_views(&mut self) {
-        let key = (self.document.revision(), self.answered, self.plan_revision);
-        if self.made_for != Some(key) {
-            self.made_for = Some(key);
+        let misfits = self.misfits();
+        let key = (self.document.revision(), self.answered, self.plan_revision, misfits);
+        if self.made_for.as_ref() != Some(&key) {
             self.selection.forget_missing(self.document.preset());
             let fresh = if self.is_plan_stale() { None } else { self.plan.as_deref() };
             self.network =
-                NetworkView::new(self.document.preset(), self.checked.as_ref(), fresh, self.failure.as_deref());
+                NetworkView::new(self.document.preset(), self.checked.as_ref(), fresh, self.failure.as_deref(), &key.3);
+            self.made_for = Some(key);
             self.folds.settle(&self.network);
             self.rows_for = None;
         }

@@ -4,6 +4,7 @@
 
 use crate::ir::{Phase, Role};
 use crate::plan::RoleColor;
+use egui::Ui;
 use egui::{
     Color32, CornerRadius, FontData, FontDefinitions, FontFamily, FontId, Margin, Stroke, Style, TextStyle, Theme, Vec2,
 };
@@ -16,6 +17,13 @@ const STRONG: &str = "strong";
 #[must_use]
 pub fn strong(size: f32) -> FontId {
     FontId::new(size, FontFamily::Name(STRONG.into()))
+}
+
+/// The width of so many letters of the monospaced cut in a cell, in points.
+#[must_use]
+pub fn mono_width(ui: &Ui, letters: usize) -> f32 {
+    const AROUND: f32 = 8.0;
+    ui.ctx().fonts_mut(|fonts| fonts.glyph_width(&mono(), '0')) * letters as f32 + AROUND
 }
 
 /// Text in the monospaced cut: ids, shapes, kernels.

@@ -1,6 +1,6 @@
 //! A training run as the window sees it: the worker behind bounded channels, and everything it told, kept whole.
 
-use super::curves::{Histogram, History, LayerCurves, TwoWays};
+use super::curves::{Histogram, History, TwoWays};
 use super::devices::DeviceChoice;
 use super::earlier::Earlier;
 use super::ending::{End, let_go};
@@ -9,7 +9,8 @@ use super::transport::{Next, Transport};
 use crate::compile::Compiled;
 use crate::data::{Dataset, Split};
 use crate::exec::Recording;
-use crate::model::Preset;
+use crate::model::{Diagnostic, Preset};
+use crate::train::runs::LayerCurves;
 use crate::train::{Command, Event, Looked, Moment, RunState, SessionSpec, StepReport, Worker};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -52,6 +53,8 @@ pub struct Training {
     pub shows_earlier: bool,
     /// What went wrong and was not told elsewhere yet.
     news: Option<String>,
+    /// The preset of a run that could not be prepared, and what is wrong with it.
+    mistakes: Option<(Arc<Preset>, Vec<Diagnostic>)>,
     /// All that some step of the run depended on, as last taken.
     pub moment: Option<Arc<Moment>>,
     pub total: u64,
@@ -98,6 +101,7 @@ impl Default for Training {
             earlier: None,
             shows_earlier: false,
             news: None,
+            mistakes: None,
             moment: None,
             total: 0,
             evaluated_every: None,
@@ -224,6 +228,12 @@ impl Training {
         self.news.take()
     }
 
+    /// What is wrong with this preset, where a run of it could not be prepared.
+    #[must_use]
+    pub fn mistakes_of(&self, preset: &Preset) -> &[Diagnostic] {
+        self.mistakes.as_ref().filter(|(of, _)| **of == *preset).map_or(&[], |(_, found)| found)
+    }
+
     /// What pressing Train would do; `stale` tells that the document is no longer the one that was trained.
     #[must_use]
     pub fn next(&self, stale: bool) -> Next {
@@ -337,7 +347,8 @@ impl Training {
             }
             Event::Prepared { compiled, recording, total, notes, data } => {
                 (self.recording, self.earlier) = (Some(recording), None);
-                self.history.layers = LayerCurves::of(&compiled.model);
+                let before = std::mem::take(&mut self.history.layers);
+                self.history.layers = LayerCurves::of(&compiled.model).after(before);
                 self.data = data;
                 self.compiled = Some(compiled);
                 self.total = total;
@@ -345,7 +356,7 @@ impl Training {
             }
             Event::Steps(reports) => self.steps(&reports),
             Event::LayerUpdates { values, spans, .. } => {
-                self.history.layers.push(&spans);
+                spans.iter().for_each(|s| self.history.layers.push(s));
                 self.history.layer_updates = values;
             }
             Event::Evaluated { step, result } => {
@@ -357,6 +368,9 @@ impl Training {
                 self.is_timing = false;
                 self.news = Some(text.clone());
                 self.problem = Some(text);
+            }
+            Event::Mistakes(found) => {
+                self.mistakes = self.preset.clone().filter(|_| !found.is_empty()).zip(Some(found))
             }
             Event::Moment(moment) => self.moment = Some(moment),
             Event::Saved(path) => {
@@ -449,52 +463,4 @@ impl Drop for Training {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn report(step: u64, step_us: f32) -> StepReport {
-        StepReport {
-            step,
-            loss: 1.0,
-            update_max: 0.0,
-            grad_norm: 0.0,
-            accuracy: 0.5,
-            lr: 1e-3,
-            loss_scale: f32::NAN,
-            step_us,
-            feed_us: 2.0,
-        }
-    }
-
-    #[test]
-    fn a_burst_of_reports_is_no_rate() {
-        let mut training = Training::default();
-        training.take(Event::State(RunState::Running));
-        for first in [1, 101] {
-            training.take(Event::Steps((first..first + 100).map(|step| report(step, 8.0)).collect()));
-        }
-        training.take(Event::State(RunState::Finished));
-        // Ten microseconds a step, however fast the reports came.
-        assert!((training.statistics.steps_per_s - 1e5).abs() < 1.0, "{}", training.statistics.steps_per_s);
-        // Single steps are no run and have no rate of their own.
-        training.take(Event::Steps(vec![report(201, 8.0)]));
-        training.take(Event::State(RunState::Paused));
-        assert!((training.statistics.steps_per_s - 1e5).abs() < 1.0);
-    }
-    #[test]
-    fn steps_without_a_time_are_in_no_quantile() {
-        let mut training = Training::default();
-        // A kept run that goes on has steps of which no time is known; a hundred and one others take 1 to 101 microseconds.
-        let times = (1..=101).flat_map(|us| [us as f32, f32::NAN]);
-        let reports: Vec<StepReport> = (1..).zip(times).map(|(step, us)| report(step, us)).collect();
-        training.take(Event::Steps(reports));
-        training.measure();
-        assert_eq!((training.statistics.median_us, training.statistics.p99_us), (51.0, 100.0));
-        assert_eq!((training.times.count, training.times.shares.iter().all(|s| s.is_finite())), (101, true));
-        // Where none is known, nothing is made up.
-        let mut unknown = Training::default();
-        unknown.take(Event::Steps((1..9).map(|step| report(step, f32::NAN)).collect()));
-        unknown.measure();
-        assert_eq!((unknown.statistics.median_us, unknown.statistics.p99_us), (0.0, 0.0));
-    }
-}
+mod tests;

@@ -3,7 +3,7 @@
 use crate::compile::CompileError;
 use crate::data::DataError;
 use crate::exec::ExecError;
-use crate::model::Diagnostic;
+use crate::model::{Diagnostic, Preset};
 use crate::tensor::write_advice;
 use std::io;
 use std::path::PathBuf;
@@ -37,6 +37,16 @@ impl TrainError {
     #[must_use]
     pub const fn is_user(&self) -> bool {
         matches!(self, Self::Preset(_) | Self::Data(_) | Self::NoData | Self::File { .. } | Self::Write { .. })
+    }
+
+    /// The mistakes of the preset that it comes from, each at the field to change; none where the preset is not to blame.
+    #[must_use]
+    pub fn mistakes(&self, preset: &Preset) -> Vec<Diagnostic> {
+        match self {
+            Self::Preset(mistakes) => mistakes.clone(),
+            Self::Data(error) => vec![error.mistake(preset)],
+            _ => Vec::new(),
+        }
     }
 
     pub(super) fn file(path: &std::path::Path, message: impl Into<String>, help: impl Into<String>) -> Self {

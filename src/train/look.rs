@@ -147,36 +147,6 @@ impl Pace {
     }
 }
 
-/// The least and the largest of each value over several steps, so that what is told now and then loses no extreme.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Spans {
-    /// First and last step, from 1; `None` while empty.
-    pub steps: Option<[u64; 2]>,
-    pub low: Vec<f32>,
-    pub high: Vec<f32>,
-}
-
-impl Spans {
-    /// Takes in the values of a step. Allocates at the first step only.
-    pub fn add(&mut self, step: u64, values: &[f32]) {
-        match &mut self.steps {
-            Some(span) => {
-                span[1] = step;
-                for ((low, high), v) in self.low.iter_mut().zip(&mut self.high).zip(values) {
-                    (*low, *high) = (low.min(*v), high.max(*v));
-                }
-            }
-            None => {
-                self.steps = Some([step, step]);
-                for side in [&mut self.low, &mut self.high] {
-                    side.clear();
-                    side.extend_from_slice(values);
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,14 +239,5 @@ mod tests {
         let elapsed = begun.unwrap().elapsed().as_secs_f64() * 1e6;
         assert!(steps > 0, "{} answers", looked.len());
         assert!(paid <= elapsed * (LOOK_SHARE + 0.002), "{paid} us of {elapsed} us");
-    }
-
-    #[test]
-    fn spans_keep_the_extremes() {
-        let mut spans = Spans::default();
-        for (step, v) in [(4, 1.0), (5, 9.0), (6, -2.0)] {
-            spans.add(step, &[v, 0.5]);
-        }
-        assert_eq!(spans, Spans { steps: Some([4, 6]), low: vec![-2.0, 0.5], high: vec![9.0, 0.5] });
     }
 }

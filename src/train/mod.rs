@@ -14,6 +14,7 @@ mod remembered;
 pub mod runs;
 mod schedule;
 mod session;
+mod spans;
 mod stream;
 mod summary;
 mod tune;
@@ -26,16 +27,16 @@ pub use error::TrainError;
 pub use evaluate::{Evaluation, argmax};
 pub use feed::{Feed, FeedPosition};
 pub use gpu_times::{gpu_times, known_gpu_times};
-pub use look::{BothWays, LOOK_SHARE, Look, Looked, Pace, Spans};
+pub use look::{BothWays, LOOK_SHARE, Look, Looked, Pace};
 pub use probe::{FirstBad, Held, Moment, OpTimes, Probe, held, measure_ops, part_writer};
 pub use remembered::{TuningFile, processor, remembered_times, tuning_is_off};
 pub use session::{DataChoice, Session, SessionSpec, StepReport, prepare_feed};
+pub use spans::{Spans, Stretches, longest_from};
 pub use summary::{BARS, Histogram, Picture, Statistics, Summary};
 
 pub use tune::tune;
 pub use verify::{
-    Check, Compared, Culprit, Price, Progress, Proof, Report as VerifyReport, STRESS, VerifyOptions, price, verify,
-    verify_some,
+    Check, Compared, Culprit, Price, Progress, Proof, Report as VerifyReport, VerifyOptions, price, verify, verify_some,
 };
 pub use weights::{TensorFile, read_tensors};
 pub use worker::{Command, Event, RunState, Worker};

@@ -4,7 +4,7 @@ use super::checkpoint::Division;
 use super::evaluate::{Evaluation, Evaluator};
 use super::guard::Guard;
 use super::weights::{export, import};
-use super::{Feed, TensorFile, TrainError, gpu_times, read_tensors};
+use super::{Feed, Stretches, TensorFile, TrainError, gpu_times, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Dataset, Request};
 use crate::exec::ExecError;
@@ -134,6 +134,8 @@ pub struct Session {
     pub(super) streams: bool,
     /// The samples of the steps of one launch.
     pub(super) order: Vec<u32>,
+    /// How far parameters moved, where somebody collects it.
+    pub(super) moved: Option<Stretches>,
     pub(super) done: u64,
     pub(super) total: u64,
     seed: u64,
@@ -235,6 +237,7 @@ impl Session {
             watched,
             streams,
             order: Vec::new(),
+            moved: None,
             done: 0,
             total,
             seed,

@@ -1,8 +1,9 @@
 //! Several steps at once: where the data set lies on a GPU, they are launched ahead of their reports.
 
 use super::session::Watched;
-use super::{Session, StepReport, TrainError};
+use super::{Session, Spans, StepReport, Stretches, TrainError};
 use crate::exec::{ExecError, StepRecord};
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 impl Session {
@@ -24,6 +25,7 @@ impl Session {
             while made < most && (made == 0 || started.elapsed() < within) {
                 let Some(report) = self.step()? else { break };
                 made += 1;
+                self.note_updates();
                 tell(&report);
             }
             return Ok(made);
@@ -39,6 +41,38 @@ impl Session {
             made += self.stream(wanted, started + within, &mut tell)?;
         }
         Ok(made)
+    }
+
+    /// Collects how far each parameter moves from now on, for [`Self::take_updates`].
+    pub fn collect_updates(&mut self) {
+        self.moved = Some(Stretches::default());
+    }
+
+    /// Takes in how far each parameter moved, where reading that costs no copy from a device.
+    fn note_updates(&mut self) {
+        let Some(mut moved) = self.moved.take() else { return };
+        if let Ok(Cow::Borrowed(values)) = self.layer_updates()
+            && !values.is_empty()
+        {
+            moved.add(self.done, values);
+        }
+        self.moved = Some(moved);
+    }
+
+    /// How far each parameter moved since this was last asked, in stretches of steps; of steps that are launched ahead, the last one. Nothing where it is not
+    /// measured or not collected.
+    pub fn take_updates(&mut self) -> Vec<Spans> {
+        let found = self.moved.as_mut().map(Stretches::take).unwrap_or_default();
+        if !found.is_empty() || self.moved.is_none() || !self.streams || self.done == 0 {
+            return found;
+        }
+        let mut last = Spans::default();
+        if let Ok(values) = self.layer_updates()
+            && !values.is_empty()
+        {
+            last.add(self.done, &values);
+        }
+        last.steps.is_some().then_some(last).into_iter().collect()
     }
 
     /// Up to `wanted` steps that fetch their own batches; at least one, and no launch after `until`.

@@ -8,8 +8,8 @@ use super::{BothWays, Evaluation, Look, Looked, Moment, Pace, Session, SessionSp
 use crate::compile::Compiled;
 use crate::data::{Dataset, Split};
 use crate::exec::Recording;
+use crate::model::Diagnostic;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -74,11 +74,11 @@ pub enum Event {
     },
     /// Steps made since the last report, in order.
     Steps(Vec<StepReport>),
-    /// The largest change of each trained parameter in step `step`, and its extremes since the last time they were told.
+    /// The largest change of each trained parameter in step `step`, and its extremes since the last time they were told, in stretches of steps.
     LayerUpdates {
         step: u64,
         values: Vec<f32>,
-        spans: Spans,
+        spans: Vec<Spans>,
     },
     Evaluated {
         step: u64,
@@ -96,6 +96,8 @@ pub enum Event {
     Saved(PathBuf),
     /// Weights or a checkpoint that could not be written, and why.
     NotSaved(PathBuf, String),
+    /// What is wrong with the preset of a run that cannot be prepared; may be nothing.
+    Mistakes(Vec<Diagnostic>),
     /// A copy of all that the next step depends on; comes unasked before a run fails at that step.
     Moment(Arc<Moment>),
     /// A command that failed; the run goes on.
@@ -131,7 +133,7 @@ impl Worker {
             outbox,
             wake: Box::new(wake),
             reports: Vec::new(),
-            updates: Spans::default(),
+            moved: Instant::now(),
             question: None,
             pace: Pace::default(),
             backlog: Vec::new(),
@@ -178,8 +180,8 @@ struct Link {
     outbox: Sender<Event>,
     wake: Box<dyn Fn() + Send>,
     reports: Vec<StepReport>,
-    /// Changes of the parameters since they were last told.
-    updates: Spans,
+    /// When changes of the parameters were last told.
+    moved: Instant,
     /// The question that waits for an answer.
     question: Option<Look>,
     pace: Pace,
@@ -228,8 +230,12 @@ impl Link {
 fn run(spec: &SessionSpec, mut link: Link) {
     link.tell(Event::State(RunState::Preparing));
     match Session::prepare(spec) {
-        Err(error) => link.tell(Event::State(RunState::Failed(error.to_string()))),
+        Err(error) => {
+            link.tell(Event::Mistakes(error.mistakes(&spec.preset)));
+            link.tell(Event::State(RunState::Failed(error.to_string())));
+        }
         Ok(mut session) => {
+            session.collect_updates();
             let data = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s)));
             let (compiled, total, notes) = (Arc::clone(session.compiled()), session.total(), session.notes().to_vec());
             let recording = session.recording();
@@ -286,12 +292,9 @@ fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
             Ok(made) => {
                 budget -= made;
                 schedule.made(made, began.elapsed());
-                note_updates(session, link, session.done());
                 let over = session.done() >= session.total();
-                if link.sent.elapsed() >= REPORT_EVERY || budget == 0 || over {
-                    layer_updates(session, link, session.done(), budget == 0 || over);
-                    link.report(budget == 0 || over);
-                }
+                layer_updates(session, link, budget == 0 || over);
+                link.report(budget == 0 || over);
                 choose_interval(session, link, &mut schedule);
                 if over || schedule.is_due(session.done()) {
                     evaluate(session, link);
@@ -327,25 +330,15 @@ fn save(
     });
 }
 
-/// Takes in how far each parameter moved, where reading that costs no copy from a device.
-fn note_updates(session: &Session, link: &mut Link, step: u64) {
-    if let Ok(Cow::Borrowed(values)) = session.layer_updates() {
-        link.updates.add(step, values);
+/// Tells how far each layer moved, where it is time; while the listener lags behind, only before a rest, which nothing follows.
+fn layer_updates(session: &mut Session, link: &mut Link, rests: bool) {
+    if !rests && (link.moved.elapsed() < REPORT_EVERY || link.outbox.is_full()) {
+        return;
     }
-}
-
-/// Tells how far each layer moved; while the listener lags behind, only before a rest, which nothing follows.
-fn layer_updates(session: &Session, link: &mut Link, step: u64, rests: bool) {
-    if let Ok(values) = session.layer_updates()
-        && !values.is_empty()
-        && (rests || !link.outbox.is_full())
-    {
+    link.moved = Instant::now();
+    let (step, spans) = (session.done(), session.take_updates());
+    if let (Ok(values), false) = (session.layer_updates(), spans.is_empty()) {
         let values = values.to_vec();
-        if link.updates.steps.is_none() {
-            link.updates.add(step, &values);
-        }
-        let spans = link.updates.clone();
-        link.updates.steps = None;
         link.tell(Event::LayerUpdates { step, values, spans });
     }
 }
@@ -429,12 +422,14 @@ fn obey(session: &mut Session, spec: &SessionSpec, link: &mut Link, command: Com
         }
         Command::Pause => {
             *budget = 0;
+            layer_updates(session, link, true);
             link.report(true);
             link.tell(Event::State(RunState::Paused));
             Ok(())
         }
         Command::Stop => {
             *budget = 0;
+            layer_updates(session, link, true);
             link.report(true);
             evaluate(session, link);
             link.tell(Event::State(RunState::Stopped));

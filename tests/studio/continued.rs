@@ -59,11 +59,13 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
     robot.press("Continue the selected run");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
     assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("goes on from step")));
-    // What is not kept of it is told where it is missing.
-    robot.until("changes by layer", |app| !app.studio.training.history.layers.is_empty());
-    robot.window.run_steps(2);
-    assert_eq!(robot.app().studio.training.history.before, done);
-    assert!(robot.sees("changes by layer are not kept with a run"));
+    // How far each layer moved goes on where it was, too.
+    robot.until("changes by layer", |app| {
+        app.studio.training.history.layers.steps().last().is_some_and(|s| s[1] > done)
+    });
+    let layers = &robot.app().studio.training.history.layers;
+    assert_eq!((layers.first_step(), &layers.names), (Some(1), &first.layers.names));
+    assert!(!robot.sees("those before it were not kept"));
     let training = &robot.app().studio.training;
     assert_eq!((training.keeping.id(), training.total > done), (Some(id.as_str()), true));
     assert_eq!(&training.history.loss.raw.values()[..done as usize], first.values(Quantity::Loss));
@@ -76,6 +78,9 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
     let curves = store.curves(&id).unwrap();
     assert_eq!((curves.before, curves.last_step()), (0, after.record.steps));
     assert!(curves.values(Quantity::Loss).iter().all(|v| v.is_finite()) && !curves.is_torn);
+    let steps = curves.layers.steps();
+    assert!(steps[0][0] == 1 && steps[steps.len() - 1][1] == curves.last_step(), "{steps:?}");
+    assert!(steps.windows(2).all(|w| w[0][1] + 1 == w[1][0]), "{steps:?}");
     assert!((1..curves.len()).all(|i| curves.ms(i) >= curves.ms(i - 1)));
     assert_eq!(stepgraph::train::checkpoint_step(&store.checkpoint(&id)).unwrap(), after.record.steps);
 }

@@ -85,6 +85,35 @@ fn a_run_that_cannot_start_says_why() {
 }
 
 #[test]
+fn the_layer_that_does_not_fit_the_data_is_marked() {
+    let mut robot = Robot::open(None);
+    robot.write("L2 units", "7");
+    robot.settle();
+    assert_eq!(robot.app().studio.problems(), 0);
+    robot.press("Train");
+    robot.until("the failure", |app| matches!(state(app), Some(RunState::Failed(_))));
+    robot.window.run_steps(2);
+    let network = &robot.app().studio.network;
+    let marked: Vec<&str> = network.cards[2].problems.iter().map(|p| p.field.as_str()).collect();
+    assert_eq!((marked, network.first_problem.as_ref().map(|p| p.number())), (vec!["units"], Some("2".into())));
+    assert!(robot.sees("give the last layer 10 units") && robot.sees("expected 0 to 6"));
+    // Another network has not shown its mistakes, and the old one has.
+    robot.write("L2 units", "10");
+    robot.settle();
+    assert_eq!(robot.app().studio.problems(), 0);
+    robot.write("L2 units", "7");
+    robot.settle();
+    assert_eq!(robot.app().studio.problems(), 1);
+    // Whoever looks at the data sees the same without a run.
+    robot.write("L2 units", "8");
+    robot.settle();
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, Command::ShowTab(Tab::Data));
+    robot.until("the misfit", |app| app.studio.problems() == 1);
+    assert_eq!(robot.app().studio.network.cards[2].problems[0].field, "units");
+}
+
+#[test]
 fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
     let mut robot = Robot::open(None);
     let ctx = robot.window.ctx.clone();

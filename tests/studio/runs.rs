@@ -89,6 +89,8 @@ fn runs_are_kept_compared_named_and_pinned() {
     let found: Vec<String> = robot.app().studio.runs.differences.iter().map(|d| d.field.clone()).collect();
     assert_eq!(found, ["layers[0].units", "train.steps"]);
     assert!(robot.sees("Differences of the presets") && robot.sees("Loss of the selected runs"));
+    assert!(robot.sees("Update by layer of the selected runs"));
+    robot.window.get_by_role_and_label(Role::ComboBox, "Layer to compare");
     let place = |robot: &Robot| {
         let found = robot.window.query_all_by_role_and_label(Role::Button, "Delete run…").next();
         found.map(|button| button.rect())

@@ -10,11 +10,11 @@ use std::time::Instant;
 use stepgraph::ir::Role;
 use stepgraph::plan::BufferId;
 use stepgraph::studio::commands::{Command, Tab};
-use stepgraph::studio::curves::LayerCurves;
 use stepgraph::studio::selection::Selection;
 use stepgraph::studio::theme;
 use stepgraph::studio::view_models::arena::{ArenaView, BufferRect};
 use stepgraph::studio::widgets::arena_map::{Axis, Highlight, Window, map_ui};
+use stepgraph::train::runs::LayerCurves;
 use stepgraph::train::{Spans, StepReport};
 
 /// Milliseconds of CPU that a frame may take.

@@ -18,7 +18,7 @@ fn plan() -> PlanView {
 fn the_network_is_a_line_a_layer() {
     let preset = presets::digits();
     let checked = check(&preset);
-    let text = NetworkView::new(&preset, Some(&checked), None, None).to_string();
+    let text = NetworkView::new(&preset, Some(&checked), None, None, &[]).to_string();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "0 Dense units=128 activation=relu bias=true -> [128] 8320 params");
     assert!(lines[1].starts_with("1 Dropout rate=0.") && lines[1].ends_with(" -> [128] 0 params"), "{text}");
@@ -31,10 +31,10 @@ fn mistakes_stand_where_they_are_made() {
     preset.layers.remove(2);
     preset.layers.insert(0, stepgraph::model::LayerKind::from_name("conv2d").expect("known").example());
     preset.input.batch = 0;
-    let text = NetworkView::new(&preset, Some(&check(&preset)), None, None).to_string();
+    let text = NetworkView::new(&preset, Some(&check(&preset)), None, None, &[]).to_string();
     assert!(text.contains("Input ! input.batch: found 0; expected at least 1"), "{text}");
     preset.input.batch = 8;
-    let text = NetworkView::new(&preset, Some(&check(&preset)), None, None).to_string();
+    let text = NetworkView::new(&preset, Some(&check(&preset)), None, None, &[]).to_string();
     assert!(
         text.starts_with("0 Conv2d filters=16 kernel=3")
             && text.contains("  ! : found an input of shape [64]; conv2d takes an image"),

@@ -12,7 +12,7 @@ use crate::studio::view_models::capture_rows::{CaptureLine, Cells, SumCell};
 use crate::studio::view_models::status::{recorded_text, recording_text};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use crate::studio::widgets::keys::{fold_by_keys, list_ui, row_by_keys};
-use egui::{Align, Button, Id, Layout, Rect, RichText, Stroke, StrokeKind, Ui, Vec2};
+use egui::{Align, Button, Id, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
 /// What the panel remembers between frames.
@@ -21,6 +21,8 @@ pub struct CapturePanel {
     pub shown: Shown,
     /// The rows as they are folded, and what they were made of: revisions of plan, document and folds.
     lines: Vec<CaptureLine>,
+    /// Letters of the longest text in every column, by what is shown.
+    longest: [[usize; COLUMNS.len()]; Shown::ALL.len()],
     made_for: Option<(u64, u64, u64)>,
     /// The row that the keys have led to.
     at: Option<usize>,
@@ -60,6 +62,7 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
     let made = (studio.plan_revision, studio.document.revision(), studio.folds.revision());
     if panel.made_for.replace(made) != Some(made) {
         panel.lines = view.lines(&studio.network, &studio.rows);
+        panel.longest = Shown::ALL.map(|shown| view.longest(&panel.lines, shown));
     }
     layers_ui(ui, studio, view, panel, out);
     ui.separator();
@@ -73,6 +76,13 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
     });
     constants_ui(ui, studio, out);
 }
+
+/// The least and the largest width of the names, and of a cell, in points.
+const NAME: [f32; 2] = [80.0, 160.0];
+const CELL: [f32; 2] = [40.0, 256.0];
+
+/// Points that each level of nesting moves a name to the right.
+const INDENT: f32 = 8.0;
 
 /// The table of buffers, which takes what its rows need, up to a good half.
 fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut CapturePanel, out: &mut Queue) {
@@ -91,14 +101,24 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
     let jump = walk_ui(ui, studio, panel, id, out);
     let lines = &panel.lines;
     let mut pressed = None;
-    ui.push_id("layers", |ui| {
+    // A shape is shown whole, as half of one says nothing: where the columns have no room side by side, the table is moved.
+    let widths = panel.longest[shown as usize].map(|n| theme::mono_width(ui, n).clamp(CELL[0], CELL[1]));
+    let name =
+        lines.iter().map(|l| theme::mono_width(ui, l.name.chars().count()) + name_indent(l)).fold(NAME[0], f32::max);
+    let name = name.min(NAME[1]);
+    let spare = ui.available_width() - name - widths.iter().map(|w| w + 8.0).sum::<f32>();
+    let more = (spare / COLUMNS.len() as f32).floor().max(0.0);
+    let scroll = ScrollArea::horizontal().id_salt("layers").auto_shrink([false, true]);
+    scroll.show(ui, |ui| {
         let mut table = TableBuilder::new(ui)
             .id_salt("capture layers")
             .auto_shrink([false, true])
             .max_scroll_height(half)
             .cell_layout(Layout::left_to_right(Align::Center))
-            .column(Column::exact(160.0).clip(true))
-            .columns(Column::remainder().at_least(64.0).clip(true), COLUMNS.len());
+            .column(Column::exact(name).clip(true));
+        for width in widths {
+            table = table.column(Column::exact(width + more).clip(true));
+        }
         if let Some(row) = jump {
             table = table.scroll_to_row(row, None);
         }
@@ -176,16 +196,21 @@ fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut CapturePanel, id: Id, out: &mut
     jump
 }
 
+/// What stands before the name of a row, in points.
+fn name_indent(line: &CaptureLine) -> f32 {
+    line.depth as f32 * INDENT + if line.fold.is_some() { 22.0 } else { 0.0 }
+}
+
 /// The name of a row, with the sign that folds it; true where it was pressed.
 fn name_ui(ui: &mut Ui, line: &CaptureLine, is_at: bool, out: &mut Queue) -> bool {
     ui.spacing_mut().item_spacing.x = 2.0;
-    ui.add_space(line.depth as f32 * 8.0);
+    ui.add_space(line.depth as f32 * INDENT);
     if let Some((fold, folded)) = &line.fold {
         fold_ui(ui, fold.clone(), *folded, &format!("the buffers of {}", line.name), out);
     }
     let c = theme::colors(ui);
     let text = RichText::new(&line.name).font(theme::mono()).color(if is_at { c.accent } else { c.text });
-    let button = ui.add(Button::new(text).frame(false).truncate());
+    let button = ui.add(Button::new(text).frame(false).truncate()).on_hover_text(&line.name);
     if !button.clicked() {
         return false;
     }

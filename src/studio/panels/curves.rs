@@ -7,8 +7,9 @@ use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::view_models::status::state_name;
+use crate::studio::widgets::axis::{tick, time_tick};
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
-use crate::studio::widgets::classes::color;
+use crate::studio::widgets::classes::{HIGH, LOW};
 use crate::studio::widgets::field::problem_ui;
 use crate::studio::widgets::histogram::{Bars, histogram_ui};
 use crate::studio::widgets::plot::{Curve, PlotSpec, PlotView, plot_ui};
@@ -111,6 +112,7 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
         can_log: true,
         range: None,
         value: format::number,
+        tick,
     };
     let marked = match studio.selection.current() {
         Selection::Layer(path) => h.layers.paths.iter().position(|p| p == path),
@@ -137,17 +139,15 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
     let device = run.recording.as_ref().is_some_and(|r| r.steps_a_launch > 0);
     let clock = if device { "by the device's clock" } else { "on the host" };
     let time = plot("Step time", clock, Curve::Smoothed(&h.step_us));
-    plots.push(PlotSpec { value: format::micros, log: log_of("Step time", true), ..time });
+    plots.push(PlotSpec { value: format::micros, tick: time_tick, log: log_of("Step time", true), ..time });
     if h.update_max.raw.last().is_some_and(|v| v > 0.0) {
         plots.push(plot("Update", "largest change of a parameter", Curve::Smoothed(&h.update_max)));
     }
-    let since = match h.before {
-        0 => String::new(),
-        before => format!(
-            "This run goes on from step {}: changes by layer are not kept with a run, so their curves begin there.",
-            format::exact(before)
-        ),
-    };
+    // A run that an older version began has none of its first steps.
+    let late = h.layers.first_step().filter(|first| first * 10 > h.loss.raw.len() as u64 && *first > 1);
+    let since = late.map_or_else(String::new, |first| {
+        format!("Changes by layer are known from step {} on: those before it were not kept.", format::exact(first))
+    });
     if !h.layers.is_empty() {
         let layers =
             plot("Update by layer", "click a curve to select its layer", Curve::Layers { curves: &h.layers, marked });
@@ -217,8 +217,8 @@ fn times_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
     if let Some(two) = &run.both_ways {
         // The run's own times include what else the machine did; side by side stand those that were taken in turn.
         all = vec![
-            Bars { name: "Eager", histogram: &two.eager, color: color(4) },
-            Bars { name: "Replay", histogram: &two.replay, color: color(1) },
+            Bars { name: "Eager", histogram: &two.eager, color: HIGH },
+            Bars { name: "Replay", histogram: &two.replay, color: LOW },
         ];
     }
     histogram_ui(ui, "Step times", &all, height - 28.0);

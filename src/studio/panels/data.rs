@@ -8,7 +8,7 @@ use crate::studio::theme;
 use crate::studio::view_models::data::DataView;
 use crate::studio::view_models::format;
 use crate::studio::widgets::button::{empty_ui, weak_ui};
-use crate::studio::widgets::classes::color;
+use crate::studio::widgets::classes::{class_ui, color};
 use crate::studio::widgets::field::{Drafts, problem_ui};
 use crate::studio::widgets::pictures::{Strips, picture_ui};
 use crate::studio::widgets::plane::plane_ui;
@@ -146,7 +146,7 @@ fn facts_ui(ui: &mut Ui, studio: &Studio) {
         weak_ui(ui, what);
     }
     if let Some(misfit) = &view.misfit {
-        problem_ui(ui, misfit, "");
+        problem_ui(ui, &misfit.to_string(), "");
     }
     let count = |n: usize| format::exact(n as u64);
     line_ui(ui, "samples", &count(view.set.len()));
@@ -161,8 +161,7 @@ fn facts_ui(ui: &mut Ui, studio: &Studio) {
             let text = format!("{} + {}", count(class.train), count(class.held_out));
             ui.horizontal(|ui| {
                 ui.spacing_mut().item_spacing.x = 6.0;
-                let (rect, _) = ui.allocate_exact_size(Vec2::splat(10.0), Sense::hover());
-                ui.painter().rect_filled(rect, 2, color(i));
+                class_ui(ui, i);
                 ui.add(egui::Label::new(RichText::new(&class.name).size(12.0)).truncate());
                 ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                     ui.label(RichText::new(text).size(12.0)).on_hover_text("Training + held-out samples");

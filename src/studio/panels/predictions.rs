@@ -4,11 +4,12 @@ use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
 use crate::studio::state::Studio;
 use crate::studio::theme;
+use crate::studio::view_models::data::spread;
 use crate::studio::view_models::format;
 use crate::studio::view_models::predictions::{Filters, Fit, Plane, PredictionsView};
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
-use crate::studio::widgets::classes::{color, signed};
+use crate::studio::widgets::classes::{HIGH, LOW, signed};
 use crate::studio::widgets::confusion::{confusion_ui, matrix_width};
 use crate::studio::widgets::pictures::{Strips, picture_ui};
 use crate::studio::widgets::plane::{PlaneTexture, plane_ui};
@@ -291,7 +292,7 @@ fn card_ui(ui: &Ui, view: &PredictionsView, at: usize, card: Rect, text: Rect) {
 fn boundary_ui(ui: &mut Ui, view: &PredictionsView, plane: &Plane, panel: &mut PredictionsPanel, generation: u64) {
     let len = view.set.len();
     if panel.over.0 != len as u64 || panel.over.1.is_empty() {
-        panel.over = (len as u64, (0..len as u32).step_by(len.div_ceil(OVER).max(1)).collect());
+        panel.over = (len as u64, spread(len, OVER));
     }
     let bounds = plane.bounds;
     if plane.classes.is_empty() {
@@ -351,7 +352,7 @@ fn filters_ui(ui: &mut Ui, filters: &Filters, panel: &mut PredictionsPanel, gene
         }
         for (share, name) in [(-1.0f32, "−"), (1.0, "+")] {
             let (rect, _) = ui.allocate_exact_size(Vec2::splat(10.0), Sense::hover());
-            ui.painter().rect_filled(rect, 2, color(if share < 0.0 { 1 } else { 0 }));
+            ui.painter().rect_filled(rect, 2, if share < 0.0 { LOW } else { HIGH });
             weak_ui(ui, format!("{name}{}", format::number(f64::from(filters.scale))));
         }
     });

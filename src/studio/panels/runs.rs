@@ -9,11 +9,12 @@ use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::view_models::runs::{Column as Field, RunRow};
+use crate::studio::widgets::axis::{tick, time_tick};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
-use crate::studio::widgets::compare::{CompareSpec, Compared, compare_ui, letter_ui as run_letter_ui};
+use crate::studio::widgets::compare::{CompareSpec, Compared, Shown, compare_ui, letter_ui as run_letter_ui};
 use crate::studio::widgets::field::problem_ui;
 use crate::train::runs::{RunEnd, RunEntry};
-use egui::{Align, Button, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
+use egui::{Align, Button, ComboBox, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
 /// What the panel remembers.
@@ -21,6 +22,8 @@ use egui_extras::{Column, TableBuilder};
 pub struct RunsPanel {
     /// The name as it is being typed, and the run that it is for.
     name: Option<(String, String)>,
+    /// The layer whose changes are compared.
+    layer: Option<String>,
 }
 
 /// Shows the panel.
@@ -54,7 +57,7 @@ pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Qu
     }
     ScrollArea::vertical().id_salt("run details").auto_shrink([false, false]).show(ui, |ui| {
         details_ui(ui, studio, panel, out);
-        curves_ui(ui, studio, out);
+        curves_ui(ui, studio, panel, out);
         differences_ui(ui, studio);
     });
 }
@@ -258,7 +261,7 @@ fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, out: &mut Queue
     }
 }
 
-fn curves_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn curves_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) {
     let runs = &studio.runs;
     let compared: Vec<Compared<'_>> = runs
         .selected
@@ -284,35 +287,40 @@ fn curves_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             out.push(Command::ToggleLogAxis);
         }
         weak_ui(ui, "dashed: held-out");
+        layer_choice_ui(ui, &compared, panel);
     });
     let (log, by_time) = (studio.settings.log_axis, runs.by_time);
     let none = |_: &LoadedRun| -> &[[f64; 2]] { &[] };
     let mut specs = vec![CompareSpec {
         title: "Loss",
-        curve: |r| &r.loss,
-        points: |r| &r.held_out_loss,
+        shown: Shown::Curve(|r| &r.loss, |r| &r.held_out_loss),
         log,
         by_time,
         value: format::number,
+        tick,
     }];
     if compared.iter().any(|c| c.run.accuracy.raw.last().is_some_and(f32::is_finite)) {
         specs.push(CompareSpec {
             title: "Accuracy",
-            curve: |r| &r.accuracy,
-            points: |r| &r.held_out_accuracy,
+            shown: Shown::Curve(|r| &r.accuracy, |r| &r.held_out_accuracy),
             log: false,
             by_time,
             value: format::number,
+            tick,
         });
     }
     specs.push(CompareSpec {
-        title: "Step time, µs",
-        curve: |r| &r.step_us,
-        points: none,
+        title: "Step time",
+        shown: Shown::Curve(|r| &r.step_us, none),
         log: true,
         by_time,
         value: format::micros,
+        tick: time_tick,
     });
+    if let Some(layer) = &panel.layer {
+        let shown = Shown::Layer(layer);
+        specs.push(CompareSpec { title: "Update by layer", shown, log: true, by_time, value: format::number, tick });
+    }
     let gap = 12.0;
     let columns = ((ui.available_width() / 300.0) as usize).clamp(1, specs.len());
     let width = ((ui.available_width() - gap * (columns as f32 - 1.0)) / columns as f32).floor();
@@ -328,6 +336,30 @@ fn curves_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             }
         });
     }
+}
+
+/// The choice of the layer whose changes are compared, where the runs know of any; of a run alone all are shown.
+fn layer_choice_ui(ui: &mut Ui, compared: &[Compared<'_>], panel: &mut RunsPanel) {
+    let moved = |c: &&Compared<'_>| !c.run.curves.layers.is_empty();
+    let mut names: Vec<&String> = Vec::new();
+    for name in compared.iter().filter(moved).flat_map(|c| &c.run.curves.layers.names) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if panel.layer.as_ref().is_none_or(|l| !names.contains(&l)) {
+        panel.layer = names.first().map(|n| (*n).clone());
+    }
+    let (Some(layer), true) = (&mut panel.layer, compared.len() > 1) else { return };
+    ui.add_space(8.0);
+    weak_ui(ui, "layer");
+    let combo = ComboBox::from_id_salt("compared layer").width(112.0).selected_text(layer.as_str());
+    let response = combo.show_ui(ui, |ui| {
+        for name in names {
+            ui.selectable_value(layer, name.clone(), name);
+        }
+    });
+    response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Layer to compare"));
 }
 
 /// The fields in which the presets of the selected runs differ.

@@ -42,6 +42,8 @@ pub struct StepGraphPanel {
     /// The rows that are left, in order.
     rows: Vec<usize>,
     layers: Vec<String>,
+    /// Letters of the longest shapes and of the longest kernel.
+    longest: [usize; 2],
     made_for: Option<Made>,
     shown: Selection,
 }
@@ -56,6 +58,7 @@ impl Default for StepGraphPanel {
             sort: None,
             rows: Vec::new(),
             layers: Vec::new(),
+            longest: [0; 2],
             made_for: None,
             shown: Selection::Nothing,
         }
@@ -92,6 +95,8 @@ impl StepGraphPanel {
                 if largest_first && known(a) && known(b) { order.reverse() } else { order }
             });
         }
+        let longest = |text: fn(&LevelRow) -> &str| all.iter().map(|r| text(r).chars().count()).max().unwrap_or(0);
+        self.longest = [longest(|r| &r.shapes), longest(|r| &r.kernel)];
         self.layers.clear();
         for row in all {
             if !row.layer.is_empty() && self.layers.last() != Some(&row.layer) && !self.layers.contains(&row.layer) {
@@ -260,8 +265,12 @@ fn table_ui(
             .or_else(|| panel.rows.iter().position(|r| is_related(level, *r, &studio.related)))
     };
     panel.shown = selected.clone();
-    let fixed: f32 = columns.iter().filter_map(|c| c.width()).map(|w| w + 8.0).sum();
-    let kernel = (ui.available_width() - fixed - 24.0).clamp(190.0, 420.0);
+    // A shape is shown whole: half of one says nothing.
+    let shapes = theme::mono_width(ui, panel.longest[0]).clamp(96.0, 480.0);
+    let width = |column: Column| if column == Column::Shapes { Some(shapes) } else { column.width() };
+    let fixed: f32 = columns.iter().filter_map(|c| width(*c)).map(|w| w + 8.0).sum();
+    let least = theme::mono_width(ui, panel.longest[1]).clamp(96.0, 240.0);
+    let kernel = (ui.available_width() - fixed - 24.0).clamp(least, 420.0);
     let mut pressed = None;
     let mut chosen = None;
     ScrollArea::horizontal().id_salt(("step graph", level)).auto_shrink([false, false]).show(ui, |ui| {
@@ -271,7 +280,7 @@ fn table_ui(
             .auto_shrink([false, false])
             .cell_layout(Layout::left_to_right(Align::Center));
         for column in columns {
-            table = table.column(TableColumn::exact(column.width().unwrap_or(kernel)).clip(true));
+            table = table.column(TableColumn::exact(width(*column).unwrap_or(kernel)).clip(true));
         }
         if let Some(row) = jump {
             table = table.scroll_to_row(row, None);

@@ -121,18 +121,23 @@ fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
     let t = studio.training.transport(studio.is_ready());
     let command_ui = if short { command_icon_ui } else { command_ui };
     command_ui(ui, Command::Stop, t.stop, out);
+    if studio.training.is_stopped() {
+        lead_ui(ui, Command::Continue, short, out);
+    }
     if studio.training.is_running() {
         command_ui(ui, Command::Pause, t.pause, out);
     } else {
         let c = theme::colors(ui);
         let next = studio.next();
-        let text = RichText::new(format!("{}  {}", icons::PLAY, next.label())).color(if t.train {
-            c.on_accent
-        } else {
-            c.weak
+        // A run that was stopped goes on sooner than another one begins.
+        let leads = t.train && !studio.training.is_stopped();
+        let text = RichText::new(format!("{}  {}", icons::PLAY, next.label())).color(match (leads, t.train) {
+            (true, _) => c.on_accent,
+            (false, true) => c.text,
+            (false, false) => c.weak,
         });
         let mut button = Button::new(text);
-        if t.train {
+        if leads {
             button = button.fill(c.accent);
         }
         let about = match next {
@@ -156,11 +161,19 @@ fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
             out.push(Command::Train);
         }
     }
-    if studio.training.is_stopped() {
-        command_ui(ui, Command::Continue, true, out);
-    }
     command_ui(ui, Command::Step, t.step, out);
     command_ui(ui, Command::Reset, t.reset, out);
+}
+
+/// What is most likely to be pressed, in the accent.
+fn lead_ui(ui: &mut Ui, command: Command, short: bool, out: &mut Queue) {
+    let (c, info) = (theme::colors(ui), command.info());
+    let text = if short { info.icon.to_owned() } else { format!("{}  {}", info.icon, info.label) };
+    let button = ui.add(Button::new(RichText::new(text).color(c.on_accent)).fill(c.accent));
+    named(&button, info.label, true);
+    if button.on_hover_text(command.tooltip(ui.ctx())).clicked() {
+        out.push(command);
+    }
 }
 
 fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {

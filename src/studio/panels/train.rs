@@ -38,9 +38,11 @@ pub fn train_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut 
             (false, _) => "The curves end where it failed",
         };
         problem_ui(ui, error, &format!("{curves}; change what is named here and train again."));
+        ui.add_space(8.0);
     }
     if let Some(problem) = &run.problem {
         problem_ui(ui, problem, "");
+        ui.add_space(8.0);
     }
     if run.state.is_none() {
         return first_ui(ui, studio, out);
@@ -172,8 +174,8 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
 
 /// The width below which the controls take two lines.
 const ROOM_FOR_CONTROLS: f32 = 600.0;
-/// What the sign of an edited network takes beside them, with the way out.
-const ROOM_FOR_SIGN: f32 = 96.0;
+/// What the sign of an edited network takes beside them.
+const ROOM_FOR_SIGN: f32 = 24.0;
 
 fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
     let sign = if studio.is_stale() { ROOM_FOR_SIGN } else { 0.0 };
@@ -223,7 +225,7 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue
     let mut smoothing = run.smoothing();
     let lag = smoothing / (1.0 - smoothing).max(1e-3);
     let slider = Slider::new(&mut smoothing, 0.0..=0.999).fixed_decimals(3);
-    let response = slider_ui(ui, slider, "Smoothing", 80.0).on_hover_text(format!(
+    let response = slider_ui(ui, slider, "Smoothing", 64.0).on_hover_text(format!(
         "Share of the past in the bold curve: it follows the raw one, which stays behind it, about {} late. Its first \
              points are averages of what there is, not drawn towards zero.",
         counted_steps(lag.round() as u64)
@@ -245,13 +247,18 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue
         plots_menu_ui(ui, studio, out);
         if studio.is_stale() {
             let c = theme::colors(ui);
-            // Beside everything else there is room for the words in a wide window only.
-            let words = if ui.available_width() > 120.0 { "  edited since" } else { "" };
+            // Beside everything else there is room for the words, and for the way out, in a wide window only.
+            let is_wide = ui.available_width() > 120.0;
+            let words = if is_wide { "  edited since" } else { "" };
             let text = format!("{}{words}", icons::INFO);
             let label = ui.label(RichText::new(text).size(12.0).color(c.warning));
             label.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, "edited since"));
-            label.on_hover_text("This run trains the network as it was; reset and train to use the edits");
-            command_icon_ui(ui, Command::Reset, true, out);
+            label.on_hover_text(
+                "Edited since: this run trains the network as it was. Reset and train to use the edits.",
+            );
+            if is_wide {
+                command_icon_ui(ui, Command::Reset, true, out);
+            }
         }
     });
 }

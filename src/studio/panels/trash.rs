@@ -23,7 +23,7 @@ pub fn trash_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         .id_salt("trash")
         .auto_shrink([false, false])
         .cell_layout(Layout::left_to_right(Align::Center))
-        .column(Column::remainder().at_least(100.0).clip(true));
+        .column(Column::remainder().at_least(72.0).clip(true));
     for (_, width) in FIELDS {
         table = table.column(Column::exact(width).clip(true));
     }

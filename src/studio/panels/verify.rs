@@ -11,7 +11,7 @@ use crate::studio::view_models::format;
 use crate::studio::widgets::button::{command_ui, empty_ui, named, weak_ui};
 use crate::studio::widgets::field::problem_ui;
 use crate::tensor::Bytes;
-use crate::train::{Compared, Culprit, Proof, STRESS};
+use crate::train::{Compared, Culprit, Proof};
 use egui::{Align, Button, CollapsingHeader, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 use std::time::Duration;
@@ -112,10 +112,10 @@ fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     if let Some(problem) = &proofs.problem {
         problem_ui(ui, problem, "");
     }
-    if !proofs.is_running() {
-        price_ui(ui, studio);
-    }
+    price_ui(ui, studio);
     ui.horizontal_wrapped(|ui| {
+        // As high as its button, so that nothing moves when that comes and goes.
+        ui.set_min_height(24.0);
         if proofs.is_running() {
             // A check that takes long tells so, even where nothing else moves.
             ui.ctx().request_repaint_after(Duration::from_millis(500));
@@ -144,33 +144,28 @@ fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     });
 }
 
-/// What all proofs of the document would take.
+/// What all proofs of the document would take. The line is there from the start, so that nothing below it moves.
 fn price_ui(ui: &mut Ui, studio: &Studio) {
-    if !studio.is_ready() {
+    let replays = studio.settings.replays;
+    let Some(found) = studio.proofs.estimate(studio.document.revision(), replays) else {
+        let is_coming = studio.is_ready() && (studio.proofs.is_pricing() || studio.proofs.is_running());
+        weak_ui(ui, if is_coming { "estimating what everything takes…" } else { " " });
         return;
-    }
-    let Some(found) = studio.proofs.estimate(studio.document.revision()) else { return };
-    let (seconds, bytes) = (found.price.seconds.max(1.0), Bytes(found.price.bytes));
-    // How long a given number of replays takes is known only to who has made some.
-    let text = if studio.settings.replays.is_some() {
-        format!("everything but the replays takes about {} and {bytes} of memory here", format::duration(seconds))
-    } else {
-        let most = format::duration(seconds + 2.0 * STRESS.as_secs_f64());
-        format!("everything takes up to about {most} and {bytes} of memory here")
     };
+    let (seconds, bytes) = (format::duration(found.price.seconds.max(1.0)), Bytes(found.price.bytes));
+    let most = if replays.is_some() { "about" } else { "up to about" };
+    let text = format!("everything takes {most} {seconds} and {bytes} of memory here");
     let about =
         "Estimated from the network: nearly all of it is gradients in double precision and the replays of the stress.";
-    match found.free.filter(|free| *free < found.price.bytes) {
+    let c = theme::colors(ui);
+    let (text, color) = match found.free.filter(|free| *free < found.price.bytes) {
         Some(free) => {
             let text = format!("{}  {text}, and {} are free: make the network smaller", icons::WARNING, Bytes(free));
-            let text = RichText::new(text).size(12.0).color(theme::colors(ui).warning);
-            ui.add(egui::Label::new(text).wrap()).on_hover_text(about);
+            (text, c.warning)
         }
-        None => {
-            let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);
-            ui.add(egui::Label::new(text).wrap()).on_hover_text(about);
-        }
-    }
+        None => (text, c.weak),
+    };
+    ui.add(egui::Label::new(RichText::new(text).size(12.0).color(color)).wrap()).on_hover_text(about);
 }
 
 fn check_ui(ui: &mut Ui, studio: &Studio, proved: &Proved, out: &mut Queue) {

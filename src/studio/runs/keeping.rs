@@ -54,6 +54,7 @@ impl Keeping {
                 }
             }
             Event::Steps(reports) => self.recorder.iter_mut().for_each(|r| r.steps(reports)),
+            Event::LayerUpdates { spans, .. } => self.recorder.iter_mut().for_each(|r| r.moved(spans)),
             Event::Evaluated { step, result } => self.recorder.iter_mut().for_each(|r| r.evaluated(*step, result)),
             Event::State(state) => self.enter(state),
             Event::Saved(path) if self.is_own(path) => {

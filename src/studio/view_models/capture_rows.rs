@@ -1,6 +1,6 @@
 //! The capture plan folded like the list of layers: a block, or a run of equal layers, as one row with what its tensors have together.
 
-use super::capture::{COLUMNS, CaptureView, Cell};
+use super::capture::{COLUMNS, CaptureView, Cell, Shown};
 use super::network::{NetworkView, Row};
 use crate::model::LayerPath;
 use crate::studio::fields::counted;
@@ -132,6 +132,26 @@ impl CaptureView {
         out
     }
 
+    /// Letters of the longest text in every column of these rows.
+    #[must_use]
+    pub fn longest(&self, lines: &[CaptureLine], shown: Shown) -> [usize; COLUMNS.len()] {
+        let text = |line: &CaptureLine, column: usize| match &line.cells {
+            Cells::Own(at) => {
+                self.layers[*at].cells[column].as_ref().map_or(0, |c| c.texts[shown as usize].chars().count())
+            }
+            Cells::Sum(sums) => sums[column].as_ref().map_or(0, |s| s.texts[shown as usize].chars().count()),
+            Cells::Nothing => 0,
+        };
+        let mut out = [0; COLUMNS.len()];
+        for (column, most) in out.iter_mut().enumerate() {
+            *most = lines.iter().map(|l| text(l, column)).max().unwrap_or_default();
+        }
+        // Below the layers, the first column holds what belongs to none.
+        let others = [&self.loss, &self.x, &self.y].into_iter().flatten();
+        out[0] = others.map(|c| c.texts[shown as usize].chars().count()).fold(out[0], usize::max);
+        out
+    }
+
     fn line(&self, index: usize, depth: usize, cards: Range<usize>) -> CaptureLine {
         let row = &self.layers[index];
         CaptureLine {
@@ -166,7 +186,7 @@ mod tests {
         let preset =
             presets::bundled((0..presets::count()).find(|i| presets::name(*i) == "stress-200").unwrap()).unwrap();
         let plan = PlanView::of_preset(&preset);
-        let network = NetworkView::new(&preset, None, Some(&plan), None);
+        let network = NetworkView::new(&preset, None, Some(&plan), None, &[]);
         let mut folds = Folds::default();
         let flat = plan.capture.lines(&network, &network.rows(&folds));
         let own = |lines: &[CaptureLine]| lines.iter().filter(|l| matches!(l.cells, Cells::Own(_))).count();
@@ -181,7 +201,7 @@ mod tests {
         assert_eq!((ends[0], ends[ends.len() - 1]), (0, network.cards.len()));
         assert!(ends.windows(2).all(|w| w[0] <= w[1]), "{ends:?}");
         // A plan of another network is shown as it is.
-        let other = NetworkView::new(&presets::digits(), None, None, None);
+        let other = NetworkView::new(&presets::digits(), None, None, None, &[]);
         assert_eq!(own(&plan.capture.lines(&other, &other.rows(&Folds::default()))), plan.capture.layers.len());
     }
 

@@ -64,7 +64,7 @@ pub struct DataView {
     /// Samples drawn in the plane, where a sample has two values; at most [`SCATTERED`], spread evenly.
     pub scatter: Vec<u32>,
     /// Why the network cannot be trained on it.
-    pub misfit: Option<String>,
+    pub misfit: Option<Arc<DataError>>,
 }
 
 /// Samples that a scatter plot shows at most.
@@ -82,8 +82,17 @@ pub fn load_view(key: &DataKey) -> Result<DataView, String> {
     let (set, misfit) = load_to_show(&key.spec, &request, &key.base).map_err(|e| e.to_string())?;
     let split = split(set.len(), &key.spec, key.seed).map_err(|e| e.to_string())?;
     // Without a network to compare with, what was compared with a guess says nothing.
-    let misfit = misfit.filter(|_| key.output.is_some()).map(|e: DataError| e.to_string());
+    let misfit = misfit.filter(|_| key.output.is_some()).map(Arc::new);
     Ok(DataView::new(set, split, &key.spec.source, misfit))
+}
+
+/// At most `most` of so many samples, spread evenly: one of each stretch of equal length, at a place that changes from one to the next, as classes may
+/// take turns.
+#[must_use]
+pub fn spread(len: usize, most: usize) -> Vec<u32> {
+    let stride = len.div_ceil(most.max(1)).max(1);
+    let place = |block: usize| block * stride + (block.wrapping_mul(0x9E37_79B1) >> 8) % stride;
+    (0..len.div_ceil(stride)).map(|block| place(block).min(len - 1) as u32).collect()
 }
 
 /// The picture that a sample is, where it is one.
@@ -122,14 +131,13 @@ impl Picture {
 impl DataView {
     /// The view of a set with its split.
     #[must_use]
-    pub fn new(set: Dataset, split: Split, source: &DataSource, misfit: Option<String>) -> Self {
+    pub fn new(set: Dataset, split: Split, source: &DataSource, misfit: Option<Arc<DataError>>) -> Self {
         let mut held = vec![false; set.len()];
         for i in &split.held_out {
             held[*i as usize] = true;
         }
         let picture = picture(&set, source);
-        let stride = set.len().div_ceil(SCATTERED).max(1);
-        let scatter = if set.sample.len() == 2 { (0..set.len() as u32).step_by(stride).collect() } else { Vec::new() };
+        let scatter = if set.sample.len() == 2 { spread(set.len(), SCATTERED) } else { Vec::new() };
         let classes = classes(&set, &held);
         let features = features(&set, picture);
         Self { set: Arc::new(set), split, held, picture, classes, features, scatter, misfit }
@@ -280,6 +288,17 @@ mod tests {
     }
 
     #[test]
+    fn samples_that_are_spread_are_of_every_class() {
+        for (len, most) in [(3000, 2000), (3000, 1000), (100_000, 4000)] {
+            let found = spread(len, most);
+            assert!(found.len() <= most && found.windows(2).all(|w| w[0] < w[1]) && (found[0] as usize) < len);
+            let classes: std::collections::HashSet<u32> = found.iter().map(|i| i % 12).collect();
+            assert_eq!(classes.len(), 12, "{len} {most}");
+        }
+        assert_eq!((spread(3, 10), spread(0, 10)), (vec![0, 1, 2], vec![]));
+    }
+
+    #[test]
     fn digits_are_pictures_with_counted_classes() {
         let view = load_view(&key(DataSource::Digits, &[64], Some(10))).unwrap();
         let text = view.to_string();
@@ -298,9 +317,9 @@ mod tests {
     fn data_that_does_not_fit_is_shown_with_why() {
         let view = load_view(&key(DataSource::Digits, &[64], Some(4))).unwrap();
         assert_eq!(view.set.len(), 1797);
-        assert!(view.misfit.as_ref().is_some_and(|m| m.contains("does not fit the network")), "{view}");
+        assert!(view.misfit.as_ref().is_some_and(|m| m.to_string().contains("does not fit the network")), "{view}");
         // A network with mistakes says nothing about the data.
-        assert_eq!(load_view(&key(DataSource::Digits, &[64], None)).unwrap().misfit, None);
+        assert!(load_view(&key(DataSource::Digits, &[64], None)).unwrap().misfit.is_none());
         let csv = DataSource::Npz { path: "none.npz".into(), x: "x".into(), y: "y".into() };
         assert!(load_view(&key(csv, &[64], Some(4))).unwrap_err().contains("none.npz: cannot be read"));
     }

@@ -192,8 +192,15 @@ fn problem(d: &Diagnostic, prefix: &str) -> Problem {
 
 impl NetworkView {
     /// The cards of a document. `checked` and `plan` may be those of an older revision; what they know of a layer that changed its kind is left out.
+    /// `misfits` are mistakes that its data has shown.
     #[must_use]
-    pub fn new(preset: &Preset, checked: Option<&Checked>, plan: Option<&PlanView>, failure: Option<&str>) -> Self {
+    pub fn new(
+        preset: &Preset,
+        checked: Option<&Checked>,
+        plan: Option<&PlanView>,
+        failure: Option<&str>,
+        misfits: &[Diagnostic],
+    ) -> Self {
         let mut out = Self::default();
         let facts = checked.map(|c| c.facts.as_slice()).unwrap_or_default();
         let by_path: HashMap<&LayerPath, usize> = facts.iter().enumerate().map(|(i, f)| (&f.path, i)).collect();
@@ -201,6 +208,7 @@ impl NetworkView {
             .map(|p| p.compiled.model.layers.iter().enumerate().map(|(i, l)| (&l.path, i)).collect())
             .unwrap_or_default();
         let diagnostics = checked.map(|c| c.diagnostics.as_slice()).unwrap_or_default();
+        let diagnostics: Vec<&Diagnostic> = diagnostics.iter().chain(misfits).collect();
         walk(&preset.layers, &LayerPath::default(), &mut |layer, path, siblings| {
             let fact = by_path.get(path).map(|&i| &facts[i]).filter(|f| f.kind == layer.kind());
             let id = fact.and_then(|_| ids.get(path)).copied();

@@ -2,6 +2,15 @@
 
 use crate::studio::view_models::format;
 use egui_plot::{GridInput, GridMark};
+use std::ops::RangeInclusive;
+
+/// The smallest value on a logarithmic axis.
+const FLOOR: f64 = 1e-12;
+
+/// The place of a value along an axis.
+pub(super) fn scale(log: bool, y: f64) -> f64 {
+    if log { y.max(FLOOR).log10() } else { y }
+}
 
 /// Marks of a logarithmic axis: powers of ten, with twos and fives between them where there is room.
 pub(super) fn log_marks((low, high): (f64, f64)) -> Vec<GridMark> {
@@ -56,7 +65,7 @@ pub(super) fn linear_marks(input: &GridInput, most: f64) -> Vec<GridMark> {
 }
 
 /// A mark on the vertical axis, as short as it can be.
-pub(super) fn tick(value: f64) -> String {
+pub(crate) fn tick(value: f64) -> String {
     let a = value.abs();
     if value == 0.0 {
         "0".into()
@@ -75,6 +84,52 @@ pub(super) fn tick(value: f64) -> String {
     }
 }
 
+/// A time in microseconds on an axis, with its unit and without digits that say nothing.
+pub(crate) fn time_tick(us: f64) -> String {
+    let (value, unit) = match us {
+        us if us >= 0.9995e6 => (us / 1e6, "s"),
+        us if us >= 999.5 => (us / 1e3, "ms"),
+        us => (us, "µs"),
+    };
+    if value <= 0.0 {
+        return format!("0 {unit}");
+    }
+    let digits = (2 - value.log10().floor() as i32).clamp(0, 3) as usize;
+    let text = format!("{value:.digits$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} {unit}")
+}
+
+/// The width that a mark's label takes at most, in points.
+fn width_of(text: &str) -> f32 {
+    const LETTER: f32 = 8.0;
+    text.chars().count() as f32 * LETTER
+}
+
+/// A mark's label along the bottom, which stands over its place, unless it would reach over the edge of a plot that is `width` points wide.
+pub(super) fn inside(text: String, at: f64, range: &RangeInclusive<f64>, width: f32) -> String {
+    let span = (range.end() - range.start()).max(f64::MIN_POSITIVE);
+    let left = ((range.end() - at) / span) as f32 * width;
+    if left + 0.5 >= width_of(&text) / 2.0 { text } else { String::new() }
+}
+
+/// A mark's label along the side of a plot that is `height` points high, unless it would reach over the upper edge.
+pub(super) fn below(text: String, at: f64, range: &RangeInclusive<f64>, height: f32) -> String {
+    const HALF: f64 = 4.5;
+    let span = (range.end() - range.start()).max(f64::MIN_POSITIVE);
+    if (range.end() - at) / span * f64::from(height) >= HALF { text } else { String::new() }
+}
+
+/// The end of a step axis of `width` points on which the label of the last mark has room.
+pub(super) fn step_end(steps: f64, room: f64, width: f32) -> f64 {
+    let marks = step_marks((0.0, steps), room);
+    let Some(last) = marks.last() else { return steps };
+    let half = f64::from(width_of(&step_tick(*last)) / 2.0 + 1.0);
+    let width = f64::from(width);
+    // At most an eighth of the axis stays empty.
+    steps.max((last.value * width / (width - half).max(1.0)).min(steps * 1.125))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +137,27 @@ mod tests {
     #[test]
     fn marks_are_short() {
         assert_eq!([0.0, 0.5, 2.0, 0.000_1, 12_000.0].map(tick), ["0", "0.5", "2", "1e-4", "12 k"]);
+    }
+
+    #[test]
+    fn times_have_their_unit() {
+        assert_eq!(
+            [0.0, 0.5, 10.0, 1000.0, 1200.0, 25_000.0, 2e6].map(time_tick),
+            ["0 µs", "0.5 µs", "10 µs", "1 ms", "1.2 ms", "25 ms", "2 s"]
+        );
+    }
+
+    #[test]
+    fn no_label_reaches_over_the_edge() {
+        let range = 0.0..=1000.0;
+        let shown = |at: f64| !inside("1 k".into(), at, &range, 300.0).is_empty();
+        assert_eq!([900.0, 970.0, 1000.0].map(shown), [true, false, false]);
+        let shown = |at: f64| !below("1 k".into(), at, &range, 100.0).is_empty();
+        assert_eq!([900.0, 960.0, 1000.0].map(shown), [true, false, false]);
+        // An axis of whole steps is longer by what the label of the last one takes.
+        let end = step_end(3000.0, 3.0, 266.0);
+        assert!(end > 3000.0 && end < 3200.0 && !inside("3 k".into(), 3000.0, &(0.0..=end), 266.0).is_empty(), "{end}");
+        assert_eq!(step_end(3400.0, 3.0, 266.0), 3400.0);
     }
 
     #[test]

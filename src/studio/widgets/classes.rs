@@ -1,23 +1,39 @@
 //! Classes as colours that colour-blind eyes tell apart, each with a marker of its own besides.
 
-use egui::Color32;
+use egui::{Color32, Pos2, Response, Sense, Ui, Vec2};
 use egui_plot::MarkerShape;
 
-/// Okabe and Ito's colours in an order whose neighbours differ most.
-const COLORS: [Color32; 8] = [
-    Color32::from_rgb(0xE6, 0x9F, 0x00),
-    Color32::from_rgb(0x00, 0x72, 0xB2),
-    Color32::from_rgb(0x00, 0x9E, 0x73),
-    Color32::from_rgb(0xCC, 0x79, 0xA7),
-    Color32::from_rgb(0xD5, 0x5E, 0x00),
-    Color32::from_rgb(0x56, 0xB4, 0xE9),
-    Color32::from_rgb(0xF0, 0xE4, 0x42),
-    Color32::from_rgb(0x99, 0x99, 0x99),
+/// Ten colours that stay apart under every kind of colour blindness (M. A. Petroff, "Accessible color sequences for data visualization", 2021).
+const COLORS: [Color32; 10] = [
+    Color32::from_rgb(0x3F, 0x90, 0xDA),
+    Color32::from_rgb(0xFF, 0xA9, 0x0E),
+    Color32::from_rgb(0xBD, 0x1F, 0x01),
+    Color32::from_rgb(0x94, 0xA4, 0xA2),
+    Color32::from_rgb(0x83, 0x2D, 0xB6),
+    Color32::from_rgb(0xA9, 0x6B, 0x59),
+    Color32::from_rgb(0xE7, 0x63, 0x00),
+    Color32::from_rgb(0xB9, 0xAC, 0x70),
+    Color32::from_rgb(0x71, 0x75, 0x81),
+    Color32::from_rgb(0x92, 0xDA, 0xDD),
 ];
 
+/// Classes that have a colour of their own.
+pub const DISTINCT: usize = COLORS.len();
+
+/// The ends of a scale of values: Okabe and Ito's blue and orange.
+pub const LOW: Color32 = Color32::from_rgb(0x00, 0x72, 0xB2);
+pub const HIGH: Color32 = Color32::from_rgb(0xE6, 0x9F, 0x00);
+
 /// Markers; their number has no divisor in common with that of the colours, so that pairs repeat late.
-const MARKERS: [MarkerShape; 5] =
-    [MarkerShape::Circle, MarkerShape::Square, MarkerShape::Diamond, MarkerShape::Up, MarkerShape::Down];
+const MARKERS: [MarkerShape; 7] = [
+    MarkerShape::Circle,
+    MarkerShape::Square,
+    MarkerShape::Diamond,
+    MarkerShape::Up,
+    MarkerShape::Down,
+    MarkerShape::Left,
+    MarkerShape::Right,
+];
 
 /// The colour of a class.
 #[must_use]
@@ -29,6 +45,32 @@ pub const fn color(class: usize) -> Color32 {
 #[must_use]
 pub const fn marker(class: usize) -> MarkerShape {
     MARKERS[class % MARKERS.len()]
+}
+
+/// A class as it is drawn: its marker in its colour.
+pub fn class_ui(ui: &mut Ui, class: usize) -> Response {
+    let (rect, response) = ui.allocate_exact_size(Vec2::splat(10.0), Sense::hover());
+    let (at, r, fill) = (rect.center(), 5.0, color(class));
+    let turned = |sides: f32, first: f32| -> Vec<Pos2> {
+        (0..sides as usize).map(|i| at + r * Vec2::angled(std::f32::consts::TAU * (first + i as f32 / sides))).collect()
+    };
+    let corners = match marker(class) {
+        MarkerShape::Circle => {
+            ui.painter().circle_filled(at, r - 0.5, fill);
+            return response;
+        }
+        MarkerShape::Square => {
+            ui.painter().rect_filled(rect.shrink(0.5), 0, fill);
+            return response;
+        }
+        MarkerShape::Up => turned(3.0, 0.75),
+        MarkerShape::Down => turned(3.0, 0.25),
+        MarkerShape::Left => turned(3.0, 0.5),
+        MarkerShape::Right => turned(3.0, 0.0),
+        _ => turned(4.0, 0.0),
+    };
+    ui.painter().add(egui::Shape::convex_polygon(corners, fill, egui::Stroke::NONE));
+    response
 }
 
 /// Part `t` of the way from one colour to another.
@@ -54,7 +96,7 @@ pub fn ink_on(ground: Color32) -> Color32 {
 /// The colour of a signed value: blue below 0, orange above, the ground at 0. `share` goes from -1 to 1.
 #[must_use]
 pub fn signed(ground: Color32, share: f32) -> Color32 {
-    mix(ground, if share < 0.0 { COLORS[1] } else { COLORS[0] }, share.abs())
+    mix(ground, if share < 0.0 { LOW } else { HIGH }, share.abs())
 }
 
 #[cfg(test)]
@@ -62,9 +104,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_forty_classes_differ_in_colour_or_marker() {
-        let pairs: std::collections::HashSet<_> = (0..40).map(|c| (color(c), marker(c) as u8)).collect();
-        assert_eq!(pairs.len(), 40);
+    fn classes_differ_in_colour_and_later_in_marker() {
+        let colors: std::collections::HashSet<_> = (0..DISTINCT).map(color).collect();
+        let pairs: std::collections::HashSet<_> = (0..70).map(|c| (color(c), marker(c) as u8)).collect();
+        assert_eq!((colors.len(), pairs.len()), (10, 70));
         assert_eq!((mix(Color32::BLACK, Color32::WHITE, 0.5).r(), ink_on(Color32::WHITE)), (128, Color32::BLACK));
         assert_eq!(signed(Color32::BLACK, 0.0), Color32::BLACK);
     }

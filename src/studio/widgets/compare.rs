@@ -1,12 +1,15 @@
 //! Curves of several runs over each other, against the step or the running time.
 
-use super::axis::{linear_marks, log_marks, step_marks, step_tick, tick};
+use super::axis::{below, inside, linear_marks, log_marks, scale, step_marks, step_tick, tick as short};
+use super::button::weak_ui;
+use super::classes::DISTINCT;
+use super::layers::{LayerLine, layer_color, layer_keys_ui, layer_lines};
 use super::series::Smoothed;
 use crate::studio::runs::LoadedRun;
 use crate::studio::theme;
 use crate::train::export::LINE_COLORS;
 use egui::{Color32, RichText, Ui};
-use egui_plot::{GridInput, GridMark, Line, LineStyle, Plot, PlotPoint, PlotPoints, Points, Text};
+use egui_plot::{GridInput, GridMark, Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotUi, Points, Text};
 
 /// The colour of the run at this place among the selected ones. On dark ground the two blues change places, and black is white.
 #[must_use]
@@ -40,21 +43,26 @@ pub struct Compared<'a> {
 }
 
 /// What a plot shows of every run.
-pub struct CompareSpec {
+#[derive(Clone, Copy)]
+pub enum Shown<'a> {
+    /// A curve over every step, and points at some.
+    Curve(fn(&LoadedRun) -> &Smoothed, fn(&LoadedRun) -> &[[f64; 2]]),
+    /// How far the layer of this name moved; of a run alone every layer.
+    Layer(&'a str),
+}
+
+/// A plot of several runs.
+pub struct CompareSpec<'a> {
     pub title: &'static str,
-    pub curve: fn(&LoadedRun) -> &Smoothed,
-    pub points: fn(&LoadedRun) -> &[[f64; 2]],
+    pub shown: Shown<'a>,
     pub log: bool,
     pub by_time: bool,
     pub value: fn(f64) -> String,
+    pub tick: fn(f64) -> String,
 }
 
-/// The smallest value on a logarithmic axis.
-const FLOOR: f64 = 1e-12;
-
-fn scale(log: bool, y: f64) -> f64 {
-    if log { y.max(FLOOR).log10() } else { y }
-}
+/// Stretches of a layer's curve that are drawn at most.
+const STRETCHES: usize = 400;
 
 /// The place of a step of a run along the axis: the step itself, or its running time in seconds.
 fn across(run: &LoadedRun, step: f64, by_time: bool) -> f64 {
@@ -67,29 +75,33 @@ fn time_marks(input: &GridInput) -> Vec<GridMark> {
     linear_marks(input, 3.0)
 }
 
+/// The least width of the vertical axis, and the least height of the other one, in points.
+const AXES: [f32; 2] = [52.0, 18.0];
+
 /// Shows a plot of this height.
-pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec, height: f32) {
-    ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
+pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, height: f32) {
+    head_ui(ui, runs, spec);
     let c = theme::colors(ui);
-    let (log, value, by_time) = (spec.log, spec.value, spec.by_time);
+    let (log, value, tick, by_time) = (spec.log, spec.value, spec.tick, spec.by_time);
     let pixels = ui.available_width().max(64.0) as usize;
-    let room = f64::from((ui.available_width() - 44.0).max(64.0) / 72.0);
+    let width = (ui.available_width() - AXES[0]).max(64.0);
+    let room = f64::from(width / 72.0);
+    let height = (height - 24.0).max(64.0);
+    let inner = height - AXES[1];
     let colors: Vec<Color32> = (0..runs.len()).map(|i| run_color(ui, i)).collect();
     let plot = Plot::new(("compare", spec.title, by_time, log))
-        .height((height - 24.0).max(64.0))
+        .height(height)
         .allow_scroll(false)
         .grid_color(c.hairline)
-        .y_axis_min_width(44.0)
+        .y_axis_min_width(AXES[0])
         .x_grid_spacer(move |input| if by_time { time_marks(&input) } else { step_marks(input.bounds, room) })
-        .x_axis_formatter(
-            move |mark: GridMark, _| {
-                if by_time { format!("{} s", tick(mark.value)) } else { step_tick(mark) }
-            },
-        )
+        .x_axis_formatter(move |mark: GridMark, range| {
+            let text = if by_time { format!("{} s", short(mark.value)) } else { step_tick(mark) };
+            inside(text, mark.value, range, width)
+        })
         .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input, 6.0) })
-        .y_axis_formatter(move |mark: GridMark, _| {
-            let y = if log { 10f64.powf(mark.value) } else { mark.value };
-            tick(y)
+        .y_axis_formatter(move |mark: GridMark, range| {
+            below(tick(if log { 10f64.powf(mark.value) } else { mark.value }), mark.value, range, inner)
         })
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }
@@ -101,39 +113,90 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec, height
         });
     let response = plot.show(ui, |plot| {
         for (index, compared) in runs.iter().enumerate() {
-            let (run, color) = (compared.run, colors[index]);
-            let curve = (spec.curve)(run);
-            let before = run.curves.before as f64;
-            let points = |series: &super::series::Series| -> Vec<[f64; 2]> {
-                let found = series.points(0.0, series.len() as f64, pixels).into_iter().filter(|p| p[1].is_finite());
-                found.map(|[x, y]| [across(run, before + x, by_time), scale(log, y)]).collect()
+            let (alone, color) = (runs.len() == 1, colors[index]);
+            let end = match spec.shown {
+                Shown::Curve(curve, points) => {
+                    let found = (curve(compared.run), points(compared.run));
+                    curve_lines(plot, compared, found, spec, (color, alone), pixels)
+                }
+                Shown::Layer(name) => layers_lines(plot, compared, name, spec, (color, alone)),
             };
-            let name = format!("{} {}", compared.letter, compared.name);
-            let smooth = points(&curve.smooth);
-            if runs.len() == 1 {
-                let raw = PlotPoints::from(points(&curve.raw));
-                plot.line(Line::new("raw", raw).color(color.gamma_multiply(0.3)).width(1.0).allow_hover(false));
-            }
-            if let Some([x, y]) = smooth.last().copied() {
+            if let Some([x, y]) = end {
                 let letter = RichText::new(compared.letter.to_string()).font(theme::strong(12.0));
-                plot.text(
-                    Text::new("letter", PlotPoint::new(x, y), letter)
-                        .color(color)
-                        .anchor(egui::Align2::LEFT_BOTTOM)
-                        .allow_hover(false),
-                );
-            }
-            plot.line(Line::new(name, PlotPoints::from(smooth)).color(color).width(1.5).allow_hover(false));
-            let held_out: Vec<[f64; 2]> =
-                (spec.points)(run).iter().map(|[step, y]| [across(run, *step, by_time), scale(log, *y)]).collect();
-            if held_out.len() == 1 {
-                plot.points(Points::new("held-out", held_out).color(color).radius(3.0).allow_hover(false));
-            } else if !held_out.is_empty() {
-                let line = Line::new("held-out", PlotPoints::from(held_out)).color(color).width(1.5);
-                plot.line(line.style(LineStyle::dashed_dense()).allow_hover(false));
+                let text = Text::new("letter", PlotPoint::new(x, y), letter).color(color);
+                plot.text(text.anchor(egui::Align2::LEFT_BOTTOM).allow_hover(false));
             }
         }
     });
     let name = format!("{} of the selected runs", spec.title);
     response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
+}
+
+/// The title, with the layer that is shown, or the colours of all of them.
+fn head_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>) {
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 6.0;
+        ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
+        match (spec.shown, runs) {
+            (Shown::Layer(_), [one]) => drop(layer_keys_ui(ui, &one.run.curves.layers.names)),
+            (Shown::Layer(name), _) => drop(weak_ui(ui, name)),
+            (Shown::Curve(..), _) => {}
+        }
+    });
+}
+
+/// Draws a curve with its points; gives its end.
+fn curve_lines(
+    plot: &mut PlotUi<'_>,
+    of: &Compared<'_>,
+    (curve, points): (&Smoothed, &[[f64; 2]]),
+    spec: &CompareSpec<'_>,
+    (color, alone): (Color32, bool),
+    pixels: usize,
+) -> Option<[f64; 2]> {
+    let (run, log, by_time) = (of.run, spec.log, spec.by_time);
+    let before = run.curves.before as f64;
+    let placed = |series: &super::series::Series| -> Vec<[f64; 2]> {
+        let found = series.points(0.0, series.len() as f64, pixels).into_iter().filter(|p| p[1].is_finite());
+        found.map(|[x, y]| [across(run, before + x, by_time), scale(log, y)]).collect()
+    };
+    let smooth = placed(&curve.smooth);
+    if alone {
+        let raw = PlotPoints::from(placed(&curve.raw));
+        plot.line(Line::new("raw", raw).color(color.gamma_multiply(0.3)).width(1.0).allow_hover(false));
+    }
+    let end = smooth.last().copied();
+    let name = format!("{} {}", of.letter, of.name);
+    plot.line(Line::new(name, PlotPoints::from(smooth)).color(color).width(1.5).allow_hover(false));
+    let held_out: Vec<[f64; 2]> =
+        points.iter().map(|[step, y]| [across(run, *step, by_time), scale(log, *y)]).collect();
+    if held_out.len() == 1 {
+        plot.points(Points::new("held-out", held_out).color(color).radius(3.0).allow_hover(false));
+    } else if !held_out.is_empty() {
+        let line = Line::new("held-out", PlotPoints::from(held_out)).color(color).width(1.5);
+        plot.line(line.style(LineStyle::dashed_dense()).allow_hover(false));
+    }
+    end
+}
+
+/// Draws the layer of this name, of a run alone every layer; gives the end of its curve where it needs a letter.
+fn layers_lines(
+    plot: &mut PlotUi<'_>,
+    of: &Compared<'_>,
+    name: &str,
+    spec: &CompareSpec<'_>,
+    (color, alone): (Color32, bool),
+) -> Option<[f64; 2]> {
+    let curves = &of.run.curves.layers;
+    let (layers, last) = (curves.names.len(), curves.steps().last()?[1] as f64);
+    let place = |step: f64| across(of.run, step, spec.by_time);
+    let mut end = None;
+    for (layer, own) in curves.names.iter().enumerate().filter(|(_, n)| alone || *n == name) {
+        let found = curves.stretches(layer, 0.0, last, STRETCHES);
+        let (color, has_shadow) = if alone { (layer_color(layer, layers), layers <= 4) } else { (color, false) };
+        let line = LayerLine { color, width: 1.2, has_shadow, is_stepped: layers <= DISTINCT || !alone };
+        layer_lines(plot, own, &found, place, spec.log, &line);
+        end = found.last().filter(|_| !alone).map(|s| [place(s.steps[1]), scale(spec.log, f64::from(s.high))]);
+    }
+    end
 }

@@ -174,12 +174,44 @@ fn text_ui(
 /// A mistake with what to do about it.
 pub fn problem_ui(ui: &mut Ui, message: &str, help: &str) {
     let c = theme::colors(ui);
-    ui.horizontal_wrapped(|ui| {
-        ui.spacing_mut().item_spacing.x = 4.0;
-        ui.label(RichText::new(icons::WARNING).size(12.0).color(c.error));
-        ui.label(RichText::new(message).size(12.0).color(c.error));
-        if !help.is_empty() {
-            weak_ui(ui, help);
-        }
+    ui.scope(|ui| {
+        // The first of several lines is as high as the others.
+        ui.spacing_mut().interact_size.y = 14.0;
+        ui.horizontal_wrapped(|ui| {
+            ui.spacing_mut().item_spacing.x = 4.0;
+            ui.label(RichText::new(icons::WARNING).size(12.0).color(c.error));
+            ui.label(RichText::new(format!("{message}{}", joint(message, help))).size(12.0).color(c.error));
+            if !help.is_empty() {
+                weak_ui(ui, help);
+            }
+        });
     });
+}
+
+/// What ends a message before its help: a full stop where that is a sentence of its own.
+fn joint(message: &str, help: &str) -> &'static str {
+    match help.chars().next() {
+        Some(first) if !message.ends_with(['.', ';', ':', '!', '?']) => {
+            if first.is_uppercase() {
+                "."
+            } else {
+                ";"
+            }
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_and_its_help_are_kept_apart() {
+        assert_eq!(
+            [joint("found 3", "give 4"), joint("found 3", "Give 4."), joint("Found 3.", "Give 4.")],
+            [";", ".", ""]
+        );
+        assert_eq!(joint("found 3", ""), "");
+    }
 }

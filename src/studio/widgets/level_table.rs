@@ -145,6 +145,7 @@ impl Column {
             Self::Layer => 104.0,
             Self::Name => 112.0,
             Self::Kernel => return None,
+            // As wide as its texts are, where they are known.
             Self::Shapes => 176.0,
             Self::Dtypes => 56.0,
             Self::Flops | Self::Bytes => 72.0,

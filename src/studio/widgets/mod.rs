@@ -9,6 +9,7 @@ pub mod confusion;
 pub mod field;
 pub mod histogram;
 pub mod keys;
+mod layers;
 pub mod level_table;
 pub mod look;
 pub mod pictures;

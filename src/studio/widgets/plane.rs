@@ -1,6 +1,7 @@
 //! Samples of two values in the plane, and what a network makes of every place in it.
 
-use super::classes::{color, marker, mix};
+use super::button::weak_ui;
+use super::classes::{DISTINCT, HIGH, LOW, class_ui, color, marker, mix};
 use crate::data::Dataset;
 use crate::studio::theme;
 use crate::studio::view_models::data::{class_name, class_of};
@@ -29,7 +30,7 @@ impl PlaneTexture {
                     Some(class) => {
                         mix(ground, color(usize::from(*class)), 0.08 + 0.5 * ((shade - 0.34) / 0.66).max(0.0))
                     }
-                    None => mix(color(1), color(0), shade),
+                    None => mix(LOW, HIGH, shade),
                 }
             };
             let mut image = ColorImage::filled([GRID, GRID], ground);
@@ -53,10 +54,12 @@ pub fn plane_ui(ui: &mut Ui, name: &str, set: &Dataset, samples: &[u32], ground:
         ui.horizontal_wrapped(|ui| {
             ui.spacing_mut().item_spacing.x = 4.0;
             for class in 0..classes.min(40) {
-                let (rect, _) = ui.allocate_exact_size(egui::Vec2::splat(10.0), egui::Sense::hover());
-                ui.painter().rect_filled(rect, 2, color(class));
+                class_ui(ui, class);
                 ui.label(RichText::new(class_name(set, class)).size(12.0));
                 ui.add_space(8.0);
+            }
+            if classes > DISTINCT {
+                weak_ui(ui, format!("colours repeat after {DISTINCT} classes, with another marker"));
             }
         });
     }

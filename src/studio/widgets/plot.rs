@@ -1,16 +1,17 @@
 //! A plot of curves against the step, with axes that can be logarithmic. All plots of a [`PlotView`] share the step axis and the crosshair.
 
-use super::axis::{linear_marks, log_marks, step_marks, step_tick, tick};
-use super::button::{named, weak_ui};
-use super::classes::{color, mix};
+use super::axis::{below, inside, linear_marks, log_marks, scale, step_end, step_marks, step_tick};
+use super::button::named;
+use super::classes::DISTINCT;
+use super::layers::{LayerLine, key_ui, layer_color, layer_keys_fit, layer_keys_ui, layer_lines};
 use super::series::{Series, Smoothed};
 use crate::studio::commands::{Command, Queue};
-use crate::studio::curves::LayerCurves;
 use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::theme;
 use crate::studio::view_models::format;
-use egui::{Button, Color32, Id, PointerButton, Pos2, Rect, Response, RichText, Sense, Stroke, StrokeKind, Ui, Vec2};
+use crate::train::runs::LayerCurves;
+use egui::{Button, Id, PointerButton, Pos2, Rect, Response, RichText, Stroke, StrokeKind, Ui, Vec2};
 use egui_plot::{GridMark, Line, Plot, PlotPoints, PlotTransform, Points, VLine};
 use std::collections::HashSet;
 
@@ -51,6 +52,8 @@ pub struct PlotSpec<'a> {
     pub range: Option<(f64, f64)>,
     /// How a value reads.
     pub value: fn(f64) -> String,
+    /// How a mark of the vertical axis reads, with its unit where it has one.
+    pub tick: fn(f64) -> String,
 }
 
 /// What the plots of a panel have in common.
@@ -109,31 +112,14 @@ impl PlotView {
 const MARKED: usize = 40;
 /// The least width of the vertical axis, in points.
 const Y_AXIS: f32 = 52.0;
+/// The height of the step axis, in points, at least.
+const X_AXIS: f32 = 18.0;
 /// The room for a mark of the step axis with its label: below it, labels fade.
 const STEP_MARK: f32 = 84.0;
-/// The smallest value on a logarithmic axis.
-const FLOOR: f64 = 1e-12;
 /// Points that the curves of all layers have together, at most about.
 const LAYER_POINTS: usize = 12_000;
-/// The room for a layer's name with its colour, in points.
-const LAYER_KEY: f32 = 80.0;
 /// Layers whose values are listed at the pointer.
 const LISTED: usize = 12;
-
-fn scale(log: bool, y: f64) -> f64 {
-    if log { y.max(FLOOR).log10() } else { y }
-}
-
-fn key_ui(ui: &mut Ui, color: Color32, name: &str) -> egui::Response {
-    let (rect, _) = ui.allocate_exact_size(Vec2::new(12.0, 12.0), Sense::hover());
-    ui.painter().hline(rect.x_range(), rect.center().y, egui::Stroke::new(2.0, color));
-    weak_ui(ui, name)
-}
-
-/// The colour of a layer's curve: few layers have colours of their own, many go from the first to the last.
-fn layer_color(layer: usize, layers: usize) -> Color32 {
-    if layers <= 8 { color(layer) } else { mix(color(1), color(0), layer as f32 / (layers - 1) as f32) }
-}
 
 /// The value of the last point at or before a step.
 fn point_at(points: &[[f64; 2]], step: f64) -> Option<f64> {
@@ -191,42 +177,38 @@ impl PlotSpec<'_> {
         let shown = |points: Vec<[f64; 2]>| -> PlotPoints<'b> {
             points.into_iter().filter(|p| p[1].is_finite()).map(|[x, y]| [x, scale(log, y)]).collect()
         };
-        let mut line = |name: String, points, color, width| {
+        let line = |plot: &mut egui_plot::PlotUi<'b>, name: String, points, color, width| {
             plot.line(Line::new(name, shown(points)).color(color).width(width).allow_hover(false));
         };
         match &self.curve {
             Curve::Smoothed(s) => {
                 let raw = format!("{} raw", self.curve_name);
-                line(raw, s.raw.points(from, to, pixels), c.accent.gamma_multiply(0.35), 1.0);
-                line(self.curve_name.into(), s.smooth.points(from, to, pixels), c.accent, 1.5);
+                line(plot, raw, s.raw.points(from, to, pixels), c.accent.gamma_multiply(0.35), 1.0);
+                line(plot, self.curve_name.into(), s.smooth.points(from, to, pixels), c.accent, 1.5);
             }
-            Curve::Plain(s) => line(self.curve_name.into(), s.points(from, to, pixels), c.accent, 1.5),
+            Curve::Plain(s) => line(plot, self.curve_name.into(), s.points(from, to, pixels), c.accent, 1.5),
             Curve::Layers { curves, marked } => {
                 let layers = curves.names.len();
-                let pixels = (LAYER_POINTS / (2 * layers.max(1))).clamp(24, pixels.max(24));
+                let most = (LAYER_POINTS / layers.max(1)).clamp(24, pixels.max(24));
                 let others = (0..layers).filter(|i| Some(*i) != *marked);
                 for i in others.chain(*marked) {
                     let (mut color, mut width) = (layer_color(i, layers), 1.0);
                     if *marked == Some(i) {
                         (color, width) = (c.accent, 2.5);
-                    } else if marked.is_some() || layers > 8 {
+                    } else if marked.is_some() || layers > DISTINCT {
                         color = color.gamma_multiply(0.55);
                     }
-                    let name = curves.names.get(i).cloned().unwrap_or_default();
-                    let points = curves.points(i, from, to, pixels);
-                    // The largest of each stretch is the curve; what lies between the extremes is a shadow, where there is room for shadows.
-                    let tops =
-                        points.chunks(2).map(|p| if p[0][1] >= p[p.len() - 1][1] { p[0] } else { p[p.len() - 1] });
-                    let tops: Vec<[f64; 2]> = tops.collect();
-                    if layers <= 8 || *marked == Some(i) {
-                        line(format!("{name} range"), points, color.gamma_multiply(0.3), 1.0);
-                    }
-                    line(name, tops, color, width);
+                    let name = curves.names.get(i).map_or("", String::as_str);
+                    let found = curves.stretches(i, from, to, most);
+                    let has_shadow = layers <= 4 || *marked == Some(i);
+                    let line = LayerLine { color, width, has_shadow, is_stepped: layers <= DISTINCT || has_shadow };
+                    layer_lines(plot, name, &found, |x| x, log, &line);
                 }
+                return;
             }
         }
         if !self.points.is_empty() {
-            line(self.points_name.into(), self.points.to_vec(), c.warning, 2.0);
+            line(plot, self.points_name.into(), self.points.to_vec(), c.warning, 2.0);
             // Few points are marked: one alone makes no line.
             if self.points.len() <= MARKED {
                 let marks = Points::new("marks", shown(self.points.to_vec())).color(c.warning).radius(3.0);
@@ -256,8 +238,10 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
         let values = spec.values_at(cursor);
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             let mut text = values.first().map(|(_, v)| (spec.value)(*v)).unwrap_or_default();
-            if let (Curve::Layers { .. }, Some((name, _))) = (&spec.curve, values.first()) {
-                text = format!("{name} {text}");
+            if let (Curve::Layers { curves, .. }, Some((name, _))) = (&spec.curve, values.first()) {
+                // Where nothing is pointed at, the colours' names say more than a number, and both have seldom room.
+                let keys = cursor.is_none() && layer_keys_fit(ui, &curves.names);
+                text = if keys { String::new() } else { format!("{name} {text}") };
             } else if let (Some(_), Some((_, v))) = (cursor, values.iter().find(|(n, _)| n == spec.points_name)) {
                 text = format!("{text} / {}", (spec.value)(*v));
             }
@@ -287,10 +271,8 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
                     sign.on_hover_text(spec.note);
                 }
                 if let Curve::Layers { curves, .. } = &spec.curve
-                    && curves.names.len() as f32 * LAYER_KEY <= ui.available_width()
+                    && layer_keys_ui(ui, &curves.names)
                 {
-                    let layers = curves.names.len();
-                    (0..layers).for_each(|i| drop(key_ui(ui, layer_color(i, layers), &curves.names[i])));
                     return;
                 }
                 if !spec.unit.is_empty() {
@@ -306,10 +288,13 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
 pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut Queue) {
     let c = theme::colors(ui);
     head_ui(ui, spec, view.cursor, out);
-    let (log, value) = (spec.log, spec.value);
-    let steps = spec.steps.max(2) as f64;
+    let (log, value, tick) = (spec.log, spec.value, spec.tick);
     let pixels = ui.available_width().max(64.0) as usize;
-    let room = f64::from((ui.available_width() - Y_AXIS).max(64.0) / STEP_MARK);
+    let width = (ui.available_width() - Y_AXIS).max(64.0);
+    let room = f64::from(width / STEP_MARK);
+    let steps = step_end(spec.steps.max(2) as f64, room, width);
+    let height = (height - 24.0).max(64.0);
+    let inner = height - X_AXIS;
     let (following, fits_y) = (!view.frozen, !view.own_y.contains(spec.title));
     let zoom = view.zoom.take_if(|(title, _)| *title == spec.title).map(|(_, zoom)| zoom).unwrap_or_default();
     let cursor = view.cursor;
@@ -324,7 +309,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
     });
     let link = Id::unique("train plots");
     let plot = Plot::new(spec.title)
-        .height((height - 24.0).max(64.0))
+        .height(height)
         .link_axis(link, [true, false])
         .allow_scroll(false)
         .allow_double_click_reset(false)
@@ -335,9 +320,11 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
         .grid_color(c.hairline)
         .y_axis_min_width(Y_AXIS)
         .x_grid_spacer(move |input| step_marks(input.bounds, room))
-        .x_axis_formatter(|mark: GridMark, _| step_tick(mark))
+        .x_axis_formatter(move |mark: GridMark, range| inside(step_tick(mark), mark.value, range, width))
         .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input, 6.0) })
-        .y_axis_formatter(move |mark: GridMark, _| tick(if log { 10f64.powf(mark.value) } else { mark.value }))
+        .y_axis_formatter(move |mark: GridMark, range| {
+            below(tick(if log { 10f64.powf(mark.value) } else { mark.value }), mark.value, range, inner)
+        })
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }
             | egui_plot::HoverPosition::Elsewhere { position }) = at;
@@ -470,6 +457,7 @@ mod tests {
             can_log: true,
             range: None,
             value: format::number,
+            tick: crate::studio::widgets::axis::tick,
         };
         let text = |at| spec.values_at(at).iter().map(|(n, v)| format!("{n} {v}")).collect::<Vec<_>>().join(", ");
         assert_eq!(text(Some(2.2)), "train 2, raw 2, held-out 0.5");

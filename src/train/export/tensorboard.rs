@@ -75,6 +75,13 @@ pub fn write_events(out: &mut dyn Write, curves: &Curves, started_ms: u64) -> io
     let measured: Vec<Quantity> =
         Quantity::ALL.into_iter().filter(|q| curves.values(*q).iter().any(|v| v.is_finite())).collect();
     let mut evaluations = curves.evaluations.iter().peekable();
+    let ms = |step: u64| curves.ms(step.saturating_sub(curves.before + 1) as usize);
+    for (layer, name) in curves.layers.names.iter().enumerate() {
+        let name = format!("update/{name}");
+        for (steps, top) in curves.layers.steps().iter().zip(curves.layers.tops(layer)) {
+            scalar(out, start_s + ms(steps[1]) * 1e-3, steps[1], &name, top)?;
+        }
+    }
     for index in 0..curves.len() {
         let step = curves.before + index as u64 + 1;
         let wall_s = start_s + curves.ms(index) * 1e-3;
@@ -100,7 +107,7 @@ pub fn write_events(out: &mut dyn Write, curves: &Curves, started_ms: u64) -> io
 #[cfg(test)]
 mod tests {
     use super::super::protobuf::decode;
-    use super::super::tests::curves;
+    use super::super::tests::{curves, with_layers};
     use super::*;
 
     #[test]
@@ -114,7 +121,7 @@ mod tests {
     #[test]
     fn records_read_back_as_scalars() {
         let mut file = Vec::new();
-        write_events(&mut file, &curves(), 1_700_000_000_000).unwrap();
+        write_events(&mut file, &with_layers(), 1_700_000_000_000).unwrap();
         let mut rest = file.as_slice();
         let (mut tags, mut versions) = (std::collections::BTreeMap::<String, Vec<(i64, f32)>>::new(), 0);
         while !rest.is_empty() {
@@ -134,6 +141,7 @@ mod tests {
         }
         assert_eq!(versions, 1);
         assert_eq!(tags["loss/train"].len(), curves().len());
+        assert_eq!(tags["update/L0:Dense"], [(10, 0.2), (30, 0.5)]);
         assert_eq!(tags["loss/held_out"], [(20, 0.25)]);
         assert_eq!(tags["loss/train"][0], (1, curves().values(Quantity::Loss)[0]));
         assert!(!tags.contains_key("optimizer/loss_scale"));

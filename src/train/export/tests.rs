@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::train::StepReport;
-use crate::train::runs::EvaluationPoint;
+use crate::train::runs::{EvaluationPoint, LayerCurves};
 
 /// Thirty steps, with an evaluation after the twentieth.
 pub fn curves() -> Curves {
@@ -21,6 +21,22 @@ pub fn curves() -> Curves {
     curves.append(&(1..=20).map(report).collect::<Vec<_>>(), 0.0, 100.0);
     curves.append(&(21..=30).map(report).collect::<Vec<_>>(), 100.0, 200.0);
     curves.evaluations.push(EvaluationPoint { step: 20, ms: 101.0, loss: 0.25, accuracy: 0.75 });
+    curves
+}
+
+/// The same run, of which is known how far its layers moved in two stretches.
+pub fn with_layers() -> Curves {
+    let text = crate::model::BUNDLED.iter().find(|b| b.name == "digits-mlp").unwrap().text;
+    let model = check(&crate::model::read_preset(text).unwrap()).model.unwrap();
+    let mut layers = LayerCurves::of(&model);
+    for (first, top) in [(1, 0.2), (11, 0.5)] {
+        let mut spans = crate::train::Spans::default();
+        spans.add(first, &[top, 0.1, 0.4, 0.3]);
+        spans.add(if first == 1 { 10 } else { 30 }, &[0.1, 0.1, 0.1, 0.1]);
+        layers.push(&spans);
+    }
+    let mut curves = curves();
+    curves.layers = layers;
     curves
 }
 

@@ -1,7 +1,7 @@
 //! Curves as text: a table with commas, or one JSON object a line with the fields of a run's log.
 
 use crate::train::StepReport;
-use crate::train::runs::{Curves, Quantity};
+use crate::train::runs::{Curves, LayerCurves, Quantity};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -33,6 +33,31 @@ pub fn write_line(out: &mut (impl Write + ?Sized), report: &StepReport) -> io::R
     out.write_all(b"\n")
 }
 
+/// How far each layer moved, told at the last step of every stretch.
+struct Moves<'a> {
+    layers: &'a LayerCurves,
+    tops: Vec<Vec<f32>>,
+    next: usize,
+}
+
+impl<'a> Moves<'a> {
+    fn new(layers: &'a LayerCurves) -> Self {
+        // Without stretches there is nothing to tell of any layer.
+        let count = if layers.is_empty() { 0 } else { layers.names.len() };
+        Self { layers, tops: (0..count).map(|l| layers.tops(l).collect()).collect(), next: 0 }
+    }
+
+    /// The largest changes of the layers in the stretches that end with this step; NaN where none does.
+    fn at(&mut self, step: u64) -> Vec<f32> {
+        let from = self.next;
+        while self.layers.steps().get(self.next).is_some_and(|s| s[1] <= step) {
+            self.next += 1;
+        }
+        let (from, to) = (from, self.next);
+        self.tops.iter().map(|t| t[from..to].iter().copied().fold(f32::NAN, f32::max)).collect()
+    }
+}
+
 /// Writes every step as a JSON object.
 ///
 /// # Errors
@@ -41,13 +66,19 @@ pub fn write_jsonl(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
     (0..curves.len()).try_for_each(|index| write_line(out, &curves.report(index)))
 }
 
-/// Writes every step as a row. What was not measured is an empty cell; held-out figures stand at the step at which they were taken.
+/// Writes every step as a row. What was not measured is an empty cell; held-out figures stand at the step at which they were taken, and
+/// how far each layer moved at the last step of every stretch that it is known of.
 ///
 /// # Errors
 /// Where `out` cannot be written.
 pub fn write_csv(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
     let names = Quantity::ALL.map(Quantity::name).join(",");
-    writeln!(out, "step,time_s,{names},held_out_loss,held_out_accuracy")?;
+    write!(out, "step,time_s,{names},held_out_loss,held_out_accuracy")?;
+    let mut moves = Moves::new(&curves.layers);
+    for name in curves.layers.names.iter().take(moves.tops.len()) {
+        write!(out, ",update_max {name}")?;
+    }
+    writeln!(out)?;
     let mut evaluations = curves.evaluations.iter().peekable();
     for index in 0..curves.len() {
         let step = curves.before + index as u64 + 1;
@@ -62,6 +93,9 @@ pub fn write_csv(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
         let (loss, accuracy) = found.map_or((f64::NAN, f64::NAN), |e| (e.loss, e.accuracy));
         cell(out, loss, |o, v| write!(o, ",{v}"))?;
         cell(out, accuracy, |o, v| write!(o, ",{v}"))?;
+        for top in moves.at(step) {
+            cell(out, f64::from(top), |o, v| write!(o, ",{}", v as f32))?;
+        }
         out.write_all(b"\n")?;
     }
     Ok(())
@@ -73,8 +107,22 @@ fn cell(out: &mut dyn Write, value: f64, put: impl FnOnce(&mut dyn Write, f64) -
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::curves;
+    use super::super::tests::{curves, with_layers};
     use super::*;
+
+    #[test]
+    fn layers_stand_where_their_stretches_end() {
+        let mut table = Vec::new();
+        write_csv(&mut table, &with_layers()).unwrap();
+        let table = String::from_utf8(table).unwrap();
+        let rows: Vec<Vec<&str>> = table.lines().map(|l| l.split(',').collect()).collect();
+        assert!(rows.iter().all(|r| r.len() == 14));
+        assert_eq!(rows[0][12..], ["update_max L0:Dense", "update_max L2:Dense"]);
+        assert_eq!(
+            (&rows[10][12..], &rows[11][12..], &rows[30][12..]),
+            (&["0.2", "0.4"][..], &["", ""][..], &["0.5", "0.4"][..])
+        );
+    }
 
     #[test]
     fn a_row_and_a_line_a_step() {

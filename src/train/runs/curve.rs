@@ -3,9 +3,11 @@
 //! A file is [`MAGIC`] and then chunks. A chunk is its kind (`u32`), the bytes of its body (`u32`), the checksum of the body (`u64`), and the body; all
 //! numbers are little endian. A chunk of steps holds the first step, the number of steps, when the first and the last of them were made (milliseconds of
 //! running time), and a column for each quantity: one value where they are all equal, all of them otherwise. A chunk of an evaluation holds its step,
-//! time, loss and accuracy. A reader stops at the first chunk that is not whole, and skips kinds that it does not know.
+//! time, loss and accuracy. Two more kinds tell how far each layer moved (`layers.rs`). A reader stops at the first chunk that is not whole, and skips kinds that it does not know.
 
-use crate::tensor::Fnv;
+use super::LayerCurves;
+use super::chunks::{Reader, chunk, put_chunk};
+use super::layers::{LAYERS, UPDATES};
 use crate::train::StepReport;
 
 /// The first bytes of a curve file, with the version of what follows.
@@ -13,7 +15,6 @@ pub const MAGIC: &[u8; 8] = b"SGCURVE1";
 
 const STEPS: u32 = 1;
 const EVALUATION: u32 = 2;
-const HEAD: usize = 16;
 /// Steps of a chunk as it is written: a program that is killed in the middle of a large write loses the torn chunk alone.
 const CHUNK: usize = 1 << 12;
 /// Steps that may be missing in the middle of a run.
@@ -106,6 +107,8 @@ pub struct Curves {
     columns: [Vec<f32>; 8],
     stretches: Vec<Stretch>,
     pub evaluations: Vec<EvaluationPoint>,
+    /// How far each layer moved, in stretches of steps.
+    pub layers: LayerCurves,
     /// True where the file ended in the middle of a chunk.
     pub is_torn: bool,
 }
@@ -212,6 +215,9 @@ impl Curves {
     /// Makes `step` the next one.
     fn make_room(&mut self, step: u64) {
         let before = step.saturating_sub(1);
+        if !self.is_empty() && before < self.last_step() {
+            self.layers.go_back(before);
+        }
         if !self.is_empty() && before > self.last_step() && before - self.last_step() <= LARGEST_GAP {
             // A program that was killed had a checkpoint, and not yet the last steps before it: their place stays empty.
             let (start, ms) = (self.len(), self.total_ms());
@@ -221,8 +227,8 @@ impl Curves {
         }
         if self.is_empty() || before > self.last_step() || before < self.before {
             // Nothing that came before belongs to the same line.
-            let evaluations = std::mem::take(&mut self.evaluations);
-            *self = Self { before, evaluations, ..Self::default() };
+            let (evaluations, layers) = (std::mem::take(&mut self.evaluations), std::mem::take(&mut self.layers));
+            *self = Self { before, evaluations, layers, ..Self::default() };
         }
         let keep = (before - self.before) as usize;
         if keep < self.len() {
@@ -254,6 +260,11 @@ impl Curves {
             let taken = match kind {
                 STEPS => curves.take_steps(body).is_some(),
                 EVALUATION => curves.take_evaluation(body).is_some(),
+                // What the steps are does not hang on these.
+                LAYERS | UPDATES => {
+                    curves.layers.take(kind, body);
+                    true
+                }
                 _ => true,
             };
             if !taken {
@@ -313,51 +324,6 @@ fn median(values: &[f32]) -> Option<f32> {
 fn mean_of_last(values: &[f32]) -> Option<f32> {
     let last: Vec<f32> = values[values.len().saturating_sub(32)..].iter().copied().filter(|v| v.is_finite()).collect();
     (!last.is_empty()).then(|| last.iter().sum::<f32>() / last.len() as f32)
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (head, tail) = self.0.split_at_checked(count)?;
-        self.0 = tail;
-        Some(head)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.bytes(8)?.try_into().ok().map(u64::from_le_bytes)
-    }
-
-    fn f64(&mut self) -> Option<f64> {
-        self.u64().map(f64::from_bits)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.bytes(4)?.try_into().ok().map(u32::from_le_bytes)
-    }
-
-    fn f32(&mut self) -> Option<f32> {
-        self.u32().map(f32::from_bits)
-    }
-}
-
-/// Kind and body of the first chunk, and what follows it; `None` where it is not whole.
-fn chunk(bytes: &[u8]) -> Option<(u32, &[u8], &[u8])> {
-    let mut r = Reader(bytes);
-    let (kind, len, sum) = (r.u32()?, r.u32()?, r.u64()?);
-    let body = r.bytes(usize::try_from(len).ok()?)?;
-    (Fnv::of(body) == sum).then_some((kind, body, r.0))
-}
-
-fn put_chunk(out: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
-    let at = out.len();
-    out.resize(at + HEAD, 0);
-    fill(out);
-    let body = &out[at + HEAD..];
-    let (len, sum) = (body.len() as u32, Fnv::of(body));
-    out[at..at + 4].copy_from_slice(&kind.to_le_bytes());
-    out[at + 4..at + 8].copy_from_slice(&len.to_le_bytes());
-    out[at + 8..at + 16].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Appends steps that follow each other, made between two running times.

@@ -2,9 +2,12 @@
 //!
 //! A [`Recorder`] writes one run from a thread of its own while it lasts; a [`RunStore`] reads all of them.
 
+mod chunks;
 mod curve;
+mod desk;
 mod differences;
 mod digest;
+mod layers;
 mod record;
 mod recorder;
 mod store;
@@ -14,6 +17,7 @@ mod tests;
 pub use curve::{Curves, EvaluationPoint, Quantity};
 pub use differences::{FieldDifference, change, preset_differences};
 pub use digest::PlanDigest;
+pub use layers::{LayerCurves, Stretch};
 pub use record::{Label, RunEnd, RunEntry, RunRecord, calendar, now_ms};
 pub use recorder::{FIRST_SAVE, Recorder, ResumePoint, SAVE_EVERY, SAVE_SHARE};
 pub use store::{RunStore, RunsError};

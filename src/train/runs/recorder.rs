@@ -3,14 +3,13 @@
 //! Whoever hands over steps never waits: what finds the channel full stays with them and goes with the next call. The thread writes what it was given
 //! several times a second, so a program that is killed loses that much of the curve and no more.
 
-use super::curve::{EvaluationPoint, MAGIC, put_evaluation, put_steps};
-use super::{Curves, PlanDigest, RunEnd, RunRecord, RunStore, RunsError, now_ms};
+use super::curve::EvaluationPoint;
+use super::desk::Desk;
+use super::{LayerCurves, PlanDigest, RunEnd, RunRecord, RunStore, RunsError};
 use crate::compile::Compiled;
-use crate::tensor::write_atomic;
-use crate::train::{Evaluation, StepReport};
+use crate::train::{Evaluation, Spans, StepReport};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
-use std::fs::{File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
@@ -18,10 +17,6 @@ use std::time::{Duration, Instant};
 
 /// Messages that may wait for the thread.
 const BOUND: usize = 64;
-/// Time between writes of the curve.
-const WRITE_EVERY: Duration = Duration::from_millis(250);
-/// Time between writes of the record.
-const RECORD_EVERY: Duration = Duration::from_secs(3);
 
 /// Time until the first checkpoint of a run that goes on, and the bounds of that between the next ones.
 pub const FIRST_SAVE: Duration = Duration::from_secs(3);
@@ -29,12 +24,14 @@ pub const SAVE_EVERY: (Duration, Duration) = (Duration::from_secs(10), Duration:
 /// Writing checkpoints takes at most this share of a run's time: one part of so many.
 pub const SAVE_SHARE: u32 = 30;
 
-fn failed(path: &Path, cause: io::Error) -> RunsError {
+pub(super) fn failed(path: &Path, cause: io::Error) -> RunsError {
     RunsError::File { path: path.to_owned(), what: "written", cause }
 }
 
-enum Message {
+pub(super) enum Message {
     Steps(Vec<StepReport>, f64),
+    /// How far parameters moved.
+    Moved(Vec<Spans>),
     Evaluated(EvaluationPoint),
     /// The run was made longer, or goes on after its end.
     Total(u64),
@@ -67,12 +64,17 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Makes the run's folder and starts the thread. The record's state and closing figures are the recorder's own.
+    /// Makes the run's folder and starts the thread. The record's state and closing figures are the recorder's own; `layers` are those of the network, empty.
     ///
     /// # Errors
     /// Where nothing can be written there, or the system refuses a thread.
-    pub fn begin(store: &RunStore, record: RunRecord, plan: &PlanDigest) -> Result<Self, RunsError> {
-        let (id, desk) = Desk::open(store, record, plan)?;
+    pub fn begin(
+        store: &RunStore,
+        record: RunRecord,
+        plan: &PlanDigest,
+        layers: LayerCurves,
+    ) -> Result<Self, RunsError> {
+        let (id, desk) = Desk::open(store, record, plan, layers)?;
         Self::start(store, OnceLock::from(id), move |_, inbox| desk.serve(inbox))
     }
 
@@ -83,7 +85,9 @@ impl Recorder {
     pub fn begin_unseen(store: &RunStore, record: RunRecord, compiled: Arc<Compiled>) -> Result<Self, RunsError> {
         let place = store.clone();
         Self::start(store, OnceLock::new(), move |known, inbox| {
-            let (id, desk) = Desk::open(&place, record, &PlanDigest::of(&compiled)).map_err(|e| e.to_string())?;
+            let layers = LayerCurves::of(&compiled.model);
+            let opened = Desk::open(&place, record, &PlanDigest::of(&compiled), layers);
+            let (id, desk) = opened.map_err(|e| e.to_string())?;
             drop(compiled);
             let _ = known.set(id);
             desk.serve(inbox)
@@ -102,7 +106,9 @@ impl Recorder {
     ) -> Result<Self, RunsError> {
         let (place, point) = (store.clone(), from.clone());
         let mut recorder = Self::start(store, OnceLock::from(from.id.clone()), move |_, inbox| {
-            let desk = Desk::reopen(&place, &point, record, &PlanDigest::of(&compiled)).map_err(|e| e.to_string())?;
+            let layers = LayerCurves::of(&compiled.model);
+            let opened = Desk::reopen(&place, &point, record, &PlanDigest::of(&compiled), layers);
+            let desk = opened.map_err(|e| e.to_string())?;
             drop(compiled);
             desk.serve(inbox)
         })?;
@@ -163,6 +169,13 @@ impl Recorder {
         self.push(Message::Steps(reports.to_vec(), now));
     }
 
+    /// Hands over how far parameters moved, in stretches of steps.
+    pub fn moved(&mut self, spans: &[Spans]) {
+        if !spans.is_empty() {
+            self.push(Message::Moved(spans.to_vec()));
+        }
+    }
+
     /// Hands over an evaluation.
     pub fn evaluated(&mut self, step: u64, found: &Evaluation) {
         let accuracy = found.accuracy.unwrap_or(f64::NAN);
@@ -211,6 +224,8 @@ impl Recorder {
         if let (Message::Steps(more, now), Some(Message::Steps(waiting, until))) = (&message, self.backlog.last_mut()) {
             waiting.extend_from_slice(more);
             *until = *now;
+        } else if let (Message::Moved(more), Some(Message::Moved(waiting))) = (&message, self.backlog.last_mut()) {
+            waiting.extend_from_slice(more);
         } else {
             self.backlog.push(message);
         }
@@ -261,222 +276,5 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// The thread's own side.
-struct Desk {
-    record: RunRecord,
-    path: PathBuf,
-    curve: File,
-    /// The end of the run as a reader will see it, for the closing figures.
-    curves: Curves,
-    /// Bytes that are not written yet.
-    pending: Vec<u8>,
-    /// Steps that are in no chunk yet, and when they were made.
-    reports: Vec<StepReport>,
-    reports_ms: (f64, f64),
-    written: Instant,
-    recorded: Instant,
-    failure: Option<String>,
-    _lock: File,
-}
-
-impl Desk {
-    /// Makes the folder of a run and everything in it but the curve's first chunk.
-    fn open(store: &RunStore, mut record: RunRecord, plan: &PlanDigest) -> Result<(String, Self), RunsError> {
-        record.version = 1;
-        record.started_ms = now_ms();
-        record.plan_hash = plan.sum();
-        record.state = RunEnd::Running;
-        let id = store.create(&record)?;
-        let desk = Self::furnish(&store.path(&id), record, plan);
-        if desk.is_err() {
-            // Half a folder would be listed as a damaged run.
-            let _ = std::fs::remove_dir_all(store.path(&id));
-        }
-        Ok((id, desk?))
-    }
-
-    fn furnish(folder: &Path, record: RunRecord, plan: &PlanDigest) -> Result<Self, RunsError> {
-        let lock = File::create(folder.join("lock")).map_err(|e| failed(folder, e))?;
-        // A system without locks shows a run that is written as one that was cut off; nothing is lost by it.
-        let _ = lock.try_lock();
-        let curve_path = folder.join("curve.bin");
-        let mut curve = File::create(&curve_path).map_err(|e| failed(&curve_path, e))?;
-        curve.write_all(MAGIC).map_err(|e| failed(&curve_path, e))?;
-        let text = serde_json::to_string(plan).unwrap_or_default();
-        write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(folder, e))?;
-        let mut desk = Self {
-            record,
-            path: folder.join("run.json"),
-            curve,
-            curves: Curves::default(),
-            pending: Vec::new(),
-            reports: Vec::new(),
-            reports_ms: (0.0, 0.0),
-            written: Instant::now(),
-            recorded: Instant::now(),
-            failure: None,
-            _lock: lock,
-        };
-        desk.write_record().map_err(|e| failed(&desk.path, e))?;
-        Ok(desk)
-    }
-
-    /// Takes up the folder of a run that was let go, or is let go in a moment.
-    fn reopen(store: &RunStore, from: &ResumePoint, now: RunRecord, plan: &PlanDigest) -> Result<Self, RunsError> {
-        /// The time that the last writer of the run may take to end.
-        const PATIENCE: Duration = Duration::from_secs(10);
-        let folder = store.path(&from.id);
-        let lock = File::options().write(true).open(folder.join("lock")).map_err(|e| failed(&folder, e))?;
-        let asked = Instant::now();
-        while matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
-            if asked.elapsed() > PATIENCE {
-                return Err(RunsError::Busy(from.id.clone()));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let before = store.record(&from.id)?;
-        let curve_path = folder.join("curve.bin");
-        let (curves, sound) = store.sound_curves(&from.id)?;
-        let curve = File::options().append(true).open(&curve_path).map_err(|e| failed(&curve_path, e))?;
-        // What is behind a torn chunk would never be read.
-        curve.set_len(sound).map_err(|e| failed(&curve_path, e))?;
-        let record = RunRecord {
-            started_ms: before.started_ms,
-            plan_hash: plan.sum(),
-            state: RunEnd::Running,
-            error: None,
-            ended_ms: None,
-            version: 1,
-            ..now
-        };
-        if record.plan_hash != before.plan_hash {
-            let text = serde_json::to_string(plan).unwrap_or_default();
-            write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(&folder, e))?;
-        }
-        let mut desk = Self {
-            record,
-            path: folder.join("run.json"),
-            curve,
-            curves,
-            pending: Vec::new(),
-            reports: Vec::new(),
-            reports_ms: (from.ms, from.ms),
-            written: Instant::now(),
-            recorded: Instant::now(),
-            failure: None,
-            _lock: lock,
-        };
-        desk.curves.go_back(from.step);
-        desk.write_record().map_err(|e| failed(&desk.path, e))?;
-        Ok(desk)
-    }
-
-    fn serve(mut self, inbox: &Receiver<Message>) -> Result<(), String> {
-        loop {
-            let message = inbox.recv_timeout(WRITE_EVERY);
-            let outcome = match message {
-                Ok(message) => self.take(message),
-                Err(RecvTimeoutError::Timeout) => Ok(()),
-                Err(RecvTimeoutError::Disconnected) => break,
-            };
-            let outcome = outcome.and_then(|()| self.write_in_time());
-            if let Err(error) = outcome {
-                self.failure = Some(error.to_string());
-                break;
-            }
-        }
-        if self.record.state == RunEnd::Running {
-            // Whoever trained it let it go: a person ended it.
-            self.record.state = RunEnd::Stopped;
-        }
-        self.record.ended_ms = Some(now_ms());
-        let closed = self.write_curve().and_then(|()| self.curve.sync_all()).and_then(|()| self.write_record());
-        let told = self.failure.take().or_else(|| closed.err().map(|e| e.to_string()));
-        if told.is_none() && self.record.steps == 0 && self.record.state == RunEnd::Stopped {
-            // A run that never made a step is nothing to keep; one whose last words could not be written is.
-            if let Some(folder) = self.path.parent() {
-                let _ = std::fs::remove_dir_all(folder);
-            }
-        }
-        told.map_or(Ok(()), |why| Err(format!("the run {} is not kept whole: {why}", self.path.display())))
-    }
-
-    fn take(&mut self, message: Message) -> io::Result<()> {
-        match message {
-            Message::Steps(reports, ms) => {
-                let follows = self.reports.last().zip(reports.first()).is_none_or(|(a, b)| b.step == a.step + 1);
-                if !follows {
-                    self.pack();
-                }
-                if self.reports.is_empty() {
-                    self.reports_ms.0 = self.reports_ms.1;
-                }
-                self.reports_ms.1 = ms;
-                self.reports.extend(reports);
-            }
-            Message::Evaluated(point) => {
-                self.pack();
-                put_evaluation(&mut self.pending, &point);
-                self.curves.evaluations.push(point);
-            }
-            Message::Total(total) => self.record.total = total,
-            Message::Written(written) => {
-                self.write_curve()?;
-                drop(written);
-            }
-            Message::State(state, error) => {
-                let changed = self.record.state != state;
-                self.record.state = state;
-                self.record.error = error;
-                self.record.ended_ms = (state != RunEnd::Running).then(now_ms);
-                if changed {
-                    self.write_curve()?;
-                    self.write_record()?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts the collected steps into a chunk.
-    fn pack(&mut self) {
-        let (from, to) = self.reports_ms;
-        if !self.reports.is_empty() {
-            put_steps(&mut self.pending, &self.reports, from, to);
-            self.curves.append(&self.reports, from, to);
-            self.curves.keep_tail();
-            self.reports.clear();
-        }
-    }
-
-    fn write_in_time(&mut self) -> io::Result<()> {
-        if self.written.elapsed() >= WRITE_EVERY {
-            self.write_curve()?;
-        }
-        if self.recorded.elapsed() >= RECORD_EVERY && self.record.state == RunEnd::Running {
-            self.write_record()?;
-        }
-        Ok(())
-    }
-
-    fn write_curve(&mut self) -> io::Result<()> {
-        self.written = Instant::now();
-        self.pack();
-        if !self.pending.is_empty() {
-            self.curve.write_all(&self.pending)?;
-            self.pending.clear();
-        }
-        Ok(())
-    }
-
-    fn write_record(&mut self) -> io::Result<()> {
-        self.recorded = Instant::now();
-        self.record.sum_up(&self.curves);
-        self.record.curve_bytes = self.curve.metadata()?.len();
-        let text = serde_json::to_string_pretty(&self.record)?;
-        write_atomic(&self.path, text.as_bytes())
     }
 }

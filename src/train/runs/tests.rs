@@ -26,8 +26,13 @@ fn record() -> RunRecord {
     record
 }
 
+/// Those of the record's network.
+fn layers() -> LayerCurves {
+    LayerCurves::of(&crate::model::check(&record().read_preset().unwrap()).model.unwrap())
+}
+
 fn begin(store: &RunStore) -> Recorder {
-    Recorder::begin(store, record(), &PlanDigest { arena_bytes: 7, ..PlanDigest::default() }).unwrap()
+    Recorder::begin(store, record(), &PlanDigest { arena_bytes: 7, ..PlanDigest::default() }, layers()).unwrap()
 }
 
 fn train(recorder: &mut Recorder, steps: std::ops::RangeInclusive<u64>) {
@@ -69,6 +74,47 @@ fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
     store.delete(&id).unwrap();
     assert_eq!((store.empty_trash().unwrap(), store.empty_trash().unwrap()), (1, 0));
     assert!(store.restore(&id).is_err());
+}
+
+#[test]
+fn how_far_layers_moved_is_kept_and_goes_on_from_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path());
+    let compiled = || {
+        let model = crate::model::check(&record().read_preset().unwrap()).model.unwrap();
+        let target = crate::select::Target::cpu(crate::select::Isa::Avx2, 1);
+        std::sync::Arc::new(crate::compile::compile(&model, &crate::compile::Options::train(target)).unwrap())
+    };
+    // As a run tells it: first how far parameters moved, then the steps.
+    let make = |recorder: &mut Recorder, steps: std::ops::RangeInclusive<u64>, size: f32| {
+        for first in steps.clone().step_by(10) {
+            let mut moved = crate::train::Stretches::default();
+            (first..first + 10).for_each(|step| moved.add(step, &[size, 0.1, 0.2, 0.3]));
+            recorder.moved(&moved.take());
+            train(recorder, first..=first + 9);
+        }
+    };
+    let mut recorder = begin(&store);
+    let id = recorder.id().unwrap().to_owned();
+    make(&mut recorder, 1..=400, 1.0);
+    recorder.finish().unwrap();
+    let curves = store.curves(&id).unwrap();
+    let steps = curves.layers.steps();
+    assert!((130..350).contains(&steps.len()) && steps[steps.len() - 1][1] == 400, "{steps:?}");
+    assert!(steps.windows(2).all(|w| w[0][1] + 1 == w[1][0]), "{steps:?}");
+    assert_eq!(
+        (curves.len(), curves.layers.names.clone(), curves.layers.at(0, 400.0)),
+        (400, layers().names, Some(1.0))
+    );
+    // Rows of steps that are made again are gone, and those before them stay.
+    let from = ResumePoint { id: id.clone(), step: 300, ms: 10.0 };
+    let mut recorder = Recorder::resume_unseen(&store, &from, record(), compiled()).unwrap();
+    make(&mut recorder, 301..=350, 2.0);
+    recorder.finish().unwrap();
+    let curves = store.curves(&id).unwrap();
+    assert_eq!((curves.len(), curves.layers.steps().last().map(|s| s[1]), curves.is_torn), (350, Some(350), false));
+    assert_eq!((curves.layers.at(0, 299.0), curves.layers.at(0, 340.0)), (Some(1.0), Some(2.0)));
+    assert!(curves.layers.steps().windows(2).all(|w| w[0][1] < w[1][0]));
 }
 
 #[test]
@@ -199,7 +245,7 @@ fn runs_of_edited_presets_have_names_of_their_own() {
         let mut record = record();
         record.set_preset(&preset);
         let plan = PlanDigest::default();
-        let mut recorder = Recorder::begin(&store, record, &plan).unwrap();
+        let mut recorder = Recorder::begin(&store, record, &plan, LayerCurves::default()).unwrap();
         train(&mut recorder, 1..=2);
         let id = recorder.id().unwrap().to_owned();
         recorder.finish().unwrap();

@@ -8,7 +8,6 @@ mod proof;
 mod replay;
 
 pub use proof::{Check, Compared, Culprit, Progress, Proof};
-pub use replay::STRESS;
 
 use super::feed::{Feed, write_real};
 use super::{DataChoice, SessionSpec, TrainError};
@@ -82,12 +81,16 @@ pub struct Report {
 /// What the proofs of a preset take, roughly.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Price {
+    /// For all of them.
     pub seconds: f64,
+    /// What the replays of the endurance check have of it.
+    pub replay_seconds: f64,
     /// Memory held at once.
     pub bytes: u64,
 }
 
-/// What the proofs of a preset take on this machine: nearly all of it is plain loops in f64, and memory that two steps hold.
+/// What the proofs of a preset take on this machine: nearly all of it is plain loops in f64 and the replays of the endurance check, and memory that two steps
+/// hold. Where no number of replays is given, it is the most that they take.
 ///
 /// # Errors
 /// Where the preset has mistakes, or a part of it is too large to be planned.
@@ -95,8 +98,11 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
     let checked = check(preset);
     let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
     let (seconds, bytes) = gradient::cost(&model)?;
-    let step = compile(&model, &options.compiling())?.plan.arena_bytes;
-    Ok(Price { seconds, bytes: bytes.max(2 * step) })
+    let step = compile(&model, &options.compiling())?;
+    let step_us = step.selection.choices.iter().map(|c| c.cost_us).sum();
+    let replay_seconds = replay::endurance_cost(options.replays, step_us);
+    let bytes = bytes.max(2 * step.plan.arena_bytes);
+    Ok(Price { seconds: seconds + replay_seconds, replay_seconds, bytes })
 }
 
 /// Verifies a preset; `progress` sees each check as it is done.

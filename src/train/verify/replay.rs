@@ -11,7 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The time that the replays of the endurance check may take where no number is given; they are made twice.
-pub const STRESS: Duration = Duration::from_secs(6);
+const STRESS: Duration = Duration::from_secs(6);
+/// The least and the largest number of them then.
+const REPLAYS: (u64, u64) = (20, 10_000);
+
+/// Seconds that the endurance check takes where a step takes `step_us`: about, where a number of replays is given, and at most, where none is.
+pub(super) fn endurance_cost(asked: Option<u64>, step_us: f64) -> f64 {
+    let twice = |replays: u64| 2.0 * replays as f64 * step_us * 1e-6;
+    asked.map_or_else(|| twice(REPLAYS.0).max(2.0 * STRESS.as_secs_f64()), twice)
+}
 
 /// A prepared run that every check starts from.
 pub(super) struct Rig<'a> {
@@ -219,7 +227,7 @@ impl<'a> Rig<'a> {
         self.steps(Executor::Replay, 20)?;
         let one = started.elapsed() / 20;
         let affordable = (STRESS.as_nanos() / one.as_nanos().max(1)) as u64;
-        let count = asked.unwrap_or_else(|| affordable.clamp(20, 10_000));
+        let count = asked.unwrap_or_else(|| affordable.clamp(REPLAYS.0, REPLAYS.1));
         let (first, magnitudes) = self.steps(Executor::Replay, count)?;
         let (second, _) = self.steps(Executor::Replay, count)?;
         let same = first == second;
@@ -256,6 +264,13 @@ fn alternates(magnitudes: &[f32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_price_of_replays_is_that_of_their_number_or_of_the_time_they_are_given() {
+        assert_eq!((endurance_cost(Some(1_000_000), 20.0), endurance_cost(None, 20.0)), (40.0, 12.0));
+        // However long a step is, some are made.
+        assert_eq!(endurance_cost(None, 1e6), 40.0);
+    }
 
     #[test]
     fn alternating_magnitudes_are_recognised() {

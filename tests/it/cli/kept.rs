@@ -96,7 +96,11 @@ fn a_killed_run_is_interrupted_and_keeps_its_curve() {
     assert_eq!(run["state"], "interrupted");
     assert!(run["steps"].as_u64().unwrap() > 100 && run["loss"].is_f64(), "{run}");
     succeed(here, &["export", "last", &at(&folder, "c.csv")]);
-    let rows = std::fs::read_to_string(here.join("c.csv")).unwrap().lines().count() as u64;
+    let table = std::fs::read_to_string(here.join("c.csv")).unwrap();
+    let head = table.lines().next().unwrap_or_default();
+    assert!(head.contains(",update_max L0:"), "{head}");
+    assert!(table.lines().skip(1).any(|row| !row.ends_with(',')));
+    let rows = table.lines().count() as u64;
     assert_eq!(rows, run["steps"].as_u64().unwrap() + 1);
     // Its last checkpoint holds weights, and all that a run needs to go on.
     assert!(run["has_weights"] == true && run["can_continue"] == true, "{run}");

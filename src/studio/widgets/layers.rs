@@ -1,0 +1,74 @@
+//! The curves of layers: one a layer, or one layer of several runs.
+
+use super::axis::scale;
+use super::button::weak_ui;
+use super::classes::{DISTINCT, HIGH, LOW, color, mix};
+use crate::train::runs::Stretch;
+use egui::{Color32, Sense, Ui, Vec2};
+use egui_plot::{FilledArea, Line, PlotPoints};
+
+/// The room for a layer's name with its colour, in points.
+const LAYER_KEY: f32 = 80.0;
+
+/// A name beside a stroke of its colour.
+pub(super) fn key_ui(ui: &mut Ui, color: Color32, name: &str) -> egui::Response {
+    let (rect, _) = ui.allocate_exact_size(Vec2::new(12.0, 12.0), Sense::hover());
+    ui.painter().hline(rect.x_range(), rect.center().y, egui::Stroke::new(2.0, color));
+    weak_ui(ui, name)
+}
+
+/// True where there is room for the names of all these layers.
+pub(super) fn layer_keys_fit(ui: &Ui, names: &[String]) -> bool {
+    names.len() as f32 * LAYER_KEY <= ui.available_width()
+}
+
+/// The names of layers with their colours, where there is room for all; false where there is none.
+pub(super) fn layer_keys_ui(ui: &mut Ui, names: &[String]) -> bool {
+    let fit = layer_keys_fit(ui, names);
+    if fit {
+        names.iter().enumerate().for_each(|(i, name)| drop(key_ui(ui, layer_color(i, names.len()), name)));
+    }
+    fit
+}
+
+/// The colour of a layer's curve: few layers have colours of their own, many go from the first to the last.
+pub(super) fn layer_color(layer: usize, layers: usize) -> Color32 {
+    if layers <= DISTINCT { color(layer) } else { mix(LOW, HIGH, layer as f32 / (layers - 1) as f32) }
+}
+
+/// How a layer's curve is drawn.
+pub(super) struct LayerLine {
+    pub color: Color32,
+    pub width: f32,
+    /// Whether the least change of every stretch is there too, as a shadow: where there is room for shadows.
+    pub has_shadow: bool,
+    /// Whether a stretch is as wide as its steps; where there are many curves, each has one point a stretch.
+    pub is_stepped: bool,
+}
+
+/// Draws a layer's curve: its largest change in every stretch of steps.
+pub(super) fn layer_lines(
+    plot: &mut egui_plot::PlotUi<'_>,
+    name: &str,
+    stretches: &[Stretch],
+    across: impl Fn(f64) -> f64,
+    log: bool,
+    line: &LayerLine,
+) {
+    let ends = |s: &Stretch| match s.steps {
+        [from, to] if from < to && line.is_stepped => vec![from, to],
+        [from, to] => vec![f64::midpoint(from, to)],
+    };
+    let places = || stretches.iter().flat_map(|s| ends(s).into_iter().map(move |x| (x, s)));
+    let xs: Vec<f64> = places().map(|(x, _)| across(x)).collect();
+    let side = |of: fn(&Stretch) -> f32| -> Vec<f64> { places().map(|(_, s)| scale(log, f64::from(of(s)))).collect() };
+    let tops = side(|s| s.high);
+    if line.has_shadow && stretches.iter().any(|s| s.low < s.high) {
+        let area = FilledArea::new(format!("{name} range"), &xs, &side(|s| s.low), &tops);
+        plot.add(area.fill_color(line.color.gamma_multiply(0.25)).allow_hover(false));
+    }
+    let points: PlotPoints<'_> = xs.iter().zip(&tops).filter(|(_, y)| y.is_finite()).map(|(x, y)| [*x, *y]).collect();
+    // Points are few: what joins those of one pixel to a band would draw wedges between long stretches.
+    let curve = Line::new(name.to_owned(), points).allow_band(false);
+    plot.line(curve.color(line.color).width(line.width).allow_hover(false));
+}

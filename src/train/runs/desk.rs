@@ -1,0 +1,275 @@
+//! The thread that writes a run: its folder, its curve file, its record.
+
+use super::curve::{MAGIC, put_evaluation, put_steps};
+use super::layers::Joined;
+use super::recorder::{Message, failed};
+use super::{Curves, LayerCurves, PlanDigest, ResumePoint, RunEnd, RunRecord, RunStore, RunsError, now_ms};
+use crate::tensor::write_atomic;
+use crate::train::StepReport;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::fs::{File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Time between writes of the curve.
+const WRITE_EVERY: Duration = Duration::from_millis(250);
+/// Time between writes of the record.
+const RECORD_EVERY: Duration = Duration::from_secs(3);
+
+/// What is being written of a run.
+pub(super) struct Desk {
+    record: RunRecord,
+    path: PathBuf,
+    curve: File,
+    /// The end of the run as a reader will see it, for the closing figures.
+    curves: Curves,
+    /// The layers of the network, and rows of them that are in no chunk yet.
+    layers: LayerCurves,
+    moved: Joined,
+    /// Whether the file names these layers.
+    is_named: bool,
+    /// Bytes that are not written yet.
+    pending: Vec<u8>,
+    /// Steps that are in no chunk yet, and when they were made.
+    reports: Vec<StepReport>,
+    reports_ms: (f64, f64),
+    written: Instant,
+    recorded: Instant,
+    failure: Option<String>,
+    _lock: File,
+}
+
+impl Desk {
+    /// Makes the folder of a run and everything in it but the curve's first chunk.
+    pub(super) fn open(
+        store: &RunStore,
+        mut record: RunRecord,
+        plan: &PlanDigest,
+        layers: LayerCurves,
+    ) -> Result<(String, Self), RunsError> {
+        record.version = 1;
+        record.started_ms = now_ms();
+        record.plan_hash = plan.sum();
+        record.state = RunEnd::Running;
+        let id = store.create(&record)?;
+        let desk = Self::furnish(&store.path(&id), record, plan, layers);
+        if desk.is_err() {
+            // Half a folder would be listed as a damaged run.
+            let _ = std::fs::remove_dir_all(store.path(&id));
+        }
+        Ok((id, desk?))
+    }
+
+    fn furnish(folder: &Path, record: RunRecord, plan: &PlanDigest, layers: LayerCurves) -> Result<Self, RunsError> {
+        let lock = File::create(folder.join("lock")).map_err(|e| failed(folder, e))?;
+        // A system without locks shows a run that is written as one that was cut off; nothing is lost by it.
+        let _ = lock.try_lock();
+        let curve_path = folder.join("curve.bin");
+        let mut curve = File::create(&curve_path).map_err(|e| failed(&curve_path, e))?;
+        curve.write_all(MAGIC).map_err(|e| failed(&curve_path, e))?;
+        let text = serde_json::to_string(plan).unwrap_or_default();
+        write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(folder, e))?;
+        let mut desk = Self {
+            record,
+            path: folder.join("run.json"),
+            curve,
+            curves: Curves::default(),
+            layers,
+            moved: Joined::default(),
+            is_named: false,
+            pending: Vec::new(),
+            reports: Vec::new(),
+            reports_ms: (0.0, 0.0),
+            written: Instant::now(),
+            recorded: Instant::now(),
+            failure: None,
+            _lock: lock,
+        };
+        desk.write_record().map_err(|e| failed(&desk.path, e))?;
+        Ok(desk)
+    }
+
+    /// Takes up the folder of a run that was let go, or is let go in a moment.
+    pub(super) fn reopen(
+        store: &RunStore,
+        from: &ResumePoint,
+        now: RunRecord,
+        plan: &PlanDigest,
+        layers: LayerCurves,
+    ) -> Result<Self, RunsError> {
+        /// The time that the last writer of the run may take to end.
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let folder = store.path(&from.id);
+        let lock = File::options().write(true).open(folder.join("lock")).map_err(|e| failed(&folder, e))?;
+        let asked = Instant::now();
+        while matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+            if asked.elapsed() > PATIENCE {
+                return Err(RunsError::Busy(from.id.clone()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let before = store.record(&from.id)?;
+        let curve_path = folder.join("curve.bin");
+        let (curves, sound) = store.sound_curves(&from.id)?;
+        let curve = File::options().append(true).open(&curve_path).map_err(|e| failed(&curve_path, e))?;
+        // What is behind a torn chunk would never be read.
+        curve.set_len(sound).map_err(|e| failed(&curve_path, e))?;
+        let record = RunRecord {
+            started_ms: before.started_ms,
+            plan_hash: plan.sum(),
+            state: RunEnd::Running,
+            error: None,
+            ended_ms: None,
+            version: 1,
+            ..now
+        };
+        if record.plan_hash != before.plan_hash {
+            let text = serde_json::to_string(plan).unwrap_or_default();
+            write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(&folder, e))?;
+        }
+        let mut desk = Self {
+            record,
+            path: folder.join("run.json"),
+            curve,
+            is_named: layers.is_about(&curves.layers),
+            curves,
+            layers,
+            moved: Joined::default(),
+            pending: Vec::new(),
+            reports: Vec::new(),
+            reports_ms: (from.ms, from.ms),
+            written: Instant::now(),
+            recorded: Instant::now(),
+            failure: None,
+            _lock: lock,
+        };
+        // Closing figures need no layers.
+        desk.curves.layers = LayerCurves::default();
+        desk.curves.go_back(from.step);
+        desk.write_record().map_err(|e| failed(&desk.path, e))?;
+        Ok(desk)
+    }
+
+    pub(super) fn serve(mut self, inbox: &Receiver<Message>) -> Result<(), String> {
+        loop {
+            let message = inbox.recv_timeout(WRITE_EVERY);
+            let outcome = match message {
+                Ok(message) => self.take(message),
+                Err(RecvTimeoutError::Timeout) => Ok(()),
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            let outcome = outcome.and_then(|()| self.write_in_time());
+            if let Err(error) = outcome {
+                self.failure = Some(error.to_string());
+                break;
+            }
+        }
+        if self.record.state == RunEnd::Running {
+            // Whoever trained it let it go: a person ended it.
+            self.record.state = RunEnd::Stopped;
+        }
+        self.record.ended_ms = Some(now_ms());
+        let closed = self.write_all().and_then(|()| self.curve.sync_all()).and_then(|()| self.write_record());
+        let told = self.failure.take().or_else(|| closed.err().map(|e| e.to_string()));
+        if told.is_none() && self.record.steps == 0 && self.record.state == RunEnd::Stopped {
+            // A run that never made a step is nothing to keep; one whose last words could not be written is.
+            if let Some(folder) = self.path.parent() {
+                let _ = std::fs::remove_dir_all(folder);
+            }
+        }
+        told.map_or(Ok(()), |why| Err(format!("the run {} is not kept whole: {why}", self.path.display())))
+    }
+
+    fn take(&mut self, message: Message) -> io::Result<()> {
+        match message {
+            Message::Steps(reports, ms) => {
+                let follows = self.reports.last().zip(reports.first()).is_none_or(|(a, b)| b.step == a.step + 1);
+                if !follows {
+                    self.pack();
+                }
+                if self.reports.is_empty() {
+                    self.reports_ms.0 = self.reports_ms.1;
+                }
+                self.reports_ms.1 = ms;
+                self.reports.extend(reports);
+            }
+            Message::Moved(spans) => {
+                spans.iter().filter_map(|s| self.layers.row(s)).for_each(|row| self.moved.push(row));
+            }
+            Message::Evaluated(point) => {
+                self.pack();
+                put_evaluation(&mut self.pending, &point);
+                self.curves.evaluations.push(point);
+            }
+            Message::Total(total) => self.record.total = total,
+            Message::Written(written) => {
+                self.write_all()?;
+                drop(written);
+            }
+            Message::State(state, error) => {
+                let changed = self.record.state != state;
+                self.record.state = state;
+                self.record.error = error;
+                self.record.ended_ms = (state != RunEnd::Running).then(now_ms);
+                if changed {
+                    self.write_all()?;
+                    self.write_record()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the collected steps into a chunk.
+    fn pack(&mut self) {
+        let (from, to) = self.reports_ms;
+        if !self.reports.is_empty() {
+            put_steps(&mut self.pending, &self.reports, from, to);
+            self.curves.append(&self.reports, from, to);
+            self.curves.keep_tail();
+            self.reports.clear();
+        }
+    }
+
+    fn write_in_time(&mut self) -> io::Result<()> {
+        if self.written.elapsed() >= WRITE_EVERY {
+            self.write_curve()?;
+        }
+        if self.recorded.elapsed() >= RECORD_EVERY && self.record.state == RunEnd::Running {
+            self.write_record()?;
+        }
+        Ok(())
+    }
+
+    fn write_curve(&mut self) -> io::Result<()> {
+        self.written = Instant::now();
+        self.pack();
+        // Rows come behind their steps: steps that are made again take away the rows that they were in.
+        let rows = self.moved.take_until(self.curves.last_step());
+        if !(rows.is_empty() || self.is_named) {
+            self.layers.put_names(&mut self.pending);
+            self.is_named = true;
+        }
+        self.layers.put_rows(&mut self.pending, &rows);
+        if !self.pending.is_empty() {
+            self.curve.write_all(&self.pending)?;
+            self.pending.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes what waits to grow, too.
+    fn write_all(&mut self) -> io::Result<()> {
+        self.moved.close();
+        self.write_curve()
+    }
+
+    fn write_record(&mut self) -> io::Result<()> {
+        self.recorded = Instant::now();
+        self.record.sum_up(&self.curves);
+        self.record.curve_bytes = self.curve.metadata()?.len();
+        let text = serde_json::to_string_pretty(&self.record)?;
+        write_atomic(&self.path, text.as_bytes())
+    }
+}
