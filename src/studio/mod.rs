@@ -13,7 +13,7 @@
 //! | `devices` | what a network is planned for and trained on |
 //! | `document`, `fields`, `folds` | the preset with undo and redo, its fields as data, and what of it is folded to a line |
 //! | `compiler`, `training`, `ending`, `earlier`, `transport`, `files`, `background` | the other threads |
-//! | `curves`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
+//! | `curves`, `rates`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
 //! | `lab`, `inquiry` | what is found out on request: times, planners, precisions, values |
 //! | `sides` | which panels stand beside the tabs |
@@ -46,6 +46,7 @@ pub mod predictions;
 pub mod presets;
 pub mod prices;
 pub mod proofs;
+pub mod rates;
 pub mod runs;
 pub mod samples;
 pub mod saving;

@@ -122,7 +122,7 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
     let (run, h) = (&studio.training, &studio.training.history);
     let last = |points: &[[f64; 2]]| points.last().map(|p| p[1]);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
-    let s = &run.statistics;
+    let s = &run.rates.statistics;
     let batch = run.preset.as_ref().map_or(0, |p| p.input.batch) as f64;
     let rate = |r: f64| (r > 0.0).then(|| format::count(r));
     let time = |us: f32| (us > 0.0).then(|| format::micros(f64::from(us)));
