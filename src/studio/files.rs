@@ -2,11 +2,12 @@
 //!
 //! One thread does the reading and writing in order; each dialog has its own, since it lasts as long as a person thinks.
 
-use crate::model::{Diagnostic, Preset, read_preset, read_preset_file, write_preset};
+use crate::model::{Diagnostic, MAX_PRESET_BYTES, Preset, read_preset, read_preset_file, write_preset};
 use crate::tensor::{write_advice, write_atomic};
 use crate::train::export::Format;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -192,8 +193,10 @@ impl Drop for Files {
 /// # Errors
 /// Every mistake in it, a line each, or why it cannot be read.
 pub fn read(path: &Path) -> Result<Preset, String> {
-    let bytes =
-        std::fs::read(path).map_err(|e| format!("{}: cannot be read: {e}. {}", path.display(), read_advice(&e)))?;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|f| f.take(MAX_PRESET_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|e| format!("{}: cannot be read: {e}. {}", path.display(), read_advice(&e)))?;
     let listed = |mistakes: Vec<Diagnostic>| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     read_preset_file(&bytes).map_err(|m| format!("{}:\n{}", path.display(), listed(m)))
 }
