@@ -12,6 +12,7 @@
 //! | `notice` | messages, with what can be done about them at once |
 //! | `devices` | what a network is planned for and trained on |
 //! | `document`, `fields`, `folds` | the preset with undo and redo, its fields as data, and what of it is folded to a line |
+//! | `last` | the network that was open last, which the next start opens |
 //! | `compiler`, `training`, `ending`, `earlier`, `transport`, `files`, `background` | the other threads |
 //! | `curves`, `rates`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
@@ -39,6 +40,7 @@ pub mod folds;
 pub mod icons;
 pub mod inquiry;
 pub mod lab;
+pub mod last;
 pub mod motion;
 pub mod notice;
 pub mod panels;
@@ -69,7 +71,7 @@ use std::path::PathBuf;
 /// The name under which the system knows the window.
 const APP_ID: &str = "stepgraph";
 
-/// Opens the studio with this preset, or with the first bundled one, and returns when its window is closed.
+/// Opens the studio with this preset, or with the network that was open last, and returns when its window is closed.
 ///
 /// # Errors
 /// Where no window can be opened: the message says which commands need none.
