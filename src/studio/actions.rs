@@ -26,6 +26,10 @@ impl StudioApp {
     /// Carries out a command, where it makes sense now.
     pub fn perform(&mut self, ctx: &egui::Context, command: Command) {
         if !self.studio.is_enabled(&command) {
+            // Keys reach what a disabled button would explain.
+            if let Some(why) = self.studio.objection(&command) {
+                self.studio.complain(why);
+            }
             return;
         }
         let replaces =

@@ -257,7 +257,8 @@ impl eframe::App for StudioApp {
     }
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {
-        self.studio.settings.baseline.clone_from(&self.studio.runs.baseline_id);
+        let runs = &self.studio.runs;
+        self.studio.settings.baseline = runs.baseline_id.clone().or_else(|| runs.lost_baseline.clone());
         eframe::set_value(storage, eframe::APP_KEY, &self.studio.settings);
         if let Ok(text) = serde_json::to_string(&self.panels.tabs) {
             storage.set_string(TABS_KEY, text);

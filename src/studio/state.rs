@@ -28,7 +28,8 @@ use super::view_models::network::{NetworkView, Row};
 use super::view_models::status::PlanNumbers;
 use crate::model::Checked;
 use crate::select::Tuning;
-use crate::train::runs::RunStore;
+use crate::train::RunState;
+use crate::train::runs::{RunEnd, RunStore};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -237,6 +238,7 @@ impl Studio {
             Command::CancelProofs => self.proofs.is_running(),
             Command::TimeBothWays => self.training.has_weights() && !self.training.is_timing,
             Command::Runs(RunsCommand::Continue) => self.runs.first().is_some_and(|e| e.can_continue),
+            Command::Runs(RunsCommand::Delete) => self.runs.first().is_some() && self.objection(command).is_none(),
             Command::Runs(command) => !command.needs_selection() || self.runs.first().is_some(),
             Command::MeasureOps => self.is_here() && self.is_planned() && !self.lab.is_measuring(),
             Command::ComparePlans => self.is_planned() && !self.lab.is_comparing(),
@@ -251,6 +253,34 @@ impl Studio {
             Command::Forward => self.selection.can_go_forward(),
             _ => true,
         }
+    }
+
+    /// Why a command that looks possible is not, and what to do about it; `None` where nothing needs to be told.
+    #[must_use]
+    pub fn objection(&self, command: &Command) -> Option<String> {
+        match command {
+            Command::Runs(RunsCommand::Delete) => self.why_not_deleted(&self.runs.selected),
+            _ => None,
+        }
+    }
+
+    /// Why these runs cannot be deleted now: one of them is being trained.
+    #[must_use]
+    pub fn why_not_deleted(&self, ids: &[String]) -> Option<String> {
+        let own = self.training.keeping.id();
+        let is_training = self.training.is_running() || self.training.state == Some(RunState::Preparing);
+        let of = |id: &String| {
+            let name = self.runs.name(id);
+            match own == Some(id.as_str()) {
+                true => {
+                    is_training.then(|| format!("{name} is being trained. Stop it on the Train tab, then delete it."))
+                }
+                false => (self.runs.entry(id)?.record.state == RunEnd::Running).then(|| {
+                    format!("{name} is being trained by another window or command. Stop it there, then delete it.")
+                }),
+            }
+        };
+        ids.iter().find_map(of)
     }
 
     /// Takes in what the other threads have to tell, within a part of a frame; true where something is left.
