@@ -179,14 +179,21 @@ impl Command {
     /// The name as the palette shows it: unlike [`Info::label`], it names what it is about.
     #[must_use]
     pub fn title(&self) -> String {
+        let (kind, own) = self.kind_and_name();
+        if kind.is_empty() { own } else { format!("{kind} {own}") }
+    }
+
+    /// The name in two parts: what it does with things of a kind, where it is one of several such, and the thing's own name.
+    #[must_use]
+    pub fn kind_and_name(&self) -> (&'static str, String) {
         match self {
-            Self::NewFromPreset(index) => format!("New from preset: {}", super::presets::name(*index)),
-            Self::AddKind(kind) => format!("Add layer: {}", kind.class),
-            Self::ShowTab(tab) => format!("Show {}", tab.title()),
-            Self::ChooseDevice(choice) => format!("Device: {}", choice.label()),
-            Self::Prove(Some(proof)) => format!("Verify: {}", proof.name()),
-            Self::Runs(command) => command.title(),
-            other => other.info().label.to_owned(),
+            Self::NewFromPreset(index) => ("New from preset:", super::presets::name(*index).to_owned()),
+            Self::AddKind(kind) => ("Add layer:", kind.class.to_owned()),
+            Self::ShowTab(tab) => ("Show", tab.title().to_owned()),
+            Self::ChooseDevice(choice) => ("Device:", choice.label()),
+            Self::Prove(Some(proof)) => ("Verify:", proof.name().to_owned()),
+            Self::Runs(RunsCommand::Export(format)) => ("Export run:", format!("{}…", format.title())),
+            other => ("", other.info().label.to_owned()),
         }
     }
 
@@ -420,7 +427,9 @@ impl Command {
         with_keys.push((KeyboardShortcut::new(CTRL, Key::Y), Self::Redo));
         // In a field, the key is for its text.
         if !ctx.text_edit_focused() {
-            with_keys.push((KeyboardShortcut::new(NONE, Key::Delete), Self::Remove));
+            let on_runs = ctx.memory(|m| m.has_focus(super::panels::runs::list_id()));
+            let remove = if on_runs { Self::Runs(RunsCommand::Delete) } else { Self::Remove };
+            with_keys.push((KeyboardShortcut::new(NONE, Key::Delete), remove));
         }
         with_keys.sort_by_key(|(s, _)| !(s.modifiers.shift));
         ctx.input_mut(|input| {

@@ -272,3 +272,62 @@ fn a_dialog_takes_tooltips_away_and_opens_at_its_top() {
     robot.window.run_steps(4);
     assert!((top(&robot) - at_first).abs() < 1.0, "{} {at_first}", top(&robot));
 }
+
+#[test]
+fn arrows_to_the_side_lead_out_of_a_block_and_into_it() {
+    let mut robot = Robot::open(Some("stress-200"));
+    let selected = |robot: &Robot| robot.app().studio.selection.current().clone();
+    let layer = |path: &[usize]| Selection::Layer(LayerPath(path.to_vec()));
+    select(&mut robot, &[7, 1]);
+    robot.window.get_by_role_and_label(Role::Table, "List of layers, 200 layers").focus();
+    robot.window.run_steps(2);
+    // Out of the block to its head, which folds next.
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    assert_eq!(selected(&robot), layer(&[7]));
+    assert!(robot.sees("Select L7.1:Dense"));
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    assert!(!robot.sees("Select L7.1:Dense") && selected(&robot) == layer(&[7]));
+    // Out of the run of equal blocks to its head, which folds next, and to the neighbour above.
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    assert!(robot.sees("Select L7:Residual"));
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    assert!(!robot.sees("Select L7:Residual"));
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    assert_eq!(selected(&robot), layer(&[0]));
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    assert_eq!(selected(&robot), layer(&[0]));
+    // Back in: unfold, and go to what is inside.
+    robot.key(Modifiers::NONE, Key::ArrowDown);
+    for _ in 0..4 {
+        robot.key(Modifiers::NONE, Key::ArrowRight);
+    }
+    assert_eq!(selected(&robot), layer(&[1, 0]));
+    robot.key(Modifiers::NONE, Key::ArrowRight);
+    assert_eq!(selected(&robot), layer(&[1, 0]));
+}
+
+#[test]
+fn the_palette_puts_names_first_and_knows_what_commands_do() {
+    let mut robot = Robot::open(None);
+    for (typed, title) in [("residual", "Add layer: Residual"), ("light", "Switch theme"), ("theme", "Switch theme")] {
+        robot.key(Modifiers::COMMAND, Key::K);
+        robot.window.event(egui::Event::Text(typed.into()));
+        robot.window.run_steps(3);
+        let top = |name: &str| {
+            let found = robot.window.query_all_by_role_and_label(Role::Button, name).next();
+            found.unwrap_or_else(|| panic!("{name}")).rect().top()
+        };
+        let first = top(title);
+        if typed == "residual" {
+            assert!(first < top("New from preset: digits-residual"));
+        }
+        robot.key(Modifiers::NONE, Key::Escape);
+    }
+    let dark = robot.window.ctx.theme();
+    robot.key(Modifiers::COMMAND, Key::K);
+    robot.window.event(egui::Event::Text("light".into()));
+    robot.window.run_steps(3);
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(3);
+    assert_ne!(robot.window.ctx.theme(), dark);
+}

@@ -22,6 +22,8 @@ pub struct Modals {
     message: Option<Notice>,
     /// True until the first answer of what was just opened has the keyboard: Enter gives it.
     fresh: bool,
+    /// What had the keyboard before a question, and has it again behind it.
+    back: Option<egui::Id>,
 }
 
 /// What a person must decide before anything is lost.
@@ -78,6 +80,7 @@ impl Modals {
 pub fn modals_ui(ui: &Ui, studio: &Studio, modals: &mut Modals, out: &mut Queue) -> Option<Answer> {
     let cancelled = path_ui(ui, modals, out).then_some(Answer::Cancel);
     message_ui(ui, modals);
+    give_back_ui(ui, modals);
     question_ui(ui, studio, modals).or(cancelled)
 }
 
@@ -189,7 +192,11 @@ impl Question {
                     [id] => format!("Delete {}?", studio.runs.entry(id).map_or(id.as_str(), |e| e.name())),
                     _ => format!("Delete {}?", counted(ids.len(), "run")),
                 },
-                about: "Curves, weights and all go to the trash, from which they can be brought back.".into(),
+                about: {
+                    let is_open = studio.training.keeping.id().is_some_and(|own| ids.iter().any(|id| id == own));
+                    let open = if is_open { " The Train tab, which shows this run, is reset." } else { "" };
+                    format!("Curves, weights and all go to the trash, from which they can be brought back.{open}")
+                },
                 answers: vec![("Delete", Answer::Perform(Command::Runs(RunsCommand::DeleteNow(ids.clone())))), cancel],
             },
             Self::RemoveRuns(ids) => Wording {
@@ -259,9 +266,20 @@ fn message_ui(ui: &Ui, modals: &mut Modals) {
     }
 }
 
+/// Gives the keyboard back to what had it before a question, once nothing stands before that.
+fn give_back_ui(ui: &Ui, modals: &mut Modals) {
+    let is_free = modals.question.is_none() && ui.memory(|m| m.top_modal_layer().is_none() && m.focused().is_none());
+    if let Some(back) = modals.back.take_if(|_| is_free) {
+        ui.memory_mut(|m| m.request_focus(back));
+    }
+}
+
 fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> {
     let question = modals.question.as_ref()?;
     let (words, is_final) = (question.wording(studio), question.is_final());
+    if modals.fresh {
+        modals.back = ui.memory(egui::Memory::focused);
+    }
     let modal = theme::dialog(ui, "question").show(ui.ctx(), |ui| {
         ui.set_width(400.0);
         ui.add(egui::Label::new(RichText::new(words.title).font(theme::strong(15.0))).wrap());
@@ -288,6 +306,7 @@ fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> 
     let given = modal.inner.or(closed.then_some(Answer::Cancel));
     if given.is_some() {
         modals.question = None;
+        ui.ctx().request_repaint();
     }
     given
 }

@@ -5,7 +5,7 @@ use crate::model::LayerPath;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::document::Edit;
 use crate::studio::fields::counted;
-use crate::studio::folds::{Fold, FoldCommand};
+use crate::studio::folds::{Fold, FoldCommand, FoldRow, Sideways};
 use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
@@ -14,7 +14,7 @@ use crate::studio::view_models::format;
 use crate::studio::view_models::network::{Card, NetworkView, Row, Run, Section, Sum};
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
-use crate::studio::widgets::keys::{fold_by_keys, list_ui, row_by_keys};
+use crate::studio::widgets::keys::{list_ui, row_by_keys, side_by_keys};
 use egui::{Align, Button, Id, Label, Layout, Rect, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
 use std::collections::HashMap;
 
@@ -236,6 +236,20 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
     drop_ui(ui, landing, out);
 }
 
+/// What folds a row.
+fn fold_row(view: &NetworkView, row: &Row, key: &RowKey) -> FoldRow {
+    let fold = match (row, key) {
+        (Row::Run { folded, .. }, RowKey::Run(first)) => Some((Fold::Run(first.clone()), *folded)),
+        (Row::Block(..), RowKey::Block(path)) => Some((Fold::Block(path.clone()), true)),
+        (Row::Card(card), RowKey::Card(path)) if view.cards[*card].children.is_some_and(|n| n > 0) => {
+            Some((Fold::Block(path.clone()), false))
+        }
+        _ => None,
+    };
+    let (RowKey::Card(path) | RowKey::Block(path) | RowKey::Run(path)) = key;
+    (path.clone(), fold)
+}
+
 /// Walks through the list by keyboard: arrows select, and fold and unfold. Gives the row that they led to.
 fn walk_ui(
     ui: &Ui,
@@ -249,20 +263,12 @@ fn walk_ui(
         return None;
     }
     let now = keys.iter().position(|k| panel.at.as_ref().is_some_and(|at| at.is(k)));
-    let to = row_by_keys(ui, list, keys.len(), now);
-    if let Some(folds) = fold_by_keys(ui, list)
-        && let Some((row, key)) = now.and_then(|n| studio.rows.get(n).zip(keys.get(n)))
-    {
-        let fold = match (row, key) {
-            (Row::Run { .. }, RowKey::Run(first)) => Some(Fold::Run(first.clone())),
-            (Row::Block(..), _) if folds => None,
-            (Row::Card(card), _) if studio.network.cards[*card].children.is_none() => None,
-            (Row::Block(..) | Row::Card(_), RowKey::Block(path) | RowKey::Card(path)) => {
-                Some(Fold::Block(path.clone()))
-            }
-            _ => None,
-        };
-        out.extend(fold.map(|f| Command::Fold(FoldCommand::Set(f, folds))));
+    let mut to = row_by_keys(ui, list, keys.len(), now);
+    let row = |n: usize| Some(fold_row(&studio.network, studio.rows.get(n)?, keys.get(n)?));
+    match side_by_keys(ui, list).zip(now).and_then(|(left, now)| Sideways::of(left, now, &studio.network, row)) {
+        Some(Sideways::Fold(fold, folds)) => out.push(Command::Fold(FoldCommand::Set(fold, folds))),
+        Some(Sideways::To(row)) => to = Some(row),
+        None => {}
     }
     let key = keys.get(to?)?;
     out.extend(key.layer().map(|path| Command::Select(Selection::Layer(path.clone()))));

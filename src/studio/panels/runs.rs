@@ -12,8 +12,9 @@ use crate::studio::view_models::runs::{Column as Field, RunRow};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use crate::studio::widgets::compare::{CompareSpec, Compared, compare_ui, letter_ui as run_letter_ui};
 use crate::studio::widgets::field::problem_ui;
+use crate::studio::widgets::keys::{list_ui, row_by_keys};
 use crate::train::runs::{RunEnd, RunEntry};
-use egui::{Align, Button, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
+use egui::{Align, Button, Id, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, TextEdit, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
 /// What the panel remembers.
@@ -81,8 +82,36 @@ fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     });
 }
 
+/// The table of runs, which takes the keyboard as a whole: arrows select, and Delete moves to the trash.
+pub(in crate::studio) fn list_id() -> Id {
+    Id::unique("kept runs rows")
+}
+
+/// Walks through the table by keyboard; gives the row that the keys led to.
+fn walk_ui(ui: &Ui, studio: &Studio, height: f32, out: &mut Queue) -> Option<usize> {
+    let runs = &studio.runs;
+    let rows = &runs.view.rows;
+    let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), height));
+    let frame = list_ui(ui, list_id(), room, &format!("Kept runs, {} rows", rows.len()));
+    if frame.has_focus() {
+        let line = Stroke::new(1.0, theme::colors(ui).accent);
+        ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
+    }
+    let now = runs.selected.first().and_then(|id| rows.iter().position(|r| r.id == *id));
+    let to = row_by_keys(ui, list_id(), rows.len(), now)?;
+    select_ui(ui, rows.get(to)?, out);
+    Some(to)
+}
+
+/// Selects a run alone, and gives the keyboard to the table.
+fn select_ui(ui: &Ui, run: &RunRow, out: &mut Queue) {
+    out.push(Command::Runs(RunsCommand::Select(run.id.clone())));
+    ui.memory_mut(|m| m.request_focus(list_id()));
+}
+
 fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
     let runs = &studio.runs;
+    let jump = walk_ui(ui, studio, height, out);
     // Name and figures fit a narrow window whole: the name gives way. What a run was made with follows to the right.
     let figures = [84.0, 76.0, 68.0, 58.0, 62.0, 68.0];
     let taken = 48.0 + figures.iter().sum::<f32>() + 8.0 * (figures.len() + 2) as f32;
@@ -102,6 +131,9 @@ fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
         for width in widths {
             table = table.column(Column::initial(width).at_least(40.0).clip(true).resizable(true));
         }
+        if let Some(row) = jump {
+            table = table.scroll_to_row(row, None);
+        }
         let table = table.column(Column::remainder().at_least(160.0).clip(true));
         let table = table.header(24.0, |mut row| {
             row.col(|ui| drop(weak_ui(ui, "")));
@@ -109,19 +141,27 @@ fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
                 row.col(|ui| header_ui(ui, studio, column, out));
             }
         });
+        let mut pressed = None;
         table.body(|body| {
             body.rows(26.0, runs.view.rows.len(), |mut row| {
                 let run = &runs.view.rows[row.index()];
                 row.set_selected(runs.letter(&run.id).is_some());
                 row.col(|ui| letter_ui(ui, studio, run, out));
                 for (column, text) in Field::ALL.into_iter().zip(&run.cells) {
-                    row.col(|ui| cell_ui(ui, studio, run, column, text, out));
+                    row.col(|ui| {
+                        if cell_ui(ui, studio, run, column, text) {
+                            pressed = Some(run);
+                        }
+                    });
                 }
                 if row.response().clicked() {
-                    out.push(Command::Runs(RunsCommand::Select(run.id.clone())));
+                    pressed = Some(run);
                 }
             });
         });
+        if let Some(run) = pressed {
+            select_ui(ui, run, out);
+        }
     });
 }
 
@@ -163,7 +203,8 @@ fn letter_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, out: &mut Queue) {
     }
 }
 
-fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str, out: &mut Queue) {
+/// A cell; true where the run was pressed in it.
+fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str) -> bool {
     let c = theme::colors(ui);
     if column == Field::Name {
         let pin = if studio.runs.baseline_id.as_ref() == Some(&run.id) {
@@ -175,10 +216,7 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
         let button = Button::new(RichText::new(format!("{text}{pin}")).color(color)).frame(false).truncate();
         let response = ui.add(button).on_hover_text(&run.tooltip);
         named(&response, &format!("Run {}", run.name), true);
-        if response.clicked() {
-            out.push(Command::Runs(RunsCommand::Select(run.id.clone())));
-        }
-        return;
+        return response.clicked();
     }
     if column == Field::State {
         let (icon, color) = match run.state {
@@ -192,7 +230,7 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
             .selectable(false)
             .truncate();
         ui.add(label).on_hover_text(&run.tooltip);
-        return;
+        return false;
     }
     let label = egui::Label::new(RichText::new(text).size(12.0)).selectable(false).truncate();
     if column.is_number() {
@@ -200,6 +238,7 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
     } else {
         ui.add(label);
     }
+    false
 }
 
 /// Name, folder and facts of the first selected run.

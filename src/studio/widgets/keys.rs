@@ -36,9 +36,9 @@ pub fn row_by_keys(ui: &Ui, id: Id, rows: usize, now: Option<usize>) -> Option<u
     }
 }
 
-/// Whether the keys fold or unfold, while the list has the keyboard: true for the left arrow, false for the right one. Asked after [`row_by_keys`].
+/// The arrow to the side that was pressed while the list has the keyboard: true for the left one, false for the right one. Asked after [`row_by_keys`].
 #[must_use]
-pub fn fold_by_keys(ui: &Ui, id: Id) -> Option<bool> {
+pub fn side_by_keys(ui: &Ui, id: Id) -> Option<bool> {
     if !ui.memory(|m| m.has_focus(id)) {
         return None;
     }
