@@ -14,6 +14,7 @@ use super::runs::Continuation;
 use super::selection::Selection;
 use super::tour::TourMove;
 use super::transport::Next;
+use super::widgets::keys::layers_id;
 use crate::model::{LayerPath, Preset};
 use crate::train::{Command as Order, Proof, SessionSpec};
 use std::path::{Path, PathBuf};
@@ -165,6 +166,12 @@ impl StudioApp {
             Command::Runs(command) => self.perform_on_runs(ctx, command),
             Command::ShowSide(side) => side.toggle(&mut self.studio.settings, ctx.content_rect().width()),
             Command::Fold(command) => self.studio.folds.perform(command, &self.studio.network),
+            Command::ShowProblem => {
+                if let Some(first) = self.studio.network.first_problem.clone() {
+                    self.studio.selection.select(Selection::Layer(first));
+                }
+                ctx.memory_mut(|m| m.request_focus(layers_id()));
+            }
             other => self.find_out(other),
         }
     }

@@ -7,7 +7,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `app`, `actions` | the window, and what each command does |
-//! | `commands` | everything a person can do, with name, icon, shortcut and tooltip |
+//! | `commands`, `shortcuts` | everything a person can do, with name, icon, shortcut and tooltip; which of it was asked for by key |
 //! | `state`, `selection`, `carry` | what the window shows, and what is selected in all views at once, from plan to plan |
 //! | `notice` | messages, with what can be done about them at once |
 //! | `devices` | what a network is planned for and trained on |
@@ -54,6 +54,7 @@ pub mod samples;
 pub mod saving;
 pub mod selection;
 pub mod settings;
+mod shortcuts;
 pub mod sides;
 pub mod state;
 pub mod tabs;

@@ -331,3 +331,50 @@ fn the_palette_puts_names_first_and_knows_what_commands_do() {
     robot.window.run_steps(3);
     assert_ne!(robot.window.ctx.theme(), dark);
 }
+
+#[test]
+fn a_network_is_built_from_nothing_by_keyboard_alone() {
+    let mut robot = Robot::open(None);
+    let type_text = |robot: &mut Robot, text: &str| {
+        robot.window.event(egui::Event::Text(text.into()));
+        robot.window.run_steps(3);
+    };
+    robot.key(Modifiers::COMMAND, Key::N);
+    robot.settle();
+    for layer in ["conv", "maxpool", "flatten", "dense"] {
+        robot.key(Modifiers::COMMAND, Key::L);
+        type_text(&mut robot, layer);
+        robot.key(Modifiers::NONE, Key::Enter);
+        robot.settle();
+    }
+    // The keyboard is on the list: Enter leads into the fields of the layer, whose values the first letter replaces, and back out.
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(2);
+    type_text(&mut robot, "10");
+    assert_eq!(robot.value("L3 units"), "10");
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(2);
+    robot.key(Modifiers::NONE, Key::ArrowUp);
+    assert_eq!(*robot.app().studio.selection.current(), Selection::Layer(LayerPath(vec![2])));
+    // The mistake is a key away, and from the list it is a few keys to what causes it.
+    robot.key(Modifiers::NONE, Key::F8);
+    assert_eq!(*robot.app().studio.selection.current(), Selection::Layer(LayerPath(vec![0])));
+    for _ in 0..3 {
+        robot.key(Modifiers::SHIFT, Key::Tab);
+    }
+    type_text(&mut robot, "1, 8, 8");
+    robot.settle();
+    assert!(robot.app().studio.is_ready(), "{:?}", robot.app().studio.document.preset().input);
+    // A choice is made by keys, too, and its list is gone behind it.
+    robot.key(Modifiers::NONE, Key::Tab);
+    robot.key(Modifiers::NONE, Key::Tab);
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(2);
+    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(4);
+    let listed = |robot: &Robot| robot.window.query_all_by_role_and_label(Role::Button, "bf16").count();
+    assert_eq!(listed(&robot), 0);
+    assert_ne!(robot.app().studio.document.preset().precision, stepgraph::model::Precision::F32);
+}

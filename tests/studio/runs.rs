@@ -365,14 +365,17 @@ fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
         robot.key(Modifiers::NONE, Key::Delete);
         robot.window.run_steps(2);
         assert!(robot.sees("Delete digits-mlp?"));
-        // Enter confirms, and the keyboard is back on the table.
+        // Enter confirms; the keyboard is back on the table, and on the run that takes the place.
         robot.key(Modifiers::NONE, Key::Enter);
         robot.until("the deletion", |app| app.studio.runs.entries.len() == left);
-        robot.window.run_steps(2);
-        // With nothing selected, the key has nothing to delete, least of all a layer.
-        robot.key(Modifiers::NONE, Key::Delete);
-        robot.key(Modifiers::NONE, Key::ArrowDown);
+        robot.window.run_steps(3);
+        assert_eq!(robot.app().studio.runs.selected, [newest[left - 1].clone()]);
     }
+    // A tick in the table leads the keyboard there, too.
+    robot.press("Undo");
+    robot.window.get_by_role_and_label(Role::CheckBox, "Compare digits-mlp").click();
+    robot.window.run_steps(3);
+    robot.key(Modifiers::NONE, Key::Delete);
     assert_eq!(robot.app().studio.document.preset().layers.len(), layers);
-    assert_eq!(robot.app().studio.runs.selected.len(), 1);
+    assert!(robot.app().studio.runs.selected.is_empty() && robot.app().studio.runs.entries.len() == 1);
 }

@@ -8,6 +8,7 @@ use crate::studio::runs::RunsCommand;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::weak_ui;
+use crate::studio::widgets::keys::Back;
 use crate::train::export::Format;
 use egui::text::{CCursor, CCursorRange};
 use egui::{Align, Key, Layout, RichText, ScrollArea, TextEdit, Ui};
@@ -23,7 +24,7 @@ pub struct Modals {
     /// True until the first answer of what was just opened has the keyboard: Enter gives it.
     fresh: bool,
     /// What had the keyboard before a question, and has it again behind it.
-    back: Option<egui::Id>,
+    back: Back,
 }
 
 /// What a person must decide before anything is lost.
@@ -80,7 +81,9 @@ impl Modals {
 pub fn modals_ui(ui: &Ui, studio: &Studio, modals: &mut Modals, out: &mut Queue) -> Option<Answer> {
     let cancelled = path_ui(ui, modals, out).then_some(Answer::Cancel);
     message_ui(ui, modals);
-    give_back_ui(ui, modals);
+    if modals.question.is_none() {
+        modals.back.give(ui);
+    }
     question_ui(ui, studio, modals).or(cancelled)
 }
 
@@ -266,19 +269,11 @@ fn message_ui(ui: &Ui, modals: &mut Modals) {
     }
 }
 
-/// Gives the keyboard back to what had it before a question, once nothing stands before that.
-fn give_back_ui(ui: &Ui, modals: &mut Modals) {
-    let is_free = modals.question.is_none() && ui.memory(|m| m.top_modal_layer().is_none() && m.focused().is_none());
-    if let Some(back) = modals.back.take_if(|_| is_free) {
-        ui.memory_mut(|m| m.request_focus(back));
-    }
-}
-
 fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> {
     let question = modals.question.as_ref()?;
     let (words, is_final) = (question.wording(studio), question.is_final());
     if modals.fresh {
-        modals.back = ui.memory(egui::Memory::focused);
+        modals.back.remember(ui);
     }
     let modal = theme::dialog(ui, "question").show(ui.ctx(), |ui| {
         ui.set_width(400.0);

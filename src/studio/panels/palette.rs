@@ -5,7 +5,8 @@ use crate::studio::commands::{Command, Queue, keys_text};
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::{named, weak_ui};
-use egui::{Align, Button, Key, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
+use crate::studio::widgets::keys::{Back, layers_id};
+use egui::{Button, Key, RichText, ScrollArea, TextEdit, Ui, Vec2};
 
 /// What the palette offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,7 @@ pub struct Palette {
     query: String,
     chosen: usize,
     fresh: bool,
+    back: Back,
 }
 
 /// How well a command answers what is typed, the best first.
@@ -64,7 +66,8 @@ fn rank(name: &str, title: &str, about: &str, query: &str) -> Option<Rank> {
 impl Palette {
     /// Opens it with an empty search.
     pub fn open(&mut self, offer: Offer) {
-        *self = Self { offer: Some(offer), query: String::new(), chosen: 0, fresh: true };
+        let back = std::mem::take(&mut self.back);
+        *self = Self { offer: Some(offer), query: String::new(), chosen: 0, fresh: true, back };
     }
 
     fn matches(&self, offer: Offer, studio: &Studio) -> Vec<Command> {
@@ -94,7 +97,7 @@ fn name(command: &Command, offer: Offer) -> String {
 
 /// Shows the palette where it is open.
 pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Queue) {
-    let Some(offer) = palette.offer else { return };
+    let Some(offer) = palette.offer else { return palette.back.give(ui) };
     let modal = theme::dialog(ui, "palette").show(ui.ctx(), |ui| {
         ui.set_width(440.0);
         let hint = if offer == Offer::Layers { "Add a layer" } else { "Type a command" };
@@ -108,6 +111,7 @@ pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Que
             .id_salt("palette query");
         let response = ui.name_inputs(hint, |ui| ui.add(edit));
         if std::mem::take(&mut palette.fresh) {
+            palette.back.remember(ui);
             response.request_focus();
         }
         if response.changed() {
@@ -128,9 +132,13 @@ pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Que
     });
     if let Some(command) = modal.inner.clone() {
         palette.offer = None;
+        if matches!(command, Command::AddKind(_)) {
+            palette.back.lead_to(layers_id());
+        }
         out.push(command);
     } else if modal.should_close() {
         palette.offer = None;
+        ui.ctx().request_repaint();
     }
 }
 
@@ -166,7 +174,7 @@ fn list_ui(ui: &mut Ui, found: &[Command], offer: Offer, chosen: usize, moved: b
     if offer == Offer::Layers {
         let about = found.get(chosen).map_or("", |c| c.info().about);
         ui.separator();
-        ui.with_layout(Layout::left_to_right(Align::Center), |ui| weak_ui(ui, about));
+        weak_ui(ui, about);
     }
     clicked
 }

@@ -12,9 +12,9 @@ use crate::studio::view_models::runs::{Column as Field, RunRow};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use crate::studio::widgets::compare::{CompareSpec, Compared, compare_ui, letter_ui as run_letter_ui};
 use crate::studio::widgets::field::problem_ui;
-use crate::studio::widgets::keys::{list_ui, row_by_keys};
+use crate::studio::widgets::keys::{list_ui, row_by_keys, runs_id};
 use crate::train::runs::{RunEnd, RunEntry};
-use egui::{Align, Button, Id, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, TextEdit, Ui, Vec2};
+use egui::{Align, Button, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, TextEdit, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
 /// What the panel remembers.
@@ -22,6 +22,10 @@ use egui_extras::{Column, TableBuilder};
 pub struct RunsPanel {
     /// The name as it is being typed, and the run that it is for.
     name: Option<(String, String)>,
+    /// The row of the selected run, and its id.
+    at: Option<(usize, String)>,
+    /// The height of the table as last drawn.
+    height: f32,
 }
 
 /// Shows the panel.
@@ -47,7 +51,7 @@ pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Qu
     let rows = runs.view.rows.len() as f32;
     let half = (room * 0.42).max(96.0);
     let height = if runs.selected.is_empty() { room - 48.0 } else { half.min(rows * 26.0 + 28.0) };
-    table_ui(ui, studio, height, out);
+    table_ui(ui, studio, panel, height, out);
     ui.separator();
     if runs.selected.is_empty() {
         weak_ui(ui, "Select a run to see its curves; tick several to compare them.");
@@ -82,23 +86,24 @@ fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     });
 }
 
-/// The table of runs, which takes the keyboard as a whole: arrows select, and Delete moves to the trash.
-pub(in crate::studio) fn list_id() -> Id {
-    Id::unique("kept runs rows")
-}
-
-/// Walks through the table by keyboard; gives the row that the keys led to.
-fn walk_ui(ui: &Ui, studio: &Studio, height: f32, out: &mut Queue) -> Option<usize> {
+/// Walks through the table by keyboard: arrows select, and Delete moves to the trash. Gives the row that they led to.
+fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) -> Option<usize> {
     let runs = &studio.runs;
     let rows = &runs.view.rows;
-    let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), height));
-    let frame = list_ui(ui, list_id(), room, &format!("Kept runs, {} rows", rows.len()));
+    let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), panel.height));
+    let frame = list_ui(ui, runs_id(), room, &format!("Kept runs, {} rows", rows.len()));
     if frame.has_focus() {
         let line = Stroke::new(1.0, theme::colors(ui).accent);
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
     }
-    let now = runs.selected.first().and_then(|id| rows.iter().position(|r| r.id == *id));
-    let to = row_by_keys(ui, list_id(), rows.len(), now)?;
+    let place = |id: &String| rows.iter().position(|r| r.id == *id);
+    let now = runs.selected.first().and_then(place);
+    let to = row_by_keys(ui, runs_id(), rows.len(), now);
+    // Where the run that the keys were on is deleted, they are on the one that takes its place.
+    let at = panel.at.take().filter(|(_, id)| frame.has_focus() && now.is_none() && place(id).is_none());
+    let to = to.or_else(|| at.map(|(at, _)| at.min(rows.len().saturating_sub(1))));
+    panel.at = now.zip(runs.selected.first().cloned());
+    let to = to?;
     select_ui(ui, rows.get(to)?, out);
     Some(to)
 }
@@ -106,19 +111,19 @@ fn walk_ui(ui: &Ui, studio: &Studio, height: f32, out: &mut Queue) -> Option<usi
 /// Selects a run alone, and gives the keyboard to the table.
 fn select_ui(ui: &Ui, run: &RunRow, out: &mut Queue) {
     out.push(Command::Runs(RunsCommand::Select(run.id.clone())));
-    ui.memory_mut(|m| m.request_focus(list_id()));
+    ui.memory_mut(|m| m.request_focus(runs_id()));
 }
 
-fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
+fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, out: &mut Queue) {
     let runs = &studio.runs;
-    let jump = walk_ui(ui, studio, height, out);
+    let jump = walk_ui(ui, studio, panel, out);
     // Name and figures fit a narrow window whole: the name gives way. What a run was made with follows to the right.
     let figures = [84.0, 76.0, 68.0, 58.0, 62.0, 68.0];
     let taken = 48.0 + figures.iter().sum::<f32>() + 8.0 * (figures.len() + 2) as f32;
     let name = (ui.available_width() - taken).clamp(110.0, 220.0);
     let widths: Vec<f32> = [name].into_iter().chain(figures).chain([120.0, 64.0]).collect();
     let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
-    ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
+    let table = ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
         ui.set_min_width(least);
         let mut table = TableBuilder::new(ui)
             .id_salt("kept runs")
@@ -163,6 +168,7 @@ fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
             select_ui(ui, run, out);
         }
     });
+    panel.height = table.inner_rect.height();
 }
 
 fn header_ui(ui: &mut Ui, studio: &Studio, column: Field, out: &mut Queue) {
@@ -197,6 +203,7 @@ fn letter_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, out: &mut Queue) {
     response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, index.is_some(), &name));
     if response.on_hover_text("Lays its curves over those of the other ticked runs").changed() {
         out.push(Command::Runs(RunsCommand::Toggle(run.id.clone())));
+        ui.memory_mut(|m| m.request_focus(runs_id()));
     }
     if let (Some(index), Some(letter)) = (index, runs.letter(&run.id)) {
         run_letter_ui(ui, letter, index);

@@ -49,6 +49,9 @@ pub struct CompareSpec {
     pub value: fn(f64) -> String,
 }
 
+/// The room that a letter at the end of a curve takes, in points.
+const LETTER: f32 = 12.0;
+
 /// The smallest value on a logarithmic axis.
 const FLOOR: f64 = 1e-12;
 
@@ -100,6 +103,7 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec, height
             Some(format!("{x}\n{}", value(y)))
         });
     let response = plot.show(ui, |plot| {
+        let mut ends: Vec<(PlotPoint, String, Color32)> = Vec::new();
         for (index, compared) in runs.iter().enumerate() {
             let (run, color) = (compared.run, colors[index]);
             let curve = (spec.curve)(run);
@@ -115,13 +119,13 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec, height
                 plot.line(Line::new("raw", raw).color(color.gamma_multiply(0.3)).width(1.0).allow_hover(false));
             }
             if let Some([x, y]) = smooth.last().copied() {
-                let letter = RichText::new(compared.letter.to_string()).font(theme::strong(12.0));
-                plot.text(
-                    Text::new("letter", PlotPoint::new(x, y), letter)
-                        .color(color)
-                        .anchor(egui::Align2::LEFT_BOTTOM)
-                        .allow_hover(false),
-                );
+                let end = PlotPoint::new(x, y);
+                let at = plot.screen_from_plot(end);
+                // Curves that end at the same place share a label: letters over each other are read as none.
+                match ends.iter_mut().find(|(other, ..)| plot.screen_from_plot(*other).distance(at) < LETTER) {
+                    Some((_, letters, _)) => letters.push(compared.letter),
+                    None => ends.push((end, compared.letter.to_string(), color)),
+                }
             }
             plot.line(Line::new(name, PlotPoints::from(smooth)).color(color).width(1.5).allow_hover(false));
             let held_out: Vec<[f64; 2]> =
@@ -132,6 +136,11 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec, height
                 let line = Line::new("held-out", PlotPoints::from(held_out)).color(color).width(1.5);
                 plot.line(line.style(LineStyle::dashed_dense()).allow_hover(false));
             }
+        }
+        for (end, letters, color) in ends {
+            let anchor = if letters.len() > 1 { egui::Align2::RIGHT_BOTTOM } else { egui::Align2::LEFT_BOTTOM };
+            let text = Text::new("letter", end, RichText::new(letters).font(theme::strong(12.0)));
+            plot.text(text.color(color).anchor(anchor).allow_hover(false));
         }
     });
     let name = format!("{} of the selected runs", spec.title);
