@@ -60,8 +60,15 @@ impl Studio {
             Err(why) => {
                 // A file that cannot be opened is not offered again.
                 self.settings.recent.retain(|p| last != Last::File(p.clone()));
+                let lost = match &last {
+                    Last::File(path) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+                    Last::Bundled(name) => name.clone(),
+                    Last::Text(_) => "The network".to_owned(),
+                };
                 let open = &self.document.preset().name;
-                self.complain(format!("{open} is open, because the network of last time cannot be opened.\n{why}"));
+                self.complain(format!(
+                    "{lost} that was open last cannot be opened; {open} is open in its place.\n{why}"
+                ));
             }
         }
     }

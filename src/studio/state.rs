@@ -155,8 +155,9 @@ impl Studio {
         if let Some(origin) = &origin {
             self.files.learn(origin.clone());
         }
+        let way = if origin.is_some() { "open the file again" } else { "open another network" };
         self.document.restore(preset, saved, origin);
-        self.say("Edits that were not saved last time are back. Save them, or undo by opening the file again.");
+        self.say(format!("Edits that were not saved last time are back. Save them, or {way} to let them go."));
     }
 
     /// Keeps the runs of this window in this store from now on, and shows those that are there.

@@ -108,7 +108,11 @@ fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
     let from = stepgraph::train::checkpoint_step(&store.checkpoint(&entry.id)).unwrap();
     let exact = stepgraph::studio::view_models::format::exact;
     let way = if from < entry.record.steps {
-        format!("at step {}; its last checkpoint is of step {}, and", exact(entry.record.steps), exact(from))
+        format!(
+            "at step {}; Continue goes on from step {}, its last checkpoint.",
+            exact(entry.record.steps),
+            exact(from)
+        )
     } else {
         format!("at step {}; Continue goes on from there", exact(from))
     };

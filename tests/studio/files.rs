@@ -246,7 +246,8 @@ fn the_next_start_opens_what_was_open_last() {
     let robot = again(memory);
     assert_eq!(robot.app().studio.document.preset().name, "digits-mlp");
     let notice = robot.app().studio.notice.clone().unwrap();
-    assert!(notice.line().starts_with("digits-mlp is open, because the network of last time cannot be opened"));
+    let line = "mine.json that was open last cannot be opened; digits-mlp is open in its place.";
+    assert_eq!(notice.line(), line);
     assert!(notice.text.contains("mine.json") && notice.text.contains("Check the path"), "{}", notice.text);
     assert!(robot.app().studio.settings.recent.is_empty());
 }

@@ -169,6 +169,10 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
         panel.at = Some(key.clone());
         wanted = Some(key);
     }
+    // Where there are no fields to enter, what is folded away is shown.
+    let at_row = keys.iter().position(|k| enters && panel.at.as_ref().is_some_and(|at| at.is(k)));
+    let entered = at_row.and_then(|n| fold_row(view, studio.rows.get(n)?, keys.get(n)?).1);
+    out.extend(entered.filter(|(_, folded)| *folded).map(|(fold, _)| Command::Fold(FoldCommand::Set(fold, false))));
     let (mut landing, mut whole) = (None, Rect::from_min_size(frame.min, Vec2::new(width, 0.0)));
     for (row, key) in studio.rows.iter().zip(&keys) {
         let known = panel.heights.get(key).copied();

@@ -168,7 +168,7 @@ fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, ou
             select_ui(ui, run, out);
         }
     });
-    panel.height = table.inner_rect.height();
+    panel.height = table.content_size.y.min(table.inner_rect.height());
 }
 
 fn header_ui(ui: &mut Ui, studio: &Studio, column: Field, out: &mut Queue) {

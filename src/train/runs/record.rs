@@ -183,7 +183,7 @@ impl RunEntry {
     pub fn way_on(&self, number: impl Fn(u64) -> String) -> Option<String> {
         let from = self.checkpoint_step?;
         Some(match from < self.record.steps {
-            true => format!("its last checkpoint is of step {}, and Continue goes on from there", number(from)),
+            true => format!("Continue goes on from step {}, its last checkpoint", number(from)),
             false => "Continue goes on from there".to_owned(),
         })
     }
