@@ -167,7 +167,8 @@ impl StudioApp {
             Command::ShowSide(side) => side.toggle(&mut self.studio.settings, ctx.content_rect().width()),
             Command::Fold(command) => self.studio.folds.perform(command, &self.studio.network),
             Command::ShowProblem => {
-                if let Some(first) = self.studio.network.first_problem.clone() {
+                let first = self.studio.network.first_problem.clone();
+                if let Some(first) = first.or_else(|| self.panels.drafts.first_layer()) {
                     self.studio.selection.select(Selection::Layer(first));
                 }
                 ctx.memory_mut(|m| m.request_focus(layers_id()));

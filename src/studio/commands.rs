@@ -388,9 +388,12 @@ impl Command {
             Self::SelectLargestBuffer => {
                 of("Select the largest buffer", icons::ARENA, None, "Shows where most of the arena went")
             }
-            Self::ShowProblem => {
-                of("Go to the first problem", icons::WARNING, keys(NONE, Key::F8), "Shows the layer that causes it")
-            }
+            Self::ShowProblem => of(
+                "Go to the first problem",
+                icons::WARNING,
+                keys(NONE, Key::F8),
+                "Shows the layer that causes the first problem",
+            ),
             Self::ReduceMotion => of("Reduce motion", icons::PAUSE, None, "Switches the fading of buffers off, or on"),
             Self::Tour(TourMove::Start) => {
                 of("Start the tour", icons::INFO, None, "Three steps: train it, see where memory went, edit it")

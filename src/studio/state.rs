@@ -245,7 +245,7 @@ impl Studio {
             Command::ComparePlans => self.is_planned() && !self.lab.is_comparing(),
             Command::FindFirstBad => self.is_here() && self.is_planned() && !self.lab.is_looking(),
             Command::SelectLargestBuffer => self.plan.is_some(),
-            Command::ShowProblem => self.network.first_problem.is_some(),
+            Command::ShowProblem => self.problems() > 0,
             Command::Tour(super::tour::TourMove::Dismiss) => self.tour.shown().is_some(),
             Command::UseWeights(super::lab::Weights::Run) => {
                 self.training.has_weights() || self.training.moment.is_some()

@@ -365,8 +365,19 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
     type_text(&mut robot, "1, 8, 8");
     robot.settle();
     assert!(robot.app().studio.is_ready(), "{:?}", robot.app().studio.document.preset().input);
+    // A text that is no value is a problem like any other: the key leads to its layer, and Enter to the field.
+    perform(&mut robot, Command::Select(Selection::Layer(LayerPath(vec![3]))));
+    robot.write("L0 kernel", "x");
+    robot.key(Modifiers::NONE, Key::Escape);
+    perform(&mut robot, Command::Select(Selection::Layer(LayerPath(vec![3]))));
+    robot.key(Modifiers::NONE, Key::F8);
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(2);
+    type_text(&mut robot, "3");
+    assert!(robot.value("L0 kernel") == "3" && robot.app().studio.problems() == 0);
+    robot.window.get_by_role_and_label(Role::TextInput, "batch").focus();
+    robot.window.run_steps(2);
     // A choice is made by keys, too, and its list is gone behind it.
-    robot.key(Modifiers::NONE, Key::Tab);
     robot.key(Modifiers::NONE, Key::Tab);
     robot.key(Modifiers::NONE, Key::Enter);
     robot.window.run_steps(2);

@@ -368,8 +368,7 @@ fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
         // Enter confirms; the keyboard is back on the table, and on the run that takes the place.
         robot.key(Modifiers::NONE, Key::Enter);
         robot.until("the deletion", |app| app.studio.runs.entries.len() == left);
-        robot.window.run_steps(3);
-        assert_eq!(robot.app().studio.runs.selected, [newest[left - 1].clone()]);
+        robot.until("the neighbour", |app| app.studio.runs.selected == [newest[left - 1].clone()]);
     }
     // A tick in the table leads the keyboard there, too.
     robot.press("Undo");

@@ -163,7 +163,8 @@ fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, out: 
         return;
     }
     let is_wrong = |name: &str| card.problems.iter().any(|p| p.field == name);
-    let first = card.fields.iter().find(|f| is_wrong(f.name)).or(card.fields.first()).map(|f| f.name);
+    let mut wrong = card.fields.iter().filter(|f| is_wrong(f.name) || drafts.is_mistake(&f.owner, f.name));
+    let first = wrong.next().or(card.fields.first()).map(|f| f.name);
     let gap = 12.0;
     let width = ((ui.available_width() - gap) / 2.0).floor();
     for pair in card.fields.chunks(2) {

@@ -100,9 +100,10 @@ fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) -> 
     let now = runs.selected.first().and_then(place);
     let to = row_by_keys(ui, runs_id(), rows.len(), now);
     // Where the run that the keys were on is deleted, they are on the one that takes its place.
-    let at = panel.at.take().filter(|(_, id)| frame.has_focus() && now.is_none() && place(id).is_none());
-    let to = to.or_else(|| at.map(|(at, _)| at.min(rows.len().saturating_sub(1))));
-    panel.at = now.zip(runs.selected.first().cloned());
+    let lost = panel.at.take_if(|(_, id)| now.is_some() || place(id).is_some() || frame.has_focus());
+    let lost = lost.filter(|(_, id)| now.is_none() && place(id).is_none());
+    let to = to.or_else(|| lost.map(|(at, _)| at.min(rows.len().saturating_sub(1))));
+    panel.at = now.zip(runs.selected.first().cloned()).or_else(|| panel.at.take());
     let to = to?;
     select_ui(ui, rows.get(to)?, out);
     Some(to)

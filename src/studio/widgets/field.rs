@@ -4,6 +4,7 @@
 
 use super::button::weak_ui;
 use super::keys::layers_id;
+use crate::model::LayerPath;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::document::Edit;
 use crate::studio::fields::{Field, FieldValue, Owner};
@@ -31,6 +32,22 @@ impl Drafts {
     #[must_use]
     pub fn mistakes(&self) -> usize {
         self.0.values().filter(|d| d.error.is_some()).count()
+    }
+
+    /// True where this field's text is no value.
+    #[must_use]
+    pub fn is_mistake(&self, owner: &Owner, name: &'static str) -> bool {
+        self.0.get(&(owner.clone(), name)).is_some_and(|d| d.error.is_some())
+    }
+
+    /// The first layer with a field whose text is no value.
+    #[must_use]
+    pub fn first_layer(&self) -> Option<LayerPath> {
+        let layers = self.0.iter().filter(|(_, d)| d.error.is_some()).filter_map(|((owner, _), _)| match owner {
+            Owner::Layer(path) => Some(path),
+            Owner::Preset => None,
+        });
+        layers.min_by(|a, b| a.0.cmp(&b.0)).cloned()
     }
 
     /// Forgets every text.
