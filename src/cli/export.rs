@@ -49,8 +49,10 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
         wrong(format!("{}: its name tells no format; give --format {names}", args.file.display()))
     })?;
     let mut notes = Vec::new();
+    let mut run = None;
     let subject = match find(&args.what)? {
         Named::Run(store, entry) => {
+            run = Some(entry.id.clone());
             notes.extend(torn(&entry, &store).filter(|_| format.shows_curves()).map(|t| format!("the curves are {t}")));
             if args.weights.is_some() || args.seed.is_some() {
                 return Err(wrong("--weights and --seed belong to a preset; a run has its own"));
@@ -81,7 +83,8 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
     }
     if args.json {
         return output::print_json(
-            &serde_json::json!({ "what": subject.name, "format": format.name(), "files": files, "notes": notes }),
+            // A name may be several runs': the id is the one that `last` or a few letters stood for.
+            &serde_json::json!({ "what": subject.name, "run": run, "format": format.name(), "files": files, "notes": notes }),
         );
     }
     wrote(&files);

@@ -3,7 +3,9 @@
 use super::args::PresetsArgs;
 use super::error::wrong;
 use super::output;
-use crate::model::{BUNDLED, Diagnostic, Model, Precision, Preset, check, read_preset, read_preset_file};
+use crate::model::{
+    BUNDLED, Diagnostic, MAX_PRESET_BYTES, Model, Precision, Preset, check, read_preset, read_preset_file,
+};
 use crate::select::Target;
 use std::fs::File;
 use std::io::Read;
@@ -18,9 +20,6 @@ pub struct Loaded {
     /// Its file; `None` for a bundled one.
     pub file: Option<PathBuf>,
 }
-
-/// Larger files are no presets; reading one to its end would only fill memory.
-const MAX_BYTES: u64 = 64 << 20;
 
 /// The preset of this name or path.
 ///
@@ -88,15 +87,16 @@ fn read_bytes(given: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
         wrong(format!("{given}: no such file, and no bundled preset of that name; bundled are {}", names.join(", ")))
     };
     let mut bytes = Vec::new();
-    File::open(path).and_then(|f| f.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(cannot)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(wrong(format!("{given} is larger than 64 MiB; a preset is a short JSON file")));
-    }
+    File::open(path).and_then(|f| f.take(MAX_PRESET_BYTES + 1).read_to_end(&mut bytes)).map_err(cannot)?;
     Ok(bytes)
 }
 
 fn mistakes(given: &str, diagnostics: &[Diagnostic]) -> anyhow::Error {
     let lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+    // What is wrong with the whole file is no mistake in it.
+    if let ([line], true) = (lines.as_slice(), diagnostics.iter().all(|d| d.path.is_empty() && d.layer.is_none())) {
+        return wrong(format!("{given}: {line}"));
+    }
     let count = if lines.len() == 1 { "a mistake".to_owned() } else { format!("{} mistakes", lines.len()) };
     wrong(format!("{given} has {count}:\n{}", lines.join("\n")))
 }

@@ -35,6 +35,7 @@ fn json_of(entry: &RunEntry, store: &RunStore) -> Value {
         map.insert("hidden".into(), entry.label.hidden.into());
         map.insert("has_weights".into(), (entry.has_weights && !entry.is_torn).into());
         map.insert("can_continue".into(), entry.can_continue.into());
+        map.insert("checkpoint_step".into(), entry.checkpoint_step.into());
         map.insert("bytes".into(), entry.bytes.into());
         map.insert("path".into(), store.path(&entry.id).display().to_string().into());
         // The preset's document is JSON itself.
@@ -140,6 +141,10 @@ fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     output::print(&rows_of(&shown))?;
+    // The window tells of the newest run alone, too.
+    if let Some((e, way)) = shown.first().and_then(|e| Some((e, e.way_on(output::count)?))) {
+        output::note(&format!("note: {} was interrupted at step {}; {way}", e.id, output::count(e.record.steps)));
+    }
     for e in shown.iter().filter(|e| e.record.state == RunEnd::Damaged) {
         output::note(&format!("note: {}: {}", e.id, e.record.error.as_deref().unwrap_or_default()));
     }
@@ -229,6 +234,9 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
         (false, false) => "none",
     };
     line("weights", weights.to_owned());
+    if let Some(way) = entry.way_on(output::count) {
+        line("continue", format!("{way}; in the studio, or with train --resume and the checkpoint in its folder"));
+    }
     if let Some(torn) = torn(entry, store) {
         line("curves", torn);
     }

@@ -9,6 +9,7 @@ mod activation;
 mod bundled;
 mod check;
 mod diagnostic;
+mod foreign;
 mod init;
 mod json;
 pub mod layers;
@@ -29,7 +30,7 @@ pub use preset::{
     DataSource, DataSpec, Header, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn,
     TrainSpec,
 };
-pub use read::{FIELD_HELP, read_preset, read_preset_file, read_value};
+pub use read::{FIELD_HELP, MAX_PRESET_BYTES, read_preset, read_preset_file, read_value};
 pub use rng::Rng;
 pub use spec::Fields;
 pub use write::{write_loss, write_preset};

@@ -4,7 +4,7 @@ use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
 use super::spec::describe;
 use super::{
     Diagnostic, Fields, InputSpec, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset,
-    TrainSpec, json,
+    TrainSpec, foreign, json,
 };
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -15,11 +15,20 @@ const MAX_DEPTH: usize = 32;
 /// What a preset looks like, for messages.
 pub const FIELD_HELP: &str = "a preset is a JSON object with version, name, input, layers, loss and optimizer";
 
+/// Larger files are no presets: who reads one need not read more of it than a byte beyond that.
+pub const MAX_PRESET_BYTES: u64 = 64 << 20;
+
 /// Reads a preset from the bytes of a file.
 ///
 /// # Errors
-/// As [`read_preset`], and where they are no text.
+/// As [`read_preset`], and where they are another file's, too many, or no text.
 pub fn read_preset_file(bytes: &[u8]) -> Result<Preset, Vec<Diagnostic>> {
+    if let Some(other) = foreign::of(bytes) {
+        return Err(whole(format!("this is no preset, it is {}", other.name), other.help));
+    }
+    if bytes.len() as u64 > MAX_PRESET_BYTES {
+        return Err(whole("this is larger than 64 MiB", "a preset is a short JSON file"));
+    }
     match json::decode(bytes) {
         Ok(text) => read_preset(&text),
         Err(at) => {

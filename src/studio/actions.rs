@@ -14,6 +14,7 @@ use super::runs::Continuation;
 use super::selection::Selection;
 use super::tour::TourMove;
 use super::transport::Next;
+use super::widgets::keys::layers_id;
 use crate::model::{LayerPath, Preset};
 use crate::train::{Command as Order, Proof, SessionSpec};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,10 @@ impl StudioApp {
     /// Carries out a command, where it makes sense now.
     pub fn perform(&mut self, ctx: &egui::Context, command: Command) {
         if !self.studio.is_enabled(&command) {
+            // Keys reach what a disabled button would explain.
+            if let Some(why) = self.studio.objection(&command) {
+                self.studio.complain(why);
+            }
             return;
         }
         let replaces =
@@ -161,6 +166,13 @@ impl StudioApp {
             Command::Runs(command) => self.perform_on_runs(ctx, command),
             Command::ShowSide(side) => side.toggle(&mut self.studio.settings, ctx.content_rect().width()),
             Command::Fold(command) => self.studio.folds.perform(command, &self.studio.network),
+            Command::ShowProblem => {
+                let first = self.studio.network.first_problem.clone();
+                if let Some(first) = first.or_else(|| self.panels.drafts.first_layer()) {
+                    self.studio.selection.select(Selection::Layer(first));
+                }
+                ctx.memory_mut(|m| m.request_focus(layers_id()));
+            }
             other => self.find_out(other),
         }
     }

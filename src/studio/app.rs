@@ -2,6 +2,7 @@
 
 use super::commands::{Command, Queue, Tab};
 use super::document::Document;
+use super::last::Last;
 use super::motion::Motion;
 use super::panels::modals::Question;
 use super::panels::{self, Panels};
@@ -9,6 +10,7 @@ use super::settings::Settings;
 use super::sides::Side;
 use super::state::Studio;
 use super::{presets, theme};
+use crate::model::Preset;
 use crate::select::Tuning;
 use crate::train::runs::RunStore;
 use egui::{CentralPanel, Frame, Margin, Panel, Ui};
@@ -20,7 +22,7 @@ use std::time::Duration;
 /// How the studio starts.
 #[derive(Clone, Debug, Default)]
 pub struct Startup {
-    /// The file to open in place of the first bundled preset, or the name of another bundled one.
+    /// The file to open in place of what was open last, or the name of a bundled preset.
     pub preset: Option<PathBuf>,
     /// Where unsaved edits are kept through a crash; `None` keeps none.
     pub recovery: Option<PathBuf>,
@@ -49,6 +51,8 @@ pub struct StudioApp {
     has_dialog: bool,
     /// The window's title as last set: not every system tells it.
     title: String,
+    /// What is remembered as open: its file, and the document as it was saved.
+    remembered: Option<(Option<PathBuf>, Arc<Preset>)>,
 }
 
 /// The time between frames while something runs: the worker must not be slowed by being watched.
@@ -88,6 +92,10 @@ impl StudioApp {
         if let Some(folder) = &startup.recovery {
             studio.recover_in(folder);
         }
+        // Edits that a crash left come first, and what was asked for comes in place of what was open.
+        if startup.preset.is_none() && !studio.document.is_dirty() {
+            studio.open_last();
+        }
         let mut app = Self {
             studio,
             panels,
@@ -97,6 +105,7 @@ impl StudioApp {
             after_weights: None,
             has_dialog: false,
             title: String::new(),
+            remembered: None,
         };
         if startup.tour && !app.studio.settings.tour_done {
             app.studio.tour.start();
@@ -109,7 +118,7 @@ impl StudioApp {
 
     /// Opens a file before the first frame, or a bundled preset of this name.
     fn open_at_start(&mut self, path: &Path) {
-        let bundled = (0..presets::count()).find(|i| Path::new(presets::name(*i)) == path && !path.is_file());
+        let bundled = path.to_str().filter(|_| !path.is_file()).and_then(presets::index);
         self.queue.push(match bundled {
             Some(index) => Command::NewFromPreset(index),
             None => Command::OpenFile(path.to_owned()),
@@ -147,6 +156,23 @@ impl StudioApp {
             self.panels.modals.ask(Question::Unsaved(Command::Quit));
         } else {
             self.studio.end_recovery();
+        }
+    }
+
+    /// Remembers another network as open at once, so that it is known after a crash too.
+    fn remember_open(&mut self, frame: &mut eframe::Frame) {
+        let document = &self.studio.document;
+        let is_known = |(path, saved): &(Option<PathBuf>, Arc<Preset>)| {
+            path.as_deref() == document.path() && Arc::ptr_eq(saved, document.saved())
+        };
+        if self.remembered.as_ref().is_some_and(is_known) {
+            return;
+        }
+        self.remembered = Some((document.path().map(Path::to_owned), Arc::clone(document.saved())));
+        self.studio.settings.last = Some(Last::of(document));
+        if let Some(storage) = frame.storage_mut() {
+            eframe::App::save(self, storage);
+            storage.flush();
         }
     }
 
@@ -196,7 +222,7 @@ impl eframe::App for StudioApp {
         self.receive(ctx);
     }
 
-    fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
+    fn ui(&mut self, ui: &mut Ui, frame: &mut eframe::Frame) {
         let ctx = ui.ctx().clone();
         let has_dialog = ctx.memory(|m| m.top_modal_layer().is_some());
         if has_dialog && !std::mem::replace(&mut self.has_dialog, has_dialog) {
@@ -227,10 +253,12 @@ impl eframe::App for StudioApp {
             ctx.send_viewport_cmd(egui::ViewportCommand::Title(title.clone()));
             self.title = title;
         }
+        self.remember_open(frame);
     }
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {
-        self.studio.settings.baseline.clone_from(&self.studio.runs.baseline_id);
+        let runs = &self.studio.runs;
+        self.studio.settings.baseline = runs.baseline_id.clone().or_else(|| runs.lost_baseline.clone());
         eframe::set_value(storage, eframe::APP_KEY, &self.studio.settings);
         if let Ok(text) = serde_json::to_string(&self.panels.tabs) {
             storage.set_string(TABS_KEY, text);

@@ -7,6 +7,7 @@ use super::icons;
 use super::lab::Weights;
 use super::runs::RunsCommand;
 use super::selection::Selection;
+pub(super) use super::shortcuts::keys_text;
 use super::sides::Side;
 pub use super::tabs::Tab;
 use super::tour::TourMove;
@@ -109,6 +110,8 @@ pub enum Command {
     UseWeights(Weights),
     FindFirstBad,
     SelectLargestBuffer,
+    /// Selects the layer with the first mistake.
+    ShowProblem,
     ReduceMotion,
     Tour(TourMove),
     ShowShortcuts,
@@ -130,14 +133,9 @@ pub(super) const fn keys(modifiers: Modifiers, key: Key) -> Option<KeyboardShort
     Some(KeyboardShortcut::new(modifiers, key))
 }
 
-/// A shortcut as a person reads it: signs as they stand on their keys.
-pub(super) fn keys_text(ctx: &egui::Context, keys: &KeyboardShortcut) -> String {
-    ctx.format_shortcut(keys).replace("OpenBracket", "[").replace("CloseBracket", "]")
-}
-
 pub(super) const CTRL: Modifiers = Modifiers::COMMAND;
 const CTRL_SHIFT: Modifiers = Modifiers { shift: true, ..Modifiers::COMMAND };
-const NONE: Modifiers = Modifiers::NONE;
+pub(super) const NONE: Modifiers = Modifiers::NONE;
 const ALT: Modifiers = Modifiers::ALT;
 
 impl Command {
@@ -171,7 +169,13 @@ impl Command {
         out.push(Self::CancelProofs);
         out.extend(RunsCommand::listed().into_iter().map(Self::Runs));
         out.extend([Self::MeasureOps, Self::ComparePlans, Self::ShowValues, Self::FindFirstBad]);
-        out.extend([Self::SelectLargestBuffer, Self::ReduceMotion, Self::ShowNotice, Self::DismissNotice]);
+        out.extend([
+            Self::SelectLargestBuffer,
+            Self::ShowProblem,
+            Self::ReduceMotion,
+            Self::ShowNotice,
+            Self::DismissNotice,
+        ]);
         out.extend([Self::Tour(TourMove::Start), Self::Tour(TourMove::Dismiss), Self::ShowShortcuts, Self::ShowAbout]);
         out
     }
@@ -179,14 +183,21 @@ impl Command {
     /// The name as the palette shows it: unlike [`Info::label`], it names what it is about.
     #[must_use]
     pub fn title(&self) -> String {
+        let (kind, own) = self.kind_and_name();
+        if kind.is_empty() { own } else { format!("{kind} {own}") }
+    }
+
+    /// The name in two parts: what it does with things of a kind, where it is one of several such, and the thing's own name.
+    #[must_use]
+    pub fn kind_and_name(&self) -> (&'static str, String) {
         match self {
-            Self::NewFromPreset(index) => format!("New from preset: {}", super::presets::name(*index)),
-            Self::AddKind(kind) => format!("Add layer: {}", kind.class),
-            Self::ShowTab(tab) => format!("Show {}", tab.title()),
-            Self::ChooseDevice(choice) => format!("Device: {}", choice.label()),
-            Self::Prove(Some(proof)) => format!("Verify: {}", proof.name()),
-            Self::Runs(command) => command.title(),
-            other => other.info().label.to_owned(),
+            Self::NewFromPreset(index) => ("New from preset:", super::presets::name(*index).to_owned()),
+            Self::AddKind(kind) => ("Add layer:", kind.class.to_owned()),
+            Self::ShowTab(tab) => ("Show", tab.title().to_owned()),
+            Self::ChooseDevice(choice) => ("Device:", choice.label()),
+            Self::Prove(Some(proof)) => ("Verify:", proof.name().to_owned()),
+            Self::Runs(RunsCommand::Export(format)) => ("Export run:", format!("{}…", format.title())),
+            other => ("", other.info().label.to_owned()),
         }
     }
 
@@ -377,6 +388,12 @@ impl Command {
             Self::SelectLargestBuffer => {
                 of("Select the largest buffer", icons::ARENA, None, "Shows where most of the arena went")
             }
+            Self::ShowProblem => of(
+                "Go to the first problem",
+                icons::WARNING,
+                keys(NONE, Key::F8),
+                "Shows the layer that causes the first problem",
+            ),
             Self::ReduceMotion => of("Reduce motion", icons::PAUSE, None, "Switches the fading of buffers off, or on"),
             Self::Tour(TourMove::Start) => {
                 of("Start the tour", icons::INFO, None, "Three steps: train it, see where memory went, edit it")
@@ -388,44 +405,6 @@ impl Command {
             }
             Self::ShowAbout => of("About Stepgraph…", icons::INFO, None, "Version, device and licences"),
         }
-    }
-
-    /// The tooltip with the shortcut.
-    #[must_use]
-    pub fn tooltip(&self, ctx: &egui::Context) -> String {
-        let info = self.info();
-        match info.shortcut {
-            Some(keys) => format!("{} ({})", info.about, keys_text(ctx, &keys)),
-            None => info.about.to_owned(),
-        }
-    }
-
-    /// The name with the shortcut: `Continue (Ctrl+F5)`.
-    #[must_use]
-    pub fn name_with_keys(&self, ctx: &egui::Context) -> String {
-        let info = self.info();
-        info.shortcut.map_or_else(String::new, |k| format!("{} ({})", info.label, keys_text(ctx, &k)))
-    }
-
-    /// The commands whose shortcut was pressed, longer shortcuts first, so that one does not hide another. An open dialog has the keyboard
-    /// for itself.
-    #[must_use]
-    pub fn pressed(ctx: &egui::Context) -> Vec<Self> {
-        if ctx.memory(|m| m.top_modal_layer().is_some()) {
-            return Vec::new();
-        }
-        let mut with_keys: Vec<(KeyboardShortcut, Self)> =
-            Self::listed().into_iter().filter_map(|c| c.info().shortcut.map(|s| (s, c))).collect();
-        with_keys.push((KeyboardShortcut::new(CTRL, Key::K), Self::Palette));
-        with_keys.push((KeyboardShortcut::new(CTRL, Key::Y), Self::Redo));
-        // In a field, the key is for its text.
-        if !ctx.text_edit_focused() {
-            with_keys.push((KeyboardShortcut::new(NONE, Key::Delete), Self::Remove));
-        }
-        with_keys.sort_by_key(|(s, _)| !(s.modifiers.shift));
-        ctx.input_mut(|input| {
-            with_keys.into_iter().filter(|(s, _)| input.consume_shortcut(s)).map(|(_, c)| c).collect()
-        })
     }
 }
 

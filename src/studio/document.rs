@@ -138,6 +138,12 @@ impl Document {
         &self.preset
     }
 
+    /// The preset as on disk, or as opened.
+    #[must_use]
+    pub const fn saved(&self) -> &Arc<Preset> {
+        &self.saved
+    }
+
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()

@@ -1,8 +1,9 @@
 //! The curves of the run before, for as long as the next one is only being prepared: they come back where it cannot be.
 
-use super::curves::{Histogram, History, TwoWays};
+use super::curves::{History, TwoWays};
 use super::devices::DeviceChoice;
-use super::training::{Statistics, Training};
+use super::rates::Rates;
+use super::training::Training;
 use crate::model::Preset;
 use std::sync::Arc;
 
@@ -11,8 +12,7 @@ pub struct Earlier {
     preset: Option<Arc<Preset>>,
     device: Option<DeviceChoice>,
     history: History,
-    statistics: Statistics,
-    times: Histogram,
+    rates: Rates,
     both_ways: Option<TwoWays>,
     total: u64,
     evaluated_every: Option<u64>,
@@ -27,8 +27,7 @@ impl Earlier {
                 preset: run.preset.take(),
                 device: run.device.take(),
                 history: std::mem::take(&mut run.history),
-                statistics: run.statistics,
-                times: std::mem::take(&mut run.times),
+                rates: std::mem::take(&mut run.rates),
                 both_ways: run.both_ways.take(),
                 total: run.total,
                 evaluated_every: run.evaluated_every,
@@ -40,7 +39,7 @@ impl Earlier {
     /// Shows it again, in place of a run that could not be prepared.
     pub fn put_back(self, run: &mut Training) {
         (run.preset, run.device, run.history) = (self.preset, self.device, self.history);
-        (run.statistics, run.times, run.both_ways) = (self.statistics, self.times, self.both_ways);
+        (run.rates, run.both_ways) = (self.rates, self.both_ways);
         (run.total, run.evaluated_every, run.lr) = (self.total, self.evaluated_every, self.lr);
         run.set_smoothing(run.smoothing());
     }

@@ -2,11 +2,12 @@
 //!
 //! One thread does the reading and writing in order; each dialog has its own, since it lasts as long as a person thinks.
 
-use crate::model::{Diagnostic, Preset, read_preset, read_preset_file, write_preset};
+use crate::model::{Diagnostic, MAX_PRESET_BYTES, Preset, read_preset, read_preset_file, write_preset};
 use crate::tensor::{write_advice, write_atomic};
 use crate::train::export::Format;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -192,8 +193,10 @@ impl Drop for Files {
 /// # Errors
 /// Every mistake in it, a line each, or why it cannot be read.
 pub fn read(path: &Path) -> Result<Preset, String> {
-    let bytes =
-        std::fs::read(path).map_err(|e| format!("{}: cannot be read: {e}. {}", path.display(), read_advice(&e)))?;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|f| f.take(MAX_PRESET_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|e| format!("{}: cannot be read: {e}. {}", path.display(), read_advice(&e)))?;
     let listed = |mistakes: Vec<Diagnostic>| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     read_preset_file(&bytes).map_err(|m| format!("{}:\n{}", path.display(), listed(m)))
 }
@@ -322,19 +325,40 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// A place that no other window uses, one with edits left by a crash before an empty one; `None` where the folder cannot be used.
+    /// A place that no other window uses, one with edits left by a crash before an empty one; `None` where the folder cannot be used. Locks that
+    /// windows of before have left are removed.
+    ///
+    /// Windows claim one after the other, under a lock of the folder's own: none finds a file that another one is about to remove.
     #[must_use]
     pub fn claim(folder: &Path) -> Option<Self> {
         const PLACES: usize = 16;
+        /// A window that claims is done within milliseconds.
+        const PATIENCE: Duration = Duration::from_secs(2);
         std::fs::create_dir_all(folder).ok()?;
+        let turn = std::fs::File::create(folder.join("claim.lock")).ok()?;
+        let asked = Instant::now();
+        while turn.try_lock().is_err() {
+            if asked.elapsed() > PATIENCE {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let lock_of = |index: usize| folder.join(format!("window-{index}.lock"));
         let claim = |index: usize| {
-            let lock = std::fs::File::create(folder.join(format!("window-{index}.lock"))).ok()?;
+            let lock = std::fs::File::create(lock_of(index)).ok()?;
             lock.try_lock().ok()?;
             Some(Self { path: folder.join(format!("unsaved-{index}.json")), _lock: lock })
         };
-        let mut places: Vec<Self> = (0..PLACES).filter_map(claim).collect();
-        let left = places.iter().position(|p| p.path.exists()).unwrap_or(0);
-        (!places.is_empty()).then(|| places.swap_remove(left))
+        let has_edits = |index: &usize| folder.join(format!("unsaved-{index}.json")).exists();
+        let own = (0..PLACES).filter(has_edits).chain(0..PLACES).find_map(|index| Some((index, claim(index)?)));
+        for index in (0..PLACES).filter(|index| own.as_ref().is_none_or(|(own, _)| own != index)) {
+            let path = lock_of(index);
+            if std::fs::File::open(&path).is_ok_and(|lock| lock.try_lock().is_ok()) {
+                // One that cannot be removed does no harm.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        own.map(|(_, place)| place)
     }
 
     #[must_use]
@@ -371,6 +395,41 @@ mod tests {
         desk.carry_out(Job::Recover(third.path().to_owned(), None));
         assert_eq!(third.left(), None);
         drop(first);
+    }
+
+    #[test]
+    fn locks_that_nobody_holds_are_removed_and_windows_that_start_together_share_none() {
+        let folder = tempfile::tempdir().unwrap();
+        for index in 0..16 {
+            std::fs::write(folder.path().join(format!("window-{index}.lock")), "").unwrap();
+        }
+        std::fs::write(folder.path().join("unsaved-5.json"), "{}").unwrap();
+        let locks = || {
+            let names =
+                std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<String> = names.filter(|n| n.starts_with("window-")).collect();
+            names.sort();
+            names
+        };
+        let first = Recovery::claim(folder.path()).unwrap();
+        assert!(first.path().ends_with("unsaved-5.json") && locks() == ["window-5.lock"]);
+        // Windows come and go at the same time: each has a place of its own for as long as it is there.
+        let taken = std::sync::Mutex::new(std::collections::HashSet::from([first.path().to_owned()]));
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let place = Recovery::claim(folder.path()).unwrap();
+                        assert!(taken.lock().unwrap().insert(place.path().to_owned()));
+                        std::thread::yield_now();
+                        taken.lock().unwrap().remove(place.path());
+                    }
+                });
+            }
+        });
+        drop(first);
+        let last = Recovery::claim(folder.path()).unwrap();
+        assert_eq!((locks().len(), last.path().ends_with("unsaved-5.json")), (1, true));
     }
 
     #[test]

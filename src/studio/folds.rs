@@ -17,6 +17,48 @@ pub enum Fold {
     Run(LayerPath),
 }
 
+impl Fold {
+    /// True where folding it hides this layer.
+    fn holds(&self, path: &LayerPath, network: &NetworkView) -> bool {
+        match self {
+            Self::Block(block) => path.0.starts_with(&block.0) && path != block,
+            Self::Run(first) => network.run_at(first).is_some_and(|r| r.holds(path)),
+        }
+    }
+}
+
+/// A row of a folded list: its layer, or the first of its run, and what folds it with whether it is folded.
+pub type FoldRow = (LayerPath, Option<(Fold, bool)>);
+
+/// What an arrow to the side does in a folded list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sideways {
+    Fold(Fold, bool),
+    /// Goes to the row of this place.
+    To(usize),
+}
+
+impl Sideways {
+    /// The left arrow folds, or goes to the head of what the row stands in, or to the neighbour above. The right one unfolds, or goes to what is inside.
+    #[must_use]
+    pub fn of(left: bool, at: usize, network: &NetworkView, row: impl Fn(usize) -> Option<FoldRow>) -> Option<Self> {
+        let (path, fold) = row(at)?;
+        let head = |at: usize, path: &LayerPath| {
+            let holds = |(fold, folded): (Fold, bool)| !folded && fold.holds(path, network);
+            (0..at).rev().find(|n| row(*n).and_then(|(_, fold)| fold).is_some_and(holds))
+        };
+        match (left, fold) {
+            (_, Some((fold, folded))) if folded != left => Some(Self::Fold(fold, left)),
+            (false, Some(_)) => Some(Self::To(at + 1)),
+            (false, None) => None,
+            (true, _) => {
+                let is_outermost = |n: &usize| row(*n).is_some_and(|(path, _)| head(*n, &path).is_none());
+                head(at, &path).or_else(|| (0..at).rev().find(is_outermost)).map(Self::To)
+            }
+        }
+    }
+}
+
 /// Something to do with folds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FoldCommand {
@@ -97,10 +139,7 @@ impl Folds {
     /// Unfolds whatever hides a layer.
     pub fn reveal(&mut self, path: &LayerPath, network: &NetworkView) {
         let before = self.folded.len();
-        self.folded.retain(|fold| match fold {
-            Fold::Block(block) => !(path.0.starts_with(&block.0) && path != block),
-            Fold::Run(first) => !network.run_at(first).is_some_and(|r| r.holds(path)),
-        });
+        self.folded.retain(|fold| !fold.holds(path, network));
         self.revision += u64::from(self.folded.len() != before);
     }
 

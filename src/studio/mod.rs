@@ -7,13 +7,14 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `app`, `actions` | the window, and what each command does |
-//! | `commands` | everything a person can do, with name, icon, shortcut and tooltip |
+//! | `commands`, `shortcuts` | everything a person can do, with name, icon, shortcut and tooltip; which of it was asked for by key |
 //! | `state`, `selection`, `carry` | what the window shows, and what is selected in all views at once, from plan to plan |
 //! | `notice` | messages, with what can be done about them at once |
 //! | `devices` | what a network is planned for and trained on |
 //! | `document`, `fields`, `folds` | the preset with undo and redo, its fields as data, and what of it is folded to a line |
+//! | `last` | the network that was open last, which the next start opens |
 //! | `compiler`, `training`, `ending`, `earlier`, `transport`, `files`, `background` | the other threads |
-//! | `curves`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
+//! | `curves`, `rates`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
 //! | `lab`, `inquiry` | what is found out on request: times, planners, precisions, values |
 //! | `sides` | which panels stand beside the tabs |
@@ -39,6 +40,7 @@ pub mod folds;
 pub mod icons;
 pub mod inquiry;
 pub mod lab;
+pub mod last;
 pub mod motion;
 pub mod notice;
 pub mod panels;
@@ -46,11 +48,13 @@ pub mod predictions;
 pub mod presets;
 pub mod prices;
 pub mod proofs;
+pub mod rates;
 pub mod runs;
 pub mod samples;
 pub mod saving;
 pub mod selection;
 pub mod settings;
+mod shortcuts;
 pub mod sides;
 pub mod state;
 pub mod tabs;
@@ -68,7 +72,7 @@ use std::path::PathBuf;
 /// The name under which the system knows the window.
 const APP_ID: &str = "stepgraph";
 
-/// Opens the studio with this preset, or with the first bundled one, and returns when its window is closed.
+/// Opens the studio with this preset, or with the network that was open last, and returns when its window is closed.
 ///
 /// # Errors
 /// Where no window can be opened: the message says which commands need none.

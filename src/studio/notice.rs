@@ -88,7 +88,9 @@ impl Studio {
         if run.record.state != RunEnd::Interrupted || is_told || self.training.state.is_some() {
             return;
         }
-        let text = format!("Training of {} was interrupted at step {}.", run.name(), format::exact(run.record.steps));
+        let way = run.way_on(format::exact).map_or_else(String::new, |way| format!("; {way}"));
+        let text =
+            format!("Training of {} was interrupted at step {}{way}.", run.name(), format::exact(run.record.steps));
         let go_on = run.can_continue.then(|| RunsCommand::ContinueRun(run.id.clone()));
         let actions = go_on.into_iter().chain([RunsCommand::Show(run.id.clone())]).map(Command::Runs).collect();
         // Edits that a crash left are told of at the same time.

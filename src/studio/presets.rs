@@ -19,6 +19,12 @@ pub fn name(index: usize) -> &'static str {
     BUNDLED.get(index).map_or("", |b| b.name)
 }
 
+/// The bundled preset of this name.
+#[must_use]
+pub fn index(name: &str) -> Option<usize> {
+    BUNDLED.iter().position(|b| b.name == name)
+}
+
 /// A bundled preset.
 #[must_use]
 pub fn bundled(index: usize) -> Option<Preset> {
@@ -28,7 +34,7 @@ pub fn bundled(index: usize) -> Option<Preset> {
 /// The preset that the studio opens with.
 #[must_use]
 pub fn digits() -> Preset {
-    BUNDLED.iter().position(|b| b.name == FIRST).and_then(bundled).unwrap_or_else(empty)
+    index(FIRST).and_then(bundled).unwrap_or_else(empty)
 }
 
 /// A network without layers, to build from nothing.

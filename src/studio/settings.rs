@@ -1,6 +1,7 @@
 //! What the window remembers from one start to the next.
 
 use super::devices::DeviceChoice;
+use super::last::Last;
 use crate::ir::Metrics;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,8 @@ use std::path::PathBuf;
 #[serde(default)]
 pub struct Settings {
     pub recent: Vec<PathBuf>,
+    /// What was open last; `None` before the first start.
+    pub last: Option<Last>,
     pub log_axis: bool,
     /// `None` follows the system.
     pub dark: Option<bool>,

@@ -28,7 +28,8 @@ use super::view_models::network::{NetworkView, Row};
 use super::view_models::status::PlanNumbers;
 use crate::model::{Checked, Diagnostic};
 use crate::select::Tuning;
-use crate::train::runs::RunStore;
+use crate::train::RunState;
+use crate::train::runs::{RunEnd, RunStore};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -154,8 +155,9 @@ impl Studio {
         if let Some(origin) = &origin {
             self.files.learn(origin.clone());
         }
+        let way = if origin.is_some() { "open the file again" } else { "open another network" };
         self.document.restore(preset, saved, origin);
-        self.say("Edits that were not saved last time are back. Save them, or undo by opening the file again.");
+        self.say(format!("Edits that were not saved last time are back. Save them, or {way} to let them go."));
     }
 
     /// Keeps the runs of this window in this store from now on, and shows those that are there.
@@ -237,11 +239,13 @@ impl Studio {
             Command::CancelProofs => self.proofs.is_running(),
             Command::TimeBothWays => self.training.has_weights() && !self.training.is_timing,
             Command::Runs(RunsCommand::Continue) => self.runs.first().is_some_and(|e| e.can_continue),
+            Command::Runs(RunsCommand::Delete) => self.runs.first().is_some() && self.objection(command).is_none(),
             Command::Runs(command) => !command.needs_selection() || self.runs.first().is_some(),
             Command::MeasureOps => self.is_here() && self.is_planned() && !self.lab.is_measuring(),
             Command::ComparePlans => self.is_planned() && !self.lab.is_comparing(),
             Command::FindFirstBad => self.is_here() && self.is_planned() && !self.lab.is_looking(),
             Command::SelectLargestBuffer => self.plan.is_some(),
+            Command::ShowProblem => self.problems() > 0,
             Command::Tour(super::tour::TourMove::Dismiss) => self.tour.shown().is_some(),
             Command::UseWeights(super::lab::Weights::Run) => {
                 self.training.has_weights() || self.training.moment.is_some()
@@ -251,6 +255,34 @@ impl Studio {
             Command::Forward => self.selection.can_go_forward(),
             _ => true,
         }
+    }
+
+    /// Why a command that looks possible is not, and what to do about it; `None` where nothing needs to be told.
+    #[must_use]
+    pub fn objection(&self, command: &Command) -> Option<String> {
+        match command {
+            Command::Runs(RunsCommand::Delete) => self.why_not_deleted(&self.runs.selected),
+            _ => None,
+        }
+    }
+
+    /// Why these runs cannot be deleted now: one of them is being trained.
+    #[must_use]
+    pub fn why_not_deleted(&self, ids: &[String]) -> Option<String> {
+        let own = self.training.keeping.id();
+        let is_training = self.training.is_running() || self.training.state == Some(RunState::Preparing);
+        let of = |id: &String| {
+            let name = self.runs.name(id);
+            match own == Some(id.as_str()) {
+                true => {
+                    is_training.then(|| format!("{name} is being trained. Stop it on the Train tab, then delete it."))
+                }
+                false => (self.runs.entry(id)?.record.state == RunEnd::Running).then(|| {
+                    format!("{name} is being trained by another window or command. Stop it there, then delete it.")
+                }),
+            }
+        };
+        ids.iter().find_map(of)
     }
 
     /// Takes in what the other threads have to tell, within a part of a frame; true where something is left.

@@ -1,9 +1,10 @@
 //! A training run as the window sees it: the worker behind bounded channels, and everything it told, kept whole.
 
-use super::curves::{Histogram, History, TwoWays};
+use super::curves::{History, TwoWays};
 use super::devices::DeviceChoice;
 use super::earlier::Earlier;
 use super::ending::{End, let_go};
+use super::rates::Rates;
 use super::runs::{Continuation, Keeping};
 use super::transport::{Next, Transport};
 use crate::compile::Compiled;
@@ -17,21 +18,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Steps over which medians are taken.
-const RECENT: usize = 4096;
-/// Time over which rates are taken.
-const RATE_WINDOW: Duration = Duration::from_secs(1);
-/// The shortest time that a rate is taken over: reports come in bursts, and a burst is no rate.
-const LEAST_WINDOW: Duration = Duration::from_millis(200);
-
-/// Rates and times of the recent past.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Statistics {
-    pub steps_per_s: f64,
-    pub median_us: f32,
-    pub p99_us: f32,
-}
-
 /// One run after another.
 pub struct Training {
     worker: Option<Worker>,
@@ -44,7 +30,8 @@ pub struct Training {
     /// The device that it is trained on.
     pub device: Option<DeviceChoice>,
     pub history: History,
-    pub statistics: Statistics,
+    /// How fast it is.
+    pub rates: Rates,
     pub notes: Vec<String>,
     pub problem: Option<String>,
     /// The run before, until this one is prepared.
@@ -62,18 +49,11 @@ pub struct Training {
     pub evaluated_every: Option<u64>,
     pub lr: f32,
     smoothing: f32,
-    /// While running: steps and the time at which they were known, over the last second.
-    arrivals: Vec<(Instant, u64)>,
-    /// While running: steps since the start, and the time that they took by the host's clock, in microseconds.
-    busy: (u64, f64),
-    measured: Option<Instant>,
     /// Rises with every run.
     pub run: u64,
     pub data: Option<(Arc<Dataset>, Arc<Split>)>,
     /// The newest answer to a question about the network, until it is taken.
     pub looked: Option<Box<Looked>>,
-    /// Step times of the recent past.
-    pub times: Histogram,
     /// Steps timed eagerly and replayed, and whether more are being timed.
     pub both_ways: Option<TwoWays>,
     pub is_timing: bool,
@@ -95,7 +75,7 @@ impl Default for Training {
             recording: None,
             device: None,
             history: History::default(),
-            statistics: Statistics::default(),
+            rates: Rates::default(),
             notes: Vec::new(),
             problem: None,
             earlier: None,
@@ -107,13 +87,9 @@ impl Default for Training {
             evaluated_every: None,
             lr: 0.0,
             smoothing: 0.95,
-            arrivals: Vec::new(),
-            busy: (0, 0.0),
-            measured: None,
             run: 0,
             data: None,
             looked: None,
-            times: Histogram::default(),
             both_ways: None,
             is_timing: false,
             saved_at: None,
@@ -323,7 +299,7 @@ impl Training {
             // Where the run has no ear for it now, it is asked again after its next steps.
             let _ = self.worker.as_ref().is_some_and(|w| w.send(Command::SaveCheckpoint(path)));
         }
-        self.measure();
+        self.rates.measure(self.history.step_us.raw.values());
         false
     }
 
@@ -385,17 +361,10 @@ impl Training {
         }
     }
 
-    /// Begins or ends the taking of rates with the run, whose last one stays.
+    /// Begins or ends the taking of rates with the run.
     fn change(&mut self, state: RunState) {
-        self.take_rate();
-        self.arrivals.clear();
-        self.busy = (0, 0.0);
-        if state == RunState::Running {
-            self.arrivals.push((Instant::now(), self.done()));
-        }
+        self.rates.change((state == RunState::Running).then(|| self.done()));
         self.state = Some(state);
-        // The last numbers of a run are not left for a later frame: none may come.
-        self.measured = None;
     }
 
     /// Takes in reports of steps.
@@ -409,45 +378,7 @@ impl Training {
             h.lr.push(r.lr);
         }
         if self.is_running() {
-            let now = Instant::now();
-            self.arrivals.push((now, self.done()));
-            // The oldest of the window stays, however slow the steps are.
-            while self.arrivals.len() > 2 && now - self.arrivals[1].0 >= RATE_WINDOW {
-                self.arrivals.remove(0);
-            }
-            self.busy.0 += reports.len() as u64;
-            self.busy.1 += reports.iter().map(|r| f64::from(r.step_us) + f64::from(r.feed_us)).sum::<f64>();
-        }
-    }
-
-    /// Steps over the time that they took: over the last second, or by the host's clock where less is known.
-    fn take_rate(&mut self) {
-        let (Some((t0, n0)), Some((t1, n1))) = (self.arrivals.first(), self.arrivals.last()) else { return };
-        let window = *t1 - *t0;
-        let (steps, busy_us) = self.busy;
-        if window >= LEAST_WINDOW {
-            self.statistics.steps_per_s = (n1 - n0) as f64 / window.as_secs_f64();
-        } else if steps > 0 && busy_us > 0.0 {
-            self.statistics.steps_per_s = steps as f64 / (busy_us * 1e-6);
-        }
-    }
-
-    fn measure(&mut self) {
-        const EVERY: Duration = Duration::from_millis(250);
-        if self.measured.is_some_and(|t| t.elapsed() < EVERY) {
-            return;
-        }
-        self.measured = Some(Instant::now());
-        self.take_rate();
-        let values = self.history.step_us.raw.values();
-        // Steps of before a restart have no times.
-        let recent = values[values.len().saturating_sub(RECENT)..].iter().copied();
-        let mut recent: Vec<f32> = recent.filter(|us| us.is_finite()).collect();
-        if !recent.is_empty() {
-            recent.sort_by(f32::total_cmp);
-            self.statistics.median_us = recent[recent.len() / 2];
-            self.statistics.p99_us = recent[(recent.len() * 99 / 100).min(recent.len() - 1)];
-            self.times = Histogram::of_sorted(&recent);
+            self.rates.steps(reports, self.done());
         }
     }
 }
@@ -461,6 +392,3 @@ impl Drop for Training {
         if waits { end.carry_out() } else { let_go(end.worker) }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,6 @@
 //! Kept runs that go on: after a stop, after a restart, after a program that was killed.
 
-use crate::robot::Robot;
+use crate::robot::{Memory, Robot};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use stepgraph::studio::Startup;
@@ -108,6 +108,20 @@ fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
     let mut robot = open(folder.path());
     robot.until("the notice", |app| app.studio.notice.is_some());
     assert!(robot.sees("Training of digits-mlp was interrupted at step"));
+    // Both steps are told: how far it came, and where it goes on.
+    let entry = robot.app().studio.runs.entries[0].clone();
+    let from = stepgraph::train::checkpoint_step(&store.checkpoint(&entry.id)).unwrap();
+    let exact = stepgraph::studio::view_models::format::exact;
+    let way = if from < entry.record.steps {
+        format!(
+            "at step {}; Continue goes on from step {}, its last checkpoint.",
+            exact(entry.record.steps),
+            exact(from)
+        )
+    } else {
+        format!("at step {}; Continue goes on from there", exact(from))
+    };
+    assert!(robot.sees(&way), "{way}: {:?}", robot.app().studio.notice);
     perform(&mut robot, Command::DismissNotice);
     eframe::App::save(robot.window.state_mut(), memory);
     drop(robot);
@@ -181,26 +195,6 @@ fn a_stopped_run_goes_on_from_the_train_tab() {
     assert!(entry.record.steps > done + 20 && entry.record.preset.contains("128"));
 }
 
-/// What a window keeps between its starts.
-#[derive(Default)]
-struct Memory(std::collections::HashMap<String, String>);
-
-impl eframe::Storage for Memory {
-    fn get_string(&self, key: &str) -> Option<String> {
-        self.0.get(key).cloned()
-    }
-
-    fn set_string(&mut self, key: &str, value: String) {
-        self.0.insert(key.to_owned(), value);
-    }
-
-    fn remove_string(&mut self, key: &str) {
-        self.0.remove(key);
-    }
-
-    fn flush(&mut self) {}
-}
-
 #[test]
 fn the_baseline_is_remembered_through_a_restart() {
     let folder = tempfile::tempdir().unwrap();
@@ -217,9 +211,46 @@ fn the_baseline_is_remembered_through_a_restart() {
     robot.until("the baseline", |app| app.studio.runs.baseline.is_some());
     assert_eq!(robot.app().studio.runs.baseline_id.as_deref(), Some(id.as_str()));
     drop(robot);
-    // One that is gone by now is forgotten without a word.
-    RunStore::at(folder.path().join("runs")).delete(&id).unwrap();
+    // One that is gone by now is forgotten without a word, until it is back.
+    let store = RunStore::at(folder.path().join("runs"));
+    store.delete(&id).unwrap();
     let mut robot = Robot::start_with(startup, Some(memory));
     robot.until("the list", |app| app.studio.runs.baseline_id.is_none());
     assert!(robot.app().studio.notice.is_none());
+    perform(&mut robot, Command::ShowTab(Tab::Runs));
+    store.restore(&id).unwrap();
+    robot.until("the baseline", |app| app.studio.runs.baseline.is_some());
+}
+
+#[test]
+fn a_run_that_gave_way_to_another_network_goes_on_from_its_notice() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    perform(&mut robot, Command::NewFromPreset(stepgraph::studio::presets::index("spirals").unwrap()));
+    robot.settle();
+    robot.write("steps", "100000000");
+    robot.settle();
+    robot.press("Train this network");
+    robot.until("some steps", |app| app.studio.training.done() > 50 && app.studio.training.keeping.id().is_some());
+    let id = robot.app().studio.training.keeping.id().unwrap().to_owned();
+    perform(&mut robot, Command::NewFromPreset(stepgraph::studio::presets::index("digits-mlp").unwrap()));
+    robot.press("Discard changes");
+    robot.settle();
+    assert!(robot.sees("Training of spirals was stopped at step") && robot.sees("the run is kept."));
+    let done = {
+        let store = RunStore::at(folder.path().join("runs"));
+        robot.until("the recorder's end", |_| !store.is_busy(&id));
+        store.entry(&id).unwrap().record.steps
+    };
+    robot.press("Continue");
+    robot.until("more steps", |app| app.studio.training.done() > done + 20);
+    let studio = &robot.app().studio;
+    assert_eq!((studio.document.preset().name.as_str(), studio.training.keeping.id()), ("spirals", Some(id.as_str())));
+    // Nothing of it is lost: it goes on from its last step.
+    assert!(studio.training.history.loss.raw.len() as u64 > done + 20);
+    drop(robot);
+    let store = RunStore::at(folder.path().join("runs"));
+    assert_eq!(store.list().unwrap().len(), 1);
+    let curves = store.curves(&id).unwrap();
+    assert!(!curves.is_torn && curves.last_step() > done + 20 && curves.before == 0);
 }

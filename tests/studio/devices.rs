@@ -77,7 +77,7 @@ fn a_gpu_trains_from_the_window() {
     let recording = run.recording.clone().expect("a recording");
     assert!(recording.nodes > 0 && recording.steps_a_launch > 1 && recording.why_eager.is_none(), "{recording:?}");
     assert!(run.history.held_out_accuracy.last().is_some_and(|p| p[1] > 0.9), "{:?}", run.history.held_out_accuracy);
-    println!("{:.0} steps/s, median {} us", run.statistics.steps_per_s, run.statistics.median_us);
+    println!("{:.0} steps/s, median {} us", run.rates.statistics.steps_per_s, run.rates.statistics.median_us);
     let done = run.done();
     robot.press("Step");
     robot.until("one step", |app| app.studio.training.done() == done + 1);

@@ -1,6 +1,6 @@
 //! Saving, opening, closing, and what survives a crash.
 
-use crate::robot::Robot;
+use crate::robot::{Memory, Robot};
 use egui::{Key, Modifiers};
 use std::path::Path;
 use stepgraph::studio::Startup;
@@ -207,4 +207,74 @@ fn edits_survive_a_crash() {
     assert_eq!(next.value("batch"), "48");
     assert!(next.sees("Edits that were not saved last time are back"));
     assert!(next.app().studio.document.is_dirty());
+}
+
+#[test]
+fn the_next_start_opens_what_was_open_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.json");
+    let again = |memory| Robot::start_with(Startup::default(), Some(memory));
+    // A bundled one, as it is: edits that the person has let go are gone.
+    let mut robot = Robot::open(Some("spirals"));
+    robot.write("batch", "32");
+    robot.settle();
+    let robot = &mut again(Memory::of(&mut robot));
+    let document = &robot.app().studio.document;
+    assert_eq!((document.preset().name.as_str(), document.is_dirty()), ("spirals", false));
+    assert_ne!(robot.value("batch"), "32");
+    // A file, as it is on the disk by then.
+    robot.write("batch", "48");
+    robot.settle();
+    perform(robot, Command::SaveFile(path.clone()));
+    robot.until("the file", |app| app.studio.document.path().is_some());
+    let memory = Memory::of(robot);
+    std::fs::write(&path, text_of(&path).replace("48", "24")).unwrap();
+    let mut robot = again(memory);
+    assert_eq!((robot.value("batch").as_str(), robot.app().studio.document.path()), ("24", Some(path.as_path())));
+    // A save onto it is no change by others.
+    robot.write("batch", "16");
+    robot.settle();
+    robot.key(Modifiers::COMMAND, Key::S);
+    robot.until("the save", |app| !app.studio.document.is_dirty());
+    // What is asked for comes first.
+    let asked = Startup { preset: Some("xor".into()), ..Startup::default() };
+    let mut robot = Robot::start_with(asked, Some(memory));
+    robot.settle();
+    assert_eq!(robot.app().studio.document.preset().name, "xor");
+    // One that is gone is told of, and the first preset is open.
+    std::fs::remove_file(&path).unwrap();
+    let robot = again(memory);
+    assert_eq!(robot.app().studio.document.preset().name, "digits-mlp");
+    let notice = robot.app().studio.notice.clone().unwrap();
+    let line = "mine.json that was open last cannot be opened; digits-mlp is open in its place.";
+    assert_eq!(notice.line(), line);
+    assert!(notice.text.contains("mine.json") && notice.text.contains("Check the path"), "{}", notice.text);
+    assert!(robot.app().studio.settings.recent.is_empty());
+}
+
+#[test]
+fn edits_that_a_crash_left_come_before_what_was_open_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let startup = Startup { recovery: Some(folder.path().to_owned()), ..Startup::default() };
+    let mut robot = Robot::start(Startup { preset: Some("spirals".into()), ..startup.clone() });
+    robot.write("batch", "48");
+    robot.until("the recovery file", |_| folder.path().join("unsaved-0.json").exists());
+    let memory = Memory::of(&mut robot);
+    drop(robot);
+    let mut robot = Robot::start_with(startup, Some(memory));
+    robot.settle();
+    assert!(robot.value("batch") == "48" && robot.app().studio.document.is_dirty());
+    assert!(robot.sees("Edits that were not saved last time are back"));
+}
+
+#[test]
+fn another_programs_file_is_called_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    std::fs::write(&path, b"\x08\x08\x12\x07pytorch\x3a\xff\x01\x0a\x80").unwrap();
+    let mut robot = Robot::open(None);
+    perform(&mut robot, Command::OpenFile(path));
+    wait_for(&mut robot, "What went wrong");
+    assert!(robot.sees("it is an ONNX model") && robot.sees("Stepgraph opens presets"));
+    assert_eq!(robot.app().studio.document.preset().name, "digits-mlp");
 }

@@ -272,3 +272,120 @@ fn a_dialog_takes_tooltips_away_and_opens_at_its_top() {
     robot.window.run_steps(4);
     assert!((top(&robot) - at_first).abs() < 1.0, "{} {at_first}", top(&robot));
 }
+
+#[test]
+fn arrows_to_the_side_lead_out_of_a_block_and_into_it() {
+    let mut robot = Robot::open(Some("stress-200"));
+    let selected = |robot: &Robot| robot.app().studio.selection.current().clone();
+    let layer = |path: &[usize]| Selection::Layer(LayerPath(path.to_vec()));
+    select(&mut robot, &[7, 1]);
+    robot.window.get_by_role_and_label(Role::Table, "List of layers, 200 layers").focus();
+    robot.window.run_steps(2);
+    // Out of the block to its head, which folds next.
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    assert_eq!(selected(&robot), layer(&[7]));
+    assert!(robot.sees("Select L7.1:Dense"));
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    assert!(!robot.sees("Select L7.1:Dense") && selected(&robot) == layer(&[7]));
+    // Out of the run of equal blocks to its head, which folds next, and to the neighbour above.
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    assert!(robot.sees("Select L7:Residual"));
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    assert!(!robot.sees("Select L7:Residual"));
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    assert_eq!(selected(&robot), layer(&[0]));
+    robot.key(Modifiers::NONE, Key::ArrowLeft);
+    assert_eq!(selected(&robot), layer(&[0]));
+    // Back in: unfold, and go to what is inside.
+    robot.key(Modifiers::NONE, Key::ArrowDown);
+    for _ in 0..4 {
+        robot.key(Modifiers::NONE, Key::ArrowRight);
+    }
+    assert_eq!(selected(&robot), layer(&[1, 0]));
+    robot.key(Modifiers::NONE, Key::ArrowRight);
+    assert_eq!(selected(&robot), layer(&[1, 0]));
+}
+
+#[test]
+fn the_palette_puts_names_first_and_knows_what_commands_do() {
+    let mut robot = Robot::open(None);
+    for (typed, title) in [("residual", "Add layer: Residual"), ("light", "Switch theme"), ("theme", "Switch theme")] {
+        robot.key(Modifiers::COMMAND, Key::K);
+        robot.window.event(egui::Event::Text(typed.into()));
+        robot.window.run_steps(3);
+        let top = |name: &str| {
+            let found = robot.window.query_all_by_role_and_label(Role::Button, name).next();
+            found.unwrap_or_else(|| panic!("{name}")).rect().top()
+        };
+        let first = top(title);
+        if typed == "residual" {
+            assert!(first < top("New from preset: digits-residual"));
+        }
+        robot.key(Modifiers::NONE, Key::Escape);
+    }
+    let dark = robot.window.ctx.theme();
+    robot.key(Modifiers::COMMAND, Key::K);
+    robot.window.event(egui::Event::Text("light".into()));
+    robot.window.run_steps(3);
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(3);
+    assert_ne!(robot.window.ctx.theme(), dark);
+}
+
+#[test]
+fn a_network_is_built_from_nothing_by_keyboard_alone() {
+    let mut robot = Robot::open(None);
+    let type_text = |robot: &mut Robot, text: &str| {
+        robot.window.event(egui::Event::Text(text.into()));
+        robot.window.run_steps(3);
+    };
+    robot.key(Modifiers::COMMAND, Key::N);
+    robot.settle();
+    for layer in ["conv", "maxpool", "flatten", "dense"] {
+        robot.key(Modifiers::COMMAND, Key::L);
+        type_text(&mut robot, layer);
+        robot.key(Modifiers::NONE, Key::Enter);
+        robot.settle();
+    }
+    // The keyboard is on the list: Enter leads into the fields of the layer, whose values the first letter replaces, and back out.
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(2);
+    type_text(&mut robot, "10");
+    assert_eq!(robot.value("L3 units"), "10");
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(2);
+    robot.key(Modifiers::NONE, Key::ArrowUp);
+    assert_eq!(*robot.app().studio.selection.current(), Selection::Layer(LayerPath(vec![2])));
+    // The mistake is a key away, and from the list it is a few keys to what causes it.
+    robot.key(Modifiers::NONE, Key::F8);
+    assert_eq!(*robot.app().studio.selection.current(), Selection::Layer(LayerPath(vec![0])));
+    for _ in 0..3 {
+        robot.key(Modifiers::SHIFT, Key::Tab);
+    }
+    type_text(&mut robot, "1, 8, 8");
+    robot.settle();
+    assert!(robot.app().studio.is_ready(), "{:?}", robot.app().studio.document.preset().input);
+    // A text that is no value is a problem like any other: the key leads to its layer, and Enter to the field.
+    perform(&mut robot, Command::Select(Selection::Layer(LayerPath(vec![3]))));
+    robot.write("L0 kernel", "x");
+    robot.key(Modifiers::NONE, Key::Escape);
+    perform(&mut robot, Command::Select(Selection::Layer(LayerPath(vec![3]))));
+    robot.key(Modifiers::NONE, Key::F8);
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(2);
+    type_text(&mut robot, "3");
+    assert!(robot.value("L0 kernel") == "3" && robot.app().studio.problems() == 0);
+    robot.window.get_by_role_and_label(Role::TextInput, "batch").focus();
+    robot.window.run_steps(2);
+    // A choice is made by keys, too, and its list is gone behind it.
+    robot.key(Modifiers::NONE, Key::Tab);
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(2);
+    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(4);
+    let listed = |robot: &Robot| robot.window.query_all_by_role_and_label(Role::Button, "bf16").count();
+    assert_eq!(listed(&robot), 0);
+    assert_ne!(robot.app().studio.document.preset().precision, stepgraph::model::Precision::F32);
+}

@@ -89,3 +89,32 @@ impl Robot {
         self.window.query_all_by_label_contains(text).next().is_some()
     }
 }
+
+/// What a window keeps between its starts.
+#[derive(Default)]
+pub struct Memory(std::collections::HashMap<String, String>);
+
+impl eframe::Storage for Memory {
+    fn get_string(&self, key: &str) -> Option<String> {
+        self.0.get(key).cloned()
+    }
+
+    fn set_string(&mut self, key: &str, value: String) {
+        self.0.insert(key.to_owned(), value);
+    }
+
+    fn remove_string(&mut self, key: &str) {
+        self.0.remove(key);
+    }
+
+    fn flush(&mut self) {}
+}
+
+impl Memory {
+    /// What a window that is closed now would leave to the next one.
+    pub fn of(robot: &mut Robot) -> &'static Self {
+        let memory: &'static mut Self = Box::leak(Box::default());
+        eframe::App::save(robot.window.state_mut(), memory);
+        memory
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::robot::Robot;
 use egui::accesskit::Role;
-use egui_kittest::kittest::Queryable as _;
+use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use std::path::Path;
 use stepgraph::studio::commands::{Command, Tab};
 use stepgraph::studio::runs::RunsCommand;
@@ -299,4 +299,84 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
     robot.window.state_mut().perform(&ctx, Command::New);
     robot.window.run_steps(2);
     assert!(robot.app().studio.notice.is_none());
+}
+
+#[test]
+fn the_run_on_the_train_tab_is_deleted_once_it_rests_and_its_pin_comes_back_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    robot.write("steps", "100000000");
+    robot.settle();
+    robot.press("Train this network");
+    robot.until("a checkpoint", |app| app.studio.runs.entries.iter().any(|e| e.can_continue));
+    let id = ids(robot.app())[0].clone();
+    perform(&mut robot, RunsCommand::Select(id.clone()));
+    show(&mut robot, Tab::Runs);
+    // While it is trained, the button says why not, and so does the key.
+    let delete = |robot: &Robot| {
+        let button = robot.window.query_all_by_role_and_label(Role::Button, "Delete run…").next().expect("a button");
+        (button.accesskit_node().is_disabled(), button.rect().center())
+    };
+    let (disabled, at) = delete(&robot);
+    assert!(disabled);
+    robot.window.event(egui::Event::PointerMoved(at));
+    robot.window.run_steps(60);
+    assert!(robot.sees("is being trained. Stop it on the Train tab, then delete it."));
+    robot.press("Run digits-mlp");
+    robot.key(egui::Modifiers::NONE, egui::Key::Delete);
+    assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.is_error && n.text.contains("is being trained")));
+    robot.press("Pin run as baseline");
+    robot.press("Stop");
+    robot.until("the stop", |app| app.studio.training.is_stopped());
+    robot.window.run_steps(3);
+    // The question tells what becomes of the tab.
+    robot.press("Run digits-mlp");
+    robot.key(egui::Modifiers::NONE, egui::Key::Delete);
+    robot.window.run_steps(2);
+    assert!(robot.sees("Delete digits-mlp?") && robot.sees("The Train tab, which shows this run, is reset."));
+    robot.press("Delete");
+    robot.until("the deletion", |app| app.studio.runs.entries.is_empty());
+    let studio = &robot.app().studio;
+    assert!(studio.training.state.is_none() && studio.runs.baseline_id.is_none());
+    assert!(RunStore::at(folder.path().join("runs")).trash().path(&id).is_dir());
+    robot.press("Bring back deleted runs");
+    robot.until("the baseline", |app| app.studio.runs.baseline.is_some());
+    assert_eq!(robot.app().studio.runs.baseline_id.as_ref(), Some(&id));
+    assert!(robot.app().studio.runs.entries[0].can_continue);
+}
+
+#[test]
+fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
+    use egui::{Key, Modifiers};
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    for steps in ["10", "12", "14"] {
+        train(&mut robot, steps);
+    }
+    let layers = robot.app().studio.document.preset().layers.len();
+    robot.press("Select L1:Dropout");
+    show(&mut robot, Tab::Runs);
+    robot.window.get_by_role_and_label(Role::Table, "Kept runs, 3 rows").focus();
+    robot.window.run_steps(2);
+    let newest = ids(robot.app());
+    for index in [0, 1, 2, 2] {
+        robot.key(Modifiers::NONE, Key::ArrowDown);
+        assert_eq!(robot.app().studio.runs.selected, std::slice::from_ref(&newest[index]));
+    }
+    for left in [2, 1] {
+        robot.key(Modifiers::NONE, Key::Delete);
+        robot.window.run_steps(2);
+        assert!(robot.sees("Delete digits-mlp?"));
+        // Enter confirms; the keyboard is back on the table, and on the run that takes the place.
+        robot.key(Modifiers::NONE, Key::Enter);
+        robot.until("the deletion", |app| app.studio.runs.entries.len() == left);
+        robot.until("the neighbour", |app| app.studio.runs.selected == [newest[left - 1].clone()]);
+    }
+    // A tick in the table leads the keyboard there, too.
+    robot.press("Undo");
+    robot.window.get_by_role_and_label(Role::CheckBox, "Compare digits-mlp").click();
+    robot.window.run_steps(3);
+    robot.key(Modifiers::NONE, Key::Delete);
+    assert_eq!(robot.app().studio.document.preset().layers.len(), layers);
+    assert!(robot.app().studio.runs.selected.is_empty() && robot.app().studio.runs.entries.len() == 1);
 }

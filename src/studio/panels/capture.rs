@@ -2,7 +2,7 @@
 
 use super::layer_card::fold_ui;
 use crate::studio::commands::{Command, Queue};
-use crate::studio::folds::FoldCommand;
+use crate::studio::folds::{FoldCommand, Sideways};
 use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
@@ -11,7 +11,7 @@ use crate::studio::view_models::capture::{COLUMNS, CaptureView, Cell, Shown};
 use crate::studio::view_models::capture_rows::{CaptureLine, Cells, SumCell};
 use crate::studio::view_models::status::{recorded_text, recording_text};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
-use crate::studio::widgets::keys::{fold_by_keys, list_ui, row_by_keys};
+use crate::studio::widgets::keys::{list_ui, row_by_keys, side_by_keys};
 use egui::{Align, Button, Id, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
@@ -180,12 +180,12 @@ fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut CapturePanel, id: Id, out: &mut
         panel.selected = Some(selected.clone());
     }
     panel.at = panel.at.map(|at| at.min(lines.len().saturating_sub(1)));
-    let to = row_by_keys(ui, id, lines.len(), panel.at);
-    if let Some(folds) = fold_by_keys(ui, id)
-        && let Some((fold, folded)) = panel.at.and_then(|at| lines.get(at)?.fold.clone())
-        && folds != folded
-    {
-        out.push(Command::Fold(FoldCommand::Set(fold, folds)));
+    let mut to = row_by_keys(ui, id, lines.len(), panel.at);
+    let row = |n: usize| lines.get(n)?.fold_row();
+    match side_by_keys(ui, id).zip(panel.at).and_then(|(left, at)| Sideways::of(left, at, &studio.network, row)) {
+        Some(Sideways::Fold(fold, folds)) => out.push(Command::Fold(FoldCommand::Set(fold, folds))),
+        Some(Sideways::To(row)) => to = Some(row),
+        None => {}
     }
     if let Some(to) = to {
         panel.at = Some(to);

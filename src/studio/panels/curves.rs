@@ -213,7 +213,7 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
 fn times_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
     let run = &studio.training;
     let c = theme::colors(ui);
-    let mut all = vec![Bars { name: "Run", histogram: &run.times, color: c.weak }];
+    let mut all = vec![Bars { name: "Run", histogram: &run.rates.times, color: c.weak }];
     if let Some(two) = &run.both_ways {
         // The run's own times include what else the machine did; side by side stand those that were taken in turn.
         all = vec![

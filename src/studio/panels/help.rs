@@ -30,7 +30,7 @@ impl Help {
 }
 
 /// What the mouse and the keys do in places of their own.
-const IN_PLACE: [(&str, &str, &str); 15] = [
+const IN_PLACE: [(&str, &str, &str); 19] = [
     ("Arena", "wheel", "Zooms around the pointer"),
     ("Arena", "Shift+wheel", "Zooms in time only"),
     ("Arena", "drag", "Pans"),
@@ -43,12 +43,16 @@ const IN_PLACE: [(&str, &str, &str); 15] = [
         "Walks through the rows, while the table has the keyboard",
     ),
     ("Layers", "Up, Down, Home, End", "Selects a layer, while the list has the keyboard"),
-    ("Layers", "Left, Right", "Folds and unfolds a block, or a run of equal layers"),
+    ("Layers", "Left", "Folds a block or a run of equal layers, and leads out of it to its head"),
+    ("Layers", "Right", "Unfolds a block or a run of equal layers, and leads into it"),
+    ("Layers", "Enter", "Leads into the fields of the layer, and back to the list"),
+    ("Layers", "Delete", "Removes the layer"),
     (
         "Capture plan",
         "Up, Down, Left, Right",
         "Walks through the layers, and folds and unfolds them, while the table has the keyboard",
     ),
+    ("Runs", "Up, Down, Delete", "Selects a run, and moves it to the trash, while the table has the keyboard"),
     ("Plots", "drag", "Zooms into a box; along one axis, zooms that axis alone"),
     ("Plots", "right drag, double click", "Pans; shows the whole run"),
     ("Questions", "Enter, Escape", "Gives the first answer, or cancels"),

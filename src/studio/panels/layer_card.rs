@@ -1,6 +1,6 @@
 //! One layer: its name and shape, its fields in place, what it costs, and what is wrong with it.
 
-use super::network::{Dragged, list_id};
+use super::network::Dragged;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::document::Edit;
 use crate::studio::fields::counted;
@@ -11,20 +11,25 @@ use crate::studio::theme;
 use crate::studio::view_models::network::{Card, Sum};
 use crate::studio::widgets::button::{command_menu_ui, named, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
+use crate::studio::widgets::keys::layers_id;
 use egui::{Align, Button, Layout, Rect, Response, RichText, Sense, Ui, Vec2};
 
 /// Points that each level of nesting moves to the right.
 const INDENT: f32 = 12.0;
 
-/// Shows a card; gives the room that it took. Of a folded block it is the head, with what is `inside` as a line.
-pub fn card_ui(
-    ui: &mut Ui,
-    card: &Card,
-    inside: Option<&Sum>,
-    marked: bool,
-    drafts: &mut Drafts,
-    out: &mut Queue,
-) -> Rect {
+/// What a card shows besides its layer.
+#[derive(Clone, Copy)]
+pub struct CardLook<'a> {
+    /// What a folded block holds, as a line.
+    pub inside: Option<&'a Sum>,
+    pub marked: bool,
+    /// Its first field takes the keyboard, or the first one with a mistake.
+    pub entered: bool,
+}
+
+/// Shows a card; gives the room that it took. Of a folded block it is the head.
+pub fn card_ui(ui: &mut Ui, card: &Card, look: CardLook<'_>, drafts: &mut Drafts, out: &mut Queue) -> Rect {
+    let CardLook { inside, marked, entered } = look;
     let response = ui.push_id(&card.path, |ui| {
         indented_ui(ui, card.depth(), |ui| {
             theme::card(ui, marked).show(ui, |ui| {
@@ -38,7 +43,7 @@ pub fn card_ui(
                         }
                     }
                     None => {
-                        fields_ui(ui, card, drafts, out);
+                        fields_ui(ui, card, entered, drafts, out);
                         foot_ui(ui, card, out);
                     }
                 }
@@ -82,7 +87,7 @@ pub(super) fn fold_ui(ui: &mut Ui, fold: Fold, folded: bool, name: &str, out: &m
 /// What folded layers have together; mistakes among them are not hidden.
 pub(super) fn sum_ui(ui: &mut Ui, facts: String, problems: usize) -> Response {
     let line = RichText::new(facts).size(12.0).color(theme::colors(ui).weak);
-    let response = ui.add(egui::Label::new(line).wrap().selectable(false).sense(Sense::click()));
+    let response = ui.add(egui::Label::new(line).wrap().selectable(false).sense(Sense::CLICK));
     if problems > 0 {
         let text = format!("{}  {} inside", icons::WARNING, counted(problems, "problem"));
         ui.label(RichText::new(text).size(12.0).color(theme::colors(ui).error));
@@ -93,7 +98,7 @@ pub(super) fn sum_ui(ui: &mut Ui, facts: String, problems: usize) -> Response {
 /// Selects the card's layer, and gives the keyboard to the list.
 fn select_ui(ui: &Ui, card: &Card, out: &mut Queue) {
     out.push(Command::Select(Selection::Layer(card.path.clone())));
-    ui.memory_mut(|m| m.request_focus(list_id()));
+    ui.memory_mut(|m| m.request_focus(layers_id()));
 }
 
 fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut Queue) {
@@ -102,9 +107,7 @@ fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut Queue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
         let grip = ui.add(
-            egui::Label::new(RichText::new(icons::GRIP).size(14.0).color(c.weak))
-                .sense(Sense::drag())
-                .selectable(false),
+            egui::Label::new(RichText::new(icons::GRIP).size(14.0).color(c.weak)).sense(Sense::DRAG).selectable(false),
         );
         let grip = grip.on_hover_cursor(egui::CursorIcon::Grab);
         grip.dnd_set_drag_payload(Dragged(card.path.clone()));
@@ -129,7 +132,7 @@ fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut Queue) {
                 .on_hover_text("Output of one sample; ? where a problem before it hides it");
             // The rest of the line selects too.
             let rest = ui.available_size_before_wrap();
-            let (_, response) = ui.allocate_exact_size(Vec2::new(rest.x.max(0.0), 20.0), Sense::click());
+            let (_, response) = ui.allocate_exact_size(Vec2::new(rest.x.max(0.0), 20.0), Sense::CLICK);
             if response.clicked() {
                 select_ui(ui, card, out);
             }
@@ -155,10 +158,13 @@ fn menu_ui(ui: &mut Ui, card: &Card, label: &str, out: &mut Queue) {
 }
 
 /// Two fields a line.
-fn fields_ui(ui: &mut Ui, card: &Card, drafts: &mut Drafts, out: &mut Queue) {
+fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, out: &mut Queue) {
     if card.fields.is_empty() {
         return;
     }
+    let is_wrong = |name: &str| card.problems.iter().any(|p| p.field == name);
+    let mut wrong = card.fields.iter().filter(|f| is_wrong(f.name) || drafts.is_mistake(&f.owner, f.name));
+    let first = wrong.next().or(card.fields.first()).map(|f| f.name);
     let gap = 12.0;
     let width = ((ui.available_width() - gap) / 2.0).floor();
     for pair in card.fields.chunks(2) {
@@ -167,10 +173,10 @@ fn fields_ui(ui: &mut Ui, card: &Card, drafts: &mut Drafts, out: &mut Queue) {
             for field in pair {
                 ui.vertical(|ui| {
                     ui.set_width(width);
-                    let is_wrong = card.problems.iter().any(|p| p.field == field.name);
                     let name = format!("L{} {}", card.number(), field.label);
-                    let label_width = 64.0;
-                    field_ui(ui, field, &name, is_wrong, FieldLayout { label_width, width }, drafts, out);
+                    let is_entered = entered && first == Some(field.name);
+                    let layout = FieldLayout { label_width: 64.0, width, is_entered };
+                    field_ui(ui, field, &name, is_wrong(field.name), layout, drafts, out);
                 });
             }
         });

@@ -8,6 +8,7 @@ use crate::studio::runs::RunsCommand;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::weak_ui;
+use crate::studio::widgets::keys::Back;
 use crate::train::export::Format;
 use egui::text::{CCursor, CCursorRange};
 use egui::{Align, Key, Layout, RichText, ScrollArea, TextEdit, Ui};
@@ -22,6 +23,8 @@ pub struct Modals {
     message: Option<Notice>,
     /// True until the first answer of what was just opened has the keyboard: Enter gives it.
     fresh: bool,
+    /// What had the keyboard before a question, and has it again behind it.
+    back: Back,
 }
 
 /// What a person must decide before anything is lost.
@@ -78,6 +81,9 @@ impl Modals {
 pub fn modals_ui(ui: &Ui, studio: &Studio, modals: &mut Modals, out: &mut Queue) -> Option<Answer> {
     let cancelled = path_ui(ui, modals, out).then_some(Answer::Cancel);
     message_ui(ui, modals);
+    if modals.question.is_none() {
+        modals.back.give(ui);
+    }
     question_ui(ui, studio, modals).or(cancelled)
 }
 
@@ -189,7 +195,11 @@ impl Question {
                     [id] => format!("Delete {}?", studio.runs.entry(id).map_or(id.as_str(), |e| e.name())),
                     _ => format!("Delete {}?", counted(ids.len(), "run")),
                 },
-                about: "Curves, weights and all go to the trash, from which they can be brought back.".into(),
+                about: {
+                    let is_open = studio.training.keeping.id().is_some_and(|own| ids.iter().any(|id| id == own));
+                    let open = if is_open { " The Train tab, which shows this run, is reset." } else { "" };
+                    format!("Curves, weights and all go to the trash, from which they can be brought back.{open}")
+                },
                 answers: vec![("Delete", Answer::Perform(Command::Runs(RunsCommand::DeleteNow(ids.clone())))), cancel],
             },
             Self::RemoveRuns(ids) => Wording {
@@ -262,6 +272,9 @@ fn message_ui(ui: &Ui, modals: &mut Modals) {
 fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> {
     let question = modals.question.as_ref()?;
     let (words, is_final) = (question.wording(studio), question.is_final());
+    if modals.fresh {
+        modals.back.remember(ui);
+    }
     let modal = theme::dialog(ui, "question").show(ui.ctx(), |ui| {
         ui.set_width(400.0);
         ui.add(egui::Label::new(RichText::new(words.title).font(theme::strong(15.0))).wrap());
@@ -288,6 +301,7 @@ fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> 
     let given = modal.inner.or(closed.then_some(Answer::Cancel));
     if given.is_some() {
         modals.question = None;
+        ui.ctx().request_repaint();
     }
     given
 }

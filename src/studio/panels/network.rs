@@ -1,11 +1,11 @@
 //! The network panel: what comes in, the layers as cards, and how they are trained.
 
-use super::layer_card::{card_ui, fold_ui, indented_ui, sum_ui};
+use super::layer_card::{CardLook, card_ui, fold_ui, indented_ui, sum_ui};
 use crate::model::LayerPath;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::document::Edit;
 use crate::studio::fields::counted;
-use crate::studio::folds::{Fold, FoldCommand};
+use crate::studio::folds::{Fold, FoldCommand, FoldRow, Sideways};
 use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
@@ -14,8 +14,8 @@ use crate::studio::view_models::format;
 use crate::studio::view_models::network::{Card, NetworkView, Row, Run, Section, Sum};
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
-use crate::studio::widgets::keys::{fold_by_keys, list_ui, row_by_keys};
-use egui::{Align, Button, Id, Label, Layout, Rect, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
+use crate::studio::widgets::keys::{layers_id, list_ui, row_by_keys, side_by_keys};
+use egui::{Align, Button, Id, Key, Label, Layout, Modifiers, Rect, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
 use std::collections::HashMap;
 
 /// What the panel remembers.
@@ -88,11 +88,6 @@ pub struct Landing {
     pub index: usize,
 }
 
-/// The list of layers, which takes the keyboard as a whole.
-pub(super) fn list_id() -> Id {
-    Id::unique("layers")
-}
-
 /// Shows the panel.
 pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut Drafts, out: &mut Queue) {
     let view = &studio.network;
@@ -131,7 +126,7 @@ pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts
 pub(super) fn section_ui(ui: &mut Ui, section: &Section, drafts: &mut Drafts, out: &mut Queue) {
     ui.add_space(4.0);
     ui.label(RichText::new(section.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
-    let layout = FieldLayout { label_width: 104.0, width: ui.available_width() };
+    let layout = FieldLayout { label_width: 104.0, width: ui.available_width(), is_entered: false };
     for field in &section.fields {
         let own = section.problems.iter().filter(|p| p.field == field.name);
         let is_wrong = own.clone().next().is_some();
@@ -166,13 +161,18 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
         panel.at = keys.iter().find(|k| of_selected(k)).cloned();
         wanted.clone_from(&panel.at);
     }
-    let list = list_id();
+    let list = layers_id();
     let frame = Rect::from_min_size(ui.cursor().min, Vec2::new(width, panel.frame.height()));
     list_ui(ui, list, frame, &format!("List of layers, {}", counted(view.cards.len(), "layer")));
+    let enters = ui.memory(|m| m.has_focus(list)) && ui.input_mut(|i| i.consume_key(Modifiers::NONE, Key::Enter));
     if let Some(key) = walk_ui(ui, studio, panel, &keys, list, out) {
         panel.at = Some(key.clone());
         wanted = Some(key);
     }
+    // Where there are no fields to enter, what is folded away is shown.
+    let at_row = keys.iter().position(|k| enters && panel.at.as_ref().is_some_and(|at| at.is(k)));
+    let entered = at_row.and_then(|n| fold_row(view, studio.rows.get(n)?, keys.get(n)?).1);
+    out.extend(entered.filter(|(_, folded)| *folded).map(|(fold, _)| Command::Fold(FoldCommand::Set(fold, false))));
     let (mut landing, mut whole) = (None, Rect::from_min_size(frame.min, Vec2::new(width, 0.0)));
     for (row, key) in studio.rows.iter().zip(&keys) {
         let known = panel.heights.get(key).copied();
@@ -200,7 +200,9 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
                 let within = |l: &LayerPath| l.0.starts_with(&card.path.0);
                 let related = studio.related.layers.contains(&card.path)
                     || inside.is_some() && studio.related.layers.iter().any(within);
-                let rect = card_ui(ui, card, inside, of_selected(key) || related, drafts, out);
+                let entered = enters && panel.at.as_ref().is_some_and(|at| at.is(key));
+                let look = CardLook { inside, marked: of_selected(key) || related, entered };
+                let rect = card_ui(ui, card, look, drafts, out);
                 landing = landing.or_else(|| land_ui(ui, card, rect));
                 rect
             }
@@ -236,6 +238,20 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
     drop_ui(ui, landing, out);
 }
 
+/// What folds a row.
+fn fold_row(view: &NetworkView, row: &Row, key: &RowKey) -> FoldRow {
+    let fold = match (row, key) {
+        (Row::Run { folded, .. }, RowKey::Run(first)) => Some((Fold::Run(first.clone()), *folded)),
+        (Row::Block(..), RowKey::Block(path)) => Some((Fold::Block(path.clone()), true)),
+        (Row::Card(card), RowKey::Card(path)) if view.cards[*card].children.is_some_and(|n| n > 0) => {
+            Some((Fold::Block(path.clone()), false))
+        }
+        _ => None,
+    };
+    let (RowKey::Card(path) | RowKey::Block(path) | RowKey::Run(path)) = key;
+    (path.clone(), fold)
+}
+
 /// Walks through the list by keyboard: arrows select, and fold and unfold. Gives the row that they led to.
 fn walk_ui(
     ui: &Ui,
@@ -249,20 +265,12 @@ fn walk_ui(
         return None;
     }
     let now = keys.iter().position(|k| panel.at.as_ref().is_some_and(|at| at.is(k)));
-    let to = row_by_keys(ui, list, keys.len(), now);
-    if let Some(folds) = fold_by_keys(ui, list)
-        && let Some((row, key)) = now.and_then(|n| studio.rows.get(n).zip(keys.get(n)))
-    {
-        let fold = match (row, key) {
-            (Row::Run { .. }, RowKey::Run(first)) => Some(Fold::Run(first.clone())),
-            (Row::Block(..), _) if folds => None,
-            (Row::Card(card), _) if studio.network.cards[*card].children.is_none() => None,
-            (Row::Block(..) | Row::Card(_), RowKey::Block(path) | RowKey::Card(path)) => {
-                Some(Fold::Block(path.clone()))
-            }
-            _ => None,
-        };
-        out.extend(fold.map(|f| Command::Fold(FoldCommand::Set(f, folds))));
+    let mut to = row_by_keys(ui, list, keys.len(), now);
+    let row = |n: usize| Some(fold_row(&studio.network, studio.rows.get(n)?, keys.get(n)?));
+    match side_by_keys(ui, list).zip(now).and_then(|(left, now)| Sideways::of(left, now, &studio.network, row)) {
+        Some(Sideways::Fold(fold, folds)) => out.push(Command::Fold(FoldCommand::Set(fold, folds))),
+        Some(Sideways::To(row)) => to = Some(row),
+        None => {}
     }
     let key = keys.get(to?)?;
     out.extend(key.layer().map(|path| Command::Select(Selection::Layer(path.clone()))));
@@ -296,7 +304,7 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut Queue) -> Rect {
                     fold_ui(ui, fold.clone(), head.folded, &name, out);
                     let title = format!("{} × {}", head.run.count, head.class);
                     let title = RichText::new(title).font(theme::strong(13.0));
-                    texts |= ui.add(Label::new(title).selectable(false).sense(Sense::click())).clicked();
+                    texts |= ui.add(Label::new(title).selectable(false).sense(Sense::CLICK)).clicked();
                     // The number of layers stands at the right, and the span is cut where both do not fit.
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                         weak_ui(ui, counted(head.sum.layers, "layer"));
@@ -304,7 +312,7 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut Queue) -> Rect {
                             let text = head.run.span();
                             let span = RichText::new(&text).font(theme::mono()).color(theme::colors(ui).weak);
                             let span = Label::new(span).truncate().selectable(false).show_tooltip_when_elided(false);
-                            let span = ui.add(span.sense(Sense::click()));
+                            let span = ui.add(span.sense(Sense::CLICK));
                             texts |= span.on_hover_text(format!("{text}: neighbours with the same fields")).clicked();
                         });
                     });
@@ -318,7 +326,7 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut Queue) -> Rect {
     // The text folds and unfolds like the sign before it.
     if texts {
         out.push(Command::Fold(FoldCommand::Set(fold, !head.folded)));
-        ui.memory_mut(|m| m.request_focus(list_id()));
+        ui.memory_mut(|m| m.request_focus(layers_id()));
     }
     response.response.rect
 }

@@ -5,7 +5,8 @@ use crate::studio::commands::{Command, Queue, keys_text};
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::{named, weak_ui};
-use egui::{Align, Button, Key, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
+use crate::studio::widgets::keys::{Back, layers_id};
+use egui::{Button, Key, RichText, ScrollArea, TextEdit, Ui, Vec2};
 
 /// What the palette offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,23 +22,52 @@ pub struct Palette {
     query: String,
     chosen: usize,
     fresh: bool,
+    back: Back,
 }
 
-/// True where the letters of `query` appear in `text` in order, words in any case; the smaller the number, the better.
-fn rank(text: &str, query: &str) -> Option<usize> {
-    let (text, query) = (text.to_lowercase(), query.trim().to_lowercase());
-    if let Some(at) = text.find(&query) {
-        return Some(at);
-    }
-    let mut rest = text.chars();
-    let found = query.chars().filter(|c| !c.is_whitespace()).all(|c| rest.any(|t| t == c));
-    found.then_some(1000 + text.len())
+/// How well a command answers what is typed, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// Its own name, as `Residual` is of `Add layer: Residual`.
+    Name,
+    NameBegins,
+    /// A word of its own name begins with it.
+    WordBegins,
+    NameHolds,
+    TitleHolds,
+    /// Every word of it begins one of the title or of what the command does.
+    Words,
+    /// Its letters stand in the title in order.
+    Letters,
+}
+
+/// The letters and numbers of a text, word by word.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty())
+}
+
+/// How well a command of this name, title and description answers a query; `None` where it does not. Case does not count.
+fn rank(name: &str, title: &str, about: &str, query: &str) -> Option<Rank> {
+    let [name, title, about, query] = [name, title, about, query.trim()].map(str::to_lowercase);
+    let begins = |word: &str| words(&title).chain(words(&about)).any(|w| w.starts_with(word));
+    let mut rest = title.chars();
+    Some(match () {
+        () if name == query => Rank::Name,
+        () if name.starts_with(&query) => Rank::NameBegins,
+        () if words(&name).any(|w| w.starts_with(&query)) => Rank::WordBegins,
+        () if name.contains(&query) => Rank::NameHolds,
+        () if title.contains(&query) => Rank::TitleHolds,
+        () if words(&query).all(begins) => Rank::Words,
+        () if query.chars().filter(|c| !c.is_whitespace()).all(|c| rest.any(|t| t == c)) => Rank::Letters,
+        () => return None,
+    })
 }
 
 impl Palette {
     /// Opens it with an empty search.
     pub fn open(&mut self, offer: Offer) {
-        *self = Self { offer: Some(offer), query: String::new(), chosen: 0, fresh: true };
+        let back = std::mem::take(&mut self.back);
+        *self = Self { offer: Some(offer), query: String::new(), chosen: 0, fresh: true, back };
     }
 
     fn matches(&self, offer: Offer, studio: &Studio) -> Vec<Command> {
@@ -45,24 +75,29 @@ impl Palette {
             Offer::Commands => Command::listed(),
             Offer::Layers => LayerKind::ALL.map(Command::AddKind).into(),
         };
-        let ranked = |c: Command| rank(&name(&c, offer), &self.query).map(|r| (r, c));
-        let mut found: Vec<(usize, Command)> =
+        let ranked = |c: Command| {
+            let (_, own) = c.kind_and_name();
+            rank(&own, &name(&c, offer), c.info().about, &self.query).map(|r| (r, c))
+        };
+        let mut found: Vec<(Rank, Command)> =
             all.into_iter().filter(|c| studio.is_enabled(c)).filter_map(ranked).collect();
         found.sort_by_key(|(r, _)| *r);
+        // Scattered letters are a guess: it is made where nothing is better.
+        if found.first().is_some_and(|(best, _)| *best < Rank::Letters) {
+            found.retain(|(r, _)| *r < Rank::Letters);
+        }
         found.into_iter().map(|(_, c)| c).collect()
     }
 }
 
+/// The name that assistive tools read.
 fn name(command: &Command, offer: Offer) -> String {
-    match (command, offer) {
-        (Command::AddKind(kind), Offer::Layers) => kind.class.to_owned(),
-        _ => command.title(),
-    }
+    if offer == Offer::Layers { command.kind_and_name().1 } else { command.title() }
 }
 
 /// Shows the palette where it is open.
 pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Queue) {
-    let Some(offer) = palette.offer else { return };
+    let Some(offer) = palette.offer else { return palette.back.give(ui) };
     let modal = theme::dialog(ui, "palette").show(ui.ctx(), |ui| {
         ui.set_width(440.0);
         let hint = if offer == Offer::Layers { "Add a layer" } else { "Type a command" };
@@ -76,6 +111,7 @@ pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Que
             .id_salt("palette query");
         let response = ui.name_inputs(hint, |ui| ui.add(edit));
         if std::mem::take(&mut palette.fresh) {
+            palette.back.remember(ui);
             response.request_focus();
         }
         if response.changed() {
@@ -96,9 +132,13 @@ pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Que
     });
     if let Some(command) = modal.inner.clone() {
         palette.offer = None;
+        if matches!(command, Command::AddKind(_)) {
+            palette.back.lead_to(layers_id());
+        }
         out.push(command);
     } else if modal.should_close() {
         palette.offer = None;
+        ui.ctx().request_repaint();
     }
 }
 
@@ -110,16 +150,19 @@ fn list_ui(ui: &mut Ui, found: &[Command], offer: Offer, chosen: usize, moved: b
         ui.spacing_mut().item_spacing.y = 0.0;
         for (index, command) in found.iter().enumerate() {
             let info = command.info();
-            let title = name(command, offer);
-            let text = format!("{}   {title}", info.icon);
-            let mut button = Button::selectable(index == chosen, text).min_size(Vec2::new(ui.available_width(), 24.0));
+            let (kind, own) = command.kind_and_name();
+            // What is done to things of a kind stands back behind their own names.
+            let kind = if offer == Offer::Layers { "" } else { kind };
+            let kind = RichText::new(kind).color(theme::colors(ui).weak);
+            let mut button = Button::selectable(index == chosen, (RichText::new(info.icon), kind, own))
+                .min_size(Vec2::new(ui.available_width(), 24.0));
             button = match info.shortcut {
                 Some(keys) => button
                     .right_text(RichText::new(keys_text(ui.ctx(), &keys)).size(12.0).color(theme::colors(ui).weak)),
                 None => button.right_text(""),
             };
             let response = ui.add(button).on_hover_text(info.about);
-            named(&response, &title, true);
+            named(&response, &name(command, offer), true);
             if index == chosen && moved {
                 response.scroll_to_me(None);
             }
@@ -131,7 +174,7 @@ fn list_ui(ui: &mut Ui, found: &[Command], offer: Offer, chosen: usize, moved: b
     if offer == Offer::Layers {
         let about = found.get(chosen).map_or("", |c| c.info().about);
         ui.separator();
-        ui.with_layout(Layout::left_to_right(Align::Center), |ui| weak_ui(ui, about));
+        weak_ui(ui, about);
     }
     clicked
 }
@@ -140,10 +183,33 @@ fn list_ui(ui: &mut Ui, found: &[Command], offer: Offer, chosen: usize, moved: b
 mod tests {
     use super::*;
 
+    /// The titles that are offered for a query, of all commands.
+    fn found(query: &str) -> Vec<String> {
+        let all = Command::listed().into_iter();
+        let mut found: Vec<(Rank, String)> = all
+            .filter_map(|c| Some((rank(&c.kind_and_name().1, &c.title(), c.info().about, query)?, c.title())))
+            .collect();
+        found.sort_by_key(|(r, _)| *r);
+        found.into_iter().map(|(_, title)| title).collect()
+    }
+
     #[test]
-    fn what_begins_with_the_query_comes_first() {
-        assert!(rank("Show Arena", "arena") < rank("Fit arena view", "fav"));
-        assert_eq!(rank("Save", "x"), None);
-        assert!(rank("Step graph", "sgr").is_some());
+    fn a_name_of_ones_own_comes_before_the_rest_of_a_title() {
+        assert_eq!(found("residual")[..2], ["Add layer: Residual", "New from preset: digits-residual"]);
+        assert_eq!(found("Dense")[0], "Add layer: Dense");
+        assert_eq!(found("arena")[0], "Show Arena");
+        assert_eq!(found("step")[0], "Step");
+        assert_eq!(found("csv")[0], "Export run: Curves as CSV…");
+    }
+
+    #[test]
+    fn a_command_is_found_by_what_it_does() {
+        for query in ["theme", "light", "dark", "switch theme", "theme light"] {
+            assert_eq!(found(query)[0], "Switch theme", "{query}");
+        }
+        assert_eq!(found("add residual")[0], "Add layer: Residual");
+        assert!(found("xyzzy").is_empty());
+        assert_eq!(rank("Step graph", "Show Step graph", "", "sgr"), Some(Rank::Letters));
+        assert_eq!(rank("Save", "Save", "", ""), Some(Rank::NameBegins));
     }
 }

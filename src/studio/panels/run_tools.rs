@@ -32,6 +32,10 @@ pub fn tool_ui(ui: &mut Ui, studio: &Studio, command: RunsCommand, label: &str, 
     let text = format!("{}  {label}", info.icon);
     let button = Button::new(text).min_size(egui::Vec2::new(least, 0.0));
     let response = ui.add_enabled(enabled, button).on_hover_text(info.about);
+    let response = match studio.objection(&command) {
+        Some(why) => response.on_disabled_hover_text(why),
+        None => response.on_disabled_hover_text(info.about),
+    };
     named(&response, info.label, enabled);
     if response.clicked() {
         out.push(command);

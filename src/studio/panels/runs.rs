@@ -13,8 +13,9 @@ use crate::studio::widgets::axis::{tick, time_tick};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use crate::studio::widgets::compare::{CompareSpec, Compared, Shown, compare_ui, letter_ui as run_letter_ui};
 use crate::studio::widgets::field::problem_ui;
+use crate::studio::widgets::keys::{list_ui, row_by_keys, runs_id};
 use crate::train::runs::{RunEnd, RunEntry};
-use egui::{Align, Button, ComboBox, Layout, RichText, ScrollArea, TextEdit, Ui, Vec2};
+use egui::{Align, Button, ComboBox, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, TextEdit, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
 /// What the panel remembers.
@@ -24,6 +25,10 @@ pub struct RunsPanel {
     name: Option<(String, String)>,
     /// The layer whose changes are compared.
     layer: Option<String>,
+    /// The row of the selected run, and its id.
+    at: Option<(usize, String)>,
+    /// The height of the table as last drawn.
+    height: f32,
 }
 
 /// Shows the panel.
@@ -49,7 +54,7 @@ pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Qu
     let rows = runs.view.rows.len() as f32;
     let half = (room * 0.42).max(96.0);
     let height = if runs.selected.is_empty() { room - 48.0 } else { half.min(rows * 26.0 + 28.0) };
-    table_ui(ui, studio, height, out);
+    table_ui(ui, studio, panel, height, out);
     ui.separator();
     if runs.selected.is_empty() {
         weak_ui(ui, "Select a run to see its curves; tick several to compare them.");
@@ -84,15 +89,45 @@ fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     });
 }
 
-fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
+/// Walks through the table by keyboard: arrows select, and Delete moves to the trash. Gives the row that they led to.
+fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) -> Option<usize> {
     let runs = &studio.runs;
+    let rows = &runs.view.rows;
+    let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), panel.height));
+    let frame = list_ui(ui, runs_id(), room, &format!("Kept runs, {} rows", rows.len()));
+    if frame.has_focus() {
+        let line = Stroke::new(1.0, theme::colors(ui).accent);
+        ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
+    }
+    let place = |id: &String| rows.iter().position(|r| r.id == *id);
+    let now = runs.selected.first().and_then(place);
+    let to = row_by_keys(ui, runs_id(), rows.len(), now);
+    // Where the run that the keys were on is deleted, they are on the one that takes its place.
+    let lost = panel.at.take_if(|(_, id)| now.is_some() || place(id).is_some() || frame.has_focus());
+    let lost = lost.filter(|(_, id)| now.is_none() && place(id).is_none());
+    let to = to.or_else(|| lost.map(|(at, _)| at.min(rows.len().saturating_sub(1))));
+    panel.at = now.zip(runs.selected.first().cloned()).or_else(|| panel.at.take());
+    let to = to?;
+    select_ui(ui, rows.get(to)?, out);
+    Some(to)
+}
+
+/// Selects a run alone, and gives the keyboard to the table.
+fn select_ui(ui: &Ui, run: &RunRow, out: &mut Queue) {
+    out.push(Command::Runs(RunsCommand::Select(run.id.clone())));
+    ui.memory_mut(|m| m.request_focus(runs_id()));
+}
+
+fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, out: &mut Queue) {
+    let runs = &studio.runs;
+    let jump = walk_ui(ui, studio, panel, out);
     // Name and figures fit a narrow window whole: the name gives way. What a run was made with follows to the right.
     let figures = [84.0, 76.0, 68.0, 58.0, 62.0, 68.0];
     let taken = 48.0 + figures.iter().sum::<f32>() + 8.0 * (figures.len() + 2) as f32;
     let name = (ui.available_width() - taken).clamp(110.0, 220.0);
     let widths: Vec<f32> = [name].into_iter().chain(figures).chain([120.0, 64.0]).collect();
     let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
-    ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
+    let table = ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
         ui.set_min_width(least);
         let mut table = TableBuilder::new(ui)
             .id_salt("kept runs")
@@ -105,6 +140,9 @@ fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
         for width in widths {
             table = table.column(Column::initial(width).at_least(40.0).clip(true).resizable(true));
         }
+        if let Some(row) = jump {
+            table = table.scroll_to_row(row, None);
+        }
         let table = table.column(Column::remainder().at_least(160.0).clip(true));
         let table = table.header(24.0, |mut row| {
             row.col(|ui| drop(weak_ui(ui, "")));
@@ -112,20 +150,29 @@ fn table_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
                 row.col(|ui| header_ui(ui, studio, column, out));
             }
         });
+        let mut pressed = None;
         table.body(|body| {
             body.rows(26.0, runs.view.rows.len(), |mut row| {
                 let run = &runs.view.rows[row.index()];
                 row.set_selected(runs.letter(&run.id).is_some());
                 row.col(|ui| letter_ui(ui, studio, run, out));
                 for (column, text) in Field::ALL.into_iter().zip(&run.cells) {
-                    row.col(|ui| cell_ui(ui, studio, run, column, text, out));
+                    row.col(|ui| {
+                        if cell_ui(ui, studio, run, column, text) {
+                            pressed = Some(run);
+                        }
+                    });
                 }
                 if row.response().clicked() {
-                    out.push(Command::Runs(RunsCommand::Select(run.id.clone())));
+                    pressed = Some(run);
                 }
             });
         });
+        if let Some(run) = pressed {
+            select_ui(ui, run, out);
+        }
     });
+    panel.height = table.content_size.y.min(table.inner_rect.height());
 }
 
 fn header_ui(ui: &mut Ui, studio: &Studio, column: Field, out: &mut Queue) {
@@ -160,13 +207,15 @@ fn letter_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, out: &mut Queue) {
     response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, index.is_some(), &name));
     if response.on_hover_text("Lays its curves over those of the other ticked runs").changed() {
         out.push(Command::Runs(RunsCommand::Toggle(run.id.clone())));
+        ui.memory_mut(|m| m.request_focus(runs_id()));
     }
     if let (Some(index), Some(letter)) = (index, runs.letter(&run.id)) {
         run_letter_ui(ui, letter, index);
     }
 }
 
-fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str, out: &mut Queue) {
+/// A cell; true where the run was pressed in it.
+fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str) -> bool {
     let c = theme::colors(ui);
     if column == Field::Name {
         let pin = if studio.runs.baseline_id.as_ref() == Some(&run.id) {
@@ -178,10 +227,7 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
         let button = Button::new(RichText::new(format!("{text}{pin}")).color(color)).frame(false).truncate();
         let response = ui.add(button).on_hover_text(&run.tooltip);
         named(&response, &format!("Run {}", run.name), true);
-        if response.clicked() {
-            out.push(Command::Runs(RunsCommand::Select(run.id.clone())));
-        }
-        return;
+        return response.clicked();
     }
     if column == Field::State {
         let (icon, color) = match run.state {
@@ -195,7 +241,7 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
             .selectable(false)
             .truncate();
         ui.add(label).on_hover_text(&run.tooltip);
-        return;
+        return false;
     }
     let label = egui::Label::new(RichText::new(text).size(12.0)).selectable(false).truncate();
     if column.is_number() {
@@ -203,6 +249,7 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
     } else {
         ui.add(label);
     }
+    false
 }
 
 /// Name, folder and facts of the first selected run.

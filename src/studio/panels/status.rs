@@ -4,7 +4,6 @@ use super::plan_changes::difference_ui;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
 use crate::studio::notice::Notice;
-use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::status::{plan_text, recorded_text, run_text};
@@ -36,10 +35,11 @@ fn left_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     if problems > 0 {
         let noun = if problems == 1 { "problem" } else { "problems" };
         let text = RichText::new(format!("{}  {problems} {noun}", icons::WARNING)).size(12.0).color(c.error);
-        let button = ui.add(Button::new(text).frame(false)).on_hover_text("Shows the layer that causes the first one");
+        let button = ui.add(Button::new(text).frame(false));
+        let button = button.on_hover_text(Command::ShowProblem.tooltip(ui.ctx()));
         named(&button, &format!("{problems} {noun}"), true);
-        if let (true, Some(path)) = (button.clicked(), &studio.network.first_problem) {
-            out.push(Command::Select(Selection::Layer(path.clone())));
+        if button.clicked() {
+            out.push(Command::ShowProblem);
         }
     }
     if let Some(plan) = studio.plan.as_ref().filter(|_| studio.notice.is_none() || room >= ROOM_FOR_BOTH) {

@@ -124,7 +124,7 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
     let (run, h) = (&studio.training, &studio.training.history);
     let last = |points: &[[f64; 2]]| points.last().map(|p| p[1]);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
-    let s = &run.statistics;
+    let s = &run.rates.statistics;
     let batch = run.preset.as_ref().map_or(0, |p| p.input.batch) as f64;
     let rate = |r: f64| (r > 0.0).then(|| format::count(r));
     let time = |us: f32| (us > 0.0).then(|| format::micros(f64::from(us)));
@@ -136,11 +136,13 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
     let rhythm = run.evaluated_every.map_or_else(String::new, |n| format!(", every {}", counted_steps(n)));
     let loss = h.loss.smooth.last().map(|v| format::number(f64::from(v)));
     let accuracy = last(&h.held_out_accuracy).map(|a| format!("{:.1}%", a * 100.0));
+    // A number that is cut would read as a smaller one.
+    let total = if run.total < 100_000 { format::exact(run.total) } else { format::count(run.total as f64) };
     let mut numbers = vec![
         number(
-            &format!("step of {}", format::exact(run.total)),
+            &format!("step of {total}"),
             Some(format::exact(run.done())),
-            "Steps made, of the run",
+            &format!("Steps made, of the {} of the run", format::exact(run.total)),
         ),
         number("training loss", loss, "Smoothed loss of the batches, before each update"),
         number(

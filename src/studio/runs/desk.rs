@@ -1,6 +1,7 @@
 //! The thread that reads, changes and exports kept runs, away from the one that draws.
 
 use super::Continuation;
+use super::resume::is_let_go;
 use crate::studio::widgets::series::Smoothed;
 use crate::tensor::Bytes;
 use crate::train::SessionSpec;
@@ -234,6 +235,8 @@ fn carry_out(store: &RunStore, job: Job) -> DeskEvent {
         Job::List => list(),
         Job::Load(id) => match store.entry(&id).and_then(|entry| Ok((store.curves(&id)?, entry))) {
             Ok((curves, entry)) => DeskEvent::Loaded(Arc::new(LoadedRun::new(&entry, curves))),
+            // It was deleted meanwhile: the list tells.
+            Err(RunsError::Unknown(_)) => list(),
             Err(error) => DeskEvent::Failed(error.to_string()),
         },
         Job::Continue(id) => match Continuation::read(store, &id) {
@@ -244,7 +247,14 @@ fn carry_out(store: &RunStore, job: Job) -> DeskEvent {
             Ok(()) => list(),
             Err(error) => DeskEvent::Failed(error.to_string()),
         },
-        Job::Delete(ids) => all(ids, &|id| store.delete(id), DeskEvent::Deleted),
+        Job::Delete(ids) => {
+            // The store tells of one that is still being written.
+            let delete = |id: &str| {
+                is_let_go(store, id);
+                store.delete(id)
+            };
+            all(ids, &delete, DeskEvent::Deleted)
+        }
         Job::Restore(ids) => all(ids, &|id| store.restore(id), DeskEvent::Restored),
         Job::ListTrash => DeskEvent::TrashListed(store.trash().list().map_err(|e| e.to_string())),
         Job::Remove(ids) => all(ids, &|id| store.remove_from_trash(id), DeskEvent::Removed),

@@ -44,6 +44,8 @@ pub struct Runs {
     /// The run whose curves stand behind the current one's.
     pub baseline: Option<Arc<LoadedRun>>,
     pub baseline_id: Option<String>,
+    /// The baseline that was deleted: it is one again where it is brought back before another is pinned.
+    pub lost_baseline: Option<String>,
     /// The differences between the presets of the selected runs.
     pub differences: Vec<FieldDifference>,
     /// What the last replay of a capsule found.
@@ -88,6 +90,7 @@ impl Runs {
             loaded: HashMap::new(),
             baseline: None,
             baseline_id: None,
+            lost_baseline: None,
             differences: Vec::new(),
             replayed: None,
             deleted: Vec::new(),
@@ -119,6 +122,12 @@ impl Runs {
     pub fn trashed_name(&self, id: &str) -> &str {
         let row = self.trash.iter().flat_map(|t| &t.rows).find(|r| r.id == id);
         row.map_or("1 run", |r| r.name.as_str())
+    }
+
+    /// Draws the curves of this run behind those of the Train tab, or of none.
+    pub fn set_baseline(&mut self, id: Option<String>) {
+        self.baseline = id.as_ref().and_then(|id| self.loaded.get(id)).map(Arc::clone);
+        (self.baseline_id, self.lost_baseline) = (id, None);
     }
 
     /// The first selected run.
@@ -202,8 +211,11 @@ impl Runs {
                 let entries = &self.entries;
                 let is_there = |id: &String| entries.iter().any(|e| e.id == *id);
                 self.selected.retain(is_there);
+                self.asked_for.retain(is_there);
                 if self.baseline_id.as_ref().is_some_and(|id| !is_there(id)) {
-                    (self.baseline, self.baseline_id) = (None, None);
+                    (self.baseline, self.lost_baseline) = (None, self.baseline_id.take());
+                } else if self.lost_baseline.as_ref().is_some_and(is_there) {
+                    self.baseline_id = self.lost_baseline.take();
                 }
             }
             Err(error) => self.problem = Some(error),

@@ -69,15 +69,6 @@ impl RunsCommand {
         out
     }
 
-    /// The name as the palette shows it.
-    #[must_use]
-    pub fn title(&self) -> String {
-        match self {
-            Self::Export(format) => format!("Export run: {}…", format.title()),
-            other => other.info().label.to_owned(),
-        }
-    }
-
     /// True where it acts on selected runs.
     #[must_use]
     pub const fn needs_selection(&self) -> bool {

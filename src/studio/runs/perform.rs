@@ -11,7 +11,6 @@ use crate::train::SessionSpec;
 use crate::train::export::{Across, Format, PlotOptions};
 use crate::train::runs::{Label, RunEntry};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// The preset with every path in it made whole, so that it means the same wherever it is opened.
 pub(super) fn with_whole_paths(mut preset: Preset, base: &Path) -> Preset {
@@ -101,12 +100,15 @@ impl StudioApp {
                 return self.panels.modals.ask(question);
             }
             RunsCommand::DeleteNow(ids) => {
-                if self.studio.training.keeping.id().is_some_and(|own| ids.iter().any(|id| id == own)) {
-                    // The run on the Train tab is written as long as it is there.
-                    let text = "The current run is still being kept. Reset it on the Train tab, then delete it.";
-                    return self.studio.complain(text);
+                // It may have begun to train since the question.
+                if let Some(why) = self.studio.why_not_deleted(&ids) {
+                    return self.studio.complain(why);
                 }
-                runs.give(Job::Delete(ids))
+                // The run on the Train tab is written as long as it is there.
+                if self.studio.training.keeping.id().is_some_and(|own| ids.iter().any(|id| id == own)) {
+                    self.studio.training.reset();
+                }
+                self.studio.runs.give(Job::Delete(ids))
             }
             RunsCommand::Restore => {
                 let ids = std::mem::take(&mut runs.deleted);
@@ -127,7 +129,7 @@ impl StudioApp {
             RunsCommand::Remove(ids) => return self.panels.modals.ask(Question::RemoveRuns(ids)),
             RunsCommand::RemoveNow(ids) => runs.give(Job::Remove(ids)),
             RunsCommand::Unpin => {
-                (runs.baseline, runs.baseline_id) = (None, None);
+                runs.set_baseline(None);
                 true
             }
             RunsCommand::OpenPreset => return self.open_run_preset(),
@@ -169,10 +171,8 @@ impl StudioApp {
 
     /// Draws this run's curves behind those of the Train tab.
     fn pin(&mut self, id: String) {
-        let runs = &mut self.studio.runs;
-        runs.baseline = runs.loaded.get(&id).map(Arc::clone);
-        let name = runs.name(&id).to_owned();
-        runs.baseline_id = Some(id);
+        let name = self.studio.runs.name(&id).to_owned();
+        self.studio.runs.set_baseline(Some(id));
         self.studio.say(format!("{name} stands behind the curves of the Train tab."));
     }
 

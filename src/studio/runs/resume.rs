@@ -27,14 +27,8 @@ impl Continuation {
     /// # Errors
     /// Where it has none, or its files cannot be read, in words.
     pub fn read(store: &RunStore, id: &str) -> Result<Self, String> {
-        /// The time that a run which was let go just now may take for its last checkpoint.
-        const PATIENCE: Duration = Duration::from_secs(10);
-        let asked = Instant::now();
-        while store.is_busy(id) {
-            if asked.elapsed() > PATIENCE {
-                return Err("it is being written by another program; stop it there, then continue it here".to_owned());
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        if !is_let_go(store, id) {
+            return Err("it is being written by another program; stop it there, then continue it here".to_owned());
         }
         let checkpoint = store.checkpoint(id);
         let step = checkpoint_step(&checkpoint).map_err(|e| e.to_string())?;
@@ -44,6 +38,19 @@ impl Continuation {
         let point = ResumePoint { id: id.to_owned(), step, ms };
         Ok(Self { point, history: History::of(&curves), checkpoint })
     }
+}
+
+/// Waits for a run that this window let go just now, as long as its last checkpoint may take; false where it is still being written.
+pub(super) fn is_let_go(store: &RunStore, id: &str) -> bool {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let asked = Instant::now();
+    while store.is_busy(id) {
+        if asked.elapsed() > PATIENCE {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
 }
 
 /// What a run would be trained with, as a document: what a person reads only is left out.

@@ -4,7 +4,7 @@ use super::capture::{COLUMNS, CaptureView, Cell, Shown};
 use super::network::{NetworkView, Row};
 use crate::model::LayerPath;
 use crate::studio::fields::counted;
-use crate::studio::folds::Fold;
+use crate::studio::folds::{Fold, FoldRow};
 use crate::tensor::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -40,6 +40,15 @@ pub struct CaptureLine {
     /// The cards of the network that it stands for.
     pub cards: Range<usize>,
     pub cells: Cells,
+}
+
+impl CaptureLine {
+    /// What folds it; `None` where it belongs to no layer.
+    #[must_use]
+    pub fn fold_row(&self) -> Option<FoldRow> {
+        let of_run = self.fold.as_ref().map(|(Fold::Block(path) | Fold::Run(path), _)| path);
+        Some((self.layer.as_ref().or(of_run)?.clone(), self.fold.clone()))
+    }
 }
 
 /// The tensors of one column.

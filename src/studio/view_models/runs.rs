@@ -188,6 +188,9 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
         format::exact(r.total),
         crate::tensor::Bytes(e.bytes)
     );
+    if let Some(way) = e.way_on(format::exact) {
+        tooltip.push_str(&format!("\ninterrupted at step {}; {way}", format::exact(r.steps)));
+    }
     if let Some(error) = &r.error {
         tooltip.push_str(&format!("\n{error}"));
     }
@@ -222,6 +225,7 @@ mod tests {
             has_weights: false,
             is_torn: false,
             can_continue: false,
+            checkpoint_step: None,
             bytes: 0,
         }
     }

@@ -123,7 +123,7 @@ pub fn recording_text(training: &Training) -> String {
 #[must_use]
 pub fn run_text(training: &Training) -> String {
     let Some(preset) = &training.preset else { return String::new() };
-    let rate = training.statistics.steps_per_s;
+    let rate = training.rates.statistics.steps_per_s;
     let mut out = format!("step {} of {}", format::exact(training.done()), format::exact(training.total));
     if training.is_running() && rate > 0.0 {
         let left = training.total.saturating_sub(training.done()) as f64 / rate;

@@ -63,6 +63,8 @@ pub struct CompareSpec<'a> {
 
 /// Stretches of a layer's curve that are drawn at most.
 const STRETCHES: usize = 400;
+/// The room that a letter at the end of a curve takes, in points.
+const LETTER: f32 = 12.0;
 
 /// The place of a step of a run along the axis: the step itself, or its running time in seconds.
 fn across(run: &LoadedRun, step: f64, by_time: bool) -> f64 {
@@ -112,6 +114,7 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
             Some(format!("{x}\n{}", value(y)))
         });
     let response = plot.show(ui, |plot| {
+        let mut ends: Vec<(PlotPoint, String, Color32)> = Vec::new();
         for (index, compared) in runs.iter().enumerate() {
             let (alone, color) = (runs.len() == 1, colors[index]);
             let end = match spec.shown {
@@ -122,10 +125,19 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
                 Shown::Layer(name) => layers_lines(plot, compared, name, spec, (color, alone)),
             };
             if let Some([x, y]) = end {
-                let letter = RichText::new(compared.letter.to_string()).font(theme::strong(12.0));
-                let text = Text::new("letter", PlotPoint::new(x, y), letter).color(color);
-                plot.text(text.anchor(egui::Align2::LEFT_BOTTOM).allow_hover(false));
+                let end = PlotPoint::new(x, y);
+                let at = plot.screen_from_plot(end);
+                // Curves that end at the same place share a label: letters over each other are read as none.
+                match ends.iter_mut().find(|(other, ..)| plot.screen_from_plot(*other).distance(at) < LETTER) {
+                    Some((_, letters, _)) => letters.push(compared.letter),
+                    None => ends.push((end, compared.letter.to_string(), color)),
+                }
             }
+        }
+        for (end, letters, color) in ends {
+            let anchor = if letters.len() > 1 { egui::Align2::RIGHT_BOTTOM } else { egui::Align2::LEFT_BOTTOM };
+            let text = Text::new("letter", end, RichText::new(letters).font(theme::strong(12.0)));
+            plot.text(text.color(color).anchor(anchor).allow_hover(false));
         }
     });
     let name = format!("{} of the selected runs", spec.title);

@@ -3,12 +3,15 @@
 //! What is typed is kept while it is wrong, with what would be right below it; the document changes only with sound values.
 
 use super::button::weak_ui;
+use super::keys::layers_id;
+use crate::model::LayerPath;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::document::Edit;
 use crate::studio::fields::{Field, FieldValue, Owner};
 use crate::studio::icons;
 use crate::studio::theme;
-use egui::{Align, ComboBox, Layout, RichText, Stroke, TextEdit, Ui, Vec2};
+use egui::text::{CCursor, CCursorRange};
+use egui::{Align, ComboBox, Key, Layout, Response, RichText, Stroke, TextEdit, Ui, Vec2};
 use std::collections::HashMap;
 
 /// A text that is being typed.
@@ -31,6 +34,22 @@ impl Drafts {
         self.0.values().filter(|d| d.error.is_some()).count()
     }
 
+    /// True where this field's text is no value.
+    #[must_use]
+    pub fn is_mistake(&self, owner: &Owner, name: &'static str) -> bool {
+        self.0.get(&(owner.clone(), name)).is_some_and(|d| d.error.is_some())
+    }
+
+    /// The first layer with a field whose text is no value.
+    #[must_use]
+    pub fn first_layer(&self) -> Option<LayerPath> {
+        let layers = self.0.iter().filter(|(_, d)| d.error.is_some()).filter_map(|((owner, _), _)| match owner {
+            Owner::Layer(path) => Some(path),
+            Owner::Preset => None,
+        });
+        layers.min_by(|a, b| a.0.cmp(&b.0)).cloned()
+    }
+
     /// Forgets every text.
     pub fn clear(&mut self) {
         self.0.clear();
@@ -47,6 +66,8 @@ impl Drafts {
 pub struct FieldLayout {
     pub label_width: f32,
     pub width: f32,
+    /// Gives the keyboard to the field.
+    pub is_entered: bool,
 }
 
 /// Shows one field; `name` is what assistive tools read, `is_wrong` marks it as the cause of a mistake.
@@ -69,7 +90,7 @@ pub fn field_ui(
                 let text = RichText::new(field.label).size(12.0).color(theme::colors(ui).weak);
                 ui.add(egui::Label::new(text).truncate()).on_hover_text(field.help);
             });
-            editor_ui(ui, field, name, is_wrong, drafts, out)
+            editor_ui(ui, field, name, is_wrong, layout.is_entered, drafts, out)
         })
         .inner;
     if let Some(error) = error {
@@ -83,10 +104,12 @@ fn editor_ui(
     field: &Field,
     name: &str,
     is_wrong: bool,
+    is_entered: bool,
     drafts: &mut Drafts,
     out: &mut Queue,
 ) -> Option<&'static str> {
     let set = |value| Command::Edit(Edit::SetField { owner: field.owner.clone(), name: field.name, value });
+    let enter = |response: &Response| is_entered.then(|| response.request_focus());
     match field.value {
         FieldValue::Flag(mut flag) => {
             let response = ui.checkbox(&mut flag, "").on_hover_text(field.help);
@@ -94,6 +117,7 @@ fn editor_ui(
             if response.changed() {
                 out.push(set(FieldValue::Flag(flag)));
             }
+            enter(&response);
             None
         }
         FieldValue::Choice(chosen) => {
@@ -107,16 +131,24 @@ fn editor_ui(
                 .selected_text(shown);
             let response = combo.show_ui(ui, |ui| {
                 for (index, option) in field.options.iter().enumerate() {
-                    if ui.selectable_label(index == chosen, *option).clicked() && index != chosen {
-                        out.push(set(FieldValue::Choice(index)));
+                    if ui.selectable_label(index == chosen, *option).clicked() {
+                        out.extend((index != chosen).then(|| set(FieldValue::Choice(index))));
+                        // A choice by keyboard ends the choosing like one by the pointer.
+                        ui.close();
                     }
                 }
             });
             response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, name));
+            enter(&response.response);
             response.response.on_hover_text(field.help);
             None
         }
-        _ => text_ui(ui, field, name, is_wrong, drafts, &mut |value| out.push(set(value))),
+        _ => {
+            let (response, error) =
+                text_ui(ui, field, name, is_wrong, is_entered, drafts, &mut |value| out.push(set(value)));
+            enter(&response);
+            error
+        }
     }
 }
 
@@ -125,9 +157,10 @@ fn text_ui(
     field: &Field,
     name: &str,
     is_wrong: bool,
+    is_entered: bool,
     drafts: &mut Drafts,
     set: &mut dyn FnMut(FieldValue),
-) -> Option<&'static str> {
+) -> (Response, Option<&'static str>) {
     let key = (field.owner.clone(), field.name);
     let draft = drafts.0.get(&key).filter(|d| d.base == field.value);
     let mut text = draft.map_or_else(|| field.value.text(), |d| d.text.clone());
@@ -152,7 +185,15 @@ fn text_ui(
         TextEdit::singleline(&mut text).id_salt(("text", &field.owner, field.name)).font(font).desired_width(width);
     let edit =
         edit.margin(egui::Margin::symmetric(6, 2)).min_size(Vec2::new(0.0, 24.0)).align(egui::Align2::LEFT_CENTER);
-    let response = ui.name_inputs(name, |ui| ui.add(edit)).on_hover_text(field.help);
+    let mut shown = ui.name_inputs(name, |ui| edit.show(ui));
+    let response = shown.response.response.on_hover_text(field.help);
+    let by_pointer = ui.input(|i| i.pointer.any_down() || i.pointer.any_released());
+    if is_entered || (response.gained_focus() && !by_pointer) {
+        // Whom the keys lead here writes another value: the first letter takes the place of this one.
+        let all = CCursorRange::two(CCursor::default(), CCursor::new(text.chars().count()));
+        shown.state.cursor.set_char_range(Some(all));
+        shown.state.store(ui.ctx(), response.id);
+    }
     if response.changed() {
         let parsed = field.value.parse(&text);
         let (base, error) = match parsed {
@@ -163,12 +204,17 @@ fn text_ui(
             Err(error) => (field.value.clone(), Some(error)),
         };
         drafts.0.insert(key, Draft { text, base, error });
-        return error;
+        return (response, error);
     }
     if response.lost_focus() && error.is_none() {
         drafts.0.remove(&key);
     }
-    error
+    let is_done = |i: &egui::InputState| i.key_pressed(Key::Enter) || i.key_pressed(Key::Escape);
+    if response.lost_focus() && matches!(field.owner, Owner::Layer(_)) && ui.input(is_done) {
+        // Back to the list, whose keys go on from this layer.
+        ui.memory_mut(|m| m.request_focus(layers_id()));
+    }
+    (response, error)
 }
 
 /// A mistake with what to do about it.

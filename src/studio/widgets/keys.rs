@@ -6,6 +6,44 @@ use egui::{Context, Event, EventFilter, Id, Key, Modifiers, Rect, Response, Sens
 /// Rows that a page key moves by.
 const PAGE: isize = 20;
 
+/// The list of layers, which takes the keyboard as a whole.
+#[must_use]
+pub fn layers_id() -> Id {
+    Id::unique("layers")
+}
+
+/// The table of kept runs, which takes the keyboard as a whole.
+#[must_use]
+pub fn runs_id() -> Id {
+    Id::unique("kept runs rows")
+}
+
+/// What had the keyboard before a dialog, and has it again behind it.
+#[derive(Debug, Default)]
+pub struct Back(Option<Id>);
+
+impl Back {
+    /// Takes note of what has the keyboard, before a dialog takes it.
+    pub fn remember(&mut self, ui: &Ui) {
+        self.0 = ui.memory(egui::Memory::focused).or(self.0);
+    }
+
+    /// The dialog leads to this.
+    pub const fn lead_to(&mut self, id: Id) {
+        self.0 = Some(id);
+    }
+
+    /// Gives the keyboard back once nothing stands before what had it. Nothing is taken from who has got it meanwhile.
+    pub fn give(&mut self, ui: &Ui) {
+        let (stands, focused) = ui.memory(|m| (m.top_modal_layer().is_some(), m.focused()));
+        if let Some(back) = self.0.take_if(|_| !stands)
+            && focused.is_none()
+        {
+            ui.memory_mut(|m| m.request_focus(back));
+        }
+    }
+}
+
 /// A list as a whole that takes the keyboard, with the name that assistive tools read.
 pub fn list_ui(ui: &Ui, id: Id, rect: Rect, name: &str) -> Response {
     let frame = ui.interact(rect, id, Sense::focusable_noninteractive());
@@ -36,9 +74,9 @@ pub fn row_by_keys(ui: &Ui, id: Id, rows: usize, now: Option<usize>) -> Option<u
     }
 }
 
-/// Whether the keys fold or unfold, while the list has the keyboard: true for the left arrow, false for the right one. Asked after [`row_by_keys`].
+/// The arrow to the side that was pressed while the list has the keyboard: true for the left one, false for the right one. Asked after [`row_by_keys`].
 #[must_use]
-pub fn fold_by_keys(ui: &Ui, id: Id) -> Option<bool> {
+pub fn side_by_keys(ui: &Ui, id: Id) -> Option<bool> {
     if !ui.memory(|m| m.has_focus(id)) {
         return None;
     }

@@ -165,6 +165,8 @@ pub struct RunEntry {
     pub is_torn: bool,
     /// Whether it has a checkpoint, from which it can go on.
     pub can_continue: bool,
+    /// The step of that checkpoint, where the run was cut off and may have gone on after it.
+    pub checkpoint_step: Option<u64>,
     /// Bytes on disk.
     pub bytes: u64,
 }
@@ -174,6 +176,16 @@ impl RunEntry {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.title
+    }
+
+    /// How a run that was cut off can go on, with `number` for how a step is written; `None` where it was not, or cannot.
+    #[must_use]
+    pub fn way_on(&self, number: impl Fn(u64) -> String) -> Option<String> {
+        let from = self.checkpoint_step?;
+        Some(match from < self.record.steps {
+            true => format!("Continue goes on from step {}, its last checkpoint", number(from)),
+            false => "Continue goes on from there".to_owned(),
+        })
     }
 }
 

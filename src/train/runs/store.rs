@@ -15,7 +15,7 @@ use super::curve::MAGIC;
 use super::differences::tell_apart;
 use super::{Curves, Label, PlanDigest, RunEnd, RunEntry, RunRecord, calendar};
 use crate::tensor::{write_advice, write_atomic};
-use crate::train::check_header;
+use crate::train::{check_header, checkpoint_step};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -215,12 +215,15 @@ impl RunStore {
         let size = |name: &str| fs::metadata(self.path(id).join(name)).map_or(0, |m| m.len());
         let (checkpoint, weights) = (size("checkpoint.safetensors"), size("weights.safetensors"));
         let others = ["run.json", "label.json", "plan.json", "curve.bin"].map(size).iter().sum::<u64>();
+        let can_continue = checkpoint > 0 && continues;
+        let cut_off = can_continue && record.state == RunEnd::Interrupted;
         Ok(RunEntry {
             id: id.to_owned(),
             title: label.name.as_deref().map_or_else(|| record.preset_name.clone(), one_line),
             has_weights: checkpoint + weights > 0,
             is_torn,
-            can_continue: checkpoint > 0 && continues,
+            can_continue,
+            checkpoint_step: cut_off.then(|| checkpoint_step(&self.checkpoint(id)).ok()).flatten(),
             record,
             label,
             bytes: others + checkpoint + weights,

@@ -108,6 +108,11 @@ fn a_killed_run_is_interrupted_and_keeps_its_curve() {
     let checkpoint = here.join("runs").join(run["id"].as_str().unwrap()).join("checkpoint.safetensors");
     let step = stepgraph::train::checkpoint_step(&checkpoint).unwrap();
     assert!(step > 0 && step <= run["steps"].as_u64().unwrap());
+    assert_eq!(run["checkpoint_step"], step);
+    let shown = succeed(here, &["runs", "show", "last"]);
+    assert!(shown.contains("Continue goes on from"), "{shown}");
+    let listed = stderr(&self::run(here, &["runs"]));
+    assert!(listed.contains("was interrupted at step"), "{listed}");
 }
 
 #[test]
@@ -117,7 +122,8 @@ fn a_kept_run_is_exported_and_nothing_is_replaced_unasked() {
     let log = at(&folder, "log.jsonl");
     succeed(here, &["train", "xor", "--steps", "30", "--keep", "--log", &log]);
     let path = at(&folder, "run.jsonl");
-    succeed(here, &["export", "last", &path]);
+    let told: Value = serde_json::from_str(&succeed(here, &["export", "last", &path, "--json"])).unwrap();
+    assert_eq!((&told["what"], &told["run"]), (&"xor".into(), &list(here)[0]["id"]));
     // The exported lines are those that the run itself logs.
     let lines = |path: &str| -> Vec<Value> {
         std::fs::read_to_string(path).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
