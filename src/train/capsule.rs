@@ -10,6 +10,7 @@ use super::weights::read_tensors_of;
 use super::{Session, SessionSpec, StepReport, TensorFile, TrainError};
 use crate::data::Target;
 use crate::exec::cpu::host_target;
+use crate::exec::cuda;
 use crate::model::{Preset, read_preset, write_preset};
 use crate::select::{Isa, Target as Machine, Tuning};
 use crate::tensor::{Fnv, HostTensor, TensorError};
@@ -338,12 +339,20 @@ impl Capsule {
         Ok(report)
     }
 
-    /// The machine of the capsule where this one can stand for it, otherwise this one: kernels for fewer instructions run here too.
+    /// The machine of the capsule where this one can stand for it, otherwise this one: kernels for fewer instructions run here too, and what was made on a
+    /// GPU is replayed on one of the same name.
     fn machine(&self, here: &Machine) -> Machine {
         match (self.header.isa, here.as_cpu()) {
             (Some(isa), Some(cpu)) if isa <= cpu.isa => Machine::cpu(isa, cpu.threads),
+            (None, _) => self.gpu().unwrap_or_else(|| here.clone()),
             _ => here.clone(),
         }
+    }
+
+    /// A GPU that is called as the one that the capsule was made on.
+    fn gpu(&self) -> Option<Machine> {
+        let usable = |device: &cuda::DeviceInfo| Some(cuda::usable(device.ordinal).ok()?.target());
+        cuda::probe().devices.iter().filter_map(usable).find(|target| target.name == self.header.device)
     }
 }
 

@@ -69,6 +69,10 @@ pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes
         return Ok(Some(known));
     }
     let device = gpu(facts.ordinal).map_err(crate::exec::ExecError::Gpu)?;
+    // What has no room is refused when its memory is asked for, without minutes of compiling before.
+    if !device.has_room(first.plan.arena_bytes) {
+        return Ok(Some(known));
+    }
     device.prepare_all(true);
     let found = time_all(model, options, &first.selection, &open, &known.device, &device);
     device.prepare_all(false);

@@ -216,6 +216,12 @@ impl Gpu {
         unsafe { result::device::get_attribute(device, which) }.map_err(|e| failed("cuDeviceGetAttribute", e))
     }
 
+    /// Whether so many bytes are free now.
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.enter().and_then(|()| self.memory()).is_ok_and(|(free, _)| bytes <= free)
+    }
+
     /// Free and total bytes of the device's memory.
     pub(super) fn memory(&self) -> Result<(u64, u64), String> {
         result::mem_get_info().map(|(free, total)| (free as u64, total as u64)).map_err(|e| failed("cuMemGetInfo", e))
