@@ -21,13 +21,22 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|e| e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
 }
 
+/// An error with its causes, each told once: some messages hold those of their causes.
+fn told(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .skip(1)
+        .map(ToString::to_string)
+        .fold(error.to_string(), |told, cause| if told.contains(&cause) { told } else { format!("{told}: {cause}") })
+}
+
 /// Tells an error on standard error and gives the exit status that belongs to it.
 #[must_use]
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    super::output::note(&format!("error: {error:#}"));
+    super::output::note(&format!("error: {}", told(error)));
     let train = error.downcast_ref::<TrainError>();
     if error.is::<Wrong>() || train.is_some_and(TrainError::is_user) { ExitCode::from(2) } else { ExitCode::from(1) }
 }

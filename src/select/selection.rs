@@ -3,7 +3,7 @@
 use super::{CudaFacts, Device, Target, Tuning, Variant, catalogue, cuda, fuse};
 use crate::lower::{Program, ProgramError, verify};
 use crate::model::Precision;
-use crate::tensor::DType;
+use crate::tensor::{Bytes, DType};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -62,6 +62,8 @@ pub struct Selection {
 pub enum SelectError {
     #[error("op {op} ({name}): no kernel for {target}; {reasons}")]
     NoKernel { op: usize, name: &'static str, target: String, reasons: String },
+    #[error("its parameters alone take {needed}, and {target} has {memory} of memory; use fewer units")]
+    TooLarge { needed: Bytes, target: String, memory: Bytes },
     #[error("{0} runs f32, tf32, bf16 and f16 steps; plan f64 steps for the CPU")]
     Real(String),
     #[error("fusion broke the program: {0}")]
@@ -232,6 +234,11 @@ fn select_cuda(
             None => by_time.filter(|(_, us)| *us < cuda::NOT_OFFERED_US).or_else(|| usable.first().copied()),
         };
         let Some((offer, cost_us)) = best else {
+            let needed = (program.flat_len() as u64).saturating_mul(size_of::<f32>() as u64);
+            if needed > gpu.memory_bytes {
+                let (needed, memory) = (Bytes(needed), Bytes(gpu.memory_bytes));
+                return Err(SelectError::TooLarge { needed, target: target.name.clone(), memory });
+            }
             let reasons = offers.iter().map(|o| format!("{stem}_{}: {:?}", o.tail, o.cost)).collect::<Vec<_>>();
             let reasons = if reasons.is_empty() { "no family knows it".into() } else { reasons.join("; ") };
             return Err(SelectError::NoKernel {

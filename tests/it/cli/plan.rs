@@ -169,3 +169,17 @@ fn arena_names_the_line_of_a_mistake() {
     fails("id,lower,upper,size\na,0,1,4\na,0,1,4\n", "line 3: the id `a` was used on line 2");
     assert!(refused(&["arena", &at(&folder, "none.csv")]).contains("cannot be read"));
 }
+
+#[test]
+fn parameters_beyond_a_gpus_memory_are_told_once_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = at(&folder, "p.json");
+    let text = r#"{"version": 1, "name": "huge", "input": {"shape": [64], "batch": 8},
+        "layers": [{"type": "dense", "units": 4000000000}, {"type": "dense", "units": 10}],
+        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001}}"#;
+    std::fs::write(&path, text).unwrap();
+    let out = run(&["plan", &path, "--device", "cuda"]);
+    let told = stderr(&out);
+    assert_eq!(out.status.code(), Some(1), "{told}");
+    assert!(told.matches("of memory; use fewer units").count() == 1, "{told}");
+}
