@@ -21,6 +21,17 @@ pub struct Preset {
 }
 
 impl Preset {
+    /// Whether both train the same network in the same way, however long.
+    #[must_use]
+    pub fn equals_but_for_length(&self, other: &Self) -> bool {
+        let Self { name, about, input, layers, loss, optimizer, precision, data, train } = self;
+        let seed = |train: &Option<TrainSpec>| train.map_or(0, |t| t.seed);
+        (name, about, input, loss, optimizer)
+            == (&other.name, &other.about, &other.input, &other.loss, &other.optimizer)
+            && (precision, data, seed(train)) == (&other.precision, &other.data, seed(&other.train))
+            && *layers == other.layers
+    }
+
     /// The last layer that sets how many values the network gives, and the field that does; of a network without one its last layer.
     #[must_use]
     pub fn output_field(&self) -> Option<(LayerPath, &'static str)> {

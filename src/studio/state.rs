@@ -194,22 +194,20 @@ impl Studio {
         self.plan_revision != self.document.revision()
     }
 
-    /// True where the run trains another network than the one on screen, or on another device.
+    /// True where the run trains another network than the one on screen, or on another device. How long it trains is no part of the network.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         let device = self.devices.current().choice;
+        let now = self.document.preset();
         self.training.device.is_some_and(|d| d != device)
-            || self
-                .training
-                .preset
-                .as_ref()
-                .is_some_and(|p| !Arc::ptr_eq(p, self.document.preset()) && **p != **self.document.preset())
+            || self.training.preset.as_ref().is_some_and(|p| !Arc::ptr_eq(p, now) && !p.equals_but_for_length(now))
     }
 
     /// What pressing Train would do.
     #[must_use]
     pub fn next(&self) -> Next {
-        self.training.next(self.is_stale())
+        let steps = self.document.preset().train.map_or(1000, |t| t.steps as u64);
+        self.training.next(self.is_stale(), steps)
     }
 
     /// True where a command would do something now.

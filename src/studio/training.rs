@@ -210,14 +210,15 @@ impl Training {
         self.mistakes.as_ref().filter(|(of, _)| **of == *preset).map_or(&[], |(_, found)| found)
     }
 
-    /// What pressing Train would do; `stale` tells that the document is no longer the one that was trained.
+    /// What pressing Train would do; `stale` tells that the document is no longer the one that was trained, `steps` is what it asks for.
     #[must_use]
-    pub fn next(&self, stale: bool) -> Next {
-        match (&self.state, &self.preset) {
-            (Some(RunState::Finished), Some(preset)) if self.worker.is_some() && !stale => {
-                Next::TrainOn(preset.train.map_or(1000, |t| t.steps as u64))
+    pub fn next(&self, stale: bool, steps: u64) -> Next {
+        match self.state {
+            // The document's steps are the end where they were raised above what the run has made, else as many more.
+            Some(RunState::Finished) if self.worker.is_some() && !stale => {
+                Next::TrainOn(steps.checked_sub(self.total).filter(|more| *more > 0).unwrap_or(steps))
             }
-            (Some(RunState::Finished | RunState::Stopped | RunState::Failed(_)), _) => Next::TrainAnew,
+            Some(RunState::Finished | RunState::Stopped | RunState::Failed(_)) => Next::TrainAnew,
             _ => Next::Train,
         }
     }

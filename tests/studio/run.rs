@@ -53,6 +53,14 @@ fn a_finished_run_is_made_longer_and_an_edited_one_begins_anew() {
     assert_eq!((robot.app().studio.training.total, &longer[..30]), (60, &first[..]));
     robot.press("Step");
     robot.until("one step more", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 61);
+    // More steps are no other network: the run goes on to the end that is asked for.
+    robot.write("steps", "75");
+    robot.settle();
+    assert!(!robot.sees("edited since"));
+    robot.press("Train on");
+    robot.until("the end asked for", |app| state(app) == Some(RunState::Finished) && app.studio.training.done() == 75);
+    robot.write("steps", "30");
+    robot.settle();
     // The network is another now: the old run cannot train it.
     robot.write("L0 units", "32");
     robot.settle();
