@@ -14,6 +14,8 @@ pub fn told(error: RunsError) -> anyhow::Error {
         | RunsError::NotInTrash(_)
         | RunsError::Ambiguous(..)
         | RunsError::Busy(_)
+        | RunsError::Held(_)
+        | RunsError::NoLast
         | RunsError::Taken(_)
         | RunsError::Name(_) => wrong(error.to_string()),
         other => other.into(),
@@ -66,7 +68,7 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
     match &args.action {
         None => list(&store, args),
         Some(RunsAction::Show { run }) => {
-            let entry = store.find(run).map_err(told)?;
+            let entry = store.read_whole(store.find(run).map_err(told)?);
             if args.json { output::print_json(&json_of(&entry, &store)) } else { output::print(&shown(&entry, &store)) }
         }
         Some(RunsAction::Preset { run }) => {
@@ -270,7 +272,7 @@ pub fn find(given: &str) -> anyhow::Result<Named> {
                 return Err(told(error));
             }
             // Without the folder of runs, a preset can still be meant.
-            Err(error @ RunsError::File { .. }) if given == "last" => return Err(told(error)),
+            Err(error @ (RunsError::File { .. } | RunsError::NoLast)) if given == "last" => return Err(told(error)),
             Err(_) if given == "last" => {
                 return Err(wrong("no runs are kept yet: train in the studio, or with stepgraph train PRESET --keep"));
             }

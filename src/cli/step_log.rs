@@ -1,7 +1,8 @@
 //! The log of a run: one JSON object a step.
 //!
 //! It grows as `FILE.part` beside its final name and is renamed when the run is over, so that `FILE` is always a whole run; what a killed run
-//! had written stays in `FILE.part`. A run that goes on from a checkpoint goes on in the log of the part before it. Steps are only formatted into memory; the file is written a few times a second.
+//! had written stays in `FILE.part`. A run that goes on from a checkpoint goes on in the log of the part before it, and one that makes no step
+//! leaves it as it is. Steps are only formatted into memory; the file is written a few times a second.
 
 use super::error::wrong;
 use super::output;
@@ -24,6 +25,10 @@ pub struct StepLog {
     part: PathBuf,
     path: PathBuf,
     flushed: Instant,
+    /// Bytes of the old lines that stay, until the first new line follows them.
+    keeps: Option<u64>,
+    /// True where the unfinished log was there before.
+    is_left: bool,
 }
 
 impl StepLog {
@@ -69,9 +74,8 @@ impl StepLog {
                 ),
             });
         }
-        file.set_len(keeps).with_context(unwritten)?;
-        file.seek(SeekFrom::End(0)).with_context(unwritten)?;
-        Ok(Self { out: BufWriter::with_capacity(1 << 18, file), part, path: path.to_owned(), flushed: Instant::now() })
+        let out = BufWriter::with_capacity(1 << 18, file);
+        Ok(Self { out, part, path: path.to_owned(), flushed: Instant::now(), keeps: Some(keeps), is_left })
     }
 
     /// Adds one step; `now` tells when to write.
@@ -79,6 +83,12 @@ impl StepLog {
     /// # Errors
     /// Where the disk is full.
     pub fn add(&mut self, report: &StepReport, now: Instant) -> anyhow::Result<()> {
+        if let Some(keeps) = self.keeps.take() {
+            self.write(|out| {
+                out.get_ref().set_len(keeps)?;
+                out.seek(SeekFrom::Start(keeps)).map(|_| ())
+            })?;
+        }
         self.write(|out| write_line(out, report))?;
         if now.duration_since(self.flushed) >= FLUSH_EVERY {
             self.flushed = now;
@@ -92,16 +102,22 @@ impl StepLog {
             .with_context(|| format!("the log {} cannot be written; free some space", self.part.display()))
     }
 
-    /// Gives the log its name.
+    /// Gives the log its name. Where no step was made, the log stays as it was, and there is no new one.
     ///
     /// # Errors
     /// Where the rest cannot be written.
-    pub fn finish(mut self) -> anyhow::Result<PathBuf> {
+    pub fn finish(mut self) -> anyhow::Result<Option<PathBuf>> {
+        if self.keeps.is_some() {
+            if !self.is_left {
+                drop(std::fs::remove_file(&self.part));
+            }
+            return Ok(None);
+        }
         self.write(Write::flush)?;
         self.out.get_ref().sync_all().with_context(|| format!("the log {} cannot be written", self.part.display()))?;
         std::fs::rename(&self.part, &self.path)
             .with_context(|| format!("the log cannot be named {}", self.path.display()))?;
-        Ok(self.path.clone())
+        Ok(Some(self.path.clone()))
     }
 }
 
@@ -154,7 +170,7 @@ mod tests {
         first.add(&StepReport { step: 1, ..StepReport::default() }, Instant::now()).unwrap();
         let told = StepLog::open(&path, None).map(|_| ()).unwrap_err().to_string();
         assert!(told.contains("being written by another run"), "{told}");
-        assert_eq!(first.finish().unwrap(), path);
+        assert_eq!(first.finish().unwrap(), Some(path.clone()));
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
         // The name is free again.
         StepLog::open(&path, None).unwrap();
@@ -211,6 +227,35 @@ mod tests {
         }
         // An empty file, as other programs make to have a name.
         std::fs::write(&path, "").unwrap();
-        StepLog::open(&path, None).unwrap().finish().unwrap();
+        let mut log = StepLog::open(&path, None).unwrap();
+        log.add(&StepReport { step: 1, ..StepReport::default() }, Instant::now()).unwrap();
+        log.finish().unwrap();
+    }
+
+    #[test]
+    fn a_log_is_as_it_was_where_no_step_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let untouched = |names: &[&str]| {
+            let before: Vec<_> = names.iter().map(|n| std::fs::read(folder.path().join(n)).unwrap()).collect();
+            for from in [None, Some(3)] {
+                assert_eq!(StepLog::open(&path, from).unwrap().finish().unwrap(), None);
+                let after: Vec<_> = names.iter().map(|n| std::fs::read(folder.path().join(n)).unwrap()).collect();
+                assert_eq!((after, std::fs::read_dir(folder.path()).unwrap().count()), (before.clone(), names.len()));
+            }
+        };
+        let write = |steps: u64| {
+            let mut log = StepLog::open(&path, None).unwrap();
+            (1..=steps)
+                .for_each(|step| log.add(&StepReport { step, ..StepReport::default() }, Instant::now()).unwrap());
+            log
+        };
+        untouched(&[]);
+        write(9).finish().unwrap();
+        untouched(&["run.jsonl"]);
+        let mut killed = write(6);
+        killed.write(Write::flush).unwrap();
+        drop(killed);
+        untouched(&["run.jsonl", "run.jsonl.part"]);
     }
 }

@@ -343,7 +343,7 @@ impl Run {
         let finished = log.map(StepLog::finish);
         let Some(error) = failure else {
             match finished {
-                Some(Ok(path)) => self.files.push(path),
+                Some(Ok(path)) => self.files.extend(path),
                 Some(Err(error)) => self.failures.push(error),
                 None => {}
             }
@@ -355,9 +355,11 @@ impl Run {
         }
         // The failed step is the error to tell; the log keeps what it can.
         match finished {
-            Some(Ok(path)) => output::note(&format!("note: {} holds the steps before the failure", path.display())),
+            Some(Ok(Some(path))) => {
+                output::note(&format!("note: {} holds the steps before the failure", path.display()));
+            }
             Some(Err(error)) => output::note(&format!("note: {error:#}")),
-            None => {}
+            Some(Ok(None)) | None => {}
         }
         Err(error)
     }

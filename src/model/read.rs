@@ -217,7 +217,11 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
     let kind = f.choice("type", &TYPES.map(|t| (t, t)), true)?;
     let source = read_source(kind, &mut f);
     let held_out = f.number("held_out", Some(0.2));
-    if held_out < 0.0 || (held_out >= 1.0 && held_out.fract() != 0.0) {
+    // All of the samples cannot be held out, and one sample is written as the whole number 1.
+    let is_all = held_out == 1.0 && f.raw("held_out").is_some_and(serde_json::Value::is_f64);
+    if is_all {
+        f.fail("held_out", "found 1.0", "expected a share below 1, or 1 without a decimal point for one sample");
+    } else if held_out < 0.0 || (held_out >= 1.0 && held_out.fract() != 0.0) {
         f.fail("held_out", format!("found {held_out}"), "expected a share below 1, or a whole number of samples");
     }
     let split =

@@ -89,13 +89,9 @@ pub(super) fn check_optimizer(optimizer: &OptimizerSpec, out: &mut Vec<Diagnosti
             );
         }
         OptimizerSpec::Adam { betas, eps, .. } => {
-            for beta in betas {
-                within(
-                    "betas",
-                    beta,
-                    (0.0..1.0).contains(&beta),
-                    "expected two numbers from 0 up to, but not including, 1",
-                );
+            for (which, beta) in ["first", "second"].into_iter().zip(betas) {
+                let help = format!("expected the {which} of the two numbers to be from 0 up to, but not including, 1");
+                within("betas", beta, (0.0..1.0).contains(&beta), &help);
             }
             within("eps", eps, eps > 0.0 && eps <= 1.0, "expected a number above 0 and at most 1, such as 1e-8");
         }

@@ -111,6 +111,16 @@ impl Studio {
         self.notice = shown.filter(|n| n.actions.iter().any(|a| self.interrupted_run(a).is_some()));
     }
 
+    /// Id and name of the listed run that the notice offers to go on with.
+    pub(super) fn offered_run(&self) -> Option<(String, String)> {
+        let mut actions = self.notice.iter().flat_map(|n| &n.actions);
+        let run = actions.find_map(|a| match a {
+            Command::Runs(RunsCommand::ContinueRun(id)) => self.runs.entry(id),
+            _ => None,
+        })?;
+        Some((run.id.clone(), run.name().to_owned()))
+    }
+
     /// The run that a notice about the last start offers to go on with.
     fn interrupted_run(&self, action: &Command) -> Option<String> {
         let Command::Runs(RunsCommand::ContinueRun(id)) = action else { return None };

@@ -72,6 +72,11 @@ fn remove_abandoned(folder: &Path) {
 
 /// The error of a temporary file without the name of that file, which tells a person nothing.
 fn without_temporary(folder: &Path, error: &io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::NotFound && folder.is_dir() {
+        // Some of the system's own folders take no files.
+        let text = format!("no file can be made in the folder {}", folder.display());
+        return io::Error::new(io::ErrorKind::PermissionDenied, text);
+    }
     if error.kind() == io::ErrorKind::NotFound {
         return io::Error::new(error.kind(), format!("there is no folder {}", folder.display()));
     }

@@ -1,6 +1,7 @@
 //! Safetensors files: initial weights, batches, results, checkpoints.
 
 use super::TrainError;
+use super::checkpoint::check_sum;
 use crate::exec::Step;
 use crate::model::{Model, ParamId};
 use crate::tensor::{DType, HostTensor, Shape, write_atomic};
@@ -43,12 +44,14 @@ const fn file_dtype(dtype: DType) -> Dtype {
     }
 }
 
-/// Reads a safetensors file.
+/// Reads a safetensors file. Tensors of types that nothing here uses are left out.
 ///
 /// # Errors
-/// Where it cannot be read, or is no safetensors file. Tensors of types that nothing here uses are left out.
+/// Where it cannot be read, is no safetensors file, or is a checkpoint that does not match its checksum.
 pub fn read_tensors(path: &Path) -> Result<TensorFile, TrainError> {
-    read_tensors_of(path, "is not a safetensors file and holds no weights", "give a safetensors file")
+    let file = read_tensors_of(path, "is not a safetensors file and holds no weights", "give a safetensors file")?;
+    check_sum(path, &file)?;
+    Ok(file)
 }
 
 /// As [`read_tensors`]: of a file of another kind, `other` tells what it is not, and `help` what to give.

@@ -147,6 +147,43 @@ fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
 }
 
 #[test]
+fn a_run_that_was_deleted_meanwhile_is_offered_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    train_a_while(folder.path());
+    let store = RunStore::at(folder.path().join("runs"));
+    let id = store.find("last").unwrap().id;
+    // As a killed program leaves it.
+    let cut_off = || {
+        let record = store.path(&id).join("run.json");
+        let text = std::fs::read_to_string(&record).unwrap();
+        std::fs::write(&record, text.replace("\"stopped\"", "\"running\"")).unwrap();
+    };
+    cut_off();
+    let mut robot = open(folder.path());
+    robot.until("the notice", |app| app.studio.notice.is_some());
+    assert!(robot.sees("was interrupted at step"));
+    store.delete(&id).unwrap();
+    robot.press("Continue");
+    robot.until("what became of it", |app| app.studio.notice.as_ref().is_some_and(|n| n.text.contains("deleted")));
+    assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.actions.is_empty()) && !robot.sees("interrupted"));
+    robot.until("the list", |app| app.studio.runs.entries.is_empty());
+    assert!(robot.app().studio.training.state.is_none());
+    drop(robot);
+    // A list that lacks it takes the offer away before anyone presses it.
+    store.restore(&id).unwrap();
+    let mut robot = open(folder.path());
+    robot.until("the notice", |app| app.studio.notice.is_some());
+    store.delete(&id).unwrap();
+    perform(&mut robot, Command::ShowTab(Tab::Runs));
+    robot.until("that it is gone", |app| {
+        app.studio
+            .notice
+            .as_ref()
+            .is_some_and(|n| n.text.ends_with("was deleted and cannot go on.") && n.actions.is_empty())
+    });
+}
+
+#[test]
 fn a_run_of_another_network_than_the_open_one_asks_first() {
     let folder = tempfile::tempdir().unwrap();
     let done = train_a_while(folder.path());

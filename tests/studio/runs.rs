@@ -57,6 +57,42 @@ fn a_window_without_runs_says_what_to_do() {
 }
 
 #[test]
+fn a_window_that_can_keep_no_runs_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("letter"), "a letter").unwrap();
+    let mut places = vec![folder.path().join("letter"), folder.path().join("letter/runs")];
+    // Nobody makes folders there, whoever they are.
+    places.extend(cfg!(target_os = "linux").then(|| "/proc/runs".into()));
+    for place in places {
+        let mut robot = Robot::start(Startup { runs: Some(RunStore::at(&place)), ..Startup::default() });
+        show(&mut robot, Tab::Runs);
+        robot.until("the reason", |app| app.studio.runs.problem.is_some());
+        robot.window.run_steps(2);
+        assert!(robot.sees("No run can be kept") && robot.sees("STEPGRAPH_RUNS"), "{}", place.display());
+        assert!(robot.sees(&place.display().to_string()) && !robot.sees("Press Train"));
+    }
+}
+
+#[test]
+fn a_run_that_rests_is_told_as_paused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    robot.write("steps", "100000000");
+    robot.settle();
+    robot.press("Train this network");
+    robot.until("some steps", |app| app.studio.training.done() > 5);
+    show(&mut robot, Tab::Runs);
+    robot.until("the run", |app| app.studio.runs.entries.len() == 1);
+    robot.window.run_steps(2);
+    assert!(robot.sees("  running"));
+    show(&mut robot, Tab::Train);
+    robot.press("Pause");
+    robot.until("the pause", |app| app.studio.training.state == Some(RunState::Paused));
+    show(&mut robot, Tab::Runs);
+    assert!(robot.sees("  paused") && !robot.sees("  running"));
+}
+
+#[test]
 fn runs_are_kept_compared_named_and_pinned() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());

@@ -14,6 +14,7 @@ use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use crate::studio::widgets::compare::{CompareSpec, Compared, Shown, compare_ui, letter_ui as run_letter_ui};
 use crate::studio::widgets::field::problem_ui;
 use crate::studio::widgets::keys::{list_ui, row_by_keys, runs_id};
+use crate::train::RunState;
 use crate::train::runs::{RunEnd, RunEntry};
 use egui::{Align, Button, ComboBox, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, TextEdit, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
@@ -45,6 +46,9 @@ pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Qu
     }
     if runs.view.rows.is_empty() {
         let (title, next) = match runs.view.hidden {
+            _ if runs.problem.is_some() => {
+                ("No run can be kept", "Why stands above. What is trained meanwhile is lost when the window is closed.")
+            }
             0 => ("No runs yet", "Press Train: every run is kept here with its curves, its network and its weights."),
             _ => ("Every run is hidden", "Tick “hidden” above to list them."),
         };
@@ -230,7 +234,12 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
         return response.clicked();
     }
     if column == Field::State {
+        // That a run rests is known to its own window only.
+        let training = &studio.training;
+        let rests = training.state == Some(RunState::Paused) && training.keeping.id() == Some(run.id.as_str());
+        let text = if rests && run.state == RunEnd::Running { "paused" } else { text };
         let (icon, color) = match run.state {
+            RunEnd::Running if rests => (icons::PAUSE, c.accent),
             RunEnd::Running => (icons::PLAY, c.accent),
             RunEnd::Finished => (icons::CHECK, c.text),
             RunEnd::Stopped => (icons::STOP, c.weak),

@@ -86,6 +86,8 @@ pub enum DeskEvent {
     Loaded(Arc<LoadedRun>),
     /// A run can go on.
     Continuable(Box<Continuation>),
+    /// The run that should go on was deleted meanwhile.
+    Gone,
     Deleted(Vec<String>),
     Restored(Vec<String>),
     TrashListed(Result<Vec<RunEntry>, String>),
@@ -222,7 +224,15 @@ impl Desk {
 }
 
 fn carry_out(store: &RunStore, job: Job) -> DeskEvent {
-    let list = || DeskEvent::Listed(store.list().map_err(|e| e.to_string()));
+    let list = || {
+        let list = store.list().and_then(|list| {
+            if list.is_empty() {
+                store.check_place()?;
+            }
+            Ok(list)
+        });
+        DeskEvent::Listed(list.map_err(|e| e.to_string()))
+    };
     let all =
         |ids: Vec<String>, what: &dyn Fn(&str) -> Result<(), RunsError>, done: fn(Vec<String>) -> DeskEvent| match ids
             .iter()
@@ -239,6 +249,7 @@ fn carry_out(store: &RunStore, job: Job) -> DeskEvent {
             Err(RunsError::Unknown(_)) => list(),
             Err(error) => DeskEvent::Failed(error.to_string()),
         },
+        Job::Continue(id) if !store.path(&id).is_dir() => DeskEvent::Gone,
         Job::Continue(id) => match Continuation::read(store, &id) {
             Ok(found) => DeskEvent::Continuable(Box::new(found)),
             Err(why) => DeskEvent::Failed(format!("The run cannot go on: {why}")),

@@ -164,7 +164,7 @@ impl StudioApp {
     }
 
     /// Has the lists read again. Where too much is waiting, the next change does it.
-    fn list_runs(&self) {
+    pub(super) fn list_runs(&self) {
         self.studio.runs.give(Job::List);
         let _ = self.studio.runs.read_trash();
     }
@@ -247,11 +247,19 @@ impl StudioApp {
         while let Some(event) = self.studio.runs.desk.as_ref().and_then(super::Desk::poll) {
             match event {
                 DeskEvent::Listed(list) => {
+                    let offered = self.studio.offered_run();
                     self.studio.runs.take_list(list);
+                    if let Some((id, name)) = offered
+                        && self.studio.runs.problem.is_none()
+                        && self.studio.runs.entry(&id).is_none()
+                    {
+                        self.studio.say(format!("The run {name} was deleted and cannot go on."));
+                    }
                     self.studio.tell_interrupted();
                 }
                 DeskEvent::Loaded(run) => self.studio.runs.take_curves(run),
                 DeskEvent::Continuable(from) => self.go_on(ctx, *from),
+                DeskEvent::Gone => self.run_is_gone(),
                 DeskEvent::Deleted(ids) => {
                     let text = format!("{} moved to the trash.", counted(ids.len(), "run"));
                     self.studio.offer(text, [RunsCommand::Restore, RunsCommand::ShowTrash].map(Command::Runs).into());

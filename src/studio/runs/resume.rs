@@ -13,6 +13,8 @@ use crate::train::{Command as Order, SessionSpec, checkpoint_step};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+const GONE: &str = "This run is not there any more: it was deleted meanwhile. Choose another one in Runs.";
+
 /// Where a kept run goes on, and what is known of it until there.
 #[derive(Debug)]
 pub struct Continuation {
@@ -82,7 +84,7 @@ impl StudioApp {
 
     /// What is different in the open network from that of a run; `None` where it is the same.
     fn difference_from_open(&self, id: &str) -> Result<Option<String>, &'static str> {
-        let entry = self.studio.runs.entry(id).ok_or("This run is not there any more. Choose another one in Runs.")?;
+        let entry = self.studio.runs.entry(id).ok_or(GONE)?;
         let preset = entry.record.read_preset();
         let preset = preset.ok_or("The preset of this run is of another version, which alone can go on with it.")?;
         let document = &self.studio.document;
@@ -92,6 +94,9 @@ impl StudioApp {
 
     /// Goes on with this run. Its own network is opened where it is not; edits that nobody saved are asked about.
     pub(super) fn continue_run(&mut self, ctx: &egui::Context, id: String) {
+        if self.studio.runs.entry(&id).is_none() {
+            return self.run_is_gone();
+        }
         self.studio.runs.select(id.clone());
         match self.difference_from_open(&id) {
             Ok(Some(_)) if !self.studio.training.is_running() => {
@@ -101,9 +106,15 @@ impl StudioApp {
         }
     }
 
+    /// Tells that a run which should go on was deleted; what offered it goes away.
+    pub(super) fn run_is_gone(&mut self) {
+        self.studio.complain(GONE);
+        self.list_runs();
+    }
+
     /// Opens a run's own network and goes on with it.
     pub(super) fn continue_own(&mut self, id: String) {
-        let Some(entry) = self.studio.runs.entry(&id) else { return };
+        let Some(entry) = self.studio.runs.entry(&id) else { return self.run_is_gone() };
         let Some(preset) = entry.record.read_preset() else { return };
         let preset = with_whole_paths(preset, &entry.record.base);
         self.open_document(preset, None);

@@ -3,7 +3,7 @@
 use crate::tensor::Fnv;
 
 /// Bytes before a body.
-const HEAD: usize = 16;
+pub(super) const HEAD: usize = 16;
 
 /// Numbers one after the other.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);

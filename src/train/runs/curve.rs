@@ -6,7 +6,7 @@
 //! time, loss and accuracy. Two more kinds tell how far each layer moved (`layers.rs`). A reader stops at the first chunk that is not whole, and skips kinds that it does not know.
 
 use super::LayerCurves;
-use super::chunks::{Reader, chunk, put_chunk};
+use super::chunks::{HEAD, Reader, chunk, put_chunk};
 use super::layers::{LAYERS, UPDATES};
 use crate::train::StepReport;
 
@@ -21,6 +21,13 @@ const CHUNK: usize = 1 << 12;
 const LARGEST_GAP: u64 = 1 << 20;
 /// Steps of a chunk that a reader believes in.
 const MOST: usize = 1 << 16;
+
+/// Where the first chunk of a curve file ends, by the file's first bytes; `None` where there is none.
+pub(super) fn first_chunk_ends(head: &[u8]) -> Option<u64> {
+    let mut r = Reader(head.strip_prefix(MAGIC)?);
+    let (_, length, _) = (r.u32()?, r.u32()?, r.u64()?);
+    Some((MAGIC.len() + HEAD) as u64 + u64::from(length))
+}
 
 /// Quantities of a step, in the order in which a chunk holds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -195,6 +195,23 @@ pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 
+/// When a run was started, by the first letters of its id: `20260314-120100-xor`. Milliseconds since 1970, UTC.
+pub(super) fn started_of(id: &str) -> Option<u64> {
+    let number = |text: Option<&str>| text.filter(|t| t.bytes().all(|b| b.is_ascii_digit()))?.parse::<u64>().ok();
+    let date = (id.get(8..9)? == "-").then(|| number(id.get(..8))).flatten()?;
+    let time = number(id.get(9..15))?;
+    let (year, month, day) = (date / 10_000, date / 100 % 100, date % 100);
+    let (hour, minute, second) = (time / 10_000, time / 100 % 100, time % 100);
+    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 59
+    {
+        return None;
+    }
+    // Years begin in March, as in `calendar`.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000)
+}
+
 /// Year, month, day, hour, minute and second of a time of day in milliseconds, UTC, in the Gregorian calendar.
 #[must_use]
 pub fn calendar(ms: u64) -> [u64; 6] {

@@ -11,11 +11,13 @@
 //!
 //! Deleted runs are moved to the folder `trash` and can be brought back until it is emptied.
 
-use super::curve::MAGIC;
+use super::chunks::HEAD;
+use super::curve::{MAGIC, first_chunk_ends};
 use super::differences::tell_apart;
+use super::record::started_of;
 use super::{Curves, Label, PlanDigest, RunEnd, RunEntry, RunRecord, calendar};
 use crate::tensor::{write_advice, write_atomic};
-use crate::train::{check_header, checkpoint_step};
+use crate::train::{check_header, checkpoint_step, read_tensors};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -42,6 +44,12 @@ pub enum RunsError {
     Taken(String),
     #[error("run {0} is being written; stop it first")]
     Busy(String),
+    #[error(
+        "run {0} is over, and a window still holds it; reset it on the Train tab there or close that window, and try again"
+    )]
+    Held(String),
+    #[error("of no run the record can be read, so none is the last; name one by its id, which `stepgraph runs` lists")]
+    NoLast,
     #[error("there is no data folder on this system; name one with STEPGRAPH_RUNS")]
     NoFolder,
 }
@@ -80,6 +88,8 @@ pub struct RunStore {
 }
 
 const TRASH: &str = "trash";
+/// The first bytes of a curve file, with the head of the first chunk.
+const HEAD_BYTES: u64 = (MAGIC.len() + HEAD) as u64;
 
 /// The letters of a name that are sound in the name of a file anywhere.
 fn plain(name: &str) -> String {
@@ -114,6 +124,19 @@ impl RunStore {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Looks whether runs can be kept here, where nothing is changed by that.
+    ///
+    /// # Errors
+    /// Where the folder cannot be made, or nothing can be written in it.
+    pub fn check_place(&self) -> Result<(), RunsError> {
+        let there = self.folder.ancestors().find(|f| f.exists()).filter(|f| !f.as_os_str().is_empty());
+        let there = there.unwrap_or_else(|| Path::new("."));
+        tempfile::tempfile_in(there).map(drop).map_err(|e| {
+            let cause = format!("nothing can be written in {}", there.display());
+            failed(&self.folder, "a folder of runs")(io::Error::new(e.kind(), cause))
+        })
     }
 
     /// The folder of a run.
@@ -230,6 +253,29 @@ impl RunStore {
         })
     }
 
+    /// The run as it is once its weights and curves were read whole, which takes the time of reading them: they may have lost a bit inside.
+    #[must_use]
+    pub fn read_whole(&self, mut entry: RunEntry) -> RunEntry {
+        let is_sound = !matches!(entry.record.state, RunEnd::Running | RunEnd::Damaged);
+        let at = self.curves(&entry.id).map_or(u64::MAX, |c| c.last_step());
+        if is_sound && at < entry.record.steps {
+            let path = self.path(&entry.id).join("curve.bin");
+            let why = format!("its curves can be read up to step {at} of {}", entry.record.steps);
+            let error = RunsError::Damaged { path, why }.to_string();
+            (entry.record.state, entry.record.error) = (RunEnd::Damaged, Some(error));
+        }
+        if entry.has_weights
+            && !entry.is_torn
+            && let Err(error) = read_tensors(&self.weights(&entry.id))
+        {
+            (entry.is_torn, entry.can_continue, entry.checkpoint_step) = (true, false, None);
+            if entry.record.state != RunEnd::Damaged {
+                (entry.record.state, entry.record.error) = (RunEnd::Damaged, Some(error.to_string()));
+            }
+        }
+        entry
+    }
+
     /// What a run's record says.
     ///
     /// # Errors
@@ -259,7 +305,9 @@ impl RunStore {
         if record.preset_name.is_empty() {
             id.splitn(3, '-').last().unwrap_or(id).clone_into(&mut record.preset_name);
         }
-        if record.started_ms == 0 {
+        if let Some(started_ms) = started_of(id) {
+            record.started_ms = started_ms;
+        } else if record.started_ms == 0 {
             let made = fs::metadata(self.path(id)).and_then(|m| m.modified()).ok();
             let since = made.and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
             record.started_ms = since.map_or(0, |d| d.as_millis() as u64);
@@ -274,19 +322,23 @@ impl RunStore {
     /// Looks at the first bytes of a run's curve file, and at its length where the record was written after it.
     fn check_curves(&self, id: &str, record: &RunRecord) -> Result<(), RunsError> {
         let path = self.path(id).join("curve.bin");
-        let mut head = [0; MAGIC.len()];
-        let looked = open(&path).and_then(|mut f| f.read_exact(&mut head).and_then(|()| Ok(f.metadata()?.len())));
-        let steps = record.steps;
-        // Where only the magic is left, no step is.
-        let expected = if steps > 0 { record.curve_bytes.max(MAGIC.len() as u64 + 1) } else { 0 };
+        let mut head = Vec::new();
+        let looked = open(&path).and_then(|f| {
+            let bytes = f.metadata()?.len();
+            f.take(HEAD_BYTES).read_to_end(&mut head).map(|_| bytes)
+        });
+        let (steps, is_curve) = (record.steps, head.starts_with(MAGIC));
+        // Where only the magic is left, no step is; and a first chunk that ends behind the file is none.
+        let first = first_chunk_ends(&head).unwrap_or(MAGIC.len() as u64 + 1);
+        let expected = if steps > 0 { record.curve_bytes.max(first) } else { 0 };
         match looked {
             Err(e) if e.kind() == io::ErrorKind::NotFound && steps == 0 => Ok(()),
             Err(e) if e.kind() == io::ErrorKind::NotFound && !self.is_busy(id) => {
                 Err(RunsError::Damaged { path, why: format!("its curves are missing, and it made {steps} steps") })
             }
             // A run that was cut off has what was written in time.
-            Ok(bytes) if head == *MAGIC && (bytes >= expected || record.state == RunEnd::Running) => Ok(()),
-            Ok(_) if head == *MAGIC && !self.is_busy(id) => {
+            Ok(bytes) if is_curve && (bytes >= expected || record.state == RunEnd::Running) => Ok(()),
+            Ok(_) if is_curve && !self.is_busy(id) => {
                 let at = self.curves(id).map_or(0, |c| c.last_step());
                 let why = if at < steps {
                     format!("its curves end at step {at} of {steps}")
@@ -297,21 +349,21 @@ impl RunStore {
             }
             // A recorder that has just made the file writes to it in a moment.
             _ if self.is_busy(id) => Ok(()),
-            Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => Err(failed(&path, "read")(e)),
-            _ => Err(not_curves(path)),
+            Err(e) => Err(failed(&path, "read")(e)),
+            Ok(_) => Err(not_curves(path)),
         }
     }
 
     /// The one run that a person means: by its id, the first letters of it, its name, or `last` for the newest whose
-    /// record can be read, or the newest where none can.
+    /// record can be read.
     ///
     /// # Errors
     /// Where it is none or several.
     pub fn find(&self, given: &str) -> Result<RunEntry, RunsError> {
         let all = self.list()?;
         if given == "last" {
-            let newest = all.iter().find(|e| self.record(&e.id).is_ok()).or(all.first());
-            return newest.cloned().ok_or_else(|| RunsError::Unknown(given.to_owned()));
+            let none = if all.is_empty() { RunsError::Unknown(given.to_owned()) } else { RunsError::NoLast };
+            return all.into_iter().find(|e| self.record(&e.id).is_ok()).ok_or(none);
         }
         let by = |test: &dyn Fn(&RunEntry) -> bool| all.iter().filter(|e| test(e)).cloned().collect::<Vec<_>>();
         let mut found = by(&|e| e.id == given);
@@ -394,7 +446,8 @@ impl RunStore {
     /// Where it is being written, or cannot be moved.
     pub fn delete(&self, id: &str) -> Result<(), RunsError> {
         if self.is_busy(id) {
-            return Err(RunsError::Busy(id.to_owned()));
+            let is_over = self.record(id).is_ok_and(|r| r.state != RunEnd::Running);
+            return Err(if is_over { RunsError::Held(id.to_owned()) } else { RunsError::Busy(id.to_owned()) });
         }
         self.entry(id)?;
         let trash = self.folder.join(TRASH);

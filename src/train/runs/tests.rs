@@ -1,5 +1,6 @@
 //! The store and the recorder, on a real disk.
 
+use super::record::started_of;
 use super::*;
 use crate::train::{Evaluation, StepReport};
 use std::time::{Duration, Instant};
@@ -54,6 +55,11 @@ fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
     let found = Evaluation { samples: 8, loss: 0.5, accuracy: Some(0.75), confusion: Vec::new() };
     recorder.evaluated(100, &found);
     assert!(matches!(store.delete(&id), Err(RunsError::Busy(_))));
+    // A window holds its run when it is over, too.
+    recorder.set_state(RunEnd::Stopped, None);
+    recorder.sync();
+    assert!(matches!(store.delete(&id), Err(RunsError::Held(_))));
+    recorder.set_state(RunEnd::Running, None);
     recorder.set_state(RunEnd::Finished, None);
     recorder.finish().unwrap();
     let entry = store.find(&id[..12]).unwrap();
@@ -196,6 +202,14 @@ fn days_are_those_of_the_calendar() {
     assert_eq!(calendar(951_782_400_000), [2000, 2, 29, 0, 0, 0]);
     assert_eq!(calendar(1_735_689_599_000), [2024, 12, 31, 23, 59, 59]);
     assert_eq!(calendar(4_107_542_400_000), [2100, 3, 1, 0, 0, 0]);
+    // An id begins with the time at which its run was started.
+    for ms in [0, 951_782_400_000, 1_735_689_599_000, 4_107_542_400_000] {
+        let [y, mo, d, h, mi, s] = calendar(ms);
+        assert_eq!(started_of(&format!("{y:04}{mo:02}{d:02}-{h:02}{mi:02}{s:02}-xor")), Some(ms));
+    }
+    for id in ["", "notes", "20261301-000000-a", "20260101-250000-a", "2026010a-000000", "20260101-0000"] {
+        assert_eq!(started_of(id), None, "{id}");
+    }
 }
 
 #[test]
@@ -221,7 +235,7 @@ fn a_damaged_run_is_listed_with_what_is_wrong_and_what_can_be_read() {
         assert!(list[0].record.started_ms > 0 && store.curves(&id).unwrap().len() == 20);
     }
     std::fs::remove_file(&path).unwrap();
-    assert!(store.find("last").unwrap().record.error.unwrap().contains("not there"));
+    assert!(store.find(&id).unwrap().record.error.unwrap().contains("not there"));
     std::fs::write(&path, &whole).unwrap();
     let curve = store.path(&id).join("curve.bin");
     std::fs::write(&curve, "a letter").unwrap();

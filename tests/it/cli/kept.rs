@@ -188,6 +188,7 @@ fn a_damaged_run_is_listed_exported_and_deleted() {
     let here = folder.path();
     succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
     let id = list(here)[0]["id"].as_str().unwrap().to_owned();
+    let started = list(here)[0]["started_ms"].as_u64().unwrap();
     std::fs::write(here.join("runs").join(&id).join("run.json"), "{\"version\": 1, \"seed").unwrap();
     let output = run(here, &["runs"]);
     assert!(stdout(&output).contains("damaged") && stderr(&output).contains("run.json is damaged"));
@@ -195,9 +196,14 @@ fn a_damaged_run_is_listed_exported_and_deleted() {
     assert!(
         found["state"] == "damaged" && found["steps"] == 20 && found["error"].as_str().unwrap().contains("run.json")
     );
-    succeed(here, &["export", "last", &at(&folder, "a.csv")]);
-    succeed(here, &["export", "last", &at(&folder, "a.safetensors")]);
-    assert!(refused(here, &["export", "last", &at(&folder, "a.onnx")]).contains("cannot be read by this version"));
+    // Its id tells when it was started, to the second.
+    assert_eq!(found["started_ms"], started / 1000 * 1000);
+    succeed(here, &["export", &id, &at(&folder, "a.csv")]);
+    succeed(here, &["export", &id, &at(&folder, "a.safetensors")]);
+    assert!(refused(here, &["export", &id, &at(&folder, "a.onnx")]).contains("cannot be read by this version"));
+    for args in [&["export", "last", &at(&folder, "b.csv")][..], &["runs", "show", "last"]] {
+        assert!(refused(here, args).contains("none is the last"));
+    }
     // The newest that can be read comes before a newer one that cannot.
     std::fs::rename(here.join("runs").join(&id), here.join("runs/99990101-000000-xor")).unwrap();
     succeed(here, &["train", "xor", "--steps", "5", "--keep"]);
@@ -283,6 +289,11 @@ fn a_log_goes_on_with_the_run_that_goes_on() {
     let told = refused(here, &["train", "xor", "--steps", "30", "--resume", &half, "--log", &log]);
     assert!(told.contains("ends with step 10") && told.contains("another name"), "{told}");
     assert_eq!(std::fs::read_to_string(&log).unwrap().lines().count(), 10);
+    // Where nothing is left to do, the log stays as it is, with what follows the checkpoint.
+    succeed(here, &["train", "xor", "--steps", "25", "--log", &log]);
+    let (before, names) = (std::fs::read(&log).unwrap(), listing(here));
+    succeed(here, &["train", "xor", "--steps", "20", "--resume", &half, "--log", &log]);
+    assert_eq!((std::fs::read(&log).unwrap(), listing(here)), (before, names));
 }
 
 #[test]
@@ -296,7 +307,7 @@ fn a_stray_file_is_no_run_and_a_damaged_run_comes_back_by_the_name_that_was_told
     let told = refused(here, &["runs", "delete", "stray.txt"]);
     assert!(told.contains("no run is called stray.txt") && here.join("runs/stray.txt").exists(), "{told}");
     std::fs::write(here.join("runs").join(all[0]["id"].as_str().unwrap()).join("run.json"), "{").unwrap();
-    let told = stderr(&run(here, &["runs", "delete", "last"]));
+    let told = stderr(&run(here, &["runs", "delete", all[0]["id"].as_str().unwrap()]));
     succeed(here, &["runs", "restore", told.trim().rsplit(' ').next().unwrap()]);
     assert_eq!(list(here)[0]["id"], all[0]["id"]);
     // A folder that no list shows has a name as well.
@@ -329,6 +340,16 @@ fn a_run_whose_files_are_missing_or_cut_short_says_so() {
     }
     std::fs::write(&curve, &curves[..curves.len() - 1]).unwrap();
     damaged("its curves ");
+    let noise: Vec<u8> = (0..curves.len()).map(|i| (i * 167 + 91) as u8).collect();
+    std::fs::write(&curve, &noise).unwrap();
+    damaged("its first bytes are no curve's");
+    std::fs::write(&curve, [&curves[..8], &noise].concat()).unwrap();
+    damaged("its curves end at step 0 of 20");
+    // What is wrong further inside is found when the whole file is read.
+    let mut inside = curves.clone();
+    inside[30] ^= 0x10;
+    std::fs::write(&curve, &inside).unwrap();
+    assert!(succeed(here, &["runs", "show", "last"]).contains("damaged: "), "a flipped bit among the curves");
     std::fs::write(&curve, &curves).unwrap();
     assert_eq!(list(here)[0]["state"], "finished");
     for (left, what) in [(&weights[..weights.len() - 1], "it ends after"), (b"a letter of words", "no header")] {
@@ -340,6 +361,47 @@ fn a_run_whose_files_are_missing_or_cut_short_says_so() {
     }
     std::fs::write(&checkpoint, &weights).unwrap();
     assert_eq!(list(here)[0]["can_continue"], true);
+}
+
+#[test]
+fn a_checkpoint_that_lost_a_bit_is_refused_wherever_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
+    let checkpoint = here.join("runs").join(list(here)[0]["id"].as_str().unwrap()).join("checkpoint.safetensors");
+    let mut bytes = std::fs::read(&checkpoint).unwrap();
+    let last = bytes.len() - 3;
+    bytes[last] ^= 1;
+    std::fs::write(&checkpoint, bytes).unwrap();
+    let file = checkpoint.to_str().unwrap();
+    for args in [
+        &["predict", "xor", "--run", "last"][..],
+        &["predict", "xor", "--init", file],
+        &["train", "xor", "--steps", "5", "--init", file],
+        &["train", "xor", "--steps", "30", "--resume", file],
+        &["export", "last", &at(&folder, "a.onnx")],
+        &["export", "xor", &at(&folder, "a.safetensors"), "--weights", file],
+    ] {
+        let told = refused(here, args);
+        assert!(told.contains("its contents do not match its checksum"), "{args:?}: {told}");
+    }
+    let told = succeed(here, &["runs", "show", "last"]);
+    let line = |name: &str| told.lines().find(|l| l.starts_with(name)).unwrap_or_default();
+    assert!(line("state").contains("damaged: ") && line("state").contains("checksum"), "{told}");
+    assert!(line("weights").ends_with("damaged"), "{told}");
+    // Weights alone have no checksum.
+    let plain = at(&folder, "w.safetensors");
+    succeed(here, &["train", "xor", "--steps", "5", "--save", &plain]);
+    succeed(here, &["predict", "xor", "--init", &plain]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_takes_no_files_is_not_called_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    succeed(folder.path(), &["train", "xor", "--steps", "5", "--keep"]);
+    let told = refused(folder.path(), &["export", "last", "/proc/x.csv"]);
+    assert!(told.contains("in the folder /proc") && !told.contains("there is no folder"), "{told}");
 }
 
 #[cfg(unix)]

@@ -55,12 +55,22 @@ fn wrong_types_and_zero_sizes_say_what_was_found_and_expected() {
     check(changed("\"shape\": [6]", "\"shape\": [0]").as_bytes(), &["input.shape: found [0]"]);
     check(changed("\"shape\": [6]", "\"shape\": []").as_bytes(), &["input.shape"]);
     check(changed("\"lr\": 0.1", "\"lr\": -1").as_bytes(), &["optimizer.lr: found -1"]);
+    let data = "\"loss\": { \"type\": \"softmax_cross_entropy\" }, \"data\": { \"type\": \"iris\", \"held_out\": 1.0 }";
+    check(
+        changed("\"loss\": { \"type\": \"softmax_cross_entropy\" }", data).as_bytes(),
+        &["data.held_out: found 1.0; expected a share below 1, or 1 without a decimal point"],
+    );
 }
 
 #[test]
 fn several_mistakes_are_told_at_once_one_a_line() {
     let text = changed("\"units\": 5", "\"units\": 0").replace("\"lr\": 0.1", "\"lr\": -1");
     check(text.as_bytes(), &["2 mistakes:", "\nlayers[0].units: found 0", "\noptimizer.lr: found -1"]);
+    let text = changed("\"sgd\", \"lr\": 0.1", "\"adam\", \"lr\": 0.1, \"betas\": [1, 1]");
+    check(
+        text.as_bytes(),
+        &["optimizer.betas: found 1; expected the first", "optimizer.betas: found 1; expected the second"],
+    );
 }
 
 #[test]
