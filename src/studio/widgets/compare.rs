@@ -58,7 +58,7 @@ pub struct CompareSpec<'a> {
     pub log: bool,
     pub by_time: bool,
     pub value: fn(f64) -> String,
-    pub tick: fn(f64) -> String,
+    pub tick: fn(f64, f64) -> String,
 }
 
 /// Stretches of a layer's curve that are drawn at most.
@@ -98,12 +98,13 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
         .y_axis_min_width(AXES[0])
         .x_grid_spacer(move |input| if by_time { time_marks(&input) } else { step_marks(input.bounds, room) })
         .x_axis_formatter(move |mark: GridMark, range| {
-            let text = if by_time { format!("{} s", short(mark.value)) } else { step_tick(mark) };
+            let text = if by_time { format!("{} s", short(mark.value, mark.step_size)) } else { step_tick(mark) };
             inside(text, mark.value, range, width)
         })
         .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input, 6.0) })
         .y_axis_formatter(move |mark: GridMark, range| {
-            below(tick(if log { 10f64.powf(mark.value) } else { mark.value }), mark.value, range, inner)
+            let (at, step) = if log { (10f64.powf(mark.value), 0.0) } else { (mark.value, mark.step_size) };
+            below(tick(at, step), mark.value, range, inner)
         })
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }
@@ -134,8 +135,15 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
                 }
             }
         }
+        let roof = plot.screen_from_plot(PlotPoint::new(0.0, plot.plot_bounds().max()[1])).y;
         for (end, letters, color) in ends {
-            let anchor = if letters.len() > 1 { egui::Align2::RIGHT_BOTTOM } else { egui::Align2::LEFT_BOTTOM };
+            let is_below = plot.screen_from_plot(end).y - roof < LETTER + 4.0;
+            let anchor = match (letters.len() > 1, is_below) {
+                (true, false) => egui::Align2::RIGHT_BOTTOM,
+                (true, true) => egui::Align2::RIGHT_TOP,
+                (false, false) => egui::Align2::LEFT_BOTTOM,
+                (false, true) => egui::Align2::LEFT_TOP,
+            };
             let text = Text::new("letter", end, RichText::new(letters).font(theme::strong(12.0)));
             plot.text(text.color(color).anchor(anchor).allow_hover(false));
         }

@@ -31,6 +31,23 @@ pub(super) fn layer_keys_ui(ui: &mut Ui, names: &[String]) -> bool {
     fit
 }
 
+/// Layers whose names stand in rows of their own where a line has no room for them.
+const KEYS: usize = 8;
+
+/// The names of few layers with their colours, in rows of their own, where the head of the plot has no room for them.
+pub(super) fn layer_rows_ui(ui: &mut Ui, names: &[String]) {
+    // The head holds a title, a switch and a number too.
+    const REST: f32 = 200.0;
+    if names.len() > KEYS || names.len() as f32 * LAYER_KEY + REST <= ui.available_width() {
+        return;
+    }
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing = Vec2::new(6.0, 0.0);
+        ui.spacing_mut().interact_size.y = 14.0;
+        names.iter().enumerate().for_each(|(i, name)| drop(key_ui(ui, layer_color(i, names.len()), name)));
+    });
+}
+
 /// The colour of a layer's curve: few layers have colours of their own, many go from the first to the last.
 pub(super) fn layer_color(layer: usize, layers: usize) -> Color32 {
     if layers <= DISTINCT { color(layer) } else { mix(LOW, HIGH, layer as f32 / (layers - 1) as f32) }

@@ -3,7 +3,7 @@
 use super::axis::{below, inside, linear_marks, log_marks, scale, step_end, step_marks, step_tick};
 use super::button::named;
 use super::classes::DISTINCT;
-use super::layers::{LayerLine, key_ui, layer_color, layer_keys_fit, layer_keys_ui, layer_lines};
+use super::layers::{LayerLine, key_ui, layer_color, layer_keys_fit, layer_keys_ui, layer_lines, layer_rows_ui};
 use super::series::{Series, Smoothed};
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
@@ -52,8 +52,8 @@ pub struct PlotSpec<'a> {
     pub range: Option<(f64, f64)>,
     /// How a value reads.
     pub value: fn(f64) -> String,
-    /// How a mark of the vertical axis reads, with its unit where it has one.
-    pub tick: fn(f64) -> String,
+    /// How a mark of the vertical axis reads, with its unit where it has one; the distance of marks comes second.
+    pub tick: fn(f64, f64) -> String,
 }
 
 /// What the plots of a panel have in common.
@@ -116,6 +116,8 @@ const Y_AXIS: f32 = 52.0;
 const X_AXIS: f32 = 18.0;
 /// The room for a mark of the step axis with its label: below it, labels fade.
 const STEP_MARK: f32 = 84.0;
+/// The height of a plot's head, in points.
+const HEAD: f32 = 28.0;
 /// Points that the curves of all layers have together, at most about.
 const LAYER_POINTS: usize = 12_000;
 /// Layers whose values are listed at the pointer.
@@ -194,7 +196,7 @@ impl PlotSpec<'_> {
                 for i in others.chain(*marked) {
                     let (mut color, mut width) = (layer_color(i, layers), 1.0);
                     if *marked == Some(i) {
-                        (color, width) = (c.accent, 2.5);
+                        width = 2.5;
                     } else if marked.is_some() || layers > DISTINCT {
                         color = color.gamma_multiply(0.55);
                     }
@@ -287,7 +289,13 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
 /// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button pans, a double click fits the whole run.
 pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut Queue) {
     let c = theme::colors(ui);
+    let top = ui.cursor().top();
     head_ui(ui, spec, view.cursor, out);
+    if let Curve::Layers { curves, .. } = &spec.curve {
+        layer_rows_ui(ui, &curves.names);
+    }
+    // What the names of layers take, the plot leaves.
+    let height = height - (ui.cursor().top() - top - HEAD).max(0.0);
     let (log, value, tick) = (spec.log, spec.value, spec.tick);
     let pixels = ui.available_width().max(64.0) as usize;
     let width = (ui.available_width() - Y_AXIS).max(64.0);
@@ -323,7 +331,8 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
         .x_axis_formatter(move |mark: GridMark, range| inside(step_tick(mark), mark.value, range, width))
         .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input, 6.0) })
         .y_axis_formatter(move |mark: GridMark, range| {
-            below(tick(if log { 10f64.powf(mark.value) } else { mark.value }), mark.value, range, inner)
+            let (at, step) = if log { (10f64.powf(mark.value), 0.0) } else { (mark.value, mark.step_size) };
+            below(tick(at, step), mark.value, range, inner)
         })
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }
