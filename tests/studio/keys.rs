@@ -42,6 +42,8 @@ fn the_keyboard_stays_with_a_field_that_was_entered() {
 #[test]
 fn a_key_leads_from_panel_to_panel() {
     let mut robot = Robot::open(None);
+    // The inspector of a layer has controls.
+    select(&mut robot, &[0]);
     robot.window.get_by_role_and_label(Role::TextInput, "batch").focus();
     robot.window.run_steps(2);
     let at = |robot: &mut Robot, modifiers: Modifiers| {

@@ -3,7 +3,7 @@
 use super::axis::{below, inside, linear_marks, log_marks, scale, step_marks, step_tick, tick as short};
 use super::button::weak_ui;
 use super::classes::DISTINCT;
-use super::layers::{LayerLine, layer_color, layer_keys_ui, layer_lines};
+use super::layers::{LayerLine, layer_color, layer_keys_fit, layer_keys_ui, layer_lines};
 use super::series::Smoothed;
 use crate::studio::runs::LoadedRun;
 use crate::studio::theme;
@@ -158,7 +158,12 @@ fn head_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>) {
         ui.spacing_mut().item_spacing.x = 6.0;
         ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
         match (spec.shown, runs) {
-            (Shown::Layer(_), [one]) => drop(layer_keys_ui(ui, &one.run.curves.layers.names)),
+            (Shown::Layer(_), [one]) => {
+                let names = &one.run.curves.layers.names;
+                if layer_keys_fit(ui, names) {
+                    layer_keys_ui(ui, names);
+                }
+            }
             (Shown::Layer(name), _) => drop(weak_ui(ui, name)),
             (Shown::Curve(..), _) => {}
         }

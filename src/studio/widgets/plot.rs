@@ -220,7 +220,9 @@ impl PlotSpec<'_> {
     }
 }
 
-fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queue) {
+/// Shows the title with what it is about; true where the names of layers have no room in it.
+fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queue) -> bool {
+    let mut lacks_room = false;
     let c = theme::colors(ui);
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
@@ -242,8 +244,8 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
             let mut text = values.first().map(|(_, v)| (spec.value)(*v)).unwrap_or_default();
             if let (Curve::Layers { curves, .. }, Some((name, _))) = (&spec.curve, values.first()) {
                 // Where nothing is pointed at, the colours' names say more than a number, and both have seldom room.
-                let keys = cursor.is_none() && layer_keys_fit(ui, &curves.names);
-                text = if keys { String::new() } else { format!("{name} {text}") };
+                lacks_room = !layer_keys_fit(ui, &curves.names);
+                text = if cursor.is_none() && !lacks_room { String::new() } else { format!("{name} {text}") };
             } else if let (Some(_), Some((_, v))) = (cursor, values.iter().find(|(n, _)| n == spec.points_name)) {
                 text = format!("{text} / {}", (spec.value)(*v));
             }
@@ -273,9 +275,9 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
                     sign.on_hover_text(spec.note);
                 }
                 if let Curve::Layers { curves, .. } = &spec.curve
-                    && layer_keys_ui(ui, &curves.names)
+                    && !lacks_room
                 {
-                    return;
+                    return layer_keys_ui(ui, &curves.names);
                 }
                 if !spec.unit.is_empty() {
                     let text = RichText::new(spec.unit).size(12.0).color(c.weak);
@@ -284,14 +286,15 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
             });
         });
     });
+    lacks_room
 }
 
 /// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button pans, a double click fits the whole run.
 pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut Queue) {
     let c = theme::colors(ui);
     let top = ui.cursor().top();
-    head_ui(ui, spec, view.cursor, out);
-    if let Curve::Layers { curves, .. } = &spec.curve {
+    let lacks_room = head_ui(ui, spec, view.cursor, out);
+    if let (Curve::Layers { curves, .. }, true) = (&spec.curve, lacks_room) {
         layer_rows_ui(ui, &curves.names);
     }
     // What the names of layers take, the plot leaves.
