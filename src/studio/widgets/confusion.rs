@@ -94,7 +94,7 @@ pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(us
         let y = origin.y + side + 4.0;
         ui.painter().text(egui::pos2(origin.x - 6.0, y), Align2::RIGHT_TOP, "precision", font(12.0), c.weak);
         // Three digits of neighbours stay apart in small cells too.
-        let small = ((cell - 4.0) * 0.52).clamp(7.5, 12.0);
+        let small = ((cell - 4.0) * 0.58).clamp(7.5, 12.0);
         for (guess, score) in view.scores.iter().enumerate() {
             let number = score.precision.map_or_else(|| "–".into(), |p| format!("{:.0}", p * 100.0));
             let x = origin.x + cell * (guess as f32 + 0.5);
