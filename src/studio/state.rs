@@ -38,6 +38,9 @@ use std::time::{Duration, Instant};
 /// The time between writings of the recovery file.
 const RECOVER_EVERY: Duration = Duration::from_secs(1);
 
+/// What views are made of: the revisions of document, answer and plan, what the data has shown to be wrong, and the number of its classes.
+type ViewKey = (u64, u64, u64, Vec<Diagnostic>, Option<usize>);
+
 /// The state of the window.
 pub struct Studio {
     pub document: Document,
@@ -84,7 +87,7 @@ pub struct Studio {
     before: Option<Arc<PlanView>>,
     group: u64,
     /// What the views were last made of.
-    made_for: Option<(u64, u64, u64, Vec<Diagnostic>, Option<usize>)>,
+    made_for: Option<ViewKey>,
     rows_for: Option<u64>,
     inspected: Option<(Selection, u64, u64, usize)>,
     recovery: Option<Recovery>,

@@ -3,7 +3,7 @@
 use super::axis::{below, inside, linear_marks, log_marks, scale, step_marks, step_tick, tick as short};
 use super::button::weak_ui;
 use super::classes::DISTINCT;
-use super::layers::{LayerLine, layer_color, layer_keys_fit, layer_keys_ui, layer_lines};
+use super::layers::{LayerLine, layer_color, layer_keys_fit, layer_keys_ui, layer_lines, layer_rows_ui};
 use super::series::Smoothed;
 use crate::studio::runs::LoadedRun;
 use crate::studio::theme;
@@ -82,13 +82,13 @@ const AXES: [f32; 2] = [52.0, 18.0];
 
 /// Shows a plot of this height.
 pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, height: f32) {
-    head_ui(ui, runs, spec);
+    let rows = head_ui(ui, runs, spec).map_or(0.0, |names| layer_rows_ui(ui, names));
     let c = theme::colors(ui);
     let (log, value, tick, by_time) = (spec.log, spec.value, spec.tick, spec.by_time);
     let pixels = ui.available_width().max(64.0) as usize;
     let width = (ui.available_width() - AXES[0]).max(64.0);
     let room = f64::from(width / 72.0);
-    let height = (height - 24.0).max(64.0);
+    let height = (height - 24.0 - rows).max(64.0);
     let inner = height - AXES[1];
     let colors: Vec<Color32> = (0..runs.len()).map(|i| run_color(ui, i)).collect();
     let plot = Plot::new(("compare", spec.title, by_time, log))
@@ -152,8 +152,9 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
     response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
 }
 
-/// The title, with the layer that is shown, or the colours of all of them.
-fn head_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>) {
+/// The title, with the layer that is shown, or the colours of all of them; gives their names where it has no room for those.
+fn head_ui<'a>(ui: &mut Ui, runs: &[Compared<'a>], spec: &CompareSpec<'_>) -> Option<&'a [String]> {
+    let mut rest = None;
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
         ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
@@ -162,12 +163,15 @@ fn head_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>) {
                 let names = &one.run.curves.layers.names;
                 if layer_keys_fit(ui, names) {
                     layer_keys_ui(ui, names);
+                } else {
+                    rest = Some(names.as_slice());
                 }
             }
             (Shown::Layer(name), _) => drop(weak_ui(ui, name)),
             (Shown::Curve(..), _) => {}
         }
     });
+    rest
 }
 
 /// Draws a curve with its points; gives its end.

@@ -30,11 +30,13 @@ pub(super) fn layer_keys_ui(ui: &mut Ui, names: &[String]) {
 /// Layers whose names stand in rows of their own where a line has no room for them.
 const KEYS: usize = 8;
 
-/// The names of few layers with their colours, in rows of their own, where the head of the plot has no room for them.
-pub(super) fn layer_rows_ui(ui: &mut Ui, names: &[String]) {
+/// The names of few layers with their colours, in rows of their own, where the head of the plot has no room for them; gives the height
+/// that they take.
+pub(super) fn layer_rows_ui(ui: &mut Ui, names: &[String]) -> f32 {
     if names.len() > KEYS {
-        return;
+        return 0.0;
     }
+    let top = ui.cursor().top();
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = Vec2::new(6.0, 0.0);
         ui.spacing_mut().interact_size.y = 14.0;
@@ -49,6 +51,7 @@ pub(super) fn layer_rows_ui(ui: &mut Ui, names: &[String]) {
             key_ui(ui, layer_color(i, names.len()), name);
         }
     });
+    ui.cursor().top() - top
 }
 
 /// The colour of a layer's curve: few layers have colours of their own, many go from the first to the last.

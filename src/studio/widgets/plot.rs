@@ -116,8 +116,6 @@ const Y_AXIS: f32 = 52.0;
 const X_AXIS: f32 = 18.0;
 /// The room for a mark of the step axis with its label: below it, labels fade.
 const STEP_MARK: f32 = 84.0;
-/// The height of a plot's head, in points.
-const HEAD: f32 = 28.0;
 /// Points that the curves of all layers have together, at most about.
 const LAYER_POINTS: usize = 12_000;
 /// Layers whose values are listed at the pointer.
@@ -292,19 +290,18 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
 /// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button pans, a double click fits the whole run.
 pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut Queue) {
     let c = theme::colors(ui);
-    let top = ui.cursor().top();
     let lacks_room = head_ui(ui, spec, view.cursor, out);
-    if let (Curve::Layers { curves, .. }, true) = (&spec.curve, lacks_room) {
-        layer_rows_ui(ui, &curves.names);
-    }
     // What the names of layers take, the plot leaves.
-    let height = height - (ui.cursor().top() - top - HEAD).max(0.0);
+    let rows = match &spec.curve {
+        Curve::Layers { curves, .. } if lacks_room => layer_rows_ui(ui, &curves.names),
+        _ => 0.0,
+    };
     let (log, value, tick) = (spec.log, spec.value, spec.tick);
     let pixels = ui.available_width().max(64.0) as usize;
     let width = (ui.available_width() - Y_AXIS).max(64.0);
     let room = f64::from(width / STEP_MARK);
     let steps = step_end(spec.steps.max(2) as f64, room, width);
-    let height = (height - 24.0).max(64.0);
+    let height = (height - 24.0 - rows).max(64.0);
     let inner = height - X_AXIS;
     let (following, fits_y) = (!view.frozen, !view.own_y.contains(spec.title));
     let zoom = view.zoom.take_if(|(title, _)| *title == spec.title).map(|(_, zoom)| zoom).unwrap_or_default();
