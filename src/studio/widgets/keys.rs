@@ -2,7 +2,7 @@
 
 use crate::studio::theme;
 use egui::{Context, Event, EventFilter, Id, Key, LayerId, Modifiers, Order, Popup, Rect, Response, Sense, Stroke};
-use egui::{StrokeKind, Ui, WidgetRect};
+use egui::{StrokeKind, Ui};
 
 /// Rows that a page key moves by.
 const PAGE: isize = 20;
@@ -202,9 +202,8 @@ impl FocusRing {
 fn first_in(ctx: &Context, area: Rect) -> Option<Id> {
     ctx.viewport(|v| {
         let widgets = v.this_pass.widgets.get_layer(LayerId::background());
-        // The edges by which panels are made wider can be dragged only.
-        let is_control = |w: &WidgetRect| w.sense.is_focusable() && (w.sense.senses_click() || !w.sense.senses_drag());
-        let mut inside = widgets.filter(|w| w.enabled && is_control(w) && w.interact_rect.is_positive());
-        inside.find(|w| area.contains(w.interact_rect.center())).map(|w| w.id)
+        // The edges by which panels are made wider reach over them.
+        let mut inside = widgets.filter(|w| w.enabled && w.sense.is_focusable() && w.interact_rect.is_positive());
+        inside.find(|w| area.expand(1.0).contains_rect(w.interact_rect)).map(|w| w.id)
     })
 }
