@@ -53,6 +53,8 @@ pub struct StudioApp {
     title: String,
     /// What is remembered as open: its file, and the document as it was saved.
     remembered: Option<(Option<PathBuf>, Arc<Preset>)>,
+    /// What was written last of what is remembered, and the tabs that were shown then.
+    written: Option<(Settings, Vec<Tab>)>,
 }
 
 /// The time between frames while something runs: the worker must not be slowed by being watched.
@@ -106,6 +108,7 @@ impl StudioApp {
             has_dialog: false,
             title: String::new(),
             remembered: None,
+            written: None,
         };
         if startup.tour && !app.studio.settings.tour_done {
             app.studio.tour.start();
@@ -159,8 +162,23 @@ impl StudioApp {
         }
     }
 
-    /// Remembers another network as open at once, so that it is known after a crash too.
-    fn remember_open(&mut self, frame: &mut eframe::Frame) {
+    /// Writes what is remembered as soon as it changes, so that it is known after a crash too.
+    pub fn remember(&mut self, storage: Option<&mut (dyn eframe::Storage + 'static)>) {
+        self.remember_open();
+        let runs = &self.studio.runs;
+        self.studio.settings.baseline = runs.baseline_id.clone().or_else(|| runs.lost_baseline.clone());
+        let (settings, shown) = (&self.studio.settings, &self.panels.shown);
+        let Some(storage) = storage else { return };
+        if self.written.as_ref().is_some_and(|(s, tabs)| s == settings && tabs == shown) {
+            return;
+        }
+        self.written = Some((settings.clone(), shown.clone()));
+        eframe::App::save(self, storage);
+        storage.flush();
+    }
+
+    /// Takes note of the network that is open.
+    fn remember_open(&mut self) {
         let document = &self.studio.document;
         let is_known = |(path, saved): &(Option<PathBuf>, Arc<Preset>)| {
             path.as_deref() == document.path() && Arc::ptr_eq(saved, document.saved())
@@ -170,10 +188,6 @@ impl StudioApp {
         }
         self.remembered = Some((document.path().map(Path::to_owned), Arc::clone(document.saved())));
         self.studio.settings.last = Some(Last::of(document));
-        if let Some(storage) = frame.storage_mut() {
-            eframe::App::save(self, storage);
-            storage.flush();
-        }
     }
 
     fn rooms_ui(&mut self, ui: &mut Ui) {
@@ -181,29 +195,35 @@ impl StudioApp {
         let room =
             |ui: &Ui, x: i8, y: i8| Frame::new().fill(theme::colors(ui).panel).inner_margin(Margin::symmetric(x, y));
         let frame = room(ui, 8, 6);
-        Panel::top("top bar").frame(frame).show(ui, |ui| panels::top_bar::top_bar_ui(ui, studio, out));
+        let top = Panel::top("top bar").frame(frame).show(ui, |ui| panels::top_bar::top_bar_ui(ui, studio, out));
         let frame = room(ui, 12, 4);
-        Panel::bottom("status").frame(frame).show(ui, |ui| panels::status::status_ui(ui, studio, out));
+        let bottom = Panel::bottom("status").frame(frame).show(ui, |ui| panels::status::status_ui(ui, studio, out));
+        // From the left to the right and from the top to the bottom.
+        let mut areas = vec![top.response.rect];
         let frame = room(ui, 12, 8);
         let window = ui.ctx().content_rect().width();
         // However wide a panel was drawn, the tabs keep the larger part.
         let range = |least: f32| least..=(window * 0.36).clamp(least, 480.0);
         if Side::Network.is_shown(&studio.settings, window) {
-            Panel::left("network panel").frame(frame).default_size(340.0).size_range(range(264.0)).show(ui, |ui| {
+            let panel = Panel::left("network panel").frame(frame).default_size(340.0).size_range(range(264.0));
+            let shown = panel.show(ui, |ui| {
                 panels::network::network_ui(ui, studio, &mut panels.network, &mut panels.drafts, out);
             });
+            areas.push(shown.response.rect);
         }
+        let mut inspector = None;
         if Side::Inspector.is_shown(&studio.settings, window) {
-            Panel::right("inspector panel").frame(frame).default_size(256.0).size_range(range(200.0)).show(ui, |ui| {
-                panels::inspector::inspector_ui(ui, studio, &mut panels.look, out);
-            });
+            let panel = Panel::right("inspector panel").frame(frame).default_size(256.0).size_range(range(200.0));
+            let shown = panel.show(ui, |ui| panels::inspector::inspector_ui(ui, studio, &mut panels.look, out));
+            inspector = Some(shown.response.rect);
         }
-        CentralPanel::no_frame().show(ui, |ui| {
+        let middle = CentralPanel::no_frame().show(ui, |ui| {
             let mut tabs = std::mem::replace(&mut panels.tabs, egui_tiles::Tree::empty(egui::Id::unique("no tabs")));
             panels.shown.clear();
             tabs.ui(&mut Rooms { studio, panels, out }, ui);
             panels.tabs = tabs;
         });
+        areas.extend([middle.response.rect].into_iter().chain(inspector).chain([bottom.response.rect]));
         panels::palette::palette_ui(ui, studio, &mut panels.palette, out);
         panels::tour::tour_ui(ui, studio, out);
         panels::help::help_ui(ui, studio, &mut panels.help);
@@ -211,7 +231,7 @@ impl StudioApp {
             let ctx = ui.ctx().clone();
             self.take_answer(&ctx, answer);
         }
-        self.panels.ring.ui(ui.ctx());
+        self.panels.ring.ui(ui.ctx(), &areas);
     }
 }
 
@@ -253,7 +273,7 @@ impl eframe::App for StudioApp {
             ctx.send_viewport_cmd(egui::ViewportCommand::Title(title.clone()));
             self.title = title;
         }
-        self.remember_open(frame);
+        self.remember(frame.storage_mut());
     }
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {

@@ -89,13 +89,12 @@ impl Studio {
             return;
         }
         let way = run.way_on(format::exact).map_or_else(String::new, |way| format!("; {way}"));
-        let text =
-            format!("Training of {} was interrupted at step {}{way}.", run.name(), format::exact(run.record.steps));
+        let text = format!("{} was interrupted at step {}{way}.", run.name(), format::exact(run.record.steps));
         let go_on = run.can_continue.then(|| RunsCommand::ContinueRun(run.id.clone()));
         let actions = go_on.into_iter().chain([RunsCommand::Show(run.id.clone())]).map(Command::Runs).collect();
         // Edits that a crash left are told of at the same time.
-        let before = self.notice.take().map_or_else(String::new, |n| n.text + " ");
-        self.offer(before + &text, actions);
+        let other = self.notice.take().map_or_else(String::new, |n| format!(" {}", n.text));
+        self.offer(text + &other, actions);
     }
 
     /// Takes the notice away. A run that was cut off is not told of again.

@@ -80,9 +80,10 @@ impl Rates {
         let mut recent: Vec<f32> = recent.filter(|us| us.is_finite()).collect();
         if !recent.is_empty() {
             recent.sort_by(f32::total_cmp);
-            self.statistics.median_us = recent[recent.len() / 2];
-            self.statistics.p99_us = recent[(recent.len() * 99 / 100).min(recent.len() - 1)];
             self.times = Histogram::of_sorted(&recent);
+            // The same numbers as beside the histogram.
+            self.statistics.median_us = self.times.median_us as f32;
+            self.statistics.p99_us = self.times.p99_us as f32;
         }
     }
 }

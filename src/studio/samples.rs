@@ -3,7 +3,7 @@
 use super::background::Background;
 use super::view_models::data::{DataKey, DataView, load_view};
 use crate::data::DataError;
-use crate::model::{LossSpec, Model, Preset};
+use crate::model::{DataSpec, LossSpec, Model, Preset};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -73,6 +73,14 @@ impl Samples {
     pub fn misfit(&self, key: impl FnOnce() -> Option<DataKey>) -> Option<&DataError> {
         let misfit = self.view.as_ref().filter(|_| self.is_current)?.misfit.as_ref()?;
         (self.asked == key()).then_some(misfit)
+    }
+
+    /// The number of classes that were found in this data, where it is what was loaded.
+    #[must_use]
+    pub fn classes(&self, data: &DataSpec) -> Option<usize> {
+        let view =
+            self.view.as_ref().filter(|_| self.is_current && self.asked.as_ref().is_some_and(|k| k.spec == *data))?;
+        Some(view.classes.len()).filter(|n| *n > 0)
     }
 
     /// True while data is being loaded.

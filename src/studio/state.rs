@@ -23,6 +23,7 @@ use super::training::Training;
 use super::transport::Next;
 use super::view_models::PlanView;
 use super::view_models::changes::PlanChanges;
+use super::view_models::hints::{classes_of, hints};
 use super::view_models::inspector::InspectorView;
 use super::view_models::network::{NetworkView, Row};
 use super::view_models::status::PlanNumbers;
@@ -36,6 +37,9 @@ use std::time::{Duration, Instant};
 
 /// The time between writings of the recovery file.
 const RECOVER_EVERY: Duration = Duration::from_secs(1);
+
+/// What views are made of: the revisions of document, answer and plan, what the data has shown to be wrong, and the number of its classes.
+type ViewKey = (u64, u64, u64, Vec<Diagnostic>, Option<usize>);
 
 /// The state of the window.
 pub struct Studio {
@@ -83,7 +87,7 @@ pub struct Studio {
     before: Option<Arc<PlanView>>,
     group: u64,
     /// What the views were last made of.
-    made_for: Option<(u64, u64, u64, Vec<Diagnostic>)>,
+    made_for: Option<ViewKey>,
     rows_for: Option<u64>,
     inspected: Option<(Selection, u64, u64, usize)>,
     recovery: Option<Recovery>,
@@ -408,15 +412,25 @@ impl Studio {
         misfit.map(|error| error.mistake(preset)).into_iter().collect()
     }
 
+    /// The number of classes of the document's data, where it is known.
+    fn classes(&self) -> Option<usize> {
+        let data = self.document.preset().data.as_ref()?;
+        classes_of(&data.source).or_else(|| self.samples.classes(data))
+    }
+
     /// Makes the views anew where what they show has changed.
     fn make_views(&mut self) {
         let misfits = self.misfits();
-        let key = (self.document.revision(), self.answered, self.plan_revision, misfits);
+        let key = (self.document.revision(), self.answered, self.plan_revision, misfits, self.classes());
         if self.made_for.as_ref() != Some(&key) {
             self.selection.forget_missing(self.document.preset());
             let fresh = if self.is_plan_stale() { None } else { self.plan.as_deref() };
             self.network =
                 NetworkView::new(self.document.preset(), self.checked.as_ref(), fresh, self.failure.as_deref(), &key.3);
+            let model = self.checked.as_ref().filter(|_| self.is_answered()).and_then(|c| c.model.as_ref());
+            if let (Some(model), Some(classes)) = (model, key.4) {
+                self.network.set_hints(hints(self.document.preset(), &model.output, classes));
+            }
             self.made_for = Some(key);
             self.folds.settle(&self.network);
             self.rows_for = None;

@@ -107,7 +107,7 @@ fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
     let memory: &'static mut Memory = Box::leak(Box::default());
     let mut robot = open(folder.path());
     robot.until("the notice", |app| app.studio.notice.is_some());
-    assert!(robot.sees("Training of digits-mlp was interrupted at step"));
+    assert!(robot.sees("digits-mlp was interrupted at step"));
     // Both steps are told: how far it came, and where it goes on.
     let entry = robot.app().studio.runs.entries[0].clone();
     let from = stepgraph::train::checkpoint_step(&store.checkpoint(&entry.id)).unwrap();

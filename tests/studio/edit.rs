@@ -196,3 +196,15 @@ fn the_delete_key_removes_the_selected_layer_and_in_a_field_a_letter() {
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().layers.len(), 3);
 }
+
+#[test]
+fn scores_that_are_unusual_are_told_on_the_layer_and_train_all_the_same() {
+    let mut robot = Robot::open(None);
+    assert!(!robot.sees("the data has 10 classes"));
+    robot.write("L2 units", "64");
+    robot.settle();
+    assert!(robot.sees("the data has 10 classes: give this layer 10 units") && robot.app().studio.is_ready());
+    robot.write("L2 units", "10");
+    robot.settle();
+    assert!(!robot.sees("the data has 10 classes"));
+}

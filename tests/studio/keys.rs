@@ -15,6 +15,56 @@ fn perform(robot: &mut Robot, command: Command) {
     robot.window.run_steps(3);
 }
 
+fn is_focused(robot: &Robot, role: Role, name: &str) -> bool {
+    robot.window.get_by_role_and_label(role, name).accesskit_node().is_focused()
+}
+
+#[test]
+fn the_keyboard_stays_with_a_field_that_was_entered() {
+    let mut robot = Robot::open(None);
+    robot.write("sample shape", "64");
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(3);
+    assert!(is_focused(&robot, Role::TextInput, "sample shape"));
+    robot.key(Modifiers::NONE, Key::Tab);
+    assert!(is_focused(&robot, Role::TextInput, "batch"));
+    robot.key(Modifiers::NONE, Key::Tab);
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(2);
+    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(4);
+    assert!(is_focused(&robot, Role::ComboBox, "precision"));
+    assert_ne!(robot.app().studio.document.preset().precision, stepgraph::model::Precision::F32);
+}
+
+#[test]
+fn a_key_leads_from_panel_to_panel() {
+    let mut robot = Robot::open(None);
+    // The inspector of a layer has controls.
+    select(&mut robot, &[0]);
+    robot.window.get_by_role_and_label(Role::TextInput, "batch").focus();
+    robot.window.run_steps(2);
+    let at = |robot: &mut Robot, modifiers: Modifiers| {
+        robot.key(modifiers, Key::F6);
+        robot.window.run_steps(2);
+        let ctx = &robot.window.ctx;
+        ctx.memory(egui::Memory::focused).and_then(|id| ctx.read_response(id)).expect("a control").rect.center()
+    };
+    let network = robot.window.get_by_role_and_label(Role::TextInput, "batch").rect();
+    let tabs = at(&mut robot, Modifiers::NONE);
+    assert!(tabs.x > network.right());
+    let inspector = at(&mut robot, Modifiers::NONE);
+    assert!(inspector.x > tabs.x && inspector.x > 900.0);
+    assert_eq!(at(&mut robot, Modifiers::SHIFT), tabs);
+    assert!(at(&mut robot, Modifiers::SHIFT).x < network.right());
+    let top = at(&mut robot, Modifiers::SHIFT);
+    assert!(top.y < network.top() && is_focused(&robot, Role::Button, "File"));
+    robot.key(Modifiers::NONE, Key::F1);
+    assert!(robot.sees("F6, Shift+F6"));
+}
+
 fn select(robot: &mut Robot, path: &[usize]) {
     perform(robot, Command::Select(Selection::Layer(LayerPath(path.to_vec()))));
 }
@@ -101,8 +151,12 @@ fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
     assert!(!robot.sees("Save the changes to") && robot.value("batch") == "32");
     robot.key(Modifiers::COMMAND, Key::N);
     robot.window.run_steps(2);
-    // The safe way on has the keyboard; the next one is a Tab away.
-    robot.key(Modifiers::NONE, Key::Tab);
+    // The safe way on has the keyboard, and the keys go through the answers as they stand.
+    let answers = ["Discard changes", "Cancel", "Save changes"];
+    let left = |name: &str| robot.window.get_by_role_and_label(Role::Button, name).rect().left();
+    assert!(answers.map(left).is_sorted() && is_focused(&robot, Role::Button, "Save changes"));
+    robot.key(Modifiers::SHIFT, Key::Tab);
+    assert!(is_focused(&robot, Role::Button, "Cancel"));
     robot.key(Modifiers::NONE, Key::Enter);
     assert!(!robot.sees("Save the changes to") && robot.value("batch") == "32");
     perform(&mut robot, Command::OpenByPath);

@@ -270,6 +270,14 @@ fn a_broken_network_is_not_proved() {
 }
 
 #[test]
+fn an_empty_network_is_told_to_want_a_layer() {
+    let mut robot = Robot::open(None);
+    perform(&mut robot, Command::New);
+    robot.settle();
+    assert!(robot.sees("Add a layer to train it"));
+}
+
+#[test]
 fn eager_is_measured_beside_replay_without_touching_the_run() {
     let mut robot = Robot::open(None);
     robot.write("steps", "40");

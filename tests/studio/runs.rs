@@ -1,6 +1,6 @@
 //! Kept runs in the window: trained, listed, compared, exported, deleted, replayed.
 
-use crate::robot::Robot;
+use crate::robot::{Memory, Robot};
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use std::path::Path;
@@ -415,4 +415,31 @@ fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
     robot.key(Modifiers::NONE, Key::Delete);
     assert_eq!(robot.app().studio.document.preset().layers.len(), layers);
     assert!(robot.app().studio.runs.selected.is_empty() && robot.app().studio.runs.entries.len() == 1);
+}
+
+#[test]
+fn a_pinned_baseline_is_remembered_at_once_and_a_loss_is_one_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = open(folder.path());
+    train(&mut robot, "40");
+    let id = ids(robot.app())[0].clone();
+    // The Train tab tells the loss that the table of runs tells.
+    let loss = robot.app().studio.runs.entries[0].record.loss.expect("a loss");
+    assert!(robot.sees(&stepgraph::studio::view_models::format::number(loss)), "{loss}");
+    let stats = robot.app().studio.training.rates.statistics;
+    assert_eq!(f64::from(stats.p99_us), robot.app().studio.training.rates.times.p99_us);
+    let mut memory = Memory::default();
+    let pinned = |memory: &Memory| {
+        let settings: Option<stepgraph::studio::settings::Settings> = eframe::get_value(memory, eframe::APP_KEY);
+        settings.map(|s| s.baseline)
+    };
+    robot.window.state_mut().remember(Some(&mut memory));
+    assert_eq!(pinned(&memory), Some(None));
+    perform(&mut robot, RunsCommand::PinRun(id.clone()));
+    robot.window.state_mut().remember(Some(&mut memory));
+    assert_eq!(pinned(&memory), Some(Some(id)));
+    // What has not changed is not written again.
+    let mut other = Memory::default();
+    robot.window.state_mut().remember(Some(&mut other));
+    assert_eq!(pinned(&other), None);
 }

@@ -3,8 +3,8 @@
 use crate::studio::commands::{Command, keys_text};
 use crate::studio::state::Studio;
 use crate::studio::theme;
-use crate::studio::widgets::button::{text_line_ui, weak_ui};
-use egui::{Align, Layout, RichText, ScrollArea, Ui};
+use crate::studio::widgets::button::{answers_ui, text_line_ui, weak_ui};
+use egui::{RichText, ScrollArea, Ui};
 
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Help {
 }
 
 /// What the mouse and the keys do in places of their own.
-const IN_PLACE: [(&str, &str, &str); 19] = [
+const IN_PLACE: [(&str, &str, &str); 20] = [
     ("Arena", "wheel", "Zooms around the pointer"),
     ("Arena", "Shift+wheel", "Zooms in time only"),
     ("Arena", "drag", "Pans"),
@@ -58,6 +58,7 @@ const IN_PLACE: [(&str, &str, &str); 19] = [
     ("Questions", "Enter, Escape", "Gives the first answer, or cancels"),
     ("Command palette", "Up, Down, Enter", "Chooses and runs"),
     ("Everywhere", "Tab, Space", "Goes from control to control, and presses it"),
+    ("Everywhere", "F6, Shift+F6", "Goes to the next panel, and to the one before; Tab goes on inside it"),
 ];
 
 /// Shows the open page.
@@ -70,7 +71,7 @@ pub fn help_ui(ui: &Ui, studio: &Studio, help: &mut Help) {
             Page::About => about_ui(ui, studio),
         }
         ui.add_space(8.0);
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.button("Close").clicked()).inner
+        answers_ui(ui, &["Close"], |button, _| button.clicked()).is_some()
     });
     if modal.inner || modal.should_close() {
         help.page = None;

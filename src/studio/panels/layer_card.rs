@@ -187,6 +187,11 @@ fn foot_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
     for p in &card.problems {
         problem_ui(ui, &p.message, &p.help);
     }
+    if let Some(hint) = &card.hint {
+        let text = format!("{}  {hint}", icons::INFO);
+        let label = ui.add(egui::Label::new(RichText::new(text).size(12.0).color(theme::colors(ui).warning)).wrap());
+        named(&label, hint, true);
+    }
     let facts = card.facts();
     if !facts.is_empty() {
         weak_ui(ui, facts);

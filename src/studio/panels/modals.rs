@@ -7,11 +7,11 @@ use crate::studio::notice::Notice;
 use crate::studio::runs::RunsCommand;
 use crate::studio::state::Studio;
 use crate::studio::theme;
-use crate::studio::widgets::button::weak_ui;
+use crate::studio::widgets::button::{answers_ui, weak_ui};
 use crate::studio::widgets::keys::Back;
 use crate::train::export::Format;
 use egui::text::{CCursor, CCursorRange};
-use egui::{Align, Key, Layout, RichText, ScrollArea, TextEdit, Ui};
+use egui::{Key, RichText, ScrollArea, TextEdit, Ui};
 use std::path::{Path, PathBuf};
 
 /// The question that is open, if any.
@@ -124,13 +124,9 @@ fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) -> bool {
         }
         let entered = response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter));
         ui.add_space(8.0);
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let sound = !text.trim().is_empty();
-            let go = ui.add_enabled(sound, egui::Button::new(action)).clicked() || (entered && sound);
-            let cancel = ui.button("Cancel").clicked();
-            (go, cancel)
-        })
-        .inner
+        let sound = !text.trim().is_empty();
+        let given = answers_ui(ui, &["Cancel", action], |button, _| button.clicked());
+        ((given == Some(1) || entered) && sound, given == Some(0))
     });
     let (go, cancel) = modal.inner;
     if go {
@@ -252,17 +248,16 @@ fn message_ui(ui: &Ui, modals: &mut Modals) {
             ui.add(egui::Label::new(&message.text).wrap().selectable(true));
         });
         ui.add_space(8.0);
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let close = ui.button("Close");
-            if std::mem::take(&mut modals.fresh) {
-                close.request_focus();
+        let given = answers_ui(ui, &["Copy text", "Close"], |button, n| {
+            if n == 1 && std::mem::take(&mut modals.fresh) {
+                button.request_focus();
             }
-            if ui.button("Copy text").clicked() {
-                ui.ctx().copy_text(message.text.clone());
-            }
-            close.clicked()
-        })
-        .inner
+            button.clicked()
+        });
+        if given == Some(0) {
+            ui.ctx().copy_text(message.text.clone());
+        }
+        given == Some(1)
     });
     if modal.inner || modal.should_close() {
         modals.message = None;
@@ -271,7 +266,9 @@ fn message_ui(ui: &Ui, modals: &mut Modals) {
 
 fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> {
     let question = modals.question.as_ref()?;
-    let (words, is_final) = (question.wording(studio), question.is_final());
+    let (mut words, is_final) = (question.wording(studio), question.is_final());
+    // The first answer stands at the right end, and the keyboard goes from left to right.
+    words.answers.reverse();
     if modals.fresh {
         modals.back.remember(ui);
     }
@@ -280,22 +277,16 @@ fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> 
         ui.add(egui::Label::new(RichText::new(words.title).font(theme::strong(15.0))).wrap());
         weak_ui(ui, words.about);
         ui.add_space(8.0);
-        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let mut given = None;
-            for (label, answer) in words.answers {
-                let button = ui.button(label);
-                // Enter gives the first answer, but never one that nothing brings back.
-                if modals.fresh && (!is_final || answer == Answer::Cancel) {
-                    modals.fresh = false;
-                    button.request_focus();
-                }
-                if button.clicked() {
-                    given = Some(answer);
-                }
+        // Enter gives the first answer, but never one that nothing brings back.
+        let safe = words.answers.iter().rposition(|(_, answer)| !is_final || *answer == Answer::Cancel);
+        let labels: Vec<&str> = words.answers.iter().map(|(label, _)| *label).collect();
+        let given = answers_ui(ui, &labels, |button, n| {
+            if safe == Some(n) && std::mem::take(&mut modals.fresh) {
+                button.request_focus();
             }
-            given
-        })
-        .inner
+            button.clicked()
+        });
+        given.and_then(|n| words.answers.into_iter().nth(n)).map(|(_, answer)| answer)
     });
     let closed = modal.should_close();
     let given = modal.inner.or(closed.then_some(Answer::Cancel));

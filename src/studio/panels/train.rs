@@ -11,6 +11,7 @@ use crate::studio::widgets::button::{command_icon_ui, command_ui, slider_ui, wea
 use crate::studio::widgets::field::problem_ui;
 use crate::studio::widgets::plot::PlotView;
 use crate::train::RunState;
+use crate::train::runs::mean_of_last;
 use egui::{Align, Layout, RichText, Slider, TextEdit, Ui, Vec2};
 
 /// What the panel remembers.
@@ -134,7 +135,7 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
         about: about.into(),
     };
     let rhythm = run.evaluated_every.map_or_else(String::new, |n| format!(", every {}", counted_steps(n)));
-    let loss = h.loss.smooth.last().map(|v| format::number(f64::from(v)));
+    let loss = mean_of_last(h.loss.raw.values()).map(|v| format::number(f64::from(v)));
     let accuracy = last(&h.held_out_accuracy).map(|a| format!("{:.1}%", a * 100.0));
     // A number that is cut would read as a smaller one.
     let total = if run.total < 100_000 { format::exact(run.total) } else { format::count(run.total as f64) };
@@ -144,7 +145,7 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
             Some(format::exact(run.done())),
             &format!("Steps made, of the {} of the run", format::exact(run.total)),
         ),
-        number("training loss", loss, "Smoothed loss of the batches, before each update"),
+        number("training loss", loss, "Mean loss of the last 32 batches, before each update, as in the table of runs"),
         number(
             "held-out loss",
             last(&h.held_out_loss).map(format::number),

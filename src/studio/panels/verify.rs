@@ -76,7 +76,13 @@ fn buttons_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut Q
                 out.push(Command::Prove(Some(proof)));
             }
         }
-        ui.add_space(8.0);
+    });
+    replays_ui(ui, studio, panel, out);
+}
+
+/// How often the step is replayed to prove it deterministic.
+fn replays_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut Queue) {
+    ui.horizontal(|ui| {
         weak_ui(ui, "replays");
         let set = studio.settings.replays;
         let mut text = panel.replays.clone().unwrap_or_else(|| set.map_or_else(String::new, |n| n.to_string()));

@@ -7,6 +7,7 @@ pub mod changes;
 pub mod compare;
 pub mod data;
 pub mod format;
+pub mod hints;
 pub mod inspector;
 pub mod levels;
 pub mod network;

@@ -2,6 +2,7 @@
 
 use super::PlanView;
 use super::format;
+use super::hints::Hint;
 use crate::model::{Checked, Diagnostic, LayerPath, LayerSpec, Preset};
 use crate::studio::fields::{Field, counted, layer_fields, preset_fields};
 use crate::studio::folds::{Fold, Folds};
@@ -32,6 +33,8 @@ pub struct Card {
     pub share: Option<f64>,
     pub bytes: Option<u64>,
     pub problems: Vec<Problem>,
+    /// What is unusual about it, though it may train.
+    pub hint: Option<String>,
     /// The number of layers inside, for a block.
     pub children: Option<usize>,
     /// Layers in the same list.
@@ -224,6 +227,7 @@ impl NetworkView {
                 share: id.and_then(|i| plan.map(|p| p.flop_shares[i])),
                 bytes: id.and_then(|i| plan.map(|p| p.layer_bytes[i])),
                 problems: own.map(|d| problem(d, &path.to_string())).collect(),
+                hint: None,
                 children: is_block.then(|| layer.children().len()),
                 siblings,
             });
@@ -245,6 +249,15 @@ impl NetworkView {
         out.problems = diagnostics.len() + usize::from(failure.is_some());
         out.first_problem = diagnostics.iter().find_map(|d| d.layer.clone());
         out
+    }
+
+    /// Takes in what is unusual about layers.
+    pub fn set_hints(&mut self, hints: Vec<Hint>) {
+        for hint in hints {
+            if let Some(card) = self.cards.iter_mut().find(|c| c.path == hint.path) {
+                card.hint = Some(hint.text);
+            }
+        }
     }
 
     /// Everything that can be folded.

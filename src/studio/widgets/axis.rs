@@ -64,18 +64,30 @@ pub(super) fn linear_marks(input: &GridInput, most: f64) -> Vec<GridMark> {
     (first..=last.min(first + 64)).map(|i| GridMark { value: i as f64 * step, step_size: step }).collect()
 }
 
-/// A mark on the vertical axis, as short as it can be.
-pub(crate) fn tick(value: f64) -> String {
+/// The decimals that tell values of this distance apart; none where it is not known.
+fn decimals(step: f64) -> i32 {
+    if step > 0.0 && step.is_finite() { -(step.log10() + 1e-9).floor() as i32 } else { i32::MIN }
+}
+
+/// A mark on the vertical axis, as short as it can be and still another one than that a `step` away; a step of 0 is not known.
+pub(crate) fn tick(value: f64, step: f64) -> String {
     let a = value.abs();
+    let apart = decimals(step);
     if value == 0.0 {
         "0".into()
+    } else if a >= 1000.0 && step > 0.0 && step < a * 1e-3 {
+        format!("{value:.0$}", apart.clamp(0, 5) as usize)
     } else if a >= 1000.0 {
         format::count(value).replace(".0 ", " ")
     } else if a < 1e-3 {
-        format!("{value:.0e}")
+        let digits = apart.saturating_add(a.log10().floor() as i32).clamp(0, 5) as usize;
+        let text = format!("{value:.digits$e}");
+        let (number, power) = text.split_once('e').unwrap_or((&text, "0"));
+        let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+        format!("{number}e{power}")
     } else {
-        // Three digits that count are enough for a mark.
-        let digits = (2 - a.log10().floor() as i32).clamp(0, 5) as usize;
+        // Three digits that count are enough for a mark, where neighbours do not need more.
+        let digits = (2 - a.log10().floor() as i32).max(apart).clamp(0, 8) as usize;
         let text = format!("{value:.digits$}");
         if !text.contains('.') {
             return text;
@@ -85,16 +97,17 @@ pub(crate) fn tick(value: f64) -> String {
 }
 
 /// A time in microseconds on an axis, with its unit and without digits that say nothing.
-pub(crate) fn time_tick(us: f64) -> String {
-    let (value, unit) = match us {
-        us if us >= 0.9995e6 => (us / 1e6, "s"),
-        us if us >= 999.5 => (us / 1e3, "ms"),
-        us => (us, "µs"),
+pub(crate) fn time_tick(us: f64, step: f64) -> String {
+    let (scale, unit) = match us {
+        us if us >= 0.9995e6 => (1e6, "s"),
+        us if us >= 999.5 => (1e3, "ms"),
+        _ => (1.0, "µs"),
     };
+    let value = us / scale;
     if value <= 0.0 {
         return format!("0 {unit}");
     }
-    let digits = (2 - value.log10().floor() as i32).clamp(0, 3) as usize;
+    let digits = (2 - value.log10().floor() as i32).clamp(0, 3).max(decimals(step / scale)).min(8) as usize;
     let text = format!("{value:.digits$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     format!("{text} {unit}")
@@ -136,13 +149,22 @@ mod tests {
 
     #[test]
     fn marks_are_short() {
-        assert_eq!([0.0, 0.5, 2.0, 0.000_1, 12_000.0].map(tick), ["0", "0.5", "2", "1e-4", "12 k"]);
+        assert_eq!([0.0, 0.5, 2.0, 0.000_1, 12_000.0].map(|v| tick(v, 0.0)), ["0", "0.5", "2", "1e-4", "12 k"]);
+        assert_eq!([0.0, 0.5, 1.0].map(|v| tick(v, 0.5)), ["0", "0.5", "1"]);
+    }
+
+    #[test]
+    fn marks_are_told_apart() {
+        assert_eq!([2.295, 2.3, 2.305, 2.31].map(|v| tick(v, 0.005)), ["2.295", "2.3", "2.305", "2.31"]);
+        assert_eq!([12_340.0, 12_345.0].map(|v| tick(v, 5.0)), ["12340", "12345"]);
+        assert_eq!([1e-4, 1.05e-4].map(|v| tick(v, 5e-6)), ["1e-4", "1.05e-4"]);
+        assert_eq!([1200.0, 1200.5].map(|us| time_tick(us, 0.5)), ["1.2 ms", "1.2005 ms"]);
     }
 
     #[test]
     fn times_have_their_unit() {
         assert_eq!(
-            [0.0, 0.5, 10.0, 1000.0, 1200.0, 25_000.0, 2e6].map(time_tick),
+            [0.0, 0.5, 10.0, 1000.0, 1200.0, 25_000.0, 2e6].map(|us| time_tick(us, 0.0)),
             ["0 µs", "0.5 µs", "10 µs", "1 ms", "1.2 ms", "25 ms", "2 s"]
         );
     }

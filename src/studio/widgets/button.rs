@@ -50,6 +50,21 @@ pub fn button_width(ui: &Ui, text: impl Into<egui::WidgetText>) -> f32 {
     galley.size().x + 2.0 * ui.spacing().button_padding.x + ui.spacing().item_spacing.x
 }
 
+/// The answers of a dialog in one line at its right end, in the order in which the keyboard goes through them. `given` sees each button as it is
+/// shown, and tells whether it was chosen; gives the one that was.
+pub fn answers_ui(ui: &mut Ui, answers: &[&str], mut given: impl FnMut(Response, usize) -> bool) -> Option<usize> {
+    ui.horizontal(|ui| {
+        let width: f32 = answers.iter().map(|text| button_width(ui, *text)).sum();
+        ui.add_space((ui.available_width() - width + ui.spacing().item_spacing.x).max(0.0));
+        let mut chosen = None;
+        for (n, text) in answers.iter().enumerate() {
+            chosen = Some(n).filter(|_| given(ui.button(*text), n)).or(chosen);
+        }
+        chosen
+    })
+    .inner
+}
+
 /// A command as a menu entry with its shortcut.
 pub fn command_menu_ui(ui: &mut Ui, command: Command, label: &str, enabled: bool, out: &mut Queue) {
     let info = command.info();

@@ -3,7 +3,7 @@
 use super::axis::{below, inside, linear_marks, log_marks, scale, step_marks, step_tick, tick as short};
 use super::button::weak_ui;
 use super::classes::DISTINCT;
-use super::layers::{LayerLine, layer_color, layer_keys_ui, layer_lines};
+use super::layers::{LayerLine, layer_color, layer_keys_fit, layer_keys_ui, layer_lines, layer_rows_ui};
 use super::series::Smoothed;
 use crate::studio::runs::LoadedRun;
 use crate::studio::theme;
@@ -58,7 +58,7 @@ pub struct CompareSpec<'a> {
     pub log: bool,
     pub by_time: bool,
     pub value: fn(f64) -> String,
-    pub tick: fn(f64) -> String,
+    pub tick: fn(f64, f64) -> String,
 }
 
 /// Stretches of a layer's curve that are drawn at most.
@@ -82,13 +82,13 @@ const AXES: [f32; 2] = [52.0, 18.0];
 
 /// Shows a plot of this height.
 pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, height: f32) {
-    head_ui(ui, runs, spec);
+    let rows = head_ui(ui, runs, spec).map_or(0.0, |names| layer_rows_ui(ui, names));
     let c = theme::colors(ui);
     let (log, value, tick, by_time) = (spec.log, spec.value, spec.tick, spec.by_time);
     let pixels = ui.available_width().max(64.0) as usize;
     let width = (ui.available_width() - AXES[0]).max(64.0);
     let room = f64::from(width / 72.0);
-    let height = (height - 24.0).max(64.0);
+    let height = (height - 24.0 - rows).max(64.0);
     let inner = height - AXES[1];
     let colors: Vec<Color32> = (0..runs.len()).map(|i| run_color(ui, i)).collect();
     let plot = Plot::new(("compare", spec.title, by_time, log))
@@ -98,12 +98,13 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
         .y_axis_min_width(AXES[0])
         .x_grid_spacer(move |input| if by_time { time_marks(&input) } else { step_marks(input.bounds, room) })
         .x_axis_formatter(move |mark: GridMark, range| {
-            let text = if by_time { format!("{} s", short(mark.value)) } else { step_tick(mark) };
+            let text = if by_time { format!("{} s", short(mark.value, mark.step_size)) } else { step_tick(mark) };
             inside(text, mark.value, range, width)
         })
         .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input, 6.0) })
         .y_axis_formatter(move |mark: GridMark, range| {
-            below(tick(if log { 10f64.powf(mark.value) } else { mark.value }), mark.value, range, inner)
+            let (at, step) = if log { (10f64.powf(mark.value), 0.0) } else { (mark.value, mark.step_size) };
+            below(tick(at, step), mark.value, range, inner)
         })
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }
@@ -134,8 +135,15 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
                 }
             }
         }
+        let roof = plot.screen_from_plot(PlotPoint::new(0.0, plot.plot_bounds().max()[1])).y;
         for (end, letters, color) in ends {
-            let anchor = if letters.len() > 1 { egui::Align2::RIGHT_BOTTOM } else { egui::Align2::LEFT_BOTTOM };
+            let is_below = plot.screen_from_plot(end).y - roof < LETTER + 4.0;
+            let anchor = match (letters.len() > 1, is_below) {
+                (true, false) => egui::Align2::RIGHT_BOTTOM,
+                (true, true) => egui::Align2::RIGHT_TOP,
+                (false, false) => egui::Align2::LEFT_BOTTOM,
+                (false, true) => egui::Align2::LEFT_TOP,
+            };
             let text = Text::new("letter", end, RichText::new(letters).font(theme::strong(12.0)));
             plot.text(text.color(color).anchor(anchor).allow_hover(false));
         }
@@ -144,17 +152,26 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
     response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
 }
 
-/// The title, with the layer that is shown, or the colours of all of them.
-fn head_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>) {
+/// The title, with the layer that is shown, or the colours of all of them; gives their names where it has no room for those.
+fn head_ui<'a>(ui: &mut Ui, runs: &[Compared<'a>], spec: &CompareSpec<'_>) -> Option<&'a [String]> {
+    let mut rest = None;
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
         ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
         match (spec.shown, runs) {
-            (Shown::Layer(_), [one]) => drop(layer_keys_ui(ui, &one.run.curves.layers.names)),
+            (Shown::Layer(_), [one]) => {
+                let names = &one.run.curves.layers.names;
+                if layer_keys_fit(ui, names) {
+                    layer_keys_ui(ui, names);
+                } else {
+                    rest = Some(names.as_slice());
+                }
+            }
             (Shown::Layer(name), _) => drop(weak_ui(ui, name)),
             (Shown::Curve(..), _) => {}
         }
     });
+    rest
 }
 
 /// Draws a curve with its points; gives its end.

@@ -93,10 +93,13 @@ pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(us
         }
         let y = origin.y + side + 4.0;
         ui.painter().text(egui::pos2(origin.x - 6.0, y), Align2::RIGHT_TOP, "precision", font(12.0), c.weak);
+        // Three digits of neighbours stay apart in small cells too.
+        let small = ((cell - 4.0) * 0.58).clamp(7.5, 12.0);
         for (guess, score) in view.scores.iter().enumerate() {
             let number = score.precision.map_or_else(|| "–".into(), |p| format!("{:.0}", p * 100.0));
             let x = origin.x + cell * (guess as f32 + 0.5);
-            ui.painter().text(egui::pos2(x, y), Align2::CENTER_TOP, short(&number, letters.max(3)), font(12.0), c.text);
+            let text = short(&number, letters.max(3));
+            ui.painter().text(egui::pos2(x, y), Align2::CENTER_TOP, text, font(small), c.text);
         }
         ui.painter().text(egui::pos2(right + 6.0, y), Align2::LEFT_TOP, "%", font(12.0), c.weak);
     });

@@ -73,7 +73,7 @@ pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: 
         .x_grid_spacer(move |input| marks(input.bounds, room))
         .y_grid_spacer(move |input| linear_marks(&input, rows))
         .x_axis_formatter(move |mark: GridMark, range| {
-            inside(time_tick(10f64.powf(mark.value)), mark.value, range, width)
+            inside(time_tick(10f64.powf(mark.value), 0.0), mark.value, range, width)
         })
         .y_axis_formatter(
             |mark: GridMark, _| if mark.value >= 0.0 { format!("{:.0}%", mark.value * 100.0) } else { String::new() },

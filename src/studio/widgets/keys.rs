@@ -1,7 +1,8 @@
 //! Lists that are walked through by keyboard, and where the keyboard is.
 
 use crate::studio::theme;
-use egui::{Context, Event, EventFilter, Id, Key, Modifiers, Rect, Response, Sense, Stroke, StrokeKind, Ui};
+use egui::{Context, Event, EventFilter, Id, Key, LayerId, Modifiers, Order, Popup, Rect, Response, Sense, Stroke};
+use egui::{StrokeKind, Ui};
 
 /// Rows that a page key moves by.
 const PAGE: isize = 20;
@@ -88,10 +89,17 @@ pub fn side_by_keys(ui: &Ui, id: Id) -> Option<bool> {
     }
 }
 
-/// Draws a ring around the control that has the keyboard, once keys lead the focus; the pointer needs none.
+/// Draws a ring around the control that has the keyboard, once keys lead the focus; the pointer needs none. It sees to it too that the keyboard
+/// stays where it was when a text was entered or a choice was made, and leads it from panel to panel.
 #[derive(Debug, Default)]
 pub struct FocusRing {
     by_keys: bool,
+    /// What had the keyboard in the last frame.
+    last: Option<Id>,
+    /// What has it, or had it before a list opened over the panels.
+    home: Option<Id>,
+    /// True where a list was open in the last frame.
+    had_popup: bool,
 }
 
 /// The ring's width, in points.
@@ -104,11 +112,11 @@ impl FocusRing {
         self.by_keys
     }
 
-    /// Draws it, over everything in the layer of the control.
-    pub fn ui(&mut self, ctx: &Context) {
+    /// Draws it, over everything in the layer of the control. `areas` are the panels, in the order in which they are gone through.
+    pub fn ui(&mut self, ctx: &Context, areas: &[Rect]) {
         let leads = |key: &Key| {
             let arrows = [Key::ArrowUp, Key::ArrowDown, Key::ArrowLeft, Key::ArrowRight];
-            *key == Key::Tab || arrows.contains(key)
+            matches!(key, Key::Tab | Key::F6) || arrows.contains(key)
         };
         ctx.input(|i| {
             for event in &i.raw.events {
@@ -119,6 +127,8 @@ impl FocusRing {
                 }
             }
         });
+        self.keep(ctx);
+        self.lead(ctx, areas);
         // To read a response lets go of a focus that the pointer has just given: it is read where keys gave it only.
         if !self.by_keys {
             return;
@@ -133,4 +143,67 @@ impl FocusRing {
         let rect = control.interact_rect.expand(RING / 2.0);
         painter.rect_stroke(rect, 4, Stroke::new(RING, color), StrokeKind::Outside);
     }
+
+    /// Gives the keyboard back to a field whose text was entered, and to the control whose list was closed: the next Tab goes on from there.
+    fn keep(&mut self, ctx: &Context) {
+        let (focused, stands) = ctx.memory(|m| (m.focused(), m.top_modal_layer().is_some()));
+        let is_on_panel = |id: Id| ctx.read_response(id).is_some_and(|r| r.layer_id.order == Order::Background);
+        let popup = Popup::is_any_open(ctx);
+        let is_closed = std::mem::replace(&mut self.had_popup, popup) && !popup;
+        let entered = ctx.input(|i| i.key_pressed(Key::Enter));
+        let last = std::mem::replace(&mut self.last, focused);
+        let back = match focused {
+            _ if stands => None,
+            None if entered && !is_closed => last.filter(|id| is_on_panel(*id)),
+            // What had the keyboard in the list is gone with it.
+            _ if is_closed && self.by_keys => self.home.filter(|_| focused.is_none_or(|id| !is_on_panel(id))),
+            _ => None,
+        };
+        if let Some(back) = back {
+            ctx.memory_mut(|m| m.request_focus(back));
+            self.last = Some(back);
+        } else if !popup && !stands {
+            self.home = focused.filter(|id| self.by_keys && is_on_panel(*id));
+        }
+    }
+
+    /// Leads the keyboard to the first control of the next panel, or of the one before.
+    fn lead(&mut self, ctx: &Context, areas: &[Rect]) {
+        let stands = ctx.memory(|m| m.top_modal_layer().is_some()) || Popup::is_any_open(ctx);
+        if stands {
+            return;
+        }
+        let (next, before) = ctx.input_mut(|i| {
+            let before = i.consume_key(Modifiers::SHIFT, Key::F6);
+            (i.consume_key(Modifiers::NONE, Key::F6), before)
+        });
+        if !(next || before) {
+            return;
+        }
+        let center = ctx.memory(egui::Memory::focused).and_then(|id| ctx.read_response(id)).map(|r| r.rect.center());
+        let now = center.and_then(|at| areas.iter().position(|a| a.contains(at)));
+        let count = areas.len();
+        let firsts: Vec<Option<Id>> = areas.iter().map(|area| first_in(ctx, *area)).collect();
+        let order: Vec<usize> = match (now, before) {
+            (None, false) => (0..count).collect(),
+            (None, true) => (0..count).rev().collect(),
+            (Some(now), false) => (1..=count).map(|n| (now + n) % count).collect(),
+            (Some(now), true) => (1..=count).map(|n| (now + count - n) % count).collect(),
+        };
+        // A panel without a control, such as a status line that only tells, is passed over.
+        if let Some(first) = order.into_iter().find_map(|n| firsts[n]) {
+            ctx.memory_mut(|m| m.request_focus(first));
+            ctx.request_repaint();
+        }
+    }
+}
+
+/// The first control of an area that can take the keyboard and is in view.
+fn first_in(ctx: &Context, area: Rect) -> Option<Id> {
+    ctx.viewport(|v| {
+        let widgets = v.this_pass.widgets.get_layer(LayerId::background());
+        // The edges by which panels are made wider reach over them.
+        let mut inside = widgets.filter(|w| w.enabled && w.sense.is_focusable() && w.interact_rect.is_positive());
+        inside.find(|w| area.expand(1.0).contains_rect(w.interact_rect)).map(|w| w.id)
+    })
 }

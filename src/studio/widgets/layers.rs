@@ -22,13 +22,36 @@ pub(super) fn layer_keys_fit(ui: &Ui, names: &[String]) -> bool {
     names.len() as f32 * LAYER_KEY <= ui.available_width()
 }
 
-/// The names of layers with their colours, where there is room for all; false where there is none.
-pub(super) fn layer_keys_ui(ui: &mut Ui, names: &[String]) -> bool {
-    let fit = layer_keys_fit(ui, names);
-    if fit {
-        names.iter().enumerate().for_each(|(i, name)| drop(key_ui(ui, layer_color(i, names.len()), name)));
+/// The names of layers with their colours.
+pub(super) fn layer_keys_ui(ui: &mut Ui, names: &[String]) {
+    names.iter().enumerate().for_each(|(i, name)| drop(key_ui(ui, layer_color(i, names.len()), name)));
+}
+
+/// Layers whose names stand in rows of their own where a line has no room for them.
+const KEYS: usize = 8;
+
+/// The names of few layers with their colours, in rows of their own, where the head of the plot has no room for them; gives the height
+/// that they take.
+pub(super) fn layer_rows_ui(ui: &mut Ui, names: &[String]) -> f32 {
+    if names.len() > KEYS {
+        return 0.0;
     }
-    fit
+    let top = ui.cursor().top();
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing = Vec2::new(6.0, 0.0);
+        ui.spacing_mut().interact_size.y = 14.0;
+        for (i, name) in names.iter().enumerate() {
+            let text = egui::RichText::new(name).size(12.0);
+            let wrap = Some(egui::TextWrapMode::Extend);
+            let galley = egui::WidgetText::from(text).into_galley(ui, wrap, f32::INFINITY, egui::TextStyle::Body);
+            // A stroke and its name stay in one row.
+            if ui.available_size_before_wrap().x < galley.size().x + 12.0 + 6.0 {
+                ui.end_row();
+            }
+            key_ui(ui, layer_color(i, names.len()), name);
+        }
+    });
+    ui.cursor().top() - top
 }
 
 /// The colour of a layer's curve: few layers have colours of their own, many go from the first to the last.

@@ -3,7 +3,7 @@
 use super::axis::{below, inside, linear_marks, log_marks, scale, step_end, step_marks, step_tick};
 use super::button::named;
 use super::classes::DISTINCT;
-use super::layers::{LayerLine, key_ui, layer_color, layer_keys_fit, layer_keys_ui, layer_lines};
+use super::layers::{LayerLine, key_ui, layer_color, layer_keys_fit, layer_keys_ui, layer_lines, layer_rows_ui};
 use super::series::{Series, Smoothed};
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
@@ -52,8 +52,8 @@ pub struct PlotSpec<'a> {
     pub range: Option<(f64, f64)>,
     /// How a value reads.
     pub value: fn(f64) -> String,
-    /// How a mark of the vertical axis reads, with its unit where it has one.
-    pub tick: fn(f64) -> String,
+    /// How a mark of the vertical axis reads, with its unit where it has one; the distance of marks comes second.
+    pub tick: fn(f64, f64) -> String,
 }
 
 /// What the plots of a panel have in common.
@@ -194,7 +194,7 @@ impl PlotSpec<'_> {
                 for i in others.chain(*marked) {
                     let (mut color, mut width) = (layer_color(i, layers), 1.0);
                     if *marked == Some(i) {
-                        (color, width) = (c.accent, 2.5);
+                        width = 2.5;
                     } else if marked.is_some() || layers > DISTINCT {
                         color = color.gamma_multiply(0.55);
                     }
@@ -218,7 +218,9 @@ impl PlotSpec<'_> {
     }
 }
 
-fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queue) {
+/// Shows the title with what it is about; true where the names of layers have no room in it.
+fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queue) -> bool {
+    let mut lacks_room = false;
     let c = theme::colors(ui);
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
@@ -240,8 +242,8 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
             let mut text = values.first().map(|(_, v)| (spec.value)(*v)).unwrap_or_default();
             if let (Curve::Layers { curves, .. }, Some((name, _))) = (&spec.curve, values.first()) {
                 // Where nothing is pointed at, the colours' names say more than a number, and both have seldom room.
-                let keys = cursor.is_none() && layer_keys_fit(ui, &curves.names);
-                text = if keys { String::new() } else { format!("{name} {text}") };
+                lacks_room = !layer_keys_fit(ui, &curves.names);
+                text = if cursor.is_none() && !lacks_room { String::new() } else { format!("{name} {text}") };
             } else if let (Some(_), Some((_, v))) = (cursor, values.iter().find(|(n, _)| n == spec.points_name)) {
                 text = format!("{text} / {}", (spec.value)(*v));
             }
@@ -271,9 +273,9 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
                     sign.on_hover_text(spec.note);
                 }
                 if let Curve::Layers { curves, .. } = &spec.curve
-                    && layer_keys_ui(ui, &curves.names)
+                    && !lacks_room
                 {
-                    return;
+                    return layer_keys_ui(ui, &curves.names);
                 }
                 if !spec.unit.is_empty() {
                     let text = RichText::new(spec.unit).size(12.0).color(c.weak);
@@ -282,18 +284,24 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
             });
         });
     });
+    lacks_room
 }
 
 /// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button pans, a double click fits the whole run.
 pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut Queue) {
     let c = theme::colors(ui);
-    head_ui(ui, spec, view.cursor, out);
+    let lacks_room = head_ui(ui, spec, view.cursor, out);
+    // What the names of layers take, the plot leaves.
+    let rows = match &spec.curve {
+        Curve::Layers { curves, .. } if lacks_room => layer_rows_ui(ui, &curves.names),
+        _ => 0.0,
+    };
     let (log, value, tick) = (spec.log, spec.value, spec.tick);
     let pixels = ui.available_width().max(64.0) as usize;
     let width = (ui.available_width() - Y_AXIS).max(64.0);
     let room = f64::from(width / STEP_MARK);
     let steps = step_end(spec.steps.max(2) as f64, room, width);
-    let height = (height - 24.0).max(64.0);
+    let height = (height - 24.0 - rows).max(64.0);
     let inner = height - X_AXIS;
     let (following, fits_y) = (!view.frozen, !view.own_y.contains(spec.title));
     let zoom = view.zoom.take_if(|(title, _)| *title == spec.title).map(|(_, zoom)| zoom).unwrap_or_default();
@@ -323,7 +331,8 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
         .x_axis_formatter(move |mark: GridMark, range| inside(step_tick(mark), mark.value, range, width))
         .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input, 6.0) })
         .y_axis_formatter(move |mark: GridMark, range| {
-            below(tick(if log { 10f64.powf(mark.value) } else { mark.value }), mark.value, range, inner)
+            let (at, step) = if log { (10f64.powf(mark.value), 0.0) } else { (mark.value, mark.step_size) };
+            below(tick(at, step), mark.value, range, inner)
         })
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }

@@ -328,7 +328,9 @@ fn median(values: &[f32]) -> Option<f32> {
     sorted.get(sorted.len() / 2).copied()
 }
 
-fn mean_of_last(values: &[f32]) -> Option<f32> {
+/// The mean of the last values that are numbers, of at most 32.
+#[must_use]
+pub fn mean_of_last(values: &[f32]) -> Option<f32> {
     let last: Vec<f32> = values[values.len().saturating_sub(32)..].iter().copied().filter(|v| v.is_finite()).collect();
     (!last.is_empty()).then(|| last.iter().sum::<f32>() / last.len() as f32)
 }

@@ -14,7 +14,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use curve::{Curves, EvaluationPoint, Quantity};
+pub use curve::{Curves, EvaluationPoint, Quantity, mean_of_last};
 pub use differences::{FieldDifference, change, preset_differences};
 pub use digest::PlanDigest;
 pub use layers::{LayerCurves, Stretch};
