@@ -19,6 +19,16 @@ fn is_focused(robot: &Robot, role: Role, name: &str) -> bool {
     robot.window.get_by_role_and_label(role, name).accesskit_node().is_focused()
 }
 
+/// Opens the list that has the keyboard and takes the second choice below.
+fn choose_by_keys(robot: &mut Robot) {
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(2);
+    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.key(Modifiers::NONE, Key::ArrowDown);
+    robot.key(Modifiers::NONE, Key::Enter);
+    robot.window.run_steps(4);
+}
+
 #[test]
 fn the_keyboard_stays_with_a_field_that_was_entered() {
     let mut robot = Robot::open(None);
@@ -29,12 +39,7 @@ fn the_keyboard_stays_with_a_field_that_was_entered() {
     robot.key(Modifiers::NONE, Key::Tab);
     assert!(is_focused(&robot, Role::TextInput, "batch"));
     robot.key(Modifiers::NONE, Key::Tab);
-    robot.key(Modifiers::NONE, Key::Enter);
-    robot.window.run_steps(2);
-    robot.key(Modifiers::NONE, Key::ArrowDown);
-    robot.key(Modifiers::NONE, Key::ArrowDown);
-    robot.key(Modifiers::NONE, Key::Enter);
-    robot.window.run_steps(4);
+    choose_by_keys(&mut robot);
     assert!(is_focused(&robot, Role::ComboBox, "precision"));
     assert_ne!(robot.app().studio.document.preset().precision, stepgraph::model::Precision::F32);
 }
@@ -433,12 +438,7 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
     robot.window.run_steps(2);
     // A choice is made by keys, too, and its list is gone behind it.
     robot.key(Modifiers::NONE, Key::Tab);
-    robot.key(Modifiers::NONE, Key::Enter);
-    robot.window.run_steps(2);
-    robot.key(Modifiers::NONE, Key::ArrowDown);
-    robot.key(Modifiers::NONE, Key::ArrowDown);
-    robot.key(Modifiers::NONE, Key::Enter);
-    robot.window.run_steps(4);
+    choose_by_keys(&mut robot);
     let listed = |robot: &Robot| robot.window.query_all_by_role_and_label(Role::Button, "bf16").count();
     assert_eq!(listed(&robot), 0);
     assert_ne!(robot.app().studio.document.preset().precision, stepgraph::model::Precision::F32);

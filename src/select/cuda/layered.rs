@@ -14,7 +14,7 @@ use crate::tensor::Shape;
 use std::ops::Range;
 
 /// Parameters from which gradients are worth their memory.
-pub(super) const MANY: usize = 1 << 24;
+const MANY: usize = 1 << 24;
 /// Parameters that are updated together, at least, where there are so many.
 const TOGETHER: usize = 1 << 21;
 
@@ -25,6 +25,11 @@ struct Part {
     after: usize,
 }
 
+/// Whether a network has so many parameters that its memory is worth passes of its own.
+pub(super) fn is_large(program: &Program) -> bool {
+    program.segments.iter().map(|(_, s)| s.len).sum::<usize>() >= MANY
+}
+
 /// Splits Adam's update of a large network.
 pub(super) fn update_by_layers(program: &mut Program, real: Real) {
     // A loss that is scaled is looked at before anything changes.
@@ -32,7 +37,7 @@ pub(super) fn update_by_layers(program: &mut Program, real: Real) {
         return;
     }
     let Some(update) = sole_update(program) else { return };
-    if program.segments.iter().map(|(_, s)| s.len).sum::<usize>() < MANY {
+    if !is_large(program) {
         return;
     }
     let Some(ready) = ready(program, update) else { return };

@@ -5,9 +5,9 @@
 //! A library's product leaves the derivative to a pass of its own anyway, so that both passes together move as much as the one did.
 
 use super::adapt::{push, set};
-use super::layered::MANY;
+use super::layered::is_large;
 use crate::ir::Role;
-use crate::lower::{Gemm, LValue, Layout, Op, OpKind, Program, Scalar, Trans};
+use crate::lower::{Gemm, LValue, LValueId, Layout, Op, OpKind, Program, Scalar, Trans};
 use crate::model::Activation;
 use crate::tensor::{DType, Shape};
 
@@ -16,7 +16,7 @@ const LARGE: usize = 1 << 33;
 
 /// Keeps signs instead of activations where these are needed for nothing else any more.
 pub(super) fn keep_signs(program: &mut Program) {
-    if program.segments.iter().map(|(_, s)| s.len).sum::<usize>() < MANY {
+    if !is_large(program) {
         return;
     }
     let mut index = 0;
@@ -46,9 +46,12 @@ fn fits(program: &Program, index: usize) -> Option<usize> {
 /// Operation `index` becomes three: the signs, the bare product, and the derivative.
 fn part(program: &mut Program, index: usize, len: usize) {
     let whole = program.ops[index].clone();
-    let (OpKind::Gemm(gemm), Some(saved), Some(out)) = (whole.kind.clone(), whole.arg("saved"), whole.arg("c")) else {
+    let (OpKind::Gemm(mut gemm), [Some(a), Some(b), Some(saved), Some(out)]) =
+        (whole.kind.clone(), ["a", "b", "saved", "c"].map(|slot| whole.arg(slot)))
+    else {
         return;
     };
+    gemm.epilogue.act_grad = None;
     let [saved_value, out_value] = [saved, out].map(|id| program.value(id).clone());
     let mask = LValue {
         name: format!("{}.signs", saved_value.name),
@@ -61,38 +64,24 @@ fn part(program: &mut Program, index: usize, len: usize) {
     };
     let mask = push(program, mask);
     let bare = push(program, LValue { name: format!("{}.product", out_value.name), alias: None, ..out_value });
-    let with = |kind: OpKind, fused: &[&str], args: &[(&str, crate::lower::LValueId)]| {
-        let mut op = Op {
-            args: vec![None; kind.slots().len()],
-            kind,
-            fused: fused.iter().map(|f| (*f).to_owned()).collect(),
-            ..whole.clone()
-        };
+    let with = |kind: OpKind, fused: Vec<String>, args: &[(&str, LValueId)]| {
+        let mut op = Op { args: vec![None; kind.slots().len()], kind, fused, ..whole.clone() };
         for (slot, value) in args {
             set(&mut op, slot, *value);
         }
         op
     };
-    let signs = with(OpKind::SignBits { len }, &[], &[("x", saved), ("mask", mask)]);
     let backward = Activation::Relu.backward_name();
-    let derivative = OpKind::DropoutBwd { len, rate: Scalar::new(0.0) };
-    let derivative = with(derivative, &[backward], &[("dy", bare), ("mask", mask), ("dx", out)]);
-    let mut product = whole;
-    let mut bare_gemm = gemm;
-    bare_gemm.epilogue.act_grad = None;
-    product.kind = OpKind::Gemm(bare_gemm);
-    product.fused.retain(|part| part != backward);
-    if product.fused.len() == 1 {
-        product.fused.clear();
-    }
-    product.args = vec![None; product.kind.slots().len()];
-    for slot in ["a", "b"] {
-        if let Some(value) = program.ops[index].arg(slot) {
-            set(&mut product, slot, value);
-        }
-    }
-    set(&mut product, "c", bare);
-    program.ops.splice(index..=index, [signs, product, derivative]);
+    let rest: Vec<String> = whole.fused.iter().filter(|part| *part != backward).cloned().collect();
+    // One part is the operation itself.
+    let rest = if rest.len() == 1 { Vec::new() } else { rest };
+    let bits = OpKind::DropoutBwd { len, rate: Scalar::new(0.0) };
+    let parts = [
+        with(OpKind::SignBits { len }, Vec::new(), &[("x", saved), ("mask", mask)]),
+        with(OpKind::Gemm(gemm), rest, &[("a", a), ("b", b), ("c", bare)]),
+        with(bits, vec![backward.to_owned()], &[("dy", bare), ("mask", mask), ("dx", out)]),
+    ];
+    program.ops.splice(index..=index, parts);
 }
 
 #[cfg(test)]
