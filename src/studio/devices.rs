@@ -6,6 +6,7 @@ use crate::select::{Target, Tuning};
 use crossbeam_channel::{Receiver, bounded};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a person chose, to be remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +102,18 @@ pub struct Devices {
     /// Why there is no GPU; `None` while it is not known, and where there is one.
     pub why_no_gpu: Option<String>,
     search: Option<Receiver<Found>>,
+}
+
+/// How long a window that is closed waits for the search for GPUs.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Drop for Devices {
+    /// A program that ends while a library is loaded may find its memory gone, and crash.
+    fn drop(&mut self) {
+        if let Some(search) = self.search.take() {
+            let _ = search.recv_timeout(PATIENCE);
+        }
+    }
 }
 
 impl Devices {
