@@ -561,52 +561,69 @@ template <class T, i64 ROWS, int CLASSES> struct Accuracy {
     }
 };
 
-// The sum over the rows of a [ROWS, COLS] (T) is the gradient of a bias, which is stepped by Rule at once. A block takes 32 columns, one for each lane; its
-// warps take every eighth row and are added up in fixed order. Slots as StepSlots says; a part is one block's. Moves ROWS * COLS * sizeof(T) bytes.
-template <class Rule, class T, int ROWS, int COLS> struct BiasStep {
-    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, BLOCKS = ceil_div(COLS, 32);
+// The sum over the rows of a [ROWS, COLS] (T) is the gradient of a bias, which is stepped by Rule at once. A block takes 32 EACH columns, EACH neighbours for each
+// lane; its warps take every eighth row and are added up in fixed order. Slots as StepSlots says; a part is that of 32 columns, of which a block fills its first.
+// Moves ROWS * COLS * sizeof(T) bytes.
+template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
+    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, BLOCKS = ceil_div(COLS, 32 * EACH), PARTS = ceil_div(COLS, 32);
     static constexpr i64 WORK = 0;
+    static_assert(COLS % EACH == 0, "a lane's columns are all there or all missing");
     static constexpr int blocks(int) { return BLOCKS; }
-    static constexpr int smem(int) { return WARPS * 32 * 4; }
+    static constexpr int smem(int) { return WARPS * 32 * EACH * 4; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         using Slots = StepSlots<Rule>;
-        constexpr int STEPS = ceil_div(ROWS, WARPS);
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, col = block * 32 + lane;
-        const bool inside = COLS % 32 == 0 || col < COLS;
+        constexpr int STEPS = ceil_div(ROWS, WARPS), FLIGHT = 16 / EACH;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, col = (block * 32 + lane) * EACH;
+        const bool inside = COLS % (32 * EACH) == 0 || col < COLS;
         const T* const from = a.at<T>(Slots::A) + (inside ? col : 0);
-        float* const partial = (float*)smem;
+        Vec<float, EACH>* const partial = (Vec<float, EACH>*)smem;
         Rule rule;
-        float param = 0.0f, state[2] = {0.0f, 0.0f};
+        Vec<float, EACH> param, state[2], sum;
         if (warp == 0 && inside) {
             rule.read(a);
-            param = a.at<float>(Rule::PARAM)[col];
+            param = load<float, EACH>(a.at<float>(Rule::PARAM) + col);
 #pragma unroll
-            for (int s = 0; s < Rule::STATES; ++s) state[s] = a.at<float>(Rule::STATE + s)[col];
+            for (int s = 0; s < Rule::STATES; ++s) state[s] = load<float, EACH>(a.at<float>(Rule::STATE + s) + col);
         }
-        float sum = 0.0f;
-#pragma unroll(STEPS < 16 ? STEPS : 16)
+#pragma unroll
+        for (int i = 0; i < EACH; ++i) sum.v[i] = 0.0f;
+#pragma unroll(STEPS < FLIGHT ? STEPS : FLIGHT)
         for (int step = 0; step < STEPS; ++step) {
             const int row = warp + step * WARPS;
-            if (ROWS % WARPS == 0 || row < ROWS) sum += to_float(from[(i64)row * COLS]);
+            if (ROWS % WARPS != 0 && row >= ROWS) continue;
+            const Vec<T, EACH> more = load<T, EACH>(from + (i64)row * COLS);
+#pragma unroll
+            for (int i = 0; i < EACH; ++i) sum.v[i] += to_float(more.v[i]);
         }
         partial[threadIdx.x] = sum;
         __syncthreads();
         if (warp != 0) return;
 #pragma unroll
-        for (int w = 1; w < WARPS; ++w) sum += partial[w * 32 + lane];
+        for (int w = 1; w < WARPS; ++w) {
+            const Vec<float, EACH> more = partial[w * 32 + lane];
+#pragma unroll
+            for (int i = 0; i < EACH; ++i) sum.v[i] += more.v[i];
+        }
         UpdateMetric m = {0u, 0.0f};
         if (inside) {
-            const float next = rule.step(param, sum, state[0], state[1]);
-            m = UpdateMetric{__float_as_uint(fabsf(next - param)), sum * sum};
-            a.at<float>(Rule::PARAM)[col] = next;
+            Vec<T, EACH> copy;
 #pragma unroll
-            for (int s = 0; s < Rule::STATES; ++s) a.at<float>(Rule::STATE + s)[col] = state[s];
-            if (a.has(Slots::SHADOW)) a.at<T>(Slots::SHADOW)[col] = narrow<T>(next);
+            for (int i = 0; i < EACH; ++i) {
+                const float before = param.v[i], g = sum.v[i];
+                param.v[i] = rule.step(before, g, state[0].v[i], state[1].v[i]);
+                m.add(UpdateMetric{__float_as_uint(fabsf(param.v[i] - before)), g * g});
+                copy.v[i] = narrow<T>(param.v[i]);
+            }
+            store<float, EACH>(a.at<float>(Rule::PARAM) + col, param);
+#pragma unroll
+            for (int s = 0; s < Rule::STATES; ++s) store<float, EACH>(a.at<float>(Rule::STATE + s) + col, state[s]);
+            if (a.has(Slots::SHADOW)) store<T, EACH>(a.at<T>(Slots::SHADOW) + col, copy);
         }
         if (!a.has(Slots::PARTS)) return;
         UpdateMetric* const parts = a.at<UpdateMetric>(Slots::PARTS);
-        fill_parts<1>(parts, block, warp_metric(m));
-        if (block == 0) fill_parts<ceil_div(BLOCKS, 32) * 32 - BLOCKS>(parts, BLOCKS, UpdateMetric{0u, 0.0f});
+        m = warp_metric(m);
+        if (lane < EACH && block * EACH + lane < PARTS) parts[block * EACH + lane] = lane == 0 ? m : UpdateMetric{0u, 0.0f};
+        if (block == 0) fill_parts<ceil_div(PARTS, 32) * 32 - PARTS>(parts, PARTS, UpdateMetric{0u, 0.0f});
     }
 };
 

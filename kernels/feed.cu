@@ -10,10 +10,11 @@ template <> struct Fed<int> {
 
 // Before step s (the counter's): x [BATCH, WX] (X) and y [BATCH, WY] (Y) from the rows of samples [n, WX] (float) and targets [n, WY] (Y_IN) that
 // rows [RING, BATCH] (u32) names at s % RING. The record of step s - 1 is closed with the time and the WATCHED first floats of the watched
-// values, that of step s begun. LAST: only closes the record. Records are [RING, 16] words: begin and end in nanoseconds (u64), then the floats.
+// values, but for those of which LEFT has the bit, that of step s begun. LAST: only closes the record. Records are [RING, 16] words: begin and end in nanoseconds (u64), then the floats.
 // Slots: samples, targets, rows, counter, records, x, y, then the watched values. Overwrites; moves 2 * BATCH * (WX + WY) elements.
-template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, int WATCHED, int RING, bool LAST> struct Feed {
+template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, int WATCHED, u32 LEFT, int RING, bool LAST> struct Feed {
     static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr bool BEGINS = true;
     static constexpr i64 WORK = 0;
     static constexpr int V = WX % 4 == 0 ? 4 : WX % 2 == 0 ? 2 : 1;
     static constexpr int blocks(int) { return LAST ? 1 : ceil_div((i64)BATCH * (WX / V), THREADS); }
@@ -25,11 +26,24 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, int WATCHED, 
         return ns;
     }
 
+    // Under EARLY_A the batch is looked up before the launch in front is done: that neither counts steps nor writes samples.
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const u64 step = (u64)a.at<i64>(3)[1];
+        const int at = block * THREADS + threadIdx.x, row = at / (WX / V), col = at % (WX / V) * V;
+        const bool mine = !LAST && at < BATCH * (WX / V), early = launch_flags(a) & EARLY_A;
+        u64 step;
+        const u32* rows;
+        Vec<float, V> in;
+        const auto look_up = [&] {
+            step = (u64)a.at<i64>(3)[1];
+            rows = a.at<u32>(2) + step % RING * BATCH;
+            if (mine) in = load<float, V>(a.at<float>(0) + (i64)rows[row] * WX + col);
+        };
+        if (early) look_up();
+        begin(a);
+        if (!early) look_up();
         if (block == 0 && threadIdx.x < 32) {
             u32* closed = a.at<u32>(4) + (step + RING - 1) % RING * 16;
-            if (threadIdx.x < WATCHED) closed[4 + threadIdx.x] = a.at<u32>(7 + threadIdx.x)[0];
+            if (threadIdx.x < WATCHED && (LEFT >> threadIdx.x & 1) == 0) closed[4 + threadIdx.x] = a.at<u32>(7 + threadIdx.x)[0];
             if (threadIdx.x == 31) {
                 const u64 ns = now();
                 ((u64*)closed)[1] = ns;
@@ -37,11 +51,7 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, int WATCHED, 
             }
         }
         if constexpr (!LAST) {
-            const u32* rows = a.at<u32>(2) + step % RING * BATCH;
-            const int at = block * THREADS + threadIdx.x;
-            if (at < BATCH * (WX / V)) {
-                const int row = at / (WX / V), col = at % (WX / V) * V;
-                const Vec<float, V> in = load<float, V>(a.at<float>(0) + (i64)rows[row] * WX + col);
+            if (mine) {
                 Vec<X, V> out;
 #pragma unroll
                 for (int i = 0; i < V; ++i) out.v[i] = Fed<X>::of(in.v[i]);

@@ -72,10 +72,10 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
 };
 
 // The end of a product that is the gradient of a weight: instead of being stored, it steps the weight by Rule. The metrics of tiles of GRAIN by 16 elements
-// go to the parts, row by row.
-template <class Rule, int GRAIN> struct Stepping : Epilogue<false, NONE, false, NONE> {};
+// go to the parts, row by row. ALONE: a block has a multiprocessor to itself, and all of the reduction under way at once.
+template <class Rule, int GRAIN, bool ALONE> struct Stepping : Epilogue<false, NONE, false, NONE> {};
 
-template <class T, int N, class Rule, int GRAIN, int V> struct Tail<T, float, N, false, Stepping<Rule, GRAIN>, V> {
+template <class T, int N, class Rule, int GRAIN, bool ALONE, int V> struct Tail<T, float, N, false, Stepping<Rule, GRAIN, ALONE>, V> {
     Rule rule;
     Vec<float, V> param, state[2];
 
@@ -108,10 +108,12 @@ template <class T, int N, class Rule, int GRAIN, int V> struct Tail<T, float, N,
 // Where a product's factors are, and what a block does when its tile at `row`, `col` is done.
 template <class Epi> struct Ending {
     static constexpr int A = SLOT_A, B = SLOT_B;
+    static constexpr bool ALONE = false;
     template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args&, int, int, const UpdateMetric&) {}
 };
 
-template <class Rule, int GRAIN> struct Ending<Stepping<Rule, GRAIN>> {
+template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN, ALONE_>> {
+    static constexpr bool ALONE = ALONE_;
     static constexpr int A = StepSlots<Rule>::A, B = StepSlots<Rule>::B;
     template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args& a, int row, int col, const UpdateMetric& own) {
         if (!a.has(StepSlots<Rule>::PARTS)) return;
@@ -703,8 +705,9 @@ template <class T, bool ALONG_K, int Q, int WAYS, int THREADS, int LEN, int K, b
 // (1 across k, 2 along k), else straight into registers. RQ and CQ are 2, 4 or 8. THREADS = 32 WM WN WK.
 // Any M, N, K; 16-byte accesses where rows allow. Overwrites c, or adds to it (ACC). Moves M K ceil(N / BN) + K N ceil(M / BM) elements from L2.
 template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, int CQ, int WM, int WN, int WK, int VIA> struct GemmDirect {
+    static constexpr bool ALONE = gemm::Ending<Epi>::ALONE;
     // A multiprocessor has room for a block of the next launch, which fetches its old factor meanwhile.
-    static constexpr int PHASES = 1, THREADS = 32 * WM * WN * WK, MIN_BLOCKS = 2;
+    static constexpr int PHASES = 1, THREADS = 32 * WM * WN * WK, MIN_BLOCKS = ALONE ? 1 : 2;
     static constexpr bool BEGINS = true;
     static constexpr int BM = 8 * RQ * WM, BN = 8 * CQ * WN;
     static constexpr bool A_ALONG = TRANS != GEMM_TN, B_ALONG = TRANS == GEMM_NT;
@@ -715,7 +718,7 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
     // Chunks under way: what registers and shared memory hold. Nothing in registers: the loop over the chunks is a loop.
     static constexpr int SLOT = PieceA::BYTES + PieceB::BYTES, WORDS = PieceA::WORDS + PieceB::WORDS;
     static constexpr int FIT_REGISTERS = WORDS > 0 ? max_i(1, min_i(8, (192 - 2 * RQ * CQ) / max_i(1, WORDS))) : 8;
-    static constexpr int FIT_SHARED = SLOT > 0 ? 96 * 1024 / (WK * max_i(1, SLOT)) : 8;
+    static constexpr int FIT_SHARED = SLOT > 0 ? (ALONE ? 192 : 96) * 1024 / (WK * max_i(1, SLOT)) : 8;
     static constexpr int DEPTH = min_i(STEPS, min_i(FIT_REGISTERS, FIT_SHARED));
     using Out = typename gemm::Choose<TRANS == GEMM_TN, float, T>::Type;
     static constexpr int V = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
@@ -726,10 +729,12 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
     // A group's room: its chunks, then its accumulators.
     static constexpr int ROOM = max_i(DEPTH * SLOT, BM * PITCH * 4);
     static constexpr long long WORK = 0;
-    static_assert(DEPTH > 0 && WK * ROOM <= 99 * 1024, "a block's shared memory");
+    static_assert(DEPTH > 0 && WK * ROOM <= (ALONE ? 200 : 99) * 1024, "a block's shared memory");
+    static_assert(!ALONE || (WORDS == 0 && STEPS <= DEPTH), "everything is under way at once");
 
     static constexpr int blocks(int) { return DOWN * ACROSS; }
-    static constexpr int smem(int) { return WK * ROOM; }
+    // More than half of what there is keeps other blocks away.
+    static constexpr int smem(int) { return ALONE ? max_i(WK * ROOM, 116 * 1024) : WK * ROOM; }
 
     // Where the four floats at `row` and `piece` of a tile stand.
     DEV int staged_at(int row, int piece) {
@@ -772,11 +777,7 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
             for (int j = 0; j < CQ; ++j)
 #pragma unroll
                 for (int v = 0; v < 4; ++v) acc[i][j][v] = 0.0f;
-        const auto compute = [&](int step, int slot, PieceA& from_a, PieceB& from_b) {
-            if constexpr (SLOT > 0) {
-                copy_wait<DEPTH - 1>();
-                meet(group);
-            }
+        const auto multiply = [&](int step, int slot, PieceA& from_a, PieceB& from_b) {
             if (!some(step)) return;
             from_a.fetch(room + slot * SLOT, m0, lane);
             from_b.fetch(room + slot * SLOT + PieceA::BYTES, n0, lane);
@@ -796,6 +797,13 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
                     }
             }
         };
+        const auto compute = [&](int step, int slot, PieceA& from_a, PieceB& from_b) {
+            if constexpr (SLOT > 0) {
+                copy_wait<DEPTH - 1>();
+                meet(group);
+            }
+            multiply(step, slot, from_a, from_b);
+        };
         // What the end needs beside the product is loaded behind the first chunks.
         Ends ends[ITEMS];
         const auto item = [&](int i, int& row, int& col) {
@@ -813,6 +821,8 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
         };
         const u64 flags = launch_flags(a);
         const bool early_a = flags & EARLY_A, early_b = flags & EARLY_B, early_ends = flags & EARLY_ENDS;
+        // Everything is old: only what is written has to wait.
+        const bool ahead = ALONE && early_a && early_b && early_ends;
         if constexpr (WORDS == 0) {
             // A chunk's registers are filled and used within a turn.
             if (early_a || early_b) {
@@ -823,7 +833,7 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
                 }
             }
             if (early_ends) fetch_ends();
-            begin(a);
+            if (!ahead) begin(a);
 #pragma unroll 1
             for (int step = 0; step < DEPTH; ++step) {
                 if (!early_a) read_a(step, step, pa[0]);
@@ -831,18 +841,32 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
                 copy_commit();
             }
             if (!early_ends) fetch_ends();
-            int slot = 0;
+            if constexpr (ALONE) {
+                // Two barriers instead of one for each chunk: between these, some warps multiply while others fetch.
+                constexpr int HALF = STEPS / 2;
+                copy_wait<STEPS - HALF>();
+                meet(group);
+#pragma unroll
+                for (int step = 0; step < HALF; ++step) multiply(step, step, pa[0], pb[0]);
+                copy_wait<0>();
+                meet(group);
+#pragma unroll
+                for (int step = HALF; step < STEPS; ++step) multiply(step, step, pa[0], pb[0]);
+                if (ahead) begin(a);
+            } else {
+                int slot = 0;
 #pragma unroll 1
-            for (int step = 0; step < STEPS; ++step) {
-                compute(step, slot, pa[0], pb[0]);
-                if constexpr (STEPS > DEPTH) {
-                    meet(group);
-                    if (step + DEPTH < STEPS) read(step + DEPTH, slot, pa[0], pb[0]);
-                    else copy_commit();
-                } else {
-                    copy_commit();
+                for (int step = 0; step < STEPS; ++step) {
+                    compute(step, slot, pa[0], pb[0]);
+                    if constexpr (STEPS > DEPTH) {
+                        meet(group);
+                        if (step + DEPTH < STEPS) read(step + DEPTH, slot, pa[0], pb[0]);
+                        else copy_commit();
+                    } else {
+                        copy_commit();
+                    }
+                    slot = slot + 1 == DEPTH ? 0 : slot + 1;
                 }
-                slot = slot + 1 == DEPTH ? 0 : slot + 1;
             }
         } else {
 #pragma unroll

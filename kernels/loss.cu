@@ -401,10 +401,10 @@ DEV float warp_max(float v) {
 // Slots: 0 a [rows, features] T, 1 b [features, classes] T, 2 bias [classes] float or unbound, 3 labels [rows] i32, 4 saved [rows, features] T, 5 scale [1] float,
 // 6 dlogits [rows, classes] T, 7 row_loss [rows] float, 8 row_right [rows] float, 9 dx [rows, features] T.
 // `scores = a b + bias`, the loss of each row and whether its answer is right, `dlogits = (softmax - target) / rows * scale`, `dx = dlogits b^T`, times the
-// derivative of ACT_GRAD at `saved`, which is `a` where SAVED_IS_INPUT. At most 32 classes. A block takes EACH_ROWS rows: its threads hold b in
+// derivative of ACT_GRAD at `saved`, which is `a` where SAVED_IS_INPUT, and the float of which KEPT has the bits. At most 32 classes. A block takes EACH_ROWS rows: its threads hold b in
 // registers, each the rows of b of some features, and give their share of the scores, which are summed in a fixed order.
 // Scores and their gradient stay float in between. Overwrites; deterministic. Moves a and dx once and b once a block; b is fetched early where it is old.
-template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, int EACH_ROWS, int THREADS_> struct DenseCe {
+template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT, int EACH_ROWS, int THREADS_> struct DenseCe {
     static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = head::power_above(CLASSES);
     static constexpr bool BEGINS = true;
     static constexpr int EACH = ceil_div(FEATURES, THREADS), V = min_i(vec_width<T>(CLASSES), 4);
@@ -487,6 +487,7 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
                 float dx = 0.0f;
 #pragma unroll
                 for (int c = 0; c < CLASSES; ++c) dx = fmaf(grads[c], w[e][c], dx);
+                if constexpr (KEPT != 0x3f800000u) dx *= __uint_as_float(KEPT);
                 if constexpr (ACT_GRAD != NONE) dx *= activate_grad<ACT_GRAD>(saved[r][e]);
                 a.at<T>(9)[(i64)row * FEATURES + feature(e)] = narrow<T>(dx);
             }

@@ -500,7 +500,7 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
 // grad_norm, each output where bound. One block, which adds in a fixed order; all parts are under way before the first is used. Moves 256 bytes a unit.
 template <class Segments, int UNITS> struct StepMetrics {
     static constexpr int PHASES = 1, COUNT = Segments::COUNT;
-    static constexpr int WARPS = min_i(32, max_i(4, UNITS)), THREADS = 32 * WARPS, EACH = ceil_div(UNITS, WARPS), FLIGHT = min_i(EACH, 16);
+    static constexpr int WARPS = min_i(8, max_i(4, UNITS)), THREADS = 32 * WARPS, EACH = ceil_div(UNITS, WARPS), FLIGHT = min_i(EACH, 16);
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
     static constexpr int smem(int) { return 8 * (UNITS + COUNT); }
@@ -547,5 +547,22 @@ template <class Segments, int UNITS> struct StepMetrics {
         if (lane != 0) return;
         if (a.has(3)) *a.at<u32>(3) = total.max;
         if (a.has(4)) *a.at<float>(4) = sqrtf(total.square);
+    }
+};
+
+// Metrics as of StepMetrics, whose type is Metrics, beside the feed of the next step: they go into the record of the step before the counter's as well, whose word
+// MAX is the largest change and NORM the gradient's norm, each left alone where negative. Records are those of Feed. Slots: those of Metrics, counter, records.
+template <class Metrics, int RING, int MAX, int NORM> struct ClosingMetrics {
+    static constexpr int PHASES = 1, THREADS = Metrics::THREADS;
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return 1; }
+    static constexpr int smem(int phase) { return Metrics::smem(phase); }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        Metrics::run<PHASE>(a, block, smem);
+        // The one thread that wrote the totals.
+        if (threadIdx.x != 0) return;
+        u32* const closed = a.at<u32>(6) + ((u64)a.at<i64>(5)[1] + RING - 1) % RING * 16;
+        if constexpr (MAX >= 0) closed[MAX] = a.at<u32>(3)[0];
+        if constexpr (NORM >= 0) closed[NORM] = a.at<u32>(4)[0];
     }
 };

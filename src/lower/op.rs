@@ -172,7 +172,8 @@ pub enum OpKind {
     /// A last dense layer of few classes with its loss, up to the gradient of its input, a row at a time. The scores are the product of `a [rows, features]`
     /// and `b [features, classes]`, with `bias` where bound; `row_loss [rows]` and `row_right [rows]` (1 where the largest score stands at the label);
     /// `dlogits`, as `SoftmaxCeGrad` has it, and `dx [rows, features]`, its product with `b` transposed, times the derivative of `act_grad` at `saved`,
-    /// which is `a` itself where `saved_is_input`.
+    /// which is `a` itself where `saved_is_input`, over `1 - dropout`: `a` may have gone through ReLU and then dropout at that rate, and is zero where either
+    /// made it so.
     DenseCe {
         rows: usize,
         features: usize,
@@ -181,6 +182,7 @@ pub enum OpKind {
         bias: bool,
         act_grad: Option<Activation>,
         saved_is_input: bool,
+        dropout: Scalar,
     },
     /// `loss [1] = mean over len of (y - target)^2`.
     Mse {
@@ -228,12 +230,14 @@ pub enum OpKind {
     },
     /// The gradient `a [k, m]^T b [k, n]` of a dense layer's weight and its Adam step in one pass: the gradient is never in memory. Where bound, `parts`
     /// holds the largest |change| and the sum of squared gradients of tiles of `grain` by 16 elements, row by row, padded with zeros to a multiple of
-    /// 32 pairs; where a kernel's own tile is larger, its first pair stands for all of it.
+    /// 32 pairs; where a kernel's own tile is larger, its first pair stands for all of it. `together` counts the tiles of 96 by 64 elements of all such
+    /// operations that end a step at the same time; 0 of those in its middle.
     WeightStep {
         m: usize,
         n: usize,
         k: usize,
         grain: usize,
+        together: usize,
         beta1: Scalar,
         beta2: Scalar,
         eps: Scalar,

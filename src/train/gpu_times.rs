@@ -74,7 +74,7 @@ pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes
         return Ok(Some(known));
     }
     device.prepare_all(true);
-    let found = time_all(model, options, &first.selection, &open, &known.device, &device);
+    let found = time_all(model, options, &first, &open, &known.device, &device);
     device.prepare_all(false);
     let mut all = GpuTimes::clone(&known);
     all.times.extend(found?.times);
@@ -118,19 +118,23 @@ fn rounds(model: &Model, options: &Options, first: &Selection, open: &[String]) 
 fn time_all(
     model: &Model,
     options: &Options,
-    first: &Selection,
+    first: &Compiled,
     open: &[String],
     name: &str,
     device: &Arc<cuda::Gpu>,
 ) -> Result<GpuTimes, TrainError> {
     let mut found = GpuTimes { device: name.to_owned(), times: BTreeMap::new() };
     let started = Instant::now();
-    let rounds = rounds(model, options, first, open)?;
+    let rounds = rounds(model, options, &first.selection, open)?;
     let ops: Vec<(&Compiled, usize)> = rounds
         .iter()
         .flat_map(|r| r.timed.iter().enumerate().filter(|(_, t)| **t).map(|(i, _)| (&*r.compiled, i)))
         .collect();
-    Step::prefetch(device, &ops)?;
+    // What has no choice is needed as it is, and is compiled while the libraries prepare theirs.
+    let choices = first.selection.choices.iter().enumerate();
+    let single = choices.filter(|(_, c)| c.candidates.iter().filter(|k| k.cost_us.is_some()).count() < 2);
+    let wanted: Vec<(&Compiled, usize)> = ops.iter().copied().chain(single.map(|(index, _)| (first, index))).collect();
+    Step::prefetch(device, &wanted)?;
     let ready = started.elapsed();
     for round in &rounds {
         let mut step = Step::to_time(Arc::clone(&round.compiled), Arc::clone(device), &round.timed)?;

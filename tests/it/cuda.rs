@@ -89,7 +89,8 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, (&'static str, String)> {
     let facts = CudaFacts { capability, ..Target::h200().as_cuda().unwrap() };
     let target = Target::cuda("some GPU", facts);
     // What stands beside a step's operations.
-    let beside = ["Feed<bf16, 64, int, int, 1, 8, 5, 256, false>", "Feed<float, 3, float, float, 2, 7, 5, 256, true>"];
+    let beside =
+        ["Feed<bf16, 64, int, int, 1, 8, 5, 0, 256, false>", "Feed<float, 3, float, float, 2, 7, 5, 6, 256, true>"];
     let mut found: BTreeMap<_, _> =
         beside.map(|feed| (feed.to_owned(), ("feed.cu", feed.to_owned()))).into_iter().collect();
     found.insert("Clear".into(), ("clear.cu", "Clear<4>".into()));
@@ -142,6 +143,54 @@ fn every_kernel_compiles_for_every_architecture() {
             });
         }
     });
+}
+
+/// A classifier whose weights are stepped where their gradients are made, the last ones in tiles that have a multiprocessor to themselves.
+const MIDDLE: &str = r#"{"version": 1, "name": "middle", "input": {"shape": [784], "batch": 128}, "layers": [
+    {"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 10}],
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001}}"#;
+
+#[test]
+fn updates_that_end_a_step_share_the_machine_and_their_launches_compile() {
+    let model = check(&read_preset(MIDDLE).unwrap()).model.unwrap();
+    let target = Target::h200();
+    for precision in [Precision::Tf32, Precision::Bf16] {
+        let compiled = planned(&model, precision, false, &target);
+        let choices = &compiled.selection.choices;
+        let alone: Vec<&str> =
+            choices.iter().map(|c| &*c.kernel).filter(|k| k.contains("_adam_") && k.contains("direct_96x64")).collect();
+        assert_eq!(alone.len(), 2, "{:?}", choices.iter().map(|c| &c.kernel).collect::<Vec<_>>());
+        let ops = compiled.selection.program.ops.iter().zip(choices);
+        let mut units: Vec<Vec<(&str, String)>> = vec![Vec::new(); 3];
+        for (op, choice) in ops {
+            let real = real_of(&compiled.selection.program, op, Real::from(precision));
+            let code = codes(&op.kind, real, &target.as_cuda().unwrap());
+            let Some(code) = code.into_iter().find(|code| choice.kernel.ends_with(&code.tail)) else { continue };
+            match op.kind.name() {
+                "gemm" if units[0].is_empty() => units[0].push((code.file, code.ty)),
+                "gemm_tn_adam" if choice.kernel.contains("96x64") => units[1].push((code.file, code.ty)),
+                "reduce_sum_adam" => units[1].push((code.file, code.ty)),
+                "step_metrics" => {
+                    let (declared, ty) = code.ty.split_once("\n//---\n").unwrap();
+                    let closing = format!("{declared}\n//---\nClosingMetrics<{ty}, 256, 5, 6>");
+                    units[2].push(("feed.cu", "Feed<float, 784, int, int, 1, 128, 5, 6, 256, false>".into()));
+                    units[2].push((code.file, closing));
+                    units[0].push((code.file, code.ty));
+                }
+                _ => {}
+            }
+        }
+        assert!(units.iter().all(|u| !u.is_empty()) && units[1].len() == 5, "{units:?}");
+        if probe().has("nvrtc") {
+            for members in &units {
+                let members: Vec<(&str, &str)> = members.iter().map(|(file, ty)| (*file, &**ty)).collect();
+                let code = compile_unit(&unit(&members), Arch(9, 0));
+                assert!(code.as_ref().is_ok_and(|c| c.len() > 500), "{members:?}\n{}", code.err().unwrap_or_default());
+            }
+        } else {
+            println!("compiling is skipped: NVRTC is not installed");
+        }
+    }
 }
 
 #[test]

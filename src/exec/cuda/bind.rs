@@ -30,7 +30,6 @@ pub(super) type Row = [u64; MAX_ARGS];
 pub(super) struct DeviceEnv {
     pub(super) memory: Arc<DeviceMemory>,
     /// Keeps the memory of shared buffers alive.
-    #[allow(dead_code, reason = "held for its lifetime only")]
     pub(super) shared: Option<Arc<DeviceMemory>>,
     /// Addresses of shared buffers, by buffer; 0 for own ones.
     pub(super) externals: Vec<u64>,

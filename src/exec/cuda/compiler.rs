@@ -57,8 +57,19 @@ pub(super) fn entry_name(types: &[&str], phase: usize) -> String {
 /// How a kernel starts that does not do so itself: by looking at the flags of its launch where these may be set, which the others are spared.
 fn beginning(file: &str, ty: &str, args: &str) -> String {
     let template = entry_name(&[ty], 0);
-    let flagged = ["BiasGrad_0", "BiasStep_0", "StepInc_0", "BiasCorr_0", "LossMean_0"].contains(&template.as_str());
-    if flagged || matches!(file, "gemm.cu" | "loss.cu") {
+    let flagged = [
+        "BiasGrad_0",
+        "BiasStep_0",
+        "StepInc_0",
+        "BiasCorr_0",
+        "LossMean_0",
+        "StepMetrics_0",
+        "ClosingMetrics_0",
+        "Dropout_0",
+        "DropoutBwd_0",
+        "ActBwd_0",
+    ];
+    if flagged.contains(&template.as_str()) || matches!(file, "gemm.cu" | "loss.cu") {
         format!("begin({args})")
     } else {
         "wait_for_launch()".to_owned()
@@ -79,11 +90,15 @@ pub fn unit(ops: &[(&str, &str)]) -> String {
         // Declarations of several members must not meet, nor the types that refer to them.
         text.push_str(&format!("namespace member{index} {{\n{before}\nusing Op = {ty};\n}}\n"));
     }
-    // A kernel of its own may say how many blocks must fit a multiprocessor; of groups two must, which leaves their members registers enough.
-    let bounds = if ops.len() == 1 { ", MinBlocks<member0::Op>::VALUE" } else { ", 2" };
+    // A kernel of its own may say how many blocks must fit a multiprocessor; of groups two must, which leaves their members registers enough, but for members
+    // that want a multiprocessor to themselves.
+    let bounds = match ops {
+        [_] => "member0::Op::THREADS, MinBlocks<member0::Op>::VALUE",
+        _ => "THREADS, BLOCKS",
+    };
     let entry = |name: &str, argument: &str, body: &str| {
         format!(
-            "extern \"C\" __global__ void __launch_bounds__(member0::Op::THREADS{bounds}) {name}(const __grid_constant__ {argument}) {{\n\
+            "extern \"C\" __global__ void __launch_bounds__({bounds}) {name}(const __grid_constant__ {argument}) {{\n\
              extern __shared__ __align__(128) char smem[];\n{body}}}\n"
         )
     };
@@ -107,23 +122,26 @@ pub fn unit(ops: &[(&str, &str)]) -> String {
     text.push_str(&format!("struct Members {{ Args a[{count}]; }};\n"));
     let (mut body, mut blocks, mut smem) =
         (String::from("int block = blockIdx.x;\n"), String::from("0"), String::from("0"));
+    let (mut threads, mut fit) = (String::from("0"), String::from("2"));
     for (index, (file, ty)) in ops.iter().enumerate() {
         let start = beginning(file, ty, &format!("m.a[{index}]"));
-        text.push_str(&format!(
-            "static_assert(member{index}::Op::PHASES == 1 && member{index}::Op::THREADS == member0::Op::THREADS, \"members differ\");\n"
-        ));
+        text.push_str(&format!("static_assert(member{index}::Op::PHASES == 1, \"members have one phase\");\n"));
         body.push_str(&format!(
             "if (block < member{index}::Op::blocks(0)) {{\n\
+             if constexpr (member{index}::Op::THREADS < THREADS) {{ if (threadIdx.x >= member{index}::Op::THREADS) return; }}\n\
              if constexpr (!Begins<member{index}::Op>::VALUE) {start};\n\
              member{index}::Op::run<0>(m.a[{index}], block, smem);\nreturn;\n}}\n\
              block -= member{index}::Op::blocks(0);\n"
         ));
         blocks.push_str(&format!(" + member{index}::Op::blocks(0)"));
         smem = format!("max_i({smem}, member{index}::Op::smem(0))");
+        threads = format!("max_i({threads}, member{index}::Op::THREADS)");
+        fit = format!("(MinBlocks<member{index}::Op>::VALUE == 1 ? 1 : {fit})");
     }
+    text.push_str(&format!("constexpr int THREADS = {threads}, BLOCKS = {fit};\n"));
     text.push_str(&entry(&entry_name(&ops.iter().map(|o| o.1).collect::<Vec<_>>(), 0), "Members m", &body));
     text.push_str(&format!(
-        "extern \"C\" __constant__ long long meta[9] = {{1, member0::Op::THREADS, 0, {blocks}, {smem}, 0, 0, 0, 0}};\n"
+        "extern \"C\" __constant__ long long meta[9] = {{1, THREADS, 0, {blocks}, {smem}, 0, 0, 0, 0}};\n"
     ));
     text
 }

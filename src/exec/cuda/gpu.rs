@@ -318,7 +318,8 @@ impl Gpu {
             let known = known();
             texts.iter().filter(|t| !known.contains_key(*t)).collect()
         };
-        missing.sort_unstable();
+        // Convolutions take longest to compile: nobody shall wait for one that began last.
+        missing.sort_unstable_by_key(|text| (!text.contains("using Op = Conv"), *text));
         missing.dedup();
         let names: HashMap<&String, Vec<&str>> =
             texts.iter().zip(units).map(|(text, u)| (text, u.iter().map(|(_, t)| t.as_str()).collect())).collect();
@@ -335,11 +336,16 @@ impl Gpu {
                     None if !can_compile => {
                         Err("the kernel is not in the cache, and there is no NVRTC to compile it".into())
                     }
-                    None => compile_unit(text, arch).inspect(|code| {
-                        if let Some(folder) = &folder {
-                            keep(folder, text, arch, code);
-                        }
-                    }),
+                    None => {
+                        let started = std::time::Instant::now();
+                        compile_unit(text, arch).inspect(|code| {
+                            if let Some(folder) = &folder {
+                                keep(folder, text, arch, code);
+                            }
+                            let name = entry_name(&names[text], 0);
+                            log::debug!("{name}: compiled in {:.0?}", started.elapsed());
+                        })
+                    }
                 };
                 compiled.lock().unwrap_or_else(PoisonError::into_inner).push((index, code));
             }

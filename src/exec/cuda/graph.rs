@@ -2,6 +2,7 @@
 
 use super::bind::MAX_ARGS;
 use super::failed;
+use super::foreign::Marks;
 use super::gpu::{Gpu, Phase};
 use cudarc::driver::{result, sys};
 use std::ffi::{CString, c_void};
@@ -9,6 +10,8 @@ use std::path::Path;
 
 /// A graph that is ready to be launched, and what it is made of.
 pub(super) struct Graph {
+    /// The addresses that the nodes of each library's call hold; nothing where the driver cannot tell.
+    pub(super) foreign: Option<Vec<Vec<u64>>>,
     graph: sys::CUgraph,
     exec: sys::CUgraphExec,
     nodes: usize,
@@ -24,6 +27,19 @@ impl Graph {
     /// # Errors
     /// Which call failed, and how; the stream is usable again then.
     pub(super) fn capture(gpu: &Gpu, record: impl FnOnce() -> Result<(), String>) -> Result<Self, String> {
+        let marks = Marks::new(Vec::new());
+        Self::capture_marked(gpu, &marks, record)
+    }
+
+    /// As [`Self::capture`], where `record` marks what libraries put on the stream.
+    ///
+    /// # Errors
+    /// As [`Self::capture`].
+    pub(super) fn capture_marked(
+        gpu: &Gpu,
+        marks: &Marks,
+        record: impl FnOnce() -> Result<(), String>,
+    ) -> Result<Self, String> {
         let stream = gpu.stream();
         // SAFETY: the stream is ours, and nobody else captures on it.
         unsafe { result::stream::begin_capture(stream, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) }
@@ -41,16 +57,21 @@ impl Graph {
             (Err(why), Err(_)) | (Ok(()), Err(why)) => return Err(why),
         };
         // SAFETY: the graph was just captured.
-        let exec = unsafe { kernels_that_clear(gpu, graph).and_then(|()| sys_instantiate(graph)) };
-        let exec = match exec {
-            Ok(exec) => exec,
+        let made = unsafe {
+            let foreign = marks.addresses(graph);
+            foreign.and_then(|foreign| {
+                kernels_that_clear(gpu, graph).and_then(|()| sys_instantiate(graph)).map(|exec| (exec, foreign))
+            })
+        };
+        let (exec, foreign) = match made {
+            Ok(made) => made,
             Err(why) => {
                 // SAFETY: the graph is ours.
                 let _ = unsafe { result::graph::destroy(graph) };
                 return Err(why);
             }
         };
-        let mut captured = Self { graph, exec, nodes: 0, kernels: 0 };
+        let mut captured = Self { foreign, graph, exec, nodes: 0, kernels: 0 };
         captured.count()?;
         // SAFETY: both handles are alive.
         unsafe { result::graph::upload(exec, stream) }.map_err(|e| failed("cuGraphUpload", e))?;
@@ -256,7 +277,7 @@ unsafe fn neighbours(node: sys::CUgraphNode, list: Lists) -> Result<Vec<sys::CUg
 ///
 /// # Safety
 /// The graph is alive.
-unsafe fn nodes_of(graph: sys::CUgraph) -> Result<Vec<sys::CUgraphNode>, String> {
+pub(super) unsafe fn nodes_of(graph: sys::CUgraph) -> Result<Vec<sys::CUgraphNode>, String> {
     let told = |result: sys::CUresult| result.result().map_err(|e| failed("cuGraphGetNodes", e));
     let mut count = 0;
     // SAFETY: with no list to fill, only the number is written.
@@ -272,7 +293,7 @@ unsafe fn nodes_of(graph: sys::CUgraph) -> Result<Vec<sys::CUgraphNode>, String>
 ///
 /// # Safety
 /// The node belongs to a graph that is alive.
-unsafe fn kind_of(node: sys::CUgraphNode) -> Result<sys::CUgraphNodeType, String> {
+pub(super) unsafe fn kind_of(node: sys::CUgraphNode) -> Result<sys::CUgraphNodeType, String> {
     let mut kind = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
     // SAFETY: the caller's promise.
     let told = unsafe { sys::cuGraphNodeGetType(node, &raw mut kind) }.result();

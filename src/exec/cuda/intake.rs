@@ -2,8 +2,10 @@
 //! found, and one launch makes several steps. The host sends orders ahead and reads records behind; it never stops the stream.
 
 use super::bind::{MAX_ARGS, Row, launch_phase};
+use super::gpu::Kernel;
 use super::graph::Graph;
 use super::memory::{DeviceMemory, Event, Pinned};
+use super::overlap::{EARLY_A, FLAGS, OVERLAPPED};
 use super::step::{MAX_NODES, MAX_STEPS, Step, gpu_error};
 use crate::exec::step::located;
 use crate::exec::{BatchTargets, ExecError, StepRecord};
@@ -11,13 +13,15 @@ use crate::lower::LValueId;
 use crate::tensor::DType;
 use cudarc::driver::result;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Steps whose orders and records the device keeps: those of the launches under way, and as many again.
 const RING: usize = 4 * MAX_STEPS;
 /// Launches under way at most.
 const FLIGHTS: usize = 3;
-/// Bytes of a record, and values in it.
+/// Bytes of a record, and the words in front of its values.
 const RECORD: usize = 64;
+const HEAD: usize = 4;
 /// Values that a record holds at most.
 pub(in crate::exec) const MAX_WATCHED: usize = 8;
 /// The share of the free memory that a data set may take: one over this.
@@ -137,28 +141,57 @@ impl Step {
         for (slot, id) in row[fixed.len()..].iter_mut().zip(watched) {
             *slot = address(*id)?;
         }
-        let ty = |last: bool| {
-            let watched = watched.len();
-            format!("Feed<{x_type}, {wx}, {target_type}, {y_type}, {wy}, {batch}, {watched}, {RING}, {last}>")
+        // Metrics that come together beside a feed go into the record from there.
+        let word_of = |name: &str| {
+            let id = self.chain.metrics.and_then(|op| program.ops[op].arg(name))?;
+            watched.iter().position(|w| address(*w).is_ok_and(|at| address(id).is_ok_and(|own| own == at)))
         };
-        let mut kernels = self.gpu.kernels(&[vec![("feed.cu", ty(false))], vec![("feed.cu", ty(true))]]).into_iter();
-        let mut next = || kernels.next().unwrap_or_else(|| Err("no kernel came back".into())).map_err(gpu_error);
-        let (feed, last) = ((next()?, row), (next()?, row));
+        let late = ["update_max", "grad_norm"].map(word_of);
+        let words = late.map(|word| word.map(|w| w + HEAD));
+        let closing =
+            self.chain.closing(&self.compiled, &self.planned, (records.base(), RING), address(counter)?, words);
+        let left = late.iter().flatten().fold(0u32, |mask, word| mask | 1 << word);
+        let ty = |last: bool, left: u32| {
+            let watched = watched.len();
+            format!("Feed<{x_type}, {wx}, {target_type}, {y_type}, {wy}, {batch}, {watched}, {left}, {RING}, {last}>")
+        };
+        let feed = |last: bool, left: u32| ("feed.cu", ty(last, left));
+        row[FLAGS] = OVERLAPPED | if self.chain.feed_early { EARLY_A } else { 0 };
+        // The first feed of a launch, those behind a step, and the one behind the last.
+        let mut units = vec![vec![feed(false, 0)]];
+        let mut between = row.to_vec();
+        if let Some((unit, mut args)) = closing {
+            args[FLAGS] = OVERLAPPED;
+            units.extend([vec![feed(false, left), unit.clone()], vec![feed(true, left), unit]]);
+            between.extend(args);
+        } else {
+            units.push(vec![feed(true, 0)]);
+        }
+        let kernels: Result<Vec<_>, String> = self.gpu.kernels(&units).into_iter().collect();
+        let kernels = kernels.map_err(gpu_error)?;
+        let [first, .., last] = &kernels[..] else { return Err(gpu_error("no kernel came back".into())) };
+        let (first, last) = ((first, &row[..]), (last, &between[..]));
+        let next = (&kernels[kernels.len() - 2], &between[..]);
         let most = (MAX_NODES / (self.launches().1 + 1)).clamp(1, MAX_STEPS);
         let mut sizes = vec![most, most / 8, 1];
         sizes.retain(|s| *s > 0);
         sizes.dedup();
+        let step = self.chain.fed(&self.launches);
         let mut graphs = Vec::with_capacity(sizes.len());
         for steps in sizes {
-            let graph = Graph::capture(&self.gpu, || {
-                for _ in 0..steps {
-                    launch_phase(&self.gpu, feed.0.phases[0], feed.0.threads, &feed.1)?;
-                    self.put_all()?;
-                }
-                launch_phase(&self.gpu, last.0.phases[0], last.0.threads, &last.1)
+            let mut feeds = vec![next; steps];
+            feeds[0] = first;
+            let put = |(kernel, args): &(&Arc<Kernel>, &[u64])| {
+                launch_phase(&self.gpu, kernel.phases[0], kernel.threads, args)
+            };
+            let marks = self.marks();
+            let graph = Graph::capture_marked(&self.gpu, &marks, || {
+                feeds.iter().try_for_each(|feed| put(feed).and_then(|()| self.put_all(&marks, &step)))?;
+                put(&last)
             });
             let graph = graph.map_err(gpu_error)?;
-            self.held(&graph, steps, &[&feed, &last]).map_err(gpu_error)?;
+            feeds.push(last);
+            self.held(&graph, &step.repeat(steps), &feeds).map_err(gpu_error)?;
             graphs.push((steps, graph));
         }
         let berth = |_| -> Result<Berth, String> {
@@ -255,7 +288,7 @@ impl Step {
                 let ns = |i: usize| u64::from(word(i)) | u64::from(word(i + 1)) << 32;
                 let mut values = [0.0; MAX_WATCHED];
                 for (slot, value) in values.iter_mut().take(intake.watched).enumerate() {
-                    *value = f32::from_bits(word(4 + slot));
+                    *value = f32::from_bits(word(HEAD + slot));
                 }
                 let step_us = ns(2).saturating_sub(ns(0)) as f32 / 1e3;
                 intake.out.push(StepRecord { counter: flight.first + index as u64, step_us, values });

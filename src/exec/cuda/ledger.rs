@@ -7,22 +7,23 @@ use super::group::Launch;
 use super::overlap::FLAGS;
 use super::step::Step;
 use crate::exec::ExecError;
+use crate::lower::{Dir, Slot};
 use cudarc::driver::sys;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 impl Step {
-    /// Reads the arguments that a graph of `times` steps holds, so that every replay can be held against the plan. `feeds` are the kernels before each step
-    /// and the one behind the last, with their arguments.
+    /// Reads the arguments that a graph holds, so that every replay can be held against the plan. `launches` are those of its steps in order, `feeds` the kernels
+    /// before each step and the one behind the last, with their arguments; none where the batch lies there already.
     pub(super) fn held(
         &self,
         graph: &Graph,
-        times: usize,
-        feeds: &[&(Arc<Kernel>, Row)],
+        launches: &[&Launch],
+        feeds: &[(&Arc<Kernel>, &[u64])],
     ) -> Result<Vec<Option<Row>>, String> {
         let mut words: HashMap<sys::CUfunction, usize> = HashMap::new();
-        words.extend(feeds.iter().flat_map(|(k, _)| &k.phases).map(|p| (p.function, MAX_ARGS)));
-        for launch in &self.launches {
+        words.extend(feeds.iter().flat_map(|(k, args)| k.phases.iter().map(|p| (p.function, args.len()))));
+        for launch in launches {
             match launch {
                 Launch::Single { op, .. } => {
                     for work in &self.calls[*op] {
@@ -43,65 +44,91 @@ impl Step {
         let mut take = |function: sys::CUfunction| {
             found.get_mut(&function).and_then(VecDeque::pop_front).ok_or("a launch is missing in the captured graph")
         };
-        for (index, feed) in feeds.iter().enumerate() {
-            for _ in 0..if index == 0 { times } else { 1 } {
-                if take(feed.0.phases[0].function)?[..] != feed.1[..] {
-                    return Err(
-                        "the captured arguments of the batch's gathering are not those that were recorded".into()
-                    );
-                }
+        for (kernel, args) in feeds {
+            if take(kernel.phases[0].function)?[..] != **args {
+                return Err("the captured arguments of the batch's gathering are not those that were recorded".into());
             }
         }
         let mut captured = vec![None; self.calls.len()];
-        for _ in 0..times {
-            self.held_step(&mut take, &mut captured)?;
+        for launch in launches {
+            self.held_launch(launch, &mut take, &mut captured)?;
+        }
+        let foreign = launches.iter().filter(|launch| self.asks_library(launch)).zip(graph.foreign.iter().flatten());
+        for (launch, addresses) in foreign {
+            let op = launch.ops()[0];
+            let mut row = [0; MAX_ARGS];
+            for address in addresses {
+                let slot = self.slot_of(op, *address).ok_or_else(|| {
+                    let kernel = &self.compiled.selection.choices[op].kernel;
+                    format!(
+                        "op {op} ({kernel}): the library's kernel holds {address:#x}, which is none of the operation's"
+                    )
+                })?;
+                row[slot] = self.planned[op][slot];
+            }
+            captured[op] = Some(row);
         }
         Ok(captured)
     }
 
-    /// The arguments of one step among those of a graph.
-    fn held_step(
+    /// The arguments of one launch among those of a graph.
+    fn held_launch(
         &self,
+        launch: &Launch,
         take: &mut impl FnMut(sys::CUfunction) -> Result<Vec<u64>, &'static str>,
         captured: &mut [Option<Row>],
     ) -> Result<(), String> {
-        for launch in &self.launches {
-            match launch {
-                Launch::Single { op, flags } => {
-                    for work in &self.calls[*op] {
-                        let Work::Kernel { kernel, args } = work else { continue };
-                        let mut recorded = **args;
-                        recorded[FLAGS] = *flags;
-                        for phase in &kernel.phases {
-                            let found = take(phase.function)?;
-                            if found[..] != recorded[..] {
-                                return Err(format!(
-                                    "op {op}: the captured arguments are not those that were recorded"
-                                ));
-                            }
+        match launch {
+            Launch::Single { op, flags } => {
+                for work in &self.calls[*op] {
+                    let Work::Kernel { kernel, args } = work else { continue };
+                    let mut recorded = **args;
+                    recorded[FLAGS] = *flags;
+                    for phase in &kernel.phases {
+                        let found = take(phase.function)?;
+                        if found[..] != recorded[..] {
+                            return Err(format!("op {op}: the captured arguments are not those that were recorded"));
                         }
-                        // Passes behind a library's product have slots of their own; the plan's row is that of the operation.
-                        if self.calls[*op].len() == 1 {
-                            captured[*op] = Some(**args);
-                        }
+                    }
+                    // Passes behind a library's product have slots of their own; the plan's row is that of the operation.
+                    if self.calls[*op].len() == 1 {
+                        captured[*op] = Some(**args);
                     }
                 }
-                Launch::Group { ops, kernel, args } => {
-                    let found = take(kernel.phases[0].function)?;
-                    if found[..] != args[..] {
-                        return Err(format!("op {}: the captured arguments are not those that were recorded", ops[0]));
-                    }
-                    for (op, row) in ops.iter().zip(found.chunks_exact(MAX_ARGS)) {
-                        let mut copy = [0; MAX_ARGS];
-                        copy.copy_from_slice(row);
-                        // What it tells about its neighbours is no address.
-                        copy[FLAGS] = 0;
-                        captured[*op] = Some(copy);
-                    }
+            }
+            Launch::Group { ops, kernel, args } => {
+                let found = take(kernel.phases[0].function)?;
+                if found[..] != args[..] {
+                    return Err(format!("op {}: the captured arguments are not those that were recorded", ops[0]));
+                }
+                for (op, row) in ops.iter().zip(found.chunks_exact(MAX_ARGS)) {
+                    let mut copy = [0; MAX_ARGS];
+                    copy.copy_from_slice(row);
+                    // What it tells about its neighbours is no address.
+                    copy[FLAGS] = 0;
+                    captured[*op] = Some(copy);
                 }
             }
         }
         Ok(())
+    }
+
+    /// The slot of an operation in whose bytes an address lies, or right behind which.
+    fn slot_of(&self, op: usize, address: u64) -> Option<usize> {
+        let plan = &self.compiled.plan;
+        let operation = &plan.program.ops[op];
+        let slots = operation.kind.slots().iter().enumerate();
+        let lies_in = |(slot, kind): (usize, &Slot)| {
+            let bytes = match (kind.dir, operation.args[slot]) {
+                (Dir::Work, _) => plan.buffer(plan.argument(op, slot)?.buffer).bytes,
+                (_, Some(id)) => plan.program.value(id).bytes(),
+                (_, None) => return None,
+            };
+            let start = self.planned[op][slot];
+            (start..=start + bytes).contains(&address).then_some((start, slot))
+        };
+        // An address on a border is the beginning of what follows.
+        slots.filter_map(lies_in).max().map(|(_, slot)| slot)
     }
 
     /// Recorded arguments that every replay is held against.
@@ -117,7 +144,7 @@ impl Step {
         }
         for (index, (captured, planned)) in self.captured.iter().zip(&self.planned).enumerate() {
             if let Some(captured) = captured
-                && captured != planned
+                && captured.iter().zip(planned).any(|(c, p)| *c != 0 && c != p)
             {
                 return Err(self.mismatch(index, captured));
             }
@@ -128,7 +155,7 @@ impl Step {
     #[cold]
     fn mismatch(&self, index: usize, captured: &Row) -> ExecError {
         let planned = &self.planned[index];
-        let slot = (0..MAX_ARGS).find(|&i| captured[i] != planned[i]).unwrap_or(0);
+        let slot = (0..MAX_ARGS).find(|&i| captured[i] != 0 && captured[i] != planned[i]).unwrap_or(0);
         let (expected, found) = (planned[slot] as usize, captured[slot] as usize);
         ExecError::ledger(&self.compiled, index, slot, expected, found)
     }

@@ -11,6 +11,8 @@
 //! | `cublaslt`, `cudnn` | products and convolutions of the libraries |
 //! | `bind` | an operation's kernels with all arguments fixed |
 //! | `graph` | a captured step |
+//! | `foreign` | the addresses in the nodes of libraries |
+//! | `chain` | steps one after the other in one graph |
 //! | `group` | operations that share a launch |
 //! | `intake` | steps that fetch their own batches from a data set on the device |
 //! | `ledger` | a captured graph's arguments against the planned ones |
@@ -23,9 +25,11 @@
 
 mod bind;
 mod ceilings;
+mod chain;
 mod compiler;
 mod cublaslt;
 mod cudnn;
+mod foreign;
 mod gpu;
 mod graph;
 mod group;

@@ -7,6 +7,7 @@
 use super::bind::{MAX_ARGS, Work};
 use super::group::Launch;
 use crate::compile::Compiled;
+use crate::ir::Role;
 use crate::lower::{Dir, OpKind};
 use crate::select::{Variant, cuda};
 
@@ -14,12 +15,15 @@ use crate::select::{Variant, cuda};
 pub(super) const FLAGS: usize = MAX_ARGS - 1;
 
 // As `LaunchFlags` in the kernels' prelude.
-const EARLY_A: u64 = 1;
+pub(super) const EARLY_A: u64 = 1;
 const EARLY_B: u64 = 2;
-const OVERLAPPED: u64 = 4;
+pub(super) const OVERLAPPED: u64 = 4;
 const EARLY_ENDS: u64 = 8;
 
-/// Sets the flags of a step's launches. The first one keeps none: what is in front of it is not known.
+/// Where bytes begin in the plan's memory, and where they end.
+pub(super) type Range = (u64, u64);
+
+/// Sets the flags of a step's launches. The first one keeps none, because what is in front of it is not known.
 pub(super) fn overlap(compiled: &Compiled, calls: &[Vec<Work>], launches: &mut [Launch]) {
     if compiled.selection.target.as_cuda().is_none_or(|gpu| gpu.capability.0 < 9) {
         return;
@@ -27,23 +31,55 @@ pub(super) fn overlap(compiled: &Compiled, calls: &[Vec<Work>], launches: &mut [
     for at in 1..launches.len() {
         let (before, after) = launches.split_at_mut(at);
         let (Some(front), Some(launch)) = (before.last_mut(), after.first_mut()) else { continue };
-        let ours = |op: usize| matches!(&calls[op][..], [Work::Kernel { .. }]);
-        if !front.ops().iter().all(|op| ours(*op) && leaves_room(compiled, *op)) {
+        if !front.ops().iter().all(|op| is_ours(calls, *op) && leaves_room(compiled, *op)) {
             continue;
         }
-        let written: Vec<(u64, u64)> = front.ops().iter().flat_map(|op| writes(compiled, *op)).collect();
-        let mut overlaps = false;
-        for op in launch.ops().to_vec().into_iter().filter(|op| ours(*op) && fetches_early(compiled, *op)) {
-            let flags = early(compiled, op, &written);
-            overlaps |= flags != 0;
-            launch.add_flags(op, flags);
-        }
-        if overlaps {
-            for op in front.ops().to_vec() {
-                front.add_flags(op, OVERLAPPED);
-            }
+        let written: Vec<Range> = front.ops().iter().flat_map(|op| writes(compiled, *op)).collect();
+        if fetch_ahead(compiled, calls, launch, &written) {
+            front.start_next_early();
         }
     }
+}
+
+/// Whether an operation is one kernel of ours.
+pub(super) fn is_ours(calls: &[Vec<Work>], op: usize) -> bool {
+    matches!(&calls[op][..], [Work::Kernel { .. }])
+}
+
+/// Lets a launch fetch what the one in front does not write; whether there is any such.
+pub(super) fn fetch_ahead(compiled: &Compiled, calls: &[Vec<Work>], launch: &mut Launch, written: &[Range]) -> bool {
+    let mut overlaps = false;
+    for op in launch.ops().to_vec().into_iter().filter(|op| is_ours(calls, *op) && fetches_early(compiled, *op)) {
+        let flags = early(compiled, op, written);
+        overlaps |= flags != 0;
+        launch.add_flags(op, flags);
+    }
+    overlaps
+}
+
+/// Whether the last kernel of an operation leaves room for the blocks of the next launch.
+pub(super) fn ends_small(compiled: &Compiled, calls: &[Vec<Work>], op: usize) -> bool {
+    leaves_room(compiled, op) || ends_in_metrics(compiled, &calls[op], op)
+}
+
+/// Whether an operation is an update whose metrics come together in a kernel of their own.
+fn ends_in_metrics(compiled: &Compiled, calls: &[Work], op: usize) -> bool {
+    let updates = matches!(compiled.plan.program.ops[op].kind, OpKind::AdamStep { .. } | OpKind::SgdStep { .. });
+    updates && matches!(calls, [Work::Kernel { kernel, .. }] if kernel.phases.len() > 1)
+}
+
+/// The bytes that the last kernel of an operation writes.
+pub(super) fn writes_last(compiled: &Compiled, calls: &[Vec<Work>], op: usize) -> Vec<Range> {
+    if !ends_in_metrics(compiled, &calls[op], op) {
+        return writes(compiled, op);
+    }
+    let program = &compiled.plan.program;
+    let operation = &program.ops[op];
+    let slots = operation.kind.slots().iter().zip(&operation.args).enumerate();
+    let metrics = slots.filter(|(_, (slot, arg))| {
+        slot.dir == Dir::Out && arg.is_some_and(|id| program.value(id).role == Role::Metric)
+    });
+    metrics.filter_map(|(index, _)| extent(compiled, op, index, Dir::Out)).collect()
 }
 
 /// Whether an operation's kernel knows the flags.
@@ -59,11 +95,18 @@ fn fetches_early(compiled: &Compiled, op: usize) -> bool {
     )
 }
 
+/// Elements of which a pass leaves most of the machine free.
+const FEW_ELEMENTS: usize = 1 << 17;
+
 /// Whether blocks of the next launch find room beside those of an operation: what streams through a whole image fills the machine, and those who wait there
 /// take room from those who work. The kernels of these operations look at their flags (`compiler::beginning`).
 fn leaves_room(compiled: &Compiled, op: usize) -> bool {
+    let kind = &compiled.plan.program.ops[op].kind;
+    if let OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. } | OpKind::ActBwd { len, .. } = kind {
+        return *len <= FEW_ELEMENTS;
+    }
     matches!(
-        compiled.plan.program.ops[op].kind,
+        kind,
         OpKind::Gemm(_)
             | OpKind::BiasGrad { .. }
             | OpKind::WeightStep { .. }
@@ -71,13 +114,14 @@ fn leaves_room(compiled: &Compiled, op: usize) -> bool {
             | OpKind::SoftmaxCeFused { .. }
             | OpKind::DenseCe { .. }
             | OpKind::LossMean { .. }
+            | OpKind::StepMetrics { .. }
             | OpKind::StepInc
             | OpKind::BiasCorr { .. }
     )
 }
 
 /// The bytes that an operation writes, scratch and counters included.
-fn writes(compiled: &Compiled, op: usize) -> Vec<(u64, u64)> {
+pub(super) fn writes(compiled: &Compiled, op: usize) -> Vec<Range> {
     let plan = &compiled.plan;
     let operation = &plan.program.ops[op];
     let slots = operation.kind.slots().iter().enumerate();
@@ -96,7 +140,7 @@ fn extent(compiled: &Compiled, op: usize, slot: usize, dir: Dir) -> Option<(u64,
 }
 
 /// What of an operation's inputs none of `written` touches.
-fn early(compiled: &Compiled, op: usize, written: &[(u64, u64)]) -> u64 {
+fn early(compiled: &Compiled, op: usize, written: &[Range]) -> u64 {
     let kind = &compiled.plan.program.ops[op].kind;
     let slots = kind.slots();
     let is_product = matches!(kind, OpKind::Gemm(_) | OpKind::DenseCe { .. } | OpKind::WeightStep { .. });
@@ -109,7 +153,7 @@ fn early(compiled: &Compiled, op: usize, written: &[(u64, u64)]) -> u64 {
     };
     let mut flags = if is_product { EARLY_A | EARLY_B | EARLY_ENDS } else { EARLY_ENDS };
     for (index, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.dir == Dir::In) {
-        let touched = |(from, to)| written.iter().any(|w: &(u64, u64)| w.0 < to && from < w.1);
+        let touched = |(from, to)| written.iter().any(|w: &Range| w.0 < to && from < w.1);
         if extent(compiled, op, index, Dir::In).is_some_and(touched) {
             flags &= !flag_of(slot.name);
         }

@@ -1,6 +1,8 @@
 //! A compiled step in device memory: run op by op, or captured and replayed.
 
 use super::bind::{DeviceEnv, Row, Unit, Work, asks_library, bind, device_error, draft_all, launch_phase};
+use super::chain::Chain;
+use super::foreign::Marks;
 use super::gpu::Gpu;
 use super::graph::{Graph, clear};
 use super::group::{Launch, group};
@@ -30,6 +32,8 @@ pub struct Step {
     pub(super) env: DeviceEnv,
     pub(super) calls: Vec<Vec<Work>>,
     pub(super) launches: Vec<Launch>,
+    /// What differs in a chain of steps.
+    pub(super) chain: Chain,
     /// One step captured, or why it cannot be.
     graph: Result<Graph, String>,
     /// Several steps in one graph.
@@ -181,6 +185,7 @@ impl Step {
         }
         let mut launches = if record { group(&gpu, &compiled, &calls) } else { Vec::new() };
         overlap(&compiled, &calls, &mut launches);
+        let chain = Chain::new(&gpu, &compiled, &calls, &mut launches);
         let base = env.memory.base();
         let shadow = match shadow {
             Some(shared) => Some(shared),
@@ -192,6 +197,7 @@ impl Step {
             env,
             calls,
             launches,
+            chain,
             graph: Err("not captured yet".into()),
             many: None,
             intake: None,
@@ -230,10 +236,13 @@ impl Step {
     }
 
     fn capture(&mut self) {
-        let graph = Graph::capture(&self.gpu, || self.put_all());
-        self.graph = graph.and_then(|graph| {
-            self.captured = self.held(&graph, 1, &[])?;
-            Ok(graph)
+        let launches: Vec<&Launch> = self.launches.iter().collect();
+        let marks = self.marks();
+        let graph = Graph::capture_marked(&self.gpu, &marks, || self.put_all(&marks, &launches));
+        let graph = graph.and_then(|graph| Ok((self.held(&graph, &launches, &[])?, graph)));
+        self.graph = graph.map(|(captured, graph)| {
+            self.captured = captured;
+            graph
         });
         if let Err(why) = &self.graph {
             log::warn!("the step runs op by op: {why}");
@@ -257,8 +266,24 @@ impl Step {
         self.calls[op].iter().try_for_each(put).map_err(|why| device_error(&self.compiled, op, why))
     }
 
-    pub(super) fn put_all(&self) -> Result<(), String> {
-        self.launches.iter().try_for_each(|l| self.put(l)).map_err(|e| e.to_string())
+    /// Puts launches on a stream that is captured.
+    pub(super) fn put_all(&self, marks: &Marks, launches: &[&Launch]) -> Result<(), String> {
+        launches.iter().try_for_each(|launch| {
+            let put = || self.put(launch).map_err(|e| e.to_string());
+            if self.asks_library(launch) { marks.library(&self.gpu, put) } else { put() }
+        })
+    }
+
+    /// Whether a launch is a library's.
+    pub(super) fn asks_library(&self, launch: &Launch) -> bool {
+        let ours = |op: &usize| self.calls[*op].iter().all(|work| matches!(work, Work::Kernel { .. }));
+        matches!(launch, Launch::Single { op, .. } if !ours(op))
+    }
+
+    /// Marks for a capture of this step.
+    pub(super) fn marks(&self) -> Marks {
+        let memory = [Some(&self.env.memory), self.env.shared.as_ref()];
+        Marks::new(memory.into_iter().flatten().map(|m| (m.base(), m.base() + m.bytes() as u64)).collect())
     }
 
     /// The artefacts it was made from.
@@ -350,9 +375,11 @@ impl Step {
         let steps = self.graph.as_ref().map_or(1, |g| (MAX_NODES / g.nodes().max(1)).clamp(1, MAX_STEPS)).min(count);
         if steps > 1 && self.many.as_ref().is_none_or(|(k, _)| *k > count) {
             self.gpu.enter().map_err(gpu_error)?;
-            let graph = Graph::capture(&self.gpu, || (0..steps).try_for_each(|_| self.put_all()));
+            let launches = self.chain.steps(&self.launches, steps);
+            let marks = self.marks();
+            let graph = Graph::capture_marked(&self.gpu, &marks, || self.put_all(&marks, &launches));
             let graph = graph.map_err(gpu_error)?;
-            self.held(&graph, steps, &[]).map_err(gpu_error)?;
+            self.held(&graph, &launches, &[]).map_err(gpu_error)?;
             self.many = Some((steps, graph));
         }
         let mut left = count;

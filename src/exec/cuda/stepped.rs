@@ -67,7 +67,7 @@ pub(super) fn reference(
 
 /// Product, loss and gradient, one after the other.
 fn dense_ce(kind: &OpKind, get: &dyn Fn(&str) -> Vec<f64>) -> Vec<(&'static str, Vec<f64>)> {
-    let OpKind::DenseCe { rows, features, classes, smoothing, bias, act_grad, saved_is_input } = *kind else {
+    let OpKind::DenseCe { rows, features, classes, smoothing, bias, act_grad, saved_is_input, dropout } = *kind else {
         return Vec::new();
     };
     let (weight, len) = (get("b"), rows * classes);
@@ -94,7 +94,8 @@ fn dense_ce(kind: &OpKind, get: &dyn Fn(&str) -> Vec<f64>) -> Vec<(&'static str,
     let backward = Epilogue { act_grad, ..Epilogue::default() };
     let mut bound = [("a", dlogits.clone()), ("b", weight), ("saved", saved), ("c", vec![f64::NAN; rows * features])];
     run(gemm(rows, features, classes, Trans::Nt, backward), &mut bound);
-    let [.., (_, dx)] = bound;
+    let [.., (_, mut dx)] = bound;
+    dx.iter_mut().for_each(|v| *v /= 1.0 - dropout.get());
     vec![("dlogits", dlogits), ("row_loss", row_loss), ("row_right", right), ("dx", dx)]
 }
 
@@ -142,7 +143,7 @@ mod tests {
     fn a_step_on_a_gradient_is_the_gradient_and_then_the_step() {
         let (m, n, k) = (3, 2, 4);
         let [beta1, beta2, eps] = [0.9, 0.999, 1e-8].map(Scalar::new);
-        let kind = OpKind::WeightStep { m, n, k, grain: 8, beta1, beta2, eps, decoupled: true };
+        let kind = OpKind::WeightStep { m, n, k, grain: 8, together: 0, beta1, beta2, eps, decoupled: true };
         let input = |slot: &str| {
             Some(match slot {
                 "a" => (0..m * k).map(|i| i as f64 * 0.1).collect(),

@@ -12,6 +12,10 @@ use crate::select::CudaFacts;
 /// Candidates of any geometry for one operation at most.
 const MOST: usize = 4;
 
+/// Microseconds of an estimate from which on one is enough where a library, or a kernel made for the geometry, is there as well: on an H200 none of these tiles was
+/// faster than both in any large convolution (1.2 to 2.2 times as slow), and compiling them is most of what the first preparation takes.
+const LONG_US: f64 = 15.0;
+
 /// What a launch costs, in microseconds.
 const PHASE_US: f64 = 1.5;
 
@@ -132,10 +136,14 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
         found.push(problem.direct());
     }
     found.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
-    let mut found = found.split_off(found.len().saturating_sub(MOST));
     // These stay whatever the model says of them: they are few, and mostly faster.
     let special = [problem.wgmma(gpu.capability), problem.taps(), problem.thin(), problem.sliced()];
-    found.extend(special.into_iter().flatten());
+    let special: Vec<Code> = special.into_iter().flatten().collect();
+    let beaten = !special.is_empty() || gpu.has_cudnn && kind != Kind::BackwardW;
+    let is_long = found.last().is_some_and(|best| best.cost_us > LONG_US);
+    let most = if tensor && beaten && is_long { 1 } else { MOST };
+    let mut found = found.split_off(found.len().saturating_sub(most));
+    found.extend(special);
     found.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
     found
 }

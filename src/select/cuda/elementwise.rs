@@ -12,6 +12,17 @@ const BYTES_PER_US_ALONE: f64 = 3e4;
 /// What a phase costs in microseconds.
 const PHASE_US: f64 = 1.5;
 
+/// Columns of a bias that a lane takes: few blocks leave room for those of products, with which they share a launch.
+const fn bias_columns(cols: usize) -> usize {
+    if cols.is_multiple_of(4) {
+        4
+    } else if cols.is_multiple_of(2) {
+        2
+    } else {
+        1
+    }
+}
+
 /// Every type of this family for an operation.
 #[must_use]
 pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
@@ -33,7 +44,7 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
             vec![Code {
                 tail: format!("{}_columns_v0", real.name()),
                 file: "elementwise.cu",
-                ty: format!("BiasStep<{rule}, {t}, {rows}, {cols}>"),
+                ty: format!("BiasStep<{rule}, {t}, {rows}, {cols}, {}>", bias_columns(cols)),
                 work_bytes: 0,
                 cost_us: PHASE_US + 0.6 * rows.div_ceil(128) as f64,
             }]
@@ -44,12 +55,12 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
         }
         OpKind::Add { len } if len > 0 => vec![flat(real, format!("Add<{t}, {len}>"), 3 * len * size)],
         OpKind::Dropout { len, rate, stream } if len > 0 => {
-            let (threshold, scale) = (dropout_threshold(rate.get()), scale(rate.get()));
+            let (threshold, scale) = (dropout_threshold(rate.get()), dropout_scale(rate.get()));
             let ty = format!("Dropout<{t}, {len}, {threshold}u, {scale}, {stream}u>");
             vec![flat(real, ty, 2 * len * size + len / 8)]
         }
         OpKind::DropoutBwd { len, rate } if len > 0 => {
-            vec![flat(real, format!("DropoutBwd<{t}, {len}, {}>", scale(rate.get())), 2 * len * size + len / 8)]
+            vec![flat(real, format!("DropoutBwd<{t}, {len}, {}>", dropout_scale(rate.get())), 2 * len * size + len / 8)]
         }
         OpKind::SignBits { len } if len > 0 && len.is_multiple_of(8) => {
             vec![flat(real, format!("SignBits<{t}, {len}>"), len * size + len / 8)]
@@ -72,7 +83,7 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
 }
 
 /// The bits of the factor by which dropout multiplies what it keeps, as a template argument.
-fn scale(rate: f64) -> String {
+pub(super) fn dropout_scale(rate: f64) -> String {
     format!("{:#010x}u", ((1.0 / (1.0 - rate)) as f32).to_bits())
 }
 

@@ -126,6 +126,11 @@ const DIRECT_TILES: [Direct; 13] = [
     direct([4, 4], [2, 1], 4, 1),
 ];
 
+/// The tile of updates that have the machine to themselves, multiprocessors left to the biases beside them, and the longest reduction of which all is under way.
+const ALONE: Direct = direct([4, 4], [3, 2], 2, 1);
+const ALONE_SPARE: usize = 8;
+const ALONE_DEPTH: usize = 128;
+
 /// Direct kernels offered for one product, and other kernels beside them.
 const DIRECT_OFFERS: usize = 8;
 const BESIDE_DIRECT: usize = 2;
@@ -140,11 +145,16 @@ const SPLITS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Every type of this family for an operation.
 #[must_use]
 pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
-    let Some(product) = Product::of(kind) else { return Vec::new() };
+    let alone = is_alone(kind, real, gpu);
+    let Some(product) = Product::of(kind, alone) else { return Vec::new() };
     let Product { gemm, .. } = &product;
     let fits = |len: usize| len > 0 && len < 1 << 30;
     if !(fits(gemm.m) && fits(gemm.n) && fits(gemm.k)) || gpu.capability.0 < 8 {
         return Vec::new();
+    }
+    if alone {
+        let cost = ALONE.estimate(gemm, real, gpu.multiprocessors.max(1) as usize);
+        return cost.map(|cost_us| ALONE.code(&product, real, cost_us)).into_iter().collect();
     }
     let mut out = if real == Real::F32 { Vec::new() } else { Direct::best(&product, real, gpu) };
     let (tiles, most): (&[Tile], usize) = match real {
@@ -160,6 +170,21 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     out
 }
 
+/// Whether a gradient that steps its weight is one of several that run at the same time and share the machine best in tiles of which each multiprocessor has
+/// one: neither in smaller ones, of which some would have two, nor in larger ones.
+fn is_alone(kind: &OpKind, real: Real, gpu: &CudaFacts) -> bool {
+    let OpKind::WeightStep { m, n, k, together, .. } = *kind else { return false };
+    let multiprocessors = gpu.multiprocessors as usize;
+    let fills = 3 * together > 2 * multiprocessors && together + ALONE_SPARE <= multiprocessors;
+    let vectors = [m, n].iter().all(|len| (len * real.size()).is_multiple_of(16));
+    fills
+        && vectors
+        && gpu.capability >= (9, 0)
+        && real != Real::F32
+        && (17..=ALONE_DEPTH * 4 / real.size()).contains(&k)
+        && n > 16
+}
+
 /// A product, and what happens to it.
 struct Product {
     gemm: Gemm,
@@ -168,12 +193,12 @@ struct Product {
 }
 
 impl Product {
-    fn of(kind: &OpKind) -> Option<Self> {
+    fn of(kind: &OpKind, alone: bool) -> Option<Self> {
         match *kind {
             OpKind::Gemm(gemm) => Some(Self { gemm, stepping: None }),
             OpKind::WeightStep { m, n, k, grain, .. } => {
                 let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
-                Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}>", adam_rule(kind)?)) })
+                Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}, {alone}>", adam_rule(kind)?)) })
             }
             _ => None,
         }

@@ -1,5 +1,6 @@
 //! Which types of `loss.cu` do an operation, and with how many threads and blocks.
 
+use super::elementwise::dropout_scale;
 use super::{Code, Real, cpp_act, cpp_bits};
 use crate::lower::OpKind;
 use crate::select::CudaFacts;
@@ -64,11 +65,11 @@ fn softmax(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<Code
 
 /// A last layer with its loss: rows a block, so that few blocks wait for others, and threads that hold the weight.
 fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<Code> {
-    let OpKind::DenseCe { rows, features, classes, smoothing, act_grad, saved_is_input, .. } = *kind else {
+    let OpKind::DenseCe { rows, features, classes, smoothing, act_grad, saved_is_input, dropout, .. } = *kind else {
         return Vec::new();
     };
     let (act, smoothing, t) = (cpp_act(act_grad), cpp_bits(smoothing.get()), real.cpp());
-    let wide = classes.next_power_of_two();
+    let (wide, kept) = (classes.next_power_of_two(), dropout_scale(dropout.get()));
     let mut out = Vec::new();
     for (threads, each) in [(256, 1), (256, 2), (256, 4), (512, 1), (512, 2), (128, 1), (128, 2), (64, 1), (64, 4)] {
         let held = features.div_ceil(threads) * classes;
@@ -83,7 +84,7 @@ fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<Code> {
             + waves as f64 * work * 0.004
             + (blocks * features * classes * real.size()) as f64 / BYTES_PER_US;
         let ty = format!(
-            "DenseCe<{t}, {rows}, {features}, {classes}, {smoothing}, {act}, {saved_is_input}, {each}, {threads}>"
+            "DenseCe<{t}, {rows}, {features}, {classes}, {smoothing}, {act}, {saved_is_input}, {kept}, {each}, {threads}>"
         );
         out.push(code(real, &format!("rows{each}x{threads}"), ty, 0, cost));
     }
