@@ -21,13 +21,12 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// Whether both train the same network in the same way, however long.
+    /// Whether both train the same network in the same way, however long, and whatever they are called.
     #[must_use]
-    pub fn equals_but_for_length(&self, other: &Self) -> bool {
-        let Self { name, about, input, layers, loss, optimizer, precision, data, train } = self;
+    pub fn trains_as(&self, other: &Self) -> bool {
+        let Self { name: _, about: _, input, layers, loss, optimizer, precision, data, train } = self;
         let seed = |train: &Option<TrainSpec>| train.map_or(0, |t| t.seed);
-        (name, about, input, loss, optimizer)
-            == (&other.name, &other.about, &other.input, &other.loss, &other.optimizer)
+        (input, loss, optimizer) == (&other.input, &other.loss, &other.optimizer)
             && (precision, data, seed(train)) == (&other.precision, &other.data, seed(&other.train))
             && *layers == other.layers
     }

@@ -37,11 +37,14 @@ pub fn digits() -> Preset {
     index(FIRST).and_then(bundled).unwrap_or_else(empty)
 }
 
+/// What a network is called that has no name yet.
+pub const UNTITLED: &str = "untitled";
+
 /// A network without layers, to build from nothing.
 #[must_use]
 pub fn empty() -> Preset {
     Preset {
-        name: "untitled".into(),
+        name: UNTITLED.into(),
         about: String::new(),
         input: InputSpec { shape: [64].into(), batch: 64 },
         layers: Vec::new(),

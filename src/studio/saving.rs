@@ -2,8 +2,11 @@
 
 use super::app::StudioApp;
 use super::commands::Command;
+use super::document::Edit;
+use super::fields::{FieldValue, Owner};
 use super::files::{Asked, FileEvent, Onto};
 use super::panels::modals::Question;
+use super::presets;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,11 +15,24 @@ impl StudioApp {
     pub(super) fn save_to(&mut self, path: PathBuf, asked: bool) {
         // A name without an extension is meant as a preset like any other.
         let path = if path.extension().is_none() { path.with_extension("json") } else { path };
+        self.name_after(&path);
         let own = self.studio.document.path().map(Path::to_owned);
         let onto = if asked { Onto::Anything } else { Onto::Own(own) };
         if !self.studio.files.save(path, Arc::clone(self.studio.document.preset()), onto) {
             self.after_save = None;
             self.studio.complain("Too many files are being written at once. Try again.");
+        }
+    }
+
+    /// A network that nobody named takes the name of its file.
+    fn name_after(&mut self, path: &Path) {
+        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        if self.studio.document.preset().name == presets::UNTITLED
+            && !stem.is_empty()
+            && !stem.contains(char::is_control)
+        {
+            let name = FieldValue::Text(stem);
+            self.studio.document.apply(&Edit::SetField { owner: Owner::Preset, name: "name", value: name });
         }
     }
 

@@ -204,7 +204,7 @@ impl Studio {
         let device = self.devices.current().choice;
         let now = self.document.preset();
         self.training.device.is_some_and(|d| d != device)
-            || self.training.preset.as_ref().is_some_and(|p| !Arc::ptr_eq(p, now) && !p.equals_but_for_length(now))
+            || self.training.preset.as_ref().is_some_and(|p| !Arc::ptr_eq(p, now) && !p.trains_as(now))
     }
 
     /// What pressing Train would do.

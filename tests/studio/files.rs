@@ -87,6 +87,21 @@ fn a_missing_folder_is_told_without_advice_about_space() {
 }
 
 #[test]
+fn a_network_that_nobody_named_takes_the_name_of_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut robot = Robot::open(None);
+    perform(&mut robot, Command::New);
+    perform(&mut robot, Command::SaveFile(folder.path().join("letters.json")));
+    robot.until("the file", |app| app.studio.document.path().is_some());
+    assert!(text_of(&folder.path().join("letters.json")).contains("\"letters\""));
+    assert!(!robot.app().studio.document.is_dirty());
+    // One that has a name keeps it.
+    perform(&mut robot, Command::SaveFile(folder.path().join("other.json")));
+    robot.until("the other file", |_| folder.path().join("other.json").exists());
+    assert_eq!(robot.app().studio.document.preset().name, "letters");
+}
+
+#[test]
 fn trained_weights_are_saved_and_not_lost_unasked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trained.safetensors");

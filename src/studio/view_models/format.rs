@@ -78,6 +78,15 @@ pub fn exact(value: u64) -> String {
     out
 }
 
+/// A text, or its first `most` characters and an ellipsis.
+#[must_use]
+pub fn elided(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text[..end].trim_end()),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,5 +99,6 @@ mod tests {
         assert_eq!([0.0, 0.000_14, 0.25, 2.5, 250.0].map(number), ["0", "1.40e-4", "0.2500", "2.500", "250.0"]);
         assert_eq!([0.0, 0.001, 0.414, 1.0].map(percent), ["0%", "<1%", "41%", "100%"]);
         assert_eq!(exact(1_234_567), "1\u{2009}234\u{2009}567");
+        assert_eq!(["short", "exactly 5", "a long name"].map(|t| elided(t, 7)), ["short", "exactly…", "a long…"]);
     }
 }

@@ -263,7 +263,9 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
                     }
                 }
                 if let Some((name, _)) = spec.baseline {
-                    let response = key_ui(ui, c.weak, "baseline").on_hover_text(format!("The pinned run: {name}"));
+                    let short = format!("baseline: {}", format::elided(name, NAME_LENGTH));
+                    let short = if ui.available_width() > NAME_ROOM { &short } else { "baseline" };
+                    let response = key_ui(ui, c.weak, short).on_hover_text(format!("The pinned run: {name}"));
                     let name = format!("baseline {name}");
                     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
                 }
@@ -286,6 +288,10 @@ fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queu
     });
     lacks_room
 }
+
+/// From this width on a pinned run is named, by so many characters.
+const NAME_ROOM: f32 = 210.0;
+const NAME_LENGTH: usize = 18;
 
 /// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button pans, a double click fits the whole run.
 pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut Queue) {
