@@ -7,7 +7,7 @@
 use super::bind::{Row, Work, code_of};
 use super::gpu::Gpu;
 use super::group::{Launch, share};
-use super::overlap::{Range, ends_small, fetch_ahead, is_ours, writes_last};
+use super::overlap::{Range, ends_small, fetch_ahead, is_ours, reads, writes, writes_last};
 use crate::compile::Compiled;
 use crate::exec::step::located;
 use crate::lower::OpKind;
@@ -43,7 +43,10 @@ impl Chain {
         let mut chain = Self { metrics, ..Self::default() };
         // The first launch with the metrics of the step in front.
         let first = launches[0].ops().to_vec();
-        let both = metrics.map(|op| first.iter().copied().chain([op]).collect::<Vec<_>>());
+        // The plan knows one step: what its first launch writes may lie where the metrics are read from.
+        let written: Vec<Range> = first.iter().flat_map(|op| writes(compiled, *op)).collect();
+        let free = |op: &usize| !reads(compiled, *op).iter().any(|r| written.iter().any(|w| w.0 < r.1 && r.0 < w.1));
+        let both = metrics.filter(free).map(|op| first.iter().copied().chain([op]).collect::<Vec<_>>());
         if let Some(both) = both {
             match share(gpu, compiled, calls, &both) {
                 Ok(mut launch) => {

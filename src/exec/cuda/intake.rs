@@ -150,6 +150,9 @@ impl Step {
         let words = late.map(|word| word.map(|w| w + HEAD));
         let closing =
             self.chain.closing(&self.compiled, &self.planned, (records.base(), RING), address(counter)?, words);
+        if self.chain.metrics.is_some() && closing.is_none() {
+            return Ok(None);
+        }
         let left = late.iter().flatten().fold(0u32, |mask, word| mask | 1 << word);
         let ty = |last: bool, left: u32| {
             let watched = watched.len();

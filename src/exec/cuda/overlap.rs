@@ -129,6 +129,15 @@ pub(super) fn writes(compiled: &Compiled, op: usize) -> Vec<Range> {
     written.filter_map(|(index, slot)| extent(compiled, op, index, slot.dir)).collect()
 }
 
+/// The bytes that an operation reads.
+pub(super) fn reads(compiled: &Compiled, op: usize) -> Vec<Range> {
+    let slots = compiled.plan.program.ops[op].kind.slots().iter().enumerate();
+    slots
+        .filter(|(_, slot)| slot.dir == Dir::In)
+        .filter_map(|(index, _)| extent(compiled, op, index, Dir::In))
+        .collect()
+}
+
 fn extent(compiled: &Compiled, op: usize, slot: usize, dir: Dir) -> Option<(u64, u64)> {
     let plan = &compiled.plan;
     let place = plan.argument(op, slot)?;

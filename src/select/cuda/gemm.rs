@@ -129,6 +129,8 @@ const DIRECT_TILES: [Direct; 13] = [
 /// The tile of updates that have the machine to themselves, multiprocessors left to the biases beside them, and the longest reduction of which all is under way.
 const ALONE: Direct = direct([4, 4], [3, 2], 2, 1);
 const ALONE_SPARE: usize = 8;
+/// Where a block may have more than half of some 228 KiB of shared memory, and launches overlap.
+const ALONE_CAPABILITIES: std::ops::Range<(u32, u32)> = (9, 0)..(12, 0);
 const ALONE_DEPTH: usize = 128;
 
 /// Direct kernels offered for one product, and other kernels beside them.
@@ -179,7 +181,7 @@ fn is_alone(kind: &OpKind, real: Real, gpu: &CudaFacts) -> bool {
     let vectors = [m, n].iter().all(|len| (len * real.size()).is_multiple_of(16));
     fills
         && vectors
-        && gpu.capability >= (9, 0)
+        && ALONE_CAPABILITIES.contains(&gpu.capability)
         && real != Real::F32
         && (17..=ALONE_DEPTH * 4 / real.size()).contains(&k)
         && n > 16
