@@ -9,7 +9,7 @@ use crate::exec::cuda::{self, Step, gpu, probe};
 use crate::lower::Op;
 use crate::model::Model;
 use crate::select::cuda::{GpuTimes, NOT_OFFERED_US, Real, real_of};
-use crate::select::{Selection, Target};
+use crate::select::{Choice, Selection, Target};
 use crate::tensor::Fnv;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -132,7 +132,7 @@ fn time_all(
         .collect();
     // What has no choice is needed as it is, and is compiled while the libraries prepare theirs.
     let choices = first.selection.choices.iter().enumerate();
-    let single = choices.filter(|(_, c)| c.candidates.iter().filter(|k| k.cost_us.is_some()).count() < 2);
+    let single = choices.filter(|(_, choice)| !is_open(choice));
     let wanted: Vec<(&Compiled, usize)> = ops.iter().copied().chain(single.map(|(index, _)| (first, index))).collect();
     Step::prefetch(device, &wanted)?;
     let ready = started.elapsed();
@@ -161,14 +161,14 @@ fn key_of(selection: &Selection, op: &Op) -> String {
     GpuTimes::key(&op.kind, real)
 }
 
+/// Whether an operation can be run in more than one way.
+fn is_open(choice: &Choice) -> bool {
+    choice.candidates.iter().filter(|candidate| candidate.cost_us.is_some()).count() > 1
+}
+
 /// The operations that have a choice and no times yet.
 fn wanted(selection: &Selection, known: &GpuTimes) -> Vec<String> {
-    let with_choice = selection
-        .program
-        .ops
-        .iter()
-        .zip(&selection.choices)
-        .filter(|(_, c)| c.candidates.iter().filter(|k| k.cost_us.is_some()).count() > 1);
+    let with_choice = selection.program.ops.iter().zip(&selection.choices).filter(|(_, choice)| is_open(choice));
     let mut keys: Vec<String> = with_choice.map(|(op, _)| key_of(selection, op)).collect();
     keys.retain(|k| !known.times.contains_key(k));
     keys.sort_unstable();

@@ -4,14 +4,13 @@
 //! machine waits. In a chain, the first launch knows what is in front of it and fetches what that does not write, and the metrics of the step before come
 //! together beside the first product, or beside the gathering of the next batch.
 
-use super::bind::{Row, Work, code_of};
+use super::bind::{Row, Work};
 use super::gpu::Gpu;
-use super::group::{Launch, share};
-use super::overlap::{Range, ends_small, fetch_ahead, is_ours, reads, writes, writes_last};
+use super::group::{Launch, member, share};
+use super::overlap::{Range, ends_small, fetch_ahead, is_ours, meet, reads, writes, writes_last};
 use crate::compile::Compiled;
 use crate::exec::step::located;
 use crate::lower::OpKind;
-use crate::select::{Variant, cuda};
 
 /// What differs where it is known what runs before a step and behind it.
 #[derive(Default)]
@@ -45,7 +44,7 @@ impl Chain {
         let first = launches[0].ops().to_vec();
         // The plan knows one step: what its first launch writes may lie where the metrics are read from.
         let written: Vec<Range> = first.iter().flat_map(|op| writes(compiled, *op)).collect();
-        let free = |op: &usize| !reads(compiled, *op).iter().any(|r| written.iter().any(|w| w.0 < r.1 && r.0 < w.1));
+        let free = |op: &usize| !reads(compiled, *op).iter().any(|r| written.iter().any(|w| meet(*w, *r)));
         let both = metrics.filter(free).map(|op| first.iter().copied().chain([op]).collect::<Vec<_>>());
         if let Some(both) = both {
             match share(gpu, compiled, calls, &both) {
@@ -121,22 +120,19 @@ impl Chain {
     pub(super) fn closing(
         &self,
         compiled: &Compiled,
-        planned: &[Row],
+        calls: &[Vec<Work>],
         (records, ring): (u64, usize),
         counter: u64,
         words: [Option<usize>; 2],
     ) -> Option<((&'static str, String), Row)> {
         let op = self.metrics?;
-        let Variant::Cuda(cuda::Route::Own(number)) = compiled.selection.choices[op].variant else { return None };
-        let operation = &compiled.plan.program.ops[op];
-        let code = code_of(&operation.kind, compiled, operation, Some(number)).ok()?;
-        let (declared, ty) = code.ty.split_once("\n//---\n").unwrap_or(("", &code.ty));
+        let (_, (_, (file, ty), mut row)) = member(compiled, calls, op)?;
+        let (declared, ty) = ty.split_once("\n//---\n").unwrap_or(("", &ty));
         let [max, norm] = words.map(|word| word.map_or(-1, |word| word as i64));
         let ty = format!("{declared}\n//---\nClosingMetrics<{ty}, {ring}, {max}, {norm}>");
-        let mut row = planned[op];
-        let free = operation.kind.slots().len();
+        let free = compiled.plan.program.ops[op].kind.slots().len();
         (row[free], row[free + 1]) = (counter, records);
-        Some(((code.file, ty), row))
+        Some(((file, ty), row))
     }
 }
 

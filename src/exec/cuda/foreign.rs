@@ -1,17 +1,16 @@
-//! What a library's kernels in a captured graph hold: their parameters are the library's own layout, but the addresses among them must be those of the operation.
+//! What a library's kernels in a captured graph hold: their parameters are the library's own layout, but addresses
+//! can be found among them.
 
 use super::failed;
 use super::gpu::Gpu;
-use super::graph::{kind_of, nodes_of};
+use super::graph::{kernel_params, nodes_of};
+use super::overlap::Range;
 use cudarc::driver::sys;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// The driver from which on a kernel's parameters can be told apart.
 const DRIVER: i32 = 12_040;
-
-/// Where bytes begin and end on the device.
-type Range = (u64, u64);
 
 /// The layout of a kernel's parameters: the size of each.
 type Sizes = HashMap<(sys::CUfunction, sys::CUkernel), Vec<usize>>;
@@ -20,7 +19,7 @@ type Sizes = HashMap<(sys::CUfunction, sys::CUkernel), Vec<usize>>;
 pub(super) struct Marks {
     /// The memory that a step may touch.
     memory: Vec<Range>,
-    nodes: RefCell<Vec<Range>>,
+    nodes: RefCell<Vec<(usize, usize)>>,
 }
 
 impl Marks {
@@ -63,7 +62,7 @@ impl Marks {
         let mut out = Vec::with_capacity(calls.len());
         for (from, to) in calls.iter() {
             let mut found = Vec::new();
-            for node in nodes.get(*from as usize..*to as usize).unwrap_or_default() {
+            for node in nodes.get(*from..*to).unwrap_or_default() {
                 // SAFETY: the node belongs to the graph.
                 unsafe { read(*node, &mut sizes, &mut |word| self.is_inside(word).then(|| found.push(word))) }?;
             }
@@ -78,7 +77,7 @@ impl Marks {
 }
 
 /// Nodes of the graph that the device's stream is captured into.
-fn captured_so_far(gpu: &Gpu) -> Result<u64, String> {
+fn captured_so_far(gpu: &Gpu) -> Result<usize, String> {
     let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     let (mut id, mut graph) = (0, std::ptr::null_mut());
     let (mut before, mut edges, mut count) = (std::ptr::null(), std::ptr::null(), 0);
@@ -95,7 +94,7 @@ fn captured_so_far(gpu: &Gpu) -> Result<u64, String> {
         )
         .result()
         .map_err(|e| failed("cuStreamGetCaptureInfo", e))?;
-        if graph.is_null() { Ok(0) } else { nodes_of(graph).map(|nodes| nodes.len() as u64) }
+        if graph.is_null() { Ok(0) } else { nodes_of(graph).map(|nodes| nodes.len()) }
     }
 }
 
@@ -108,17 +107,8 @@ unsafe fn read(
     sizes: &mut Sizes,
     tell: &mut impl FnMut(u64) -> Option<()>,
 ) -> Result<(), String> {
-    // SAFETY: the caller's promise; the driver fills the structure.
-    let params = unsafe {
-        if kind_of(node)? != sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL {
-            return Ok(());
-        }
-        let mut params = std::mem::MaybeUninit::<sys::CUDA_KERNEL_NODE_PARAMS>::zeroed();
-        sys::cuGraphKernelNodeGetParams_v2(node, params.as_mut_ptr())
-            .result()
-            .map_err(|e| failed("cuGraphKernelNodeGetParams", e))?;
-        params.assume_init()
-    };
+    // SAFETY: the caller's promise.
+    let Some(params) = unsafe { kernel_params(node) }? else { return Ok(()) };
     if params.kernelParams.is_null() {
         return Ok(());
     }

@@ -112,17 +112,7 @@ impl Graph {
         let mut out = Vec::with_capacity(self.kernels);
         for node in self.list()? {
             // SAFETY: the node belongs to the graph.
-            if unsafe { kind_of(node) }? != sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL {
-                continue;
-            }
-            let mut params = std::mem::MaybeUninit::<sys::CUDA_KERNEL_NODE_PARAMS>::zeroed();
-            // SAFETY: the node is a kernel node; the driver fills the structure.
-            let params = unsafe {
-                sys::cuGraphKernelNodeGetParams_v2(node, params.as_mut_ptr())
-                    .result()
-                    .map_err(|e| failed("cuGraphKernelNodeGetParams", e))?;
-                params.assume_init()
-            };
+            let Some(params) = unsafe { kernel_params(node) }? else { continue };
             let count = words(params.func);
             if count == 0 || params.kernelParams.is_null() {
                 continue;
@@ -293,11 +283,29 @@ pub(super) unsafe fn nodes_of(graph: sys::CUgraph) -> Result<Vec<sys::CUgraphNod
 ///
 /// # Safety
 /// The node belongs to a graph that is alive.
-pub(super) unsafe fn kind_of(node: sys::CUgraphNode) -> Result<sys::CUgraphNodeType, String> {
+unsafe fn kind_of(node: sys::CUgraphNode) -> Result<sys::CUgraphNodeType, String> {
     let mut kind = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
     // SAFETY: the caller's promise.
     let told = unsafe { sys::cuGraphNodeGetType(node, &raw mut kind) }.result();
     told.map(|()| kind).map_err(|e| failed("cuGraphNodeGetType", e))
+}
+
+/// What a kernel node launches, and with which parameters; nothing for another node.
+///
+/// # Safety
+/// The node belongs to a graph that is alive.
+pub(super) unsafe fn kernel_params(node: sys::CUgraphNode) -> Result<Option<sys::CUDA_KERNEL_NODE_PARAMS>, String> {
+    let mut params = std::mem::MaybeUninit::<sys::CUDA_KERNEL_NODE_PARAMS>::zeroed();
+    // SAFETY: the caller's promise; the driver fills the structure.
+    unsafe {
+        if kind_of(node)? != sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL {
+            return Ok(None);
+        }
+        sys::cuGraphKernelNodeGetParams_v2(node, params.as_mut_ptr())
+            .result()
+            .map_err(|e| failed("cuGraphKernelNodeGetParams", e))?;
+        Ok(Some(params.assume_init()))
+    }
 }
 
 /// # Safety

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// An operation that may share a launch: its number, its unit, its arguments.
-type Member = (usize, (&'static str, String), Row);
+pub(super) type Member = (usize, (&'static str, String), Row);
 
 /// One launch of a recording: an operation by itself, or several that share a launch.
 #[derive(Clone)]
@@ -132,7 +132,7 @@ pub(super) fn group(gpu: &Gpu, compiled: &Compiled, calls: &[Vec<Work>]) -> Vec<
 }
 
 /// What an operation that is one kernel of one phase brings into a launch that it shares, and its block size.
-fn member(compiled: &Compiled, calls: &[Vec<Work>], op: usize) -> Option<(u32, Member)> {
+pub(super) fn member(compiled: &Compiled, calls: &[Vec<Work>], op: usize) -> Option<(u32, Member)> {
     let [Work::Kernel { kernel, args }] = &calls[op][..] else { return None };
     let Variant::Cuda(cuda::Route::Own(number)) = compiled.selection.choices[op].variant else { return None };
     let operation = &compiled.plan.program.ops[op];

@@ -148,8 +148,7 @@ impl Step {
         };
         let late = ["update_max", "grad_norm"].map(word_of);
         let words = late.map(|word| word.map(|w| w + HEAD));
-        let closing =
-            self.chain.closing(&self.compiled, &self.planned, (records.base(), RING), address(counter)?, words);
+        let closing = self.chain.closing(&self.compiled, &self.calls, (records.base(), RING), address(counter)?, words);
         if self.chain.metrics.is_some() && closing.is_none() {
             return Ok(None);
         }

@@ -4,10 +4,10 @@ use super::bind::{MAX_ARGS, Row, Work};
 use super::gpu::Kernel;
 use super::graph::Graph;
 use super::group::Launch;
-use super::overlap::FLAGS;
+use super::overlap::{FLAGS, extent, is_ours};
 use super::step::Step;
 use crate::exec::ExecError;
-use crate::lower::{Dir, Slot};
+use crate::lower::Slot;
 use cudarc::driver::sys;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -115,17 +115,11 @@ impl Step {
 
     /// The slot of an operation in whose bytes an address lies, or right behind which.
     fn slot_of(&self, op: usize, address: u64) -> Option<usize> {
-        let plan = &self.compiled.plan;
-        let operation = &plan.program.ops[op];
-        let slots = operation.kind.slots().iter().enumerate();
+        let slots = self.compiled.plan.program.ops[op].kind.slots().iter().enumerate();
         let lies_in = |(slot, kind): (usize, &Slot)| {
-            let bytes = match (kind.dir, operation.args[slot]) {
-                (Dir::Work, _) => plan.buffer(plan.argument(op, slot)?.buffer).bytes,
-                (_, Some(id)) => plan.program.value(id).bytes(),
-                (_, None) => return None,
-            };
+            let (from, to) = extent(&self.compiled, op, slot, kind.dir)?;
             let start = self.planned[op][slot];
-            (start..=start + bytes).contains(&address).then_some((start, slot))
+            (start..=start + (to - from)).contains(&address).then_some((start, slot))
         };
         // An address on a border is the beginning of what follows.
         slots.filter_map(lies_in).max().map(|(_, slot)| slot)
@@ -144,18 +138,25 @@ impl Step {
         }
         for (index, (captured, planned)) in self.captured.iter().zip(&self.planned).enumerate() {
             if let Some(captured) = captured
-                && captured.iter().zip(planned).any(|(c, p)| *c != 0 && c != p)
+                && captured != planned
+                && let Some(slot) = self.stray(index, captured)
             {
-                return Err(self.mismatch(index, captured));
+                return Err(self.mismatch(index, slot, captured));
             }
         }
         Ok(())
     }
 
-    #[cold]
-    fn mismatch(&self, index: usize, captured: &Row) -> ExecError {
+    /// The first captured address that is not the planned one. Of a library's nodes only what was found there is held.
+    fn stray(&self, index: usize, captured: &Row) -> Option<usize> {
         let planned = &self.planned[index];
-        let slot = (0..MAX_ARGS).find(|&i| captured[i] != 0 && captured[i] != planned[i]).unwrap_or(0);
+        let held = |slot: usize| captured[slot] != 0 || is_ours(&self.calls, index);
+        (0..MAX_ARGS).find(|&slot| captured[slot] != planned[slot] && held(slot))
+    }
+
+    #[cold]
+    fn mismatch(&self, index: usize, slot: usize, captured: &Row) -> ExecError {
+        let planned = &self.planned[index];
         let (expected, found) = (planned[slot] as usize, captured[slot] as usize);
         ExecError::ledger(&self.compiled, index, slot, expected, found)
     }

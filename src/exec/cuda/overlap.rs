@@ -20,8 +20,13 @@ const EARLY_B: u64 = 2;
 pub(super) const OVERLAPPED: u64 = 4;
 const EARLY_ENDS: u64 = 8;
 
-/// Where bytes begin in the plan's memory, and where they end.
+/// Where bytes begin in memory, the plan's or the device's, and where they end.
 pub(super) type Range = (u64, u64);
+
+/// Whether two stretches of memory have bytes in common.
+pub(super) const fn meet(a: Range, b: Range) -> bool {
+    a.0 < b.1 && b.0 < a.1
+}
 
 /// Sets the flags of a step's launches. The first one keeps none, because what is in front of it is not known.
 pub(super) fn overlap(compiled: &Compiled, calls: &[Vec<Work>], launches: &mut [Launch]) {
@@ -138,7 +143,8 @@ pub(super) fn reads(compiled: &Compiled, op: usize) -> Vec<Range> {
         .collect()
 }
 
-fn extent(compiled: &Compiled, op: usize, slot: usize, dir: Dir) -> Option<(u64, u64)> {
+/// The bytes of an operation's argument.
+pub(super) fn extent(compiled: &Compiled, op: usize, slot: usize, dir: Dir) -> Option<(u64, u64)> {
     let plan = &compiled.plan;
     let place = plan.argument(op, slot)?;
     let bytes = match dir {
@@ -162,7 +168,7 @@ fn early(compiled: &Compiled, op: usize, written: &[Range]) -> u64 {
     };
     let mut flags = if is_product { EARLY_A | EARLY_B | EARLY_ENDS } else { EARLY_ENDS };
     for (index, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.dir == Dir::In) {
-        let touched = |(from, to)| written.iter().any(|w: &Range| w.0 < to && from < w.1);
+        let touched = |read| written.iter().any(|w| meet(*w, read));
         if extent(compiled, op, index, Dir::In).is_some_and(touched) {
             flags &= !flag_of(slot.name);
         }

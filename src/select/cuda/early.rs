@@ -7,6 +7,7 @@
 
 use super::Real;
 use super::adapt::{push, set};
+use super::gemm::ALONE_TILE;
 use crate::ir::{Phase, Role};
 use crate::lower::{Alias, Epilogue, LValue, LValueId, Layout, Op, OpKind, Program, Segment, Trans};
 use crate::model::ParamId;
@@ -91,7 +92,7 @@ impl Plan {
             steps.push((ready, maker, step));
         }
         let tiles = |(ready, _, step): &(usize, usize, Op)| match step.kind {
-            OpKind::WeightStep { m, n, .. } if *ready >= last => m.div_ceil(96) * n.div_ceil(64),
+            OpKind::WeightStep { m, n, .. } if *ready >= last => m.div_ceil(ALONE_TILE[0]) * n.div_ceil(ALONE_TILE[1]),
             _ => 0,
         };
         let all = steps.iter().map(tiles).sum();

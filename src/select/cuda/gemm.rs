@@ -128,6 +128,8 @@ const DIRECT_TILES: [Direct; 13] = [
 
 /// The tile of updates that have the machine to themselves, multiprocessors left to the biases beside them, and the longest reduction of which all is under way.
 const ALONE: Direct = direct([4, 4], [3, 2], 2, 1);
+/// The rows and columns of that tile.
+pub(super) const ALONE_TILE: [usize; 2] = ALONE.tile();
 const ALONE_SPARE: usize = 8;
 /// Where a block may have more than half of some 228 KiB of shared memory, and launches overlap.
 const ALONE_CAPABILITIES: std::ops::Range<(u32, u32)> = (9, 0)..(12, 0);
