@@ -55,6 +55,8 @@ struct Report {
     host_us: f64,
     /// The same with the threads' meetings at calls that are shared.
     host_with_threads_us: f64,
+    /// Why replays ran op by op; nothing where the step was captured.
+    why_eager: Option<String>,
     /// Kernel calls a step.
     launches: usize,
     /// Calls whose kernel was chosen by remembered times.
@@ -314,6 +316,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         samples_per_s: model.batch as f64 * 1e6 / replay_us.median,
         host_us,
         host_with_threads_us,
+        why_eager: bench.step.recording().why_eager,
         launches,
         tuned_calls,
         kernels_us: medians.iter().sum(),
@@ -403,6 +406,9 @@ fn told(r: &Report, per_op: bool) -> String {
         output::count(r.parameters as u64),
         r.threads
     );
+    if let Some(why) = &r.why_eager {
+        out.push_str(&format!("  the step could not be captured, and what is called a replay ran op by op: {why}\n"));
+    }
     out.push_str(&row("eager", &r.eager_us));
     out.push_str(&row("replay", &r.replay_us));
     out.push_str(&format!(

@@ -209,10 +209,15 @@ impl Session {
         train.write(counter, &[seed as i64, 0])?;
         start_loss_scale(&mut train, FIRST_LOSS_SCALE)?;
         train.watch(&watched.read_back())?;
-        let (mut feed, notes) = prepare_feed(spec, &model, &mut train, seed)?;
+        let (mut feed, mut notes) = prepare_feed(spec, &model, &mut train, seed)?;
         let start = feed.position();
         feed.next(&mut train, watched.x, watched.y)?;
         train.warm_up(&mut pool)?;
+        if let (Executor::Replay, Some(why)) = (spec.executor, train.recording().why_eager) {
+            notes.push(format!(
+                "the step could not be captured and runs op by op, which gives the same and is slower: {why}"
+            ));
+        }
         feed.resume(start)?;
         let steps = spec.steps.or(train_spec.map(|t| t.steps)).or(feed.limit()).unwrap_or(1000);
         let total = feed.limit().map_or(steps, |limit| steps.min(limit)) as u64;

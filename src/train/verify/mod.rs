@@ -16,6 +16,7 @@ use crate::exec::cpu::{Pool, host_target};
 use crate::exec::{ExecError, Step};
 use crate::model::{Model, ParamId, Preset, check, init_values};
 use crate::select::{Target, Tuning};
+use replay::Rig;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -171,14 +172,16 @@ fn verify_with(
         run(Gradients, "kernels against their twins", &mut || twins(&model, options))?;
     }
     if proofs.iter().any(|p| matches!(p, EagerAgainstReplay | PointerLedger | Determinism)) {
-        let mut rig = replay::Rig::new(preset, &model, options, cancel)?;
+        let mut rig = Rig::new(preset, &model, options, cancel)?;
         spoil(rig.step_mut());
         run(EagerAgainstReplay, "warm-up leaves no trace", &mut || rig.warm_up())?;
-        run(EagerAgainstReplay, "eager against replay", &mut || rig.eager_against_replay())?;
+        let [against, ledger, fault, endurance] =
+            ["eager against replay", "pointer ledger", "an injected fault is caught", "endurance and determinism"];
+        run(EagerAgainstReplay, against, &mut || rig.recorded(against, Rig::eager_against_replay))?;
         run(Determinism, "threads do not change results", &mut || rig.threads(&model, options))?;
-        run(PointerLedger, "pointer ledger", &mut || rig.ledger())?;
-        run(PointerLedger, "an injected fault is caught", &mut || rig.injected_faults())?;
-        run(Determinism, "endurance and determinism", &mut || rig.endurance(options.replays))?;
+        run(PointerLedger, ledger, &mut || rig.recorded(ledger, Rig::ledger))?;
+        run(PointerLedger, fault, &mut || rig.recorded(fault, Rig::injected_faults))?;
+        run(Determinism, endurance, &mut || rig.recorded(endurance, |rig| rig.endurance(options.replays)))?;
     }
     let passed = checks.iter().all(|c| c.passed != Some(false));
     Ok(Report { preset: preset.name.clone(), checks, passed })

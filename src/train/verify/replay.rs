@@ -47,6 +47,18 @@ impl<'a> Rig<'a> {
         &mut self.session.train
     }
 
+    /// The check by that name, which has failed without a recording: what is called a replay runs op by op then, and would be held against itself.
+    pub(super) fn recorded(
+        &mut self,
+        name: &str,
+        check: impl FnOnce(&mut Self) -> Result<Check, TrainError>,
+    ) -> Result<Check, TrainError> {
+        match self.session.recording().why_eager {
+            Some(why) => Ok(Check::new(name, false, "there is no recording".into()).detail(vec![(why, None)])),
+            None => check(self),
+        }
+    }
+
     fn rewind(&mut self) -> Result<(), TrainError> {
         self.session.train.restore(&self.start)?;
         let first = match self.session.feed {
