@@ -1,9 +1,10 @@
 //! The memory of a step: one allocation, made while planning, then sealed.
 
-use super::{ExecError, available_bytes};
+use super::pages::HUGE_PAGE;
+use super::{ExecError, advise, available_bytes};
 use crate::plan::{BindingPlan, EXTERNAL, Place};
 use crate::tensor::{Bytes, Element};
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ unsafe impl Sync for Memory {}
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `base` came from `alloc_zeroed` with this layout and is freed once.
+        // SAFETY: `base` came from `alloc` with this layout and is freed once.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }
@@ -32,9 +33,6 @@ pub struct EnvBuilder {
     externals: HashMap<String, (usize, Arc<Memory>)>,
     bytes: u64,
 }
-
-/// Pages of this size need fewer entries in the processor's address tables; the kernel gives them to aligned memory.
-const HUGE_PAGE: usize = 2 << 20;
 
 impl EnvBuilder {
     /// Allocates the arena of a plan, zeroed.
@@ -52,7 +50,11 @@ impl EnvBuilder {
         let align = if size >= 2 * HUGE_PAGE { HUGE_PAGE } else { 4096 };
         let layout = Layout::from_size_align(size, align).map_err(|_| ExecError::AllocationRefused(needed))?;
         // SAFETY: the layout has a size above zero.
-        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(ExecError::AllocationRefused(needed))?;
+        let base = NonNull::new(unsafe { alloc(layout) }).ok_or(ExecError::AllocationRefused(needed))?;
+        // Large pages need fewer entries in the processor's address tables, too.
+        advise(base.as_ptr(), size);
+        // SAFETY: the allocation has this size.
+        unsafe { base.write_bytes(0, size) };
         Ok(Self { memory: Arc::new(Memory { base, layout }), externals: HashMap::new(), bytes: plan.arena_bytes })
     }
 

@@ -8,12 +8,14 @@ pub mod cuda;
 mod env;
 mod error;
 mod memory;
+mod pages;
 mod step;
 mod stream;
 
 pub use env::{EnvBuilder, SealedEnv};
 pub use error::ExecError;
 pub use memory::available_bytes;
+pub(crate) use pages::{advise, copied, read_file, room, zero_bytes};
 pub(crate) use step::samples_to_stored;
 pub use step::{Executor, Recording, Step};
 pub use stream::{BatchTargets, StepRecord};

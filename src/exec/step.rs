@@ -1,13 +1,14 @@
 //! A compiled step in memory, on whatever device it was planned for.
 
 use super::cpu::Pool;
-use super::{ExecError, cpu, cuda};
+use super::{ExecError, cpu, cuda, room};
 use crate::compile::Compiled;
 use crate::lower::{LValue, LValueId, Layout};
 use crate::model::ParamId;
 use crate::plan::Place;
 use crate::select::Device;
 use crate::tensor::{DType, Element, HostTensor};
+use bytemuck::Pod;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -174,18 +175,14 @@ impl Step {
         }
     }
 
-    /// As [`Self::snapshot`], into memory of the same size. Allocates nothing on a CPU.
+    /// As [`Self::snapshot`], into memory of the same size. Allocates nothing.
     ///
     /// # Errors
     /// What went wrong on the device.
     pub fn snapshot_into(&mut self, saved: &mut [u8]) -> Result<(), ExecError> {
         match self {
             Self::Cpu(step) => step.snapshot_into(saved),
-            Self::Cuda(step) => {
-                let found = step.snapshot()?;
-                let len = found.len().min(saved.len());
-                saved[..len].copy_from_slice(&found[..len]);
-            }
+            Self::Cuda(step) => step.snapshot_into(saved)?,
         }
         Ok(())
     }
@@ -375,7 +372,11 @@ impl Step {
             let name = self.compiled().model.param(id).name.clone();
             return Err(ExecError::Size { name, expected, found });
         }
-        self.write(slot.value, &slot.order.to_stored(values))
+        let stored = slot.order.to_stored(values);
+        match self {
+            Self::Cpu(_) => self.write(slot.value, &stored),
+            Self::Cuda(step) => step.put_once(slot.value, &stored),
+        }
     }
 
     /// The gradient of a trained parameter in its logical order, as the last backward pass left it.
@@ -431,8 +432,12 @@ pub(crate) fn to_logical<T: Copy + Default>(stored: &[T], layout: Layout) -> Vec
 
 /// Samples as they lie from samples in logical order.
 #[must_use]
-pub(crate) fn samples_to_stored<T: Copy + Default>(logical: &[T], layout: Layout) -> Vec<T> {
-    let Layout::ChannelsLast { c, h, w } = layout else { return logical.to_vec() };
+pub(crate) fn samples_to_stored<T: Pod>(logical: &[T], layout: Layout) -> Cow<'_, [T]> {
+    let Layout::ChannelsLast { c, h, w } = layout else { return Cow::Borrowed(logical) };
     let size = c * h * w;
-    (0..logical.len()).map(|i| logical[i / size * size + logical_index(i % size, c, h, w)]).collect()
+    let mut out = room(logical.len());
+    for sample in logical.chunks_exact(size.max(1)) {
+        out.extend((0..size).map(|i| sample[logical_index(i, c, h, w)]));
+    }
+    Cow::Owned(out)
 }

@@ -3,6 +3,7 @@
 use super::Segment;
 use crate::model::{Model, ParamId};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Each parameter starts at a multiple of this many elements: 256 bytes of f32.
 pub const FLAT_ALIGN: usize = 64;
@@ -67,8 +68,11 @@ impl ParamOrder {
 
     /// Values in stored order from values in logical order.
     #[must_use]
-    pub fn to_stored<T: Copy>(self, logical: &[T]) -> Vec<T> {
-        (0..logical.len()).map(|i| logical[self.logical(i)]).collect()
+    pub fn to_stored<T: Copy>(self, logical: &[T]) -> Cow<'_, [T]> {
+        match self {
+            Self::Plain => Cow::Borrowed(logical),
+            _ => (0..logical.len()).map(|i| logical[self.logical(i)]).collect(),
+        }
     }
 }
 

@@ -24,12 +24,19 @@ pub enum Init {
 /// The initial values of `param`, row-major in its logical shape. Each parameter has its own stream, so that adding a layer at the end does not change the others.
 #[must_use]
 pub fn init_values(param: &Param, index: usize, seed: u64) -> Vec<f32> {
+    let mut out = Vec::with_capacity(param.shape.len());
+    init_into(param, index, seed, &mut out);
+    out
+}
+
+/// As [`init_values`], behind what `out` holds.
+pub fn init_into(param: &Param, index: usize, seed: u64, out: &mut Vec<f32>) {
     let len = param.shape.len();
     let bound = match param.init {
-        Init::Constant { value } => return vec![value as f32; len],
+        Init::Constant { value } => return out.resize(out.len() + len, value as f32),
         Init::He { fan_in } => (6.0 / fan_in as f64).sqrt(),
         Init::Xavier { fan_in, fan_out } => (6.0 / (fan_in + fan_out) as f64).sqrt(),
     };
     let mut rng = Rng::new(seed, 0x1000 + index as u64);
-    (0..len).map(|_| rng.range(-bound, bound) as f32).collect()
+    out.extend((0..len).map(|_| rng.range(-bound, bound) as f32));
 }

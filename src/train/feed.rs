@@ -2,11 +2,13 @@
 
 use super::{TensorFile, TrainError};
 use crate::data::{Batches, Dataset, Position, Split, Target};
-use crate::exec::{BatchTargets, Step};
+use crate::exec::{BatchTargets, Step, samples_to_stored};
 use crate::lower::{LValueId, Layout};
 use crate::model::{LossSpec, Model, Rng};
 use crate::tensor::DType;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,17 +24,40 @@ pub enum FeedPosition {
 /// A source of batches, already in the layout in which the step reads them.
 pub enum Feed {
     /// Shuffled batches of a data set.
-    Data {
-        set: Arc<Dataset>,
-        /// The samples in the step's layout.
-        stored: Arc<Vec<f32>>,
-        split: Arc<Split>,
-        batches: Batches,
-    },
+    Data { set: Arc<Dataset>, stored: Samples, split: Arc<Split>, batches: Batches },
     /// Given batches, in order.
     Batches { x: Vec<f32>, y: Labels, count: usize, next: usize },
     /// One random batch that stays where it is: for benchmarks.
     Resident,
+}
+
+/// The samples of a data set in the step's layout: those of the set where that is its own layout.
+pub struct Samples {
+    set: Arc<Dataset>,
+    moved: Option<Vec<f32>>,
+}
+
+impl Samples {
+    fn new(set: Arc<Dataset>, layout: Layout) -> Self {
+        let moved = moved(&set.x, layout);
+        Self { set, moved }
+    }
+}
+
+impl Deref for Samples {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        self.moved.as_deref().unwrap_or(&self.set.x)
+    }
+}
+
+/// Samples in another layout than the logical one; nothing where that is the layout.
+fn moved(logical: &[f32], layout: Layout) -> Option<Vec<f32>> {
+    match samples_to_stored(logical, layout) {
+        Cow::Owned(moved) => Some(moved),
+        Cow::Borrowed(_) => None,
+    }
 }
 
 /// Targets of given batches.
@@ -54,7 +79,7 @@ impl Feed {
         seed: u64,
     ) -> Result<Self, TrainError> {
         let batches = Batches::new(split.train.clone(), model.batch, seed)?;
-        let stored = Arc::new(crate::exec::samples_to_stored(&set.x, layout));
+        let stored = Samples::new(Arc::clone(&set), layout);
         Ok(Self::Data { set, stored, split, batches })
     }
 
@@ -129,7 +154,7 @@ impl Feed {
                 Labels::Classes(values)
             }
         };
-        Ok(Self::Batches { x: crate::exec::samples_to_stored(&samples, layout), y: labels, count, next: 0 })
+        Ok(Self::Batches { x: moved(&samples, layout).unwrap_or(samples), y: labels, count, next: 0 })
     }
 
     /// Writes one random batch into the step, to stay: for benchmarks and checks.

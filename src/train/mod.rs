@@ -1,5 +1,6 @@
 //! Training: a session that steps, evaluates and saves; a worker thread that runs one for a window; commands and events between them.
 
+mod bring_up;
 pub mod capsule;
 mod checkpoint;
 mod error;
@@ -15,6 +16,7 @@ pub mod runs;
 mod schedule;
 mod session;
 mod spans;
+mod stopwatch;
 mod stream;
 mod summary;
 mod tune;
@@ -30,7 +32,7 @@ pub use gpu_times::{gpu_times, known_gpu_times};
 pub use look::{BothWays, LOOK_SHARE, Look, Looked, Pace};
 pub use probe::{FirstBad, Held, Moment, OpTimes, Probe, held, measure_ops, part_writer};
 pub use remembered::{TuningFile, processor, remembered_times, tuning_is_off};
-pub use session::{DataChoice, Session, SessionSpec, StepReport, prepare_feed};
+pub use session::{DataChoice, Session, SessionSpec, StepReport};
 pub use spans::{Spans, Stretches, longest_from};
 pub use summary::{BARS, Histogram, Picture, Statistics, Summary};
 

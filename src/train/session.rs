@@ -1,18 +1,20 @@
 //! A training run: one network, its data, its memory, stepped from outside.
 
+use super::bring_up::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::checkpoint::Division;
 use super::evaluate::{Evaluation, Evaluator};
 use super::guard::Guard;
+use super::stopwatch::Stopwatch;
 use super::weights::{export, import};
-use super::{Feed, Stretches, TensorFile, TrainError, gpu_times, read_tensors};
-use crate::compile::{Compiled, Options, compile};
-use crate::data::{self, Dataset, Request};
+use super::{Feed, Stretches, TensorFile, TrainError, read_tensors};
+use crate::compile::Compiled;
+use crate::data::{self, Dataset};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
 use crate::exec::{Executor, Recording, Step};
 use crate::ir::Metrics;
 use crate::lower::LValueId;
-use crate::model::{LossSpec, Model, ParamId, Preset, check, init_values};
+use crate::model::{Model, Preset, check};
 use crate::select::{Target as Machine, Tuning};
 use crate::tensor::HostTensor;
 use serde::Serialize;
@@ -142,44 +144,6 @@ pub struct Session {
     notes: Vec<String>,
 }
 
-/// The loss scale that an `f16` run starts with; PyTorch's.
-const FIRST_LOSS_SCALE: f32 = 65_536.0;
-
-/// Sets the loss scale of a step that has one.
-pub(super) fn start_loss_scale(step: &mut Step, scale: f32) -> Result<(), TrainError> {
-    if let Ok(scaler) = step.find("scaler") {
-        step.write(scaler, &[scale, 0.0, 1.0 / scale, 0.0, 0.0])?;
-    }
-    Ok(())
-}
-
-/// Loads the data that a spec asks for, for a step of `model` with the given layout.
-///
-/// # Errors
-/// Where the data is missing, malformed, or does not fit the network.
-pub fn prepare_feed(
-    spec: &SessionSpec,
-    model: &Model,
-    step: &mut Step,
-    seed: u64,
-) -> Result<(Feed, Vec<String>), TrainError> {
-    let program = &step.compiled().plan.program;
-    let layout = program.value(program.x).layout;
-    match &spec.data {
-        DataChoice::Resident => Ok((Feed::resident(step, model, seed)?, Vec::new())),
-        DataChoice::Batches(path) => Ok((Feed::batches(&read_tensors(path)?, path, model, layout)?, Vec::new())),
-        DataChoice::Preset => {
-            let source = spec.preset.data.as_ref().ok_or(TrainError::NoData)?;
-            let wants_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
-            let request = Request { input: model.input.clone(), output: model.output.clone(), wants_classes, seed };
-            let set = data::load(source, &request, &spec.base)?;
-            let split = data::split(set.len(), source, seed)?;
-            let notes = set.notes.clone();
-            Ok((Feed::data(Arc::new(set), Arc::new(split), model, layout, seed)?, notes))
-        }
-    }
-}
-
 impl Session {
     /// Checks, compiles, loads and warms up: everything up to the first step.
     ///
@@ -191,14 +155,9 @@ impl Session {
         let train_spec = spec.preset.train;
         let seed = spec.seed.or(train_spec.map(|t| t.seed)).unwrap_or(0);
         let machine = spec.machine.clone().unwrap_or_else(|| host_target(spec.threads));
-        let options = Options { metrics: spec.metrics, tuning: spec.tuning.clone(), ..Options::train(machine.clone()) };
-        let gpu_times = gpu_times(&model, &options)?;
-        let compiled = compile(&model, &Options { gpu_times: gpu_times.clone(), ..options })?;
+        let mut watch = Stopwatch::start();
         let mut pool = Pool::new(spec.threads)?;
-        let mut train = Step::new(Arc::new(compiled), spec.threads)?;
-        for (index, param) in model.params.iter().enumerate() {
-            train.set_param(ParamId(index as u32), &init_values(param, index, seed))?;
-        }
+        let BroughtUp { mut train, mut feed, mut notes } = bring_up(spec, &model, &machine, seed, &mut watch)?;
         if let Some(path) = &spec.init {
             import(&mut train, &model, &read_tensors(path)?, path)?;
         }
@@ -209,26 +168,32 @@ impl Session {
         train.write(counter, &[seed as i64, 0])?;
         start_loss_scale(&mut train, FIRST_LOSS_SCALE)?;
         train.watch(&watched.read_back())?;
-        let (mut feed, mut notes) = prepare_feed(spec, &model, &mut train, seed)?;
-        let start = feed.position();
-        feed.next(&mut train, watched.x, watched.y)?;
-        train.warm_up(&mut pool)?;
+        // A device has run everything once when its memory was fresh.
+        if matches!(train, Step::Cpu(_)) {
+            let start = feed.position();
+            feed.next(&mut train, watched.x, watched.y)?;
+            train.warm_up(&mut pool)?;
+            feed.resume(start)?;
+        }
         if let (Executor::Replay, Some(why)) = (spec.executor, train.recording().why_eager) {
             notes.push(format!(
                 "the step could not be captured and runs op by op, which gives the same and is slower: {why}"
             ));
         }
-        feed.resume(start)?;
+        watch.told("warm-up");
         let steps = spec.steps.or(train_spec.map(|t| t.steps)).or(feed.limit()).unwrap_or(1000);
         let total = feed.limit().map_or(steps, |limit| steps.min(limit)) as u64;
         let wants_evaluation = matches!(&feed, Feed::Data { split, .. } if !split.held_out.is_empty());
         let evaluator = if wants_evaluation { Some(Evaluator::new(&model, &machine, &train)?) } else { None };
+        watch.told("evaluation");
         let guard = Guard::new(&mut train, &feed, 0)?;
+        watch.told("first snapshot");
         let streams = spec.executor == Executor::Replay
             && match feed.whole() {
                 Some((samples, targets)) => train.hold(samples, targets, &watched.read_back())?,
                 None => false,
             };
+        watch.told("several steps a launch");
         let data = spec.preset.data.as_ref().filter(|_| matches!(feed, Feed::Data { .. }));
         let mut session = Self {
             division: data.map(Division::of),

@@ -2,7 +2,7 @@
 
 use super::TrainError;
 use super::checkpoint::check_sum;
-use crate::exec::Step;
+use crate::exec::{Step, copied, read_file};
 use crate::model::{Model, ParamId};
 use crate::tensor::{DType, HostTensor, Shape, write_atomic};
 use safetensors::SafeTensorError;
@@ -61,7 +61,7 @@ pub(super) fn read_tensors_of(path: &Path, other: &str, help: &'static str) -> R
         return Err(TrainError::file(path, "is a folder, a device or a pipe", "give a safetensors file"));
     }
     let bytes =
-        std::fs::read(path).map_err(|e| TrainError::file(path, format!("cannot be read: {e}"), "check the path"))?;
+        read_file(path).map_err(|e| TrainError::file(path, format!("cannot be read: {e}"), "check the path"))?;
     let broken = |what: String| {
         TrainError::file(
             path,
@@ -81,7 +81,7 @@ pub(super) fn read_tensors_of(path: &Path, other: &str, help: &'static str) -> R
     let mut tensors = Vec::new();
     for (name, view) in file.iter() {
         let Some(dtype) = dtype_of(view.dtype()) else { continue };
-        let tensor = HostTensor::from_bytes(dtype, Shape(view.shape().to_vec()), view.data().to_vec())
+        let tensor = HostTensor::from_bytes(dtype, Shape(view.shape().to_vec()), copied(view.data()))
             .map_err(|e| broken(e.to_string()))?;
         tensors.push((name.to_owned(), tensor));
     }

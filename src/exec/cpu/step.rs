@@ -4,7 +4,7 @@ use super::call::{Call, KernelImpl, Part};
 use super::ledger::Ledger;
 use super::{Pool, kernels};
 use crate::compile::Compiled;
-use crate::exec::{EnvBuilder, ExecError, Executor, SealedEnv};
+use crate::exec::{EnvBuilder, ExecError, Executor, SealedEnv, copied};
 use crate::lower::OpKind;
 use crate::select::Variant;
 use std::collections::HashMap;
@@ -171,7 +171,7 @@ impl Step {
     pub fn snapshot(&mut self) -> Vec<u8> {
         let compiled = Arc::clone(&self.compiled);
         // SAFETY: `self` is borrowed exclusively, so that no step runs.
-        unsafe { self.env.persistent_mut(&compiled.plan) }.to_vec()
+        copied(unsafe { self.env.persistent_mut(&compiled.plan) })
     }
 
     /// As [`Self::snapshot`], into memory of the same size.

@@ -12,7 +12,7 @@ use super::overlap::overlap;
 use super::shadow::{Shadow, make_shadow};
 use super::tensors::{Mirror, Stage};
 use crate::compile::Compiled;
-use crate::exec::{ExecError, Executor};
+use crate::exec::{ExecError, Executor, zero_bytes};
 use crate::tensor::Bytes;
 use cudarc::driver::result;
 use std::cell::RefCell;
@@ -434,9 +434,18 @@ impl Step {
     /// # Errors
     /// What went wrong on the device.
     pub fn snapshot(&self) -> Result<Vec<u8>, ExecError> {
-        let mut out = vec![0; self.compiled.plan.persistent_bytes as usize];
-        self.read_bytes(self.env.memory.base(), &mut out)?;
+        let mut out = zero_bytes(self.compiled.plan.persistent_bytes as usize);
+        self.snapshot_into(&mut out)?;
         Ok(out)
+    }
+
+    /// As [`Self::snapshot`], into memory of the same size.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn snapshot_into(&self, saved: &mut [u8]) -> Result<(), ExecError> {
+        let len = saved.len().min(self.compiled.plan.persistent_bytes as usize);
+        self.read_bytes(self.env.memory.base(), &mut saved[..len])
     }
 
     /// Puts back what [`Self::snapshot`] took from this step.
@@ -460,7 +469,7 @@ impl Step {
     /// # Errors
     /// What went wrong on the device.
     pub fn arena(&self) -> Result<Vec<u8>, ExecError> {
-        let mut out = vec![0; self.env.memory.bytes()];
+        let mut out = zero_bytes(self.env.memory.bytes());
         self.read_bytes(self.env.memory.base(), &mut out)?;
         Ok(out)
     }

@@ -129,6 +129,40 @@ impl Step {
         Ok(bytemuck::cast_slice(&wide).to_vec())
     }
 
+    /// Overwrites a value once, with elements in memory order: large ones take no detour through pinned memory, which takes longer to get than to fill.
+    ///
+    /// # Errors
+    /// As [`Self::stored`].
+    pub fn put_once<T: Element>(&mut self, id: LValueId, values: &[T]) -> Result<(), ExecError> {
+        /// What is smaller than this is staged like any other value.
+        const LARGE: usize = 1 << 20;
+        let (place, value) = located(&self.compiled, id)?;
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        if value.dtype != T::DTYPE || bytes.len() < LARGE || bytes.len() as u64 != value.bytes() {
+            return self.fill(id, |out: &mut [T]| out.copy_from_slice(values));
+        }
+        let address = self.env.address(&self.compiled.plan, place);
+        self.is_changed(id);
+        self.gpu.enter().map_err(gpu_error)?;
+        // SAFETY: the target lies inside the arena and has this size; the copy is waited for.
+        unsafe { result::memcpy_htod_async(address, bytes, self.gpu.stream()) }
+            .map_err(|e| gpu_error(super::failed("cuMemcpyHtoDAsync", e)))?;
+        self.gpu.synchronize().map_err(gpu_error)
+    }
+
+    /// Notes that the host overwrites a value: copies of it are old.
+    fn is_changed(&self, id: LValueId) {
+        if let Some(mirror) = self.mirror.borrow_mut().as_mut() {
+            mirror.fresh = false;
+        }
+        let program = &self.compiled.plan.program;
+        if let Some(shadow) = &self.shadow
+            && program.value(program.root(id).0).name == "params"
+        {
+            shadow.stale.store(true, Ordering::Release);
+        }
+    }
+
     /// Lets `fill` prepare a value's elements, which are then copied to the device without waiting for it.
     ///
     /// # Errors
@@ -137,12 +171,7 @@ impl Step {
         let (place, value) = located(&self.compiled, id)?;
         let (dtype, len, name) = (value.dtype, value.shape.len(), value.name.clone());
         let address = self.env.address(&self.compiled.plan, place);
-        let (root, _) = self.compiled.plan.program.root(id);
-        if self.compiled.plan.program.value(root).name == "params"
-            && let Some(shadow) = &self.shadow
-        {
-            shadow.stale.store(true, Ordering::Release);
-        }
+        self.is_changed(id);
         if dtype == T::DTYPE {
             return self.stage(address, len * dtype.size(), |out| match bytemuck::try_cast_slice_mut(out) {
                 Ok(values) => fill(values),

@@ -339,7 +339,7 @@ fn reference(
             Some((name, ParamOrder::Ohwi { f, c, kh, kw })) if name == slot || (name == "c" && slot == "c_prev") => {
                 let (device, cpu) = (ParamOrder::Ohwi { f, c, kh, kw }, ParamOrder::Hwio { f, c, kh, kw });
                 let (from, to) = if to_cpu { (device, cpu) } else { (cpu, device) };
-                to.to_stored(&from.to_logical(&values))
+                to.to_stored(&from.to_logical(&values)).into_owned()
             }
             _ => values,
         }

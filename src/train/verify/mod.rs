@@ -273,7 +273,7 @@ fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainErr
     let counter = step.find("counter")?;
     step.write(counter, &[seed as i64, 0])?;
     // Small, so that no gradient of the checks overflows: that the step recovers from one is another matter.
-    super::session::start_loss_scale(step, 64.0)
+    super::bring_up::start_loss_scale(step, 64.0)
 }
 
 /// The session and feed of a preset's own data, or a random batch where it names none.

@@ -1,0 +1,134 @@
+//! What a run needs before its first step, brought up side by side: the compiled step in memory, its first parameters, its data.
+
+use super::session::DataChoice;
+use super::stopwatch::Stopwatch;
+use super::{Feed, SessionSpec, TrainError, gpu_times, read_tensors};
+use crate::compile::{Options, compile};
+use crate::data::{self, Request};
+use crate::exec::{Step, available_bytes, room};
+use crate::lower::Layout;
+use crate::model::{LossSpec, Model, ParamId, init_into};
+use crate::select::Target as Machine;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+/// The loss scale that an `f16` run starts with; PyTorch's.
+pub(super) const FIRST_LOSS_SCALE: f32 = 65_536.0;
+
+/// Sets the loss scale of a step that has one.
+pub(super) fn start_loss_scale(step: &mut Step, scale: f32) -> Result<(), TrainError> {
+    if let Ok(scaler) = step.find("scaler") {
+        step.write(scaler, &[scale, 0.0, 1.0 / scale, 0.0, 0.0])?;
+    }
+    Ok(())
+}
+
+/// A step in memory with the first parameters of its seed, and where its batches come from.
+pub(super) struct BroughtUp {
+    pub(super) train: Step,
+    pub(super) feed: Feed,
+    /// What the user should know about the data.
+    pub(super) notes: Vec<String>,
+}
+
+/// A feed, and what the user should know about its data.
+type Fed = (Feed, Vec<String>);
+
+/// Compiles the training step of `model` for `machine` and takes its memory. Data are loaded and parameters drawn meanwhile, each on a thread of its own;
+/// of the parameters no more than two wait.
+///
+/// # Errors
+/// Where the step cannot be compiled or has no room, where the data are missing, malformed, or do not fit the network.
+pub(super) fn bring_up(
+    spec: &SessionSpec,
+    model: &Model,
+    machine: &Machine,
+    seed: u64,
+    watch: &mut Stopwatch,
+) -> Result<BroughtUp, TrainError> {
+    thread::scope(|scope| {
+        let (tell_layout, layout) = mpsc::channel();
+        let loading = spawn(scope, "data", move || load(spec, model, seed, &layout))?;
+        let (give, drawn) = mpsc::sync_channel(1);
+        let (begin, begun) = mpsc::channel();
+        let drawing = spawn(scope, "parameters", move || {
+            if begun.recv().is_err() {
+                return;
+            }
+            let mut values = model.params.iter().enumerate().map(|(index, param)| {
+                let mut values = room(param.shape.len());
+                init_into(param, index, seed, &mut values);
+                values
+            });
+            // Nobody waits for more where the step could not be had.
+            let _ = values.try_for_each(|values| give.send(values));
+        })?;
+        let options = Options { metrics: spec.metrics, tuning: spec.tuning.clone(), ..Options::train(machine.clone()) };
+        let gpu_times = gpu_times(model, &options)?;
+        watch.told("kernel times");
+        let compiled = Arc::new(compile(model, &Options { gpu_times, ..options })?);
+        watch.told("compiling");
+        let program = &compiled.plan.program;
+        let _ = tell_layout.send(program.value(program.x).layout);
+        // A network that is too large for the machine is found to be so before its parameters take memory.
+        if available_bytes().is_none_or(|bytes| compiled.plan.arena_bytes < bytes) {
+            let _ = begin.send(());
+        }
+        let mut train = Step::new(Arc::clone(&compiled), spec.threads)?;
+        watch.told("memory and recording");
+        let _ = begin.send(());
+        for (index, values) in drawn.iter().enumerate() {
+            train.set_param(ParamId(index as u32), &values)?;
+        }
+        joined(drawing);
+        watch.told("parameters");
+        let fed = joined(loading)?;
+        let (feed, notes) = match fed {
+            Some(fed) => fed,
+            None => (Feed::resident(&mut train, model, seed)?, Vec::new()),
+        };
+        watch.told("data");
+        Ok(BroughtUp { train, feed, notes })
+    })
+}
+
+/// Starts a thread that ends with `scope`.
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<thread::ScopedJoinHandle<'scope, T>, TrainError> {
+    thread::Builder::new().name(name.into()).spawn_scoped(scope, work).map_err(TrainError::Thread)
+}
+
+/// What a thread gave; its panic goes on here.
+fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
+    handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Loads the data that a spec asks for, and brings them into the layout that the step reads, once that is told. Nothing for a batch that the step makes up.
+fn load(
+    spec: &SessionSpec,
+    model: &Model,
+    seed: u64,
+    layout: &mpsc::Receiver<Layout>,
+) -> Result<Option<Fed>, TrainError> {
+    // Without a step, what became of its data is of no interest.
+    let layout = || layout.recv().map_err(|_| TrainError::Cancelled);
+    match &spec.data {
+        DataChoice::Resident => Ok(None),
+        DataChoice::Batches(path) => {
+            let file = read_tensors(path)?;
+            Ok(Some((Feed::batches(&file, path, model, layout()?)?, Vec::new())))
+        }
+        DataChoice::Preset => {
+            let source = spec.preset.data.as_ref().ok_or(TrainError::NoData)?;
+            let wants_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+            let request = Request { input: model.input.clone(), output: model.output.clone(), wants_classes, seed };
+            let set = data::load(source, &request, &spec.base)?;
+            let split = data::split(set.len(), source, seed)?;
+            let notes = set.notes.clone();
+            Ok(Some((Feed::data(Arc::new(set), Arc::new(split), model, layout()?, seed)?, notes)))
+        }
+    }
+}
