@@ -29,6 +29,8 @@ pub(super) struct BroughtUp {
     pub(super) feed: Feed,
     /// What the user should know about the data.
     pub(super) notes: Vec<String>,
+    /// Memory of a snapshot's size.
+    pub(super) saved: Vec<u8>,
 }
 
 /// A feed, and what the user should know about its data.
@@ -71,9 +73,21 @@ pub(super) fn bring_up(
         let program = &compiled.plan.program;
         let _ = tell_layout.send(program.value(program.x).layout);
         // A network that is too large for the machine is found to be so before its parameters take memory.
-        if available_bytes().is_none_or(|bytes| compiled.plan.arena_bytes < bytes) {
+        let fits = available_bytes().is_none_or(|bytes| compiled.plan.arena_bytes < bytes);
+        if fits {
             let _ = begin.send(());
         }
+        // What the guard of the run keeps of it: getting so much memory takes longer than filling it.
+        let kept = usize::try_from(compiled.plan.persistent_bytes).unwrap_or(usize::MAX);
+        let keeping = fits
+            .then(|| {
+                spawn(scope, "snapshot", move || {
+                    let mut kept_bytes = room(kept);
+                    kept_bytes.resize(kept, 0);
+                    kept_bytes
+                })
+            })
+            .transpose()?;
         let mut train = Step::new(Arc::clone(&compiled), spec.threads)?;
         watch.told("memory and recording");
         let _ = begin.send(());
@@ -88,7 +102,8 @@ pub(super) fn bring_up(
             None => (Feed::resident(&mut train, model, seed)?, Vec::new()),
         };
         watch.told("data");
-        Ok(BroughtUp { train, feed, notes })
+        let saved = keeping.map_or_else(|| train.snapshot(), |kept| Ok(joined(kept)))?;
+        Ok(BroughtUp { train, feed, notes, saved })
     })
 }
 

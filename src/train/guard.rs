@@ -21,12 +21,13 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// A guard over a run that has made `step` steps.
+    /// A guard over a run that has made no step, which keeps its snapshots in `saved`, memory of a snapshot's size.
     ///
     /// # Errors
     /// What went wrong on the device.
-    pub(super) fn new(step: &mut Step, feed: &Feed, steps_done: u64) -> Result<Self, TrainError> {
-        Ok(Self { saved: step.snapshot()?, position: feed.position(), step: steps_done })
+    pub(super) fn new(step: &mut Step, feed: &Feed, mut saved: Vec<u8>) -> Result<Self, TrainError> {
+        step.snapshot_into(&mut saved)?;
+        Ok(Self { saved, position: feed.position(), step: 0 })
     }
 
     /// Renews the snapshot where it is old, or where something outside the step changed its state. Allocates nothing.

@@ -157,7 +157,7 @@ impl Session {
         let machine = spec.machine.clone().unwrap_or_else(|| host_target(spec.threads));
         let mut watch = Stopwatch::start();
         let mut pool = Pool::new(spec.threads)?;
-        let BroughtUp { mut train, mut feed, mut notes } = bring_up(spec, &model, &machine, seed, &mut watch)?;
+        let BroughtUp { mut train, mut feed, mut notes, saved } = bring_up(spec, &model, &machine, seed, &mut watch)?;
         if let Some(path) = &spec.init {
             import(&mut train, &model, &read_tensors(path)?, path)?;
         }
@@ -186,7 +186,7 @@ impl Session {
         let wants_evaluation = matches!(&feed, Feed::Data { split, .. } if !split.held_out.is_empty());
         let evaluator = if wants_evaluation { Some(Evaluator::new(&model, &machine, &train)?) } else { None };
         watch.told("evaluation");
-        let guard = Guard::new(&mut train, &feed, 0)?;
+        let guard = Guard::new(&mut train, &feed, saved)?;
         watch.told("first snapshot");
         let streams = spec.executor == Executor::Replay
             && match feed.whole() {
