@@ -49,6 +49,9 @@ fn explain_panics(ends: bool) {
 }
 
 fn main() -> ExitCode {
+    if stepgraph::exec::cuda::compiles_for_another() {
+        return ExitCode::SUCCESS;
+    }
     let cli = Cli::parse();
     explain_panics(!cli::opens_window(&cli));
     start_logging();

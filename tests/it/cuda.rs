@@ -1,6 +1,7 @@
 //! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel. With a GPU, steps are verified on it.
 
 use std::collections::BTreeMap;
+use std::process::Stdio;
 use stepgraph::compile::{Compiled, Options, compile};
 use stepgraph::exec::cuda::{Arch, compile_unit, gpu, probe, unit};
 use stepgraph::model::{BUNDLED, Model, Precision, check, read_preset};
@@ -143,6 +144,40 @@ fn every_kernel_compiles_for_every_architecture() {
             });
         }
     });
+}
+
+/// The program, started to compile for another, is asked for a kernel: what it answers, and whether that is machine code.
+fn compiled_elsewhere(source: &str, arch: Arch) -> (bool, Vec<u8>) {
+    use std::io::{Read, Write};
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_stepgraph"));
+    program.arg("--compile-kernels-from-stdin").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = program.spawn().unwrap();
+    let mut ask = child.stdin.take().unwrap();
+    ask.write_all(&[arch.0.to_le_bytes(), arch.1.to_le_bytes()].concat()).unwrap();
+    ask.write_all(&(source.len() as u64).to_le_bytes()).unwrap();
+    ask.write_all(source.as_bytes()).unwrap();
+    // It ends where nobody can ask any more.
+    drop(ask);
+    let mut answer = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut answer).unwrap();
+    assert!(child.wait().unwrap().success());
+    let (head, rest) = answer.split_at(9);
+    assert_eq!(u64::from_le_bytes(head[1..].try_into().unwrap()), rest.len() as u64);
+    (head[0] == 1, rest.to_vec())
+}
+
+#[test]
+fn another_process_compiles_the_same() {
+    let (source, arch) = (unit(&[("clear.cu", "Clear<4>")]), Arch(9, 0));
+    let (is_code, answer) = compiled_elsewhere(&source, arch);
+    if probe().has("nvrtc") {
+        assert!(is_code && answer == compile_unit(&source, arch).unwrap());
+        let (is_code, why) = compiled_elsewhere("no kernel", arch);
+        assert!(!is_code && String::from_utf8(why).unwrap().contains("error"));
+    } else {
+        assert!(!is_code && String::from_utf8(answer).unwrap() == "NVRTC was not found");
+        println!("skipped beyond the refusal: NVRTC is not installed");
+    }
 }
 
 /// A classifier whose weights are stepped where their gradients are made, the last ones in tiles that have a multiprocessor to themselves.

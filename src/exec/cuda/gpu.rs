@@ -3,6 +3,7 @@
 use super::compiler::{Arch, META_LEN, cache_folder, cached, compile_unit, entry_name, keep, unit};
 use super::cublaslt::Lt;
 use super::cudnn::{ConvKind, Dnn, DnnPlan, Fused};
+use super::workers::{Compiler, share};
 use super::{DeviceInfo, failed, probe};
 use crate::lower::ConvGeometry;
 use crate::select::cuda::{Real, dnn_offers};
@@ -327,7 +328,9 @@ impl Gpu {
         let next = std::sync::atomic::AtomicUsize::new(0);
         let compiled: Mutex<Vec<Compilation>> = Mutex::default();
         let can_compile = probe().has("nvrtc");
+        let (threads, several) = share(missing.len());
         let work = || {
+            let mut worker = None;
             while let Some(text) = missing.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
                 let index = missing.iter().position(|t| t == text).unwrap_or(0);
                 let found = folder.as_deref().and_then(|f| cached(f, text, arch));
@@ -338,7 +341,10 @@ impl Gpu {
                     }
                     None => {
                         let started = std::time::Instant::now();
-                        compile_unit(text, arch).inspect(|code| {
+                        if several && worker.is_none() {
+                            worker = Some(Compiler::start());
+                        }
+                        compile(&mut worker, text, arch).inspect(|code| {
                             if let Some(folder) = &folder {
                                 keep(folder, text, arch, code);
                             }
@@ -350,7 +356,6 @@ impl Gpu {
                 compiled.lock().unwrap_or_else(PoisonError::into_inner).push((index, code));
             }
         };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16).min(missing.len());
         std::thread::scope(|scope| {
             for number in 1..threads {
                 let spawned = std::thread::Builder::new().name(format!("compile-{number}")).spawn_scoped(scope, work);
@@ -378,6 +383,20 @@ impl Gpu {
         };
         texts.iter().map(find).collect()
     }
+}
+
+/// Compiles a source in the process of its own that was started for that, or here where there is none.
+fn compile(worker: &mut Option<std::io::Result<Compiler>>, source: &str, arch: Arch) -> Result<Vec<u8>, String> {
+    if let Some(Ok(compiler)) = worker {
+        match compiler.compile(source, arch) {
+            Ok(answer) => return answer,
+            Err(error) => *worker = Some(Err(error)),
+        }
+    }
+    if let Some(Err(error)) = worker {
+        log::debug!("no process that compiles: {error}");
+    }
+    compile_unit(source, arch)
 }
 
 /// Loads machine code into the current context and reads what it tells about itself. Modules stay loaded as long as the process lives.

@@ -7,6 +7,7 @@
 //! | `probe` | which libraries and devices there are, and how to get what is missing |
 //! | `gpu` | one device: its context, its stream, its kernels and libraries |
 //! | `compiler` | kernels from source, by the run-time compiler, kept on disk |
+//! | `workers` | processes that compile for this one |
 //! | `memory` | device and pinned memory, events |
 //! | `cublaslt`, `cudnn` | products and convolutions of the libraries |
 //! | `bind` | an operation's kernels with all arguments fixed |
@@ -44,6 +45,7 @@ mod stepped;
 mod tensors;
 mod timing;
 mod twin;
+mod workers;
 
 pub use ceilings::GpuCeilings;
 pub use compiler::{Arch, cache_folder, compile_unit, source_hash, sources, unit};
@@ -52,6 +54,7 @@ pub(in crate::exec) use intake::MAX_WATCHED;
 pub use probe::{DeviceInfo, Library, Probe, probe};
 pub use step::Step;
 pub use twin::Twin;
+pub use workers::compiles_for_another;
 
 use cudarc::driver::result::DriverError;
 
