@@ -8,11 +8,35 @@ template <> struct Fed<int> {
     DEV int of(int v) { return v; }
 };
 
-// Before step s (the counter's): x [BATCH, WX] (X) and y [BATCH, WY] (Y) from the rows of samples [n, WX] (float) and targets [n, WY] (Y_IN) that
-// rows [RING, BATCH] (u32) names at s % RING. The record of step s - 1 is closed with the time and the WATCHED first floats of the watched
+// The sample that stands at a place of an epoch of COUNT samples: a network of Feistel's over the bits of COUNT - 1 with the epoch's keys, until the number is
+// one of a sample. The host computes the same (data/shuffle.rs).
+template <u32 COUNT> struct Shuffle {
+    static constexpr int bits(u32 last) { return last < 4 ? 2 : 1 + bits(last / 2); }
+    static constexpr int BITS = bits(COUNT - 1), HIGH = BITS / 2, LOW = BITS - HIGH;
+    DEV u32 hash(u32 value, u32 key) {
+        u32 mixed = (value ^ key) * 0x9E3779B1u;
+        mixed = (mixed ^ mixed >> 16) * 0x85EBCA6Bu;
+        return mixed >> 16;
+    }
+    DEV u32 at(u32 number, const u32 (&keys)[8]) {
+        do {
+            u32 high = number >> LOW, low = number & ((1u << LOW) - 1);
+#pragma unroll
+            for (int i = 0; i < 8; i += 2) {
+                low ^= hash(high, keys[i]) & ((1u << LOW) - 1);
+                high ^= hash(low, keys[i + 1]) & ((1u << HIGH) - 1);
+            }
+            number = high << LOW | low;
+        } while (number >= COUNT);
+        return number;
+    }
+};
+
+// Before step s (the counter's): x [BATCH, WX] (X) and y [BATCH, WY] (Y) from samples [n, WX] (float) and targets [n, WY] (Y_IN). Places [RING, 12] (u32) tell
+// at s % RING the 8 keys of the epoch's shuffle and where in it the batch begins; COUNT is the number of samples, or 0 where they come in order. The record of step s - 1 is closed with the time and the WATCHED first floats of the watched
 // values, but for those of which LEFT has the bit, that of step s begun. LAST: only closes the record. Records are [RING, 16] words: begin and end in nanoseconds (u64), then the floats.
-// Slots: samples, targets, rows, counter, records, x, y, then the watched values. Overwrites; moves 2 * BATCH * (WX + WY) elements.
-template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, int WATCHED, u32 LEFT, int RING, bool LAST> struct Feed {
+// Slots: samples, targets, places, counter, records, x, y, then the watched values. Overwrites; moves 2 * BATCH * (WX + WY) elements.
+template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, int WATCHED, u32 LEFT, int RING, bool LAST> struct Feed {
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr bool BEGINS = true;
     static constexpr i64 WORK = 0;
@@ -31,12 +55,21 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, int WATCHED, 
         const int at = block * THREADS + threadIdx.x, row = at / (WX / V), col = at % (WX / V) * V;
         const bool mine = !LAST && at < BATCH * (WX / V), early = launch_flags(a) & EARLY_A;
         u64 step;
-        const u32* rows;
+        u32 keys[8], cursor;
+        const auto sample = [&](int row) -> i64 {
+            if constexpr (COUNT == 0) return cursor + row;
+            else return Shuffle<COUNT>::at(cursor + row, keys);
+        };
         Vec<float, V> in;
         const auto look_up = [&] {
             step = (u64)a.at<i64>(3)[1];
-            rows = a.at<u32>(2) + step % RING * BATCH;
-            if (mine) in = load<float, V>(a.at<float>(0) + (i64)rows[row] * WX + col);
+            const u32* place = a.at<u32>(2) + step % RING * 12;
+#pragma unroll
+            for (int i = 0; i < 8; ++i) keys[i] = place[i];
+            cursor = place[8];
+            if (mine) {
+                in = load<float, V>(a.at<float>(0) + sample(row) * WX + col);
+            }
         };
         if (early) look_up();
         begin(a);
@@ -59,7 +92,7 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, int WATCHED, 
             }
             // The targets are few; where a sample has more of them than values, a thread takes several.
             for (int i = at; i < BATCH * WY; i += blocks(0) * THREADS) {
-                a.at<Y>(6)[i] = Fed<Y>::of(a.at<Y_IN>(1)[(i64)rows[i / WY] * WY + i % WY]);
+                a.at<Y>(6)[i] = Fed<Y>::of(a.at<Y_IN>(1)[sample(i / WY) * WY + i % WY]);
             }
         }
     }

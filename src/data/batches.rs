@@ -1,11 +1,10 @@
 //! The order in which training sees its samples.
 //!
 //! An epoch is one shuffled pass over the training part. Its order follows from the seed and the epoch's number alone, so a
-//! [`Position`] of two numbers is enough to continue a run with exactly the batches it would have seen. What is left of an
-//! epoch below one batch is dropped: every step has the same shape.
+//! [`Position`] of two numbers is enough to continue a run with exactly the batches it would have seen, and a [`Batch`] of a few is
+//! enough for a device to find its samples. What is left of an epoch below one batch is dropped: every step has the same shape.
 
-use super::DataError;
-use crate::model::Rng;
+use super::{DataError, Shuffle};
 use serde::{Deserialize, Serialize};
 
 /// The generator's first stream for shuffles; each epoch has the next one.
@@ -20,13 +19,21 @@ pub struct Position {
     pub cursor: usize,
 }
 
+/// A batch, as a function of its epoch's shuffle: its samples stand at `cursor` and behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    pub shuffle: Shuffle,
+    pub cursor: u32,
+}
+
 /// An endless sequence of batches of sample numbers; its buffers are made once.
 #[derive(Clone, Debug)]
 pub struct Batches {
     /// The training part, in the split's order.
     train: Vec<u32>,
-    /// `train`, shuffled for the present epoch.
+    /// `train`, shuffled for the epoch that `shuffled` tells.
     order: Vec<u32>,
+    shuffled: Option<u64>,
     batch: usize,
     seed: u64,
     position: Position,
@@ -41,21 +48,41 @@ impl Batches {
         if batch == 0 || train.len() < batch {
             return Err(DataError::Batch { train: train.len(), batch: batch.max(1) });
         }
-        let mut batches = Self { order: train.clone(), train, batch, seed, position: Position::default() };
-        batches.shuffle();
-        Ok(batches)
+        Ok(Self { order: train.clone(), train, shuffled: None, batch, seed, position: Position::default() })
     }
 
     /// Sample numbers of the next batch, `batch` of them; starts a new epoch where the present one has too few left.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its buffer, and would have to allocate")]
     pub fn next(&mut self) -> &[u32] {
-        if self.order.len() - self.position.cursor < self.batch {
+        let start = self.pass();
+        let epoch = self.position.epoch;
+        if self.shuffled != Some(epoch) {
+            self.shuffle().fill(&self.train, &mut self.order);
+            self.shuffled = Some(epoch);
+        }
+        &self.order[start..start + self.batch]
+    }
+
+    /// As [`Batches::next`], for a device that finds the samples itself in [`Batches::train`].
+    pub fn next_batch(&mut self) -> Batch {
+        let cursor = self.pass() as u32;
+        Batch { shuffle: self.shuffle(), cursor }
+    }
+
+    /// The training part, which shuffles permute.
+    #[must_use]
+    pub fn train(&self) -> &[u32] {
+        &self.train
+    }
+
+    /// Passes the next batch, and gives where it begins in its epoch.
+    const fn pass(&mut self) -> usize {
+        if self.train.len() - self.position.cursor < self.batch {
             self.position = Position { epoch: self.position.epoch.wrapping_add(1), cursor: 0 };
-            self.shuffle();
         }
         let start = self.position.cursor;
         self.position.cursor += self.batch;
-        &self.order[start..start + self.batch]
+        start
     }
 
     /// What a checkpoint keeps: where [`Batches::next`] continues.
@@ -74,7 +101,6 @@ impl Batches {
             return Err(DataError::Resume { cursor, batch: self.batch, train: self.train.len() });
         }
         self.position = position;
-        self.shuffle();
         Ok(())
     }
 
@@ -84,9 +110,9 @@ impl Batches {
         self.train.len() / self.batch
     }
 
-    fn shuffle(&mut self) {
-        self.order.copy_from_slice(&self.train);
-        Rng::new(self.seed, STREAM.wrapping_add(self.position.epoch)).shuffle(&mut self.order);
+    /// That of the present epoch.
+    fn shuffle(&self) -> Shuffle {
+        Shuffle::new(self.train.len() as u32, self.seed, STREAM.wrapping_add(self.position.epoch))
     }
 }
 
@@ -154,6 +180,21 @@ mod tests {
     fn a_seed_gives_the_same_order_forever() {
         // From an implementation of the generator and the shuffle in another language.
         let mut batches = Batches::new((0..8).collect(), 4, 0).unwrap();
-        assert_eq!(take(&mut batches, 4).concat(), [4, 5, 0, 1, 6, 2, 3, 7, 4, 6, 7, 0, 2, 3, 5, 1]);
+        assert_eq!(take(&mut batches, 4).concat(), [6, 2, 5, 3, 4, 1, 7, 0, 7, 2, 0, 1, 4, 5, 3, 6]);
+        let mut batches = Batches::new((0..11).collect(), 11, 5).unwrap();
+        assert_eq!(batches.next(), [1, 9, 10, 7, 0, 3, 2, 4, 8, 6, 5]);
+    }
+
+    #[test]
+    fn a_device_finds_the_same_samples() {
+        let train: Vec<u32> = (50..73).collect();
+        let mut told = Batches::new(train.clone(), 5, 1).unwrap();
+        let mut found = Batches::new(train, 5, 1).unwrap();
+        for _ in 0..20 {
+            let Batch { shuffle, cursor } = found.next_batch();
+            let samples: Vec<u32> = (cursor..cursor + 5).map(|at| found.train()[shuffle.at(at) as usize]).collect();
+            assert_eq!(told.next(), samples);
+            assert_eq!(told.position(), found.position());
+        }
     }
 }

@@ -18,4 +18,4 @@ pub use memory::available_bytes;
 pub(crate) use pages::{advise, copied, read_file, room, zero_bytes};
 pub(crate) use step::samples_to_stored;
 pub use step::{Executor, Recording, Step};
-pub use stream::{BatchTargets, StepRecord};
+pub use stream::{BatchPlace, BatchTargets, StepRecord};

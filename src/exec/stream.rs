@@ -2,6 +2,7 @@
 
 use super::{ExecError, Step, cuda};
 use crate::lower::LValueId;
+use bytemuck::{Pod, Zeroable};
 
 /// Targets of samples.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,29 @@ impl BatchTargets<'_> {
     }
 }
 
+/// Where a step finds the samples of its batch: they stand at `cursor` and behind it in the order that the keys give, or in the order in which they came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BatchPlace {
+    keys: [u32; 8],
+    cursor: u32,
+    unused: [u32; 3],
+}
+
+impl BatchPlace {
+    /// In the shuffle with these keys.
+    #[must_use]
+    pub const fn shuffled(keys: [u32; 8], cursor: u32) -> Self {
+        Self { keys, cursor, unused: [0; 3] }
+    }
+
+    /// In the order in which samples were given.
+    #[must_use]
+    pub const fn in_order(cursor: u32) -> Self {
+        Self::shuffled([0; 8], cursor)
+    }
+}
+
 /// What a step that fetched its own batch told.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepRecord {
@@ -42,7 +66,7 @@ pub struct StepRecord {
 
 impl Step {
     /// Keeps a data set on the device, so that steps fetch their batches themselves and several go in one launch. `samples` `[n, sample]` lie in the step's
-    /// layout; `watched` are scalars to be read after every step. False where the device has no room, and on a CPU, which reads its batches where they lie.
+    /// layout; `rows` are those that shuffles permute, where they do not come in order; `watched` are scalars to be read after every step. False where the device has no room, and on a CPU, which reads its batches where they lie.
     ///
     /// # Errors
     /// What went wrong on the device.
@@ -50,11 +74,12 @@ impl Step {
         &mut self,
         samples: &[f32],
         targets: BatchTargets<'_>,
+        rows: Option<&[u32]>,
         watched: &[LValueId],
     ) -> Result<bool, ExecError> {
         match self {
             Self::Cpu(_) => Ok(false),
-            Self::Cuda(step) => step.hold(samples, targets, watched),
+            Self::Cuda(step) => step.hold(samples, targets, rows, watched),
         }
     }
 
@@ -73,15 +98,15 @@ impl Step {
         matches!(self, Self::Cuda(step) if step.has_berth())
     }
 
-    /// Launches the steps whose samples `order` `[steps, batch]` names, as many as [`Self::launch_size`] said; `counter` is the step counter before them.
+    /// Launches the steps whose batches stand at `places`, as many as [`Self::launch_size`] said; `counter` is the step counter before them.
     /// Returns at once.
     ///
     /// # Errors
     /// Where the ledger finds a captured address that the plan does not have (nothing was run then), or a call fails.
-    pub fn launch(&mut self, counter: u64, order: &[u32]) -> Result<(), ExecError> {
+    pub fn launch(&mut self, counter: u64, places: &[BatchPlace]) -> Result<(), ExecError> {
         match self {
             Self::Cpu(_) => Err(ExecError::NoValue("a data set on a device".into())),
-            Self::Cuda(step) => step.launch(counter, order),
+            Self::Cuda(step) => step.launch(counter, places),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{TensorFile, TrainError};
 use crate::data::{Batches, Dataset, Position, Split, Target};
-use crate::exec::{BatchTargets, Step, samples_to_stored};
+use crate::exec::{BatchPlace, BatchTargets, Step, samples_to_stored};
 use crate::lower::{LValueId, Layout};
 use crate::model::{LossSpec, Model, Rng};
 use crate::tensor::DType;
@@ -229,13 +229,25 @@ impl Feed {
         }
     }
 
-    /// Appends the numbers of the samples of the next `steps` batches, counted through [`Self::whole`].
-    pub fn order(&mut self, steps: usize, batch: usize, out: &mut Vec<u32>) {
+    /// The samples of [`Self::whole`] that batches are drawn from, where these are shuffled.
+    #[must_use]
+    pub fn shuffled_rows(&self) -> Option<&[u32]> {
+        match self {
+            Self::Data { batches, .. } => Some(batches.train()),
+            _ => None,
+        }
+    }
+
+    /// Appends where the next `steps` batches of `batch` samples stand, and passes them.
+    pub fn places(&mut self, steps: usize, batch: usize, out: &mut Vec<BatchPlace>) {
         for _ in 0..steps {
             match self {
-                Self::Data { batches, .. } => out.extend_from_slice(batches.next()),
+                Self::Data { batches, .. } => {
+                    let next = batches.next_batch();
+                    out.push(BatchPlace::shuffled(next.shuffle.keys(), next.cursor));
+                }
                 Self::Batches { next, .. } => {
-                    out.extend((*next * batch..(*next + 1) * batch).map(|i| i as u32));
+                    out.push(BatchPlace::in_order((*next * batch) as u32));
                     *next += 1;
                 }
                 Self::Resident => {}

@@ -11,7 +11,7 @@ use crate::compile::Compiled;
 use crate::data::{self, Dataset};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{Executor, Recording, Step};
+use crate::exec::{BatchPlace, Executor, Recording, Step};
 use crate::ir::Metrics;
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
@@ -134,8 +134,8 @@ pub struct Session {
     pub(super) watched: Watched,
     /// Whether steps fetch their batches themselves, several in a launch.
     pub(super) streams: bool,
-    /// The samples of the steps of one launch.
-    pub(super) order: Vec<u32>,
+    /// Where the batches of one launch stand.
+    pub(super) places: Vec<BatchPlace>,
     /// How far parameters moved, where somebody collects it.
     pub(super) moved: Option<Stretches>,
     pub(super) done: u64,
@@ -190,7 +190,7 @@ impl Session {
         watch.told("first snapshot");
         let streams = spec.executor == Executor::Replay
             && match feed.whole() {
-                Some((samples, targets)) => train.hold(samples, targets, &watched.read_back())?,
+                Some((samples, targets)) => train.hold(samples, targets, feed.shuffled_rows(), &watched.read_back())?,
                 None => false,
             };
         watch.told("several steps a launch");
@@ -206,7 +206,7 @@ impl Session {
             executor: spec.executor,
             watched,
             streams,
-            order: Vec::new(),
+            places: Vec::new(),
             moved: None,
             done: 0,
             total,

@@ -86,9 +86,9 @@ impl Session {
             if size > 0 && self.train.has_berth() {
                 let started = Instant::now();
                 let position = self.feed.position();
-                self.order.clear();
-                self.feed.order(size, self.model.batch, &mut self.order);
-                if let Err(error) = self.train.launch(counter + sent, &self.order) {
+                self.places.clear();
+                self.feed.places(size, self.model.batch, &mut self.places);
+                if let Err(error) = self.train.launch(counter + sent, &self.places) {
                     // These batches were not used; the launches before are still to be told of.
                     self.feed.resume(position)?;
                     problem = Some(error);

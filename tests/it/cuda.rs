@@ -90,8 +90,10 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, (&'static str, String)> {
     let facts = CudaFacts { capability, ..Target::h200().as_cuda().unwrap() };
     let target = Target::cuda("some GPU", facts);
     // What stands beside a step's operations.
-    let beside =
-        ["Feed<bf16, 64, int, int, 1, 8, 5, 0, 256, false>", "Feed<float, 3, float, float, 2, 7, 5, 6, 256, true>"];
+    let beside = [
+        "Feed<bf16, 64, int, int, 1, 8, 1437, 5, 0, 256, false>",
+        "Feed<float, 3, float, float, 2, 7, 0, 5, 6, 256, true>",
+    ];
     let mut found: BTreeMap<_, _> =
         beside.map(|feed| (feed.to_owned(), ("feed.cu", feed.to_owned()))).into_iter().collect();
     found.insert("Clear".into(), ("clear.cu", "Clear<100000>".into()));
@@ -208,7 +210,7 @@ fn updates_that_end_a_step_share_the_machine_and_their_launches_compile() {
                 "step_metrics" => {
                     let (declared, ty) = code.ty.split_once("\n//---\n").unwrap();
                     let closing = format!("{declared}\n//---\nClosingMetrics<{ty}, 256, 5, 6>");
-                    units[2].push(("feed.cu", "Feed<float, 784, int, int, 1, 128, 5, 6, 256, false>".into()));
+                    units[2].push(("feed.cu", "Feed<float, 784, int, int, 1, 128, 60000, 5, 6, 256, false>".into()));
                     units[2].push((code.file, closing));
                     units[0].push((code.file, code.ty));
                 }

@@ -29,8 +29,8 @@ const DROPOUT: &str = r#"{"version": 1, "name": "dropout", "input": {"shape": [6
 
 /// Trains with a learning rate at which no network can stay finite.
 const BLOW_UP: &str = r#"{"version": 1, "name": "blow-up", "input": {"shape": [64], "batch": 32},
-    "layers": [{"type": "dense", "units": 32, "activation": "relu"}, {"type": "dense", "units": 32, "activation": "relu"}, {"type": "dense", "units": 10}],
-    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 1000000.0, "momentum": 0.9},
+    "layers": [{"type": "dense", "units": 32, "activation": "leaky_relu"}, {"type": "dense", "units": 32, "activation": "leaky_relu"}, {"type": "dense", "units": 10}],
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 1000.0, "momentum": 0.9},
     "data": {"type": "digits"}, "train": {"steps": 500, "seed": 0}}"#;
 
 fn preset(text: &str) -> Preset {

@@ -1,5 +1,5 @@
-//! Steps that fetch their own batches: the data set stays on the device, each step gathers the rows that its order names and leaves a record of what it
-//! found, and one launch makes several steps. The host sends orders ahead and reads records behind; it never stops the stream.
+//! Steps that fetch their own batches: the data set stays on the device, each step shuffles and gathers its rows and leaves a record of what it
+//! found, and one launch makes several steps. The host tells ahead where batches stand and reads records behind; it never stops the stream.
 
 use super::bind::{MAX_ARGS, Row, launch_phase};
 use super::gpu::Kernel;
@@ -8,17 +8,19 @@ use super::memory::{DeviceMemory, Event, Pinned};
 use super::overlap::{EARLY_A, FLAGS, OVERLAPPED};
 use super::step::{MAX_NODES, MAX_STEPS, Step, gpu_error};
 use crate::exec::step::located;
-use crate::exec::{BatchTargets, ExecError, StepRecord};
+use crate::exec::{BatchPlace, BatchTargets, ExecError, StepRecord, room};
 use crate::lower::LValueId;
 use crate::tensor::DType;
 use cudarc::driver::result;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Steps whose orders and records the device keeps: those of the launches under way, and as many again.
+/// Steps whose places and records the device keeps: those of the launches under way, and as many again.
 const RING: usize = 4 * MAX_STEPS;
 /// Launches under way at most.
 const FLIGHTS: usize = 3;
+/// Bytes that tell where a batch stands.
+const PLACE: usize = size_of::<BatchPlace>();
 /// Bytes of a record, and the words in front of its values.
 const RECORD: usize = 64;
 const HEAD: usize = 4;
@@ -31,14 +33,14 @@ const SHARE: u64 = 2;
 struct Flight {
     first: u64,
     steps: usize,
-    /// Where the host prepared its orders, and where its records arrive.
+    /// Where the host prepared its places, and where its records arrive.
     berth: usize,
     done: Event,
 }
 
 /// Memory of the host that belongs to one launch at a time.
 struct Berth {
-    orders: Pinned,
+    places: Pinned,
     records: Pinned,
 }
 
@@ -46,9 +48,8 @@ struct Berth {
 pub(super) struct Intake {
     _samples: DeviceMemory,
     _targets: DeviceMemory,
-    orders: DeviceMemory,
+    places: DeviceMemory,
     records: DeviceMemory,
-    batch: usize,
     watched: usize,
     /// Steps in a launch with the graph that makes them, most first.
     graphs: Vec<(usize, Graph)>,
@@ -70,8 +71,8 @@ const fn cpp(dtype: DType) -> Option<&'static str> {
 }
 
 impl Step {
-    /// Keeps a data set on the device, so that steps fetch their batches themselves. `samples` `[n, sample]` lie in the step's layout; `watched` are
-    /// scalars to be read after every step. False where the step is not captured, or the device has no room.
+    /// Keeps a data set on the device, so that steps fetch their batches themselves. `samples` `[n, sample]` lie in the step's layout; `rows` are
+    /// those that shuffles permute, where they do not come in order; `watched` are scalars to be read after every step. False where the step is not captured, or the device has no room.
     ///
     /// # Errors
     /// What went wrong on the device.
@@ -79,6 +80,7 @@ impl Step {
         &mut self,
         samples: &[f32],
         targets: BatchTargets<'_>,
+        rows: Option<&[u32]>,
         watched: &[LValueId],
     ) -> Result<bool, ExecError> {
         self.gpu.enter().map_err(gpu_error)?;
@@ -89,7 +91,7 @@ impl Step {
         if self.why_eager().is_some() || watched.len() > MAX_WATCHED || needed > free / SHARE {
             return Ok(false);
         }
-        let intake = self.make_intake(samples, targets, watched)?;
+        let intake = self.make_intake(samples, targets, rows, watched)?;
         let has = intake.is_some();
         self.intake = intake.map(Box::new);
         Ok(has)
@@ -99,6 +101,7 @@ impl Step {
         &self,
         samples: &[f32],
         targets: BatchTargets<'_>,
+        rows: Option<&[u32]>,
         watched: &[LValueId],
     ) -> Result<Option<Intake>, ExecError> {
         let (program, stream) = (&self.compiled.plan.program, self.gpu.stream());
@@ -116,22 +119,18 @@ impl Step {
         if x_type == "int" || (y_type == "int") != (target_type == "int") {
             return Ok(None);
         }
-        let upload = |bytes: &[u8]| -> Result<DeviceMemory, ExecError> {
-            let memory = DeviceMemory::zeroed(bytes.len(), stream).map_err(gpu_error)?;
-            // SAFETY: the allocation has this size; the copy is over when the call returns.
-            unsafe { result::memcpy_htod_sync(memory.base(), bytes) }
-                .map_err(|e| gpu_error(super::failed("cuMemcpyHtoD", e)))?;
-            Ok(memory)
-        };
-        let (samples, targets) = (upload(bytemuck::cast_slice(samples))?, upload(target_bytes)?);
-        let orders = DeviceMemory::zeroed(RING * batch * 4, stream).map_err(gpu_error)?;
+        // Rows lie in the order of the training part, so that a shuffle's number is a row's.
+        let upload = |bytes: &[u8], width: usize| self.upload_rows(bytes, width * 4, rows);
+        let (samples, targets) = (upload(bytemuck::cast_slice(samples), wx)?, upload(target_bytes, wy)?);
+        let count = rows.map_or(0, <[u32]>::len);
+        let places = DeviceMemory::zeroed(RING * PLACE, stream).map_err(gpu_error)?;
         let records = DeviceMemory::zeroed(RING * RECORD, stream).map_err(gpu_error)?;
         let mut row: Row = [0; MAX_ARGS];
         let counter = program.find("counter").ok_or_else(|| ExecError::NoValue("counter".into()))?;
         let fixed = [
             samples.base(),
             targets.base(),
-            orders.base(),
+            places.base(),
             address(counter)?,
             records.base(),
             address(program.x)?,
@@ -155,7 +154,9 @@ impl Step {
         let left = late.iter().flatten().fold(0u32, |mask, word| mask | 1 << word);
         let ty = |last: bool, left: u32| {
             let watched = watched.len();
-            format!("Feed<{x_type}, {wx}, {target_type}, {y_type}, {wy}, {batch}, {watched}, {left}, {RING}, {last}>")
+            format!(
+                "Feed<{x_type}, {wx}, {target_type}, {y_type}, {wy}, {batch}, {count}, {watched}, {left}, {RING}, {last}>"
+            )
         };
         let feed = |last: bool, left: u32| ("feed.cu", ty(last, left));
         row[FLAGS] = OVERLAPPED | if self.chain.feed_early { EARLY_A } else { 0 };
@@ -197,15 +198,14 @@ impl Step {
             graphs.push((steps, graph));
         }
         let berth = |_| -> Result<Berth, String> {
-            Ok(Berth { orders: Pinned::new(most * batch * 4)?, records: Pinned::new(most * RECORD)? })
+            Ok(Berth { places: Pinned::new(most * PLACE)?, records: Pinned::new(most * RECORD)? })
         };
         let berths = (0..FLIGHTS).map(berth).collect::<Result<Vec<_>, _>>().map_err(gpu_error)?;
         Ok(Some(Intake {
             _samples: samples,
             _targets: targets,
-            orders,
+            places,
             records,
-            batch,
             watched: watched.len(),
             graphs,
             free: (0..FLIGHTS).collect(),
@@ -213,6 +213,27 @@ impl Step {
             flights: VecDeque::new(),
             out: Vec::with_capacity(most),
         }))
+    }
+
+    /// Brings rows of `width` bytes to the device, those of `rows` in their order where it names some.
+    fn upload_rows(&self, bytes: &[u8], width: usize, rows: Option<&[u32]>) -> Result<DeviceMemory, ExecError> {
+        /// What is gathered at once.
+        const AT_ONCE: usize = 64 << 20;
+        let whole = rows.map_or(bytes.len(), |rows| rows.len() * width);
+        let memory = DeviceMemory::zeroed(whole, self.gpu.stream()).map_err(gpu_error)?;
+        let copy = |at: usize, bytes: &[u8]| {
+            // SAFETY: the stretch lies inside the allocation; the copy is over when the call returns.
+            unsafe { result::memcpy_htod_sync(memory.base() + at as u64, bytes) }
+                .map_err(|e| gpu_error(super::failed("cuMemcpyHtoD", e)))
+        };
+        let Some(rows) = rows else { return copy(0, bytes).map(|()| memory) };
+        let mut gathered: Vec<u8> = room(whole.min(AT_ONCE));
+        for (number, some) in rows.chunks((AT_ONCE / width.max(1)).max(1)).enumerate() {
+            gathered.clear();
+            some.iter().for_each(|row| gathered.extend_from_slice(&bytes[*row as usize * width..][..width]));
+            copy(number * (AT_ONCE / width.max(1)).max(1) * width, &gathered)?;
+        }
+        Ok(memory)
     }
 
     /// The most steps that one launch makes; 0 where steps do not fetch their batches themselves.
@@ -234,34 +255,33 @@ impl Step {
         self.intake.as_ref().is_some_and(|i| !i.free.is_empty())
     }
 
-    /// Launches the steps whose samples `order` `[steps, batch]` names; `first` is the number that the step counter has before them. Returns at once.
+    /// Launches the steps whose batches stand at `places`; `first` is the number that the step counter has before them. Returns at once.
     ///
     /// # Errors
     /// Where the ledger finds a captured address that the plan does not have (nothing was run then), or a call fails.
-    pub fn launch(&mut self, first: u64, order: &[u32]) -> Result<(), ExecError> {
+    pub fn launch(&mut self, first: u64, places: &[BatchPlace]) -> Result<(), ExecError> {
         self.check()?;
         self.begin()?;
         let stream = self.gpu.stream();
         let Some(intake) = &mut self.intake else { return Err(gpu_error("no data set is on the device".into())) };
-        let steps = order.len() / intake.batch.max(1);
+        let steps = places.len();
         let graph = intake.graphs.iter().find(|(s, _)| *s == steps);
         let (Some((_, graph)), Some(berth)) = (graph, intake.free.pop()) else {
             return Err(gpu_error(format!("no launch makes {steps} steps now")));
         };
-        let place = &mut intake.berths[berth];
-        let bytes: &[u8] = bytemuck::cast_slice(order);
-        place.orders.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        let host = &mut intake.berths[berth];
+        let bytes: &[u8] = bytemuck::cast_slice(places);
+        host.places.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         let pieces = pieces(first, steps);
         for (from, ring, count) in pieces {
-            let each = intake.batch * 4;
-            let part = &place.orders.bytes()[from * each..(from + count) * each];
-            // SAFETY: the ring has room for RING orders; the source stays untouched until the event behind the launch was waited for.
-            unsafe { result::memcpy_htod_async(intake.orders.base() + (ring * each) as u64, part, stream) }
+            let part = &host.places.bytes()[from * PLACE..(from + count) * PLACE];
+            // SAFETY: the ring has room for RING places; the source stays untouched until the event behind the launch was waited for.
+            unsafe { result::memcpy_htod_async(intake.places.base() + (ring * PLACE) as u64, part, stream) }
                 .map_err(|e| gpu_error(super::failed("cuMemcpyHtoDAsync", e)))?;
         }
         graph.launch(&self.gpu).map_err(gpu_error)?;
         for (from, ring, count) in pieces {
-            let part = &mut place.records.bytes_mut()[from * RECORD..(from + count) * RECORD];
+            let part = &mut host.records.bytes_mut()[from * RECORD..(from + count) * RECORD];
             // SAFETY: the ring has RING records; the target is read only after the event behind the copy was waited for.
             unsafe { result::memcpy_dtoh_async(part, intake.records.base() + (ring * RECORD) as u64, stream) }
                 .map_err(|e| gpu_error(super::failed("cuMemcpyDtoHAsync", e)))?;
@@ -327,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_that_pass_the_rings_end_go_on_at_its_beginning() {
+    fn places_that_pass_the_rings_end_go_on_at_its_beginning() {
         assert_eq!(pieces(0, 5), [(0, 0, 5), (5, 0, 0)]);
         assert_eq!(pieces(RING as u64 * 7 + 3, 4), [(0, 3, 4), (4, 0, 0)]);
         assert_eq!(pieces(RING as u64 * 7 - 2, 6), [(0, RING - 2, 2), (2, 0, 4)]);
