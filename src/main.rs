@@ -5,6 +5,7 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::io::{Write, stderr};
 use std::process::ExitCode;
 use stepgraph::cli::{self, args::Cli};
+use stepgraph::exec::cuda;
 
 /// Messages of libraries and of our own, on standard error. Where that is closed, nobody listens.
 struct StderrLog;
@@ -49,9 +50,10 @@ fn explain_panics(ends: bool) {
 }
 
 fn main() -> ExitCode {
-    if stepgraph::exec::cuda::compiles_for_another() {
-        return ExitCode::SUCCESS;
+    if let Some(ended) = cuda::compile_for_another() {
+        return if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    cuda::may_start_compilers();
     let cli = Cli::parse();
     explain_panics(!cli::opens_window(&cli));
     start_logging();

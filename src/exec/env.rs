@@ -52,9 +52,11 @@ impl EnvBuilder {
         // SAFETY: the layout has a size above zero.
         let base = NonNull::new(unsafe { alloc(layout) }).ok_or(ExecError::AllocationRefused(needed))?;
         // Large pages need fewer entries in the processor's address tables, too.
-        advise(base.as_ptr(), size);
         // SAFETY: the allocation has this size.
-        unsafe { base.write_bytes(0, size) };
+        unsafe {
+            advise(base.as_ptr(), size);
+            base.write_bytes(0, size);
+        }
         Ok(Self { memory: Arc::new(Memory { base, layout }), externals: HashMap::new(), bytes: plan.arena_bytes })
     }
 

@@ -10,7 +10,10 @@ use std::path::Path;
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// Asks the system for large pages in memory that is not yet touched. It may not heed that, and what it hands out is the same otherwise.
-pub(crate) fn advise(start: *mut u8, bytes: usize) {
+///
+/// # Safety
+/// The memory is the caller's.
+pub(crate) unsafe fn advise(start: *mut u8, bytes: usize) {
     let skipped = start.align_offset(HUGE_PAGE).min(bytes);
     let whole = (bytes - skipped) / HUGE_PAGE * HUGE_PAGE;
     if whole == 0 {
@@ -18,7 +21,7 @@ pub(crate) fn advise(start: *mut u8, bytes: usize) {
     }
     #[cfg(target_os = "linux")]
     {
-        // SAFETY: the stretch lies inside the caller's memory, and the advice changes no byte of it.
+        // SAFETY: the stretch lies inside the caller's memory, by its promise, and the advice changes no byte of it.
         let told = unsafe { rustix::mm::madvise(start.add(skipped).cast(), whole, rustix::mm::Advice::LinuxHugepage) };
         if let Err(error) = told {
             log::debug!("no large pages for {whole} bytes: {error}");
@@ -29,14 +32,16 @@ pub(crate) fn advise(start: *mut u8, bytes: usize) {
 /// An empty vector with room for `len` elements, in large pages where they fill some.
 pub(crate) fn room<T: Pod>(len: usize) -> Vec<T> {
     let mut out: Vec<T> = Vec::with_capacity(len);
-    advise(out.as_mut_ptr().cast(), len * size_of::<T>());
+    // SAFETY: the vector has room for as many.
+    unsafe { advise(out.as_mut_ptr().cast(), len * size_of::<T>()) };
     out
 }
 
 /// So many zero bytes, in large pages where they fill some.
 pub(crate) fn zero_bytes(len: usize) -> Vec<u8> {
     let mut out = vec![0; len];
-    advise(out.as_mut_ptr(), len);
+    // SAFETY: the vector has this length.
+    unsafe { advise(out.as_mut_ptr(), len) };
     out
 }
 
@@ -57,7 +62,8 @@ pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     // A file may be longer than any memory.
     out.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    advise(out.as_mut_ptr(), len);
+    // SAFETY: the vector has room for as many.
+    unsafe { advise(out.as_mut_ptr(), len) };
     file.read_to_end(&mut out)?;
     Ok(out)
 }

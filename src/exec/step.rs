@@ -1,7 +1,7 @@
 //! A compiled step in memory, on whatever device it was planned for.
 
 use super::cpu::Pool;
-use super::{ExecError, cpu, cuda, room};
+use super::{ExecError, available_bytes, cpu, cuda, room};
 use crate::compile::Compiled;
 use crate::lower::{LValue, LValueId, Layout};
 use crate::model::ParamId;
@@ -55,6 +55,17 @@ impl Step {
                 let gpu = cuda::gpu(facts.ordinal).map_err(ExecError::Gpu)?;
                 cuda::Step::new(compiled, gpu).map(|s| Self::Cuda(Box::new(s)))
             }
+        }
+    }
+
+    /// Whether a compiled step's memory is free now, on the device or here.
+    #[must_use]
+    pub fn has_room(compiled: &Compiled) -> bool {
+        let needed = compiled.plan.arena_bytes;
+        match compiled.selection.target.device {
+            Device::Cpu(_) => available_bytes().is_none_or(|bytes| needed <= bytes),
+            // A device that cannot be used is told of where it is.
+            Device::Cuda(facts) => cuda::gpu(facts.ordinal).is_ok_and(|gpu| gpu.has_room(needed)),
         }
     }
 

@@ -3,9 +3,9 @@
 use super::session::DataChoice;
 use super::stopwatch::Stopwatch;
 use super::{Feed, SessionSpec, TrainError, gpu_times, read_tensors};
-use crate::compile::{Options, compile};
+use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
-use crate::exec::{Step, available_bytes, room};
+use crate::exec::{Step, available_bytes, room, zero_bytes};
 use crate::lower::Layout;
 use crate::model::{LossSpec, Model, ParamId, init_into};
 use crate::select::Target as Machine;
@@ -36,8 +36,8 @@ pub(super) struct BroughtUp {
 /// A feed, and what the user should know about its data.
 type Fed = (Feed, Vec<String>);
 
-/// Compiles the training step of `model` for `machine` and takes its memory. Data are loaded and parameters drawn meanwhile, each on a thread of its own;
-/// of the parameters no more than two wait.
+/// Compiles the training step of `model` for `machine` and takes its memory. Data are loaded and parameters drawn meanwhile, each on a thread of its own, where
+/// the host has room for all of it at once.
 ///
 /// # Errors
 /// Where the step cannot be compiled or has no room, where the data are missing, malformed, or do not fit the network.
@@ -48,11 +48,24 @@ pub(super) fn bring_up(
     seed: u64,
     watch: &mut Stopwatch,
 ) -> Result<BroughtUp, TrainError> {
+    let options = Options { metrics: spec.metrics, tuning: spec.tuning.clone(), ..Options::train(machine.clone()) };
+    let gpu_times = gpu_times(model, &options)?;
+    watch.told("kernel times");
+    let compiled = Arc::new(compile(model, &Options { gpu_times, ..options })?);
+    watch.told("compiling");
+    if !Step::has_room(&compiled) {
+        // Refuses, before anything is read.
+        drop(Step::new(Arc::clone(&compiled), spec.threads)?);
+    }
+    let plan = &compiled.plan;
+    let layout = plan.program.value(plan.program.x).layout;
+    let kept = usize::try_from(plan.persistent_bytes).unwrap_or(usize::MAX);
+    let at_once = has_room_for_all(model, machine, &compiled);
     thread::scope(|scope| {
-        let (tell_layout, layout) = mpsc::channel();
-        let loading = spawn(scope, "data", move || load(spec, model, seed, &layout))?;
-        let (give, drawn) = mpsc::sync_channel(1);
+        let loading = spawn(scope, "data", || load(spec, model, seed, layout))?;
         let (begin, begun) = mpsc::channel();
+        // One parameter waits, and one is drawn.
+        let (give, drawn) = mpsc::sync_channel(1);
         let drawing = spawn(scope, "parameters", move || {
             if begun.recv().is_err() {
                 return;
@@ -65,29 +78,16 @@ pub(super) fn bring_up(
             // Nobody waits for more where the step could not be had.
             let _ = values.try_for_each(|values| give.send(values));
         })?;
-        let options = Options { metrics: spec.metrics, tuning: spec.tuning.clone(), ..Options::train(machine.clone()) };
-        let gpu_times = gpu_times(model, &options)?;
-        watch.told("kernel times");
-        let compiled = Arc::new(compile(model, &Options { gpu_times, ..options })?);
-        watch.told("compiling");
-        let program = &compiled.plan.program;
-        let _ = tell_layout.send(program.value(program.x).layout);
-        // A network that is too large for the machine is found to be so before its parameters take memory.
-        let fits = available_bytes().is_none_or(|bytes| compiled.plan.arena_bytes < bytes);
-        if fits {
+        // What the guard of the run keeps of it: getting so much memory takes longer than filling it.
+        let touched = move || {
+            let mut touched = room(kept);
+            touched.resize(kept, 0);
+            touched
+        };
+        let keeping = at_once.then(|| spawn(scope, "snapshot", touched)).transpose()?;
+        if at_once {
             let _ = begin.send(());
         }
-        // What the guard of the run keeps of it: getting so much memory takes longer than filling it.
-        let kept = usize::try_from(compiled.plan.persistent_bytes).unwrap_or(usize::MAX);
-        let keeping = fits
-            .then(|| {
-                spawn(scope, "snapshot", move || {
-                    let mut kept_bytes = room(kept);
-                    kept_bytes.resize(kept, 0);
-                    kept_bytes
-                })
-            })
-            .transpose()?;
         let mut train = Step::new(Arc::clone(&compiled), spec.threads)?;
         watch.told("memory and recording");
         let _ = begin.send(());
@@ -96,15 +96,22 @@ pub(super) fn bring_up(
         }
         joined(drawing);
         watch.told("parameters");
-        let fed = joined(loading)?;
-        let (feed, notes) = match fed {
+        let (feed, notes) = match joined(loading)? {
             Some(fed) => fed,
             None => (Feed::resident(&mut train, model, seed)?, Vec::new()),
         };
         watch.told("data");
-        let saved = keeping.map_or_else(|| train.snapshot(), |kept| Ok(joined(kept)))?;
+        let saved = keeping.map_or_else(|| zero_bytes(kept), joined);
         Ok(BroughtUp { train, feed, notes, saved })
     })
+}
+
+/// Whether the host has room for the step's memory (a device has its own), a snapshot of it and the two largest parameters, all at once.
+fn has_room_for_all(model: &Model, machine: &Machine, compiled: &Compiled) -> bool {
+    let own = if machine.as_cuda().is_some() { 0 } else { compiled.plan.arena_bytes };
+    let largest = model.params.iter().map(|p| p.shape.len() as u64 * 4).max().unwrap_or(0);
+    let needed = own.saturating_add(compiled.plan.persistent_bytes).saturating_add(2 * largest);
+    available_bytes().is_none_or(|bytes| needed < bytes)
 }
 
 /// Starts a thread that ends with `scope`.
@@ -121,20 +128,13 @@ fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Loads the data that a spec asks for, and brings them into the layout that the step reads, once that is told. Nothing for a batch that the step makes up.
-fn load(
-    spec: &SessionSpec,
-    model: &Model,
-    seed: u64,
-    layout: &mpsc::Receiver<Layout>,
-) -> Result<Option<Fed>, TrainError> {
-    // Without a step, what became of its data is of no interest.
-    let layout = || layout.recv().map_err(|_| TrainError::Cancelled);
+/// Loads the data that a spec asks for, in the layout that the step reads. Nothing for a batch that the step makes up.
+fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<Option<Fed>, TrainError> {
     match &spec.data {
         DataChoice::Resident => Ok(None),
         DataChoice::Batches(path) => {
             let file = read_tensors(path)?;
-            Ok(Some((Feed::batches(&file, path, model, layout()?)?, Vec::new())))
+            Ok(Some((Feed::batches(&file, path, model, layout)?, Vec::new())))
         }
         DataChoice::Preset => {
             let source = spec.preset.data.as_ref().ok_or(TrainError::NoData)?;
@@ -143,7 +143,7 @@ fn load(
             let set = data::load(source, &request, &spec.base)?;
             let split = data::split(set.len(), source, seed)?;
             let notes = set.notes.clone();
-            Ok(Some((Feed::data(Arc::new(set), Arc::new(split), model, layout()?, seed)?, notes)))
+            Ok(Some((Feed::data(Arc::new(set), Arc::new(split), model, layout, seed)?, notes)))
         }
     }
 }

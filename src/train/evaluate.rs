@@ -34,6 +34,11 @@ pub(super) struct Evaluator {
 const MAX_CONFUSION: usize = 256;
 
 impl Evaluator {
+    /// Why evaluations run op by op, where they do.
+    pub(super) fn why_eager(&self) -> Option<String> {
+        self.step.recording().why_eager
+    }
+
     pub(super) fn new(model: &Model, machine: &Machine, owner: &Step) -> Result<Self, TrainError> {
         let options = Options::eval(machine.clone());
         let compiled = compile(model, &Options { gpu_times: gpu_times(model, &options)?, ..options })?;

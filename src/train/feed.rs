@@ -34,13 +34,13 @@ pub enum Feed {
 /// The samples of a data set in the step's layout: those of the set where that is its own layout.
 pub struct Samples {
     set: Arc<Dataset>,
-    moved: Option<Vec<f32>>,
+    relaid: Option<Vec<f32>>,
 }
 
 impl Samples {
     fn new(set: Arc<Dataset>, layout: Layout) -> Self {
-        let moved = moved(&set.x, layout);
-        Self { set, moved }
+        let relaid = relaid(&set.x, layout);
+        Self { set, relaid }
     }
 }
 
@@ -48,14 +48,14 @@ impl Deref for Samples {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        self.moved.as_deref().unwrap_or(&self.set.x)
+        self.relaid.as_deref().unwrap_or(&self.set.x)
     }
 }
 
 /// Samples in another layout than the logical one; nothing where that is the layout.
-fn moved(logical: &[f32], layout: Layout) -> Option<Vec<f32>> {
+fn relaid(logical: &[f32], layout: Layout) -> Option<Vec<f32>> {
     match samples_to_stored(logical, layout) {
-        Cow::Owned(moved) => Some(moved),
+        Cow::Owned(relaid) => Some(relaid),
         Cow::Borrowed(_) => None,
     }
 }
@@ -154,7 +154,7 @@ impl Feed {
                 Labels::Classes(values)
             }
         };
-        Ok(Self::Batches { x: moved(&samples, layout).unwrap_or(samples), y: labels, count, next: 0 })
+        Ok(Self::Batches { x: relaid(&samples, layout).unwrap_or(samples), y: labels, count, next: 0 })
     }
 
     /// Writes one random batch into the step, to stay: for benchmarks and checks.

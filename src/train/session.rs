@@ -168,13 +168,13 @@ impl Session {
         train.write(counter, &[seed as i64, 0])?;
         start_loss_scale(&mut train, FIRST_LOSS_SCALE)?;
         train.watch(&watched.read_back())?;
-        // A device has run everything once when its memory was fresh.
+        let start = feed.position();
+        feed.next(&mut train, watched.x, watched.y)?;
+        // A device has run every launch once, on its fresh memory.
         if matches!(train, Step::Cpu(_)) {
-            let start = feed.position();
-            feed.next(&mut train, watched.x, watched.y)?;
             train.warm_up(&mut pool)?;
-            feed.resume(start)?;
         }
+        feed.resume(start)?;
         if let (Executor::Replay, Some(why)) = (spec.executor, train.recording().why_eager) {
             notes.push(format!(
                 "the step could not be captured and runs op by op, which gives the same and is slower: {why}"
@@ -185,6 +185,8 @@ impl Session {
         let total = feed.limit().map_or(steps, |limit| steps.min(limit)) as u64;
         let wants_evaluation = matches!(&feed, Feed::Data { split, .. } if !split.held_out.is_empty());
         let evaluator = if wants_evaluation { Some(Evaluator::new(&model, &machine, &train)?) } else { None };
+        let eager = evaluator.as_ref().and_then(Evaluator::why_eager);
+        notes.extend(eager.map(|why| format!("evaluations could not be captured and run op by op: {why}")));
         watch.told("evaluation");
         let guard = Guard::new(&mut train, &feed, saved)?;
         watch.told("first snapshot");
@@ -264,7 +266,7 @@ impl Session {
         self.seed
     }
 
-    /// What the data loader did that a person should know.
+    /// What a person should know of the data, and of a step that was not captured.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes

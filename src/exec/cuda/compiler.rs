@@ -227,6 +227,11 @@ fn entry_path(folder: &Path, source: &str, arch: Arch) -> PathBuf {
     folder.join(format!("{:016x}-{arch}.kernel", Fnv::of(source.as_bytes())))
 }
 
+/// Whether the cache seems to have a unit's machine code.
+pub(super) fn is_kept(folder: &Path, source: &str, arch: Arch) -> bool {
+    entry_path(folder, source, arch).exists()
+}
+
 /// Machine code for a unit from the cache, where it is there and whole.
 pub(super) fn cached(folder: &Path, source: &str, arch: Arch) -> Option<Vec<u8>> {
     let bytes = std::fs::read(entry_path(folder, source, arch)).ok()?;

@@ -1,9 +1,9 @@
 //! One GPU: its context, the one stream that all steps run on, its kernels and libraries.
 
-use super::compiler::{Arch, META_LEN, cache_folder, cached, compile_unit, entry_name, keep, unit};
+use super::compiler::{Arch, META_LEN, cache_folder, cached, compile_unit, entry_name, is_kept, keep, unit};
 use super::cublaslt::Lt;
 use super::cudnn::{ConvKind, Dnn, DnnPlan, Fused};
-use super::workers::{Compiler, share};
+use super::workers::{Compiler, crew_for};
 use super::{DeviceInfo, failed, probe};
 use crate::lower::ConvGeometry;
 use crate::select::cuda::{Real, dnn_offers};
@@ -328,7 +328,9 @@ impl Gpu {
         let next = std::sync::atomic::AtomicUsize::new(0);
         let compiled: Mutex<Vec<Compilation>> = Mutex::default();
         let can_compile = probe().has("nvrtc");
-        let (threads, several) = share(missing.len());
+        let is_cached = |text: &&&String| folder.as_deref().is_some_and(|f| is_kept(f, text, arch));
+        let uncached = missing.len() - missing.iter().filter(is_cached).count();
+        let (threads, several) = crew_for(missing.len(), uncached);
         let work = || {
             let mut worker = None;
             while let Some(text) = missing.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
@@ -389,12 +391,14 @@ impl Gpu {
 fn compile(worker: &mut Option<std::io::Result<Compiler>>, source: &str, arch: Arch) -> Result<Vec<u8>, String> {
     if let Some(Ok(compiler)) = worker {
         match compiler.compile(source, arch) {
-            Ok(answer) => return answer,
+            Ok(Ok(code)) => return Ok(code),
+            // A mistake repeats itself here, and what was missing there may be here.
+            Ok(Err(why)) => log::debug!("a process could not compile: {why}"),
             Err(error) => *worker = Some(Err(error)),
         }
     }
     if let Some(Err(error)) = worker {
-        log::debug!("no process that compiles: {error}");
+        Compiler::give_up(error);
     }
     compile_unit(source, arch)
 }

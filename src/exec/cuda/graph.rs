@@ -3,7 +3,7 @@
 use super::bind::MAX_ARGS;
 use super::failed;
 use super::foreign::Marks;
-use super::gpu::{Gpu, Phase};
+use super::gpu::{Gpu, Kernel};
 use cudarc::driver::{result, sys};
 use std::ffi::{CString, c_void};
 use std::path::Path;
@@ -157,6 +157,7 @@ impl Graph {
 unsafe fn kernels_that_clear(gpu: &Gpu, graph: sys::CUgraph) -> Result<(), String> {
     // SAFETY: the caller's promise.
     let nodes = unsafe { nodes_of(graph) }?;
+    let mut clear = None;
     for node in nodes {
         // SAFETY: the node belongs to the graph.
         let kind = unsafe { kind_of(node) }?;
@@ -175,42 +176,51 @@ unsafe fn kernels_that_clear(gpu: &Gpu, graph: sys::CUgraph) -> Result<(), Strin
             memset.assume_init()
         };
         let bytes = memset.width * memset.elementSize as usize;
-        if memset.value != 0 || memset.height > 1 {
-            log::debug!("a graph sets {bytes} bytes in {} rows", memset.height);
+        if memset.value != 0 || memset.height != 1 {
+            log::debug!("a graph sets {bytes} bytes in each of {} rows to {}", memset.height, memset.value);
             continue;
         }
-        let kernel = gpu.kernels(&[vec![clear(bytes)]]).pop().unwrap_or_else(|| Err("no kernel came back".into()))?;
-        // SAFETY: the node belongs to the graph, and the kernel writes what the node would have set.
-        unsafe { replace(graph, node, kernel.phases[0], kernel.threads, memset.dst) }?;
+        let kernel = clear.get_or_insert_with(|| {
+            let found = gpu.kernels(&[vec![(CLEAR.0, CLEAR.1.to_owned())]]).pop();
+            found.unwrap_or_else(|| Err("no kernel came back".into()))
+        });
+        match kernel {
+            // SAFETY: the node belongs to the graph, and the kernel writes what the node would have set.
+            Ok(kernel) => unsafe { replace(graph, node, kernel, memset.dst, bytes) }?,
+            Err(why) => log::debug!("the copy engine sets {bytes} bytes: {why}"),
+        }
     }
     Ok(())
 }
 
-/// The kernel that zeroes so many bytes: its file and its type.
-pub(super) fn clear(bytes: usize) -> (&'static str, String) {
-    ("clear.cu", format!("Clear<{bytes}>"))
-}
+/// The kernel that zeroes memory: its file and its type.
+pub(super) const CLEAR: (&str, &str) = ("clear.cu", "Clear");
 
-/// Puts a kernel that is given one address where `node` is.
+/// Bytes that a block of it zeroes before there is another block, and blocks at most.
+const CLEARED_EACH: usize = 4096;
+const CLEARING_BLOCKS: usize = 256;
+
+/// Puts [`CLEAR`] where `node` is, which zeroes so many bytes at `address`.
 ///
 /// # Safety
-/// The node belongs to the graph, the kernel takes [`MAX_ARGS`] pointers and needs the first alone.
+/// The node belongs to the graph.
 unsafe fn replace(
     graph: sys::CUgraph,
     node: sys::CUgraphNode,
-    phase: Phase,
-    threads: u32,
+    kernel: &Kernel,
     address: u64,
+    bytes: usize,
 ) -> Result<(), String> {
+    let phase = kernel.phases[0];
     let mut args = [0u64; MAX_ARGS];
-    args[0] = address;
+    (args[0], args[1]) = (address, bytes as u64);
     let mut params = [args.as_mut_ptr().cast::<c_void>()];
     let params = sys::CUDA_KERNEL_NODE_PARAMS {
         func: phase.function,
-        gridDimX: phase.blocks,
+        gridDimX: bytes.div_ceil(CLEARED_EACH).clamp(1, CLEARING_BLOCKS) as u32,
         gridDimY: 1,
         gridDimZ: 1,
-        blockDimX: threads,
+        blockDimX: kernel.threads,
         blockDimY: 1,
         blockDimZ: 1,
         sharedMemBytes: phase.smem,

@@ -54,7 +54,7 @@ pub(in crate::exec) use intake::MAX_WATCHED;
 pub use probe::{DeviceInfo, Library, Probe, probe};
 pub use step::Step;
 pub use twin::Twin;
-pub use workers::compiles_for_another;
+pub use workers::{compile_for_another, may_start_compilers};
 
 use cudarc::driver::result::DriverError;
 

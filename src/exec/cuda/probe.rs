@@ -119,8 +119,15 @@ fn driver_version() -> Result<String, String> {
     Ok(format!("CUDA {}.{}", version / 1000, version % 1000 / 10))
 }
 
-fn nvrtc_version() -> Result<String, String> {
+/// The run-time compiler's version, which takes no driver to tell.
+///
+/// # Errors
+/// Where it is missing or hidden.
+pub(super) fn nvrtc_version() -> Result<String, String> {
     use cudarc::nvrtc::sys;
+    if std::env::var_os("STEPGRAPH_NO_CUDA").is_some() {
+        return Err("STEPGRAPH_NO_CUDA is set".into());
+    }
     // SAFETY: as for the driver.
     if hidden("nvrtc") || !unsafe { sys::is_culib_present() } {
         return Err("libnvrtc.so was not found".into());

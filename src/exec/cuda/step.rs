@@ -4,7 +4,7 @@ use super::bind::{DeviceEnv, Row, Unit, Work, asks_library, bind, device_error, 
 use super::chain::Chain;
 use super::foreign::Marks;
 use super::gpu::Gpu;
-use super::graph::{Graph, clear};
+use super::graph::{CLEAR, Graph};
 use super::group::{Launch, group};
 use super::intake::Intake;
 use super::memory::DeviceMemory;
@@ -113,7 +113,7 @@ impl Step {
             let mut units: Vec<Unit> = draft_all(gpu, &asking)?.into_iter().flat_map(|d| d.units).collect();
             if !asking.is_empty() {
                 // What their graphs will ask for.
-                units.push(vec![clear(size_of::<u32>())]);
+                units.push(vec![(CLEAR.0, CLEAR.1.to_owned())]);
             }
             let _ = gpu.kernels(&units);
             match compiling.map(std::thread::ScopedJoinHandle::join) {
@@ -461,6 +461,10 @@ impl Step {
         // SAFETY: the persistent region lies at the arena's start; the copy is waited for.
         unsafe { result::memcpy_htod_async(self.env.memory.base(), &saved[..len], self.gpu.stream()) }
             .map_err(|e| gpu_error(super::failed("cuMemcpyHtoDAsync", e)))?;
+        // A snapshot may be older than the half-width copy in it.
+        if let Some(shadow) = &self.shadow {
+            shadow.stale.store(true, Ordering::Release);
+        }
         self.gpu.synchronize().map_err(gpu_error)
     }
 

@@ -2,8 +2,9 @@
 //! each on a host with an H200, of which 70 kernels make three seconds on 16 processors that wait for each other.
 
 use super::compiler::{Arch, compile_unit};
+use super::probe::nvrtc_version;
 use crate::exec::available_bytes;
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io::{self, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -21,21 +22,23 @@ const WORTH_A_PROCESS: usize = 4;
 /// A longer source, or a longer answer, is a mistake on the way.
 const LONGEST: u64 = 1 << 30;
 
-/// Whether this program, started with [`ASKED`], compiles: its `main` asks [`compiles_for_another`] first.
+/// Whether this program, started with [`ASKED`], compiles, as far as is known.
 static CAN_BE_STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Compiles what standard input asks for until that ends, where the program was started for it, and says so; then there is nothing else to do. Where it was
-/// not, programs started by this one may be. To be called before anything else.
+/// Where this program was started to compile for another: does so until standard input ends, after which there is nothing else to do. Nothing where it was not.
+/// To be asked before anything else.
+///
+/// # Errors
+/// Where standard input holds something else than requests, or nobody takes the answers.
 #[must_use]
-pub fn compiles_for_another() -> bool {
-    let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().as_deref() != Some(OsStr::new(ASKED)) {
-        CAN_BE_STARTED.store(true, Ordering::Relaxed);
-        return false;
-    }
-    // Whoever asked has gone where this fails.
-    let _ = serve(&mut io::stdin().lock(), &mut io::stdout().lock());
-    true
+pub fn compile_for_another() -> Option<io::Result<()>> {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).take(2).collect();
+    (arguments == [ASKED]).then(|| serve(&mut io::stdin().lock(), &mut io::stdout().lock()))
+}
+
+/// Says that this program asks [`compile_for_another`] first, so that it may be started for that.
+pub fn may_start_compilers() {
+    CAN_BE_STARTED.store(true, Ordering::Relaxed);
 }
 
 /// Answers requests: architecture (two numbers of 4 bytes), length (8 bytes), source. An answer is 1 and the machine code, or 0 and the reason, with the length
@@ -49,13 +52,7 @@ fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
         }
         let [major, minor] = [0, 4].map(|at| u32::from_le_bytes([arch[at], arch[at + 1], arch[at + 2], arch[at + 3]]));
         let source = String::from_utf8(read_counted(from)?).map_err(io::Error::other)?;
-        // SAFETY: loading a library runs its initialisers, which these are made for.
-        let has_compiler = unsafe { cudarc::nvrtc::sys::is_culib_present() };
-        let answer = if has_compiler {
-            compile_unit(&source, Arch(major, minor))
-        } else {
-            Err("NVRTC was not found".to_owned())
-        };
+        let answer = nvrtc_version().and_then(|_| compile_unit(&source, Arch(major, minor)));
         let (mark, bytes) = match &answer {
             Ok(code) => (1, code.as_slice()),
             Err(why) => (0, why.as_bytes()),
@@ -91,13 +88,13 @@ fn this_program() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
 }
 
-/// How many sources are worth compiling at once, of `count`, and whether that takes processes.
-pub(super) fn share(count: usize) -> (usize, bool) {
+/// How many threads `count` kernels are worth, of which `uncached` are to be compiled, and whether each thread has a process do that.
+pub(super) fn crew_for(count: usize, uncached: usize) -> (usize, bool) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from).min(16);
-    let room =
-        available_bytes().map_or(processors, |bytes| usize::try_from(bytes / 2 / BYTES_EACH).unwrap_or(usize::MAX));
-    let several = CAN_BE_STARTED.load(Ordering::Relaxed) && count >= WORTH_A_PROCESS && room > 1;
-    (processors.min(count).min(room.max(1)), several)
+    let room = available_bytes().map_or(usize::MAX, |b| usize::try_from(b / 2 / BYTES_EACH).unwrap_or(usize::MAX));
+    let several = CAN_BE_STARTED.load(Ordering::Relaxed) && uncached >= WORTH_A_PROCESS && room > 1;
+    let threads = if several { processors.min(room) } else { processors };
+    (threads.min(count), several)
 }
 
 /// A process that compiles one source after the other. It holds nothing worth keeping, and ends with this value.
@@ -122,6 +119,13 @@ impl Compiler {
         }
     }
 
+    /// Notes that this program cannot be started to compile, as under a loader or an emulator that runs it.
+    pub(super) fn give_up(error: &io::Error) {
+        if CAN_BE_STARTED.swap(false, Ordering::Relaxed) {
+            log::debug!("kernels are compiled here from now on: {error}");
+        }
+    }
+
     /// What [`compile_unit`] gives there.
     ///
     /// # Errors
@@ -132,10 +136,9 @@ impl Compiler {
         write_counted(&mut self.ask, source.as_bytes())?;
         let mut mark = [0];
         self.answers.read_exact(&mut mark)?;
-        let bytes = read_counted(&mut self.answers)?;
         match mark {
-            [1] => Ok(Ok(bytes)),
-            [0] => Ok(Err(String::from_utf8_lossy(&bytes).into_owned())),
+            [1] => read_counted(&mut self.answers).map(Ok),
+            [0] => read_counted(&mut self.answers).map(|why| Err(String::from_utf8_lossy(&why).into_owned())),
             [other] => Err(io::Error::other(format!("an answer of the kind {other}"))),
         }
     }
@@ -160,7 +163,7 @@ mod tests {
         serve(&mut asked.as_slice(), &mut answer).unwrap();
         let (mark, mut rest) = answer.split_first().unwrap();
         let why = String::from_utf8(read_counted(&mut rest).unwrap()).unwrap();
-        assert!(*mark == 0 && rest.is_empty() && why.contains("NVRTC"), "{mark} {why}");
+        assert!(*mark == 0 && rest.is_empty() && why.to_lowercase().contains("nvrtc"), "{mark} {why}");
         for cut in 1..asked.len() {
             let (mut torn, mut answer) = (&asked[..cut], Vec::new());
             assert!(cut < 8 || serve(&mut torn, &mut answer).is_err(), "cut at {cut}");
@@ -173,8 +176,8 @@ mod tests {
 
     #[test]
     fn few_sources_take_no_process() {
-        assert!(!share(1).1 && share(1).0 == 1);
-        assert!(!share(WORTH_A_PROCESS - 1).1);
-        assert!(share(100).0 >= 1);
+        assert_eq!(crew_for(1, 1), (1, false));
+        assert!(!crew_for(100, WORTH_A_PROCESS - 1).1);
+        assert!(crew_for(100, 100).0 >= 1);
     }
 }
