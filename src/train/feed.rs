@@ -242,10 +242,7 @@ impl Feed {
     pub fn places(&mut self, steps: usize, batch: usize, out: &mut Vec<BatchPlace>) {
         for _ in 0..steps {
             match self {
-                Self::Data { batches, .. } => {
-                    let next = batches.next_batch();
-                    out.push(BatchPlace::shuffled(next.shuffle.keys(), next.cursor));
-                }
+                Self::Data { batches, .. } => out.push(batches.next_place()),
                 Self::Batches { next, .. } => {
                     out.push(BatchPlace::in_order((*next * batch) as u32));
                     *next += 1;
