@@ -212,17 +212,21 @@ impl Step {
         };
         if record {
             step.warm()?;
-            step.capture();
         }
         Ok(step)
     }
 
-    /// Runs everything once on the fresh memory, so that modules are loaded and libraries have made up their minds, and clears what it left.
+    /// Runs everything once on the fresh memory, op by op, launch by launch and as it was captured, so that modules are loaded and libraries have made up their
+    /// minds, and clears what it left.
     fn warm(&mut self) -> Result<(), ExecError> {
         if self.env.externals.iter().all(|a| *a == 0) {
             self.run_ops(0, self.calls.len())?;
             for launch in &self.launches {
                 self.put(launch)?;
+            }
+            self.capture();
+            if let Ok(graph) = &self.graph {
+                graph.launch(&self.gpu).map_err(gpu_error)?;
             }
             let (base, bytes) = (self.env.memory.base(), self.env.memory.bytes());
             // SAFETY: the whole allocation is ours.
@@ -231,6 +235,8 @@ impl Step {
             if let Some(shadow) = &self.shadow {
                 shadow.stale.store(true, Ordering::Release);
             }
+        } else {
+            self.capture();
         }
         self.gpu.synchronize().map_err(gpu_error)
     }
