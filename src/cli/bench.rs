@@ -9,11 +9,11 @@
 //! once a run, right before. The floor of a step is the sum over its operations; on a GPU, those of a group share a launch.
 
 use super::args::BenchArgs;
-use super::device;
 use super::error::wrong;
 use super::output::{self, Distribution};
 use super::places::{Kind, Places};
 use super::presets::{self, Loaded};
+use super::{device, kernel_times};
 use crate::compile::{Options, compile};
 use crate::exec::cpu::{Ceilings, Floor, Pool};
 use crate::exec::cuda::{GpuCeilings, gpu};
@@ -21,7 +21,7 @@ use crate::exec::{Executor, Step};
 use crate::model::Precision;
 use crate::select::{Target, Tuning};
 use crate::tensor::Bytes;
-use crate::train::{DataChoice, Session, SessionSpec, TuningFile, gpu_times, processor, tune, tuning_is_off};
+use crate::train::{DataChoice, Session, SessionSpec, gpu_times};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
@@ -122,11 +122,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     loaded.iter().for_each(|found| places.reads_preset(found));
     let graph = places.writes("the graph", Kind::Graph, args.graph.as_deref())?;
     let (target, device_name) = device::choose(args.device, threads)?;
-    if args.tune {
-        remember(&loaded, &target)?;
-    }
+    let tuning = if args.tune { kernel_times::measured(&loaded, &target)? } else { device::tuning(&target) };
     let mut machine = Machine {
-        tuning: device::tuning(&target),
+        tuning,
         ceilings: Limits::measure(&target, threads, loaded[0].model.precision)?,
         target,
         name: device_name,
@@ -187,34 +185,6 @@ struct Machine {
     name: String,
     ceilings: Limits,
     tuning: Option<Arc<Tuning>>,
-}
-
-/// Times every kernel of the presets' operations and adds the times to the user's file.
-fn remember(loaded: &[Loaded], target: &Target) -> anyhow::Result<()> {
-    if tuning_is_off() {
-        return Err(wrong("--tune would remember times that STEPGRAPH_NO_TUNING makes every command ignore; unset it"));
-    }
-    let file = TuningFile::of_user();
-    let file =
-        file.ok_or_else(|| wrong("this system names no cache folder for the times; set HOME or XDG_CACHE_HOME"))?;
-    for found in loaded {
-        let tuning = Arc::new(tune(&found.model, target, processor())?);
-        let before = compile(&found.model, &Options::train(target.clone()))?;
-        let options = Options { tuning: Some(Arc::clone(&tuning)), ..Options::train(target.clone()) };
-        let after = compile(&found.model, &options)?;
-        let both = before.selection.choices.iter().zip(&after.selection.choices);
-        let moved = both.filter(|(a, b)| (a.variant, a.shared) != (b.variant, b.shared)).count();
-        let (distinct, timed) = (tuning.times.len(), tuning.times.values().map(Vec::len).sum::<usize>());
-        file.remember(Arc::unwrap_or_clone(tuning))
-            .map_err(|e| anyhow::anyhow!("{} cannot be written: {e}", file.path().display()))?;
-        output::note(&format!(
-            "{}: {timed} kernels timed for {distinct} distinct operations; {moved} of {} calls run otherwise than by estimate; remembered in {}",
-            found.preset.name,
-            after.selection.choices.len(),
-            file.path().display()
-        ));
-    }
-    Ok(())
 }
 
 fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>) -> anyhow::Result<Report> {

@@ -5,7 +5,7 @@ use super::error::wrong;
 use super::kept_args::{CapsuleAction, CapsuleArgs};
 use super::output;
 use super::places::{Kind, Places};
-use super::runs::{Named, find, told};
+use super::runs::{Named, find};
 use super::{device, presets};
 use crate::train::SessionSpec;
 use crate::train::capsule::{Capsule, spec_of_run};
@@ -23,19 +23,22 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
             if file.exists() && !replace {
                 return Err(wrong(format!("{} exists; give --replace, or another name", file.display())));
             }
+            let mut places = Places::default();
             let mut kept = None;
             let mut spec = match find(what)? {
                 Named::Run(store, entry) => {
-                    kept = Some(store.curves(&entry.id).map_err(told)?);
-                    spec_of_run(&store, &entry).map_err(told)?
+                    kept = Some(store.curves(&entry.id)?);
+                    let spec = spec_of_run(&store, &entry)?;
+                    places.reads_data(&spec.preset, &spec.base);
+                    spec
                 }
                 Named::Preset(found) => {
-                    Places::of(&found).writes("the capsule", Kind::Guarded, Some(file))?;
+                    places.reads_preset(&found);
                     presets::warn_of_precision(&found.preset, &crate::exec::cpu::host_target(1));
                     SessionSpec::new(found.preset, found.base)
                 }
             };
-            Places::default().writes("the capsule", Kind::Guarded, Some(file))?;
+            places.writes("the capsule", Kind::Capsule, Some(file))?;
             spec.seed = seed.or(spec.seed);
             let threads = threads.map_or(spec.threads, usize::from);
             let (target, _) = device::choose(*device, threads)?;

@@ -1,6 +1,10 @@
 //! Exit statuses: who made the mistake decides.
 
-use crate::train::TrainError;
+use crate::tensor::is_wrong_place;
+use crate::train::export::ExportError;
+use crate::train::runs::RunsError;
+use crate::train::{NotReplaced, TrainError};
+use std::error::Error as StdError;
 use std::io;
 use std::process::ExitCode;
 use thiserror::Error;
@@ -14,6 +18,36 @@ pub struct Wrong(pub String);
 #[must_use]
 pub fn wrong(message: impl Into<String>) -> anyhow::Error {
     Wrong(message.into()).into()
+}
+
+/// A file that cannot be written: the user's mistake where another place would take it, and nobody's where the disk is full.
+#[derive(Debug, Error)]
+#[error("{message}")]
+pub struct Unwritable {
+    message: String,
+    cause: io::Error,
+}
+
+/// An error of a file that cannot be written because of `cause`, which the message has in it.
+#[must_use]
+pub fn unwritable(cause: io::Error, message: impl Into<String>) -> anyhow::Error {
+    Unwritable { message: message.into(), cause }.into()
+}
+
+/// Whether the user made the mistake, where this type of error says so.
+fn verdict(error: &(dyn StdError + 'static)) -> Option<bool> {
+    let is_wrong = || error.downcast_ref::<Wrong>().map(|_| true);
+    let of_place = || error.downcast_ref::<Unwritable>().map(|e| is_wrong_place(&e.cause));
+    let of_older = || error.downcast_ref::<NotReplaced>().map(NotReplaced::is_user);
+    let of_training = || error.downcast_ref::<TrainError>().map(TrainError::is_user);
+    let of_export = || error.downcast_ref::<ExportError>().map(ExportError::is_user);
+    let of_runs = || error.downcast_ref::<RunsError>().map(RunsError::is_user);
+    is_wrong().or_else(of_place).or_else(of_older).or_else(of_training).or_else(of_export).or_else(of_runs)
+}
+
+/// Whether the user made the mistake: the one place that decides between exit status 2 and 1.
+fn is_user(error: &anyhow::Error) -> bool {
+    error.chain().find_map(verdict).unwrap_or(false)
 }
 
 /// Standard output was closed by its reader, as `| head` does.
@@ -37,6 +71,42 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     super::output::note(&format!("error: {}", told(error)));
-    let train = error.downcast_ref::<TrainError>();
-    if error.is::<Wrong>() || train.is_some_and(TrainError::is_user) { ExitCode::from(2) } else { ExitCode::from(1) }
+    if is_user(error) { ExitCode::from(2) } else { ExitCode::from(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Shape;
+    use anyhow::Context;
+    use std::path::PathBuf;
+
+    #[test]
+    fn the_type_of_an_error_decides_the_status() {
+        use io::ErrorKind::{FileTooLarge, NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        let path = || PathBuf::from("a");
+        let of_writing = |kind: io::ErrorKind| -> [anyhow::Error; 4] {
+            let written = |kind| TrainError::Write { path: path(), cause: kind };
+            [
+                written(kind.into()).into(),
+                ExportError::Train(written(kind.into())).into(),
+                ExportError::Write { path: path(), cause: kind.into() }.into(),
+                unwritable(kind.into(), "a cannot be written"),
+            ]
+        };
+        for kind in [NotFound, PermissionDenied, ReadOnlyFilesystem] {
+            assert!(of_writing(kind).iter().all(is_user), "{kind}");
+        }
+        for kind in [StorageFull, QuotaExceeded, FileTooLarge, io::ErrorKind::Other] {
+            assert!(!of_writing(kind).iter().any(is_user), "{kind}");
+        }
+        let shape = || Shape::from([1]);
+        let wrong_shape = ExportError::WrongShape { name: "w".into(), found: shape(), expected: shape() };
+        let mistakes: [anyhow::Error; 4] =
+            [wrong("a"), TrainError::NoData.into(), wrong_shape.into(), RunsError::NoLast.into()];
+        for mistake in mistakes {
+            assert!(is_user(&mistake) && is_user(&mistake.context("while something was done")));
+        }
+        assert!(!is_user(&anyhow::anyhow!("a defect")) && !is_user(&TrainError::Cancelled.into()));
+    }
 }

@@ -5,37 +5,18 @@ use super::kept_args::ExportArgs;
 use super::output;
 use super::places::{Kind, Places};
 use super::runs::{Named, find, torn, wrote};
-use crate::train::export::{Across, ExportError, Format, PlotOptions, Subject};
+use crate::train::NotReplaced;
+use crate::train::export::{Across, ExportError, Format, PlotOptions, Replace, Subject};
 
-/// Who made the mistake: what was asked for cannot be made of what is there, or it cannot be written.
-fn told(error: ExportError) -> anyhow::Error {
+/// An export's error, with the option that helps.
+fn advised(error: ExportError) -> anyhow::Error {
     match error {
         ExportError::Exists(_) => wrong(format!("{error}; give --replace, or another name")),
-        ExportError::Train(error) => error.into(),
-        ExportError::NoCurves(_)
-        | ExportError::Empty(_)
-        | ExportError::Lost(_)
-        | ExportError::NoWeights(_)
-        | ExportError::Missing(_)
-        | ExportError::WrongShape { .. }
-        | ExportError::TooLarge { .. }
-        | ExportError::NotMeasured { .. }
-        | ExportError::Preset(_) => wrong(error.to_string()),
-        // A place that cannot be written to is the user's to choose; a disk that is full is nobody's mistake.
-        ExportError::Write { ref cause, .. } if is_of_place(cause) => wrong(error.to_string()),
-        ExportError::Runs(error) => super::runs::told(error),
+        ExportError::Kept(NotReplaced::Other { .. }) => {
+            wrong(format!("{error}; give another name, or move that file away"))
+        }
         other => other.into(),
     }
-}
-
-fn is_of_place(cause: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{
-        InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
-    };
-    matches!(
-        cause.kind(),
-        InvalidInput | IsADirectory | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem
-    )
 }
 
 /// Exports.
@@ -57,6 +38,11 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
             if args.weights.is_some() || args.seed.is_some() {
                 return Err(wrong("--weights and --seed belong to a preset; a run has its own"));
             }
+            if let (Some(preset), false) = (entry.record.read_preset(), format == Format::TensorBoard) {
+                let mut places = Places::default();
+                places.reads_data(&preset, &entry.record.base);
+                places.writes("the export", Kind::Guarded, Some(&args.file))?;
+            }
             Subject::of_run(&store, &entry, format)
         }
         Named::Preset(found) => {
@@ -74,10 +60,11 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
             Subject::of_preset(&found.preset, &found.base, args.seed, args.weights.as_deref())
         }
     }
-    .map_err(told)?;
+    .map_err(advised)?;
     let across = if args.by_time { Across::Time } else { Across::Step };
     let options = PlotOptions { quantity: args.plot.0, across, log: args.log_axis };
-    let files = subject.write(format, &args.file, options, args.replace).map_err(told)?;
+    let replace = if args.replace { Replace::Older } else { Replace::Nothing };
+    let files = subject.write(format, &args.file, options, replace).map_err(advised)?;
     for note in &notes {
         output::note(&format!("note: {note}"));
     }

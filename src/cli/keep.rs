@@ -1,6 +1,6 @@
 //! `--keep`: a run of the command line among those that the studio shows.
 
-use super::error::wrong;
+use super::error::unwritable;
 use super::output;
 use crate::model::Preset;
 use crate::train::runs::{
@@ -30,12 +30,13 @@ pub struct Keeper {
 /// # Errors
 /// Where it cannot; no run is begun then.
 pub fn folder_of_runs() -> anyhow::Result<RunStore> {
-    let store = RunStore::of_user().map_err(super::runs::told)?;
+    let store = RunStore::of_user()?;
     let folder = store.folder();
     let probe = std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
     probe.map_err(|cause| {
         let help = "name a folder that you may write to with STEPGRAPH_RUNS, or train without --keep";
-        wrong(format!("{}: runs cannot be kept there: {cause}; {help}", folder.display()))
+        let message = format!("{}: runs cannot be kept there: {cause}; {help}", folder.display());
+        unwritable(cause, message)
     })?;
     Ok(store)
 }

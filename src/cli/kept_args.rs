@@ -70,7 +70,8 @@ pub enum RunsAction {
 
 /// Write a run or a network in another program's format
 ///
-/// The format follows from the name of the file unless --format says it. Nothing is replaced without --replace.
+/// The format follows from the name of the file unless --format says it. Nothing is replaced without --replace, and
+/// with it an older export in the same format alone.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph export last curves.csv
@@ -107,7 +108,7 @@ pub struct ExportArgs {
     /// The seed of a preset's initial weights and data, instead of its own
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
     pub seed: Option<u64>,
-    /// Replace files that are there
+    /// Replace an older export in the same format
     #[arg(long)]
     pub replace: bool,
     /// Print what was written as one JSON object
@@ -150,7 +151,7 @@ pub enum CapsuleAction {
         /// Threads that share a step
         #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
         threads: Option<u16>,
-        /// Replace a file that is there
+        /// Replace an older capsule
         #[arg(long)]
         replace: bool,
         /// Print what was made as one JSON object

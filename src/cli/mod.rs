@@ -13,6 +13,7 @@ mod error;
 mod export;
 mod keep;
 pub mod kept_args;
+mod kernel_times;
 mod numbers;
 mod output;
 mod places;

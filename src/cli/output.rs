@@ -1,7 +1,7 @@
 //! Standard output, figures for people, and places where results go.
 
-use super::error::wrong;
-use crate::tensor::write_atomic;
+use super::error::{unwritable, wrong};
+use crate::tensor::{is_wrong_place, write_advice, write_atomic};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -142,8 +142,14 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
     }
     let folder = folder_of(&target);
     let probe = tempfile::Builder::new().prefix(".stepgraph-").suffix(".part").tempfile_in(folder);
-    probe.map_err(|e| refused(format!("{e}; choose a folder that exists and that you may write to")))?;
-    Ok(target)
+    match probe {
+        Ok(_) => Ok(target),
+        Err(cause) => {
+            let help = if is_wrong_place(&cause) { "choose a folder that exists and that you may write to" } else { write_advice(&cause) };
+            let message = format!("{}: {what} cannot be written there: {cause}; {help}", path.display());
+            Err(unwritable(cause, message))
+        }
+    }
 }
 
 /// Writes a picture and tells its name.
@@ -152,8 +158,9 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
 /// Where it cannot be written; an old file of that name is untouched then.
 pub fn write_picture(path: &Path, svg: &str) -> anyhow::Result<()> {
     write_atomic(path, svg.as_bytes()).map_err(|cause| {
-        let help = "choose another place or free some space";
-        anyhow::anyhow!("the picture {} cannot be written: {cause}; {help}", path.display())
+        let message =
+            format!("the picture {} cannot be written: {cause}; {}", path.display(), write_advice(&cause));
+        unwritable(cause, message)
     })?;
     note(&format!("wrote {}", path.display()));
     Ok(())

@@ -3,9 +3,9 @@
 use super::error::wrong;
 use super::output::{folder_of, writable};
 use super::presets::Loaded;
-use anyhow::Context;
-use std::fs::File;
-use std::io::Read;
+use crate::model::Preset;
+use crate::train::NotReplaced;
+pub use crate::train::ResultKind as Kind;
 use std::path::{Path, PathBuf};
 
 /// A file or folder, in the user's words and as the system knows it.
@@ -37,65 +37,15 @@ fn resolved(path: &Path) -> PathBuf {
     })
 }
 
-/// What a result is. An older one is replaced, so that a script can run again; a file that is clearly something else is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Log,
-    /// Parameters or a checkpoint.
-    Tensors,
-    Answers,
-    Picture,
-    Graph,
-    /// Whoever writes it looks at what is there.
-    Guarded,
-}
-
-/// The length of a safetensors file's header, which comes first.
-const TENSORS_PREFIX: usize = 8;
-
-impl Kind {
-    /// Whether a file may be one of this kind, by its first bytes.
-    fn is_begun_by(self, head: &[u8]) -> bool {
-        match self {
-            Self::Log => head.starts_with(b"{\"step\":"),
-            Self::Tensors => head.get(TENSORS_PREFIX) == Some(&b'{'),
-            Self::Answers => head.starts_with(b"sample,"),
-            Self::Picture => [&b"<svg"[..], b"<?xml"].iter().any(|begin| head.starts_with(begin)),
-            Self::Graph => head.starts_with(b"digraph"),
-            Self::Guarded => true,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Log => "log of a run",
-            Self::Tensors => "safetensors file",
-            Self::Answers => "table of answers",
-            Self::Picture => "SVG picture",
-            Self::Graph => "Graphviz graph",
-            Self::Guarded => "result",
-        }
-    }
-}
-
-/// Whether a result of this kind may replace this file: there is none, it is empty, or it is of that kind. Its first bytes tell.
+/// Whether a result of this kind may replace this file: there is none, it is empty, or it is an older result of that kind.
 ///
 /// # Errors
 /// Where it is something else, or cannot be read.
-pub fn replaceable(path: &Path, what: &str, kind: Kind) -> anyhow::Result<()> {
-    let mut head = Vec::new();
-    if kind != Kind::Guarded && path.is_file() {
-        let file = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
-        file.take(16).read_to_end(&mut head).with_context(|| format!("{}", path.display()))?;
-    }
-    if head.is_empty() || kind.is_begun_by(&head) {
-        return Ok(());
-    }
-    Err(wrong(format!(
-        "{} is there and is no {}, so it is not replaced; give another name for {what}, or move that file away",
-        path.display(),
-        kind.name()
-    )))
+pub fn replaceable(path: &Path, what: &str, kind: Kind<'_>) -> anyhow::Result<()> {
+    crate::train::replaceable(path, kind).map_err(|error| match error {
+        NotReplaced::Other { .. } => wrong(format!("{error}; give another name for {what}, or move that file away")),
+        unread @ NotReplaced::Unread { .. } => unread.into(),
+    })
 }
 
 /// What a command reads and writes. What it reads is told first; a result may replace what is told after it.
@@ -117,8 +67,13 @@ impl Places {
     /// Adds the files of a preset.
     pub fn reads_preset(&mut self, found: &Loaded) {
         self.reads("the preset", found.file.as_deref());
-        for path in found.preset.data.iter().flat_map(|data| data.source.paths()) {
-            self.reads("the preset's data", Some(&found.base.join(path)));
+        self.reads_data(&found.preset, &found.base);
+    }
+
+    /// Adds the files that a preset's data names, from the folder that relative paths are taken from.
+    pub fn reads_data(&mut self, preset: &Preset, base: &Path) {
+        for path in preset.data.iter().flat_map(|data| data.source.paths()) {
+            self.reads("the preset's data", Some(&base.join(path)));
         }
     }
 
@@ -131,7 +86,7 @@ impl Places {
     ///
     /// # Errors
     /// Where nothing can be written there, or it would replace another result, what the command reads, or a file of another kind.
-    pub fn writes(&mut self, what: &'static str, kind: Kind, path: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
+    pub fn writes(&mut self, what: &'static str, kind: Kind<'_>, path: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
         let Some(path) = path else { return Ok(None) };
         let target = writable(path, what)?;
         self.keeps_apart(what, &target, path)?;
@@ -186,31 +141,6 @@ pub fn part_of(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_but_its_own_kind_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("result");
-        let own: [(Kind, &[u8]); 5] = [
-            (Kind::Log, b"{\"step\":1}"),
-            (Kind::Tensors, b"\x02\0\0\0\0\0\0\0{}"),
-            (Kind::Answers, b"sample,target"),
-            (Kind::Picture, b"<svg xmlns"),
-            (Kind::Graph, b"digraph dot {"),
-        ];
-        for (kind, _) in own {
-            replaceable(&path, "the result", kind).unwrap();
-        }
-        for (there, bytes) in own {
-            std::fs::write(&path, bytes).unwrap();
-            for (kind, _) in own {
-                assert_eq!(replaceable(&path, "the result", kind).is_ok(), kind == there, "{kind:?} over {there:?}");
-            }
-            replaceable(&path, "the result", Kind::Guarded).unwrap();
-        }
-        std::fs::write(&path, "").unwrap();
-        replaceable(&path, "the result", Kind::Picture).unwrap();
-    }
 
     #[test]
     fn one_file_has_one_path() {

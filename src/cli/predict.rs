@@ -1,13 +1,13 @@
 //! `stepgraph predict`: what given weights answer to samples they were not trained on.
 
 use super::args::PredictArgs;
-use super::error::wrong;
+use super::error::{unwritable, wrong};
 use super::output::{self, count};
 use super::places::{Kind, Places};
 use super::presets;
 use crate::data::{Dataset, Target};
 use crate::model::{LossSpec, Model};
-use crate::tensor::write_atomic;
+use crate::tensor::{write_advice, write_atomic};
 use crate::train::export::ExportError;
 use crate::train::runs::RunStore;
 use crate::train::{Look, Session, SessionSpec, argmax};
@@ -85,7 +85,8 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     if let Some(path) = &out {
         let written = write_atomic(path, answers.csv(&set, &samples).as_bytes());
         written.map_err(|cause| {
-            anyhow::anyhow!("{} cannot be written: {cause}; choose another place or free some space", path.display())
+            let message = format!("{} cannot be written: {cause}; {}", path.display(), write_advice(&cause));
+            unwritable(cause, message)
         })?;
         output::note(&format!("wrote {}", path.display()));
     }
@@ -110,7 +111,7 @@ fn given(args: &PredictArgs) -> anyhow::Result<(PathBuf, Option<u64>)> {
         return Ok((init.clone(), args.seed));
     }
     let store = RunStore::of_user()?;
-    let run = store.find(args.run.as_deref().unwrap_or("last")).map_err(super::runs::told)?;
+    let run = store.find(args.run.as_deref().unwrap_or("last"))?;
     if !run.has_weights {
         return Err(wrong(ExportError::NoWeights(run.name().to_owned()).to_string()));
     }

@@ -7,21 +7,6 @@ use crate::model::write_preset;
 use crate::train::runs::{Label, RunEnd, RunEntry, RunStore, RunsError, calendar};
 use serde_json::{Value, json};
 
-/// An error of the store as the user's or the system's.
-pub fn told(error: RunsError) -> anyhow::Error {
-    match error {
-        RunsError::Unknown(_)
-        | RunsError::NotInTrash(_)
-        | RunsError::Ambiguous(..)
-        | RunsError::Busy(_)
-        | RunsError::Held(_)
-        | RunsError::NoLast
-        | RunsError::Taken(_)
-        | RunsError::Name(_) => wrong(error.to_string()),
-        other => other.into(),
-    }
-}
-
 /// A time of day as text, UTC: `2026-03-14 12:01`.
 #[must_use]
 pub fn day(ms: u64) -> String {
@@ -57,10 +42,10 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
     let relabel = |given: &[String], what: &str, change: &dyn Fn(&mut Label)| -> anyhow::Result<()> {
         let mut ids = Vec::new();
         for given in given {
-            let entry = store.find(given).map_err(told)?;
+            let entry = store.find(given)?;
             let mut label = entry.label.clone();
             change(&mut label);
-            store.set_label(&entry.id, &label).map_err(told)?;
+            store.set_label(&entry.id, &label)?;
             ids.push(entry.id);
         }
         done(args, what, &ids)
@@ -68,11 +53,11 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
     match &args.action {
         None => list(&store, args),
         Some(RunsAction::Show { run }) => {
-            let entry = store.read_whole(store.find(run).map_err(told)?);
+            let entry = store.read_whole(store.find(run)?);
             if args.json { output::print_json(&json_of(&entry, &store)) } else { output::print(&shown(&entry, &store)) }
         }
         Some(RunsAction::Preset { run }) => {
-            let record = store.find(run).map_err(told)?.record;
+            let record = store.find(run)?.record;
             let preset = record.read_preset().map(|p| write_preset(&p));
             output::print(&preset.unwrap_or(record.preset))
         }
@@ -84,9 +69,9 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
         Some(RunsAction::Unhide { runs }) => relabel(runs, "unhidden", &|l| l.hidden = false),
         Some(RunsAction::Delete { runs }) => {
             // All are found before the first is moved: a mistake leaves everything as it was.
-            let ids = runs.iter().map(|r| store.find(r).map(|e| e.id)).collect::<Result<Vec<_>, _>>().map_err(told)?;
+            let ids = runs.iter().map(|r| store.find(r).map(|e| e.id)).collect::<Result<Vec<_>, _>>()?;
             for id in &ids {
-                store.delete(id).map_err(told)?;
+                store.delete(id)?;
                 output::note(&format!("moved to the trash; bring it back with: stepgraph runs restore {id}"));
             }
             done(args, "deleted", &ids)
@@ -100,18 +85,18 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
                 Err(RunsError::Unknown(given)) => Err(RunsError::NotInTrash(given)),
                 other => other.map(|e| e.id),
             };
-            let ids = runs.iter().map(found).collect::<Result<Vec<_>, _>>().map_err(told)?;
-            ids.iter().try_for_each(|id| store.restore(id)).map_err(told)?;
+            let ids = runs.iter().map(found).collect::<Result<Vec<_>, _>>()?;
+            ids.iter().try_for_each(|id| store.restore(id))?;
             done(args, "restored", &ids)
         }
         Some(RunsAction::EmptyTrash) => {
-            let count = store.empty_trash().map_err(told)?;
+            let count = store.empty_trash()?;
             output::note(&format!("removed {count} from the trash"));
             if args.json { output::print_json(&json!({ "removed": count })) } else { Ok(()) }
         }
         Some(RunsAction::Path { run }) => {
             let path = match run {
-                Some(run) => store.path(&store.find(run).map_err(told)?.id),
+                Some(run) => store.path(&store.find(run)?.id),
                 None => store.folder().to_owned(),
             };
             if args.json {
@@ -129,7 +114,7 @@ fn done(args: &RunsArgs, what: &str, ids: &[String]) -> anyhow::Result<()> {
 }
 
 fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
-    let all = store.list().map_err(told)?;
+    let all = store.list()?;
     let shown: Vec<&RunEntry> = all.iter().filter(|e| args.all || !e.label.hidden).collect();
     if args.json {
         return output::print_json(&shown.iter().map(|e| json_of(e, store)).collect::<Vec<_>>());
@@ -156,7 +141,7 @@ fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
 /// What was deleted and can be brought back.
 fn trash(store: &RunStore, json: bool) -> anyhow::Result<()> {
     let trash = store.trash();
-    let all = trash.list().map_err(told)?;
+    let all = trash.list()?;
     if json {
         return output::print_json(&all.iter().map(|e| json_of(e, &trash)).collect::<Vec<_>>());
     }
@@ -269,10 +254,10 @@ pub fn find(given: &str) -> anyhow::Result<Named> {
         match store.find(given) {
             Ok(entry) => return Ok(Named::Run(store, Box::new(entry))),
             Err(error @ RunsError::Ambiguous(..)) if !crate::model::BUNDLED.iter().any(|b| b.name == given) => {
-                return Err(told(error));
+                return Err(error.into());
             }
             // Without the folder of runs, a preset can still be meant.
-            Err(error @ (RunsError::File { .. } | RunsError::NoLast)) if given == "last" => return Err(told(error)),
+            Err(error @ (RunsError::File { .. } | RunsError::NoLast)) if given == "last" => return Err(error.into()),
             Err(_) if given == "last" => {
                 return Err(wrong("no runs are kept yet: train in the studio, or with stepgraph train PRESET --keep"));
             }

@@ -14,7 +14,7 @@ use crate::exec::{ExecError, Executor};
 use crate::model::{Preset, SplitKind};
 use crate::tensor::Bytes;
 use crate::train::runs::RunEnd;
-use crate::train::{DataChoice, Evaluation, Session, SessionSpec, StepReport, TrainError};
+use crate::train::{DataChoice, Evaluation, Layout, Session, SessionSpec, StepReport, TrainError};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -201,14 +201,15 @@ fn change_split(preset: &mut Preset, args: &TrainArgs) -> anyhow::Result<()> {
 
 /// Looks whether every result can be written, to a place of its own, and replaces nothing that the run reads.
 fn outputs(args: &TrainArgs, found: &Loaded) -> anyhow::Result<Outputs> {
+    let network = Layout::of(&found.model);
     let mut places = Places::of(found);
     places.reads("the initial parameters", args.init.as_deref());
     places.reads("the batches", args.batches.as_deref());
     // A run that goes on may renew the checkpoint that it came from; nothing else may replace that.
-    let checkpoint = places.writes("the checkpoint", Kind::Tensors, args.checkpoint.as_deref())?;
+    let checkpoint = places.writes("the checkpoint", Kind::Checkpoint(&network), args.checkpoint.as_deref())?;
     places.reads("the checkpoint to go on from", args.resume.as_deref());
     let log = places.writes_log(args.log.as_deref())?;
-    let save = places.writes("the parameters", Kind::Tensors, args.save.as_deref())?;
+    let save = places.writes("the parameters", Kind::Weights(Some(&network)), args.save.as_deref())?;
     Ok(Outputs { log, save, checkpoint })
 }
 

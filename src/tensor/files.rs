@@ -84,6 +84,27 @@ fn without_temporary(folder: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text.split(" at path ").next().unwrap_or_default())
 }
 
+/// Whether a file could not be written because of the place that it was to be written to, which a person can choose otherwise. A full disk and a
+/// failing one are no such place.
+#[must_use]
+pub fn is_wrong_place(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        AlreadyExists, InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied,
+        ReadOnlyFilesystem,
+    };
+    matches!(
+        error.kind(),
+        AlreadyExists
+            | InvalidFilename
+            | InvalidInput
+            | IsADirectory
+            | NotADirectory
+            | NotFound
+            | PermissionDenied
+            | ReadOnlyFilesystem
+    )
+}
+
 /// What to do about a file that could not be written.
 #[must_use]
 pub fn write_advice(error: &io::Error) -> &'static str {

@@ -155,11 +155,11 @@ fn data_hash(session: &Session) -> Option<String> {
 }
 
 impl Capsule {
-    /// Trains `steps` steps from the start and keeps what they told. `watch` is called after every step with its number and ends the making where it
-    /// gives false.
+    /// Trains `steps` steps from the start and keeps what they told. `watch` is called after every step with its number and cancels the making where
+    /// it gives false.
     ///
     /// # Errors
-    /// Where the run cannot be prepared or a step fails.
+    /// Where the run cannot be prepared or a step fails, and [`TrainError::Cancelled`] where it was cancelled.
     pub fn make(spec: &SessionSpec, steps: u64, mut watch: impl FnMut(u64) -> bool) -> Result<Self, TrainError> {
         let mut session = Session::prepare(spec)?;
         session.set_total(steps);
@@ -170,7 +170,7 @@ impl Capsule {
                 values.push(of(&report));
             }
             if !watch(report.step) {
-                break;
+                return Err(TrainError::Cancelled);
             }
         }
         let plan = PlanDigest::of(session.compiled());

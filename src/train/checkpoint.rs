@@ -125,7 +125,7 @@ pub(super) fn check_sum(path: &Path, file: &TensorFile) -> Result<(), TrainError
 }
 
 /// The header of a safetensors file, null where it has none, and the bytes before the tensors.
-fn read_header(path: &Path) -> std::io::Result<(Value, u64)> {
+pub(super) fn read_header(path: &Path) -> std::io::Result<(Value, u64)> {
     /// A header that is longer is no header.
     const MOST: u64 = 100 << 20;
     let mut file = File::open(path)?;

@@ -4,7 +4,7 @@ use crate::compile::CompileError;
 use crate::data::DataError;
 use crate::exec::ExecError;
 use crate::model::{Diagnostic, Preset};
-use crate::tensor::write_advice;
+use crate::tensor::{is_wrong_place, write_advice};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -35,8 +35,12 @@ pub enum TrainError {
 impl TrainError {
     /// True where the mistake lies in what the user gave: exit status 2.
     #[must_use]
-    pub const fn is_user(&self) -> bool {
-        matches!(self, Self::Preset(_) | Self::Data(_) | Self::NoData | Self::File { .. } | Self::Write { .. })
+    pub fn is_user(&self) -> bool {
+        match self {
+            Self::Preset(_) | Self::Data(_) | Self::NoData | Self::File { .. } => true,
+            Self::Write { cause, .. } => is_wrong_place(cause),
+            Self::Compile(_) | Self::Exec(_) | Self::Cancelled | Self::Thread(_) => false,
+        }
     }
 
     /// The mistakes of the preset that it comes from, each at the field to change; none where the preset is not to blame.

@@ -2,6 +2,7 @@
 
 use super::bring_up::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::checkpoint::Division;
+use super::contents::Holding;
 use super::evaluate::{Evaluation, Evaluator};
 use super::guard::Guard;
 use super::stopwatch::Stopwatch;
@@ -418,7 +419,7 @@ impl Session {
     /// # Errors
     /// Where the file cannot be written.
     pub fn save_weights(&self, path: &Path) -> Result<(), TrainError> {
-        TensorFile { tensors: self.weights()?, metadata: std::collections::HashMap::default() }.write(path)
+        TensorFile { tensors: self.weights()?, metadata: Holding::Weights.metadata() }.write(path)
     }
 
     /// Renews the guard after the state was changed from outside.

@@ -4,9 +4,9 @@ use super::Continuation;
 use super::resume::is_let_go;
 use crate::studio::widgets::series::Smoothed;
 use crate::tensor::Bytes;
-use crate::train::SessionSpec;
+use crate::train::{SessionSpec, TrainError};
 use crate::train::capsule::{Capsule, CapsuleReport};
-use crate::train::export::{ExportError, Format, PlotOptions, Subject, plot_svg, write_picture};
+use crate::train::export::{ExportError, Format, PlotOptions, Replace, Subject, plot_svg, write_picture};
 use crate::train::runs::{Curves, Label, Quantity, RunEntry, RunStore, RunsError};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::path::PathBuf;
@@ -99,6 +99,8 @@ pub enum DeskEvent {
     CapsuleExists(PathBuf),
     /// The file and its size.
     CapsuleMade(PathBuf, u64),
+    /// The making was cancelled; nothing was written to this place.
+    CapsuleCancelled(PathBuf),
     Replayed(PathBuf, Box<CapsuleReport>),
     Failed(String),
 }
@@ -199,12 +201,19 @@ impl Desk {
             if path.exists() && !replace {
                 return DeskEvent::CapsuleExists(path);
             }
-            let made = Capsule::make(&spec, steps, watch).and_then(|c| c.write(&path));
-            match made {
+            let mut made = 0;
+            let capsule = Capsule::make(&spec, steps, |step| {
+                made = step;
+                watch(step)
+            });
+            // The last look at the wish to cancel: a capsule that nobody waits for any more is not written.
+            let wanted = capsule.and_then(|capsule| if watch(made) { Ok(capsule) } else { Err(TrainError::Cancelled) });
+            match wanted.and_then(|capsule| capsule.write(&path)) {
                 Ok(()) => {
                     let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
                     DeskEvent::CapsuleMade(path, bytes)
                 }
+                Err(TrainError::Cancelled) => DeskEvent::CapsuleCancelled(path),
                 Err(error) => DeskEvent::Failed(format!("The capsule was not made: {error}")),
             }
         })
@@ -291,7 +300,8 @@ fn export(store: &RunStore, order: &ExportOrder) -> Result<Vec<PathBuf>, ExportE
     }
     let Some(id) = order.ids.first() else { return Ok(Vec::new()) };
     let entry = store.find(id)?;
-    Subject::of_run(store, &entry, order.format)?.write(order.format, &order.path, order.options, order.replace)
+    let replace = if order.replace { Replace::Anything } else { Replace::Nothing };
+    Subject::of_run(store, &entry, order.format)?.write(order.format, &order.path, order.options, replace)
 }
 
 /// A size as people say it.

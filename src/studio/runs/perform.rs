@@ -293,6 +293,9 @@ impl StudioApp {
                 DeskEvent::CapsuleMade(path, bytes) => {
                     self.studio.say(format!("Capsule of {} written to {}", size(bytes), path.display()));
                 }
+                DeskEvent::CapsuleCancelled(path) => {
+                    self.studio.say(format!("Cancelled. No capsule was written to {}", path.display()));
+                }
                 DeskEvent::Replayed(path, report) => {
                     let verdict = report.to_string().lines().next().unwrap_or_default().to_owned();
                     if report.is_bit_equal {

@@ -18,11 +18,11 @@ pub use plot::{Across, LINE_COLORS, PlotOptions, axis_title, plot_svg, svg_to_pn
 pub use text::write_line;
 
 use super::runs::{Curves, Quantity, RunEnd, RunEntry, RunStore, RunsError};
-use super::{TensorFile, TrainError, read_tensors};
+use super::contents::Holding;
+use super::{NotReplaced, ResultKind, TensorFile, TrainError, read_tensors, replaceable};
 use crate::data::{self, Dataset, Request, Split, Target};
 use crate::model::{LossSpec, Model, Preset, check, init_values};
-use crate::tensor::{HostTensor, Shape, TensorError, write_advice, write_atomic, write_atomic_with};
-use std::collections::HashMap;
+use crate::tensor::{HostTensor, Shape, TensorError, is_wrong_place, write_advice, write_atomic, write_atomic_with};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -91,6 +91,21 @@ impl Format {
         Self::ALL.into_iter().find(|f| !extension.is_empty() && f.extension() == extension)
     }
 
+    /// What file `index` of an export is, in the order of [`Subject::files`].
+    const fn kind(self, index: usize) -> ResultKind<'static> {
+        match (self, index) {
+            (Self::Csv, _) => ResultKind::Curves,
+            (Self::Jsonl, _) => ResultKind::Log,
+            (Self::Png, _) => ResultKind::Png,
+            (Self::Svg, _) => ResultKind::Picture,
+            (Self::Onnx, _) => ResultKind::Onnx,
+            (Self::TensorBoard, _) => ResultKind::Events,
+            (Self::PyTorch, 0) => ResultKind::Script,
+            (Self::Safetensors, _) | (Self::PyTorch, 1) => ResultKind::Weights(None),
+            (Self::PyTorch, _) => ResultKind::Data,
+        }
+    }
+
     /// Whether it is made of curves, and not of the network.
     #[must_use]
     pub const fn shows_curves(self) -> bool {
@@ -103,6 +118,8 @@ impl Format {
 pub enum ExportError {
     #[error("{0} exists, and nothing is replaced unasked")]
     Exists(PathBuf),
+    #[error(transparent)]
+    Kept(#[from] NotReplaced),
     #[error("{path} cannot be written: {cause}; {}", write_advice(.cause))]
     Write { path: PathBuf, cause: io::Error },
     #[error("{0} is a preset without curves; export a run, or choose safetensors, pytorch or onnx")]
@@ -131,6 +148,40 @@ pub enum ExportError {
     Runs(#[from] RunsError),
     #[error(transparent)]
     Train(#[from] TrainError),
+}
+
+impl ExportError {
+    /// True where the mistake is in what the user gave: exit status 2.
+    #[must_use]
+    pub fn is_user(&self) -> bool {
+        match self {
+            Self::Exists(_)
+            | Self::NoCurves(_)
+            | Self::Empty(_)
+            | Self::Lost(_)
+            | Self::NotMeasured { .. }
+            | Self::NoWeights(_)
+            | Self::Missing(_)
+            | Self::WrongShape { .. }
+            | Self::TooLarge { .. }
+            | Self::Preset(_) => true,
+            Self::Write { cause, .. } => is_wrong_place(cause),
+            Self::Kept(error) => error.is_user(),
+            Self::Train(error) => error.is_user(),
+            Self::Runs(error) => error.is_user(),
+            Self::Picture | Self::Tensor(_) => false,
+        }
+    }
+}
+
+/// What an export may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replace {
+    Nothing,
+    /// An older export in the same format, and no other file.
+    Older,
+    /// Whatever is there: the person was asked about that very file.
+    Anything,
 }
 
 /// The tensor of a parameter, with its shape checked.
@@ -248,21 +299,17 @@ impl Subject {
     /// Writes the export and gives its files, the first of which is the one that was asked for.
     ///
     /// # Errors
-    /// Where it cannot be made of what is there, cannot be written, or a file is there already and `replace` does not allow to replace it.
+    /// Where it cannot be made of what is there, cannot be written, or a file is there that `replace` does not allow to replace.
     pub fn write(
         &self,
         format: Format,
         path: &Path,
         options: PlotOptions,
-        replace: bool,
+        replace: Replace,
     ) -> Result<Vec<PathBuf>, ExportError> {
         let files = self.files(format, path);
-        if let Some(there) = files.iter().find(|f| !replace && f.exists()) {
-            return Err(ExportError::Exists(there.clone()));
-        }
-        if let Some(odd) = files.iter().find(|f| f.exists() && !f.is_file()) {
-            let cause = std::io::Error::new(std::io::ErrorKind::InvalidInput, "there is something that is no file");
-            return Err(ExportError::Write { path: odd.clone(), cause });
+        for (index, file) in files.iter().enumerate() {
+            free(file, format.kind(index), replace)?;
         }
         let main = &files[0];
         match format {
@@ -284,7 +331,7 @@ impl Subject {
                 let svg = plot_svg(&[(&self.name, curves)], options);
                 write_picture(format, main, &svg)?;
             }
-            Format::Safetensors => save(main, self.weights()?.to_vec())?,
+            Format::Safetensors => save(main, self.weights()?.to_vec(), Holding::Weights)?,
             Format::Onnx => {
                 let model = self.model()?;
                 put(main, &onnx::onnx(&model, self.weights()?, &self.meaning(&model)?)?)?;
@@ -343,12 +390,27 @@ impl Subject {
         let mut meaning = Meaning::default();
         if let (Some(path), Some(preset)) = (files.get(2), &self.preset) {
             let (set, split) = samples(preset, &model, &self.base, self.seed)?;
-            save(path, data_tensors(&set, &split)?)?;
+            save(path, data_tensors(&set, &split)?, Holding::Data)?;
             meaning = Meaning::of(&set);
         }
-        save(&files[1], kept)?;
+        save(&files[1], kept, Holding::Weights)?;
         put(&files[0], pytorch::script(&model, self.steps, self.seed, &companions, &meaning).as_bytes())
     }
+}
+
+/// Makes sure that nothing is lost where a file of this kind is written.
+fn free(file: &Path, kind: ResultKind<'_>, replace: Replace) -> Result<(), ExportError> {
+    if !file.exists() {
+        return Ok(());
+    }
+    if replace == Replace::Nothing {
+        return Err(ExportError::Exists(file.to_owned()));
+    }
+    if !file.is_file() {
+        let cause = io::Error::new(io::ErrorKind::InvalidInput, "there is something that is no file");
+        return Err(ExportError::Write { path: file.to_owned(), cause });
+    }
+    if replace == Replace::Older { Ok(replaceable(file, kind)?) } else { Ok(()) }
 }
 
 /// Writes a picture that was drawn as SVG.
@@ -371,8 +433,8 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
     write_atomic(path, bytes).map_err(|cause| ExportError::Write { path: path.to_owned(), cause })
 }
 
-fn save(path: &Path, tensors: Vec<(String, HostTensor)>) -> Result<(), ExportError> {
-    Ok(TensorFile { tensors, metadata: HashMap::default() }.write(path)?)
+fn save(path: &Path, tensors: Vec<(String, HostTensor)>, holding: Holding) -> Result<(), ExportError> {
+    Ok(TensorFile { tensors, metadata: holding.metadata() }.write(path)?)
 }
 
 /// The samples of a preset as its run sees them, scaled and divided.

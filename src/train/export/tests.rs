@@ -53,12 +53,15 @@ fn nothing_is_replaced_unasked() {
     let run = Subject { curves: Some(curves()), ..subject("xor") };
     let options = PlotOptions::default();
     std::fs::write(&path, "a letter").unwrap();
-    let refused = run.write(Format::Csv, &path, options, false).unwrap_err();
+    let refused = run.write(Format::Csv, &path, options, Replace::Nothing).unwrap_err();
     assert!(matches!(&refused, ExportError::Exists(p) if *p == path));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
-    assert_eq!(run.write(Format::Csv, &path, options, true).unwrap(), std::slice::from_ref(&path));
+    let kept = run.write(Format::Csv, &path, options, Replace::Older).unwrap_err();
+    assert!(kept.is_user() && kept.to_string().contains("is there and is no table of curves"), "{kept}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
+    assert_eq!(run.write(Format::Csv, &path, options, Replace::Anything).unwrap(), std::slice::from_ref(&path));
     assert!(std::fs::read_to_string(&path).unwrap().starts_with("step,"));
-    let preset = subject("xor").write(Format::Csv, &folder.path().join("b.csv"), options, false).unwrap_err();
+    let preset = subject("xor").write(Format::Csv, &folder.path().join("b.csv"), options, Replace::Nothing).unwrap_err();
     assert!(preset.to_string().contains("is a preset without curves"));
 }
 
@@ -66,7 +69,7 @@ fn nothing_is_replaced_unasked() {
 fn a_script_lies_beside_its_weights_and_its_samples() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.py");
-    let files = subject("iris").write(Format::PyTorch, &path, PlotOptions::default(), false).unwrap();
+    let files = subject("iris").write(Format::PyTorch, &path, PlotOptions::default(), Replace::Nothing).unwrap();
     let names: Vec<String> = files.iter().map(|f| f.file_name().unwrap().to_string_lossy().into_owned()).collect();
     assert_eq!(names, ["net.py", "net.weights.safetensors", "net.data.safetensors"]);
     let script = std::fs::read_to_string(&files[0]).unwrap();
@@ -77,7 +80,7 @@ fn a_script_lies_beside_its_weights_and_its_samples() {
     assert_eq!((rows("x"), rows("y"), rows("train") + rows("held_out")), (150, 150, 150));
     // One of the three stands there already: none is written.
     std::fs::remove_file(&files[0]).unwrap();
-    assert!(subject("iris").write(Format::PyTorch, &path, PlotOptions::default(), false).is_err());
+    assert!(subject("iris").write(Format::PyTorch, &path, PlotOptions::default(), Replace::Nothing).is_err());
     assert!(!files[0].exists());
 }
 
@@ -96,8 +99,35 @@ fn every_format_writes_a_file() {
     let run = Subject { curves: Some(curves()), started_ms: 1_700_000_000_000, ..subject("digits-cnn") };
     for format in Format::ALL {
         let path = folder.path().join(format!("{}-out", format.name())).with_extension(format.extension());
-        let files = run.write(format, &path, PlotOptions::default(), false).unwrap();
+        let files = run.write(format, &path, PlotOptions::default(), Replace::Nothing).unwrap();
         assert!(files.iter().all(|f| std::fs::metadata(f).unwrap().len() > 100), "{files:?}");
+    }
+}
+
+#[test]
+fn an_export_replaces_its_own_kind_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Subject { curves: Some(curves()), started_ms: 1_700_000_000_000, ..subject("iris") };
+    let options = PlotOptions::default();
+    let at = |format: Format| folder.path().join(format!("of-{}", format.name()));
+    let files = |format: Format| run.files(format, &at(format));
+    for format in Format::ALL {
+        run.write(format, &at(format), options, Replace::Nothing).unwrap();
+        run.write(format, &at(format), options, Replace::Older).unwrap();
+    }
+    // Every file of another export is put in the place of every file of this one, in turn.
+    for (format, index, file) in Format::ALL.iter().flat_map(|f| files(*f).into_iter().enumerate().map(|(i, p)| (*f, i, p))) {
+        let own = std::fs::read(&file).unwrap();
+        for (other, place, path) in
+            Format::ALL.iter().flat_map(|f| files(*f).into_iter().enumerate().map(|(i, p)| (*f, i, p)))
+        {
+            let are_weights = |f: Format, i: usize| f == Format::Safetensors || (f == Format::PyTorch && i == 1);
+            let is_same = (format, index) == (other, place) || (are_weights(format, index) && are_weights(other, place));
+            std::fs::write(&file, std::fs::read(&path).unwrap()).unwrap();
+            let written = run.write(format, &at(format), options, Replace::Older);
+            assert_eq!(written.is_ok(), is_same, "{} over {}: {written:?}", file.display(), path.display());
+            std::fs::write(&file, &own).unwrap();
+        }
     }
 }
 
@@ -106,8 +136,8 @@ fn a_plot_of_what_was_not_measured_says_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = Subject { curves: Some(curves()), ..subject("xor") };
     let options = PlotOptions { quantity: Quantity::LossScale, ..PlotOptions::default() };
-    let told = run.write(Format::Svg, &folder.path().join("a.svg"), options, false).unwrap_err().to_string();
+    let told = run.write(Format::Svg, &folder.path().join("a.svg"), options, Replace::Nothing).unwrap_err().to_string();
     assert_eq!(told, "xor has no loss_scale; it has loss, accuracy, update_max, grad_norm, lr, step_us, feed_us");
     run.curves = None;
-    assert!(run.write(Format::Svg, &folder.path().join("a.svg"), options, false).is_err());
+    assert!(run.write(Format::Svg, &folder.path().join("a.svg"), options, Replace::Nothing).is_err());
 }

@@ -54,6 +54,24 @@ pub enum RunsError {
     NoFolder,
 }
 
+impl RunsError {
+    /// True where the mistake is in what the user gave: exit status 2.
+    #[must_use]
+    pub const fn is_user(&self) -> bool {
+        match self {
+            Self::Unknown(_)
+            | Self::NotInTrash(_)
+            | Self::Ambiguous(..)
+            | Self::Name(_)
+            | Self::Taken(_)
+            | Self::Busy(_)
+            | Self::Held(_)
+            | Self::NoLast => true,
+            Self::File { .. } | Self::Damaged { .. } | Self::NoFolder => false,
+        }
+    }
+}
+
 fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> RunsError {
     let path = path.to_owned();
     move |cause| RunsError::File { path, what, cause }
