@@ -78,7 +78,6 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 mod tests {
     use super::*;
     use crate::tensor::Shape;
-    use anyhow::Context;
     use std::path::PathBuf;
 
     #[test]

@@ -18,6 +18,10 @@ pub fn measured(loaded: &[Loaded], target: &Target) -> anyhow::Result<Option<Arc
     if tuning_is_off() {
         return Err(wrong("--tune would remember times that STEPGRAPH_NO_TUNING makes every command ignore; unset it"));
     }
+    if target.as_cpu().is_none() {
+        let help = "those of a GPU are timed where they are first needed; give --device cpu, or leave --tune out";
+        return Err(wrong(format!("--tune times the kernels of the CPU; {help}")));
+    }
     let mut unkept: Option<Tuning> = None;
     for found in loaded {
         let times = Arc::new(tune(&found.model, target, processor())?);

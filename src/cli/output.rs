@@ -145,7 +145,11 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
     match probe {
         Ok(_) => Ok(target),
         Err(cause) => {
-            let help = if is_wrong_place(&cause) { "choose a folder that exists and that you may write to" } else { write_advice(&cause) };
+            let help = if is_wrong_place(&cause) {
+                "choose a folder that exists and that you may write to"
+            } else {
+                write_advice(&cause)
+            };
             let message = format!("{}: {what} cannot be written there: {cause}; {help}", path.display());
             Err(unwritable(cause, message))
         }
@@ -158,8 +162,7 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
 /// Where it cannot be written; an old file of that name is untouched then.
 pub fn write_picture(path: &Path, svg: &str) -> anyhow::Result<()> {
     write_atomic(path, svg.as_bytes()).map_err(|cause| {
-        let message =
-            format!("the picture {} cannot be written: {cause}; {}", path.display(), write_advice(&cause));
+        let message = format!("the picture {} cannot be written: {cause}; {}", path.display(), write_advice(&cause));
         unwritable(cause, message)
     })?;
     note(&format!("wrote {}", path.display()));

@@ -86,7 +86,12 @@ impl Places {
     ///
     /// # Errors
     /// Where nothing can be written there, or it would replace another result, what the command reads, or a file of another kind.
-    pub fn writes(&mut self, what: &'static str, kind: Kind<'_>, path: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
+    pub fn writes(
+        &mut self,
+        what: &'static str,
+        kind: Kind<'_>,
+        path: Option<&Path>,
+    ) -> anyhow::Result<Option<PathBuf>> {
         let Some(path) = path else { return Ok(None) };
         let target = writable(path, what)?;
         self.keeps_apart(what, &target, path)?;

@@ -4,7 +4,7 @@
 //! had written stays in `FILE.part`. A run that goes on from a checkpoint goes on in the log of the part before it, and one that makes no step
 //! leaves it as it is. Steps are only formatted into memory; the file is written a few times a second.
 
-use super::error::wrong;
+use super::error::{unwritable, wrong};
 use super::output;
 use super::places::{Kind, part_of, replaceable};
 use crate::train::StepReport;
@@ -40,7 +40,10 @@ impl StepLog {
     pub fn open(path: &Path, from: Option<u64>) -> anyhow::Result<Self> {
         let part = part_of(path);
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(&part);
-        let mut file = opened.with_context(|| format!("{} cannot be written", part.display()))?;
+        let mut file = opened.map_err(|cause| {
+            let message = format!("{} cannot be written: {cause}; give another name for the log", part.display());
+            unwritable(cause, message)
+        })?;
         // A system without locks cannot tell; where it can, two runs never write into each other's lines.
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             let what = format!("the log {} is being written by another run; give another name", path.display());

@@ -1,5 +1,7 @@
 //! From the document to a checked model: shapes, parameters, every mistake.
 
+use super::layers::Repeat;
+use super::mistakes::{FieldChecks, Mistakes};
 use super::settings::{check_input, check_loss, check_optimizer, check_output};
 use super::{
     Activation, Diagnostic, Init, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset,
@@ -153,29 +155,19 @@ const MAX_DEPTH: usize = 16;
 /// More layer applications than this are refused: the step would hold millions of operations.
 const MAX_APPLICATIONS: usize = 100_000;
 
-/// The largest measure of a window, in pixels: beyond it sizes could no longer be computed safely.
-pub(super) const MAX_MEASURE: usize = 1 << 16;
-
-/// What a layer's shape rule sees and tells.
+/// What a layer's shape rule sees and reports.
 pub struct Infer<'a> {
     pub input: &'a Shape,
     pub batch: usize,
-    path: &'a LayerPath,
+    pub fields: FieldChecks<'a>,
     activation: Option<Activation>,
     params: Vec<(ParamKind, Shape, Init)>,
-    diagnostics: &'a mut Vec<Diagnostic>,
 }
 
 impl Infer<'_> {
     /// Records a mistake in field `name`, or in the layer as a whole where it is empty.
     pub fn fail(&mut self, name: &str, message: impl Into<String>, help: impl Into<String>) {
-        let path = if name.is_empty() { self.path.to_string() } else { format!("{}.{name}", self.path) };
-        self.diagnostics.push(Diagnostic {
-            layer: Some(self.path.clone()),
-            path,
-            message: message.into(),
-            help: help.into(),
-        });
+        self.fields.fail(name, message, help);
     }
 
     /// The input as `[C, H, W]`, or a mistake.
@@ -190,29 +182,6 @@ impl Infer<'_> {
             format!("{what} takes an image [C, H, W]; give the input three dimensions or move it before flatten"),
         );
         None
-    }
-
-    /// False, with a mistake, where one of the values is zero.
-    pub fn at_least_one(&mut self, name: &str, values: &[usize]) -> bool {
-        let sound = values.iter().all(|&v| v > 0);
-        if !sound {
-            self.fail(name, "found 0", "expected at least 1");
-        }
-        sound
-    }
-
-    /// False, with a mistake, where one of a window's measures is zero or larger than any image.
-    pub fn measures(&mut self, name: &str, values: &[usize]) -> bool {
-        self.at_least_one(name, values) && self.at_most(name, values, MAX_MEASURE)
-    }
-
-    /// False, with a mistake, where one of the values is larger than `limit`.
-    pub fn at_most(&mut self, name: &str, values: &[usize], limit: usize) -> bool {
-        let largest = values.iter().copied().max().unwrap_or(0);
-        if largest > limit {
-            self.fail(name, format!("found {largest}"), format!("expected at most {limit}"));
-        }
-        largest <= limit
     }
 
     /// A weight, initialised by what follows it.
@@ -236,7 +205,7 @@ struct Checker<'a> {
     layers: Vec<Layer>,
     params: Vec<Param>,
     facts: Vec<LayerFacts>,
-    diagnostics: &'a mut Vec<Diagnostic>,
+    mistakes: &'a mut Mistakes,
 }
 
 /// The activation that meets a layer's output first: its own, or that of a later layer with only shape-keeping or pooling layers between.
@@ -257,8 +226,7 @@ fn activation_after(layers: &[LayerSpec], index: usize) -> Option<Activation> {
 
 impl Checker<'_> {
     fn fail(&mut self, path: &LayerPath, field: &str, message: String, help: &str) {
-        let at = if field.is_empty() { path.to_string() } else { format!("{path}.{field}") };
-        self.diagnostics.push(Diagnostic { layer: Some(path.clone()), path: at, message, help: help.into() });
+        FieldChecks::new(path, self.mistakes).fail(field, message, help);
     }
 
     /// Walks a list of layers from a known or unknown input shape; gives the ids and the output shape.
@@ -303,7 +271,9 @@ impl Checker<'_> {
         let first_param = self.params.len();
         let output = match spec {
             LayerSpec::Residual(_) | LayerSpec::Repeat(_) => self.block(spec, path, id, input),
-            _ => input.and_then(|input| self.leaf(spec, activation_after(siblings, index), path, id, &input)),
+            // What stands in place of a layer that could not be read is no layer of the document.
+            _ if !self.mistakes.is_read(&format!("{path}.type")) => None,
+            _ => self.leaf(spec, activation_after(siblings, index), path, id, input.as_ref()),
         };
         let trained = |p: &&Param| p.kind.is_trained();
         self.facts[fact].params = self.params[first_param..]
@@ -321,10 +291,11 @@ impl Checker<'_> {
         activation: Option<Activation>,
         path: &LayerPath,
         id: LayerId,
-        input: &Shape,
+        input: Option<&Shape>,
     ) -> Option<Shape> {
-        let mut cx =
-            Infer { input, batch: self.batch, path, activation, params: Vec::new(), diagnostics: self.diagnostics };
+        let mut fields = FieldChecks::new(path, self.mistakes);
+        spec.check_fields(&mut fields);
+        let mut cx = Infer { input: input?, batch: self.batch, fields, activation, params: Vec::new() };
         let output = spec.infer(&mut cx);
         let params = cx.params;
         let too_large = |s: &Shape, times: usize| {
@@ -352,6 +323,9 @@ impl Checker<'_> {
             self.fail(path, "", format!("blocks nested {} deep", path.0.len()), "at most 16 levels");
             return None;
         }
+        if let LayerSpec::Repeat(repeat) = spec {
+            FieldChecks::new(path, self.mistakes).at_least_one("times", &[repeat.times]);
+        }
         if children.is_empty() {
             self.fail(path, "layers", "the block is empty".into(), "add at least one layer to it, or remove the block");
             return input;
@@ -359,12 +333,8 @@ impl Checker<'_> {
         let (ids, output) = self.walk(children, path, input.clone());
         self.layers[id.0 as usize].children = ids;
         let (input, output) = (input?, output?);
-        let (field, times) = match spec {
-            LayerSpec::Repeat(r) => ("times", r.times),
-            _ => ("layers", 1),
-        };
+        let times = if let LayerSpec::Repeat(repeat) = spec { repeat.times } else { 1 };
         if times == 0 {
-            self.fail(path, field, "found 0".into(), "expected at least 1");
             return None;
         }
         let shapes_must_agree = times > 1 || matches!(spec, LayerSpec::Residual(_));
@@ -378,11 +348,11 @@ impl Checker<'_> {
     }
 }
 
-/// The number of layer applications of a list, repeats multiplied out.
-fn applications(specs: &[LayerSpec]) -> usize {
+/// The number of layer applications of a list, with repeats multiplied out by `times`.
+fn applications(specs: &[LayerSpec], times: fn(&Repeat) -> usize) -> usize {
     let one = |s: &LayerSpec| match s {
-        LayerSpec::Repeat(r) => applications(&r.layers).saturating_mul(r.times),
-        _ => 1usize.saturating_add(applications(s.children())),
+        LayerSpec::Repeat(r) => applications(&r.layers, times).saturating_mul(times(r)),
+        _ => 1usize.saturating_add(applications(s.children(), times)),
     };
     specs.iter().map(one).fold(0, usize::saturating_add)
 }
@@ -390,44 +360,41 @@ fn applications(specs: &[LayerSpec]) -> usize {
 /// Checks a document.
 #[must_use]
 pub fn check(preset: &Preset) -> Checked {
-    let mut diagnostics = Vec::new();
-    let input = check_input(&preset.input, &mut diagnostics);
-    check_loss(preset.loss, &mut diagnostics);
-    check_optimizer(&preset.optimizer, &mut diagnostics);
-    let mut global = |path: &str, message: &str, help: &str| {
-        diagnostics.push(Diagnostic { layer: None, path: path.into(), message: message.into(), help: help.into() });
-    };
+    check_after(preset, Vec::new())
+}
+
+/// Checks a document of which the reader found `read` wrong, as far as it could be read.
+pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
+    let mut mistakes = Mistakes::after(read);
+    let input = check_input(&preset.input, &mut mistakes);
+    check_loss(preset.loss, &mut mistakes);
+    check_optimizer(&preset.optimizer, &mut mistakes);
     if preset.layers.is_empty() {
-        global("layers", "the network has no layers", "add at least one");
+        mistakes.fail("layers", "the network has no layers", "add at least one");
     }
     if preset.train.is_some_and(|t| t.steps == 0) {
-        global("train.steps", "found 0", "expected at least 1");
+        mistakes.fail("train.steps", "found 0", "expected at least 1");
     }
-    if applications(&preset.layers) > MAX_APPLICATIONS {
-        global("layers", "more than 100000 layer applications", "use fewer layers or smaller `times`");
-        return Checked { model: None, facts: Vec::new(), diagnostics };
+    if applications(&preset.layers, |r| r.times) > MAX_APPLICATIONS {
+        mistakes.fail("layers", "more than 100000 layer applications", "use fewer layers or smaller `times`");
+        if applications(&preset.layers, |_| 1) > MAX_APPLICATIONS {
+            return Checked { model: None, facts: Vec::new(), diagnostics: mistakes.into_list() };
+        }
     }
-    let before = diagnostics.len();
     // With a wrong batch size the layers are still checked, with one that is no mistake of theirs.
     let batch = if (1..=1 << 30).contains(&preset.input.batch) { preset.input.batch } else { 2 };
     let mut checker =
-        Checker { batch, layers: Vec::new(), params: Vec::new(), facts: Vec::new(), diagnostics: &mut diagnostics };
+        Checker { batch, layers: Vec::new(), params: Vec::new(), facts: Vec::new(), mistakes: &mut mistakes };
     let (roots, output) = checker.walk(&preset.layers, &LayerPath::default(), input);
     let Checker { layers, params, facts, .. } = checker;
-    if diagnostics.len() == before
-        && let Some(output) = &output
-    {
-        check_output(preset, output, &mut diagnostics);
+    if let Some(output) = &output {
+        check_output(preset, output, &mut mistakes);
+        if !preset.layers.is_empty() && !params.iter().any(|p| p.kind.is_trained()) {
+            let help = "add a layer with weights, such as dense or conv2d";
+            mistakes.fail("layers", "nothing here can be trained", help);
+        }
     }
-    if diagnostics.is_empty() && !params.iter().any(|p| p.kind.is_trained()) {
-        let help = "add a layer with weights, such as dense or conv2d".into();
-        diagnostics.push(Diagnostic {
-            layer: None,
-            path: "layers".into(),
-            message: "nothing here can be trained".into(),
-            help,
-        });
-    }
+    let diagnostics = mistakes.into_list();
     let model = match output {
         Some(output) if diagnostics.is_empty() => Some(Model {
             name: preset.name.clone(),

@@ -13,6 +13,7 @@ mod foreign;
 mod init;
 mod json;
 pub mod layers;
+mod mistakes;
 mod preset;
 mod read;
 mod rng;

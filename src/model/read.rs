@@ -1,5 +1,6 @@
 //! Reading a preset's JSON: every mistake with its path, all at once.
 
+use super::check::check_after;
 use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
 use super::spec::describe;
 use super::{
@@ -45,7 +46,8 @@ fn whole(message: impl Into<String>, help: &str) -> Vec<Diagnostic> {
 /// Reads a preset from text.
 ///
 /// # Errors
-/// Every mistake of syntax or type. Mistakes of shape and range are found by [`super::check`].
+/// Every mistake of syntax or type, and, where there is one, every mistake of shape and range in what could be read besides. Mistakes of shape and range
+/// alone are found by [`super::check`].
 pub fn read_preset(text: &str) -> Result<Preset, Vec<Diagnostic>> {
     if text.trim().is_empty() {
         return Err(whole("the file is empty", FIELD_HELP));
@@ -53,17 +55,13 @@ pub fn read_preset(text: &str) -> Result<Preset, Vec<Diagnostic>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (value, repeated) =
         json::parse(text).map_err(|e| whole(format!("this is not JSON: {}", json::told(&e)), FIELD_HELP))?;
-    let read = read_value(&value);
-    if repeated.is_empty() {
-        return read;
-    }
     let twice = |path| Diagnostic {
         layer: None,
         path,
         message: "is given more than once".into(),
         help: "keep one of them".into(),
     };
-    Err(repeated.into_iter().map(twice).chain(read.err().into_iter().flatten()).collect())
+    read_after(&value, repeated.into_iter().map(twice).collect())
 }
 
 /// Reads a preset from a JSON value.
@@ -71,11 +69,26 @@ pub fn read_preset(text: &str) -> Result<Preset, Vec<Diagnostic>> {
 /// # Errors
 /// As [`read_preset`].
 pub fn read_value(value: &Value) -> Result<Preset, Vec<Diagnostic>> {
+    read_after(value, Vec::new())
+}
+
+/// As [`read_value`], where these mistakes were found before.
+fn read_after(value: &Value, mut out: Vec<Diagnostic>) -> Result<Preset, Vec<Diagnostic>> {
     let Value::Object(map) = value else {
         return Err(whole("the document is not an object", FIELD_HELP));
     };
-    let mut out = Vec::new();
-    let mut f = Fields::new(map, "", None, &mut out);
+    let preset = read_fields(Fields::new(map, "", None, &mut out));
+    if out.is_empty() {
+        return Ok(preset);
+    }
+    let mut all = check_after(&preset, out).diagnostics;
+    // What belongs to one layer stands together, in the order of the layers.
+    all.sort_by(|a, b| a.layer.cmp(&b.layer));
+    Err(all)
+}
+
+/// The document's fields; what could not be read has a value that is no mistake of its own.
+fn read_fields(mut f: Fields<'_>) -> Preset {
     let version = f.count("version", Some(1));
     if version != 1 {
         f.fail("version", format!("found {version}"), "this program reads version 1");
@@ -97,7 +110,7 @@ pub fn read_value(value: &Value) -> Result<Preset, Vec<Diagnostic>> {
         .and_then(|m| read_loss(&mut Fields::new(m, "loss", None, f.sink())));
     let optimizer = f
         .object("optimizer", Some("{\"type\": \"adam\", \"lr\": 0.001}"))
-        .and_then(|m| read_optimizer(&mut Fields::new(m, "optimizer", None, f.sink())));
+        .map(|m| read_optimizer(&mut Fields::new(m, "optimizer", None, f.sink())));
     let precision = f.choice("precision", &Precision::ALL.map(|p| (p.name(), p)), false).unwrap_or_default();
     let data = f.object("data", None).and_then(|m| read_data(Fields::new(m, "data", None, f.sink())));
     let train = f.object("train", None).map(|m| {
@@ -107,11 +120,17 @@ pub fn read_value(value: &Value) -> Result<Preset, Vec<Diagnostic>> {
         train
     });
     f.finish();
-    match (input, loss, optimizer) {
-        (Some(input), Some(loss), Some(optimizer)) if out.is_empty() => {
-            Ok(Preset { name, about, input, layers, loss, optimizer, precision, data, train })
-        }
-        _ => Err(out),
+    let no_optimizer = OptimizerSpec::Sgd { lr: 0.0, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+    Preset {
+        name,
+        about,
+        input: input.unwrap_or_else(|| InputSpec { shape: Shape::default(), batch: 1 }),
+        layers,
+        loss: loss.unwrap_or(LossSpec::Mse),
+        optimizer: optimizer.unwrap_or(no_optimizer),
+        precision,
+        data,
+        train,
     }
 }
 
@@ -146,12 +165,16 @@ fn read_layers(f: &mut Fields<'_>) -> Vec<LayerSpec> {
                 message: format!("found {}", describe(item)),
                 help,
             });
+            layers.push(UNREAD);
             continue;
         };
-        layers.extend(read_layer(map, here, path, f.sink()));
+        layers.push(read_layer(map, here, path, f.sink()).unwrap_or(UNREAD));
     }
     layers
 }
+
+/// Stands in place of a layer that could not be read, so that those behind it keep their numbers.
+const UNREAD: LayerSpec = LayerSpec::Flatten;
 
 fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut Vec<Diagnostic>) -> Option<LayerSpec> {
     let mut f = Fields::new(map, here, Some(path), out);
@@ -176,17 +199,21 @@ fn read_loss(f: &mut Fields<'_>) -> Option<LossSpec> {
     Some(loss)
 }
 
-fn read_optimizer(f: &mut Fields<'_>) -> Option<OptimizerSpec> {
+fn read_optimizer(f: &mut Fields<'_>) -> OptimizerSpec {
     #[derive(Clone, Copy, PartialEq)]
     enum Kind {
         Sgd,
         Adam,
         AdamW,
     }
-    let kind = f.choice("type", &[("sgd", Kind::Sgd), ("adam", Kind::Adam), ("adamw", Kind::AdamW)], true)?;
+    let kind = f.choice("type", &[("sgd", Kind::Sgd), ("adam", Kind::Adam), ("adamw", Kind::AdamW)], true);
     let lr = f.number("lr", None);
     // PyTorch's AdamW decays by 0.01 unless told otherwise; a preset says what it does, so the default here is none for all three.
     let weight_decay = f.number("weight_decay", Some(0.0));
+    let Some(kind) = kind else {
+        // Which other fields there are is known only of an optimizer that there is.
+        return OptimizerSpec::Sgd { lr, momentum: 0.0, nesterov: false, weight_decay };
+    };
     let optimizer = if kind == Kind::Sgd {
         let (momentum, nesterov) = (f.number("momentum", Some(0.0)), f.flag("nesterov", false));
         OptimizerSpec::Sgd { lr, momentum, nesterov, weight_decay }
@@ -195,7 +222,7 @@ fn read_optimizer(f: &mut Fields<'_>) -> Option<OptimizerSpec> {
         OptimizerSpec::Adam { lr, betas, eps, weight_decay, decoupled: kind == Kind::AdamW }
     };
     f.finish_ref();
-    Some(optimizer)
+    optimizer
 }
 
 fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
@@ -214,8 +241,8 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
         "cifar10",
         "images",
     ];
-    let kind = f.choice("type", &TYPES.map(|t| (t, t)), true)?;
-    let source = read_source(kind, &mut f);
+    let kind = f.choice("type", &TYPES.map(|t| (t, t)), true);
+    let source = kind.map(|kind| read_source(kind, &mut f));
     let held_out = f.number("held_out", Some(0.2));
     // All of the samples cannot be held out, and one sample is written as the whole number 1.
     let is_all = held_out == 1.0 && f.raw("held_out").is_some_and(serde_json::Value::is_f64);
@@ -226,6 +253,7 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
     }
     let split =
         f.choice("split", &[("shuffled", SplitKind::Shuffled), ("last", SplitKind::Last)], false).unwrap_or_default();
+    let source = source?;
     f.finish();
     Some(DataSpec { source, held_out, split })
 }

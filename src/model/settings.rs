@@ -1,13 +1,12 @@
 //! What is checked besides the layers: input, loss, optimizer, and whether the output suits the loss.
 
 use super::check::MAX_ELEMENTS;
+use super::mistakes::Mistakes;
 use super::{Diagnostic, InputSpec, LayerPath, LossSpec, OptimizerSpec, Preset};
 use crate::tensor::Shape;
 
-pub(super) fn check_input(input: &InputSpec, out: &mut Vec<Diagnostic>) -> Option<Shape> {
-    let mut fail = |path: &str, message: String, help: &str| {
-        out.push(Diagnostic { layer: None, path: path.into(), message, help: help.into() });
-    };
+pub(super) fn check_input(input: &InputSpec, out: &mut Mistakes) -> Option<Shape> {
+    let mut fail = |path: &str, message: String, help: &str| out.fail(path, message, help);
     let mut sound = true;
     if !matches!(input.shape.rank(), 1 | 3) {
         fail("input.shape", format!("found {}", input.shape), "expected [features] or [C, H, W]");
@@ -33,24 +32,19 @@ pub(super) fn check_input(input: &InputSpec, out: &mut Vec<Diagnostic>) -> Optio
     sound.then(|| input.shape.clone())
 }
 
-pub(super) fn check_loss(loss: LossSpec, out: &mut Vec<Diagnostic>) {
+pub(super) fn check_loss(loss: LossSpec, out: &mut Mistakes) {
     if let LossSpec::SoftmaxCrossEntropy { label_smoothing } = loss
         && !(0.0..=1.0).contains(&label_smoothing)
     {
         let message = format!("found {label_smoothing}");
-        out.push(Diagnostic {
-            layer: None,
-            path: "loss.label_smoothing".into(),
-            message,
-            help: "expected a number from 0 to 1".into(),
-        });
+        out.fail("loss.label_smoothing", message, "expected a number from 0 to 1");
     }
 }
 
-pub(super) fn check_output(preset: &Preset, output: &Shape, out: &mut Vec<Diagnostic>) {
+pub(super) fn check_output(preset: &Preset, output: &Shape, out: &mut Mistakes) {
     if matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }) && output.rank() != 1 {
         let layer = preset.layers.len().checked_sub(1).map(|i| LayerPath(vec![i]));
-        out.push(Diagnostic {
+        out.add(Diagnostic {
             layer,
             path: "loss".into(),
             message: format!("softmax_cross_entropy on an output of shape {output}"),
@@ -59,15 +53,10 @@ pub(super) fn check_output(preset: &Preset, output: &Shape, out: &mut Vec<Diagno
     }
 }
 
-pub(super) fn check_optimizer(optimizer: &OptimizerSpec, out: &mut Vec<Diagnostic>) {
+pub(super) fn check_optimizer(optimizer: &OptimizerSpec, out: &mut Mistakes) {
     let mut within = |name: &str, value: f64, sound: bool, help: &str| {
         if !sound {
-            out.push(Diagnostic {
-                layer: None,
-                path: format!("optimizer.{name}"),
-                message: format!("found {value}"),
-                help: help.into(),
-            });
+            out.fail(format!("optimizer.{name}"), format!("found {value}"), help);
         }
     };
     let (lr, decay) = (optimizer.lr(), optimizer.weight_decay());

@@ -111,7 +111,9 @@ pub fn write_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "make the folder or choose another place",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => "choose a place where you may write",
-        io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => "choose another place",
+        io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "choose another place"
+        }
         _ => "choose another place or free some space",
     }
 }

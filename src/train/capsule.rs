@@ -428,6 +428,14 @@ mod tests {
     }
 
     #[test]
+    fn a_making_that_is_cancelled_gives_no_capsule() {
+        for last in [1, 4, 9] {
+            let made = Capsule::make(&spec("xor"), 9, |step| step < last);
+            assert!(matches!(made, Err(TrainError::Cancelled)), "cancelled after step {last}");
+        }
+    }
+
+    #[test]
     fn a_damaged_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.capsule");

@@ -59,10 +59,9 @@ impl Holding {
         }
         match metadata.and_then(|m| m.get(KIND_KEY)).and_then(Value::as_str) {
             // A later version may write kinds that this one does not know.
-            Some(name) => [Self::Weights, Self::Data]
-                .into_iter()
-                .find(|kind| kind.name() == Some(name))
-                .unwrap_or(Self::Other),
+            Some(name) => {
+                [Self::Weights, Self::Data].into_iter().find(|kind| kind.name() == Some(name)).unwrap_or(Self::Other)
+            }
             None => Self::by_tensors(layout),
         }
     }
@@ -130,7 +129,13 @@ impl Layout {
 
     /// Without what a checkpoint holds besides parameters.
     fn parameters(&self) -> Self {
-        Self(self.0.iter().filter(|(name, _)| !name.starts_with("state.")).map(|(n, s)| (n.clone(), s.clone())).collect())
+        Self(
+            self.0
+                .iter()
+                .filter(|(name, _)| !name.starts_with("state."))
+                .map(|(n, s)| (n.clone(), s.clone()))
+                .collect(),
+        )
     }
 }
 
@@ -219,7 +224,8 @@ mod tests {
     fn what_is_no_safetensors_file_has_no_contents() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("letter");
-        for bytes in [&b""[..], b"a letter", b"a longer letter {", b"\x02\0\0\0\0\0\0\0[]", b"\x09\0\0\0\0\0\0\0{\"a\": 12}"]
+        for bytes in
+            [&b""[..], b"a letter", b"a longer letter {", b"\x02\0\0\0\0\0\0\0[]", b"\x09\0\0\0\0\0\0\0{\"a\": 12}"]
         {
             std::fs::write(&path, bytes).unwrap();
             assert!(Contents::read(&path).unwrap().is_none(), "{bytes:?}");

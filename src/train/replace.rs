@@ -76,7 +76,9 @@ pub fn replaceable(path: &Path, kind: ResultKind<'_>) -> Result<(), NotReplaced>
         return Ok(());
     }
     let is = match kind.holding() {
-        Some(holding) => Contents::read(path).map_err(unread)?.map_or_else(|| kind.missed(), |c| kind.objection(holding, &c)),
+        Some(holding) => {
+            Contents::read(path).map_err(unread)?.map_or_else(|| kind.missed(), |c| kind.objection(holding, &c))
+        }
         None if kind.is_begun_by(&head) => None,
         None => kind.missed(),
     };
@@ -115,15 +117,19 @@ impl ResultKind<'_> {
 
     /// Whether a file may be of this kind, by its first bytes.
     fn is_begun_by(self, head: &[u8]) -> bool {
-        let has = |part: &[u8]| head.windows(part.len()).any(|window| window == part);
+        let holds = |text: &[u8], part: &[u8]| text.windows(part.len()).any(|window| window == part);
         match self {
             Self::Log => head.starts_with(b"{\"step\":"),
             Self::Curves => head.starts_with(b"step,"),
-            Self::Answers => head.starts_with(b"sample,"),
-            Self::Picture => head.starts_with(b"<svg") || (head.starts_with(b"<?xml") && has(b"<svg")),
+            Self::Answers => head.starts_with(b"sample,target"),
+            // Other programs' pictures begin with a declaration, a version or a comment.
+            Self::Picture => {
+                let tag = head.split(|byte| *byte == b'>').next().unwrap_or_default();
+                tag.starts_with(b"<svg xmlns=\"http://www.w3.org/2000/svg\" ") && holds(tag, b" font-family=\"")
+            }
             Self::Png => head.starts_with(b"\x89PNG"),
             Self::Graph => head.starts_with(b"digraph"),
-            Self::Script => head.starts_with(b"#!/usr/bin/env python3") && has(b"in PyTorch from Stepgraph."),
+            Self::Script => head.starts_with(b"#!/usr/bin/env python3") && holds(head, b"in PyTorch from Stepgraph."),
             Self::Onnx => matches!(head, [0x08, 1..=63, 0x12, ..]),
             // The length of the first record and its checksum come first; no record is as long as 4 GiB.
             Self::Events => head.get(4..8) == Some(&[0; 4]),
@@ -138,7 +144,7 @@ impl ResultKind<'_> {
             Self::Log => "log of a run",
             Self::Curves => "table of curves",
             Self::Answers => "table of answers",
-            Self::Picture => "SVG picture",
+            Self::Picture => "SVG picture of this program",
             Self::Png => "PNG picture",
             Self::Graph => "Graphviz graph",
             Self::Script => "exported PyTorch script",
@@ -148,5 +154,60 @@ impl ResultKind<'_> {
             Self::Guarded => return None,
         };
         Some(format!("is there and is no {name}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_its_own_kind_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("result");
+        let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 9 9\" font-family=\"sans-serif\">";
+        let own: [(ResultKind<'_>, &[u8]); 9] = [
+            (ResultKind::Log, b"{\"step\":1}"),
+            (ResultKind::Curves, b"step,loss"),
+            (ResultKind::Answers, b"sample,target"),
+            (ResultKind::Picture, svg.as_bytes()),
+            (ResultKind::Png, b"\x89PNG\r\n\x1a\n"),
+            (ResultKind::Graph, b"digraph dot {"),
+            (ResultKind::Script, b"#!/usr/bin/env python3\n\"\"\"net, rebuilt in PyTorch from Stepgraph."),
+            (ResultKind::Onnx, b"\x08\x08\x12\x09Stepgraph"),
+            (ResultKind::Events, b"\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22"),
+        ];
+        for (kind, _) in own {
+            replaceable(&path, kind).unwrap();
+        }
+        for (there, (_, bytes)) in own.iter().enumerate() {
+            std::fs::write(&path, bytes).unwrap();
+            for (index, (kind, _)) in own.iter().enumerate() {
+                assert_eq!(replaceable(&path, *kind).is_ok(), index == there, "{kind:?} over {bytes:?}");
+            }
+            assert!(replaceable(&path, ResultKind::Capsule).is_err());
+            replaceable(&path, ResultKind::Guarded).unwrap();
+        }
+        std::fs::write(&path, "").unwrap();
+        replaceable(&path, ResultKind::Picture).unwrap();
+    }
+
+    #[test]
+    fn what_other_programs_made_in_the_same_format_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("result");
+        let others: [(ResultKind<'_>, &str); 6] = [
+            (ResultKind::Picture, "<?xml version=\"1.0\"?><settings/>"),
+            (ResultKind::Picture, "<?xml version=\"1.0\"?><svg xmlns=\"http://www.w3.org/2000/svg\">"),
+            (ResultKind::Picture, "<svg version=\"1.1\" xmlns=\"http://www.w3.org/2000/svg\" font-family=\"a\">"),
+            (ResultKind::Answers, "sample,height,width"),
+            (ResultKind::Script, "#!/usr/bin/env python3\nprint(1)"),
+            (ResultKind::Log, "{\"steps\": 3}"),
+        ];
+        for (kind, text) in others {
+            std::fs::write(&path, text).unwrap();
+            let kept = replaceable(&path, kind).unwrap_err();
+            assert!(kept.is_user() && kept.to_string().ends_with("so it is not replaced"), "{kept}");
+        }
     }
 }

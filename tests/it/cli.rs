@@ -232,6 +232,28 @@ fn tuned_kernels_are_remembered_and_a_damaged_file_is_ignored() {
 }
 
 #[test]
+fn times_that_cannot_be_remembered_are_measured_and_used_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), "a letter").unwrap();
+    let mut places = vec![folder.path().join("file")];
+    // Nobody makes folders there, whoever they are.
+    places.extend(cfg!(target_os = "linux").then(|| "/proc".into()));
+    for place in places {
+        let mut command = command(&["bench", "xor", "--seconds", "0.1", "--tune", "--json"]);
+        command.env_remove("STEPGRAPH_NO_TUNING").env("XDG_CACHE_HOME", &place).env("HOME", &place);
+        let output = command.output().unwrap();
+        let notes = stderr(&output);
+        assert_eq!(output.status.code(), Some(0), "{notes}");
+        let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(report["tuned_calls"], report["launches"], "{notes}");
+        let told = notes.lines().find(|line| line.contains("kernels timed")).unwrap();
+        assert!(told.contains("NOT remembered") && told.contains(place.to_str().unwrap()), "{told}");
+        assert!(told.contains("tuning.json cannot be written: ") && told.contains("XDG_CACHE_HOME"), "{told}");
+    }
+    assert_eq!(listing(folder.path()), ["file"]);
+}
+
+#[test]
 fn a_build_without_a_window_says_so() {
     if cfg!(feature = "studio") {
         println!("skipped: this build has a window");

@@ -4,6 +4,7 @@ use crate::robot::{Memory, Robot};
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use stepgraph::studio::commands::{Command, Tab};
 use stepgraph::studio::runs::RunsCommand;
 use stepgraph::studio::{Startup, StudioApp};
@@ -279,6 +280,31 @@ fn a_capsule_is_made_and_replayed_to_the_bit() {
     perform(&mut robot, RunsCommand::ReplayCapsuleFile(folder.path().join("letter")));
     robot.until("the refusal", |app| app.studio.notice.as_ref().is_some_and(|n| n.is_error));
     assert!(robot.app().studio.notice.as_ref().unwrap().text.contains("was not replayed"));
+}
+
+#[test]
+fn a_capsule_that_is_cancelled_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.capsule");
+    let mut robot = open(folder.path());
+    robot.write("steps", "100000000");
+    robot.settle();
+    perform(&mut robot, RunsCommand::MakeCapsuleTo(path.clone()));
+    let desk =
+        |app: &StudioApp| app.studio.runs.desk.as_ref().map(|d| (d.is_busy(), d.progress.load(Ordering::Relaxed)));
+    robot.until("some steps", |app| desk(app).is_some_and(|(_, steps)| steps > 5));
+    show(&mut robot, Tab::Runs);
+    robot.press("Cancel");
+    robot.until("the end of the making", |app| desk(app).is_some_and(|(is_busy, _)| !is_busy));
+    robot.until("the notice", |app| app.studio.notice.is_some());
+    let notice = robot.app().studio.notice.as_ref().unwrap();
+    assert!(!notice.is_error && notice.text.contains("No capsule was written to"), "{}", notice.text);
+    assert!(!path.exists());
+    // The next one is made as if there had been none before.
+    robot.write("steps", "15");
+    robot.settle();
+    perform(&mut robot, RunsCommand::MakeCapsuleTo(path.clone()));
+    robot.until("the capsule", |_| path.exists());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `conv2d`: learned filters over an image; weight `[filters, C / groups, kh, kw]`.
 
-use super::super::check::{Infer, MAX_MEASURE, ParamKind};
+use super::super::check::{Infer, ParamKind};
+use super::super::mistakes::{FieldChecks, MAX_MEASURE};
 use super::super::spec::pair_of;
 use super::super::{Activation, Fields};
 use super::pool::window_output;
@@ -107,47 +108,52 @@ impl Conv2d {
         write_activation(map, self.activation);
     }
 
+    pub(super) fn check_fields(&self, fields: &mut FieldChecks<'_>) {
+        fields.at_least_one("filters", &[self.filters]);
+        fields.measures("kernel", &self.kernel);
+        fields.measures("stride", &self.stride);
+        fields.measures("dilation", &self.dilation);
+        fields.at_least_one("groups", &[self.groups]);
+        if let Padding::Fixed(padding) = self.padding {
+            fields.at_most("padding", &padding, MAX_MEASURE);
+        }
+        let is_even = self.kernel.iter().any(|k| k % 2 == 0);
+        if self.padding == Padding::Same && fields.are_sound(&["kernel"]) && is_even {
+            let found = format!("\"same\" with a kernel of {}", pair_value(self.kernel));
+            let help = "\"same\" needs odd kernel sizes; use an odd kernel or give the padding as numbers";
+            fields.fail("padding", found, help);
+        }
+        if fields.are_sound(&["filters", "groups"]) && !self.filters.is_multiple_of(self.groups) {
+            let found = format!("{} groups for {} filters", self.groups, self.filters);
+            fields.fail("groups", found, "the number of groups must divide the number of filters");
+        }
+    }
+
+    /// The rows and columns of the output, or a mistake where not even one window fits.
+    fn windows(&self, cx: &mut Infer<'_>, [h, w]: [usize; 2]) -> Option<[usize; 2]> {
+        let pad = self.pad();
+        // A stride that is wrong changes nothing about whether one window fits.
+        let out = [(0, h), (1, w)]
+            .map(|(a, size)| window_output(size, self.kernel[a], self.stride[a].max(1), pad[a], self.dilation[a]));
+        if let [Some(ho), Some(wo)] = out {
+            return Some([ho, wo]);
+        }
+        let reach = [0, 1].map(|a| self.dilation[a].saturating_mul(self.kernel[a] - 1).saturating_add(1));
+        let found =
+            format!("a window of {}x{} on an image of {h}x{w} with padding {}", reach[0], reach[1], pair_value(pad));
+        cx.fail("kernel", found, "the window must fit: use a smaller kernel or dilation, or more padding");
+        None
+    }
+
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         let [channels, h, w] = cx.image("conv2d")?;
-        let mut sound = cx.at_least_one("filters", &[self.filters]);
-        sound &= cx.measures("kernel", &self.kernel);
-        sound &= cx.measures("stride", &self.stride);
-        sound &= cx.measures("dilation", &self.dilation);
-        sound &= cx.at_least_one("groups", &[self.groups]);
-        if let Padding::Fixed(padding) = self.padding {
-            sound &= cx.at_most("padding", &padding, MAX_MEASURE);
+        if cx.fields.are_sound(&["groups"]) && !channels.is_multiple_of(self.groups) {
+            let found = format!("{} groups for {channels} input channels", self.groups);
+            cx.fail("groups", found, "the number of groups must divide the number of input channels");
         }
-        if !sound {
-            return None;
-        }
-        if self.padding == Padding::Same && self.kernel.iter().any(|k| k % 2 == 0) {
-            let found = format!("\"same\" with a kernel of {}", pair_value(self.kernel));
-            cx.fail(
-                "padding",
-                found,
-                "\"same\" needs odd kernel sizes; use an odd kernel or give the padding as numbers",
-            );
-            return None;
-        }
-        if !channels.is_multiple_of(self.groups) || !self.filters.is_multiple_of(self.groups) {
-            let found = format!("{} groups for {channels} input channels and {} filters", self.groups, self.filters);
-            cx.fail("groups", found, "the number of groups must divide both");
-            return None;
-        }
-        let pad = self.pad();
-        let out = [(0, h), (1, w)]
-            .map(|(a, size)| window_output(size, self.kernel[a], self.stride[a], pad[a], self.dilation[a]));
-        let [Some(ho), Some(wo)] = out else {
-            let reach = [0, 1].map(|a| self.dilation[a].saturating_mul(self.kernel[a] - 1).saturating_add(1));
-            let found = format!(
-                "a window of {}x{} on an image of {h}x{w} with padding {}",
-                reach[0],
-                reach[1],
-                pair_value(pad)
-            );
-            cx.fail("kernel", found, "the window must fit: use a smaller kernel or dilation, or more padding");
-            return None;
-        };
+        let is_known = cx.fields.are_sound(&["kernel", "padding", "dilation"]);
+        let out = if is_known { self.windows(cx, [h, w]) } else { None };
+        let [ho, wo] = out.filter(|_| cx.fields.is_sound())?;
         let depth = channels / self.groups;
         let taps = self.kernel[0].saturating_mul(self.kernel[1]);
         let (fan_in, fan_out) = (depth.saturating_mul(taps), (self.filters / self.groups).saturating_mul(taps));

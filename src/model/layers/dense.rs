@@ -1,6 +1,7 @@
 //! `dense`: `y = x W + b` over the last axis; weight `[in, units]`.
 
 use super::super::check::{Infer, ParamKind};
+use super::super::mistakes::FieldChecks;
 use super::super::{Activation, Fields};
 use super::{read_activation, write_activation};
 use crate::tensor::Shape;
@@ -26,9 +27,14 @@ impl Dense {
         }
     }
 
-    pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
+    pub(super) fn check_fields(&self, fields: &mut FieldChecks<'_>) {
         if self.units == 0 {
-            cx.fail("units", "found 0", "a dense layer needs at least 1 unit");
+            fields.fail("units", "found 0", "a dense layer needs at least 1 unit");
+        }
+    }
+
+    pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
+        if !cx.fields.is_sound() {
             return None;
         }
         let mut output = cx.input.clone();

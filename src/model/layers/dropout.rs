@@ -1,8 +1,7 @@
 //! `dropout`: zeroes a random share of elements while training and scales the rest up.
 
 use super::super::Fields;
-use super::super::check::Infer;
-use crate::tensor::Shape;
+use super::super::mistakes::FieldChecks;
 use serde_json::{Map, Value};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,10 +19,9 @@ impl Dropout {
         map.insert("rate".into(), self.rate.into());
     }
 
-    pub(super) fn infer(self, cx: &mut Infer<'_>) -> Option<Shape> {
+    pub(super) fn check_fields(self, fields: &mut FieldChecks<'_>) {
         if !(0.0..1.0).contains(&self.rate) {
-            cx.fail("rate", format!("found {}", self.rate), "expected a number from 0 up to, but not including, 1");
+            fields.fail("rate", format!("found {}", self.rate), "expected a number from 0 up to, but not including, 1");
         }
-        Some(cx.input.clone())
     }
 }

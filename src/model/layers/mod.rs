@@ -17,6 +17,7 @@ pub use norm::{BatchNorm, LayerNorm};
 pub use pool::{Pool, window_output};
 
 use super::check::Infer;
+use super::mistakes::FieldChecks;
 use super::{Activation, Fields};
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -228,6 +229,19 @@ impl LayerSpec {
         map
     }
 
+    /// Checks what each field may be whatever the input is.
+    pub(super) fn check_fields(&self, fields: &mut FieldChecks<'_>) {
+        match self {
+            Self::Dense(l) => l.check_fields(fields),
+            Self::Conv2d(l) => l.check_fields(fields),
+            Self::BatchNorm(l) => l.check_fields(fields),
+            Self::LayerNorm(l) => l.check_fields(fields),
+            Self::MaxPool2d(l) | Self::AvgPool2d(l) => l.check_fields(fields),
+            Self::Dropout(l) => l.check_fields(fields),
+            Self::Activation(_) | Self::GlobalAvgPool | Self::Flatten | Self::Residual(_) | Self::Repeat(_) => {}
+        }
+    }
+
     /// The output shape of a sample, with the parameters and mistakes told to `cx`; `None` where it cannot be known.
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         match self {
@@ -235,11 +249,10 @@ impl LayerSpec {
             Self::Conv2d(l) => l.infer(cx),
             Self::BatchNorm(l) => l.infer(cx),
             Self::LayerNorm(l) => l.infer(cx),
-            Self::Activation(_) => Some(cx.input.clone()),
+            Self::Activation(_) | Self::Dropout(_) => Some(cx.input.clone()),
             Self::MaxPool2d(l) | Self::AvgPool2d(l) => l.infer(cx),
             Self::GlobalAvgPool => pool::infer_global(cx),
             Self::Flatten => Some(Shape::from([cx.input.len()])),
-            Self::Dropout(l) => l.infer(cx),
             Self::Residual(_) | Self::Repeat(_) => unreachable!("blocks are walked by the checker"),
         }
     }

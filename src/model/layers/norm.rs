@@ -2,6 +2,7 @@
 
 use super::super::Fields;
 use super::super::check::{Infer, ParamKind};
+use super::super::mistakes::FieldChecks;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
 
@@ -33,9 +34,9 @@ impl Default for LayerNorm {
     }
 }
 
-fn check_eps(eps: f64, cx: &mut Infer<'_>) {
+fn check_eps(eps: f64, fields: &mut FieldChecks<'_>) {
     if !(eps > 0.0 && eps <= 1.0) {
-        cx.fail("eps", format!("found {eps}"), "expected a number above 0 and at most 1, such as 1e-5");
+        fields.fail("eps", format!("found {eps}"), "expected a number above 0 and at most 1, such as 1e-5");
     }
 }
 
@@ -55,11 +56,14 @@ impl BatchNorm {
         }
     }
 
-    pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
-        check_eps(self.eps, cx);
+    pub(super) fn check_fields(&self, fields: &mut FieldChecks<'_>) {
+        check_eps(self.eps, fields);
         if !(0.0..=1.0).contains(&self.momentum) {
-            cx.fail("momentum", format!("found {}", self.momentum), "expected a number from 0 to 1");
+            fields.fail("momentum", format!("found {}", self.momentum), "expected a number from 0 to 1");
         }
+    }
+
+    pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         let input = cx.input.clone();
         let (channels, spots) = match input.0[..] {
             [features] => (features, 1),
@@ -95,8 +99,11 @@ impl LayerNorm {
         }
     }
 
+    pub(super) fn check_fields(&self, fields: &mut FieldChecks<'_>) {
+        check_eps(self.eps, fields);
+    }
+
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
-        check_eps(self.eps, cx);
         let input = cx.input.clone();
         let features = *input.0.last()?;
         cx.constant(ParamKind::Gamma, features, 1.0);

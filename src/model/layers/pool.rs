@@ -2,6 +2,7 @@
 
 use super::super::Fields;
 use super::super::check::Infer;
+use super::super::mistakes::FieldChecks;
 use super::pair_value;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -44,28 +45,35 @@ impl Pool {
         }
     }
 
-    pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
-        let [channels, h, w] = cx.image("pooling")?;
-        if !(cx.measures("size", &self.size) & cx.measures("stride", &self.stride)) {
-            return None;
+    pub(super) fn check_fields(&self, fields: &mut FieldChecks<'_>) {
+        fields.measures("size", &self.size);
+        fields.measures("stride", &self.stride);
+        if !fields.are_sound(&["size"]) {
+            return;
         }
         if [0, 1].iter().any(|&a| self.padding[a] > self.size[a] / 2) {
             let found = format!("padding {} with windows of {}", pair_value(self.padding), pair_value(self.size));
-            cx.fail("padding", found, "the padding may be at most half the window");
-            return None;
+            fields.fail("padding", found, "the padding may be at most half the window");
         }
         if self.size[0].saturating_mul(self.size[1]) > 65_536 {
-            cx.fail("size", format!("found {}", pair_value(self.size)), "a window may hold at most 65536 elements");
+            fields.fail("size", format!("found {}", pair_value(self.size)), "a window may hold at most 65536 elements");
+        }
+    }
+
+    pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
+        let [channels, h, w] = cx.image("pooling")?;
+        if !cx.fields.are_sound(&["size", "padding"]) {
             return None;
         }
-        let out =
-            [(0, h), (1, w)].map(|(a, size)| window_output(size, self.size[a], self.stride[a], self.padding[a], 1));
+        // A stride that is wrong changes nothing about whether one window fits.
+        let out = [(0, h), (1, w)]
+            .map(|(a, size)| window_output(size, self.size[a], self.stride[a].max(1), self.padding[a], 1));
         let [Some(ho), Some(wo)] = out else {
             let found = format!("windows of {} on an image of {h}x{w}", pair_value(self.size));
             cx.fail("size", found, "the window must fit into the image: use a smaller one");
             return None;
         };
-        Some(Shape::from([channels, ho, wo]))
+        cx.fields.is_sound().then(|| Shape::from([channels, ho, wo]))
     }
 }
 

@@ -17,8 +17,8 @@ pub use meaning::Meaning;
 pub use plot::{Across, LINE_COLORS, PlotOptions, axis_title, plot_svg, svg_to_png};
 pub use text::write_line;
 
-use super::runs::{Curves, Quantity, RunEnd, RunEntry, RunStore, RunsError};
 use super::contents::Holding;
+use super::runs::{Curves, Quantity, RunEnd, RunEntry, RunStore, RunsError};
 use super::{NotReplaced, ResultKind, TensorFile, TrainError, read_tensors, replaceable};
 use crate::data::{self, Dataset, Request, Split, Target};
 use crate::model::{LossSpec, Model, Preset, check, init_values};

@@ -61,7 +61,8 @@ fn nothing_is_replaced_unasked() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
     assert_eq!(run.write(Format::Csv, &path, options, Replace::Anything).unwrap(), std::slice::from_ref(&path));
     assert!(std::fs::read_to_string(&path).unwrap().starts_with("step,"));
-    let preset = subject("xor").write(Format::Csv, &folder.path().join("b.csv"), options, Replace::Nothing).unwrap_err();
+    let preset =
+        subject("xor").write(Format::Csv, &folder.path().join("b.csv"), options, Replace::Nothing).unwrap_err();
     assert!(preset.to_string().contains("is a preset without curves"));
 }
 
@@ -116,13 +117,16 @@ fn an_export_replaces_its_own_kind_and_no_other() {
         run.write(format, &at(format), options, Replace::Older).unwrap();
     }
     // Every file of another export is put in the place of every file of this one, in turn.
-    for (format, index, file) in Format::ALL.iter().flat_map(|f| files(*f).into_iter().enumerate().map(|(i, p)| (*f, i, p))) {
+    for (format, index, file) in
+        Format::ALL.iter().flat_map(|f| files(*f).into_iter().enumerate().map(|(i, p)| (*f, i, p)))
+    {
         let own = std::fs::read(&file).unwrap();
         for (other, place, path) in
             Format::ALL.iter().flat_map(|f| files(*f).into_iter().enumerate().map(|(i, p)| (*f, i, p)))
         {
             let are_weights = |f: Format, i: usize| f == Format::Safetensors || (f == Format::PyTorch && i == 1);
-            let is_same = (format, index) == (other, place) || (are_weights(format, index) && are_weights(other, place));
+            let is_same =
+                (format, index) == (other, place) || (are_weights(format, index) && are_weights(other, place));
             std::fs::write(&file, std::fs::read(&path).unwrap()).unwrap();
             let written = run.write(format, &at(format), options, Replace::Older);
             assert_eq!(written.is_ok(), is_same, "{} over {}: {written:?}", file.display(), path.display());

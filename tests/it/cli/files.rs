@@ -93,9 +93,15 @@ fn an_interrupted_run_saves_what_was_asked() {
 
 /// Runs with a limit on the size of files, which ends writes as a full disk does.
 fn with_small_files(args: &[&str]) -> std::process::Output {
+    small_files(args).output().unwrap()
+}
+
+fn small_files(args: &[&str]) -> Command {
     let quoted: Vec<String> = args.iter().map(|a| format!("'{a}'")).collect();
     let line = format!("trap '' XFSZ; ulimit -f 2; exec '{}' {}", env!("CARGO_BIN_EXE_stepgraph"), quoted.join(" "));
-    Command::new("sh").args(["-c", &line]).output().unwrap()
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]).env("STEPGRAPH_NO_TUNING", "1").env("STEPGRAPH_NO_CUDA", "1");
+    command
 }
 
 #[test]
@@ -177,11 +183,165 @@ fn a_file_of_another_kind_is_never_replaced() {
         (&["train", "xor", "--steps", "2", "--save", &letter][..], "safetensors file"),
         (&["train", "xor", "--steps", "2", "--checkpoint", &letter], "safetensors file"),
         (&["predict", "xor", "--init", &weights, "--out", &letter], "table of answers"),
-        (&["plan", "xor", "--svg", &letter], "SVG picture"),
+        (&["plan", "xor", "--svg", &letter], "SVG picture of this program"),
     ] {
         let told = super::refused(args);
         assert!(told.contains(&format!("is no {kind}, so it is not replaced")), "{told}");
         assert_eq!(std::fs::read(&letter).unwrap(), b"a letter\n");
     }
     assert_eq!(listing(folder.path()), ["letter.txt", "w.safetensors"]);
+}
+
+#[test]
+fn a_full_disk_is_status_1_whatever_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (runs, weights) = (at(&folder, "runs"), at(&folder, "w.safetensors"));
+    let train = ["train", "digits-mlp", "--steps", "300", "--keep", "--save", &weights];
+    super::succeeded(&train, &command(&train).env("STEPGRAPH_RUNS", &runs).output().unwrap());
+    let out = tempfile::tempdir().unwrap();
+    let path = |name: &str| at(&out, name);
+    let names = ["a.csv", "a.jsonl", "a.png", "a.svg", "a.safetensors", "a.py", "a.onnx"];
+    let exports = names.map(|name| vec!["export".to_owned(), "last".into(), path(name)]);
+    let others = [
+        vec!["export".to_owned(), "last".into(), path("events"), "--format".into(), "tensorboard".into()],
+        vec!["export".into(), "digits-cnn".into(), path("b.safetensors")],
+        vec!["capsule".into(), "make".into(), "xor".into(), path("a.capsule"), "--steps".into(), "200".into()],
+        vec!["predict".into(), "digits-mlp".into(), "--init".into(), weights.clone(), "--out".into(), path("p.csv")],
+        vec!["plan".into(), "stress-200".into(), "--svg".into(), path("plan.svg")],
+        vec!["train".into(), "digits-mlp".into(), "--steps".into(), "3".into(), "--checkpoint".into(), path("c.ckpt")],
+        vec!["train".into(), "xor".into(), "--steps".into(), "2000".into(), "--log".into(), path("run.jsonl")],
+    ];
+    for args in exports.into_iter().chain(others) {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let output = small_files(&args).env("STEPGRAPH_RUNS", &runs).output().unwrap();
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
+        assert!(told.contains("cannot be written") && !told.contains("panicked"), "{args:?}: {told}");
+    }
+    let left = listing(out.path());
+    assert!(left.iter().all(|name| name == "events" || name == "run.jsonl.part"), "{left:?}");
+    assert!(listing(&out.path().join("events")).is_empty());
+}
+
+#[test]
+fn a_full_disk_behind_standard_output_is_status_1() {
+    let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
+        println!("skipped: this system has no /dev/full");
+        return;
+    };
+    for args in [
+        &["presets"][..],
+        &["plan", "xor"],
+        &["train", "xor", "--steps", "3"],
+        &["bench", "xor", "--seconds", "0.1", "--json"],
+        &["verify", "xor", "--replays", "20"],
+        &["doctor"],
+        &["completions", "bash"],
+    ] {
+        let output = command(args).stdout(full.try_clone().unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("error: "), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_place_that_takes_no_file_is_status_2_whatever_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = at(&folder, "file");
+    std::fs::write(&file, "a letter").unwrap();
+    let inside = at(&folder, "file/a");
+    let missing = at(&folder, "no/such/a");
+    for path in [&inside, &missing] {
+        for args in [
+            &["export", "xor", path, "--format", "onnx"][..],
+            &["export", "xor", path, "--format", "pytorch"],
+            &["export", "xor", path, "--format", "safetensors"],
+            &["capsule", "make", "xor", path, "--steps", "1000000000"],
+            &["plan", "xor", "--svg", path],
+        ] {
+            super::refused(args);
+        }
+    }
+    let (runs, train) = (at(&folder, "runs"), ["train", "xor", "--steps", "3", "--keep"]);
+    super::succeeded(&train, &command(&train).env("STEPGRAPH_RUNS", &runs).output().unwrap());
+    for place in [&file, &inside] {
+        let args = ["export", "last", place, "--format", "tensorboard"];
+        super::was_refused(&args, &command(&args).env("STEPGRAPH_RUNS", &runs).output().unwrap());
+    }
+    // The log grows beside its name.
+    std::fs::create_dir(at(&folder, "run.jsonl.part")).unwrap();
+    let told = super::refused(&["train", "xor", "--steps", "1000000000", "--log", &at(&folder, "run.jsonl")]);
+    assert!(told.contains("run.jsonl.part cannot be written") && told.contains("another name"), "{told}");
+    assert_eq!(listing(folder.path()), ["file", "run.jsonl.part", "runs"]);
+}
+
+/// The tensors of a file without its metadata, as versions before wrote weights.
+fn without_metadata(path: &str) {
+    let tensors = stepgraph::train::read_tensors(Path::new(path)).unwrap().tensors;
+    let named: Vec<_> = tensors.iter().map(|(name, t)| (name.as_str(), t.clone())).collect();
+    super::save(Path::new(path), &named);
+}
+
+#[test]
+fn tensors_of_another_kind_are_never_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| at(&folder, name);
+    let [weights, old, own, others, script] = ["w.st", "old.st", "own.ckpt", "iris.ckpt", "iris.py"].map(path);
+    let [capsule, batches, foreign, empty] = ["xor.capsule", "batches.st", "foreign.st", "empty.st"].map(path);
+    let [of_iris, old_of_iris, data, old_data] =
+        ["iris.weights.safetensors", "old-iris.st", "iris.data.safetensors", "old-data.st"].map(path);
+    super::succeed(&["train", "xor", "--steps", "2", "--save", &weights, "--checkpoint", &own]);
+    super::succeed(&["train", "iris", "--steps", "2", "--checkpoint", &others]);
+    super::succeed(&["export", "iris", &script]);
+    super::succeed(&["capsule", "make", "xor", &capsule, "--steps", "3"]);
+    super::save(Path::new(&batches), &[("batch.x", super::zeros(&[1, 2])), ("batch.y", super::zeros(&[1]))]);
+    super::save(Path::new(&foreign), &[("model.embed.weight", super::zeros(&[2]))]);
+    std::fs::write(&empty, OLDER).unwrap();
+    for (from, to) in [(&weights, &old), (&of_iris, &old_of_iris), (&data, &old_data)] {
+        std::fs::copy(from, to).unwrap();
+        without_metadata(to);
+    }
+    let another = "of another network (layers.";
+    let save = |file| ["train", "xor", "--steps", "1000000000", "--save", file];
+    let checkpoint = |file| ["train", "xor", "--steps", "1000000000", "--checkpoint", file];
+    let make = |file| ["capsule", "make", "xor", file, "--replace", "--steps", "1000000000"];
+    let export = |file| ["export", "xor", file, "--format", "safetensors", "--replace"];
+    let refused = |args: &[&str], file: &str, holds: &str| {
+        let before = std::fs::read(file).unwrap();
+        let told = super::refused(args);
+        assert!(told.contains(&format!("{file} holds {holds}")) && told.contains("so it is not replaced"), "{told}");
+        assert!(told.contains("another name"), "{told}");
+        assert_eq!(std::fs::read(file).unwrap(), before, "{file}");
+    };
+    let before = listing(folder.path());
+    for (file, holds) in [(&own, "a checkpoint"), (&data, "exported data"), (&old_data, "exported data")] {
+        refused(&save(file), file, holds);
+        refused(&make(file), file, holds);
+        refused(&export(file), file, holds);
+    }
+    for (file, holds) in [(&capsule, "a capsule"), (&batches, "batches"), (&foreign, "tensors that are no parameters")]
+    {
+        refused(&save(file), file, holds);
+        refused(&checkpoint(file), file, holds);
+        refused(&export(file), file, holds);
+    }
+    for file in [&of_iris, &old_of_iris] {
+        refused(&save(file), file, &format!("the weights {another}"));
+        refused(&checkpoint(file), file, "the weights of a network");
+        refused(&make(file), file, "the weights of a network");
+    }
+    for file in [&weights, &old] {
+        refused(&checkpoint(file), file, "the weights of a network");
+    }
+    refused(&checkpoint(&others), &others, &format!("a checkpoint {another}"));
+    assert_eq!(listing(folder.path()), before);
+    // A result of its own kind is made again without a word, and an empty file has nothing to lose.
+    for file in [&weights, &old, &empty] {
+        super::succeed(&["train", "xor", "--steps", "2", "--save", file]);
+    }
+    super::succeed(&["train", "xor", "--steps", "2", "--checkpoint", &own]);
+    super::succeed(&["capsule", "make", "xor", &capsule, "--steps", "3", "--replace"]);
+    super::succeed(&["export", "iris", &script, "--replace"]);
+    super::succeed(&["export", "xor", &of_iris, "--replace"]);
+    assert_eq!(listing(folder.path()), before);
 }

@@ -350,3 +350,128 @@ fn a_number_that_an_option_does_not_take_is_told_in_words() {
         assert!(told.contains(value) && told.contains(wanted), "{told}");
     }
 }
+
+/// Two mistakes or more in each kind of layer and in each part of a preset: of type, of range, and fields that there are none of.
+const FULL_OF_MISTAKES: &str = r#"{
+  "version": 2, "name": 3,
+  "input": { "shape": [1, 8, "x"], "batch": 0, "channels": 1 },
+  "layers": [
+    { "type": "conv2d", "filters": "many", "kernel": 3, "stride": 0, "colour": 1 },
+    { "type": "conv2d", "filters": 0, "kernel": 4, "groups": 0, "padding": "same", "dilation": 70000, "bias": 1 },
+    { "type": "conv2d", "filters": 4, "kernel": [3], "groups": 3, "padding": 70000 },
+    { "type": "batch_norm", "eps": "small", "momentum": 2 },
+    { "type": "layer_norm", "eps": 0, "momentum": 1 },
+    { "type": "activation", "function": "step", "slope": 1 },
+    { "type": "max_pool2d", "size": 0, "stride": "x" },
+    { "type": "avg_pool2d", "size": 2, "stride": 0, "padding": 5 },
+    { "type": "global_avg_pool", "size": 1, "stride": 2 },
+    { "type": "flatten", "a": 1, "b": 2 },
+    { "type": "dropout", "rate": 1.5, "seed": 3 },
+    { "type": "residual", "layers": [{ "type": "dense", "units": 0, "bias": "yes" }], "scale": 1 },
+    { "type": "repeat", "times": 0, "layers": [], "x": 1 },
+    { "type": "dens", "units": 0 },
+    "relu",
+    { "type": "dense", "units": 0, "activation": "step", "unit": 3 }
+  ],
+  "loss": { "type": "softmax_cross_entropy", "label_smoothing": 2, "margin": 1 },
+  "optimizer": { "type": "adam", "lr": -1, "betas": [2, 3], "eps": "tiny", "weight_decay": -1, "momentum": 0.9 },
+  "precision": "f8",
+  "data": { "type": "spirals", "classes": 1, "noise": -1, "samples": "all", "held_out": -1, "split": "random", "x": 1 },
+  "train": { "steps": 0, "seed": -1, "epoch": 3 },
+  "trains": {}
+}"#;
+
+/// The paths of the mistakes that a command reports, in order.
+fn paths(folder: &tempfile::TempDir, text: &str) -> Vec<String> {
+    let path = at(folder, "p.json");
+    std::fs::write(&path, text).unwrap();
+    let told = refused(&["plan", &path]);
+    let lines = told.lines().skip(1);
+    lines.map(|l| l.split(": ").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn all_mistakes_of_a_preset_are_reported_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut found = paths(&folder, FULL_OF_MISTAKES);
+    let fields: [(&str, &[&str]); 22] = [
+        ("", &["version", "name", "precision", "trains"]),
+        ("input.", &["shape", "batch", "channels"]),
+        ("loss.", &["label_smoothing", "margin"]),
+        ("optimizer.", &["lr", "betas", "betas", "eps", "weight_decay", "momentum"]),
+        ("data.", &["classes", "noise", "samples", "held_out", "split", "x"]),
+        ("train.", &["steps", "seed", "epoch"]),
+        ("layers[0].", &["filters", "stride", "colour"]),
+        ("layers[1].", &["filters", "groups", "padding", "dilation", "bias"]),
+        ("layers[2].", &["kernel", "groups", "padding"]),
+        ("layers[3].", &["eps", "momentum"]),
+        ("layers[4].", &["eps", "momentum"]),
+        ("layers[5].", &["function", "slope"]),
+        ("layers[6].", &["size", "stride"]),
+        ("layers[7].", &["stride", "padding"]),
+        ("layers[8].", &["size", "stride"]),
+        ("layers[9].", &["a", "b"]),
+        ("layers[10].", &["rate", "seed"]),
+        ("layers[11].", &["layers[0].units", "layers[0].bias", "scale"]),
+        ("layers[12].", &["times", "layers", "x"]),
+        ("layers[13].", &["type"]),
+        ("layers[14]", &[""]),
+        ("layers[15].", &["units", "activation", "unit"]),
+    ];
+    let mut wanted: Vec<String> =
+        fields.iter().flat_map(|(at, names)| names.iter().map(move |n| format!("{at}{n}"))).collect();
+    (found.sort(), wanted.sort());
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn mistakes_of_shape_are_reported_beside_those_of_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"{ "version": 1, "name": "n", "input": { "shape": [3, 8, 8], "batch": 4 },
+      "layers": [
+        { "type": "conv2d", "filters": 4, "kernel": 9, "groups": 2, "stride": 0 },
+        { "type": "dense", "units": 5, "units": 6 }
+      ],
+      "loss": { "type": "mse" }, "optimizer": { "type": "adm", "lr": -1 } }"#;
+    let mut found = paths(&folder, text);
+    found.sort();
+    let wanted = [
+        "layers[0].groups",
+        "layers[0].kernel",
+        "layers[0].stride",
+        "layers[1].units",
+        "optimizer.lr",
+        "optimizer.type",
+    ];
+    assert_eq!(found, wanted);
+    // The output of a network without weights is held against the loss, whatever else is wrong.
+    let text = r#"{ "version": 1, "name": "n", "input": { "shape": [3, 8, 8], "batch": 4 },
+      "layers": [{ "type": "dropout", "rate": "half" }, { "type": "dropout", "rate": 1 }],
+      "loss": { "type": "softmax_cross_entropy" }, "optimizer": { "type": "adam", "lr": 0.1 } }"#;
+    let mut found = paths(&folder, text);
+    found.sort();
+    assert_eq!(found, ["layers", "layers[0].rate", "layers[1].rate", "loss"]);
+}
+
+#[test]
+fn a_field_that_cannot_be_read_makes_no_other_mistakes() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"{ "version": 1, "name": "n", "input": { "shape": [4, 8, 8], "batch": 4 },
+      "layers": [
+        { "type": "residual", "layers": [{ "type": "conv2d", "filters": "four", "kernel": 3, "padding": "same", "groups": 4 }] },
+        { "type": "residual", "layers": [{ "type": "conv2d", "filters": 4, "kernel": 3, "strides": 1 }] },
+        { "type": "avg_pool2d", "size": "two", "padding": 1 },
+        { "type": "softmax" }
+      ],
+      "loss": { "type": "softmax_cross_entropy" },
+      "optimizer": { "type": "sgd", "lr": 0.1, "momentum": "much", "nesterov": true } }"#;
+    let found = paths(&folder, text);
+    let wanted = [
+        "optimizer.momentum",
+        "layers[0].layers[0].filters",
+        "layers[1].layers[0].strides",
+        "layers[2].size",
+        "layers[3].type",
+    ];
+    assert_eq!(found, wanted);
+}
