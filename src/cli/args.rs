@@ -2,7 +2,9 @@
 
 use super::kept_args::{CapsuleArgs, ExportArgs, RunsArgs};
 use super::numbers;
+use crate::model::SplitKind;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -27,7 +29,7 @@ pub struct Cli {
     pub command: Option<Command>,
     /// Preset to open in the studio
     #[arg(value_name = "PRESET")]
-    pub preset: Option<String>,
+    pub preset: Option<OsString>,
 }
 
 /// What to do.
@@ -55,7 +57,7 @@ pub enum Command {
 )]
 pub struct StudioArgs {
     /// Preset to open
-    pub preset: Option<String>,
+    pub preset: Option<OsString>,
 }
 
 /// Train a network
@@ -72,7 +74,7 @@ pub struct StudioArgs {
   stepgraph train digits-mlp --steps 2000 --resume half.ckpt")]
 pub struct TrainArgs {
     /// Name of a bundled preset, or path of a JSON file
-    pub preset: String,
+    pub preset: OsString,
     /// Where to run: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
@@ -140,7 +142,7 @@ pub struct PlanArgs {
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
     /// Name of a bundled preset, or path of a JSON file
-    pub preset: String,
+    pub preset: OsString,
     /// The stage to print
     #[arg(long, value_enum)]
     pub stage: Option<Stage>,
@@ -185,7 +187,7 @@ pub struct VerifyArgs {
     pub device: Device,
     /// Names of bundled presets, or paths of JSON files
     #[arg(required_unless_present = "all", value_name = "PRESET")]
-    pub presets: Vec<String>,
+    pub presets: Vec<OsString>,
     /// Every bundled preset
     #[arg(long, conflicts_with = "presets")]
     pub all: bool,
@@ -214,33 +216,42 @@ pub struct VerifyArgs {
 
 /// Answer for the held-out samples with given weights: metrics, confusion matrix, probabilities
 ///
-/// Without a held-out part the answers are for the training part, and say so.
+/// Samples are prepared as those that the weights were trained with: mean, deviation, columns and classes are kept with the weights. The samples
+/// answered are those that the weights' own run held out; where the preset names other data, they are all of them, unless --held-out or --split
+/// divides these. Without a held-out part the answers are for the training part, and say so.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph train digits-mlp --save weights.safetensors
   stepgraph predict digits-mlp --init weights.safetensors
   stepgraph predict digits-mlp --init weights.safetensors --out answers.csv
+  stepgraph predict digits-mlp --init weights.safetensors --out - | sort -t, -k4
   stepgraph predict digits-mlp --run last
   stepgraph predict digits-mlp --init weights.safetensors --json | jq .accuracy")]
 #[command(group = ArgGroup::new("parameters").required(true).args(["init", "run"]))]
 pub struct PredictArgs {
     /// Name of a bundled preset, or path of a JSON file
-    pub preset: String,
+    pub preset: OsString,
     /// The parameters: a safetensors file
     #[arg(long, value_name = "FILE")]
     pub init: Option<PathBuf>,
-    /// The parameters and the seed of a kept run: an id, the first letters of one, a name, or last
+    /// The parameters, seed and split of a kept run: an id, the first letters of one, a name, or last
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
-    /// Write every sample with its probabilities, or values: a CSV file
+    /// Write every sample with its probabilities, or values: a CSV file; - for standard output, and the metrics go to standard error
     #[arg(long, value_name = "FILE.csv")]
     pub out: Option<PathBuf>,
     /// Where to run: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
-    /// Seed of synthetic data and of the split, instead of the preset's
+    /// Seed of synthetic data and of the split; that of the weights' run without, or the preset's where that is not known
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
     pub seed: Option<u64>,
+    /// Samples that are held out: a share below 1, or a count; those of the weights' run without
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = numbers::held_out)]
+    pub held_out: Option<f64>,
+    /// Which samples are held out; those of the weights' run without
+    #[arg(long, value_enum)]
+    pub split: Option<SplitArg>,
     /// Threads that share a step
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
@@ -266,7 +277,7 @@ pub struct PredictArgs {
 pub struct BenchArgs {
     /// Names of bundled presets, or paths of JSON files
     #[arg(required = true, value_name = "PRESET")]
-    pub presets: Vec<String>,
+    pub presets: Vec<OsString>,
     /// Where to run: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
@@ -409,6 +420,17 @@ pub enum SplitArg {
     Shuffled,
     /// The last samples of the file
     Last,
+}
+
+impl SplitArg {
+    /// The kind of split, as presets name it.
+    #[must_use]
+    pub const fn kind(self) -> SplitKind {
+        match self {
+            Self::Shuffled => SplitKind::Shuffled,
+            Self::Last => SplitKind::Last,
+        }
+    }
 }
 
 /// A stage of the compiler.

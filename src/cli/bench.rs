@@ -23,6 +23,7 @@ use crate::select::{Target, Tuning};
 use crate::tensor::Bytes;
 use crate::train::{DataChoice, Session, SessionSpec, gpu_times};
 use serde::Serialize;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -117,7 +118,7 @@ struct OpTime {
 /// Where a preset is wrong, or the machine cannot run its step.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let threads = device::threads(args.threads);
-    let loaded = presets::load_all(args.presets.iter().map(String::as_str))?;
+    let loaded = presets::load_all(args.presets.iter().map(OsString::as_os_str))?;
     let mut places = Places::default();
     loaded.iter().for_each(|found| places.reads_preset(found));
     let graph = places.writes("the graph", Kind::Graph, args.graph.as_deref())?;

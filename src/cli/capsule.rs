@@ -7,9 +7,10 @@ use super::output;
 use super::places::{Kind, Places};
 use super::runs::{Named, find};
 use super::{device, presets};
-use crate::train::SessionSpec;
+use crate::data::DataError;
 use crate::train::capsule::{Capsule, spec_of_run};
 use crate::train::runs::{Curves, Quantity};
+use crate::train::{SessionSpec, TrainError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -52,8 +53,8 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
             output::note(&format!("wrote {}: {} steps", file.display(), output::count(capsule.header.steps)));
             if *json {
                 output::print_json(&serde_json::json!({
-                    "what": what,
-                    "file": file,
+                    "what": what.to_string_lossy(),
+                    "file": file.display().to_string(),
                     "preset": capsule.preset.name,
                     "seed": capsule.header.seed,
                     "steps": capsule.header.steps,
@@ -79,12 +80,15 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
                 None => ExitCode::SUCCESS,
             })
         }
-        CapsuleAction::Replay { file, base, device, json } => {
-            let capsule = Capsule::read(file)?;
+        CapsuleAction::Replay { file, base, data, device, json } => {
+            let mut capsule = Capsule::read(file)?;
+            if !data.is_empty() {
+                capsule.set_data(data)?;
+            }
             let target = device.map(|d| target(d, capsule.header.threads)).transpose()?;
             let tuning = device::tuning(&crate::exec::cpu::host_target(capsule.header.threads.max(1)));
             let base = base.clone().unwrap_or_else(|| capsule.base(folder(file)));
-            let report = capsule.replay(base, target, tuning, |_| true)?;
+            let report = capsule.replay(base, target, tuning, |_| true).map_err(lost_data)?;
             if *json {
                 output::print_json(&report)?
             } else {
@@ -92,6 +96,16 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
             }
             Ok(if report.is_bit_equal { ExitCode::SUCCESS } else { ExitCode::from(1) })
         }
+    }
+}
+
+/// The error of a replay; where the data are not at their place, it says how to name another.
+fn lost_data(error: TrainError) -> anyhow::Error {
+    match error {
+        TrainError::Data(DataError::Read { .. }) => {
+            wrong(format!("{error}; where the data were moved, name their place with --data PATH"))
+        }
+        other => other.into(),
     }
 }
 

@@ -37,7 +37,7 @@ struct Report {
 #[derive(Serialize)]
 struct Folder {
     purpose: &'static str,
-    path: PathBuf,
+    path: String,
     writable: bool,
 }
 
@@ -73,7 +73,7 @@ fn examine() -> Report {
         advice.push(format!(
             "{}: make {} writable, or set {} to a folder that is.",
             folder.purpose,
-            folder.path.display(),
+            folder.path,
             if folder.purpose == "runs" { "STEPGRAPH_RUNS" } else { "HOME" }
         ));
     }
@@ -136,7 +136,7 @@ fn folders() -> Vec<Folder> {
     let runs = RunStore::of_user().ok().map(|s| ("runs", s.folder().to_owned()));
     let settings = dirs.as_ref().map(|d| ("settings", d.config_dir().to_owned()));
     let cache = dirs.as_ref().map(|d| ("cache", d.cache_dir().to_owned()));
-    let folder = |(purpose, path): (&'static str, PathBuf)| Folder { purpose, writable: is_writable(&path), path };
+    let folder = |(purpose, path): (&'static str, PathBuf)| Folder { purpose, writable: is_writable(&path), path: path.display().to_string() };
     settings.into_iter().chain(runs).chain(cache).map(folder).collect()
 }
 
@@ -178,7 +178,7 @@ fn told(r: &Report) -> String {
     }
     for f in &r.folders {
         let state = if f.writable { "writable" } else { "NOT writable" };
-        row(f.purpose, format!("{} ({state})", f.path.display()));
+        row(f.purpose, format!("{} ({state})", f.path));
     }
     for line in &r.advice {
         out.push_str(&output::wrapped(&format!("- {line}"), 110, ""));

@@ -63,15 +63,17 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
     .map_err(advised)?;
     let across = if args.by_time { Across::Time } else { Across::Step };
     let options = PlotOptions { quantity: args.plot.0, across, log: args.log_axis };
+    notes.extend(subject.assumption(format));
     let replace = if args.replace { Replace::Older } else { Replace::Nothing };
     let files = subject.write(format, &args.file, options, replace).map_err(advised)?;
     for note in &notes {
         output::note(&format!("note: {note}"));
     }
     if args.json {
+        let shown: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         return output::print_json(
             // A name may be several runs': the id is the one that `last` or a few letters stood for.
-            &serde_json::json!({ "what": subject.name, "run": run, "format": format.name(), "files": files, "notes": notes }),
+            &serde_json::json!({ "what": subject.name, "run": run, "format": format.name(), "files": shown, "notes": notes }),
         );
     }
     wrote(&files);

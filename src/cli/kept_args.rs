@@ -5,6 +5,7 @@ use super::numbers;
 use crate::train::export::Format;
 use crate::train::runs::Quantity;
 use clap::{Args, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -86,7 +87,7 @@ WHAT is a kept run (an id, the first letters of one, a name, or last), a bundled
 pub struct ExportArgs {
     /// A kept run, or a preset
     #[arg(value_name = "WHAT")]
-    pub what: String,
+    pub what: OsString,
     /// The file to write; for tensorboard a folder
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
@@ -123,7 +124,8 @@ pub struct ExportArgs {
 #[command(after_help = "Examples:
   stepgraph capsule make digits-mlp digits.capsule --steps 200
   stepgraph capsule make last again.capsule
-  stepgraph capsule replay digits.capsule")]
+  stepgraph capsule replay digits.capsule
+  stepgraph capsule replay flowers.capsule --data moved/flowers.csv")]
 pub struct CapsuleArgs {
     #[command(subcommand)]
     pub action: CapsuleAction,
@@ -136,7 +138,7 @@ pub enum CapsuleAction {
     Make {
         /// A kept run, or a preset
         #[arg(value_name = "WHAT")]
-        what: String,
+        what: OsString,
         /// The file to write
         file: PathBuf,
         /// Steps to train, instead of the preset's
@@ -164,6 +166,9 @@ pub enum CapsuleAction {
         /// The folder that relative paths in the preset are taken from; the capsule's own without
         #[arg(long, value_name = "FOLDER")]
         base: Option<PathBuf>,
+        /// Where the data are now: once for each path that the preset names, in its order; refused where they are not the capsule's
+        #[arg(long, value_name = "PATH")]
+        data: Vec<PathBuf>,
         /// Where to run: auto, cpu, cuda or cuda:N; the capsule's kind of processor without
         #[arg(long, value_name = "DEVICE")]
         device: Option<Device>,

@@ -21,6 +21,7 @@ mod plan;
 mod plan_json;
 mod plan_text;
 mod predict;
+mod predict_data;
 mod presets;
 mod progress;
 mod runs;

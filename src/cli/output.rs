@@ -17,6 +17,20 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
+/// Prints a table to standard output, byte for byte where no terminal reads it.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_table(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        drop(out);
+        return print(text);
+    }
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
 /// The text with its control characters escaped, except line breaks and tabs: a name out of a file must not steer the terminal. The escapes are
 /// those of JSON.
 fn harmless(text: &str) -> Cow<'_, str> {

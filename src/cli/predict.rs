@@ -4,15 +4,14 @@ use super::args::PredictArgs;
 use super::error::{unwritable, wrong};
 use super::output::{self, count};
 use super::places::{Kind, Places};
+use super::predict_data::{Chosen, Weights, choose};
 use super::presets;
 use crate::data::{Dataset, Target};
 use crate::model::{LossSpec, Model};
 use crate::tensor::{write_advice, write_atomic};
-use crate::train::export::ExportError;
-use crate::train::runs::RunStore;
-use crate::train::{Look, Session, SessionSpec, argmax};
+use crate::train::{DataChoice, Session, SessionSpec, argmax};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// How well one class is found.
 #[derive(Serialize)]
@@ -30,8 +29,8 @@ struct Class {
 struct Summary {
     preset: String,
     device: String,
-    init: PathBuf,
-    /// `held_out`, or `train` where nothing is held out.
+    init: String,
+    /// `held_out`, `train` where nothing is held out, or `all` where the weights were trained on other data.
     part: &'static str,
     samples: usize,
     /// Mean loss, without label smoothing.
@@ -43,45 +42,45 @@ struct Summary {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     confusion: Vec<Vec<u32>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    out: Option<PathBuf>,
+    out: Option<String>,
 }
 
-/// Answers for the held-out part.
+/// Answers for the held-out part, or for other data.
 ///
 /// # Errors
 /// Where what was given is wrong, or the answers cannot be written.
 pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
+    let is_printed = args.out.as_deref() == Some(Path::new("-"));
+    if is_printed && args.json {
+        return Err(wrong("--out - and --json both write to standard output; give --out a file, or leave one of them out"));
+    }
     let found = presets::load(&args.preset)?;
+    if found.preset.data.is_none() {
+        return Err(wrong("the preset names no data to answer for; add a \"data\" field to it"));
+    }
     let mut places = Places::of(&found);
-    let (init, seed) = given(args)?;
-    places.reads("the parameters", Some(&init));
-    let out = places.writes("the answers", Kind::Answers, args.out.as_deref())?;
+    let weights = Weights::of(args)?;
+    places.reads("the parameters", Some(&weights.path));
+    let out = places.writes("the answers", Kind::Answers, args.out.as_deref().filter(|_| !is_printed))?;
     let threads = super::device::threads(args.threads);
     let (target, device) = super::device::choose(args.device, threads)?;
     let spec = SessionSpec {
         threads,
         machine: Some(target.clone()),
-        seed,
-        init: Some(init.clone()),
+        init: Some(weights.path.clone()),
+        // Nothing is trained: the samples are brought to it below, and may be fewer than a batch.
+        data: DataChoice::Resident,
         tuning: super::device::tuning(&target),
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
     let mut session = Session::prepare(&spec)?;
     presets::warn_of_precision(&found.preset, &target);
-    let Some((set, split)) = session.dataset().map(|(d, s)| (std::sync::Arc::clone(d), std::sync::Arc::clone(s)))
-    else {
-        return Err(wrong("the preset names no data to answer for; add a \"data\" field to it"));
-    };
-    for note in session.notes() {
+    let Chosen { set, samples, part, notes } = choose(&found, session.model(), &weights, args)?;
+    for note in session.notes().iter().chain(&notes) {
         output::note(&format!("note: {note}"));
     }
-    let (samples, part) =
-        if split.held_out.is_empty() { (split.train.clone(), "train") } else { (split.held_out.clone(), "held_out") };
-    if part == "train" {
-        output::note("note: nothing is held out, so these are answers for the samples that it trains on");
-    }
-    let looked = session.look(Look { samples: samples.clone(), ..Look::default() })?;
-    let mut answers = Answers::of(session.model(), &set, &samples, looked.outputs);
+    let outputs = session.answers(&set, &samples)?;
+    let mut answers = Answers::of(session.model(), &set, &samples, outputs);
     if let Some(path) = &out {
         let written = write_atomic(path, answers.csv(&set, &samples).as_bytes());
         written.map_err(|cause| {
@@ -90,32 +89,27 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         })?;
         output::note(&format!("wrote {}", path.display()));
     }
+    let table = is_printed.then(|| answers.csv(&set, &samples));
     let summary = Summary {
         preset: found.preset.name,
         device,
-        init,
-        part,
+        init: weights.path.display().to_string(),
+        part: part.name(),
         samples: samples.len(),
         loss: answers.loss,
         accuracy: answers.accuracy,
         classes: std::mem::take(&mut answers.classes),
         confusion: std::mem::take(&mut answers.confusion),
-        out,
+        out: out.map(|path| path.display().to_string()),
     };
-    if args.json { output::print_json(&summary) } else { output::print(&told(&summary)) }
-}
-
-/// The file of the parameters, and the seed where one is given: a kept run's own goes with its weights, since its split follows from it.
-fn given(args: &PredictArgs) -> anyhow::Result<(PathBuf, Option<u64>)> {
-    if let Some(init) = &args.init {
-        return Ok((init.clone(), args.seed));
+    match table {
+        Some(table) => {
+            output::note(told(&summary).trim_end());
+            output::print_table(&table)
+        }
+        None if args.json => output::print_json(&summary),
+        None => output::print(&told(&summary)),
     }
-    let store = RunStore::of_user()?;
-    let run = store.find(args.run.as_deref().unwrap_or("last"))?;
-    if !run.has_weights {
-        return Err(wrong(ExportError::NoWeights(run.name().to_owned()).to_string()));
-    }
-    Ok((store.weights(&run.id), args.seed.or(Some(run.record.seed))))
 }
 
 /// The network's answers, row by row.
@@ -225,8 +219,12 @@ fn class(set: &Dataset, confusion: &[Vec<u32>], c: usize) -> Class {
 const MAX_PRINTED: usize = 24;
 
 fn told(s: &Summary) -> String {
-    let part = if s.part == "train" { "training" } else { "held-out" };
-    let mut text = format!("{}: {} {part} samples, loss {:.4}", s.preset, count(s.samples as u64), s.loss);
+    let part = match s.part {
+        "train" => "training ",
+        "held_out" => "held-out ",
+        _ => "",
+    };
+    let mut text = format!("{}: {} {part}samples, loss {:.4}", s.preset, count(s.samples as u64), s.loss);
     if let Some(accuracy) = s.accuracy {
         text.push_str(&format!(", {:.2}% right", accuracy * 100.0));
     }

@@ -7,6 +7,7 @@ use crate::model::{
     BUNDLED, Diagnostic, MAX_PRESET_BYTES, Model, Precision, Preset, check, read_preset, read_preset_file,
 };
 use crate::select::Target;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -25,10 +26,11 @@ pub struct Loaded {
 ///
 /// # Errors
 /// Where there is none, or it has mistakes: all of them, one a line.
-pub fn load(given: &str) -> anyhow::Result<Loaded> {
+pub fn load(given: &OsStr) -> anyhow::Result<Loaded> {
     let (preset, base, file) = read(given)?;
     let checked = check(&preset);
-    let Some(model) = checked.model else { return Err(mistakes(given, &checked.diagnostics)) };
+    let shown = given.to_string_lossy();
+    let Some(model) = checked.model else { return Err(mistakes(&shown, &checked.diagnostics)) };
     Ok(Loaded { preset, model, base, file })
 }
 
@@ -36,7 +38,7 @@ pub fn load(given: &str) -> anyhow::Result<Loaded> {
 ///
 /// # Errors
 /// Where one or more of them are not there or have mistakes: all mistakes of all of them.
-pub fn load_all<'a>(given: impl IntoIterator<Item = &'a str>) -> anyhow::Result<Vec<Loaded>> {
+pub fn load_all<'a>(given: impl IntoIterator<Item = &'a OsStr>) -> anyhow::Result<Vec<Loaded>> {
     let (mut loaded, mut failures) = (Vec::new(), Vec::new());
     for name in given {
         match load(name) {
@@ -63,9 +65,10 @@ pub fn warn_of_precision(preset: &Preset, target: &Target) {
 ///
 /// # Errors
 /// Where there is none, or it cannot be read as a preset: all mistakes, one a line.
-pub fn read(given: &str) -> anyhow::Result<(Preset, PathBuf, Option<PathBuf>)> {
-    let path = Path::new(given);
-    if let Some(bundled) = BUNDLED.iter().find(|b| b.name == given && !path.is_file()) {
+pub fn read(given: &OsStr) -> anyhow::Result<(Preset, PathBuf, Option<PathBuf>)> {
+    let (path, shown) = (Path::new(given), given.to_string_lossy());
+    let given = &*shown;
+    if let Some(bundled) = BUNDLED.iter().find(|b| path.as_os_str() == b.name && !path.is_file()) {
         let preset = read_preset(bundled.text).map_err(|e| mistakes(given, &e))?;
         return Ok((preset, PathBuf::from("."), None));
     }

@@ -6,6 +6,7 @@ use super::output;
 use crate::model::write_preset;
 use crate::train::runs::{Label, RunEnd, RunEntry, RunStore, RunsError, calendar};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 
 /// A time of day as text, UTC: `2026-03-14 12:01`.
 #[must_use]
@@ -24,6 +25,7 @@ fn json_of(entry: &RunEntry, store: &RunStore) -> Value {
         map.insert("can_continue".into(), entry.can_continue.into());
         map.insert("checkpoint_step".into(), entry.checkpoint_step.into());
         map.insert("bytes".into(), entry.bytes.into());
+        map.insert("base".into(), entry.record.base.display().to_string().into());
         map.insert("path".into(), store.path(&entry.id).display().to_string().into());
         // The preset's document is JSON itself.
         if let Some(preset) = map.get("preset").and_then(Value::as_str).and_then(|t| serde_json::from_str(t).ok()) {
@@ -100,7 +102,7 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
                 None => store.folder().to_owned(),
             };
             if args.json {
-                output::print_json(&json!({ "path": path }))
+                output::print_json(&json!({ "path": path.display().to_string() }))
             } else {
                 output::print(&format!("{}\n", path.display()))
             }
@@ -248,9 +250,13 @@ pub enum Named {
 ///
 /// # Errors
 /// Where it is neither, or the preset has mistakes.
-pub fn find(given: &str) -> anyhow::Result<Named> {
-    let is_file = std::path::Path::new(given).is_file();
-    if !is_file && let Ok(store) = RunStore::of_user() {
+pub fn find(what: &OsStr) -> anyhow::Result<Named> {
+    let is_file = std::path::Path::new(what).is_file();
+    // The names of runs are Unicode.
+    if !is_file
+        && let Some(given) = what.to_str()
+        && let Ok(store) = RunStore::of_user()
+    {
         match store.find(given) {
             Ok(entry) => return Ok(Named::Run(store, Box::new(entry))),
             Err(error @ RunsError::Ambiguous(..)) if !crate::model::BUNDLED.iter().any(|b| b.name == given) => {
@@ -264,7 +270,7 @@ pub fn find(given: &str) -> anyhow::Result<Named> {
             Err(_) => {}
         }
     }
-    Ok(Named::Preset(Box::new(super::presets::load(given)?)))
+    Ok(Named::Preset(Box::new(super::presets::load(what)?)))
 }
 
 /// What was written, as JSON-free lines on standard error.

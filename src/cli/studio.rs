@@ -2,13 +2,14 @@
 
 #[cfg(feature = "studio")]
 use super::error::wrong;
+use std::ffi::OsStr;
 
 /// Opens the studio, with a preset where one is given.
 ///
 /// # Errors
 /// Where the preset does not exist or cannot be read, or no window can be opened.
 #[cfg(feature = "studio")]
-pub fn run(preset: Option<&str>) -> anyhow::Result<()> {
+pub fn run(preset: Option<&OsStr>) -> anyhow::Result<()> {
     let Some(given) = preset else { return crate::studio::run(None) };
     let path = std::path::Path::new(given);
     if path.is_file() {
@@ -16,9 +17,9 @@ pub fn run(preset: Option<&str>) -> anyhow::Result<()> {
         super::presets::read(given)?;
         return crate::studio::run(Some(path.to_owned()));
     }
-    if !crate::model::BUNDLED.iter().any(|b| b.name == given) {
+    if !crate::model::BUNDLED.iter().any(|b| given == b.name) {
         let help = "give the path of a preset or the name of a bundled one; `stepgraph presets` lists them, `stepgraph --help` the commands";
-        return Err(wrong(format!("{given}: no such preset, and no command of that name; {help}")));
+        return Err(wrong(format!("{}: no such preset, and no command of that name; {help}", path.display())));
     }
     // The studio knows the bundled ones by name. They are no files: saving one asks for a place, and none is listed as a recent file.
     crate::studio::run(Some(path.to_owned()))
@@ -29,12 +30,13 @@ pub fn run(preset: Option<&str>) -> anyhow::Result<()> {
 /// # Errors
 /// Always.
 #[cfg(not(feature = "studio"))]
-pub fn run(preset: Option<&str>) -> anyhow::Result<()> {
+pub fn run(preset: Option<&OsStr>) -> anyhow::Result<()> {
     let known =
-        preset.is_none_or(|p| std::path::Path::new(p).is_file() || crate::model::BUNDLED.iter().any(|b| b.name == p));
+        preset.is_none_or(|p| std::path::Path::new(p).is_file() || crate::model::BUNDLED.iter().any(|b| p == b.name));
     if let (false, Some(given)) = (known, preset) {
         return Err(super::error::wrong(format!(
-            "{given}: no such preset, and no command of that name; see stepgraph --help"
+            "{}: no such preset, and no command of that name; see stepgraph --help",
+            given.to_string_lossy()
         )));
     }
     anyhow::bail!(

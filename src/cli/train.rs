@@ -1,6 +1,6 @@
 //! `stepgraph train`: a run from the first step to the saved result.
 
-use super::args::{Device, ExecutorArg, SplitArg, TrainArgs};
+use super::args::{Device, ExecutorArg, TrainArgs};
 use super::error::wrong;
 use super::keep::{Keeper, folder_of_runs};
 use super::output::{self, Distribution};
@@ -11,7 +11,7 @@ use super::step_log::StepLog;
 use super::times::Times;
 use super::{device, presets};
 use crate::exec::{ExecError, Executor};
-use crate::model::{Preset, SplitKind};
+use crate::model::Preset;
 use crate::tensor::Bytes;
 use crate::train::runs::RunEnd;
 use crate::train::{DataChoice, Evaluation, Layout, Session, SessionSpec, StepReport, TrainError};
@@ -54,7 +54,7 @@ struct Summary {
     parameters: usize,
     /// Kernel calls a step.
     launches: usize,
-    files: Vec<PathBuf>,
+    files: Vec<String>,
     notes: Vec<String>,
 }
 
@@ -194,7 +194,7 @@ fn change_split(preset: &mut Preset, args: &TrainArgs) -> anyhow::Result<()> {
         data.held_out = share;
     }
     if let Some(split) = args.split {
-        data.split = if split == SplitArg::Last { SplitKind::Last } else { SplitKind::Shuffled };
+        data.split = split.kind();
     }
     Ok(())
 }
@@ -435,7 +435,7 @@ impl Run {
             unshared_bytes: compiled.plan.unshared_bytes,
             parameters: session.model().trained_len(),
             launches: compiled.plan.program.ops.len(),
-            files: self.files,
+            files: self.files.iter().map(|file| file.display().to_string()).collect(),
             notes: session.notes().to_vec(),
         }
     }
@@ -471,7 +471,7 @@ fn told(s: &Summary) -> String {
         None => out.push_str("held out: nothing, so there is no evaluation\n"),
     }
     for file in &s.files {
-        out.push_str(&format!("wrote {}\n", file.display()));
+        out.push_str(&format!("wrote {file}\n"));
     }
     out
 }

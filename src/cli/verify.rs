@@ -8,6 +8,7 @@ use crate::exec::available_bytes;
 use crate::model::BUNDLED;
 use crate::tensor::Bytes;
 use crate::train::{Check, Price, VerifyOptions, VerifyReport, price, verify};
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 const fn verdict(check: &Check) -> &'static str {
@@ -31,10 +32,10 @@ fn line(check: &Check) -> String {
 /// # Errors
 /// Where a preset, its data or a given file is wrong, or a step cannot run.
 pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
-    let names: Vec<&str> = if args.all {
-        BUNDLED.iter().map(|b| b.name).collect()
+    let names: Vec<&OsStr> = if args.all {
+        BUNDLED.iter().map(|b| OsStr::new(b.name)).collect()
     } else {
-        args.presets.iter().map(String::as_str).collect()
+        args.presets.iter().map(OsString::as_os_str).collect()
     };
     // Every preset is read before the first is verified: a misspelt name should not cost minutes.
     let loaded = presets::load_all(names)?;

@@ -1,6 +1,6 @@
 //! Numeric arrays as NPY and IDX files store them, and data sets made of a pair of them.
 
-use super::{DataError, Dataset, Loaded, Place, Target};
+use super::{DataError, Dataset, Loaded, Place, Preprocessing, Target};
 use crate::tensor::Shape;
 use std::borrow::Cow;
 
@@ -198,7 +198,7 @@ impl Pair<'_> {
             let values = self.y.finite(1.0, shape.len(), &self.y_file)?;
             Target::Values { values, shape }
         };
-        let dataset = Dataset { name: self.name, sample, x, target, feature_names: Vec::new(), notes, scaling: None };
+        let dataset = Dataset { name: self.name, sample, x, target, feature_names: Vec::new(), notes, preprocessing: Preprocessing::default() };
         Ok(Loaded { dataset, file: self.x_file, target_file: self.y_file, lines: None })
     }
 }

@@ -1,6 +1,6 @@
 //! The data sets inside the program; `assets/README.md` has their origin and licence.
 
-use super::{CsvOptions, DataError, Loaded, Target, read_csv};
+use super::{CsvOptions, DataError, Loaded, Preprocessing, Target, read_csv};
 use crate::model::{Header, TargetColumn};
 
 const DIGITS: &[u8] = include_bytes!("../../assets/digits.csv.gz");
@@ -21,6 +21,7 @@ pub(super) fn digits() -> Result<Loaded, DataError> {
     let data = &mut loaded.dataset;
     data.sample = [1, 8, 8].into();
     data.feature_names.clear();
+    data.preprocessing = Preprocessing::default();
     data.x.iter_mut().for_each(|pixel| *pixel /= DIGITS_SCALE);
     data.notes.push("samples are divided by 16".to_owned());
     data.notes.push("UCI Machine Learning Repository, E. Alpaydin and C. Kaynak, 1998; CC BY 4.0".to_owned());
@@ -32,6 +33,7 @@ pub(super) fn iris() -> Result<Loaded, DataError> {
     let mut loaded = table(IRIS, "iris", Header::Yes)?;
     let data = &mut loaded.dataset;
     data.feature_names = IRIS_FEATURES.map(|name| format!("{name} (cm)")).into();
+    data.preprocessing.targets.clear();
     if let Target::Classes { names, .. } = &mut data.target {
         *names = IRIS_CLASSES.map(str::to_owned).into();
     }

@@ -2,7 +2,7 @@
 //! The format is described at <https://www.cs.toronto.edu/~kriz/cifar.html>.
 
 use super::file::{read_file, shown};
-use super::{DataError, Dataset, Loaded, Place, Target};
+use super::{DataError, Dataset, Loaded, Place, Preprocessing, Target};
 use std::path::PathBuf;
 
 /// Bytes of one image: 3 planes of 32x32.
@@ -68,7 +68,7 @@ pub(super) fn load(paths: &[PathBuf]) -> Result<Loaded, DataError> {
     let notes = vec!["samples are divided by 255".to_owned()];
     let sample = [3, 32, 32].into();
     let dataset =
-        Dataset { name: "cifar10".to_owned(), sample, x, target, feature_names: Vec::new(), notes, scaling: None };
+        Dataset { name: "cifar10".to_owned(), sample, x, target, feature_names: Vec::new(), notes, preprocessing: Preprocessing::default() };
     Ok(Loaded::new("cifar10".to_owned(), dataset))
 }
 

@@ -137,3 +137,11 @@ pub(super) fn quoted(text: &str) -> String {
     let more = if short.len() < text.len() { "..." } else { "" };
     format!("\"{}{more}\"", short.escape_debug())
 }
+
+/// Names in quotation marks with commas between them, the first 40 of them.
+pub(super) fn listed(names: &[String]) -> String {
+    /// Names that a message holds at most.
+    const MOST: usize = 40;
+    let more = if names.len() > MOST { ", ..." } else { "" };
+    names.iter().take(MOST).map(|name| quoted(name)).collect::<Vec<_>>().join(", ") + more
+}

@@ -37,6 +37,11 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
             ));
         }
     }
+    let data = &mut loaded.dataset;
+    data.preprocessing.features.clone_from(&data.feature_names);
+    if let Target::Classes { names, .. } = &data.target {
+        data.preprocessing.classes.clone_from(names);
+    }
     Ok(loaded.dataset)
 }
 
@@ -141,7 +146,8 @@ fn spread_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataErro
     let why = "as the loss mse learns classes one-hot, or two of them as 0 and 1 from one output";
     check_labels(loaded, if outputs == 1 { 2 } else { outputs }, why)?;
     let data = &mut loaded.dataset;
-    let Target::Classes { labels, .. } = &data.target else { return Ok(()) };
+    let Target::Classes { labels, names } = &data.target else { return Ok(()) };
+    data.preprocessing.classes.clone_from(names);
     let values = if outputs == 1 {
         data.notes.push("classes are learnt as the values 0 and 1".to_owned());
         labels.iter().map(|&label| label as f32).collect()
@@ -193,6 +199,7 @@ fn fit_values(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::Preprocessing;
 
     fn loaded(sample: Shape, target: Target) -> Loaded {
         let n = match &target {
@@ -201,7 +208,7 @@ mod tests {
         };
         let x = vec![0.5; n * sample.len()];
         let dataset =
-            Dataset { name: "t".into(), sample, x, target, feature_names: vec![], notes: vec![], scaling: None };
+            Dataset { name: "t".into(), sample, x, target, feature_names: vec![], notes: vec![], preprocessing: Preprocessing::default() };
         Loaded { lines: Some((2..2 + n as u64).collect()), ..Loaded::new("t.csv".into(), dataset) }
     }
 

@@ -2,7 +2,7 @@
 
 use super::error::Side;
 use super::file::{read_file, shown};
-use super::{DataError, Dataset, Loaded, Place, Target};
+use super::{DataError, Dataset, Loaded, Place, Preprocessing, Target};
 use crate::tensor::Shape;
 use image::imageops::{FilterType, resize};
 use image::{DynamicImage, ImageReader, Limits};
@@ -125,7 +125,7 @@ pub(super) fn load(folder: &Path, input: &Shape) -> Result<Loaded, DataError> {
         target,
         feature_names: Vec::new(),
         notes,
-        scaling: None,
+        preprocessing: Preprocessing::default(),
     };
     Ok(Loaded::new(shown(folder), dataset))
 }

@@ -1,8 +1,9 @@
 //! Data sets and loaders: from the preset's `data` to samples a step can copy in.
 //!
 //! [`load`] reads or draws a whole [`Dataset`] into memory and checks it against the network before the first step, so that a wrong
-//! file is a message with a file, a line and a remedy, and never a wrong loss. [`split`] divides it, [`Batches`] gives the order of its
-//! training part, and [`Dataset::gather`] copies one batch.
+//! file is a message with a file, a line and a remedy, and never a wrong loss. [`load_as`] prepares it as given weights were trained,
+//! by their [`Preprocessing`]. [`split`] divides it, [`Batches`] gives the order of its training part, and [`Dataset::gather`] copies
+//! one batch.
 //!
 //! Every reader works on bytes, trusts no length a header claims before comparing it with the bytes that are there, and returns a
 //! [`DataError`] for whatever it is given: readers are public because they are fuzzed. Nothing here depends on the machine: the same
@@ -21,6 +22,7 @@ mod images;
 mod mutation;
 mod npy;
 mod npz;
+mod preprocessing;
 mod scaling;
 mod split;
 mod synthetic;
@@ -34,12 +36,13 @@ pub use idx::read_idx;
 pub use images::read_image;
 pub use npy::read_npy;
 pub use npz::read_npz;
+pub use preprocessing::Preprocessing;
 pub use scaling::Scaling;
 pub use split::{Split, split};
 pub use table::{CsvOptions, Table, read_csv};
 
-use crate::model::{DataSource, DataSpec};
-use crate::tensor::Shape;
+use crate::model::{DataSource, DataSpec, LossSpec, Model};
+use crate::tensor::{Fnv, Shape};
 use std::path::Path;
 
 /// Samples with their targets, in memory.
@@ -56,8 +59,8 @@ pub struct Dataset {
     pub feature_names: Vec<String>,
     /// What the loader did that a person should know: scaling, skipped files, origin and licence.
     pub notes: Vec<String>,
-    /// How the features were standardised; `None` where they stand as the source gives them.
-    pub scaling: Option<Scaling>,
+    /// How the samples were prepared: what a network that is trained on them belongs to.
+    pub preprocessing: Preprocessing,
 }
 
 /// What the network is to learn.
@@ -91,6 +94,15 @@ pub struct Request {
     pub seed: u64,
 }
 
+impl Request {
+    /// What a network asks of its data in a run with this seed.
+    #[must_use]
+    pub fn of(model: &Model, seed: u64) -> Self {
+        let wants_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+        Self { input: model.input.clone(), output: model.output.clone(), wants_classes, seed }
+    }
+}
+
 /// A data set as its source gives it, before it is compared with the network.
 struct Loaded {
     dataset: Dataset,
@@ -119,7 +131,15 @@ impl Loaded {
 /// # Errors
 /// Where a file cannot be read or is malformed, a field of the preset cannot work, or the data does not fit the network.
 pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, DataError> {
-    fit::fit(read(spec, request, base)?, request)
+    fit::fit(learnt(spec, request, base)?, request)
+}
+
+/// As [`load`], prepared as the weights that `known` belongs to were trained, and not by the samples themselves.
+///
+/// # Errors
+/// As [`load`], and where a column that the weights need is missing, or a class is one that they do not know.
+pub fn load_as(spec: &DataSpec, request: &Request, base: &Path, known: &Preprocessing) -> Result<Dataset, DataError> {
+    fit::fit(known.prepare(read(spec, request, base, Some(known))?)?, request)
 }
 
 /// As [`load`], for those who only look: data that does not fit the network comes as its source gives it, with why it does not fit.
@@ -133,21 +153,35 @@ pub fn load_to_show(
 ) -> Result<(Dataset, Option<DataError>), DataError> {
     match load(spec, request, base) {
         Ok(set) => Ok((set, None)),
-        Err(why @ DataError::Fit { .. }) => Ok((read(spec, request, base)?.dataset, Some(why))),
+        Err(why @ DataError::Fit { .. }) => Ok((learnt(spec, request, base)?.dataset, Some(why))),
         Err(other) => Err(other),
     }
 }
 
-/// The data set of `spec` as its source gives it.
-fn read(spec: &DataSpec, request: &Request, base: &Path) -> Result<Loaded, DataError> {
+/// The data set of `spec`, its features standardised over the part that trains, where the source asks for that.
+fn learnt(spec: &DataSpec, request: &Request, base: &Path) -> Result<Loaded, DataError> {
+    let mut loaded = read(spec, request, base, None)?;
+    if spec.source.is_standardized() {
+        let train = split(loaded.dataset.len(), spec, request.seed)?.train;
+        scaling::standardize(&mut loaded.dataset, &train);
+    }
+    Ok(loaded)
+}
+
+/// The data set of `spec` as its source gives it, with the columns that `known` names, where it names any.
+fn read(
+    spec: &DataSpec,
+    request: &Request,
+    base: &Path,
+    known: Option<&Preprocessing>,
+) -> Result<Loaded, DataError> {
     let classes = request.wants_classes;
     let loaded = match &spec.source {
         DataSource::Digits => bundled::digits()?,
-        DataSource::Iris => standardized(bundled::iris()?, spec, request.seed)?,
-        DataSource::Csv { path, header, target, standardize, delimiter } => {
+        DataSource::Iris => bundled::iris()?,
+        DataSource::Csv { path, header, target, delimiter, .. } => {
             let options = CsvOptions { header: *header, target: target.clone(), delimiter: *delimiter, classes };
-            let loaded = table::load(&base.join(path), &options)?;
-            if *standardize { standardized(loaded, spec, request.seed)? } else { loaded }
+            table::load(&base.join(path), &options, known)?
         }
         DataSource::Npz { path, x, y } => npz::load(&base.join(path), x, y, classes)?,
         DataSource::Npy { x, y } => npy::load(&base.join(x), &base.join(y), classes)?,
@@ -162,13 +196,6 @@ fn read(spec: &DataSpec, request: &Request, base: &Path) -> Result<Loaded, DataE
             synthetic::draw(&spec.source, &request.input, &request.output, request.seed)?
         }
     };
-    Ok(loaded)
-}
-
-/// The data set with features standardised over the part that trains.
-fn standardized(mut loaded: Loaded, spec: &DataSpec, seed: u64) -> Result<Loaded, DataError> {
-    let train = split(loaded.dataset.len(), spec, seed)?.train;
-    scaling::standardize(&mut loaded.dataset, &train);
     Ok(loaded)
 }
 
@@ -202,6 +229,18 @@ impl Dataset {
             Target::Classes { names, .. } => Some(names.len()),
             Target::Values { .. } => None,
         }
+    }
+
+    /// The checksum of samples and targets, as they are after preparation, in hexadecimal.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let mut hash = Fnv::new();
+        self.x.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes()));
+        match &self.target {
+            Target::Classes { labels, .. } => labels.iter().for_each(|l| hash.add(&l.to_le_bytes())),
+            Target::Values { values, .. } => values.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes())),
+        }
+        format!("{:016x}", hash.sum())
     }
 
     /// Copies samples into `x`, `[indices.len(), sample..]`, and their targets into `y`, in the order of `indices`.
@@ -245,7 +284,7 @@ mod tests {
             target: Target::Classes { labels: vec![0, 1, 0], names: vec!["a".into(), "b".into()] },
             feature_names: vec![],
             notes: vec![],
-            scaling: None,
+            preprocessing: Preprocessing::default(),
         }
     }
 

@@ -1,13 +1,25 @@
 //! Standardisation: every feature with mean 0 and deviation 1.
 
 use super::Dataset;
+use serde::{Deserialize, Serialize};
 
 /// What a data set's features were standardised with: `(value - mean) * scale`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scaling {
     pub mean: Vec<f64>,
     /// One over the deviation; 0 for a constant feature.
     pub scale: Vec<f64>,
+}
+
+impl Scaling {
+    /// Standardises samples of `mean.len()` features, row by row.
+    pub(super) fn apply(&self, x: &mut [f32]) {
+        for row in x.chunks_exact_mut(self.mean.len().max(1)) {
+            for ((value, mean), scale) in row.iter_mut().zip(&self.mean).zip(&self.scale) {
+                *value = ((f64::from(*value) - mean) * scale).clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
+            }
+        }
+    }
 }
 
 /// Brings every feature to mean 0 and standard deviation 1 over the samples `train`; a feature that is constant there becomes 0.
@@ -30,18 +42,16 @@ pub(super) fn standardize(data: &mut Dataset, train: &[u32]) {
         let scale = if constant || variance <= 0.0 { 0.0 } else { 1.0 / variance.sqrt() };
         scaling.mean.push(mean);
         scaling.scale.push(scale);
-        for value in data.x[feature..].iter_mut().step_by(width) {
-            *value = ((f64::from(*value) - mean) * scale).clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
-        }
     }
-    data.scaling = Some(scaling);
+    scaling.apply(&mut data.x);
+    data.preprocessing.scaling = Some(scaling);
     data.notes.push("features are standardised with the training part's mean and deviation".to_owned());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Target;
+    use crate::data::{Preprocessing, Target};
 
     #[test]
     fn features_get_mean_0_and_deviation_1_and_constants_0() {
@@ -56,7 +66,7 @@ mod tests {
             target,
             feature_names: vec![],
             notes: vec![],
-            scaling: None,
+            preprocessing: Preprocessing::default(),
         };
         let train: Vec<u32> = (0..30).collect();
         standardize(&mut data, &train);

@@ -3,7 +3,7 @@
 //! Everything comes from [`Rng`] and `libm`, so a seed gives the same samples on every machine. Classes take turns, sample by sample:
 //! every part of the set is balanced.
 
-use super::{DataError, Dataset, Loaded, Target};
+use super::{DataError, Dataset, Loaded, Preprocessing, Target};
 use crate::model::{DataSource, Rng};
 use crate::tensor::Shape;
 use std::f64::consts::{PI, TAU};
@@ -111,7 +111,7 @@ fn plane(
         target: Target::Classes { labels, names },
         feature_names: vec!["x".to_owned(), "y".to_owned()],
         notes: Vec::new(),
-        scaling: None,
+        preprocessing: Preprocessing::default(),
     })
 }
 
@@ -158,7 +158,7 @@ fn regression(
         target: Target::Values { values, shape: [outputs].into() },
         feature_names: (0..variables).map(|i| format!("x{i}")).collect(),
         notes: vec!["the target is standardised".to_owned()],
-        scaling: None,
+        preprocessing: Preprocessing::default(),
     })
 }
 

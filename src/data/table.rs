@@ -1,11 +1,14 @@
 //! Text tables: one sample a line, one column the target.
 
+mod select;
+
 use super::error::quoted;
 use super::file::{gunzip, is_gzip, read_file, shown};
-use super::{DataError, Dataset, Loaded, Place, Target};
+use super::{DataError, Dataset, Loaded, Place, Preprocessing, Target};
 use crate::model::{Header, TargetColumn};
 use crate::tensor::{Bytes, Shape};
 use csv::{ReaderBuilder, StringRecord};
+use select::{Selected, name_of, select};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,6 +42,8 @@ pub struct Table {
     pub target: Target,
     /// The header's names, or `column 1` and so on.
     pub feature_names: Vec<String>,
+    /// The header's name for the target; `None` where there is no header.
+    pub target_name: Option<String>,
     /// The line of each sample, from 1.
     pub lines: Vec<u64>,
     /// What was decided about ambiguous content.
@@ -51,6 +56,16 @@ pub struct Table {
 /// Where the file is not UTF-8 text, has no sample, a line has another number of columns than the first, a cell is missing or no finite
 /// number, or the target column does not exist. Messages have the line and column.
 pub fn read_csv(bytes: &[u8], file: &str, options: &CsvOptions) -> Result<Table, DataError> {
+    read_known(bytes, file, options, None)
+}
+
+/// As [`read_csv`], with the columns that `known` names, where both it and the table have a header.
+fn read_known(
+    bytes: &[u8],
+    file: &str,
+    options: &CsvOptions,
+    known: Option<&Preprocessing>,
+) -> Result<Table, DataError> {
     let text = text_of(bytes, file)?;
     let mut rows = Rows::new(&text, file, options)?;
     let Some(first) = rows.next()? else {
@@ -63,7 +78,7 @@ pub fn read_csv(bytes: &[u8], file: &str, options: &CsvOptions) -> Result<Table,
         Header::No => false,
         Header::Auto => starts_with_names(&first.cells, second.as_ref().map(|row| &row.cells), options),
     };
-    let mut columns = Columns::new(&first, header, file, options)?;
+    let mut columns = Columns::new(&first, header, file, options, known)?;
     let samples = (!header).then_some(first).into_iter().chain(second);
     samples.into_iter().try_for_each(|row| columns.push(&row))?;
     while let Some(row) = rows.next()? {
@@ -219,7 +234,10 @@ struct Columns<'a> {
     file: &'a str,
     /// A name for every column, the target's too; empty names where there is no header.
     names: Vec<String>,
-    target: usize,
+    header: bool,
+    selected: Selected,
+    /// Whether numbers in the target column are names of classes too.
+    are_names: bool,
     x: Vec<f32>,
     lines: Vec<u64>,
     targets: Targets,
@@ -236,7 +254,13 @@ enum Targets {
 }
 
 impl<'a> Columns<'a> {
-    fn new(first: &Row, header: bool, file: &'a str, options: &CsvOptions) -> Result<Self, DataError> {
+    fn new(
+        first: &Row,
+        header: bool,
+        file: &'a str,
+        options: &CsvOptions,
+        known: Option<&Preprocessing>,
+    ) -> Result<Self, DataError> {
         let width = first.cells.len();
         let names: Vec<String> =
             if header { first.cells.iter().map(str::to_owned).collect() } else { vec![String::new(); width] };
@@ -245,54 +269,27 @@ impl<'a> Columns<'a> {
         } else {
             Targets::Values(Vec::new())
         };
-        let target = match &options.target {
-            TargetColumn::Last => width - 1,
-            TargetColumn::Index(index) if *index < width => *index,
-            TargetColumn::Index(index) => {
-                let expected = format!("a number from 0, the first column, to {}, the last", width - 1);
-                return Err(unknown_target(file, first, format!("the target {index}"), expected));
-            }
-            TargetColumn::Name(name) => {
-                let wanted = format!("the target column {}", quoted(name));
-                let mut matching = (0..width).filter(|&column| names[column] == *name);
-                match (matching.next(), matching.next()) {
-                    (Some(column), None) => column,
-                    (Some(a), Some(b)) => {
-                        let found = format!("{wanted} as column {} and as column {}", a + 1, b + 1);
-                        return Err(unknown_target(file, first, found, "a name that only one column has".to_owned()));
-                    }
-                    (None, _) if header => {
-                        let columns: Vec<String> = names.iter().take(40).map(|name| quoted(name)).collect();
-                        let more = if width > columns.len() { ", ..." } else { "" };
-                        let expected = format!("one of the columns {}{more}", columns.join(", "));
-                        return Err(unknown_target(file, first, wanted, expected));
-                    }
-                    (None, _) => {
-                        let expected = "a number, as the table is read without a header".to_owned();
-                        return Err(unknown_target(file, first, wanted, expected));
-                    }
-                }
-            }
-        };
-        Ok(Self { file, names, target, x: Vec::new(), lines: Vec::new(), targets })
+        let selected = select(file, first.line, &names, &options.target, header, known)?;
+        let are_names = known.is_some_and(Preprocessing::has_class_names);
+        Ok(Self { file, names, header, selected, are_names, x: Vec::new(), lines: Vec::new(), targets })
     }
 
     fn push(&mut self, row: &Row) -> Result<(), DataError> {
-        for (column, cell) in row.cells.iter().enumerate() {
-            if column != self.target {
-                let value = self.number(row.line, column, cell)?;
-                self.x.push(value);
-            }
+        for at in 0..self.selected.features.len() {
+            let column = self.selected.features[at];
+            let value = self.number(row.line, column, &row.cells[column])?;
+            self.x.push(value);
         }
-        let cell = &row.cells[self.target];
+        let target = self.selected.target;
+        let cell = &row.cells[target];
         if let Targets::Values(_) = self.targets {
-            let value = self.number(row.line, self.target, cell)?;
+            let value = self.number(row.line, target, cell)?;
             if let Targets::Values(values) = &mut self.targets {
                 values.push(value);
             }
         } else if is_missing(cell) {
             let expected = "a class: a whole number or a name";
-            return Err(self.wrong(row.line, self.target, cell, expected.to_owned(), MISSING_HELP));
+            return Err(self.wrong(row.line, target, cell, expected.to_owned(), MISSING_HELP));
         } else if let Targets::Classes { texts, cells } = &mut self.targets {
             let known = texts.len();
             cells.push(match texts.get(cell) {
@@ -315,7 +312,7 @@ impl<'a> Columns<'a> {
                 // The target's cell is read as a number only where the loss takes values.
                 let help = if is_missing(cell) {
                     MISSING_HELP
-                } else if column == self.target {
+                } else if column == self.selected.target {
                     TARGET_HELP
                 } else {
                     NUMBERS_HELP
@@ -336,18 +333,14 @@ impl<'a> Columns<'a> {
             let help = "add lines of numbers; where the first line is a sample, set data.header to false";
             return Err(DataError::content(self.file, Place::Whole, "only a header", "at least one sample", help));
         }
-        let mut notes = Vec::new();
+        let mut notes = std::mem::take(&mut self.selected.notes);
         let target = match std::mem::replace(&mut self.targets, Targets::Values(Vec::new())) {
             Targets::Values(values) => Target::Values { values, shape: Shape::default() },
             Targets::Classes { texts, cells } => self.classes(&texts, &cells, &mut notes)?,
         };
-        let named = |(column, name): (usize, &String)| match name.as_str() {
-            "" => format!("column {}", column + 1),
-            name => name.to_owned(),
-        };
-        let feature_names =
-            self.names.iter().enumerate().filter(|(column, _)| *column != self.target).map(named).collect();
-        Ok(Table { x: self.x, target, feature_names, lines: self.lines, notes })
+        let feature_names = self.selected.features.iter().map(|&column| name_of(&self.names, column)).collect();
+        let target_name = self.header.then(|| name_of(&self.names, self.selected.target));
+        Ok(Table { x: self.x, target, feature_names, target_name, lines: self.lines, notes })
     }
 
     /// Labels: the cells themselves where all are whole numbers, else the place of each name in alphabetical order.
@@ -358,8 +351,8 @@ impl<'a> Columns<'a> {
         notes: &mut Vec<String>,
     ) -> Result<Target, DataError> {
         let numbers = texts.keys().filter(|text| is_number(text)).count();
-        if numbers < texts.len() {
-            if numbers > 0 {
+        if numbers < texts.len() || self.are_names {
+            if numbers > 0 && numbers < texts.len() {
                 notes.push(format!("the target column mixes {numbers} numbers with words: all are taken as names"));
             }
             let mut rank = vec![0; texts.len()];
@@ -379,31 +372,33 @@ impl<'a> Columns<'a> {
             labels.push(of[cell].ok_or_else(|| {
                 let text = texts.iter().find(|(_, number)| **number == cell).map_or("", |(text, _)| text);
                 let help = "for a numeric target use the loss mse; otherwise check data.target";
-                self.wrong(line, self.target, text, "a class: a whole number or a name".to_owned(), help)
+                self.wrong(line, self.selected.target, text, "a class: a whole number or a name".to_owned(), help)
             })?);
         }
         Ok(Target::Classes { labels, names: Vec::new() })
     }
 }
 
-fn unknown_target(file: &str, first: &Row, found: String, expected: String) -> DataError {
-    let help = "set data.target to a column's name, to its number counted from 0, or to -1 for the last";
-    DataError::content(file, Place::Line(first.line), found, expected, help)
-}
-
 /// The data set of a text table.
-pub(super) fn load(path: &Path, options: &CsvOptions) -> Result<Loaded, DataError> {
+pub(super) fn load(
+    path: &Path,
+    options: &CsvOptions,
+    known: Option<&Preprocessing>,
+) -> Result<Loaded, DataError> {
     let file = shown(path);
     let name = path.file_stem().map_or_else(|| "csv".to_owned(), |name| name.to_string_lossy().into_owned());
-    Ok(read_csv(&read_file(path)?, &file, options)?.into_loaded(name, file))
+    Ok(read_known(&read_file(path)?, &file, options, known)?.into_loaded(name, file))
 }
 
 impl Table {
     /// The table as a data set, its samples with their lines.
     pub(super) fn into_loaded(self, name: String, file: String) -> Loaded {
-        let Self { x, target, feature_names, lines, notes } = self;
+        let Self { x, target, feature_names, target_name, lines, notes } = self;
         let sample = [feature_names.len()].into();
-        let dataset = Dataset { name, sample, x, target, feature_names, notes, scaling: None };
+        let is_named = target_name.is_some();
+        let targets = target_name.into_iter().collect();
+        let preprocessing = Preprocessing { is_named, targets, ..Preprocessing::default() };
+        let dataset = Dataset { name, sample, x, target, feature_names, notes, preprocessing };
         Loaded { lines: Some(lines), ..Loaded::new(file, dataset) }
     }
 }

@@ -238,6 +238,32 @@ impl DataSource {
         }
     }
 
+    /// True where samples are drawn from the run's seed.
+    #[must_use]
+    pub const fn is_drawn(&self) -> bool {
+        matches!(
+            self,
+            Self::Spirals { .. } | Self::Moons { .. } | Self::Circles { .. } | Self::Xor { .. } | Self::Regression { .. }
+        )
+    }
+
+    /// As [`Self::paths`], to change them.
+    pub fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
+        match self {
+            Self::Csv { path, .. } | Self::Npz { path, .. } | Self::Images { path } => vec![path],
+            Self::Npy { x, y } => vec![x, y],
+            Self::Idx { images, labels } => vec![images, labels],
+            Self::Cifar10 { paths } => paths.iter_mut().collect(),
+            Self::Digits
+            | Self::Iris
+            | Self::Spirals { .. }
+            | Self::Moons { .. }
+            | Self::Circles { .. }
+            | Self::Xor { .. }
+            | Self::Regression { .. } => Vec::new(),
+        }
+    }
+
     /// The files and folders that the source reads, as the preset names them; none where samples are bundled or drawn.
     #[must_use]
     pub fn paths(&self) -> Vec<&Path> {

@@ -3,6 +3,7 @@
 use super::preset::{DataSource, DataSpec, Header, TargetColumn};
 use super::{LossSpec, OptimizerSpec, Preset};
 use serde_json::{Map, Value, json};
+use std::path::Path;
 
 /// The document of a preset, pretty-printed, with a final line break. Reading it back gives the same preset.
 #[must_use]
@@ -51,6 +52,8 @@ fn write_optimizer(optimizer: &OptimizerSpec) -> Value {
 }
 
 fn write_data(data: &DataSpec) -> Map<String, Value> {
+    // JSON holds Unicode alone; a name that is none is written as it is shown.
+    let text = |path: &Path| path.to_string_lossy().into_owned();
     let fields = match &data.source {
         DataSource::Digits | DataSource::Iris => json!({}),
         DataSource::Spirals { samples, classes, noise } => {
@@ -75,13 +78,13 @@ fn write_data(data: &DataSpec) -> Map<String, Value> {
                 TargetColumn::Index(i) => json!(i),
                 TargetColumn::Name(n) => json!(n),
             };
-            json!({ "path": path, "header": header, "target": target, "standardize": standardize, "delimiter": delimiter })
+            json!({ "path": text(path), "header": header, "target": target, "standardize": standardize, "delimiter": delimiter })
         }
-        DataSource::Npz { path, x, y } => json!({ "path": path, "x": x, "y": y }),
-        DataSource::Npy { x, y } => json!({ "x": x, "y": y }),
-        DataSource::Idx { images, labels } => json!({ "images": images, "labels": labels }),
-        DataSource::Cifar10 { paths } => json!({ "paths": paths }),
-        DataSource::Images { path } => json!({ "path": path }),
+        DataSource::Npz { path, x, y } => json!({ "path": text(path), "x": x, "y": y }),
+        DataSource::Npy { x, y } => json!({ "x": text(x), "y": text(y) }),
+        DataSource::Idx { images, labels } => json!({ "images": text(images), "labels": text(labels) }),
+        DataSource::Cifar10 { paths } => json!({ "paths": paths.iter().map(|p| text(p)).collect::<Vec<_>>() }),
+        DataSource::Images { path } => json!({ "path": text(path) }),
     };
     let mut map = Map::new();
     map.insert("type".into(), data.source.name().into());

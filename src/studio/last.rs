@@ -22,7 +22,8 @@ impl Last {
     /// What is open in this document.
     #[must_use]
     pub fn of(document: &Document) -> Self {
-        if let Some(path) = document.path() {
+        // What is remembered is text, and so is every path in it.
+        if let Some(path) = document.path().filter(|path| path.to_str().is_some()) {
             return Self::File(path.to_owned());
         }
         let saved = document.saved();

@@ -5,6 +5,7 @@ mod dtype;
 mod files;
 mod hash;
 mod host;
+pub mod path_text;
 mod shape;
 
 pub use bytes::{Bytes, align_up};

@@ -2,12 +2,12 @@
 
 use super::session::DataChoice;
 use super::stopwatch::Stopwatch;
-use super::{Feed, SessionSpec, TrainError, gpu_times, read_tensors};
+use super::{Feed, Origin, SessionSpec, TrainError, gpu_times, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
 use crate::exec::{Step, available_bytes, room, zero_bytes};
 use crate::lower::Layout;
-use crate::model::{LossSpec, Model, ParamId, init_into};
+use crate::model::{Model, ParamId, init_into};
 use crate::select::Target as Machine;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -138,11 +138,19 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<
         }
         DataChoice::Preset => {
             let source = spec.preset.data.as_ref().ok_or(TrainError::NoData)?;
-            let wants_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
-            let request = Request { input: model.input.clone(), output: model.output.clone(), wants_classes, seed };
-            let set = data::load(source, &request, &spec.base)?;
+            let request = Request::of(model, seed);
+            // A checkpoint that cannot be read is refused where its parameters are.
+            let resumed = spec.resume.as_ref().map(|path| (path, Origin::read(path).ok().flatten()));
+            let of_checkpoint = resumed.as_ref().and_then(|(_, origin)| origin.as_ref()?.preprocessing.as_ref());
+            let set = match spec.preprocessing.as_ref().or(of_checkpoint) {
+                Some(known) => data::load_as(source, &request, &spec.base, known)?,
+                None => data::load(source, &request, &spec.base)?,
+            };
             let split = data::split(set.len(), source, seed)?;
-            let notes = set.notes.clone();
+            let mut notes = set.notes.clone();
+            notes.extend(resumed.and_then(|(path, origin)| {
+                Origin::assumption(origin.as_ref(), &set.preprocessing, &path.display().to_string())
+            }));
             Ok(Some((Feed::data(Arc::new(set), Arc::new(split), model, layout, seed)?, notes)))
         }
     }

@@ -7,13 +7,13 @@
 use super::checkpoint::checksum;
 use super::runs::{PlanDigest, RunEntry, RunStore, RunsError};
 use super::weights::read_tensors_of;
-use super::{Session, SessionSpec, StepReport, TensorFile, TrainError};
-use crate::data::Target;
+use super::{Origin, Session, SessionSpec, StepReport, TensorFile, TrainError};
+use crate::data::Preprocessing;
 use crate::exec::cpu::host_target;
 use crate::exec::cuda;
 use crate::model::{Preset, read_preset, write_preset};
 use crate::select::{Isa, Target as Machine, Tuning};
-use crate::tensor::{Fnv, HostTensor, TensorError};
+use crate::tensor::{HostTensor, TensorError, path_text};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
@@ -30,7 +30,7 @@ const SUM_KEY: &str = "stepgraph.checksum";
 pub struct CapsuleHeader {
     pub preset: String,
     /// The folder that relative paths in the preset were taken from.
-    #[serde(default)]
+    #[serde(default, with = "path_text")]
     pub base: PathBuf,
     pub seed: u64,
     pub steps: u64,
@@ -43,6 +43,9 @@ pub struct CapsuleHeader {
     pub plan: PlanDigest,
     /// The checksum of samples and targets; `None` where the batches came from elsewhere.
     pub data_hash: Option<String>,
+    /// How samples were prepared; `None` where the batches came from elsewhere, and in capsules of the first versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preprocessing: Option<Preprocessing>,
     /// Whether kernels were chosen by remembered times.
     pub is_tuned: bool,
 }
@@ -53,6 +56,8 @@ pub struct Capsule {
     pub header: CapsuleHeader,
     pub preset: Preset,
     file: TensorFile,
+    /// Whether a person named the data, which are refused then where they are not the capsule's.
+    has_given_data: bool,
 }
 
 /// The quantities of a step that are compared.
@@ -144,14 +149,7 @@ fn broken(path: &Path) -> impl Fn(TensorError) -> TrainError + '_ {
 
 /// The checksum of a session's samples and targets.
 fn data_hash(session: &Session) -> Option<String> {
-    let (set, _) = session.dataset()?;
-    let mut hash = Fnv::new();
-    set.x.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes()));
-    match &set.target {
-        Target::Classes { labels, .. } => labels.iter().for_each(|l| hash.add(&l.to_le_bytes())),
-        Target::Values { values, .. } => values.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes())),
-    }
-    Some(format!("{:016x}", hash.sum()))
+    session.dataset().map(|(set, _)| set.digest())
 }
 
 impl Capsule {
@@ -187,6 +185,7 @@ impl Capsule {
             plan_hash: plan.sum(),
             plan,
             data_hash: data_hash(&session),
+            preprocessing: session.dataset().map(|(set, _)| set.preprocessing.clone()),
             is_tuned: spec.tuning.is_some(),
         };
         let end = session.weights()?;
@@ -200,7 +199,7 @@ impl Capsule {
             tensors.push((format!("trace.{name}"), tensor));
         }
         let file = TensorFile { tensors, metadata: HashMap::default() };
-        Ok(Self { header, preset: spec.preset.clone(), file })
+        Ok(Self { header, preset: spec.preset.clone(), file, has_given_data: false })
     }
 
     /// Writes the capsule whole or not at all.
@@ -230,7 +229,7 @@ impl Capsule {
         let header: CapsuleHeader = serde_json::from_str(text)
             .map_err(|e| TrainError::file(path, format!("has a broken header: {e}"), help))?;
         let preset = read_preset(&header.preset).map_err(TrainError::Preset)?;
-        let capsule = Self { header, preset, file };
+        let capsule = Self { header, preset, file, has_given_data: false };
         for (name, _) in TRACE {
             let steps = capsule.trace(name, path)?.len() as u64;
             if steps != capsule.header.steps {
@@ -251,6 +250,26 @@ impl Capsule {
     #[must_use]
     pub fn base(&self, otherwise: PathBuf) -> PathBuf {
         if self.header.base.is_dir() { self.header.base.clone() } else { otherwise }
+    }
+
+    /// Takes the data from these files or folders, which must hold what the capsule was made with; one for each that the preset names, in its order.
+    ///
+    /// # Errors
+    /// Where they are more or fewer than the preset names.
+    pub fn set_data(&mut self, paths: &[PathBuf]) -> Result<(), TrainError> {
+        let mut own = self.preset.data.iter_mut().flat_map(|data| data.source.paths_mut()).collect::<Vec<_>>();
+        if own.len() != paths.len() {
+            let (given, wanted) = (paths.len(), own.len());
+            let first = paths.first().map_or(Path::new("data"), PathBuf::as_path);
+            let message = format!("{given} paths of data are given, and the capsule's preset names {wanted}");
+            let help = "give as many as the preset names, in its order; bundled and drawn data need none";
+            return Err(TrainError::file(first, message, help));
+        }
+        for (own, given) in own.iter_mut().zip(paths) {
+            own.clone_from(&std::path::absolute(given).unwrap_or_else(|_| given.clone()));
+        }
+        self.has_given_data = true;
+        Ok(())
     }
 
     /// The recorded losses in order.
@@ -288,9 +307,11 @@ impl Capsule {
             seed: Some(self.header.seed),
             init: Some(init),
             tuning: tuning.filter(|_| self.header.is_tuned),
+            preprocessing: self.header.preprocessing.clone(),
             ..SessionSpec::new(self.preset.clone(), base)
         };
         let mut session = Session::prepare(&spec)?;
+        self.check_given_data(&session)?;
         session.set_total(self.header.steps);
         let mut report = CapsuleReport {
             preset: self.preset.name.clone(),
@@ -339,6 +360,23 @@ impl Capsule {
         Ok(report)
     }
 
+    /// Compares data that a person named with those that the capsule was made with, where it has their checksum.
+    fn check_given_data(&self, session: &Session) -> Result<(), TrainError> {
+        let (found, expected) = (data_hash(session), &self.header.data_hash);
+        if !self.has_given_data || expected.is_none() || found == *expected {
+            return Ok(());
+        }
+        let paths = self.preset.data.iter().flat_map(|data| data.source.paths());
+        let first = paths.into_iter().next().unwrap_or(Path::new("data"));
+        let text = |sum: &Option<String>| sum.clone().unwrap_or_else(|| "none".to_owned());
+        let message = format!(
+            "does not hold the samples that the capsule was made with: their checksum is {} and should be {}",
+            text(&found),
+            text(expected)
+        );
+        Err(TrainError::file(first, message, "name the data that the run was trained on"))
+    }
+
     /// The machine of the capsule where this one can stand for it, otherwise this one: kernels for fewer instructions run here too, and what was made on a
     /// GPU is replayed on one of the same name.
     fn machine(&self, here: &Machine) -> Machine {
@@ -364,8 +402,10 @@ pub fn spec_of_run(store: &RunStore, entry: &RunEntry) -> Result<SessionSpec, Ru
     let path = store.path(&entry.id).join("run.json");
     let damaged = || RunsError::Damaged { path, why: "its preset is of another version".into() };
     let preset = entry.record.read_preset().ok_or_else(damaged)?;
+    let origin = if entry.has_weights { Origin::read(&store.weights(&entry.id)).ok().flatten() } else { None };
     Ok(SessionSpec {
         seed: Some(entry.record.seed),
+        preprocessing: origin.and_then(|origin| origin.preprocessing),
         threads: entry.record.threads.clamp(1, 64),
         ..SessionSpec::new(preset, entry.record.base.clone())
     })

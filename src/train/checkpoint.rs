@@ -1,11 +1,12 @@
 //! Checkpoints: everything that a run needs to go on as if it had never stopped.
 
 use super::weights::{export, import};
-use super::{Feed, FeedPosition, Session, TensorFile, TrainError, read_tensors};
-use crate::model::{DataSpec, Model, Preset, write_loss, write_preset};
+use super::{Feed, FeedPosition, Origin, Session, TensorFile, TrainError, origin, read_tensors};
+use crate::model::{DataSpec, Model, Preset, SplitKind, read_preset, write_loss, write_preset};
 use crate::tensor::{Fnv, HostTensor, Shape};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -31,15 +32,20 @@ struct Header {
 }
 
 /// How a run's samples are divided into those that train and those held out, as the preset or the command says.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Division {
-    held_out: f64,
+    pub(super) held_out: f64,
     split: String,
 }
 
 impl Division {
     pub(super) fn of(data: &DataSpec) -> Self {
         Self { held_out: data.held_out, split: data.split.name().to_owned() }
+    }
+
+    /// Which samples are held out.
+    pub(super) fn kind(&self) -> SplitKind {
+        if self.split == SplitKind::Last.name() { SplitKind::Last } else { SplitKind::Shuffled }
     }
 
     /// Where nothing is held out, it does not matter which samples would be.
@@ -118,7 +124,8 @@ pub(super) fn checksum(header: &str, tensors: &[(String, HostTensor)]) -> String
 /// Where they do not match.
 pub(super) fn check_sum(path: &Path, file: &TensorFile) -> Result<(), TrainError> {
     let Some(header) = file.metadata.get(KEY) else { return Ok(()) };
-    if file.metadata.get(SUM_KEY).is_some_and(|sum| *sum == checksum(header, &file.tensors)) {
+    let origin = file.metadata.get(origin::KEY).map_or("", String::as_str);
+    if file.metadata.get(SUM_KEY).is_some_and(|sum| *sum == checksum(&format!("{header}{origin}"), &file.tensors)) {
         return Ok(());
     }
     Err(TrainError::file(path, "is damaged: its contents do not match its checksum", "go back to an older checkpoint"))
@@ -137,6 +144,25 @@ pub(super) fn read_header(path: &Path) -> std::io::Result<(Value, u64)> {
         file.take(length).read_to_end(&mut text)?;
     }
     Ok((serde_json::from_slice(&text).unwrap_or_default(), length.saturating_add(8)))
+}
+
+/// The metadata of a safetensors file, read from its first bytes alone; `None` where it is no such file.
+pub(super) fn metadata_of(path: &Path) -> Option<HashMap<String, String>> {
+    // What is no file may have no end, or wait for a writer.
+    let (header, _) = path.is_file().then(|| read_header(path).ok())??;
+    serde_json::from_value(header["__metadata__"].clone()).ok()
+}
+
+/// What the header of a checkpoint says of the samples; checkpoints of older versions say nothing more.
+pub(super) fn origin_of_checkpoint(metadata: &HashMap<String, String>) -> Option<Origin> {
+    let header: Header = serde_json::from_str(metadata.get(KEY)?).ok()?;
+    let mut preset = read_preset(&header.preset).ok()?;
+    // Without a division, batches were given or nobody wrote it down.
+    match (&header.division, &mut preset.data) {
+        (Some(division), Some(data)) => (data.held_out, data.split) = (division.held_out, division.kind()),
+        _ => preset.data = None,
+    }
+    Some(Origin::recorded(&preset, header.seed))
 }
 
 /// Looks at a safetensors file's header alone: whether there is one, and the file is as long as it says.
@@ -185,8 +211,11 @@ impl Session {
         };
         let text =
             serde_json::to_string(&header).map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
-        let sum = checksum(&text, &tensors);
-        TensorFile { tensors, metadata: [(KEY.to_owned(), text), (SUM_KEY.to_owned(), sum)].into() }.write(path)
+        let origin = self.origin();
+        let sum = checksum(&format!("{text}{}", origin.text()), &tensors);
+        let mut metadata = origin.metadata();
+        metadata.extend([(KEY.to_owned(), text), (SUM_KEY.to_owned(), sum)]);
+        TensorFile { tensors, metadata }.write(path)
     }
 
     /// Takes the run back to a checkpoint of the same network and data.
@@ -219,6 +248,16 @@ impl Session {
                 path,
                 format!("was made with {theirs}, and this run has {ours}"),
                 "resume with those it was made with: otherwise samples that it trained on are held out",
+            ));
+        }
+        let origin = Origin::of_metadata(&file.metadata, path)?;
+        if let (Some(theirs), Feed::Data { set, .. }) = (origin.and_then(|o| o.preprocessing), &self.feed)
+            && !theirs.is_as(&set.preprocessing)
+        {
+            return Err(TrainError::file(
+                path,
+                "was made with samples that were prepared otherwise: mean, deviation or the order of classes differ",
+                "begin a run that goes on from it, which prepares its samples as the checkpoint says",
             ));
         }
         let mut wanted: Vec<(String, HostTensor)> = Vec::new();
@@ -362,6 +401,7 @@ mod tests {
         assert!(!text.contains("network") && !text.contains("division"));
         file.metadata.insert(SUM_KEY.into(), checksum(&text, &file.tensors));
         file.metadata.insert(KEY.into(), text);
+        file.metadata.remove(origin::KEY);
         file.write(&path).unwrap();
         session(TEXT).load_checkpoint(&path).unwrap();
         let divided = TEXT.replace("\"digits\"", "\"digits\", \"held_out\": 0.1");

@@ -3,6 +3,7 @@
 //! Nothing here changes the run. While it trains, a [`Pace`] keeps the time that looking takes to a small share of the time that passes.
 
 use super::{Feed, Session, TrainError};
+use crate::data::Dataset;
 use crate::exec::Executor;
 use crate::model::ParamId;
 use crate::tensor::HostTensor;
@@ -82,6 +83,25 @@ impl Session {
         let weight = weight.map(|p| self.weight(p)).transpose()?;
         let took_us = started.elapsed().as_secs_f64() * 1e6;
         Ok(Looked { question, step: self.done, outputs, at_points, weight, took_us })
+    }
+
+    /// The network's outputs for samples of any data set in its shapes, `[indices.len(), output]`. The set need not be the one that it trains on, and may
+    /// have fewer samples than a batch.
+    ///
+    /// # Errors
+    /// Where the evaluation's memory does not suffice.
+    pub fn answers(&mut self, set: &Dataset, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
+        /// Values that are copied at a time.
+        const MOST: usize = 1 << 22;
+        self.make_evaluator()?;
+        let mut outputs = Vec::with_capacity(indices.len() * self.model.output.len());
+        let Some(evaluator) = &mut self.evaluator else { return Ok(outputs) };
+        let batches = (MOST / set.sample.len().max(1) / self.model.batch).max(1);
+        for some in indices.chunks(batches * self.model.batch) {
+            let points: Vec<f32> = some.iter().flat_map(|&i| set.sample_slice(i as usize)).copied().collect();
+            outputs.extend(evaluator.answer(&mut self.pool, &points)?);
+        }
+        Ok(outputs)
     }
 
     fn weight(&self, id: ParamId) -> Result<HostTensor, TrainError> {

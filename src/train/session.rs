@@ -2,14 +2,13 @@
 
 use super::bring_up::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::checkpoint::Division;
-use super::contents::Holding;
 use super::evaluate::{Evaluation, Evaluator};
 use super::guard::Guard;
 use super::stopwatch::Stopwatch;
 use super::weights::{export, import};
-use super::{Feed, Stretches, TensorFile, TrainError, read_tensors};
+use super::{Feed, Stretches, TrainError, read_tensors};
 use crate::compile::Compiled;
-use crate::data::{self, Dataset};
+use crate::data::{self, Dataset, Preprocessing};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
 use crate::exec::{BatchPlace, Executor, Recording, Step};
@@ -20,8 +19,8 @@ use crate::select::{Target as Machine, Tuning};
 use crate::tensor::HostTensor;
 use serde::Serialize;
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Where the batches come from.
@@ -53,6 +52,8 @@ pub struct SessionSpec {
     /// The checkpoint to go on from.
     pub resume: Option<PathBuf>,
     pub data: DataChoice,
+    /// How the preset's data are prepared; where nothing is given, as the checkpoint to go on from says, or by their own training part.
+    pub preprocessing: Option<Preprocessing>,
     pub metrics: Metrics,
     /// Kernel times remembered from this machine.
     pub tuning: Option<Arc<Tuning>>,
@@ -73,6 +74,7 @@ impl SessionSpec {
             init: None,
             resume: None,
             data: DataChoice::Preset,
+            preprocessing: None,
             metrics: Metrics::default(),
             tuning: None,
         }
@@ -124,6 +126,10 @@ pub(super) struct Watched {
 /// A training run.
 pub struct Session {
     pub(super) model: Model,
+    /// The preset as it was given, without the seed and steps of the run.
+    pub(super) preset: Preset,
+    /// The checksum of the samples, once somebody asked for it.
+    pub(super) data_digest: OnceLock<String>,
     pub(super) train: Step,
     pub(super) evaluator: Option<Evaluator>,
     pub(super) pool: Pool,
@@ -200,6 +206,8 @@ impl Session {
         let data = spec.preset.data.as_ref().filter(|_| matches!(feed, Feed::Data { .. }));
         let mut session = Self {
             division: data.map(Division::of),
+            preset: spec.preset.clone(),
+            data_digest: OnceLock::new(),
             model,
             train,
             evaluator,
@@ -412,14 +420,6 @@ impl Session {
     /// Never for a training step.
     pub fn weights(&self) -> Result<Vec<(String, HostTensor)>, TrainError> {
         export(&self.train, &self.model)
-    }
-
-    /// Writes the parameters and running statistics.
-    ///
-    /// # Errors
-    /// Where the file cannot be written.
-    pub fn save_weights(&self, path: &Path) -> Result<(), TrainError> {
-        TensorFile { tensors: self.weights()?, metadata: Holding::Weights.metadata() }.write(path)
     }
 
     /// Renews the guard after the state was changed from outside.

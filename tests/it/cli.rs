@@ -6,6 +6,7 @@ mod kept;
 mod mistakes;
 mod plan;
 mod predict;
+mod prepared;
 mod train;
 
 use serde_json::Value;

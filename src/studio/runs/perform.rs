@@ -1,7 +1,7 @@
 //! What each command about kept runs does, and what becomes of the desk's answers.
 
 use super::{DeskEvent, ExportOrder, Job, MOST_COMPARED, RunsCommand, size};
-use crate::model::{DataSource, Preset};
+use crate::model::Preset;
 use crate::studio::app::StudioApp;
 use crate::studio::commands::{Command, Tab};
 use crate::studio::fields::counted;
@@ -14,23 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// The preset with every path in it made whole, so that it means the same wherever it is opened.
 pub(super) fn with_whole_paths(mut preset: Preset, base: &Path) -> Preset {
-    if let Some(data) = &mut preset.data {
-        match &mut data.source {
-            DataSource::Csv { path, .. } | DataSource::Npz { path, .. } | DataSource::Images { path } => {
-                *path = base.join(&*path);
-            }
-            DataSource::Npy { x, y } => (*x, *y) = (base.join(&*x), base.join(&*y)),
-            DataSource::Idx { images, labels } => (*images, *labels) = (base.join(&*images), base.join(&*labels)),
-            DataSource::Cifar10 { paths } => paths.iter_mut().for_each(|p| *p = base.join(&*p)),
-            DataSource::Digits
-            | DataSource::Iris
-            | DataSource::Spirals { .. }
-            | DataSource::Moons { .. }
-            | DataSource::Circles { .. }
-            | DataSource::Xor { .. }
-            | DataSource::Regression { .. } => {}
-        }
-    }
+    let paths = preset.data.iter_mut().flat_map(|data| data.source.paths_mut());
+    paths.for_each(|path| *path = base.join(&*path));
     preset
 }
 

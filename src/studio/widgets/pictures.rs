@@ -71,7 +71,7 @@ pub fn picture_ui(ui: &Ui, texture: &TextureHandle, picture: &Picture, square: R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Target;
+    use crate::data::{Preprocessing, Target};
 
     #[test]
     fn rows_are_made_once_and_hold_every_column() {
@@ -83,7 +83,7 @@ mod tests {
             target,
             feature_names: Vec::new(),
             notes: Vec::new(),
-            scaling: None,
+            preprocessing: Preprocessing::default(),
         };
         let picture = Picture { channels: 1, height: 1, width: 2, low: 0.0, high: 1.0 };
         let ctx = Context::default();

@@ -1,6 +1,7 @@
 //! What the samples and outputs of a network mean, for programs that know nothing of its data.
 
-use crate::data::{Dataset, Scaling, Target};
+use crate::data::{Dataset, Preprocessing, Scaling, Target};
+use crate::model::{LossSpec, Model};
 
 /// Names and scales; all empty where the preset names no data.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,7 +24,15 @@ impl Meaning {
             Target::Classes { names, .. } => names.clone(),
             Target::Values { .. } => Vec::new(),
         };
-        let (features, scaling) = (set.feature_names.clone(), set.scaling.clone());
+        let (features, scaling) = (set.feature_names.clone(), set.preprocessing.scaling.clone());
         Self { classes, features, scaling, notes: set.notes.clone() }
+    }
+
+    /// What weights say of their samples where these are not there.
+    #[must_use]
+    pub fn known(known: &Preprocessing, model: &Model) -> Self {
+        let outputs_are_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
+        let classes = if outputs_are_classes { known.classes.clone() } else { Vec::new() };
+        Self { classes, features: known.features.clone(), scaling: known.scaling.clone(), notes: Vec::new() }
     }
 }

@@ -19,9 +19,9 @@ pub use text::write_line;
 
 use super::contents::Holding;
 use super::runs::{Curves, Quantity, RunEnd, RunEntry, RunStore, RunsError};
-use super::{NotReplaced, ResultKind, TensorFile, TrainError, read_tensors, replaceable};
-use crate::data::{self, Dataset, Request, Split, Target};
-use crate::model::{LossSpec, Model, Preset, check, init_values};
+use super::{NotReplaced, Origin, ResultKind, TensorFile, TrainError, read_tensors, replaceable};
+use crate::data::{self, Dataset, Preprocessing, Request, Split, Target};
+use crate::model::{Model, Preset, check, init_values};
 use crate::tensor::{HostTensor, Shape, TensorError, is_wrong_place, write_advice, write_atomic, write_atomic_with};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -219,6 +219,8 @@ pub struct Subject {
     curves: Option<Curves>,
     /// `None` where a run kept none.
     weights: Option<Vec<(String, HostTensor)>>,
+    /// Where these weights come from; `None` for initial ones.
+    origin: Option<Origin>,
 }
 
 impl Subject {
@@ -234,7 +236,13 @@ impl Subject {
             return Err(ExportError::Lost(told.unwrap_or_else(|| format!("the curves of {} are lost", entry.name()))));
         }
         let wants_weights = !format.shows_curves() && entry.has_weights;
-        let mut weights = if wants_weights { Some(read_tensors(&store.weights(&entry.id))?.tensors) } else { None };
+        let path = store.weights(&entry.id);
+        let file = if wants_weights { Some(read_tensors(&path)?) } else { None };
+        let origin = match &file {
+            Some(file) => Origin::of_metadata(&file.metadata, &path)?.or_else(|| Some(Origin::of_record(record))),
+            None => None,
+        };
+        let mut weights = file.map(|file| file.tensors);
         // A checkpoint holds the optimizer's state too, which is no weight.
         weights.iter_mut().for_each(|w| w.retain(|(name, _)| !name.starts_with("state.")));
         Ok(Self {
@@ -246,6 +254,7 @@ impl Subject {
             started_ms: record.started_ms,
             curves,
             weights,
+            origin,
         })
     }
 
@@ -259,21 +268,28 @@ impl Subject {
         seed: Option<u64>,
         file: Option<&Path>,
     ) -> Result<Self, ExportError> {
-        let seed = seed.or(preset.train.map(|t| t.seed)).unwrap_or(0);
-        let weights = match (file, check(preset).model) {
-            (Some(path), _) => Some(read_tensors(path)?.tensors),
-            (None, Some(model)) => Some(initial_weights(&model, seed)?),
-            (None, None) => None,
+        let own_seed = |origin: Option<&Origin>| {
+            seed.or(origin.and_then(|o| o.seed)).or(preset.train.map(|t| t.seed)).unwrap_or(0)
+        };
+        let (weights, origin) = match (file, check(preset).model) {
+            (Some(path), _) => {
+                let file = read_tensors(path)?;
+                let origin = Origin::of_metadata(&file.metadata, path)?;
+                (Some(file.tensors), Some(origin.unwrap_or_default()))
+            }
+            (None, Some(model)) => (Some(initial_weights(&model, own_seed(None))?), None),
+            (None, None) => (None, None),
         };
         Ok(Self {
             name: preset.name.clone(),
             preset: Some(preset.clone()),
             base: base.to_owned(),
-            seed,
+            seed: own_seed(origin.as_ref()),
             steps: preset.train.map_or(1000, |t| t.steps as u64),
             started_ms: 0,
             curves: None,
             weights,
+            origin,
         })
     }
 
@@ -331,7 +347,11 @@ impl Subject {
                 let svg = plot_svg(&[(&self.name, curves)], options);
                 write_picture(format, main, &svg)?;
             }
-            Format::Safetensors => save(main, self.weights()?.to_vec(), Holding::Weights)?,
+            Format::Safetensors => {
+                let metadata =
+                    self.origin.as_ref().map_or_else(|| Holding::Weights.metadata(), Origin::weights_metadata);
+                TensorFile { tensors: self.weights()?.to_vec(), metadata }.write(main)?;
+            }
             Format::Onnx => {
                 let model = self.model()?;
                 put(main, &onnx::onnx(&model, self.weights()?, &self.meaning(&model)?)?)?;
@@ -359,12 +379,47 @@ impl Subject {
     /// What the network's samples and outputs mean, as far as its data says. Where the data cannot be read, only a network that needs its mean
     /// and deviation is not exported.
     fn meaning(&self, model: &Model) -> Result<Meaning, ExportError> {
-        let Some(preset) = self.preset.as_ref().filter(|p| p.data.is_some()) else { return Ok(Meaning::default()) };
-        match samples(preset, model, &self.base, self.seed) {
-            Ok((set, _)) => Ok(Meaning::of(&set)),
-            Err(error) if preset.data.as_ref().is_some_and(|d| d.source.is_standardized()) => Err(error),
-            Err(_) => Ok(Meaning::default()),
+        let known = self.known();
+        let Some(preset) = self.preset.as_ref().filter(|p| p.data.is_some()) else {
+            return Ok(known.map_or_else(Meaning::default, |known| Meaning::known(known, model)));
+        };
+        match (self.samples(preset, model), known) {
+            (Ok((set, _)), _) => Ok(Meaning::of(&set)),
+            (Err(_), Some(known)) => Ok(Meaning::known(known, model)),
+            (Err(error), None) if preset.data.as_ref().is_some_and(|d| d.source.is_standardized()) => Err(error),
+            (Err(_), None) => Ok(Meaning::default()),
         }
+    }
+
+    /// How the samples were prepared that the weights were trained with, where that is known.
+    fn known(&self) -> Option<&Preprocessing> {
+        self.origin.as_ref()?.preprocessing.as_ref()
+    }
+
+    /// What the export assumes of weights that do not say how their samples were prepared.
+    #[must_use]
+    pub fn assumption(&self, format: Format) -> Option<String> {
+        let is_standardized = |p: &Preset| p.data.as_ref().is_some_and(|d| d.source.is_standardized());
+        let depends = matches!(format, Format::Onnx | Format::PyTorch) && self.preset.as_ref().is_some_and(is_standardized);
+        (depends && self.origin.is_some() && self.known().is_none()).then(|| {
+            "the weights do not say how their samples were prepared; mean, deviation and names are those of the preset's data as it is now".to_owned()
+        })
+    }
+
+    /// The samples of the preset as its run saw them, scaled and divided.
+    fn samples(&self, preset: &Preset, model: &Model) -> Result<(Dataset, Split), ExportError> {
+        let mut source = preset.data.clone().ok_or(TrainError::NoData)?;
+        let request = Request::of(model, self.seed);
+        let set = match self.known() {
+            Some(known) => data::load_as(&source, &request, &self.base, known),
+            None => data::load(&source, &request, &self.base),
+        };
+        let set = set.map_err(TrainError::from)?;
+        if let Some(origin) = self.origin.as_ref().filter(|o| o.is_of(&set.digest()) != Some(false)) {
+            origin.divide(&mut source);
+        }
+        let split = data::split(set.len(), &source, self.seed).map_err(TrainError::from)?;
+        Ok((set, split))
     }
 
     fn stream(
@@ -387,9 +442,9 @@ impl Subject {
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let companions = pytorch::Companions { weights: name(&files[1]), data: files.get(2).map(name) };
         // The script comes last: whoever finds it finds what it needs.
-        let mut meaning = Meaning::default();
+        let mut meaning = self.known().map_or_else(Meaning::default, |known| Meaning::known(known, &model));
         if let (Some(path), Some(preset)) = (files.get(2), &self.preset) {
-            let (set, split) = samples(preset, &model, &self.base, self.seed)?;
+            let (set, split) = self.samples(preset, &model)?;
             save(path, data_tensors(&set, &split)?, Holding::Data)?;
             meaning = Meaning::of(&set);
         }
@@ -435,16 +490,6 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
 
 fn save(path: &Path, tensors: Vec<(String, HostTensor)>, holding: Holding) -> Result<(), ExportError> {
     Ok(TensorFile { tensors, metadata: holding.metadata() }.write(path)?)
-}
-
-/// The samples of a preset as its run sees them, scaled and divided.
-fn samples(preset: &Preset, model: &Model, base: &Path, seed: u64) -> Result<(Dataset, Split), ExportError> {
-    let source = preset.data.as_ref().ok_or(TrainError::NoData)?;
-    let wants_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
-    let request = Request { input: model.input.clone(), output: model.output.clone(), wants_classes, seed };
-    let set = data::load(source, &request, base).map_err(TrainError::from)?;
-    let split = data::split(set.len(), source, seed).map_err(TrainError::from)?;
-    Ok((set, split))
 }
 
 fn data_tensors(set: &Dataset, split: &Split) -> Result<Vec<(String, HostTensor)>, ExportError> {

@@ -4,6 +4,7 @@ use super::{Curves, Quantity};
 use crate::exec::Executor;
 use crate::exec::cpu::host_target;
 use crate::model::{Preset, TrainSpec, read_preset, write_preset};
+use crate::tensor::path_text;
 use crate::train::SessionSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -50,6 +51,7 @@ pub struct RunRecord {
     /// The preset's document, as [`write_preset`] writes it.
     pub preset: String,
     /// The folder that relative paths in the preset are taken from.
+    #[serde(with = "path_text")]
     pub base: PathBuf,
     pub seed: u64,
     pub device: String,

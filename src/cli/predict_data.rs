@@ -1,0 +1,164 @@
+//! Which samples `predict` answers for: those that the weights' own run held out, prepared as that run prepared them, or other data as a whole.
+
+use super::args::PredictArgs;
+use super::error::wrong;
+use super::presets::Loaded;
+use crate::data::{self, Dataset, Request};
+use crate::model::{DataSpec, Model};
+use crate::train::export::ExportError;
+use crate::train::runs::RunStore;
+use crate::train::{Origin, TrainError};
+use std::path::PathBuf;
+
+/// The weights that answer.
+pub struct Weights {
+    pub path: PathBuf,
+    /// What is known of them besides their values.
+    origin: Option<Origin>,
+    /// As messages name them.
+    name: String,
+}
+
+impl Weights {
+    /// Those of a kept run, or of a file.
+    ///
+    /// # Errors
+    /// Where there is no such run, it has no weights, or what the file says of them is damaged.
+    pub fn of(args: &PredictArgs) -> anyhow::Result<Self> {
+        if let Some(path) = &args.init {
+            let name = path.display().to_string();
+            return Ok(Self { path: path.clone(), origin: Origin::read(path)?, name });
+        }
+        let store = RunStore::of_user()?;
+        let run = store.find(args.run.as_deref().unwrap_or("last"))?;
+        if !run.has_weights {
+            return Err(wrong(ExportError::NoWeights(run.name().to_owned()).to_string()));
+        }
+        let (path, name) = (store.weights(&run.id), format!("run {}", run.id));
+        Ok(Self { path, origin: Some(Origin::of_run(&store, &run)?), name })
+    }
+}
+
+/// The part of the data that the samples are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    HeldOut,
+    /// Nothing is held out.
+    Train,
+    /// The weights were trained on other data.
+    All,
+}
+
+impl Part {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HeldOut => "held_out",
+            Self::Train => "train",
+            Self::All => "all",
+        }
+    }
+}
+
+/// Samples to answer for.
+pub struct Chosen {
+    pub set: Dataset,
+    pub samples: Vec<u32>,
+    pub part: Part,
+    /// What a person should know of the choice.
+    pub notes: Vec<String>,
+}
+
+/// How data are divided.
+#[derive(Clone)]
+struct Division {
+    data: DataSpec,
+    seed: u64,
+}
+
+impl Division {
+    /// The division that the options ask for, which leave the rest as it is.
+    fn asked(mut self, args: &PredictArgs) -> Self {
+        self.data.held_out = args.held_out.unwrap_or(self.data.held_out);
+        self.data.split = args.split.map_or(self.data.split, |split| split.kind());
+        self.seed = args.seed.unwrap_or(self.seed);
+        self
+    }
+
+    fn split(&self, set: &Dataset) -> Result<data::Split, TrainError> {
+        Ok(data::split(set.len(), &self.data, self.seed)?)
+    }
+
+    fn text(&self) -> String {
+        format!("seed {}, held_out {} and split \"{}\"", self.seed, self.data.held_out, self.data.split.name())
+    }
+}
+
+/// Loads the preset's data and chooses the samples.
+///
+/// # Errors
+/// Where the data cannot be read, do not fit the weights, or the options contradict what the weights were trained with.
+pub fn choose(found: &Loaded, model: &Model, weights: &Weights, args: &PredictArgs) -> anyhow::Result<Chosen> {
+    let data = found.preset.data.clone().ok_or(TrainError::NoData)?;
+    let origin = weights.origin.as_ref();
+    let seed = origin.and_then(|o| o.seed).or(found.preset.train.map(|t| t.seed)).unwrap_or(0);
+    let of_preset = Division { data, seed };
+    let mut own = of_preset.clone();
+    origin.iter().for_each(|origin| origin.divide(&mut own.data));
+    let asked = own.clone().asked(args);
+    let request = Request::of(model, asked.seed);
+    let set = match origin.and_then(|o| o.preprocessing.as_ref()) {
+        Some(known) => data::load_as(&asked.data, &request, &found.base, known),
+        None => data::load(&asked.data, &request, &found.base),
+    };
+    let set = set.map_err(TrainError::from)?;
+    let mut notes = set.notes.clone();
+    notes.extend(Origin::assumption(origin, &set.preprocessing, &weights.name));
+    // Data that are drawn with another seed are other data.
+    let drawn_anew = own.data.source.is_drawn() && asked.seed != own.seed;
+    let is_own = origin.filter(|o| o.division().is_some()).map(|o| o.is_of(&set.digest()).unwrap_or(!drawn_anew));
+    let (samples, part) = match is_own {
+        Some(true) => held_out_of(&own, &asked, &set, weights, &mut notes)?,
+        Some(false) if args.held_out.is_none() && args.split.is_none() => {
+            notes.push(format!("{} was trained on other data, so every sample is answered", weights.name));
+            ((0..set.len() as u32).collect(), Part::All)
+        }
+        Some(false) => parts(&of_preset.asked(args), &set, Part::All)?,
+        None => parts(&asked, &set, Part::Train)?,
+    };
+    if part == Part::Train {
+        notes.push("nothing is held out, so these are answers for the samples that it trains on".to_owned());
+    }
+    Ok(Chosen { set, samples, part, notes })
+}
+
+/// The samples that the weights' own run held out.
+fn held_out_of(
+    own: &Division,
+    asked: &Division,
+    set: &Dataset,
+    weights: &Weights,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<(Vec<u32>, Part)> {
+    let own_split = own.split(set)?;
+    if asked.split(set).ok() != Some(own_split) {
+        return Err(wrong(format!(
+            "{} was trained with {}, and the options ask for {}: samples that it was trained on would be answered as held out; \
+             leave out --seed, --held-out and --split",
+            weights.name,
+            own.text(),
+            asked.text()
+        )));
+    }
+    let chosen = parts(own, set, Part::Train)?;
+    if chosen.1 == Part::HeldOut {
+        notes.push(format!("the samples are those that {} held out, with {}", weights.name, own.text()));
+    }
+    Ok(chosen)
+}
+
+/// The held-out part, or all samples as `otherwise` where nothing is held out.
+fn parts(division: &Division, set: &Dataset, otherwise: Part) -> anyhow::Result<(Vec<u32>, Part)> {
+    let split = division.split(set)?;
+    Ok(if split.held_out.is_empty() { (split.train, otherwise) } else { (split.held_out, Part::HeldOut) })
+}
