@@ -9,19 +9,21 @@
 //! once a run, right before. The floor of a step is the sum over its operations; on a GPU, those of a group share a launch.
 
 use super::args::BenchArgs;
-use super::device;
 use super::error::wrong;
 use super::output::{self, Distribution};
 use super::places::{Kind, Places};
 use super::presets::{self, Loaded};
+use super::{device, remember};
 use crate::compile::{Options, compile};
 use crate::exec::cpu::{Ceilings, Floor, Pool};
 use crate::exec::cuda::{GpuCeilings, gpu};
-use crate::exec::{Executor, Step};
+use crate::exec::{Executor, Step, peak_bytes};
 use crate::model::Precision;
-use crate::select::{Target, Tuning};
+use crate::select::{Target, Threads, Tuning};
 use crate::tensor::Bytes;
-use crate::train::{DataChoice, Session, SessionSpec, TuningFile, gpu_times, processor, tune, tuning_is_off};
+use crate::train::{
+    DataChoice, Purpose, Session, SessionSpec, TrainError, gpu_times, needs,
+};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,6 +46,8 @@ struct Report {
     preset: String,
     device: String,
     threads: usize,
+    /// How the number of threads came about.
+    threads_why: Threads,
     batch: usize,
     parameters: usize,
     eager_us: Distribution,
@@ -116,29 +120,19 @@ struct OpTime {
 /// # Errors
 /// Where a preset is wrong, or the machine cannot run its step.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
-    let threads = device::threads(args.threads);
     let loaded = presets::load_all(args.presets.iter().map(String::as_str))?;
     let mut places = Places::default();
     loaded.iter().for_each(|found| places.reads_preset(found));
     let graph = places.writes("the graph", Kind::Graph, args.graph.as_deref())?;
-    let (target, device_name) = device::choose(args.device, threads)?;
-    if args.tune {
-        remember(&loaded, &target)?;
-    }
-    let mut machine = Machine {
-        tuning: device::tuning(&target),
-        ceilings: Limits::measure(&target, threads, loaded[0].model.precision)?,
-        target,
-        name: device_name,
-        threads,
-    };
+    let first = device::threads(args.threads, &loaded[0].model);
+    let chosen = device::choose(args.device, first.count)?;
     let mut reports = Vec::with_capacity(loaded.len());
+    let mut known: Option<Machine> = None;
     for found in &loaded {
+        let machine = machine(found, args, &chosen, known.take())?;
         presets::warn_of_precision(&found.preset, &machine.target);
-        if machine.target.as_cuda().is_some() {
-            machine.ceilings = Limits::measure(&machine.target, threads, found.model.precision)?;
-        }
         let report = measure(found, &machine, args.seconds.0, graph.as_deref())?;
+        known = Some(machine);
         if !args.json {
             output::print(&told(&report, args.per_op))?;
         }
@@ -149,6 +143,29 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         ([one], true) => output::print_json(one),
         (several, true) => output::print_json(&several),
     }
+}
+
+/// What a preset is measured on: as many threads as are asked for or fastest, which are measured first where that is wanted. What a machine for another preset
+/// is `known` to reach is not measured again.
+fn machine(
+    found: &Loaded,
+    args: &BenchArgs,
+    (target, name): &(Target, String),
+    known: Option<Machine>,
+) -> anyhow::Result<Machine> {
+    if args.tune && args.threads.is_none() && target.as_cpu().is_some() {
+        remember::threads(found)?;
+    }
+    let threads = device::threads(args.threads, &found.model);
+    let (target, name) = device::with_threads(target, name, threads.count);
+    device::note_threads(&target, &threads);
+    if args.tune {
+        remember::kernels(found, &target)?;
+    }
+    let same = known.filter(|k| k.target == target && target.as_cpu().is_some()).map(|k| k.ceilings);
+    let measured = || Limits::measure(&target, threads.count, found.model.precision);
+    let ceilings = same.map_or_else(measured, Ok)?;
+    Ok(Machine { tuning: device::tuning(&target), ceilings, target, name, threads })
 }
 
 /// What steps are held against.
@@ -182,44 +199,17 @@ impl Limits {
 
 /// What is measured on.
 struct Machine {
-    threads: usize,
+    threads: Threads,
     target: Target,
     name: String,
     ceilings: Limits,
     tuning: Option<Arc<Tuning>>,
 }
 
-/// Times every kernel of the presets' operations and adds the times to the user's file.
-fn remember(loaded: &[Loaded], target: &Target) -> anyhow::Result<()> {
-    if tuning_is_off() {
-        return Err(wrong("--tune would remember times that STEPGRAPH_NO_TUNING makes every command ignore; unset it"));
-    }
-    let file = TuningFile::of_user();
-    let file =
-        file.ok_or_else(|| wrong("this system names no cache folder for the times; set HOME or XDG_CACHE_HOME"))?;
-    for found in loaded {
-        let tuning = Arc::new(tune(&found.model, target, processor())?);
-        let before = compile(&found.model, &Options::train(target.clone()))?;
-        let options = Options { tuning: Some(Arc::clone(&tuning)), ..Options::train(target.clone()) };
-        let after = compile(&found.model, &options)?;
-        let both = before.selection.choices.iter().zip(&after.selection.choices);
-        let moved = both.filter(|(a, b)| (a.variant, a.shared) != (b.variant, b.shared)).count();
-        let (distinct, timed) = (tuning.times.len(), tuning.times.values().map(Vec::len).sum::<usize>());
-        file.remember(Arc::unwrap_or_clone(tuning))
-            .map_err(|e| anyhow::anyhow!("{} cannot be written: {e}", file.path().display()))?;
-        output::note(&format!(
-            "{}: {timed} kernels timed for {distinct} distinct operations; {moved} of {} calls run otherwise than by estimate; remembered in {}",
-            found.preset.name,
-            after.selection.choices.len(),
-            file.path().display()
-        ));
-    }
-    Ok(())
-}
-
 fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>) -> anyhow::Result<Report> {
     let Machine { target, name: device, ceilings, tuning, threads } = machine;
-    let threads = *threads;
+    let threads_why = *threads;
+    let threads = threads.count;
     let started = Instant::now();
     let options = Options { tuning: tuning.clone(), ..Options::train(target.clone()) };
     let gpu_times = gpu_times(&found.model, &options)?;
@@ -227,17 +217,18 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     let started = Instant::now();
     let compiled = Arc::new(compile(&found.model, &Options { gpu_times, ..options })?);
     let compile_ms = started.elapsed().as_secs_f64() * 1e3;
-    let started = Instant::now();
-    drop(Step::new(Arc::clone(&compiled), threads)?);
-    let record_ms = started.elapsed().as_secs_f64() * 1e3;
-
     let spec = SessionSpec {
         threads,
         machine: Some(target.clone()),
         data: DataChoice::Resident,
         tuning: tuning.clone(),
+        purpose: Purpose::Time,
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
+    needs(&spec, &compiled).check_here().map_err(TrainError::from)?;
+    let started = Instant::now();
+    drop(Step::new(Arc::clone(&compiled), threads)?);
+    let record_ms = started.elapsed().as_secs_f64() * 1e3;
     let mut session = Session::prepare(&spec)?;
     let (step, pool) = session.step_mut();
     let mut bench = Bench { start: step.snapshot()?, step, pool };
@@ -308,6 +299,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         preset: model.name.clone(),
         device: device.clone(),
         threads,
+        threads_why,
         batch: model.batch,
         parameters: model.trained_len(),
         eager_us,
@@ -335,7 +327,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         arena_bytes: plan.arena_bytes,
         lower_bound_bytes: plan.lower_bound_bytes,
         unshared_bytes: plan.unshared_bytes,
-        peak_rss_bytes: peak_rss_bytes(),
+        peak_rss_bytes: peak_bytes(),
         ops,
     })
 }
@@ -384,14 +376,6 @@ impl Bench<'_> {
             }
         }
     }
-}
-
-/// The process's largest resident memory.
-fn peak_rss_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 fn told(r: &Report, per_op: bool) -> String {

@@ -7,7 +7,7 @@ use super::output;
 use super::places::{Kind, Places};
 use super::runs::{Named, find, told};
 use super::{device, presets};
-use crate::train::SessionSpec;
+use crate::train::{Purpose, SessionSpec};
 use crate::train::capsule::{Capsule, spec_of_run};
 use crate::train::runs::{Curves, Quantity};
 use std::path::{Path, PathBuf};
@@ -32,14 +32,16 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
                 Named::Preset(found) => {
                     Places::of(&found).writes("the capsule", Kind::Guarded, Some(file))?;
                     presets::warn_of_precision(&found.preset, &crate::exec::cpu::host_target(1));
-                    SessionSpec::new(found.preset, found.base)
+                    let best = device::threads(None, &found.model).count;
+                    SessionSpec { threads: best, ..SessionSpec::new(found.preset, found.base) }
                 }
             };
             Places::default().writes("the capsule", Kind::Guarded, Some(file))?;
             spec.seed = seed.or(spec.seed);
             let threads = threads.map_or(spec.threads, usize::from);
             let (target, _) = device::choose(*device, threads)?;
-            spec = SessionSpec { threads, tuning: device::tuning(&target), machine: Some(target), ..spec };
+            let purpose = Purpose::Capsule;
+            spec = SessionSpec { threads, tuning: device::tuning(&target), machine: Some(target), purpose, ..spec };
             let made = kept.as_ref().map(Curves::last_step).filter(|s| *s > 0);
             let steps = steps.or(made).or(spec.preset.train.map(|t| t.steps as u64)).unwrap_or(1000);
             let capsule = Capsule::make(&spec, steps, |_| true)?;

@@ -22,6 +22,7 @@ mod plan_text;
 mod predict;
 mod presets;
 mod progress;
+mod remember;
 mod runs;
 mod step_log;
 mod studio;

@@ -10,7 +10,7 @@ use crate::model::{LossSpec, Model};
 use crate::tensor::write_atomic;
 use crate::train::export::ExportError;
 use crate::train::runs::RunStore;
-use crate::train::{Look, Session, SessionSpec, argmax};
+use crate::train::{Look, Purpose, Session, SessionSpec, argmax};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -56,7 +56,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let (init, seed) = given(args)?;
     places.reads("the parameters", Some(&init));
     let out = places.writes("the answers", Kind::Answers, args.out.as_deref())?;
-    let threads = super::device::threads(args.threads);
+    let threads = super::device::threads(args.threads, &found.model).count;
     let (target, device) = super::device::choose(args.device, threads)?;
     let spec = SessionSpec {
         threads,
@@ -64,6 +64,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         seed,
         init: Some(init.clone()),
         tuning: super::device::tuning(&target),
+        purpose: Purpose::Predict,
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
     let mut session = Session::prepare(&spec)?;

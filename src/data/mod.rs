@@ -22,6 +22,7 @@ mod mutation;
 mod npy;
 mod npz;
 mod scaling;
+mod size;
 mod split;
 mod synthetic;
 mod table;
@@ -35,6 +36,7 @@ pub use images::read_image;
 pub use npy::read_npy;
 pub use npz::read_npz;
 pub use scaling::Scaling;
+pub use size::{DataSize, expected_size};
 pub use split::{Split, split};
 pub use table::{CsvOptions, Table, read_csv};
 
