@@ -254,8 +254,10 @@ pub struct PredictArgs {
 /// One random batch stays in place, and blocks of eager and replayed steps alternate, so that both meet the same machine.
 /// No data is needed.
 ///
-/// Times found by --tune are kept in the user's cache folder, for this processor, instruction set and number of threads, and every command that
-/// compiles a step follows them. Without --threads, the whole step is timed on one, two, four and more cores first, and the fastest is remembered too. STEPGRAPH_NO_TUNING=1 makes them choose by estimate.
+/// Times found by --tune are kept in the user's cache folder, for this processor, instruction set and number of
+/// threads, and every command that compiles a step follows them. Without --threads, the whole step is timed on one,
+/// two, four and more cores first, and the fastest is remembered too. STEPGRAPH_NO_TUNING=1 makes them choose by
+/// estimate.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph bench digits-mlp

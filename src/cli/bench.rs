@@ -21,9 +21,7 @@ use crate::exec::{Executor, Step, peak_bytes};
 use crate::model::Precision;
 use crate::select::{Target, Threads, Tuning};
 use crate::tensor::Bytes;
-use crate::train::{
-    DataChoice, Purpose, Session, SessionSpec, TrainError, gpu_times, needs,
-};
+use crate::train::{DataChoice, Purpose, Session, SessionSpec, TrainError, gpu_times, needs};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
@@ -145,8 +143,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What a preset is measured on: as many threads as are asked for or fastest, which are measured first where that is wanted. What a machine for another preset
-/// is `known` to reach is not measured again.
+/// What a preset is measured on: as many threads as are asked for or fastest, which are measured first where that is
+/// wanted. What a machine for another preset is `known` to reach is not measured again.
 fn machine(
     found: &Loaded,
     args: &BenchArgs,

@@ -7,9 +7,9 @@ use super::output;
 use super::places::{Kind, Places};
 use super::runs::{Named, find, told};
 use super::{device, presets};
-use crate::train::{Purpose, SessionSpec};
 use crate::train::capsule::{Capsule, spec_of_run};
 use crate::train::runs::{Curves, Quantity};
+use crate::train::{Purpose, SessionSpec};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

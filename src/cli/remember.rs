@@ -1,4 +1,5 @@
-//! What `stepgraph bench --tune` keeps for every later command: the fastest kernels of a step, and the fastest number of threads.
+//! What `stepgraph bench --tune` keeps for every later command: the fastest kernels of a step, and the fastest number
+//! of threads.
 
 use super::error::wrong;
 use super::output;

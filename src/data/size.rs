@@ -1,4 +1,5 @@
-//! What a data set will take of memory, from the sizes of its files and the fields of its preset: nothing is read but headers.
+//! What a data set will take of memory, from the sizes of its files and the fields of its preset: nothing is read but
+//! headers.
 
 use super::Request;
 use crate::model::DataSource;
@@ -132,7 +133,9 @@ mod tests {
             fs::write(folder.path().join(name), bytes).unwrap();
             PathBuf::from(name)
         };
-        let head = |kind: &str| format!("\x01NUMPY {{'descr': '{kind}', 'fortran_order': False}}{}", " ".repeat(200)).into_bytes();
+        let head = |kind: &str| {
+            format!("\x01NUMPY {{'descr': '{kind}', 'fortran_order': False}}{}", " ".repeat(200)).into_bytes()
+        };
         let (x, y) = (write("x.npy", &head("<f8")), write("y.npy", &head("|u1")));
         let (wide, narrow) = (len(&folder.path().join("x.npy")), len(&folder.path().join("y.npy")));
         assert_eq!(size(DataSource::Npy { x, y }), DataSize::new(wide / 8 * 4 + narrow * 4, wide.max(narrow)));

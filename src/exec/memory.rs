@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// Bytes of memory that can be taken without swapping, where the system tells: those of the machine, of the container or group that this program is in, or
-/// those that the limits of this process leave, whichever are fewest.
+/// Bytes of memory that can be taken without swapping, where the system tells: those of the machine, of the container
+/// or group that this program is in, or those that the limits of this process leave, whichever are fewest.
 #[must_use]
 pub fn available_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
@@ -38,7 +38,8 @@ fn left_of_limits(limits: &str, status: &str) -> Option<u64> {
     [left("Max address space", "VmSize:"), left("Max data size", "VmData:")].into_iter().flatten().min()
 }
 
-/// The files of a control group that tell its limit and what it has taken, and the line of its statistics about files that nobody uses.
+/// The files of a control group that tell its limit and what it has taken, and the line of its statistics about files
+/// that nobody uses.
 struct GroupFiles {
     most: &'static str,
     taken: &'static str,
@@ -47,13 +48,11 @@ struct GroupFiles {
 
 /// The files of version 2, and of version 1.
 const VERSION_2: GroupFiles = GroupFiles { most: "memory.max", taken: "memory.current", files: "inactive_file " };
-const VERSION_1: GroupFiles = GroupFiles {
-    most: "memory.limit_in_bytes",
-    taken: "memory.usage_in_bytes",
-    files: "total_inactive_file ",
-};
+const VERSION_1: GroupFiles =
+    GroupFiles { most: "memory.limit_in_bytes", taken: "memory.usage_in_bytes", files: "total_inactive_file " };
 
-/// What is left of the memory that the control groups of this process may take, as `/proc/self/cgroup` names them; nothing where none has a limit.
+/// What is left of the memory that the control groups of this process may take, as `/proc/self/cgroup` names them;
+/// nothing where none has a limit.
 fn granted_bytes(root: &Path, groups: &str) -> Option<u64> {
     let left = groups.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -129,7 +128,9 @@ mod tests {
     #[test]
     fn limits_of_the_process_count() {
         let limits = |space: &str, data: &str| {
-            format!("Limit  Soft Limit  Hard Limit  Units\nMax data size   {data}  unlimited  bytes\nMax address space   {space}  unlimited  bytes\n")
+            format!(
+                "Limit  Soft Limit  Hard Limit  Units\nMax data size   {data}  unlimited  bytes\nMax address space   {space}  unlimited  bytes\n"
+            )
         };
         let status = "VmPeak:\t  9 kB\nVmSize:\t  2 kB\nVmData:\t  1 kB\n";
         assert_eq!(left_of_limits(&limits("unlimited", "unlimited"), status), None);

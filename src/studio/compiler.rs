@@ -121,7 +121,8 @@ fn answer(request: &Request) -> Answer {
         Some(model) => request.machine.suited(model),
         None => Arc::clone(&request.machine),
     };
-    let mut out = Answer { revision, device, machine, checked, plan: None, error: None, changes: None, took: Duration::ZERO };
+    let mut out =
+        Answer { revision, device, machine, checked, plan: None, error: None, changes: None, took: Duration::ZERO };
     if let Some(model) = &out.checked.model {
         let Machine { target, tuning, .. } = &*out.machine;
         // What was timed on this GPU is chosen here as it will be by a run.

@@ -41,8 +41,8 @@ pub(super) struct BroughtUp {
 /// A feed, and what the user should know about its data.
 type Fed = (Feed, Vec<String>);
 
-/// Compiles the training step of `model` for `machine` and takes its memory, once all that the session will take was counted. Data are loaded meanwhile on a
-/// thread of their own.
+/// Compiles the training step of `model` for `machine` and takes its memory, once all that the session will take was
+/// counted. Data are loaded meanwhile on a thread of their own.
 ///
 /// # Errors
 /// Where the step cannot be compiled or has no room, where the data are missing, malformed, or do not fit the network.
@@ -66,7 +66,8 @@ pub(super) fn bring_up(
     let evaluation = (here && evaluates(spec)).then(|| compiled_evaluation(model, machine)).transpose()?;
     let place = Place::of(compiled.plan.persistent_bytes, here);
     let keeps_in_memory = place.is_memory();
-    needs_of(&Parts { spec, model, train: &compiled, evaluation: evaluation.as_ref(), keeps_in_memory }).check_here()?;
+    needs_of(&Parts { spec, model, train: &compiled, evaluation: evaluation.as_ref(), keeps_in_memory })
+        .check_here()?;
     watch.told("memory counted");
     let plan = &compiled.plan;
     let layout = plan.program.value(plan.program.x).layout;
@@ -107,7 +108,8 @@ fn evaluates(spec: &SessionSpec) -> bool {
     spec.data == DataChoice::Preset && (held_out || spec.purpose == Purpose::Predict)
 }
 
-/// A step in a device's memory with the first parameters of its seed, which are drawn here while it is compiled into place.
+/// A step in a device's memory with the first parameters of its seed, which are drawn here while it is compiled into
+/// place.
 fn on_device<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     compiled: &Arc<Compiled>,

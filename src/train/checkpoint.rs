@@ -1,7 +1,7 @@
 //! Checkpoints: everything that a run needs to go on as if it had never stopped.
 
-use super::streams::{Stream, checksum_of, write_streams};
 use super::open_tensors::{Entry, OpenTensors};
+use super::streams::{Stream, checksum_of, write_streams};
 use super::weights::{import, open_tensors};
 use super::{Feed, FeedPosition, Session, TrainError};
 use crate::model::{DataSpec, Model, Preset, write_loss, write_preset};

@@ -6,8 +6,8 @@
 
 use super::kept_state::KeptState;
 use super::{Feed, FeedPosition, TrainError};
-use crate::exec::{Executor, Step};
 use crate::exec::cpu::Pool;
+use crate::exec::{Executor, Step};
 use crate::lower::{LValueId, Op};
 use crate::tensor::DType;
 
@@ -31,8 +31,8 @@ impl Guard {
         Ok(Self { kept, position: feed.position(), step: 0 })
     }
 
-    /// Runs a step once each way and puts back what it had: caches are warm, and nothing has changed. A step of large parameters, which takes long in any
-    /// case and whose memory was touched when it was taken, is left alone.
+    /// Runs a step once each way and puts back what it had: caches are warm, and nothing has changed. A step of large
+    /// parameters, which takes long in any case and whose memory was touched when it was taken, is left alone.
     ///
     /// # Errors
     /// Where the step cannot be run.

@@ -1,4 +1,5 @@
-//! Where a run keeps what survives a step, to go back to it: in memory where that is small, in a file without a name where it is large.
+//! Where a run keeps what survives a step, to go back to it: in memory where that is small, in a file without a name
+//! where it is large.
 
 use super::TrainError;
 use crate::exec::{Step, zero_bytes};
@@ -24,8 +25,8 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// A place for so many bytes of a step that runs on this machine's memory or, otherwise, on a device: whose states are kept in the host's memory, since
-    /// they are not in it already.
+    /// A place for so many bytes of a step that runs on this machine's memory or, otherwise, on a device: whose states
+    /// are kept in the host's memory, since they are not in it already.
     pub(super) fn of(bytes: u64, here: bool) -> Self {
         if !here || is_small(bytes) {
             return Self::Memory;

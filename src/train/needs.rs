@@ -1,7 +1,8 @@
 //! What a command will take of the host's memory, listed before any of it is taken.
 //!
-//! The system lets a program ask for more memory than there is, and ends it when it uses that. So everything large is counted first, item by item, and held
-//! against what the machine offers. The arena of a GPU's step is that device's own affair (`Step::has_room`); what its run takes here is counted here.
+//! The system lets a program ask for more memory than there is, and ends it when it uses that. So everything large is
+//! counted first, item by item, and held against what the machine offers. The arena of a GPU's step is that device's
+//! own affair (`Step::has_room`); what its run takes here is counted here.
 
 use super::kept_state::is_small;
 use super::{DataChoice, SessionSpec};
@@ -177,7 +178,8 @@ pub(super) fn request(model: &Model, seed: u64) -> Request {
     Request { input: model.input.clone(), output: model.output.clone(), wants_classes, seed }
 }
 
-/// Copies of single parameters: those that lie in an order of their own are put in another on their way, those of a file and those of a device are held first.
+/// Copies of single parameters: those that lie in an order of their own are put in another on their way, those of a
+/// file and those of a device are held first.
 fn in_transit(spec: &SessionSpec, plan: &BindingPlan, here: bool) -> u64 {
     let slots = &plan.program.params;
     let bytes = |slot: &crate::lower::ParamSlot| 4 * plan.program.value(slot.value).shape.len() as u64;
@@ -254,7 +256,10 @@ mod tests {
         assert!(compiled.plan.arena_bytes > 4 * 10_000_000_000);
         assert_eq!((run.check(None), run.check(Some(run.bytes()))), (Ok(()), Ok(())));
         let told = run.check(Some(24 << 30)).unwrap_err().to_string();
-        assert!(told.starts_with("this takes 37.") && told.contains("and 24.0 GiB are free: 37.3 GiB for the step's arena"), "{told}");
+        assert!(
+            told.starts_with("this takes 37.") && told.contains("and 24.0 GiB are free: 37.3 GiB for the step's arena"),
+            "{told}"
+        );
         assert!(told.contains("use fewer units"), "{told}");
     }
 }

@@ -1,4 +1,5 @@
-//! Safetensors files that are read tensor by tensor: what is read is never held as a whole beside the step that it is for.
+//! Safetensors files that are read tensor by tensor: what is read is never held as a whole beside the step that it is
+//! for.
 
 use super::TrainError;
 use super::streams::Stream;
@@ -79,7 +80,8 @@ impl OpenTensors {
     /// Where the file has become another one since it was opened.
     pub(super) fn read(&self, entry: &Entry) -> Result<HostTensor, TrainError> {
         // A tensor may be larger than any memory.
-        let mut bytes = try_room(entry.len).map_err(|e| TrainError::file(&self.path, e.to_string(), "free some memory"))?;
+        let mut bytes =
+            try_room(entry.len).map_err(|e| TrainError::file(&self.path, e.to_string(), "free some memory"))?;
         let read = self.at(entry).and_then(|mut from| from.read_to_end(&mut bytes));
         read.map_err(|e| broken(&self.path, &e.to_string()))?;
         HostTensor::from_bytes(entry.dtype, entry.shape.clone(), bytes).map_err(|e| broken(&self.path, &e.to_string()))

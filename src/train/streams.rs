@@ -1,4 +1,5 @@
-//! Safetensors files that are written tensor by tensor: what is written is never held as a whole beside the step that it comes from.
+//! Safetensors files that are written tensor by tensor: what is written is never held as a whole beside the step that
+//! it comes from.
 
 use super::TrainError;
 use super::weights::file_dtype;
@@ -133,7 +134,8 @@ mod tests {
     fn a_streamed_file_is_the_one_that_the_library_writes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.safetensors");
-        let tensor = |name: &str, values: &[f32]| (name.to_owned(), HostTensor::from_slice([values.len()], values).unwrap());
+        let tensor =
+            |name: &str, values: &[f32]| (name.to_owned(), HostTensor::from_slice([values.len()], values).unwrap());
         let mut tensors = vec![tensor("b", &[1.0, 2.5]), tensor("a", &[-0.0, f32::MAX, 3.0]), tensor("none", &[])];
         tensors.push(("count".to_owned(), HostTensor::from_slice([2], &[7i64, -1]).unwrap()));
         let metadata: HashMap<String, String> = [("key".to_owned(), "va\"lue".to_owned())].into();

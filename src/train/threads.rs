@@ -25,10 +25,12 @@ pub fn threads_for(model: &Model) -> Threads {
     let file = TuningFile::of_user().filter(|_| !tuning_is_off());
     // A file of no use is told where kernel times are asked for.
     let steps = file.and_then(|file| file.steps().ok()).unwrap_or_default();
-    by_times(&steps, &step_key(&program), cores).unwrap_or_else(|| choose_threads(&work_of(&program, detect_isa()), cores))
+    by_times(&steps, &step_key(&program), cores)
+        .unwrap_or_else(|| choose_threads(&work_of(&program, detect_isa()), cores))
 }
 
-/// The fastest of the numbers that were measured for a step, where there are times for all numbers that are worth a trial here.
+/// The fastest of the numbers that were measured for a step, where there are times for all numbers that are worth a
+/// trial here.
 fn by_times(steps: &[StepTimes], key: &str, cores: usize) -> Option<Threads> {
     let of_step = |s: &&StepTimes| s.key == key && s.cpu == processor() && s.isa == detect_isa();
     let times = &steps.iter().find(of_step)?.us;
@@ -47,7 +49,8 @@ fn step_key(program: &Program) -> String {
     format!("{:016x}", hash.sum())
 }
 
-/// Times that each number of threads is tried: the least counts, so that a machine that is busy for a while spoils none.
+/// Times that each number of threads is tried: the least counts, so that a machine that is busy for a while spoils
+/// none.
 const VISITS: usize = 3;
 /// What one visit lasts, roughly, in microseconds, and the fewest and most steps of it.
 const VISIT_US: f64 = 60_000.0;

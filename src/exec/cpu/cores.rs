@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Cores that this program may use: as many as its processors belong to, and no more than control groups grant it the time of. Two threads on one core take
-/// its units from each other, so that a core counts once.
+/// Cores that this program may use: as many as its processors belong to, and no more than control groups grant it the
+/// time of. Two threads on one core take its units from each other, so that a core counts once.
 #[must_use]
 pub fn usable_cores() -> usize {
     // Counts the processors that this thread may run on, within what control groups of both versions grant.

@@ -41,7 +41,8 @@ pub fn asked_threads() -> Option<usize> {
     text.parse().ok().filter(|t| (1..=MOST_THREADS).contains(t))
 }
 
-/// Threads where it is not known what step they are to share: two, where there are two cores. `STEPGRAPH_THREADS` overrides it.
+/// Threads where it is not known what step they are to share: two, where there are two cores. `STEPGRAPH_THREADS`
+/// overrides it.
 #[must_use]
 pub fn default_threads() -> usize {
     asked_threads().unwrap_or_else(|| usable_cores().min(2))
