@@ -107,6 +107,15 @@ pub enum CompileError {
     Plan(#[from] PlanError),
 }
 
+/// The training step's operations as a CPU runs them, before kernels are chosen: what its threads are chosen by.
+///
+/// # Errors
+/// As [`compile`].
+pub fn cpu_program(model: &Model) -> Result<Program, CompileError> {
+    let graph = ir::build(model, Mode::Train, Metrics::default(), DType::F32);
+    Ok(select::fuse(&lower::lower_for(&graph, model, lower::FilterOrder::Hwio)))
+}
+
 /// Compiles a checked model.
 ///
 /// # Errors

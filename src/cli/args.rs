@@ -105,7 +105,7 @@ pub struct TrainArgs {
     /// Print the closing summary as one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Threads that share a step
+    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
     /// Write everything needed to go on later, at the end of the run
@@ -167,7 +167,7 @@ pub struct PlanArgs {
     /// Seconds to search for a smaller arena, where the quick planners leave a gap
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub time_budget: Option<Seconds>,
-    /// Threads that share a step
+    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
 }
@@ -206,7 +206,7 @@ pub struct VerifyArgs {
     /// Replay on batch.x and batch.y of a safetensors file
     #[arg(long, value_name = "FILE")]
     pub batches: Option<PathBuf>,
-    /// Threads that share a step
+    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
     /// Print the reports as JSON: one object, or a list for several presets
@@ -252,7 +252,7 @@ pub struct PredictArgs {
     /// Which samples are held out; those of the weights' run without
     #[arg(long, value_enum)]
     pub split: Option<SplitArg>,
-    /// Threads that share a step
+    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
     /// Print the metrics as one JSON object
@@ -265,8 +265,10 @@ pub struct PredictArgs {
 /// One random batch stays in place, and blocks of eager and replayed steps alternate, so that both meet the same machine.
 /// No data is needed.
 ///
-/// Times found by --tune are kept in the user's cache folder, for this processor, instruction set and number of threads, and every command that
-/// compiles a step follows them. STEPGRAPH_NO_TUNING=1 makes them choose by estimate.
+/// Times found by --tune are kept in the user's cache folder, for this processor, instruction set and number of
+/// threads, and every command that compiles a step follows them. Without --threads, the whole step is timed on one,
+/// two, four and more cores first, and the fastest is remembered too. STEPGRAPH_NO_TUNING=1 makes them choose by
+/// estimate.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph bench digits-mlp
@@ -284,7 +286,7 @@ pub struct BenchArgs {
     /// Seconds to measure for, each preset
     #[arg(long, default_value = "2", value_name = "SECONDS", allow_negative_numbers = true)]
     pub seconds: Seconds,
-    /// Threads that share a step
+    /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
     /// Print the time of each operation too

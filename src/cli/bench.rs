@@ -17,11 +17,11 @@ use super::{device, kernel_times};
 use crate::compile::{Options, compile};
 use crate::exec::cpu::{Ceilings, Floor, Pool};
 use crate::exec::cuda::{GpuCeilings, gpu};
-use crate::exec::{Executor, Step};
+use crate::exec::{Executor, Step, peak_bytes};
 use crate::model::Precision;
-use crate::select::{Target, Tuning};
+use crate::select::{Target, Threads, Tuning};
 use crate::tensor::Bytes;
-use crate::train::{DataChoice, Session, SessionSpec, gpu_times};
+use crate::train::{DataChoice, Purpose, Session, SessionSpec, TrainError, gpu_times, needs};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::Path;
@@ -45,6 +45,8 @@ struct Report {
     preset: String,
     device: String,
     threads: usize,
+    /// How the number of threads came about.
+    threads_why: Threads,
     batch: usize,
     parameters: usize,
     eager_us: Distribution,
@@ -117,27 +119,19 @@ struct OpTime {
 /// # Errors
 /// Where a preset is wrong, or the machine cannot run its step.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
-    let threads = device::threads(args.threads);
     let loaded = presets::load_all(args.presets.iter().map(OsString::as_os_str))?;
     let mut places = Places::default();
     loaded.iter().for_each(|found| places.reads_preset(found));
     let graph = places.writes("the graph", Kind::Graph, args.graph.as_deref())?;
-    let (target, device_name) = device::choose(args.device, threads)?;
-    let tuning = if args.tune { kernel_times::measured(&loaded, &target)? } else { device::tuning(&target) };
-    let mut machine = Machine {
-        tuning,
-        ceilings: Limits::measure(&target, threads, loaded[0].model.precision)?,
-        target,
-        name: device_name,
-        threads,
-    };
+    let first = device::threads(args.threads, &loaded[0].model);
+    let chosen = device::choose(args.device, first.count)?;
     let mut reports = Vec::with_capacity(loaded.len());
+    let mut known: Option<Machine> = None;
     for found in &loaded {
+        let machine = machine(found, args, &chosen, known.take())?;
         presets::warn_of_precision(&found.preset, &machine.target);
-        if machine.target.as_cuda().is_some() {
-            machine.ceilings = Limits::measure(&machine.target, threads, found.model.precision)?;
-        }
         let report = measure(found, &machine, args.seconds.0, graph.as_deref())?;
+        known = Some(machine);
         if !args.json {
             output::print(&told(&report, args.per_op))?;
         }
@@ -148,6 +142,28 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         ([one], true) => output::print_json(one),
         (several, true) => output::print_json(&several),
     }
+}
+
+/// What a preset is measured on: as many threads as are asked for or fastest, which are measured first where that is
+/// wanted. What a machine for another preset is `known` to reach is not measured again.
+fn machine(
+    found: &Loaded,
+    args: &BenchArgs,
+    (target, name): &(Target, String),
+    known: Option<Machine>,
+) -> anyhow::Result<Machine> {
+    let threads = if args.tune && args.threads.is_none() && target.as_cpu().is_some() {
+        kernel_times::fastest_threads(found)?
+    } else {
+        device::threads(args.threads, &found.model)
+    };
+    let (target, name) = device::with_threads(target, name, threads.count);
+    device::note_threads(&target, &threads);
+    let tuning = if args.tune { kernel_times::measured(found, &target)? } else { device::tuning(&target) };
+    let same = known.filter(|k| k.target == target && target.as_cpu().is_some()).map(|k| k.ceilings);
+    let measured = || Limits::measure(&target, threads.count, found.model.precision);
+    let ceilings = same.map_or_else(measured, Ok)?;
+    Ok(Machine { tuning, ceilings, target, name, threads })
 }
 
 /// What steps are held against.
@@ -181,7 +197,7 @@ impl Limits {
 
 /// What is measured on.
 struct Machine {
-    threads: usize,
+    threads: Threads,
     target: Target,
     name: String,
     ceilings: Limits,
@@ -190,7 +206,8 @@ struct Machine {
 
 fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>) -> anyhow::Result<Report> {
     let Machine { target, name: device, ceilings, tuning, threads } = machine;
-    let threads = *threads;
+    let threads_why = *threads;
+    let threads = threads.count;
     let started = Instant::now();
     let options = Options { tuning: tuning.clone(), ..Options::train(target.clone()) };
     let gpu_times = gpu_times(&found.model, &options)?;
@@ -198,17 +215,18 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     let started = Instant::now();
     let compiled = Arc::new(compile(&found.model, &Options { gpu_times, ..options })?);
     let compile_ms = started.elapsed().as_secs_f64() * 1e3;
-    let started = Instant::now();
-    drop(Step::new(Arc::clone(&compiled), threads)?);
-    let record_ms = started.elapsed().as_secs_f64() * 1e3;
-
     let spec = SessionSpec {
         threads,
         machine: Some(target.clone()),
         data: DataChoice::Resident,
         tuning: tuning.clone(),
+        purpose: Purpose::Time,
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
+    needs(&spec, &compiled).check_here().map_err(TrainError::from)?;
+    let started = Instant::now();
+    drop(Step::new(Arc::clone(&compiled), threads)?);
+    let record_ms = started.elapsed().as_secs_f64() * 1e3;
     let mut session = Session::prepare(&spec)?;
     let (step, pool) = session.step_mut();
     let mut bench = Bench { start: step.snapshot()?, step, pool };
@@ -279,6 +297,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         preset: model.name.clone(),
         device: device.clone(),
         threads,
+        threads_why,
         batch: model.batch,
         parameters: model.trained_len(),
         eager_us,
@@ -306,7 +325,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         arena_bytes: plan.arena_bytes,
         lower_bound_bytes: plan.lower_bound_bytes,
         unshared_bytes: plan.unshared_bytes,
-        peak_rss_bytes: peak_rss_bytes(),
+        peak_rss_bytes: peak_bytes(),
         ops,
     })
 }
@@ -355,14 +374,6 @@ impl Bench<'_> {
             }
         }
     }
-}
-
-/// The process's largest resident memory.
-fn peak_rss_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 fn told(r: &Report, per_op: bool) -> String {

@@ -10,7 +10,7 @@ use super::{device, presets};
 use crate::data::DataError;
 use crate::train::capsule::{Capsule, spec_of_run};
 use crate::train::runs::{Curves, Quantity};
-use crate::train::{SessionSpec, TrainError};
+use crate::train::{Purpose, SessionSpec, TrainError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -36,14 +36,16 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
                 Named::Preset(found) => {
                     places.reads_preset(&found);
                     presets::warn_of_precision(&found.preset, &crate::exec::cpu::host_target(1));
-                    SessionSpec::new(found.preset, found.base)
+                    let best = device::threads(None, &found.model).count;
+                    SessionSpec { threads: best, ..SessionSpec::new(found.preset, found.base) }
                 }
             };
             places.writes("the capsule", Kind::Capsule, Some(file))?;
             spec.seed = seed.or(spec.seed);
             let threads = threads.map_or(spec.threads, usize::from);
             let (target, _) = device::choose(*device, threads)?;
-            spec = SessionSpec { threads, tuning: device::tuning(&target), machine: Some(target), ..spec };
+            let purpose = Purpose::Capsule;
+            spec = SessionSpec { threads, tuning: device::tuning(&target), machine: Some(target), purpose, ..spec };
             let made = kept.as_ref().map(Curves::last_step).filter(|s| *s > 0);
             let steps = steps.or(made).or(spec.preset.train.map(|t| t.steps as u64)).unwrap_or(1000);
             let capsule = Capsule::make(&spec, steps, |_| true)?;

@@ -2,15 +2,41 @@
 
 use super::args::Device;
 use super::error::wrong;
-use crate::exec::cpu::{cpu_name, default_threads, host_target};
+use crate::exec::cpu::{cpu_name, host_target, usable_cores};
 use crate::exec::cuda;
-use crate::select::{Target, Tuning};
+use crate::model::Model;
+use crate::select::{Target, Threads, ThreadsBy, Tuning};
+use crate::train::threads_for;
 use std::sync::Arc;
 
-/// Threads that share a step: as given, or this machine's default.
+/// Threads that share the step of a network: as given, or what is best for it on this machine.
 #[must_use]
-pub fn threads(given: Option<u16>) -> usize {
-    given.map_or_else(default_threads, usize::from)
+pub fn threads(given: Option<u16>, model: &Model) -> Threads {
+    let asked = |count: u16| Threads { count: count.into(), cores: usable_cores(), by: ThreadsBy::Option };
+    given.map_or_else(|| threads_for(model), asked)
+}
+
+/// A CPU's target with another number of threads, and the name that people know it by; a GPU's as it is.
+#[must_use]
+pub fn with_threads(target: &Target, name: &str, threads: usize) -> (Target, String) {
+    match target.as_cpu() {
+        Some(cpu) if cpu.threads != threads => named_cpu(threads),
+        _ => (target.clone(), name.to_owned()),
+    }
+}
+
+/// This machine's CPU, and its name for people.
+fn named_cpu(threads: usize) -> (Target, String) {
+    let target = host_target(threads);
+    let name = cpu_name().map_or_else(|| target.name.clone(), |cpu| format!("{} ({cpu})", target.name));
+    (target, name)
+}
+
+/// Says on standard error how many threads share a CPU's step, and why; nothing where the person asked for them.
+pub fn note_threads(target: &Target, threads: &Threads) {
+    if target.as_cpu().is_some() && threads.by != ThreadsBy::Option {
+        super::output::note(&format!("threads: {threads}"));
+    }
 }
 
 /// The machine that a plan is made for. A GPU that is not here is stood in for by an H200's facts, because a plan needs no device.
@@ -45,8 +71,7 @@ pub fn tuning(target: &Target) -> Option<Arc<Tuning>> {
 /// # Errors
 /// Where the user insists on a device that cannot be used.
 pub fn choose(device: Device, threads: usize) -> anyhow::Result<(Target, String)> {
-    let target = host_target(threads);
-    let name = cpu_name().map_or_else(|| target.name.clone(), |cpu| format!("{} ({cpu})", target.name));
+    let (target, name) = named_cpu(threads);
     match device {
         Device::Cuda(number) => match cuda::gpu(number) {
             Ok(gpu) => {

@@ -3,8 +3,9 @@
 use super::args::DoctorArgs;
 use super::output;
 use crate::exec::available_bytes;
-use crate::exec::cpu::{cpu_name, default_threads, detect_isa};
+use crate::exec::cpu::{asked_threads, cpu_name, detect_isa, usable_cores};
 use crate::exec::cuda::{Probe, gpu, probe};
+use crate::select::MOST_THREADS;
 use crate::tensor::Bytes;
 use crate::train::runs::RunStore;
 use directories::ProjectDirs;
@@ -16,11 +17,14 @@ struct Report {
     version: &'static str,
     os: String,
     cpu: Option<String>,
+    /// Cores that the program may use: those of its processors, within what control groups grant.
     cores: usize,
     /// The instruction set that kernels are chosen for; `STEPGRAPH_ISA` lowers it.
     isa: &'static str,
     isa_found: Vec<&'static str>,
+    /// The most threads that share a step.
     threads: usize,
+    threads_why: String,
     memory_available_bytes: Option<u64>,
     /// Whether this build can open a window, and whether a display is there to open it on.
     studio: bool,
@@ -81,10 +85,11 @@ fn examine() -> Report {
         version: env!("CARGO_PKG_VERSION"),
         os: os(),
         cpu: cpu_name(),
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        cores: usable_cores(),
         isa: detect_isa().name(),
         isa_found: instructions(),
-        threads: default_threads(),
+        threads: asked_threads().unwrap_or_else(|| usable_cores().min(MOST_THREADS)),
+        threads_why: threads_why(asked_threads()),
         memory_available_bytes: available_bytes(),
         studio,
         display,
@@ -94,6 +99,14 @@ fn examine() -> Report {
         folders,
         advice,
     }
+}
+
+/// How the number of threads of a step comes about.
+fn threads_why(asked: Option<usize>) -> String {
+    asked.map_or_else(
+        || "as many as make a step fastest, by its cost or as `bench --tune` measured; --threads N decides".to_owned(),
+        |count| format!("{count}, by STEPGRAPH_THREADS"),
+    )
 }
 
 fn os() -> String {
@@ -149,7 +162,9 @@ fn told(r: &Report) -> String {
     let mut out = format!("stepgraph {}\n", r.version);
     let mut row = |name: &str, value: String| out.push_str(&format!("{name:<10} {value}\n"));
     row("system", r.os.clone());
-    row("processor", format!("{}, {} cores, using {}", r.cpu.as_deref().unwrap_or("unknown"), r.cores, r.threads));
+    let cores = if r.cores == 1 { "1 usable core".to_owned() } else { format!("{} usable cores", r.cores) };
+    row("processor", format!("{}, {cores}", r.cpu.as_deref().unwrap_or("unknown")));
+    row("threads", r.threads_why.clone());
     let found = if r.isa_found.is_empty() { "nothing beyond the baseline".to_owned() } else { r.isa_found.join(", ") };
     row("kernels", format!("{} (found: {found})", r.isa));
     row("memory", r.memory_available_bytes.map_or_else(|| "unknown".to_owned(), |b| format!("{} free", Bytes(b))));

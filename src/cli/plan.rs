@@ -7,6 +7,7 @@ use super::{device, output, plan_json, plan_text, presets};
 use crate::compile::{Compiled, Options, compile};
 use crate::plan::arena::{Attempt, Budget, Planner};
 use crate::plan::{BindingPlan, CapturePlan, EXTERNAL, arena_svg, referee};
+use crate::select::Threads;
 use std::time::{Duration, Instant};
 
 /// Compiles a preset and prints what was asked.
@@ -23,7 +24,9 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     } else {
         args.format
     };
-    let target = device::choose_to_plan(args.device, device::threads(args.threads))?;
+    let threads = device::threads(args.threads, &found.model);
+    let target = device::choose_to_plan(args.device, threads.count)?;
+    let threads = target.as_cpu().map(|_| threads);
     let tuning = device::tuning(&target);
     let options = if args.eval { Options::eval(target.clone()) } else { Options::train(target.clone()) };
     let budget = Budget { time: args.time_budget.map(|s| Duration::from_secs_f64(s.0)) };
@@ -35,17 +38,22 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
         place_again(&mut compiled.plan, planner.0)?;
     }
     presets::warn_of_precision(&found.preset, &target);
-    output::print(&shown(&compiled, args.stage, format)?)?;
+    output::print(&shown(&compiled, threads, args.stage, format)?)?;
     if let Some(path) = svg {
         output::write_picture(&path, &arena_svg(&compiled.plan, &found.preset.name))?;
     }
     Ok(())
 }
 
-fn shown(compiled: &Compiled, stage: Option<Stage>, format: Format) -> anyhow::Result<String> {
+fn shown(
+    compiled: &Compiled,
+    threads: Option<Threads>,
+    stage: Option<Stage>,
+    format: Format,
+) -> anyhow::Result<String> {
     let stage_or_all = stage.unwrap_or(Stage::All);
     match format {
-        Format::Text => Ok(plan_text::text(compiled, stage_or_all)),
+        Format::Text => Ok(plan_text::text(compiled, threads, stage_or_all)),
         Format::Dot => dot(compiled, stage),
         Format::Json => {
             let mut text = match stage_or_all {
@@ -55,7 +63,7 @@ fn shown(compiled: &Compiled, stage: Option<Stage>, format: Format) -> anyhow::R
                 Stage::Bindings => serde_json::to_string_pretty(&compiled.plan)?,
                 Stage::Arena => serde_json::to_string_pretty(&compiled.plan.report)?,
                 Stage::Capture => serde_json::to_string_pretty(&CapturePlan::new(&compiled.plan, &compiled.model))?,
-                Stage::All => serde_json::to_string_pretty(&plan_json::document(compiled))?,
+                Stage::All => serde_json::to_string_pretty(&plan_json::document(compiled, threads))?,
             };
             text.push('\n');
             Ok(text)

@@ -8,7 +8,7 @@ use crate::ir::Role;
 use crate::lower::{Dir, dims};
 use crate::model::{LayerId, Model};
 use crate::plan::{BindingPlan, Buffer, CapturePlan, Constant};
-use crate::select::{Candidate, Target};
+use crate::select::{Candidate, Target, Threads};
 use crate::tensor::{DType, Shape};
 use serde::Serialize;
 
@@ -87,6 +87,9 @@ pub(super) struct Document<'a> {
     batch: usize,
     parameters: usize,
     target: &'a Target,
+    /// Threads that share a CPU's step, and how their number came about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threads: Option<Threads>,
     ops: Vec<OpEntry<'a>>,
     buffers: Vec<BufferEntry<'a>>,
     /// Buffers of an evaluation that belong to the training step; they take no memory of their own.
@@ -118,7 +121,7 @@ fn label(model: &Model, layer: Option<LayerId>) -> Option<String> {
 
 /// The document of a compiled step.
 #[must_use]
-pub(super) fn document(compiled: &Compiled) -> Document<'_> {
+pub(super) fn document(compiled: &Compiled, threads: Option<Threads>) -> Document<'_> {
     let (plan, model) = (&compiled.plan, &compiled.model);
     let (mut buffers, mut external_buffers) = (Vec::new(), Vec::new());
     for buffer in &plan.buffers {
@@ -132,6 +135,7 @@ pub(super) fn document(compiled: &Compiled) -> Document<'_> {
         batch: model.batch,
         parameters: model.trained_len(),
         target: &compiled.selection.target,
+        threads,
         ops: ops(compiled),
         buffers,
         external_buffers,

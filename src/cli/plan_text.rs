@@ -5,11 +5,12 @@ use super::output;
 use crate::compile::Compiled;
 use crate::ir::{Phase, Role};
 use crate::plan::{BindingPlan, CapturePlan};
+use crate::select::Threads;
 use crate::tensor::Bytes;
 
 /// One stage, or all of them under headings.
 #[must_use]
-pub(super) fn text(compiled: &Compiled, stage: Stage) -> String {
+pub(super) fn text(compiled: &Compiled, threads: Option<Threads>, stage: Stage) -> String {
     match stage {
         Stage::Ir => compiled.graph.to_string(),
         Stage::Lowered => compiled.program.to_string(),
@@ -17,11 +18,11 @@ pub(super) fn text(compiled: &Compiled, stage: Stage) -> String {
         Stage::Bindings => bindings(compiled),
         Stage::Arena => arena(&compiled.plan),
         Stage::Capture => capture(compiled),
-        Stage::All => all(compiled),
+        Stage::All => all(compiled, threads),
     }
 }
 
-fn all(compiled: &Compiled) -> String {
+fn all(compiled: &Compiled, threads: Option<Threads>) -> String {
     let parts = [
         ("IR: what the step means", compiled.graph.to_string()),
         ("Lowered: operations with every dimension", compiled.program.to_string()),
@@ -31,10 +32,11 @@ fn all(compiled: &Compiled) -> String {
         ("Capture plan: the buffers of each layer, and the constants", capture(compiled)),
     ];
     let sections: String = parts.iter().map(|(title, text)| format!("\n== {title}\n\n{text}")).collect();
-    summary(compiled) + &sections
+    summary(compiled, threads) + &sections
 }
 
-fn summary(compiled: &Compiled) -> String {
+fn summary(compiled: &Compiled, threads: Option<Threads>) -> String {
+    let shared = threads.map_or_else(String::new, |t| format!("threads      {t}\n"));
     let (plan, model) = (&compiled.plan, &compiled.model);
     let ops = &plan.program.ops;
     let of = |phase: Phase| ops.iter().filter(|o| o.phase == phase).count();
@@ -48,7 +50,7 @@ fn summary(compiled: &Compiled) -> String {
     let ms = |d: std::time::Duration| d.as_secs_f64() * 1e3;
     format!(
         "{}: {} layers, {} parameters, input {} x {}\n\
-         target       {}\n\
+         target       {}\n{shared}\
          operations   {} ({}); {} before fusion, {} nodes in the IR\n\
          arithmetic   {} floating-point operations a step; estimated {}\n\
          memory       {}\n\

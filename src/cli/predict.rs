@@ -9,7 +9,7 @@ use super::presets;
 use crate::data::{Dataset, Target};
 use crate::model::{LossSpec, Model};
 use crate::tensor::{write_advice, write_atomic};
-use crate::train::{DataChoice, Session, SessionSpec, argmax};
+use crate::train::{DataChoice, Purpose, Session, SessionSpec, argmax};
 use serde::Serialize;
 use std::path::Path;
 
@@ -62,7 +62,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let weights = Weights::of(args)?;
     places.reads("the parameters", Some(&weights.path));
     let out = places.writes("the answers", Kind::Answers, args.out.as_deref().filter(|_| !is_printed))?;
-    let threads = super::device::threads(args.threads);
+    let threads = super::device::threads(args.threads, &found.model).count;
     let (target, device) = super::device::choose(args.device, threads)?;
     let spec = SessionSpec {
         threads,
@@ -71,6 +71,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         // Nothing is trained: the samples are brought to it below, and may be fewer than a batch.
         data: DataChoice::Resident,
         tuning: super::device::tuning(&target),
+        purpose: Purpose::Predict,
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
     let mut session = Session::prepare(&spec)?;

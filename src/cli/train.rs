@@ -10,8 +10,9 @@ use super::progress::{Progress, held_out};
 use super::step_log::StepLog;
 use super::times::Times;
 use super::{device, presets};
-use crate::exec::{ExecError, Executor};
+use crate::exec::{ExecError, Executor, peak_bytes};
 use crate::model::Preset;
+use crate::select::Threads;
 use crate::tensor::Bytes;
 use crate::train::runs::RunEnd;
 use crate::train::{DataChoice, Evaluation, Layout, Session, SessionSpec, StepReport, TrainError};
@@ -28,6 +29,8 @@ struct Summary {
     device: String,
     executor: &'static str,
     threads: usize,
+    /// How the number of threads came about.
+    threads_why: Threads,
     seed: u64,
     /// The last step made; `first_step` is above 1 for a run that was resumed.
     steps: u64,
@@ -49,6 +52,8 @@ struct Summary {
     prepare_ms: f64,
     compile_ms: f64,
     arena_bytes: u64,
+    /// The largest memory of this process so far, where the system tells.
+    peak_rss_bytes: Option<u64>,
     lower_bound_bytes: u64,
     unshared_bytes: u64,
     parameters: usize,
@@ -88,8 +93,10 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let mut found = presets::load(&args.preset)?;
     change_split(&mut found.preset, args)?;
     let outputs = outputs(args, &found)?;
-    let threads = device::threads(args.threads);
+    let chosen = device::threads(args.threads, &found.model);
+    let threads = chosen.count;
     let (target, device_name) = device::choose(args.device, threads)?;
+    device::note_threads(&target, &chosen);
     let spec = SessionSpec {
         executor: if args.executor == ExecutorArg::Eager { Executor::Eager } else { Executor::Replay },
         threads,
@@ -147,7 +154,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         run.failures.extend(keep.finish(state, None, &mut session).err());
     }
     let mut failures = std::mem::take(&mut run.failures);
-    let summary = run.summary(&session, args, held.as_ref(), interrupted, prepare_ms, device_name, threads);
+    let summary = run.summary(&session, args, held.as_ref(), interrupted, prepare_ms, device_name, chosen);
     let printed = if args.json { output::print_json(&summary) } else { output::print(&told(&summary)) };
     failures.extend(printed.err());
     one_error(failures)
@@ -168,7 +175,7 @@ fn one_error(mut failures: Vec<anyhow::Error>) -> anyhow::Result<()> {
 /// Prepares the run. Where the user left the choice of device open and the GPU has not the memory, the CPU takes over, and says so.
 fn prepare(spec: &SessionSpec, asked: Device, name: String) -> anyhow::Result<(Session, String)> {
     match Session::prepare(spec) {
-        Err(TrainError::Exec(error @ ExecError::OutOfMemory { .. }))
+        Err(error @ (TrainError::Exec(ExecError::OutOfMemory { .. }) | TrainError::Shortage(_)))
             if asked == Device::Auto && spec.machine.as_ref().is_some_and(|m| m.as_cuda().is_some()) =>
         {
             output::note(&format!("note: {error}; the CPU takes over"));
@@ -404,7 +411,7 @@ impl Run {
         interrupted: bool,
         prepare_ms: f64,
         device: String,
-        threads: usize,
+        threads: Threads,
     ) -> Summary {
         let (compiled, step) = (session.compiled(), session.done());
         let made = (step - self.first) as f64;
@@ -415,7 +422,8 @@ impl Run {
             preset: session.model().name.clone(),
             device,
             executor: if args.executor == ExecutorArg::Eager { "eager" } else { "replay" },
-            threads,
+            threads: threads.count,
+            threads_why: threads,
             seed: session.seed(),
             steps: step,
             first_step: self.first + 1,
@@ -431,6 +439,7 @@ impl Run {
             prepare_ms,
             compile_ms: compiled.times.total().as_secs_f64() * 1e3,
             arena_bytes: compiled.plan.arena_bytes,
+            peak_rss_bytes: peak_bytes(),
             lower_bound_bytes: compiled.plan.lower_bound_bytes,
             unshared_bytes: compiled.plan.unshared_bytes,
             parameters: session.model().trained_len(),

@@ -39,17 +39,22 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     };
     // Every preset is read before the first is verified: a misspelt name should not cost minutes.
     let loaded = presets::load_all(names)?;
-    let threads = device::threads(args.threads);
-    let (target, _) = device::choose(args.device, threads)?;
-    let options_of = |found: &Loaded| VerifyOptions {
-        replays: args.replays,
-        threads,
-        machine: Some(target.clone()),
-        tuning: device::tuning(&target),
-        seed: args.seed,
-        base: found.base.clone(),
-        batches: args.batches.clone(),
-        init: args.init.clone(),
+    let threads_of = |found: &Loaded| device::threads(args.threads, &found.model).count;
+    let (machine, name) = device::choose(args.device, loaded.first().map_or(1, threads_of))?;
+    let options_of = |found: &Loaded| {
+        let threads = threads_of(found);
+        let (target, _) = device::with_threads(&machine, &name, threads);
+        VerifyOptions {
+            replays: args.replays,
+            threads,
+            tuning: device::tuning(&target),
+            machine: Some(target),
+            seed: args.seed,
+            base: found.base.clone(),
+            batches: args.batches.clone(),
+            init: args.init.clone(),
+            anyway: args.anyway,
+        }
     };
     for found in loaded.iter().filter(|_| !args.anyway) {
         let price = price(&found.preset, &options_of(found))?;
@@ -57,7 +62,7 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     }
     let mut reports: Vec<VerifyReport> = Vec::new();
     for found in loaded {
-        presets::warn_of_precision(&found.preset, &target);
+        presets::warn_of_precision(&found.preset, &machine);
         let options = options_of(&found);
         if !args.json {
             output::print(&format!("{}\n", found.preset.name))?;

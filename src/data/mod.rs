@@ -24,6 +24,7 @@ mod npy;
 mod npz;
 mod preprocessing;
 mod scaling;
+mod size;
 mod split;
 mod synthetic;
 mod table;
@@ -38,6 +39,7 @@ pub use npy::read_npy;
 pub use npz::read_npz;
 pub use preprocessing::Preprocessing;
 pub use scaling::Scaling;
+pub use size::{DataSize, expected_size};
 pub use split::{Split, split};
 pub use table::{CsvOptions, Table, read_csv};
 

@@ -12,11 +12,12 @@ mod pages;
 mod shuffle;
 mod step;
 mod stream;
+mod streamed;
 
 pub use env::{EnvBuilder, SealedEnv};
 pub use error::ExecError;
-pub use memory::available_bytes;
-pub(crate) use pages::{advise, copied, read_file, room, zero_bytes};
+pub use memory::{available_bytes, peak_bytes};
+pub(crate) use pages::{advise, copied, read_file, room, try_room, zero_bytes};
 pub use shuffle::Shuffle;
 pub(crate) use step::samples_to_stored;
 pub use step::{Executor, Recording, Step};

@@ -52,6 +52,18 @@ pub(crate) fn copied<T: Pod>(from: &[T]) -> Vec<T> {
     out
 }
 
+/// An empty vector with room for so many bytes, which may be more than any memory.
+///
+/// # Errors
+/// Where the system has not so many.
+pub(crate) fn try_room(len: usize) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    out.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    // SAFETY: the vector has room for as many.
+    unsafe { advise(out.as_mut_ptr(), len) };
+    Ok(out)
+}
+
 /// A file's bytes.
 ///
 /// # Errors
@@ -59,11 +71,7 @@ pub(crate) fn copied<T: Pod>(from: &[T]) -> Vec<T> {
 pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    let mut out = Vec::new();
-    // A file may be longer than any memory.
-    out.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    // SAFETY: the vector has room for as many.
-    unsafe { advise(out.as_mut_ptr(), len) };
+    let mut out = try_room(len)?;
     file.read_to_end(&mut out)?;
     Ok(out)
 }

@@ -340,18 +340,8 @@ impl Step {
 
     fn logical<T: Element + Default>(&self, id: LValueId) -> Result<HostTensor, ExecError> {
         let stored = self.stored::<T>(id)?;
-        let compiled = self.compiled();
-        let value = compiled.plan.program.value(id);
-        let order = value.param.and_then(|p| compiled.program.params.get(p.0 as usize)).map(|s| s.order);
-        let values = match order {
-            Some(order)
-                if stored.len() == compiled.model.params[value.param.map_or(0, |p| p.0 as usize)].shape.len() =>
-            {
-                order.to_logical(&stored)
-            }
-            _ => to_logical(&stored, value.layout),
-        };
-        HostTensor::from_slice(value.shape.clone(), &values).map_err(|e| ExecError::NoValue(e.to_string()))
+        let shape = self.compiled().plan.program.value(id).shape.clone();
+        HostTensor::from_slice(shape, &self.ordered(id, &stored)).map_err(|e| ExecError::NoValue(e.to_string()))
     }
 
     /// The value named so, where the step has it.

@@ -56,6 +56,12 @@ impl ParamOrder {
         }
     }
 
+    /// Values in logical order from values in stored order, as they stand where the two orders are one.
+    #[must_use]
+    pub fn as_logical<T: Copy + Default>(self, stored: &[T]) -> Cow<'_, [T]> {
+        if self == Self::Plain { Cow::Borrowed(stored) } else { Cow::Owned(self.to_logical(stored)) }
+    }
+
     /// Values in logical order from values in stored order.
     #[must_use]
     pub fn to_logical<T: Copy + Default>(self, stored: &[T]) -> Vec<T> {

@@ -32,11 +32,31 @@ pub fn init_values(param: &Param, index: usize, seed: u64) -> Vec<f32> {
 /// As [`init_values`], behind what `out` holds.
 pub fn init_into(param: &Param, index: usize, seed: u64, out: &mut Vec<f32>) {
     let len = param.shape.len();
+    match drawn(param, index, seed) {
+        Drawn::Same(value) => out.resize(out.len() + len, value),
+        Drawn::Within(bound, mut rng) => out.extend((0..len).map(|_| rng.range(-bound, bound) as f32)),
+    }
+}
+
+/// As [`init_values`], over `out`, which has as many elements.
+pub fn init_over(param: &Param, index: usize, seed: u64, out: &mut [f32]) {
+    match drawn(param, index, seed) {
+        Drawn::Same(value) => out.fill(value),
+        Drawn::Within(bound, mut rng) => out.fill_with(|| rng.range(-bound, bound) as f32),
+    }
+}
+
+/// What a parameter's values are drawn from.
+enum Drawn {
+    Same(f32),
+    Within(f64, Rng),
+}
+
+fn drawn(param: &Param, index: usize, seed: u64) -> Drawn {
     let bound = match param.init {
-        Init::Constant { value } => return out.resize(out.len() + len, value as f32),
+        Init::Constant { value } => return Drawn::Same(value as f32),
         Init::He { fan_in } => (6.0 / fan_in as f64).sqrt(),
         Init::Xavier { fan_in, fan_out } => (6.0 / (fan_in + fan_out) as f64).sqrt(),
     };
-    let mut rng = Rng::new(seed, 0x1000 + index as u64);
-    out.extend((0..len).map(|_| rng.range(-bound, bound) as f32));
+    Drawn::Within(bound, Rng::new(seed, 0x1000 + index as u64))
 }

@@ -25,7 +25,7 @@ pub use activation::Activation;
 pub use bundled::{BUNDLED, Bundled};
 pub use check::{Checked, Layer, LayerFacts, LayerId, Model, Param, ParamId, ParamKind, check};
 pub use diagnostic::{Diagnostic, LayerPath};
-pub use init::{Init, init_into, init_values};
+pub use init::{Init, init_into, init_over, init_values};
 pub use layers::{LayerKind, LayerSpec};
 pub use preset::{
     DataSource, DataSpec, Header, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn,

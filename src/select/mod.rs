@@ -12,11 +12,13 @@ mod fuse;
 mod print;
 mod selection;
 mod target;
+mod threads;
 mod tuning;
 mod variant;
 
 pub use fuse::fuse;
 pub use selection::{Candidate, Choice, Measured, Policy, SelectError, Selection, select, select_tuned};
 pub use target::{CpuFacts, CudaFacts, Device, Isa, Target};
+pub use threads::{MOST_THREADS, Threads, ThreadsBy, Work, choose_threads, step_us, thread_counts, work_of};
 pub use tuning::{Timing, TunedDevice, Tuning};
 pub use variant::Variant;

@@ -27,6 +27,8 @@ struct Request {
 pub struct Answer {
     pub revision: u64,
     pub device: DeviceChoice,
+    /// The device as it suits the document.
+    pub machine: Arc<Machine>,
     pub checked: Checked,
     /// The compiled step with its views, where the document has no mistakes.
     pub plan: Option<Arc<PlanView>>,
@@ -115,9 +117,14 @@ fn answer(request: &Request) -> Answer {
     let started = Instant::now();
     let checked = check(&request.preset);
     let (revision, device) = (request.revision, request.machine.choice);
-    let mut out = Answer { revision, device, checked, plan: None, error: None, changes: None, took: Duration::ZERO };
+    let machine = match &checked.model {
+        Some(model) => request.machine.suited(model),
+        None => Arc::clone(&request.machine),
+    };
+    let mut out =
+        Answer { revision, device, machine, checked, plan: None, error: None, changes: None, took: Duration::ZERO };
     if let Some(model) = &out.checked.model {
-        let Machine { target, tuning, .. } = &*request.machine;
+        let Machine { target, tuning, .. } = &*out.machine;
         // What was timed on this GPU is chosen here as it will be by a run.
         let gpu_times = known_gpu_times(target);
         let options = Options { tuning: tuning.clone(), gpu_times, ..Options::train(target.clone()) };

@@ -2,7 +2,9 @@
 
 use crate::exec::cpu::{cpu_name, default_threads, host_target};
 use crate::exec::cuda;
+use crate::model::Model;
 use crate::select::{Target, Tuning};
+use crate::train::{remembered_times, threads_for};
 use crossbeam_channel::{Receiver, bounded};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -55,6 +57,23 @@ impl Machine {
         let target = host_target(default_threads());
         let about = cpu_name().unwrap_or_else(|| "This machine's processor".into());
         Self { choice: DeviceChoice::Cpu, name: target.name.clone(), about, target, tuning }
+    }
+
+    /// The same device with as many threads as share the step of a network best, where it is a CPU.
+    #[must_use]
+    pub fn suited(self: &Arc<Self>, model: &Model) -> Arc<Self> {
+        let Some(cpu) = self.target.as_cpu() else { return Arc::clone(self) };
+        let threads = threads_for(model);
+        let about = format!("{}; {threads}", cpu_name().unwrap_or_else(|| "This machine's processor".into()));
+        if cpu.threads == threads.count && self.about == about {
+            return Arc::clone(self);
+        }
+        let target = host_target(threads.count);
+        let tuning = match cpu.threads == threads.count {
+            true => self.tuning.clone(),
+            false => remembered_times(&target).unwrap_or_default(),
+        };
+        Arc::new(Self { choice: self.choice, name: target.name.clone(), about, target, tuning })
     }
 
     fn gpu(gpu: &cuda::Gpu) -> Self {
@@ -138,6 +157,17 @@ impl Devices {
         Ok(Self { list, current: cpu, why_no_gpu: None, search: Some(search) })
     }
 
+    /// Takes the CPU as it suits the network on screen.
+    pub fn suit(&mut self, machine: &Arc<Machine>) {
+        if machine.choice != DeviceChoice::Cpu {
+            return;
+        }
+        self.list[0] = Arc::clone(machine);
+        if self.current.choice == DeviceChoice::Cpu {
+            self.current = Arc::clone(machine);
+        }
+    }
+
     /// Every device, the CPU first.
     #[must_use]
     pub fn list(&self) -> &[Arc<Machine>] {
@@ -195,5 +225,23 @@ mod tests {
         assert!(devices.poll(DeviceChoice::Auto) && devices.current().choice == DeviceChoice::Gpu(0));
         assert!(!devices.poll(DeviceChoice::Gpu(0)) && devices.list().len() == 3);
         assert!(devices.poll(DeviceChoice::Cpu) && devices.why_no_gpu.is_none());
+    }
+
+    #[test]
+    fn the_cpu_has_the_threads_that_suit_the_network() {
+        let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "digits-mlp").unwrap();
+        let model = crate::model::check(&crate::model::read_preset(bundled.text).unwrap()).model.unwrap();
+        let mut devices = Devices::new(None, || {}).unwrap();
+        let machine = devices.current().suited(&model);
+        let wanted = threads_for(&model);
+        assert_eq!(machine.target.as_cpu().unwrap().threads, wanted.count);
+        assert!(machine.about.ends_with(&wanted.to_string()), "{}", machine.about);
+        devices.suit(&machine);
+        assert!(Arc::ptr_eq(devices.current(), &machine) && Arc::ptr_eq(&devices.list()[0], &machine));
+        assert!(Arc::ptr_eq(&machine.suited(&model), &machine));
+        let absent = Arc::new(Machine::absent());
+        assert!(Arc::ptr_eq(&absent.suited(&model), &absent));
+        devices.suit(&absent);
+        assert!(Arc::ptr_eq(devices.current(), &machine));
     }
 }

@@ -36,6 +36,7 @@ impl Studio {
         let machine = self.devices.here();
         VerifyOptions {
             replays: self.settings.replays,
+            threads: machine.target.as_cpu().map_or(1, |cpu| cpu.threads),
             machine: Some(machine.target.clone()),
             tuning: machine.tuning.clone(),
             base: self.document.base(),

@@ -1,13 +1,16 @@
 //! What a run needs before its first step, brought up side by side: the compiled step in memory, its first parameters, its data.
 
+use super::evaluate::compiled_evaluation;
+use super::kept_state::{KeptState, Place};
+use super::needs::{Parts, needs_of};
 use super::session::DataChoice;
 use super::stopwatch::Stopwatch;
-use super::{Feed, Origin, SessionSpec, TrainError, gpu_times, read_tensors};
+use super::{Feed, Origin, Purpose, SessionSpec, TrainError, gpu_times, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
-use crate::exec::{Step, available_bytes, room, zero_bytes};
+use crate::exec::{Step, room};
 use crate::lower::Layout;
-use crate::model::{Model, ParamId, init_into};
+use crate::model::{Model, ParamId, init_into, init_over};
 use crate::select::Target as Machine;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -29,15 +32,17 @@ pub(super) struct BroughtUp {
     pub(super) feed: Feed,
     /// What the user should know about the data.
     pub(super) notes: Vec<String>,
-    /// Memory of a snapshot's size.
-    pub(super) saved: Vec<u8>,
+    /// Room for a snapshot.
+    pub(super) kept: KeptState,
+    /// The evaluation's step, where it was compiled to count its memory.
+    pub(super) evaluation: Option<Compiled>,
 }
 
 /// A feed, and what the user should know about its data.
 type Fed = (Feed, Vec<String>);
 
-/// Compiles the training step of `model` for `machine` and takes its memory. Data are loaded and parameters drawn meanwhile, each on a thread of its own, where
-/// the host has room for all of it at once.
+/// Compiles the training step of `model` for `machine` and takes its memory, once all that the session will take was
+/// counted. Data are loaded meanwhile on a thread of their own.
 ///
 /// # Errors
 /// Where the step cannot be compiled or has no room, where the data are missing, malformed, or do not fit the network.
@@ -53,65 +58,84 @@ pub(super) fn bring_up(
     watch.told("kernel times");
     let compiled = Arc::new(compile(model, &Options { gpu_times, ..options })?);
     watch.told("compiling");
-    if !Step::has_room(&compiled) {
+    let here = machine.as_cuda().is_none();
+    if !here && !Step::has_room(&compiled) {
         // Refuses, before anything is read.
-        drop(Step::new(Arc::clone(&compiled), spec.threads)?);
+        drop(Step::new(Arc::clone(&compiled), spec.shared_by())?);
     }
+    let evaluation = (here && evaluates(spec)).then(|| compiled_evaluation(model, machine)).transpose()?;
+    let place = Place::of(compiled.plan.persistent_bytes, here);
+    let keeps_in_memory = place.is_memory();
+    needs_of(&Parts { spec, model, train: &compiled, evaluation: evaluation.as_ref(), keeps_in_memory })
+        .check_here()?;
+    watch.told("memory counted");
     let plan = &compiled.plan;
     let layout = plan.program.value(plan.program.x).layout;
-    let kept = usize::try_from(plan.persistent_bytes).unwrap_or(usize::MAX);
-    let at_once = has_room_for_all(model, machine, &compiled);
+    let bytes = usize::try_from(plan.persistent_bytes).unwrap_or(usize::MAX);
     thread::scope(|scope| {
         let loading = spawn(scope, "data", || load(spec, model, seed, layout))?;
-        let (begin, begun) = mpsc::channel();
-        // One parameter waits, and one is drawn.
-        let (give, drawn) = mpsc::sync_channel(1);
-        let drawing = spawn(scope, "parameters", move || {
-            if begun.recv().is_err() {
-                return;
-            }
-            let mut values = model.params.iter().enumerate().map(|(index, param)| {
-                let mut values = room(param.shape.len());
-                init_into(param, index, seed, &mut values);
-                values
-            });
-            // Nobody waits for more where the step could not be had.
-            let _ = values.try_for_each(|values| give.send(values));
-        })?;
-        // What the guard of the run keeps of it: getting so much memory takes longer than filling it.
+        // Getting so much memory takes longer than filling it.
         let touched = move || {
-            let mut touched = room(kept);
-            touched.resize(kept, 0);
+            let mut touched = room(bytes);
+            touched.resize(bytes, 0);
             touched
         };
-        let keeping = at_once.then(|| spawn(scope, "snapshot", touched)).transpose()?;
-        if at_once {
-            let _ = begin.send(());
-        }
-        let mut train = Step::new(Arc::clone(&compiled), spec.threads)?;
-        watch.told("memory and recording");
-        let _ = begin.send(());
-        for (index, values) in drawn.iter().enumerate() {
-            train.set_param(ParamId(index as u32), &values)?;
-        }
-        joined(drawing);
+        let keeping = keeps_in_memory.then(|| spawn(scope, "snapshot", touched)).transpose()?;
+        let mut train = if here {
+            let mut train = Step::new(Arc::clone(&compiled), spec.shared_by())?;
+            watch.told("memory and recording");
+            for (index, param) in model.params.iter().enumerate() {
+                train.draw_param(ParamId(index as u32), |out| init_over(param, index, seed, out))?;
+            }
+            train
+        } else {
+            on_device(scope, &compiled, spec.shared_by(), model, seed, watch)?
+        };
         watch.told("parameters");
         let (feed, notes) = match joined(loading)? {
             Some(fed) => fed,
             None => (Feed::resident(&mut train, model, seed)?, Vec::new()),
         };
         watch.told("data");
-        let saved = keeping.map_or_else(|| zero_bytes(kept), joined);
-        Ok(BroughtUp { train, feed, notes, saved })
+        let kept = place.take(bytes, keeping.map(joined));
+        Ok(BroughtUp { train, feed, notes, kept, evaluation })
     })
 }
 
-/// Whether the host has room for the step's memory (a device has its own), a snapshot of it and the two largest parameters, all at once.
-fn has_room_for_all(model: &Model, machine: &Machine, compiled: &Compiled) -> bool {
-    let own = if machine.as_cuda().is_some() { 0 } else { compiled.plan.arena_bytes };
-    let largest = model.params.iter().map(|p| p.shape.len() as u64 * 4).max().unwrap_or(0);
-    let needed = own.saturating_add(compiled.plan.persistent_bytes).saturating_add(2 * largest);
-    available_bytes().is_none_or(|bytes| needed < bytes)
+/// Whether samples will be held out, or answers asked for.
+fn evaluates(spec: &SessionSpec) -> bool {
+    let held_out = spec.preset.data.as_ref().is_some_and(|d| d.held_out > 0.0);
+    spec.data == DataChoice::Preset && (held_out || spec.purpose == Purpose::Predict)
+}
+
+/// A step in a device's memory with the first parameters of its seed, which are drawn here while it is compiled into
+/// place.
+fn on_device<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    compiled: &Arc<Compiled>,
+    threads: usize,
+    model: &'scope Model,
+    seed: u64,
+    watch: &mut Stopwatch,
+) -> Result<Step, TrainError> {
+    // One parameter waits, and one is drawn.
+    let (give, drawn) = mpsc::sync_channel(1);
+    let drawing = spawn(scope, "parameters", move || {
+        let mut values = model.params.iter().enumerate().map(|(index, param)| {
+            let mut values = room(param.shape.len());
+            init_into(param, index, seed, &mut values);
+            values
+        });
+        // Nobody waits for more where the step could not be had.
+        let _ = values.try_for_each(|values| give.send(values));
+    })?;
+    let mut train = Step::new(Arc::clone(compiled), threads)?;
+    watch.told("memory and recording");
+    for (index, values) in drawn.iter().enumerate() {
+        train.set_param(ParamId(index as u32), &values)?;
+    }
+    joined(drawing);
+    Ok(train)
 }
 
 /// Starts a thread that ends with `scope`.

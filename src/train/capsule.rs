@@ -181,7 +181,7 @@ impl Capsule {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             isa: machine.as_cpu().map(|c| c.isa),
             device: machine.name,
-            threads: spec.threads,
+            threads: spec.shared_by(),
             plan_hash: plan.sum(),
             plan,
             data_hash: data_hash(&session),
@@ -210,8 +210,7 @@ impl Capsule {
         let text = serde_json::to_string(&self.header)
             .map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
         let sum = checksum(&text, &self.file.tensors);
-        let metadata = [(KEY.to_owned(), text), (SUM_KEY.to_owned(), sum)].into();
-        TensorFile { tensors: self.file.tensors.clone(), metadata }.write(path)
+        self.file.write_with(path, &[(KEY.to_owned(), text), (SUM_KEY.to_owned(), sum)].into())
     }
 
     /// Reads a capsule.

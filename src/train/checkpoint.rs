@@ -1,9 +1,11 @@
 //! Checkpoints: everything that a run needs to go on as if it had never stopped.
 
-use super::weights::{export, import};
-use super::{Feed, FeedPosition, Origin, Session, TensorFile, TrainError, origin, read_tensors};
+use super::open_tensors::{Entry, OpenTensors};
+use super::streams::{Stream, checksum_of, write_streams};
+use super::weights::{import, open_tensors};
+use super::{Feed, FeedPosition, Origin, Session, TrainError, origin};
 use crate::model::{DataSpec, Model, Preset, SplitKind, read_preset, write_loss, write_preset};
-use crate::tensor::{Fnv, HostTensor, Shape};
+use crate::tensor::{HostTensor, Shape};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -107,25 +109,24 @@ impl Network {
 
 /// The checksum over the header and every tensor in order of the names, in hexadecimal.
 pub(super) fn checksum(header: &str, tensors: &[(String, HostTensor)]) -> String {
-    let mut hash = Fnv::new();
-    hash.add(header.as_bytes());
-    let mut sorted: Vec<_> = tensors.iter().collect();
-    sorted.sort_by(|a, b| a.0.cmp(&b.0));
-    for (name, tensor) in sorted {
-        hash.add(name.as_bytes());
-        hash.add(tensor.bytes());
-    }
-    format!("{:016x}", hash.sum())
+    let streams: Vec<Stream> = tensors.iter().map(|(name, t)| Stream::held(name, t)).collect();
+    // What is in memory can always be had.
+    checksum_of(header, &streams).unwrap_or_default()
 }
 
 /// Holds a checkpoint's tensors against its checksum. Any other file has none of its kind.
 ///
 /// # Errors
 /// Where they do not match.
-pub(super) fn check_sum(path: &Path, file: &TensorFile) -> Result<(), TrainError> {
-    let Some(header) = file.metadata.get(KEY) else { return Ok(()) };
-    let origin = file.metadata.get(origin::KEY).map_or("", String::as_str);
-    if file.metadata.get(SUM_KEY).is_some_and(|sum| *sum == checksum(&format!("{header}{origin}"), &file.tensors)) {
+pub(super) fn check_sum(
+    path: &Path,
+    metadata: &HashMap<String, String>,
+    streams: &[Stream<'_>],
+) -> Result<(), TrainError> {
+    let Some(header) = metadata.get(KEY) else { return Ok(()) };
+    let origin = metadata.get(origin::KEY).map_or("", String::as_str);
+    let text = format!("{header}{origin}");
+    if metadata.get(SUM_KEY).is_some_and(|sum| checksum_of(&text, streams).is_ok_and(|own| own == *sum)) {
         return Ok(());
     }
     Err(TrainError::file(path, "is damaged: its contents do not match its checksum", "go back to an older checkpoint"))
@@ -196,10 +197,9 @@ impl Session {
     /// # Errors
     /// Where the file cannot be written; an older checkpoint of that name is untouched then.
     pub fn save_checkpoint(&self, path: &Path, preset: &Preset) -> Result<(), TrainError> {
-        let mut tensors = export(&self.train, self.model())?;
+        let mut streams = Stream::params(&self.train, self.model());
         for name in self.state_names() {
-            let tensor = self.train.tensor(self.train.find(&name)?)?;
-            tensors.push((format!("state.{name}"), tensor));
+            streams.push(Stream::value(&format!("state.{name}"), &self.train, self.train.find(&name)?));
         }
         let header = Header {
             preset: write_preset(preset),
@@ -212,10 +212,11 @@ impl Session {
         let text =
             serde_json::to_string(&header).map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
         let origin = self.origin();
-        let sum = checksum(&format!("{text}{}", origin.text()), &tensors);
+        let sum = checksum_of(&format!("{text}{}", origin.text()), &streams)
+            .map_err(|e| TrainError::file(path, e.to_string(), "the step's values cannot be had"))?;
         let mut metadata = origin.metadata();
         metadata.extend([(KEY.to_owned(), text), (SUM_KEY.to_owned(), sum)]);
-        TensorFile { tensors, metadata }.write(path)
+        write_streams(path, &streams, &metadata)
     }
 
     /// Takes the run back to a checkpoint of the same network and data.
@@ -223,7 +224,7 @@ impl Session {
     /// # Errors
     /// Where the file is no checkpoint, or one of another network.
     pub fn load_checkpoint(&mut self, path: &Path) -> Result<(), TrainError> {
-        let file = read_tensors(path)?;
+        let file = open_tensors(path)?;
         let help = "give a file that was written as a checkpoint";
         let text = file.metadata.get(KEY).ok_or_else(|| TrainError::file(path, "is not a checkpoint", help))?;
         let header: Header = serde_json::from_str(text)
@@ -260,7 +261,7 @@ impl Session {
                 "begin a run that goes on from it, which prepares its samples as the checkpoint says",
             ));
         }
-        let mut wanted: Vec<(String, HostTensor)> = Vec::new();
+        let mut wanted: Vec<(String, Entry)> = Vec::new();
         for name in self.state_names() {
             let shape: Shape = self.compiled().plan.program.value(self.train.find(&name)?).shape.clone();
             let found = file.get(&format!("state.{name}")).filter(|t| t.shape == shape);
@@ -279,10 +280,10 @@ impl Session {
         }
         let model = self.model().clone();
         // The session is changed only from here on: parameters are checked as a whole before the first is set.
-        let before = self.train.snapshot()?;
+        self.state_changed()?;
         let result = self.apply(&file, &model, &wanted, path).and_then(|()| self.feed.resume(header.position));
         if let Err(error) = result {
-            self.train.restore(&before)?;
+            self.guard.put_back(&mut self.train)?;
             return Err(error);
         }
         self.done = header.step;
@@ -292,29 +293,21 @@ impl Session {
 
     fn apply(
         &mut self,
-        file: &TensorFile,
+        file: &OpenTensors,
         model: &crate::model::Model,
-        wanted: &[(String, HostTensor)],
+        wanted: &[(String, Entry)],
         path: &Path,
     ) -> Result<(), TrainError> {
         import(&mut self.train, model, file, path)?;
-        for (name, tensor) in wanted {
-            self.set_state(name, tensor)?;
+        for (name, entry) in wanted {
+            let id = self.train.find(name)?;
+            if entry.dtype != self.train.tensor_dtype(id) {
+                let message = format!("holds {} for the state {name}", entry.dtype);
+                return Err(TrainError::file(path, message, "the checkpoint is damaged"));
+            }
+            self.train.set_tensor(id, &file.read(entry)?)?;
         }
         Ok(())
-    }
-
-    fn set_state(&mut self, name: &str, tensor: &HostTensor) -> Result<(), TrainError> {
-        let id = self.train.find(name)?;
-        if let Ok(values) = tensor.to_vec::<i64>() {
-            return Ok(self.train.write(id, &values)?);
-        }
-        let values = tensor
-            .to_vec::<f32>()
-            .map_err(|e| TrainError::file(Path::new(name), e.to_string(), "the checkpoint is damaged"))?;
-        let value = self.compiled().plan.program.value(id);
-        let order = value.param.map(|p| self.compiled().plan.program.params[p.0 as usize].order).unwrap_or_default();
-        Ok(self.train.write(id, &order.to_stored(&values))?)
     }
 
     /// The values besides parameters that survive a step and count: moments by parameter, counters, hyperparameters.
@@ -330,7 +323,7 @@ impl Session {
 mod tests {
     use super::*;
     use crate::model::read_preset;
-    use crate::train::SessionSpec;
+    use crate::train::{SessionSpec, read_tensors};
     use std::path::PathBuf;
 
     const TEXT: &str = r#"{"version": 1, "name": "n", "input": {"shape": [64], "batch": 16},

@@ -1,5 +1,6 @@
 //! What can stop a training run.
 
+use super::needs::Shortage;
 use crate::compile::CompileError;
 use crate::data::DataError;
 use crate::exec::ExecError;
@@ -26,6 +27,10 @@ pub enum TrainError {
     File { path: PathBuf, message: String, help: String },
     #[error("{path} cannot be written: {cause}; {}", write_advice(.cause))]
     Write { path: PathBuf, cause: io::Error },
+    #[error("the run's last snapshot is lost: {0}; free some space in the user's cache folder")]
+    Kept(io::Error),
+    #[error(transparent)]
+    Shortage(#[from] Shortage),
     #[error("cancelled")]
     Cancelled,
     #[error("the worker thread could not be started: {0}")]

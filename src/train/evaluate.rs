@@ -2,7 +2,7 @@
 
 use super::feed::gather_samples;
 use super::{TrainError, gpu_times};
-use crate::compile::{Options, compile};
+use crate::compile::{Compiled, Options, compile};
 use crate::data::{Dataset, Target};
 use crate::exec::cpu::Pool;
 use crate::exec::{Executor, Step, samples_to_stored};
@@ -30,6 +30,15 @@ pub(super) struct Evaluator {
     indices: Vec<u32>,
 }
 
+/// The step that evaluates a network on a machine.
+///
+/// # Errors
+/// Where it cannot be compiled.
+pub(super) fn compiled_evaluation(model: &Model, machine: &Machine) -> Result<Compiled, TrainError> {
+    let options = Options::eval(machine.clone());
+    Ok(compile(model, &Options { gpu_times: gpu_times(model, &options)?, ..options })?)
+}
+
 /// More classes than this make a confusion matrix that nobody reads.
 const MAX_CONFUSION: usize = 256;
 
@@ -39,9 +48,14 @@ impl Evaluator {
         self.step.recording().why_eager
     }
 
-    pub(super) fn new(model: &Model, machine: &Machine, owner: &Step) -> Result<Self, TrainError> {
-        let options = Options::eval(machine.clone());
-        let compiled = compile(model, &Options { gpu_times: gpu_times(model, &options)?, ..options })?;
+    /// The evaluation that shares the parameters of `owner`, as it was compiled before, or compiled now.
+    pub(super) fn new(
+        model: &Model,
+        machine: &Machine,
+        owner: &Step,
+        compiled: Option<Compiled>,
+    ) -> Result<Self, TrainError> {
+        let compiled = compiled.map_or_else(|| compiled_evaluation(model, machine), Ok)?;
         let step = Step::sharing(Arc::new(compiled), owner)?;
         Ok(Self { step, indices: vec![0; model.batch] })
     }

@@ -4,9 +4,10 @@
 //! repeatable, so it is enough to keep a snapshot every few hundred steps: when a loss or gradient is no longer finite, the run goes back to the snapshot,
 //! replays up to the step in question, and runs that one op by op, looking at every output.
 
+use super::kept_state::KeptState;
 use super::{Feed, FeedPosition, TrainError};
-use crate::exec::Step;
 use crate::exec::cpu::Pool;
+use crate::exec::{Executor, Step};
 use crate::lower::{LValueId, Op};
 use crate::tensor::DType;
 
@@ -15,19 +16,41 @@ const INTERVAL: u64 = 256;
 
 /// A rolling snapshot of a run.
 pub(super) struct Guard {
-    saved: Vec<u8>,
+    kept: KeptState,
     position: FeedPosition,
     step: u64,
 }
 
 impl Guard {
-    /// A guard over a run that has made no step, which keeps its snapshots in `saved`, memory of a snapshot's size.
+    /// A guard over a run that has made no step, which keeps its snapshots in `kept`.
     ///
     /// # Errors
-    /// What went wrong on the device.
-    pub(super) fn new(step: &mut Step, feed: &Feed, mut saved: Vec<u8>) -> Result<Self, TrainError> {
-        step.snapshot_into(&mut saved)?;
-        Ok(Self { saved, position: feed.position(), step: 0 })
+    /// What went wrong on the device or the disk.
+    pub(super) fn new(step: &mut Step, feed: &Feed, mut kept: KeptState) -> Result<Self, TrainError> {
+        kept.save(step)?;
+        Ok(Self { kept, position: feed.position(), step: 0 })
+    }
+
+    /// Runs a step once each way and puts back what it had: caches are warm, and nothing has changed. A step of large
+    /// parameters, which takes long in any case and whose memory was touched when it was taken, is left alone.
+    ///
+    /// # Errors
+    /// Where the step cannot be run.
+    pub(super) fn warm_up(&self, step: &mut Step, pool: &mut Pool) -> Result<(), TrainError> {
+        if !self.kept.is_memory() {
+            return Ok(());
+        }
+        step.run(Executor::Eager, pool)?;
+        step.replay(pool)?;
+        self.put_back(step)
+    }
+
+    /// Gives the step what it had at the last snapshot.
+    ///
+    /// # Errors
+    /// What went wrong on the device or the disk.
+    pub(super) fn put_back(&self, step: &mut Step) -> Result<(), TrainError> {
+        self.kept.put_back(step)
     }
 
     /// Renews the snapshot where it is old, or where something outside the step changed its state. Allocates nothing.
@@ -42,7 +65,7 @@ impl Guard {
         force: bool,
     ) -> Result<(), TrainError> {
         if force || steps_done >= self.next(step) {
-            step.snapshot_into(&mut self.saved)?;
+            self.kept.save(step)?;
             self.position = feed.position();
             self.step = steps_done;
         }
@@ -65,17 +88,27 @@ impl Guard {
         x: LValueId,
         y: Option<LValueId>,
     ) -> Result<String, TrainError> {
-        step.restore(&self.saved)?;
-        feed.resume(self.position)?;
-        for _ in self.step + 1..failed {
-            feed.next(step, x, y)?;
-            step.replay(pool)?;
-        }
-        let before = step.snapshot()?;
-        let position = feed.position();
+        let (kept, from) = (&self.kept, self.position);
+        let to_failed = |step: &mut Step, feed: &mut Feed, pool: &mut Pool| -> Result<FeedPosition, TrainError> {
+            kept.put_back(step)?;
+            feed.resume(from)?;
+            for _ in self.step + 1..failed {
+                feed.next(step, x, y)?;
+                step.replay(pool)?;
+            }
+            Ok(feed.position())
+        };
+        let position = to_failed(step, feed, pool)?;
+        // What is too large to be kept twice is made again.
+        let before = kept.is_memory().then(|| step.snapshot()).transpose()?;
         feed.next(step, x, y)?;
         let origin = first_bad_op(step, pool)?;
-        step.restore(&before)?;
+        match before {
+            Some(before) => step.restore(&before)?,
+            None => {
+                to_failed(step, feed, pool)?;
+            }
+        }
         feed.resume(position)?;
         Ok(origin)
     }

@@ -10,7 +10,10 @@ pub mod export;
 mod feed;
 mod gpu_times;
 mod guard;
+mod kept_state;
 mod look;
+mod needs;
+mod open_tensors;
 mod origin;
 mod probe;
 mod remembered;
@@ -21,7 +24,9 @@ mod session;
 mod spans;
 mod stopwatch;
 mod stream;
+mod streams;
 mod summary;
+mod threads;
 mod tune;
 mod verify;
 mod weights;
@@ -34,14 +39,16 @@ pub use evaluate::{Evaluation, argmax};
 pub use feed::{Feed, FeedPosition};
 pub use gpu_times::{gpu_times, known_gpu_times};
 pub use look::{BothWays, LOOK_SHARE, Look, Looked, Pace};
+pub use needs::{Need, Needs, Purpose, Shortage, needs};
 pub use origin::Origin;
 pub use probe::{FirstBad, Held, Moment, OpTimes, Probe, held, measure_ops, part_writer};
-pub use remembered::{TuningFile, processor, remembered_times, tuning_is_off};
+pub use remembered::{StepTimes, TuningFile, processor, remembered_times, tuning_is_off};
 pub use replace::{NotReplaced, ResultKind, replaceable};
 pub use session::{DataChoice, Session, SessionSpec, StepReport};
 pub use spans::{Spans, Stretches, longest_from};
 pub use summary::{BARS, Histogram, Picture, Statistics, Summary};
 
+pub use threads::{threads_for, time_threads, tune_threads};
 pub use tune::tune;
 pub use verify::{
     Check, Compared, Culprit, Price, Progress, Proof, Report as VerifyReport, VerifyOptions, price, verify, verify_some,

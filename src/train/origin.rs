@@ -6,7 +6,8 @@
 use super::checkpoint::{Division, metadata_of, origin_of_checkpoint};
 use super::contents::Holding;
 use super::runs::{RunEntry, RunRecord, RunStore};
-use super::{Feed, Session, TensorFile, TrainError};
+use super::streams::{Stream, write_streams};
+use super::{Feed, Session, TrainError};
 use crate::data::Preprocessing;
 use crate::model::{DataSpec, Preset, SplitKind, TrainSpec, read_preset, write_preset};
 use serde::{Deserialize, Serialize};
@@ -164,7 +165,7 @@ impl Session {
     /// # Errors
     /// Where the file cannot be written.
     pub fn save_weights(&self, path: &Path) -> Result<(), TrainError> {
-        TensorFile { tensors: self.weights()?, metadata: self.origin().weights_metadata() }.write(path)
+        write_streams(path, &Stream::params(&self.train, self.model()), &self.origin().weights_metadata())
     }
 }
 

@@ -4,7 +4,7 @@
 //! place of the data that the step will read; so the copy makes the very step that the run will make.
 
 use super::summary::Summary;
-use super::{FeedPosition, Session, SessionSpec, TrainError};
+use super::{FeedPosition, Purpose, Session, SessionSpec, TrainError};
 use crate::compile::Compiled;
 use crate::exec::cpu::{Ceilings, Floor};
 use crate::exec::cuda::GpuCeilings;
@@ -119,7 +119,7 @@ impl Probe {
     /// # Errors
     /// As [`Session::prepare`].
     pub fn new(spec: &SessionSpec) -> Result<Self, TrainError> {
-        let mut session = Session::prepare(spec)?;
+        let mut session = Session::prepare(&SessionSpec { purpose: Purpose::Look, ..spec.clone() })?;
         let initial = session.moment()?;
         let mut out = Self { session, start: initial.clone(), initial, done_ops: 0 };
         out.rewind()?;
@@ -250,8 +250,8 @@ const TIMED_US: f64 = 300_000.0;
 /// # Errors
 /// As [`Session::prepare`].
 pub fn measure_ops(spec: &SessionSpec, known: Option<Ceilings>) -> Result<OpTimes, TrainError> {
-    let mut session = Session::prepare(spec)?;
-    let threads = spec.threads;
+    let mut session = Session::prepare(&SessionSpec { purpose: Purpose::Time, ..spec.clone() })?;
+    let threads = spec.shared_by();
     let compiled = Arc::clone(session.compiled());
     let start = session.train.snapshot()?;
     let (step, pool) = session.step_mut();

@@ -3,9 +3,10 @@
 //! The file only makes steps faster. Whatever is wrong with it is told and otherwise ignored.
 
 use crate::exec::cpu::cpu_name;
-use crate::select::{Target, TunedDevice, Tuning};
+use crate::select::{Isa, Target, TunedDevice, Tuning};
 use crate::tensor::write_atomic;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,26 @@ struct Contents {
     format: u32,
     program: String,
     devices: Vec<Tuning>,
+    /// Whole steps with several numbers of threads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<StepTimes>,
 }
+
+/// Times of a whole step with several numbers of threads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepTimes {
+    /// The processor's own name.
+    pub cpu: String,
+    pub isa: Isa,
+    /// What the step is found by.
+    pub key: String,
+    /// Microseconds of a step by number of threads.
+    pub us: BTreeMap<usize, f64>,
+}
+
+/// The most steps that are remembered: the oldest give way.
+const MOST_STEPS: usize = 200;
 
 /// Where times are kept.
 #[derive(Clone, Debug)]
@@ -81,7 +101,15 @@ impl TuningFile {
     /// # Errors
     /// Where there is a file and it is of no use, in words.
     pub fn load(&self, device: &TunedDevice) -> Result<Option<Tuning>, String> {
-        Ok(self.devices()?.into_iter().find(|t| t.device == *device))
+        Ok(self.contents()?.devices.into_iter().find(|t| t.device == *device))
+    }
+
+    /// The steps that were timed with several numbers of threads.
+    ///
+    /// # Errors
+    /// Where there is a file and it is of no use, in words.
+    pub fn steps(&self) -> Result<Vec<StepTimes>, String> {
+        Ok(self.contents()?.steps)
     }
 
     /// Adds times to the file, in place of older ones of the same device and operations. A file that is of no use is replaced.
@@ -89,24 +117,42 @@ impl TuningFile {
     /// # Errors
     /// Where it cannot be written; what was there is untouched then.
     pub fn remember(&self, newer: Tuning) -> std::io::Result<()> {
-        let mut devices = self.devices().unwrap_or_default();
-        match devices.iter_mut().find(|t| t.device == newer.device) {
+        let mut contents = self.contents().unwrap_or_else(|_| Contents::empty());
+        match contents.devices.iter_mut().find(|t| t.device == newer.device) {
             Some(known) => known.merge(newer),
-            None => devices.push(newer),
+            None => contents.devices.push(newer),
         }
+        self.write(&contents)
+    }
+
+    /// Adds the times of a step to the file, in place of older ones of the same step.
+    ///
+    /// # Errors
+    /// As [`Self::remember`].
+    pub fn remember_step(&self, newer: StepTimes) -> std::io::Result<()> {
+        let mut contents = self.contents().unwrap_or_else(|_| Contents::empty());
+        let same = |s: &StepTimes| (&s.cpu, s.isa, &s.key) == (&newer.cpu, newer.isa, &newer.key);
+        contents.steps.retain(|s| !same(s));
+        contents.steps.push(newer);
+        let old = contents.steps.len().saturating_sub(MOST_STEPS);
+        contents.steps.drain(..old);
+        self.write(&contents)
+    }
+
+    fn write(&self, contents: &Contents) -> std::io::Result<()> {
         if let Some(folder) = self.path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        let mut text = serde_json::to_vec_pretty(&Contents { format: FORMAT, program: PROGRAM.to_owned(), devices })?;
+        let mut text = serde_json::to_vec_pretty(contents)?;
         text.push(b'\n');
         write_atomic(&self.path, &text)
     }
 
-    fn devices(&self) -> Result<Vec<Tuning>, String> {
+    fn contents(&self) -> Result<Contents, String> {
         let ignored = |why: String| format!("{}: remembered kernel times are ignored: {why}", self.path.display());
         let mut text = Vec::new();
         match File::open(&self.path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Contents::empty()),
             Err(e) => return Err(ignored(e.to_string())),
             Ok(file) => file.take(MAX_BYTES).read_to_end(&mut text).map_err(|e| ignored(e.to_string()))?,
         };
@@ -116,7 +162,13 @@ impl TuningFile {
             let theirs = format!("they are of version {} and this is {PROGRAM}", found.program);
             return Err(ignored(theirs));
         }
-        Ok(found.devices)
+        Ok(found)
+    }
+}
+
+impl Contents {
+    fn empty() -> Self {
+        Self { format: FORMAT, program: PROGRAM.to_owned(), devices: Vec::new(), steps: Vec::new() }
     }
 }
 
@@ -124,7 +176,7 @@ impl TuningFile {
 mod tests {
     use super::*;
     use crate::lower::OpKind;
-    use crate::select::{Isa, Timing, Variant};
+    use crate::select::{Timing, Variant};
 
     fn tuning(cpu: &str, len: usize, us: f64) -> Tuning {
         let mut out = Tuning::new(TunedDevice { cpu: cpu.into(), isa: Isa::Avx2, threads: 2 });
@@ -146,6 +198,12 @@ mod tests {
         assert_eq!(found.of(&OpKind::Fill { len: 1 })[0].us, 2.0);
         assert_eq!(found.of(&OpKind::Fill { len: 2 })[0].us, 3.25);
         assert_eq!(file.load(&other.device).unwrap(), Some(other));
+        let us = [(1, 2.0), (2, 1.5)].into();
+        let step = StepTimes { cpu: "a".into(), isa: Isa::Avx2, key: "k".into(), us };
+        file.remember_step(StepTimes { us: BTreeMap::new(), ..step.clone() }).unwrap();
+        file.remember_step(step.clone()).unwrap();
+        file.remember(tuning("c", 1, 1.0)).unwrap();
+        assert_eq!((file.steps().unwrap(), file.load(&first.device).unwrap().is_some()), (vec![step], true));
         assert_eq!(std::fs::read_dir(folder.path().join("deeper")).unwrap().count(), 1, "nothing is left beside it");
     }
 

@@ -5,8 +5,8 @@ use super::checkpoint::Division;
 use super::evaluate::{Evaluation, Evaluator};
 use super::guard::Guard;
 use super::stopwatch::Stopwatch;
-use super::weights::{export, import};
-use super::{Feed, Stretches, TrainError, read_tensors};
+use super::weights::{export, import, open_tensors};
+use super::{Feed, Purpose, Stretches, TrainError};
 use crate::compile::Compiled;
 use crate::data::{self, Dataset, Preprocessing};
 use crate::exec::ExecError;
@@ -57,6 +57,8 @@ pub struct SessionSpec {
     pub metrics: Metrics,
     /// Kernel times remembered from this machine.
     pub tuning: Option<Arc<Tuning>>,
+    /// What else will take memory beside the session.
+    pub purpose: Purpose,
 }
 
 impl SessionSpec {
@@ -77,7 +79,14 @@ impl SessionSpec {
             preprocessing: None,
             metrics: Metrics::default(),
             tuning: None,
+            purpose: Purpose::Train,
         }
+    }
+
+    /// Threads that share the step: those that the machine's plan is made for, where one is given.
+    #[must_use]
+    pub fn shared_by(&self) -> usize {
+        self.machine.as_ref().and_then(Machine::as_cpu).map_or(self.threads, |cpu| cpu.threads)
     }
 }
 
@@ -163,10 +172,11 @@ impl Session {
         let seed = spec.seed.or(train_spec.map(|t| t.seed)).unwrap_or(0);
         let machine = spec.machine.clone().unwrap_or_else(|| host_target(spec.threads));
         let mut watch = Stopwatch::start();
-        let mut pool = Pool::new(spec.threads)?;
-        let BroughtUp { mut train, mut feed, mut notes, saved } = bring_up(spec, &model, &machine, seed, &mut watch)?;
+        let mut pool = Pool::new(spec.shared_by())?;
+        let BroughtUp { mut train, mut feed, mut notes, kept, evaluation } =
+            bring_up(spec, &model, &machine, seed, &mut watch)?;
         if let Some(path) = &spec.init {
-            import(&mut train, &model, &read_tensors(path)?, path)?;
+            import(&mut train, &model, &open_tensors(path)?, path)?;
         }
         let watched = Watched::new(&train)?;
         let hyper = [model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32];
@@ -176,10 +186,12 @@ impl Session {
         start_loss_scale(&mut train, FIRST_LOSS_SCALE)?;
         train.watch(&watched.read_back())?;
         let start = feed.position();
+        let guard = Guard::new(&mut train, &feed, kept)?;
+        watch.told("first snapshot");
         feed.next(&mut train, watched.x, watched.y)?;
         // A device has run every launch once, on its fresh memory.
         if matches!(train, Step::Cpu(_)) {
-            train.warm_up(&mut pool)?;
+            guard.warm_up(&mut train, &mut pool)?;
         }
         feed.resume(start)?;
         if let (Executor::Replay, Some(why)) = (spec.executor, train.recording().why_eager) {
@@ -191,12 +203,11 @@ impl Session {
         let steps = spec.steps.or(train_spec.map(|t| t.steps)).or(feed.limit()).unwrap_or(1000);
         let total = feed.limit().map_or(steps, |limit| steps.min(limit)) as u64;
         let wants_evaluation = matches!(&feed, Feed::Data { split, .. } if !split.held_out.is_empty());
-        let evaluator = if wants_evaluation { Some(Evaluator::new(&model, &machine, &train)?) } else { None };
+        let evaluator =
+            if wants_evaluation { Some(Evaluator::new(&model, &machine, &train, evaluation)?) } else { None };
         let eager = evaluator.as_ref().and_then(Evaluator::why_eager);
         notes.extend(eager.map(|why| format!("evaluations could not be captured and run op by op: {why}")));
         watch.told("evaluation");
-        let guard = Guard::new(&mut train, &feed, saved)?;
-        watch.told("first snapshot");
         let streams = spec.executor == Executor::Replay
             && match feed.whole() {
                 Some((samples, targets)) => train.hold(samples, targets, feed.shuffled_rows(), &watched.read_back())?,
@@ -397,7 +408,7 @@ impl Session {
     pub(super) fn make_evaluator(&mut self) -> Result<(), TrainError> {
         if self.evaluator.is_none() {
             let machine = self.train.compiled().selection.target.clone();
-            self.evaluator = Some(Evaluator::new(&self.model, &machine, &self.train)?);
+            self.evaluator = Some(Evaluator::new(&self.model, &machine, &self.train, None)?);
         }
         Ok(())
     }

@@ -2,11 +2,12 @@
 
 use super::TrainError;
 use super::checkpoint::check_sum;
-use crate::exec::{Step, copied, read_file};
+use super::open_tensors::OpenTensors;
+use super::streams::{Stream, write_streams};
+use crate::exec::Step;
 use crate::model::{Model, ParamId};
-use crate::tensor::{DType, HostTensor, Shape, write_atomic};
-use safetensors::SafeTensorError;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use crate::tensor::{DType, HostTensor};
+use safetensors::tensor::Dtype;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ pub struct TensorFile {
     pub metadata: HashMap<String, String>,
 }
 
-const fn dtype_of(dtype: Dtype) -> Option<DType> {
+pub(super) const fn dtype_of(dtype: Dtype) -> Option<DType> {
     Some(match dtype {
         Dtype::F64 => DType::F64,
         Dtype::F32 => DType::F32,
@@ -31,7 +32,7 @@ const fn dtype_of(dtype: Dtype) -> Option<DType> {
     })
 }
 
-const fn file_dtype(dtype: DType) -> Dtype {
+pub(super) const fn file_dtype(dtype: DType) -> Dtype {
     match dtype {
         DType::F64 => Dtype::F64,
         DType::F32 => Dtype::F32,
@@ -44,48 +45,36 @@ const fn file_dtype(dtype: DType) -> Dtype {
     }
 }
 
+/// What is said of a file without tensors, and what to give in its place.
+const NO_TENSORS: &str = "is not a safetensors file and holds no weights";
+const GIVE_TENSORS: &str = "give a safetensors file";
+
 /// Reads a safetensors file. Tensors of types that nothing here uses are left out.
 ///
 /// # Errors
 /// Where it cannot be read, is no safetensors file, or is a checkpoint that does not match its checksum.
 pub fn read_tensors(path: &Path) -> Result<TensorFile, TrainError> {
-    let file = read_tensors_of(path, "is not a safetensors file and holds no weights", "give a safetensors file")?;
-    check_sum(path, &file)?;
+    let file = read_tensors_of(path, NO_TENSORS, GIVE_TENSORS)?;
+    check_sum(path, &file.metadata, &file.streams())?;
     Ok(file)
+}
+
+/// Opens a safetensors file whose tensors are read one by one.
+///
+/// # Errors
+/// As [`read_tensors`].
+pub(super) fn open_tensors(path: &Path) -> Result<OpenTensors, TrainError> {
+    let open = OpenTensors::open(path, NO_TENSORS, GIVE_TENSORS)?;
+    check_sum(path, &open.metadata, &open.streams())?;
+    Ok(open)
 }
 
 /// As [`read_tensors`]: of a file of another kind, `other` tells what it is not, and `help` what to give.
 pub(super) fn read_tensors_of(path: &Path, other: &str, help: &'static str) -> Result<TensorFile, TrainError> {
-    // What is no file may have no end.
-    if path.exists() && !path.is_file() {
-        return Err(TrainError::file(path, "is a folder, a device or a pipe", "give a safetensors file"));
-    }
-    let bytes =
-        read_file(path).map_err(|e| TrainError::file(path, format!("cannot be read: {e}"), "check the path"))?;
-    let broken = |what: String| {
-        TrainError::file(
-            path,
-            format!("is not a complete safetensors file: {what}"),
-            "write it again, or give another file",
-        )
-    };
-    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| match e {
-        // The header is sound, or longer than the file: a part of it is missing.
-        SafeTensorError::HeaderTooSmall
-        | SafeTensorError::InvalidHeaderLength
-        | SafeTensorError::MetadataIncompleteBuffer => broken(e.to_string()),
-        _ => TrainError::file(path, other, help),
-    })?;
-    let metadata = header.metadata().clone().unwrap_or_default();
-    let file = SafeTensors::deserialize(&bytes).map_err(|e| broken(e.to_string()))?;
-    let mut tensors = Vec::new();
-    for (name, view) in file.iter() {
-        let Some(dtype) = dtype_of(view.dtype()) else { continue };
-        let tensor = HostTensor::from_bytes(dtype, Shape(view.shape().to_vec()), copied(view.data()))
-            .map_err(|e| broken(e.to_string()))?;
-        tensors.push((name.to_owned(), tensor));
-    }
-    Ok(TensorFile { tensors, metadata })
+    let open = OpenTensors::open(path, other, help)?;
+    let read = open.entries.iter().map(|entry| Ok((entry.name.clone(), open.read(entry)?)));
+    let tensors = read.collect::<Result<_, TrainError>>()?;
+    Ok(TensorFile { tensors, metadata: open.metadata })
 }
 
 impl TensorFile {
@@ -100,16 +89,19 @@ impl TensorFile {
     /// # Errors
     /// Where it cannot be written; an old file of that name is untouched then.
     pub fn write(&self, path: &Path) -> Result<(), TrainError> {
-        let write_error = |cause| TrainError::Write { path: path.to_owned(), cause };
-        let mut views = Vec::with_capacity(self.tensors.len());
-        for (name, t) in &self.tensors {
-            let view = TensorView::new(file_dtype(t.dtype), t.shape.0.clone(), t.bytes());
-            views.push((name.as_str(), view.map_err(|e| write_error(std::io::Error::other(e.to_string())))?));
-        }
-        let metadata = (!self.metadata.is_empty()).then(|| self.metadata.clone());
-        let bytes =
-            safetensors::serialize(views, metadata).map_err(|e| write_error(std::io::Error::other(e.to_string())))?;
-        write_atomic(path, &bytes).map_err(write_error)
+        self.write_with(path, &self.metadata)
+    }
+
+    /// As [`Self::write`], with other metadata.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub(super) fn write_with(&self, path: &Path, metadata: &HashMap<String, String>) -> Result<(), TrainError> {
+        write_streams(path, &self.streams(), metadata)
+    }
+
+    fn streams(&self) -> Vec<Stream<'_>> {
+        self.tensors.iter().map(|(name, t)| Stream::held(name, t)).collect()
     }
 }
 
@@ -132,7 +124,7 @@ pub fn export(step: &Step, model: &Model) -> Result<Vec<(String, HostTensor)>, T
 ///
 /// # Errors
 /// Where a parameter is missing, has another shape, or the file holds a parameter that the model does not have: all of them at once.
-pub fn import(step: &mut Step, model: &Model, file: &TensorFile, path: &Path) -> Result<(), TrainError> {
+pub fn import(step: &mut Step, model: &Model, file: &OpenTensors, path: &Path) -> Result<(), TrainError> {
     let mut mistakes = Vec::new();
     for (index, param) in model.params.iter().enumerate() {
         let found = file.get(&format!("init.{}", param.name)).or_else(|| file.get(&param.name));
@@ -144,19 +136,17 @@ pub fn import(step: &mut Step, model: &Model, file: &TensorFile, path: &Path) ->
             Some(t) if t.shape != param.shape => {
                 mistakes.push(format!("{} has shape {}, the network needs {}", param.name, t.shape, param.shape));
             }
-            Some(t) => match t.to_f64() {
-                None => mistakes.push(format!("{} holds {}, expected f32 or f64", param.name, t.dtype)),
-                Some(v) if v.iter().any(|x| !x.is_finite()) => {
-                    mistakes.push(format!("{} holds NaN or infinite values", param.name))
+            Some(t) if matches!(t.dtype, DType::F16 | DType::Bf16) => {
+                mistakes.push(format!("{} holds {}, expected f32 or f64", param.name, t.dtype));
+            }
+            Some(t) => {
+                if !set(step, ParamId(index as u32), &file.read(t)?)? {
+                    mistakes.push(format!("{} holds NaN or infinite values", param.name));
                 }
-                Some(v) => {
-                    let values: Vec<f32> = v.into_iter().map(|x| x as f32).collect();
-                    step.set_param(ParamId(index as u32), &values)?;
-                }
-            },
+            }
         }
     }
-    for (name, _) in &file.tensors {
+    for name in file.entries.iter().map(|e| &e.name) {
         let bare = name.strip_prefix("init.").unwrap_or(name);
         let is_parameter = bare.starts_with("layers.");
         if is_parameter && !model.params.iter().any(|p| p.name == bare) {
@@ -170,4 +160,25 @@ pub fn import(step: &mut Step, model: &Model, file: &TensorFile, path: &Path) ->
     let more = if mistakes.len() > shown { format!("\n  and {} more", mistakes.len() - shown) } else { String::new() };
     let message = format!("does not fit the network:\n  {}{more}", mistakes[..shown].join("\n  "));
     Err(TrainError::file(path, message, "give a file written for this preset"))
+}
+
+/// Sets a parameter; false where a value is not finite.
+fn set(step: &mut Step, id: ParamId, tensor: &HostTensor) -> Result<bool, TrainError> {
+    if tensor.dtype == DType::F32 {
+        let bytes = tensor.bytes();
+        let is_finite = |word: &[u8]| bytemuck::pod_read_unaligned::<f32>(word).is_finite();
+        if !bytes.chunks_exact(size_of::<f32>()).all(is_finite) {
+            return Ok(false);
+        }
+        // One copy, from the file's bytes to where they stay.
+        step.draw_param(id, |out| bytemuck::cast_slice_mut(out).copy_from_slice(bytes))?;
+        return Ok(true);
+    }
+    let values = tensor.to_f64().unwrap_or_default();
+    let finite = values.iter().all(|v| v.is_finite());
+    if finite {
+        let narrow: Vec<f32> = values.into_iter().map(|v| v as f32).collect();
+        step.set_param(id, &narrow)?;
+    }
+    Ok(finite)
 }

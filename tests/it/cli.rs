@@ -3,6 +3,8 @@
 mod exports;
 mod files;
 mod kept;
+#[cfg(target_os = "linux")]
+mod limits;
 mod mistakes;
 mod plan;
 mod predict;

@@ -1,6 +1,7 @@
 //! What this processor can do.
 
-use crate::select::{Isa, Target};
+use super::cores::usable_cores;
+use crate::select::{Isa, MOST_THREADS, Target};
 
 /// The best instruction set that kernels are written for and this processor has. `STEPGRAPH_ISA` (`portable`, `avx2`, `avx512`) lowers it, to compare.
 #[must_use]
@@ -33,12 +34,18 @@ fn native_isa() -> Isa {
     Isa::Portable
 }
 
-/// Threads that share a step unless told otherwise: two, where there are two. `STEPGRAPH_THREADS` overrides it.
+/// The number of threads that `STEPGRAPH_THREADS` asks for.
+#[must_use]
+pub fn asked_threads() -> Option<usize> {
+    let text = std::env::var("STEPGRAPH_THREADS").ok()?;
+    text.parse().ok().filter(|t| (1..=MOST_THREADS).contains(t))
+}
+
+/// Threads where it is not known what step they are to share: two, where there are two cores. `STEPGRAPH_THREADS`
+/// overrides it.
 #[must_use]
 pub fn default_threads() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let wanted = std::env::var("STEPGRAPH_THREADS").ok().and_then(|t| t.parse().ok()).filter(|t| (1..=64).contains(t));
-    wanted.unwrap_or(cores.min(2))
+    asked_threads().unwrap_or_else(|| usable_cores().min(2))
 }
 
 /// This machine's CPU as a target.

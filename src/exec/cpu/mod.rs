@@ -6,12 +6,14 @@
 //! | `kernels` | the kernels, one family a file, and their plain-loop references |
 //! | `pool` | the threads that share a step |
 //! | `detect` | what this processor can do |
+//! | `cores` | the cores that this program may use |
 //! | `step` | a plan in memory, run eagerly or replayed |
 //! | `ceilings` | the most that the machine does, to hold measured times against |
 //! | `ledger` | recorded addresses against planned ones |
 
 pub mod call;
 mod ceilings;
+mod cores;
 mod detect;
 pub mod kernels;
 mod ledger;
@@ -20,7 +22,8 @@ mod step;
 mod tensors;
 
 pub use ceilings::{Ceilings, Floor, Level};
-pub use detect::{cpu_name, default_threads, detect_isa, host_target};
+pub use cores::usable_cores;
+pub use detect::{asked_threads, cpu_name, default_threads, detect_isa, host_target};
 pub use ledger::Ledger;
 pub use pool::Pool;
 pub use step::Step;

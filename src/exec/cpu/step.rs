@@ -166,28 +166,28 @@ impl Step {
         Ok(())
     }
 
+    /// The memory of everything that survives a step.
+    pub fn survivors(&mut self) -> &mut [u8] {
+        // SAFETY: `self` is borrowed exclusively, so that no step runs.
+        unsafe { self.env.persistent_mut(&self.compiled.plan) }
+    }
+
     /// Everything that survives a step, byte for byte.
     #[must_use]
     pub fn snapshot(&mut self) -> Vec<u8> {
-        let compiled = Arc::clone(&self.compiled);
-        // SAFETY: `self` is borrowed exclusively, so that no step runs.
-        copied(unsafe { self.env.persistent_mut(&compiled.plan) })
+        copied(self.survivors())
     }
 
     /// As [`Self::snapshot`], into memory of the same size.
     pub fn snapshot_into(&mut self, saved: &mut [u8]) {
-        let compiled = Arc::clone(&self.compiled);
-        // SAFETY: `self` is borrowed exclusively, so that no step runs.
-        let memory = unsafe { self.env.persistent_mut(&compiled.plan) };
+        let memory = self.survivors();
         let len = memory.len().min(saved.len());
         saved[..len].copy_from_slice(&memory[..len]);
     }
 
     /// Puts back what [`Self::snapshot`] took from this step.
     pub fn restore(&mut self, saved: &[u8]) {
-        let compiled = Arc::clone(&self.compiled);
-        // SAFETY: `self` is borrowed exclusively, so that no step runs.
-        let memory = unsafe { self.env.persistent_mut(&compiled.plan) };
+        let memory = self.survivors();
         let len = memory.len().min(saved.len());
         memory[..len].copy_from_slice(&saved[..len]);
     }

@@ -98,7 +98,7 @@ impl RunRecord {
             seed,
             device: spec.machine.clone().unwrap_or_else(|| host_target(spec.threads)).name,
             executor: if spec.executor == Executor::Eager { "eager" } else { "replay" }.to_owned(),
-            threads: spec.threads,
+            threads: spec.shared_by(),
             total: spec.steps.or(train.map(|t| t.steps)).unwrap_or(1000) as u64,
             ..Self::default()
         };

@@ -109,14 +109,17 @@ impl<'a> Rig<'a> {
     pub(super) fn eager_against_replay(&mut self) -> Result<Check, TrainError> {
         const STEPS: u64 = 3;
         let mut traces = Vec::new();
-        let mut memories = Vec::new();
-        for executor in [Executor::Eager, Executor::Replay] {
-            self.session.train.set_trace(true);
-            self.steps(executor, STEPS)?;
-            traces.push(self.session.train.trace());
-            self.session.train.set_trace(false);
-            memories.push(self.session.train.arena()?.to_vec());
-        }
+        let mut traced = |rig: &mut Self, executor: Executor| -> Result<(), TrainError> {
+            rig.session.train.set_trace(true);
+            rig.steps(executor, STEPS)?;
+            traces.push(rig.session.train.trace());
+            rig.session.train.set_trace(false);
+            Ok(())
+        };
+        traced(self, Executor::Eager)?;
+        let eager = self.session.train.arena()?.into_owned();
+        traced(self, Executor::Replay)?;
+        let replayed = self.session.train.arena()?;
         let same_kernels = traces[0] == traces[1];
         let plan = &self.session.compiled().plan;
         // Workspace is left out: what lies there after a kernel is nobody's value.
@@ -125,7 +128,7 @@ impl<'a> Rig<'a> {
             .filter(|(_, b)| still_there(plan, b))
             .map(|(id, b)| {
                 let range = b.offset as usize..(b.offset + b.bytes) as usize;
-                let pairs = memories[0][range.clone()].iter().zip(&memories[1][range]);
+                let pairs = eager[range.clone()].iter().zip(&replayed[range]);
                 let different = pairs.filter(|(a, b)| a != b).count() as u64;
                 Compared { buffer: BufferId(id), name: b.name.clone(), bytes: b.bytes, different }
             })

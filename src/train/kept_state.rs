@@ -1,0 +1,171 @@
+//! Where a run keeps what survives a step, to go back to it: in memory where that is small, in a file without a name
+//! where it is large.
+
+use super::TrainError;
+use crate::exec::{Step, zero_bytes};
+use crate::tensor::Bytes;
+use std::fs::File;
+use std::io::{self, Seek};
+use std::path::{Path, PathBuf};
+
+/// What is smaller is kept in memory: it is nothing beside the program itself.
+const SMALL: u64 = 64 << 20;
+
+/// A place for what survives a step.
+pub(super) enum KeptState {
+    Memory(Vec<u8>),
+    /// Gone from the disk when the program ends, however it ends.
+    File(File),
+}
+
+/// Where a state of a size will be kept: the file is there, with room for all of it, and memory is not yet taken.
+pub(super) enum Place {
+    Memory,
+    File(File),
+}
+
+impl Place {
+    /// A place for so many bytes of a step that runs on this machine's memory or, otherwise, on a device: whose states
+    /// are kept in the host's memory, since they are not in it already.
+    pub(super) fn of(bytes: u64, here: bool) -> Self {
+        if !here || is_small(bytes) {
+            return Self::Memory;
+        }
+        for folder in folders() {
+            match file_in(&folder, bytes) {
+                Ok(file) => return Self::File(file),
+                Err(why) => log::warn!("{}: no room for {} of a run's state: {why}", folder.display(), Bytes(bytes)),
+            }
+        }
+        Self::Memory
+    }
+
+    pub(super) const fn is_memory(&self) -> bool {
+        matches!(self, Self::Memory)
+    }
+
+    /// The place itself, in memory that was taken before where there is some.
+    pub(super) fn take(self, bytes: usize, taken: Option<Vec<u8>>) -> KeptState {
+        match self {
+            Self::Memory => KeptState::Memory(taken.unwrap_or_else(|| zero_bytes(bytes))),
+            Self::File(file) => KeptState::File(file),
+        }
+    }
+}
+
+/// Whether so many bytes are kept in memory in any case.
+pub(super) const fn is_small(bytes: u64) -> bool {
+    bytes <= SMALL
+}
+
+impl KeptState {
+    /// Keeps what `step` has now. Allocates nothing.
+    ///
+    /// # Errors
+    /// What went wrong on the device or the disk.
+    pub(super) fn save(&mut self, step: &mut Step) -> Result<(), TrainError> {
+        match self {
+            Self::Memory(saved) => Ok(step.snapshot_into(saved)?),
+            Self::File(file) => file.rewind().and_then(|()| step.write_survivors(file)).map_err(lost),
+        }
+    }
+
+    /// Gives `step` what was kept.
+    ///
+    /// # Errors
+    /// As [`Self::save`].
+    pub(super) fn put_back(&self, step: &mut Step) -> Result<(), TrainError> {
+        match self {
+            Self::Memory(saved) => Ok(step.restore(saved)?),
+            Self::File(file) => {
+                let mut file = file;
+                file.rewind().and_then(|()| step.read_survivors(&mut file)).map_err(lost)
+            }
+        }
+    }
+
+    pub(super) const fn is_memory(&self) -> bool {
+        matches!(self, Self::Memory(_))
+    }
+}
+
+fn lost(cause: io::Error) -> TrainError {
+    TrainError::Kept(cause)
+}
+
+/// Where such files may be: the user's cache folder, then the system's folder for what does not last.
+fn folders() -> Vec<PathBuf> {
+    let cache = directories::ProjectDirs::from("", "", "stepgraph").map(|d| d.cache_dir().to_owned());
+    cache.into_iter().chain([std::env::temp_dir()]).collect()
+}
+
+/// A file without a name in `folder`, with room for so many bytes.
+fn file_in(folder: &Path, bytes: u64) -> io::Result<File> {
+    std::fs::create_dir_all(folder)?;
+    let file = tempfile::tempfile_in(folder)?;
+    reserve(&file, bytes)?;
+    Ok(file)
+}
+
+/// Takes room on the disk, so that no later write fails for want of it. Files that are memory themselves are refused.
+#[cfg(target_os = "linux")]
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate, fstatfs, fstatvfs};
+    use rustix::io::Errno;
+    /// The numbers of file systems in memory.
+    const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
+    if IN_MEMORY.contains(&(fstatfs(file)?.f_type as u32)) {
+        return Err(io::Error::other("this folder is in memory"));
+    }
+    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        // Some file systems take no room ahead.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            let found = fstatvfs(file)?;
+            let free = found.f_bavail.saturating_mul(found.f_frsize);
+            if free < bytes { Err(io::ErrorKind::StorageFull.into()) } else { file.set_len(bytes) }
+        }
+        other => Ok(other?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    file.set_len(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::{Options, compile};
+    use crate::exec::cpu::host_target;
+    use crate::model::{BUNDLED, check, read_preset};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_state_comes_back_from_memory_and_from_a_file() {
+        let preset = read_preset(BUNDLED.iter().find(|b| b.name == "xor").unwrap().text).unwrap();
+        let compiled = compile(&check(&preset).model.unwrap(), &Options::train(host_target(1))).unwrap();
+        let mut step = Step::new(Arc::new(compiled), 1).unwrap();
+        let bytes = step.compiled().plan.persistent_bytes;
+        let folder = tempfile::tempdir().unwrap();
+        let file = file_in(&folder.path().join("deeper"), bytes).unwrap();
+        assert!(file.metadata().unwrap().len() >= bytes);
+        for place in [Place::Memory, Place::File(file)] {
+            let mut kept = place.take(bytes as usize, None);
+            let state: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
+            step.restore(&state).unwrap();
+            kept.save(&mut step).unwrap();
+            step.restore(&vec![0; state.len()]).unwrap();
+            kept.put_back(&mut step).unwrap();
+            assert_eq!(step.snapshot().unwrap(), state);
+            // A second state takes the place of the first.
+            step.restore(&vec![7; state.len()]).unwrap();
+            kept.save(&mut step).unwrap();
+            step.restore(&state).unwrap();
+            kept.put_back(&mut step).unwrap();
+            assert_eq!(step.snapshot().unwrap(), vec![7; state.len()]);
+        }
+        assert!(Place::of(SMALL, true).is_memory() && Place::of(SMALL * 1000, false).is_memory());
+        assert_eq!(std::fs::read_dir(folder.path().join("deeper")).unwrap().count(), 0, "the file has no name");
+    }
+}

@@ -1,0 +1,143 @@
+//! What commands take of the machine: memory, counted before it is taken, and threads.
+
+use super::{at, command, json, stderr, stdout, succeeded};
+use serde_json::Value;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+
+/// A network of dense layers on the digits.
+fn preset(layers: &[usize], input: usize, data: &str) -> String {
+    let dense: Vec<String> = layers.iter().map(|units| format!(r#"{{ "type": "dense", "units": {units} }}"#)).collect();
+    format!(
+        r#"{{ "version": 1, "name": "large", "input": {{ "shape": [{input}], "batch": 16 }}, "layers": [{}],
+            "loss": {{ "type": "softmax_cross_entropy" }}, "optimizer": {{ "type": "adam", "lr": 0.0001 }},
+            "data": {data}, "train": {{ "steps": 2, "seed": 1 }} }}"#,
+        dense.join(", ")
+    )
+}
+
+const MOONS: &str = r#"{ "type": "moons", "samples": 200, "noise": 0.1 }"#;
+
+/// As [`command`], under a limit on the address space in KiB.
+fn limited(kib: u64, args: &[&str]) -> Output {
+    let program = command(args);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("ulimit -v {kib} && exec \"$0\" \"$@\"")]).arg(program.get_program());
+    shell.args(program.get_args());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell.output().unwrap()
+}
+
+#[test]
+fn a_run_of_large_parameters_takes_little_beside_its_arena() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = at(&folder, "large.json");
+    std::fs::write(&file, preset(&[4096, 4096, 10], 64, r#"{ "type": "digits" }"#)).unwrap();
+    let run = |args: &[&str]| -> Value {
+        let args = [&["train", &file, "--json", "--device", "cpu"], args].concat();
+        let output = command(&args).env("XDG_CACHE_HOME", at(&folder, "cache")).output().unwrap();
+        let summary: Value = serde_json::from_str(&succeeded(&args, &output)).unwrap();
+        let [peak, arena] = ["peak_rss_bytes", "arena_bytes"].map(|name| summary[name].as_u64().unwrap());
+        println!("{args:?}: peak {} MiB, arena {} MiB", peak / MIB, arena / MIB);
+        assert!(arena > 256 * MIB);
+        assert!(peak <= arena * 13 / 10 + 64 * MIB, "{args:?}: {} MiB for {} MiB", peak / MIB, arena / MIB);
+        summary
+    };
+    let (weights, checkpoint) = (at(&folder, "w.safetensors"), at(&folder, "c.safetensors"));
+    let plain = run(&["--steps", "2"]);
+    let written = run(&["--steps", "2", "--save", &weights, "--checkpoint", &checkpoint, "--eval-every", "1"]);
+    assert_eq!((&plain["loss"], &plain["held_out"]), (&written["loss"], &written["held_out"]));
+    run(&["--steps", "1", "--init", &weights]);
+    // What goes on is what went on without a pause.
+    let resumed = run(&["--steps", "3", "--resume", &checkpoint]);
+    assert_eq!(resumed["loss"], run(&["--steps", "3"])["loss"]);
+    // A snapshot that lies on the disk is gone with the program.
+    let left = std::fs::read_dir(at(&folder, "cache/stepgraph"))
+        .unwrap()
+        .filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn a_run_that_turns_to_nan_goes_back_to_its_snapshot_on_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = at(&folder, "large.json");
+    let text = preset(&[2500, 2500, 10], 64, r#"{ "type": "digits" }"#).replace("0.0001", "1e30");
+    std::fs::write(&file, text).unwrap();
+    let log = at(&folder, "log.jsonl");
+    let args = ["train", &file, "--device", "cpu", "--steps", "5", "--log", &log];
+    let output = command(&args).env("XDG_CACHE_HOME", at(&folder, "cache")).output().unwrap();
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("the first value that is not finite is"), "{told}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_it_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = at(&folder, "large.json");
+    std::fs::write(&file, preset(&[8192, 8192, 2], 2, MOONS)).unwrap();
+    for command in ["train", "bench"] {
+        let output = limited(900_000, &[command, &file, "--device", "cpu"]);
+        let told = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("this takes ") && told.contains("are free: 1.0 GiB for the step's arena"), "{told}");
+        assert!(told.contains("use fewer units or a smaller batch") && stdout(&output).is_empty(), "{told}");
+    }
+    let output = limited(900_000, &["verify", &file, "--device", "cpu"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("of memory"), "{}", stderr(&output));
+}
+
+#[test]
+fn parameters_of_ten_gigabytes_are_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = at(&folder, "huge.json");
+    std::fs::write(&file, preset(&[50_000, 50_000, 2], 2, MOONS)).unwrap();
+    let started = Instant::now();
+    let output = limited(24 << 20, &["train", &file, "--device", "cpu"]);
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("37.3 GiB for the step's arena"), "{told}");
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+}
+
+#[test]
+fn the_number_of_threads_and_its_reason_are_told() {
+    let counts = |summary: &Value| (summary["threads"].as_u64(), summary["threads_why"]["by"].clone());
+    let train = ["train", "digits-mlp", "--device", "cpu", "--steps", "1", "--json"];
+    let (count, by) = counts(&json(&train));
+    assert_eq!(by, "estimated");
+    assert_eq!(counts(&json(&[&train[..], &["--threads", "3"]].concat())), (Some(3), "option".into()));
+    let output = command(&train).env("STEPGRAPH_THREADS", "2").output().unwrap();
+    let summary: Value = serde_json::from_str(&succeeded(&train, &output)).unwrap();
+    assert_eq!(counts(&summary), (Some(2), "variable".into()));
+    assert!(stderr(&output).contains("threads: 2 threads by STEPGRAPH_THREADS"), "{}", stderr(&output));
+    let plan = json(&["plan", "digits-mlp", "--device", "cpu", "--json"]);
+    assert_eq!((plan["threads"]["count"].as_u64(), &plan["threads"]["by"]), (count, &by));
+    let bench = json(&["bench", "digits-mlp", "--device", "cpu", "--seconds", "0.01", "--json"]);
+    assert_eq!(counts(&bench), (count, by));
+    let doctor = json(&["doctor", "--json"]);
+    assert!(doctor["cores"].as_u64().unwrap() >= 1 && doctor["threads_why"].as_str().unwrap().contains("bench --tune"));
+}
+
+#[test]
+fn the_number_of_threads_that_was_measured_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| -> Value {
+        let mut command = command(args);
+        command.env("XDG_CACHE_HOME", at(&folder, "cache")).env_remove("STEPGRAPH_NO_TUNING");
+        serde_json::from_str(&succeeded(args, &command.output().unwrap())).unwrap()
+    };
+    let tuned = run(&["bench", "xor", "--device", "cpu", "--seconds", "0.01", "--tune", "--json"]);
+    assert_eq!(tuned["threads_why"]["by"], "measured");
+    let trained = run(&["train", "xor", "--device", "cpu", "--steps", "1", "--json"]);
+    assert_eq!((&trained["threads"], &trained["threads_why"]), (&tuned["threads"], &tuned["threads_why"]));
+}
