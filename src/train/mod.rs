@@ -30,7 +30,7 @@ pub use evaluate::{Evaluation, argmax};
 pub use feed::{Feed, FeedPosition};
 pub use gpu_times::{gpu_times, known_gpu_times};
 pub use look::{BothWays, LOOK_SHARE, Look, Looked, Pace};
-pub use probe::{FirstBad, Held, Moment, OpTimes, Probe, held, measure_ops, part_writer};
+pub use probe::{FirstBad, Held, Moment, OpTimes, Probe, held, held_part, measure_ops};
 pub use remembered::{TuningFile, processor, remembered_times, tuning_is_off};
 pub use session::{DataChoice, Session, SessionSpec, StepReport};
 pub use spans::{Spans, Stretches, longest_from};

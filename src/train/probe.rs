@@ -10,7 +10,7 @@ use crate::exec::cpu::{Ceilings, Floor};
 use crate::exec::cuda::GpuCeilings;
 use crate::exec::{ExecError, Step};
 use crate::lower::{Dir, LValueId};
-use crate::plan::{BindingPlan, BufferId, Part};
+use crate::plan::{BindingPlan, BufferId};
 use crate::select::Isa;
 use crate::tensor::DType;
 use std::sync::Arc;
@@ -82,17 +82,19 @@ pub fn held(plan: &BindingPlan, id: BufferId, ops: usize) -> Held {
     }
 }
 
-/// The operation that wrote last to a part of a flat vector among the first `ops`; `None` where what lies there is older than the step.
+/// What a part of a flat vector holds once the first `ops` operations are done, as [`held`] for a whole buffer.
 #[must_use]
-pub fn part_writer(plan: &BindingPlan, id: BufferId, part: &Part, ops: usize) -> Option<usize> {
-    let buffer = plan.buffers.get(id.0 as usize)?;
-    let (from, to) = (buffer.offset + part.start, buffer.offset + part.start + part.bytes);
-    let touches = |v: LValueId| {
-        let bytes = plan.program.value(v).shape.len() * plan.program.value(v).dtype.size();
-        plan.place(v).is_some_and(|p| p.buffer == id && p.offset < to && from < p.offset + bytes as u64)
+pub fn held_part(plan: &BindingPlan, id: BufferId, part: usize, ops: usize) -> Held {
+    let whole = held(plan, id, ops);
+    let Some((buffer, own)) = plan.buffers.get(id.0 as usize).and_then(|b| Some((b, b.parts.get(part)?))) else {
+        return whole;
     };
-    let writes = |w: &usize| plan.program.ops.get(*w).is_some_and(|op| op.bound(Dir::Out).any(|(_, v)| touches(v)));
-    buffer.writers.iter().rev().copied().filter(|w| *w < ops).find(writes)
+    let written = plan.ops_of_part(id, part, Dir::Out).into_iter().rfind(|w| *w < ops);
+    match whole {
+        Held::Value(..) if written.is_none() && !buffer.persistent => Held::Unwritten,
+        Held::Value(..) => Held::Value(own.value, written),
+        other => other,
+    }
 }
 
 /// The first operation of a step that makes a value which is not finite.
@@ -362,15 +364,21 @@ mod tests {
         let flat = (0u32..).map(BufferId).zip(&plan.buffers).filter(|(_, b)| b.parts.len() > 1);
         let mut gradients = 0;
         for (id, b) in flat {
-            for part in &b.parts {
-                let Some(writer) = part_writer(plan, id, part, ops) else { continue };
+            for (index, part) in b.parts.iter().enumerate() {
+                let Held::Value(value, Some(writer)) = held_part(plan, id, index, ops) else { continue };
+                assert_eq!(value, part.value);
                 assert!(b.writers.contains(&writer));
                 if b.role == crate::ir::Role::Grad {
                     let op = &plan.program.ops[writer];
                     assert_eq!(op.layer, part.layer, "{} by {}", part.name, op.kind.name());
                     gradients += 1;
                 }
-                assert_eq!(part_writer(plan, id, part, 0), None);
+                let before = held_part(plan, id, index, 0);
+                assert_eq!(before, if b.persistent { Held::Value(part.value, None) } else { Held::Unwritten });
+                // Its neighbours may be written before it.
+                if b.role == crate::ir::Role::Grad {
+                    assert_eq!(held_part(plan, id, index, writer), Held::Unwritten, "{}", part.name);
+                }
             }
         }
         assert!(gradients >= 4, "{gradients}");
