@@ -6,6 +6,7 @@ mod arena;
 pub mod args;
 mod bench;
 mod capsule;
+mod ceilings;
 mod completions;
 mod device;
 mod doctor;
@@ -13,6 +14,7 @@ mod error;
 mod export;
 mod keep;
 pub mod kept_args;
+
 mod numbers;
 mod output;
 mod places;

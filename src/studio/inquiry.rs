@@ -85,8 +85,8 @@ impl Studio {
         is_it.then_some(shown)
     }
 
-    /// Operations that are done where values are looked at: up to the scrubber, or up to the selected operation, or up to the last one that writes
-    /// what is selected.
+    /// Operations that are done where values are looked at: up to the scrubber, or up to the selected operation, or up
+    /// to the last one that writes what is selected.
     fn ops_done(&self) -> usize {
         let Some(plan) = &self.plan else { return 0 };
         let after = |op: usize| (op + 1).min(plan.ops.len());

@@ -65,7 +65,8 @@ impl Measured {
         self.times.floors.get(op).copied()
     }
 
-    /// The share of its floor that an operation reaches; above 1 where the floor is a rough one.
+    /// The share that an operation reaches of the rate at which it would take no longer than its floor: at most 1, as
+    /// nothing goes below that.
     #[must_use]
     pub fn roofline(&self, op: usize) -> Option<f64> {
         Some(self.floor(op)?.us / self.op_us(op)?.max(1e-3))

@@ -163,9 +163,8 @@ mod tests {
 
     #[test]
     fn a_notice_is_told_in_one_line() {
-        let line = |text: &str| {
-            Notice { text: text.into(), is_error: true, actions: Vec::new(), is_of_run: false }.line()
-        };
+        let line =
+            |text: &str| Notice { text: text.into(), is_error: true, actions: Vec::new(), is_of_run: false }.line();
         assert_eq!(line("Saved to /a/b.json"), "Saved to /a/b.json");
         assert_eq!(line("/a/b.json:\nname: found 3"), "b.json: name: found 3");
         assert_eq!(line("/a/b.json:\nname: found 3\nloss: missing\nx"), "b.json: name: found 3 (and 2 more)");

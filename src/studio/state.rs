@@ -41,8 +41,8 @@ const RECOVER_EVERY: Duration = Duration::from_secs(1);
 /// What views are made of: the revisions of document, answer and plan, what the data has shown to be wrong, and the number of its classes.
 type ViewKey = (u64, u64, u64, Vec<Diagnostic>, Option<usize>);
 
-/// What the inspector's page is made of: the selection; the revisions of document and plan, and whether the document is compiled; the steps of the run
-/// whose changes it shows.
+/// What the inspector's page is made of: the selection; the revisions of document and plan, and whether the document is
+/// compiled; the steps of the run whose changes it shows.
 type PageKey = (Selection, (u64, u64, bool), usize);
 
 /// The state of the window.

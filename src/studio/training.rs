@@ -213,8 +213,8 @@ impl Training {
         self.mistakes.as_ref().filter(|(of, _)| **of == *preset).map_or(&[], |(_, found)| found)
     }
 
-    /// True where the run has a failure or a problem that a person who looks at `preset` should know of: one that could not be prepared says nothing
-    /// about another network.
+    /// True where the run has a failure or a problem that a person who looks at `preset` should know of: one that could
+    /// not be prepared says nothing about another network.
     #[must_use]
     pub fn failure_stands(&self, preset: &Preset) -> bool {
         let stands = |(of, is_over): &(Arc<Preset>, bool)| !is_over && **of == *preset;

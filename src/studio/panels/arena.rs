@@ -3,9 +3,9 @@
 use super::arena_numbers::{largest_ui, numbers_ui, title_ui};
 use super::tenancy::{TenancyPanel, tenancy_ui};
 use super::values::values_line_ui;
+use crate::plan::BufferId;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
-use crate::plan::BufferId;
 use crate::studio::selection::{Related, Selection};
 use crate::studio::state::Studio;
 use crate::studio::theme;

@@ -80,7 +80,13 @@ fn measured_ui(ui: &mut Ui, studio: &Studio) {
     if floor > 0.0 && us > 0.0 {
         fact_ui(ui, "floor", &format!("{}{bound}", format::micros(floor)), &format!("{floor:.3} µs"), width);
         let share = format::percent(floor / us);
-        fact_ui(ui, "roofline share", &share, "Floor over measured time: 100% cannot be beaten", width);
+        fact_ui(
+            ui,
+            "roofline share",
+            &share,
+            "The floor, below which no operation goes, over the measured time",
+            width,
+        );
     }
 }
 

@@ -48,7 +48,8 @@ pub(super) fn unready_ui(ui: &mut egui::Ui, studio: &Studio, to: &str) {
     }
 }
 
-/// Says that what follows is of the network before its problem, and draws it faintly; nothing where it is of the network on screen.
+/// Says that what follows is of the network before its problem, and draws it faintly; nothing where it is of the
+/// network on screen.
 pub(super) fn outdated_ui(ui: &mut egui::Ui, studio: &Studio, out: &mut Queue) {
     /// How much of their colour things keep that are of an older network.
     const FAINT: f32 = 0.45;

@@ -126,13 +126,7 @@ pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts
 }
 
 /// Shows the fields of a section; where `says_problems` is false, what is wrong is marked alone.
-pub(super) fn section_ui(
-    ui: &mut Ui,
-    section: &Section,
-    says_problems: bool,
-    drafts: &mut Drafts,
-    out: &mut Queue,
-) {
+pub(super) fn section_ui(ui: &mut Ui, section: &Section, says_problems: bool, drafts: &mut Drafts, out: &mut Queue) {
     ui.add_space(4.0);
     ui.label(RichText::new(section.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
     let layout = FieldLayout { label_width: 104.0, width: ui.available_width(), is_entered: false };

@@ -63,7 +63,9 @@ pub fn values_ui(ui: &mut Ui, studio: &Studio, cache: &mut PictureCache, out: &m
     }
     match studio.values_shown() {
         Some(shown) => shown_ui(ui, studio, shown, cache, out),
-        None if studio.looked_at().is_none() => drop(weak_ui(ui, "Select a buffer or an operation to look at its values.")),
+        None if studio.looked_at().is_none() => {
+            drop(weak_ui(ui, "Select a buffer or an operation to look at its values."))
+        }
         None if studio.lab.values.problem.is_none() => drop(weak_ui(ui, "Running the step up to here.")),
         None => {}
     }

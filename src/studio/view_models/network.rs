@@ -29,7 +29,8 @@ pub struct Card {
     pub output: Option<String>,
     /// Trained values, the layers inside a block not counted.
     pub params: usize,
-    /// Share of the step's floating-point operations and bytes of its buffers, the layers inside a block not counted, where the step is compiled.
+    /// Share of the step's floating-point operations and bytes of its buffers, the layers inside a block not counted,
+    /// where the step is compiled.
     pub share: Option<f64>,
     pub bytes: Option<u64>,
     pub problems: Vec<Problem>,
@@ -387,7 +388,8 @@ mod tests {
                 {"type": "repeat", "times": 3, "layers": [{"type": "dense", "units": 48, "activation": "relu"}]},
                 {"type": "dense", "units": 48}]},
             {"type": "dense", "units": 10}],
-            "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}, "data": {"type": "digits"}}"#;
+            "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1},
+            "data": {"type": "digits"}}"#;
         let residual = (0..presets::count()).find(|i| presets::name(*i) == "digits-residual").unwrap();
         for preset in [crate::model::read_preset(text).unwrap(), presets::bundled(residual).unwrap()] {
             let plan = PlanView::of_preset(&preset);

@@ -21,7 +21,8 @@ pub struct PlanView {
     /// Estimated time of a step, in microseconds.
     pub cost_us: f64,
     pub flops: u64,
-    /// Each layer's share of the step's floating-point operations, by [`crate::model::LayerId`]; of a block without the layers inside it.
+    /// Each layer's share of the step's floating-point operations, by [`crate::model::LayerId`]; of a block without the
+    /// layers inside it.
     pub flop_shares: Vec<f64>,
     /// Bytes of the buffers that belong to each layer.
     pub layer_bytes: Vec<u64>,

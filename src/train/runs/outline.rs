@@ -1,4 +1,5 @@
-//! What is left of a run's curves where their values are held elsewhere: when its steps were made, and how far its layers moved.
+//! What is left of a run's curves where their values are held elsewhere: when its steps were made, and how far its
+//! layers moved.
 
 use super::LayerCurves;
 
