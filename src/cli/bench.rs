@@ -4,21 +4,21 @@
 //! for a while is busy for both; every block starts from the same parameters, so that no run drifts into numbers that cost more. Each step is
 //! timed by itself; where it is shorter than [`SHORT_US`], several are timed together and their mean counts, so that the clock does not.
 //!
-//! Each operation's time stands against its floor: the larger of its arithmetic at the rate that a loop of nothing but multiplications and additions
-//! reaches on these threads, and its bytes at the rate of a copy within the fastest level of memory that holds them. Both rates are measured
-//! once a run, right before. The floor of a step is the sum over its operations; on a GPU, those of a group share a launch.
+//! Each operation's time is held against its floor: the larger of its arithmetic at the rate that a loop of nothing but
+//! multiplications and additions reaches on these threads, and its bytes at the rates of the levels of memory that they
+//! must come from. The rates are measured before and after, and the best count. The floor of a step is the sum over its
+//! operations; on a GPU, those of a group share a launch.
 
 use super::args::BenchArgs;
+use super::ceilings::Limits;
 use super::error::wrong;
 use super::output::{self, Distribution};
 use super::places::{Kind, Places};
 use super::presets::{self, Loaded};
 use super::{device, kernel_times};
 use crate::compile::{Options, compile};
-use crate::exec::cpu::{Ceilings, Floor, Pool};
-use crate::exec::cuda::{GpuCeilings, gpu};
+use crate::exec::cpu::Pool;
 use crate::exec::{Executor, Step, peak_bytes};
-use crate::model::Precision;
 use crate::select::{Target, Threads, Tuning};
 use crate::tensor::Bytes;
 use crate::train::{DataChoice, Purpose, Session, SessionSpec, TrainError, gpu_times, needs};
@@ -108,7 +108,7 @@ struct OpTime {
     estimate_us: f64,
     /// The least that its arithmetic and its bytes take on this machine.
     floor_us: f64,
-    /// What sets the floor: `arithmetic`, or the level of memory that its bytes fit in.
+    /// What sets the floor: `arithmetic`, or a level of memory.
     floor_bound: &'static str,
     /// The median over the floor.
     gap: f64,
@@ -164,35 +164,6 @@ fn machine(
     let measured = || Limits::measure(&target, threads.count, found.model.precision);
     let ceilings = same.map_or_else(measured, Ok)?;
     Ok(Machine { tuning, ceilings, target, name, threads })
-}
-
-/// What steps are held against.
-#[derive(Clone, Serialize)]
-#[serde(untagged)]
-enum Limits {
-    Cpu(Ceilings),
-    Gpu(GpuCeilings),
-}
-
-impl Limits {
-    fn measure(target: &Target, threads: usize, precision: Precision) -> anyhow::Result<Self> {
-        match (target.as_cpu(), target.as_cuda()) {
-            (_, Some(facts)) => {
-                let gpu = gpu(facts.ordinal).map_err(|why| anyhow::anyhow!("{why}"))?;
-                Ok(Self::Gpu(GpuCeilings::measure(&gpu, precision.into())?))
-            }
-            (Some(facts), None) => Ok(Self::Cpu(Ceilings::measure(facts.isa, &mut Pool::new(threads)?))),
-            (None, None) => Err(anyhow::anyhow!("{} cannot be measured", target.name)),
-        }
-    }
-
-    /// The least time of an operation, and what sets it.
-    fn floor(&self, flops: u64, bytes: u64) -> Floor {
-        match self {
-            Self::Cpu(ceilings) => ceilings.floor(flops, bytes),
-            Self::Gpu(ceilings) => ceilings.floor(flops, bytes),
-        }
-    }
 }
 
 /// What is measured on.
@@ -265,13 +236,15 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         Step::Cpu(_) => vec![None; compiled.plan.program.ops.len()],
     };
     let medians = bench.step.time_calls(OP_ROUNDS, bench.pool)?;
+    // Once more: a machine that was busy before is hardly busy still.
+    let ceilings = &ceilings.or_better(bench.pool);
 
     let samples = replay.len();
     let (eager_us, replay_us) = (Distribution::of(&mut eager), Distribution::of(&mut replay));
     let (plan, model) = (&compiled.plan, &compiled.model);
     let rows = plan.program.ops.iter().zip(&compiled.selection.choices).zip(&medians).enumerate();
     let ops = rows.map(|(index, ((op, choice), us))| {
-        let floor = ceilings.floor(choice.flops, choice.bytes);
+        let floor = ceilings.floor(choice.least_flops, choice.bytes);
         OpTime {
             index,
             kernel: choice.kernel.clone(),
@@ -430,7 +403,7 @@ fn told(r: &Report, per_op: bool) -> String {
         ));
     }
     if per_op {
-        out.push_str(&ceilings_told(&r.ceilings));
+        out.push_str(&r.ceilings.to_string());
         for op in &r.ops {
             let [us, estimate, floor] = [op.us, op.estimate_us, op.floor_us].map(output::micros);
             let (gap, bound) = (op.gap, op.floor_bound);
@@ -444,30 +417,4 @@ fn told(r: &Report, per_op: bool) -> String {
         }
     }
     out
-}
-
-/// The rates behind the floors, for people.
-fn ceilings_told(limits: &Limits) -> String {
-    let c = match limits {
-        Limits::Cpu(ceilings) => ceilings,
-        Limits::Gpu(c) => {
-            return format!(
-                "  ceilings: a launch {:.1} us, memory {:.0} GB/s, arithmetic {:.0} TFLOP/s\n",
-                c.launch_us,
-                c.bytes_per_us / 1e3,
-                c.flops_per_us / 1e6
-            );
-        }
-    };
-    let mut out = format!(
-        "  ceilings of {} on {} threads: arithmetic {:.1} GFLOP/s",
-        c.isa.name(),
-        c.threads,
-        c.flops_per_us / 1e3
-    );
-    for level in &c.levels {
-        let room = level.holds_bytes.map_or_else(String::new, |b| format!(" up to {}", Bytes(b)));
-        out.push_str(&format!(", {}{room} {:.1} GB/s", level.name, level.bytes_per_us / 1e3));
-    }
-    out + "\n"
 }

@@ -6,6 +6,7 @@ mod arena;
 pub mod args;
 mod bench;
 mod capsule;
+mod ceilings;
 mod completions;
 mod device;
 mod doctor;

@@ -9,6 +9,7 @@ use crate::model::LayerId;
 use crate::select::Selection;
 use crate::tensor::{DType, Shape, align_up};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use thiserror::Error;
 
 /// A buffer of a plan: its position in [`BindingPlan::buffers`].
@@ -346,6 +347,31 @@ impl BindingPlan {
     #[must_use]
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.0 as usize]
+    }
+
+    /// The buffer of a value, and which of its parts the value is; no parts where it is the whole buffer.
+    #[must_use]
+    pub fn parts_of(&self, value: LValueId) -> Option<(BufferId, Range<usize>)> {
+        let place = self.place(value)?;
+        let buffer = self.buffer(place.buffer);
+        let from = place.offset - buffer.offset;
+        let to = from + self.program.value(value).bytes();
+        let touches = |p: &&Part| p.start < to && from < p.start + p.bytes;
+        let count = buffer.parts.iter().filter(touches).count();
+        let first = buffer.parts.iter().position(|p| touches(&p)).unwrap_or(0);
+        Some((place.buffer, if count == buffer.parts.len() { 0..0 } else { first..first + count }))
+    }
+
+    /// The operations that write to a part of a buffer, or that read it, in order.
+    #[must_use]
+    pub fn ops_of_part(&self, id: BufferId, part: usize, dir: Dir) -> Vec<usize> {
+        let Some(buffer) = self.buffers.get(id.0 as usize) else { return Vec::new() };
+        let ops = if dir == Dir::Out { &buffer.writers } else { &buffer.readers };
+        let touches = |value: LValueId| {
+            self.parts_of(value).is_some_and(|(b, parts)| b == id && (parts.is_empty() || parts.contains(&part)))
+        };
+        let binds = |op: &usize| self.program.ops.get(*op).is_some_and(|o| o.bound(dir).any(|(_, v)| touches(v)));
+        ops.iter().copied().filter(binds).collect()
     }
 
     /// The arena's height over its lower bound.

@@ -9,6 +9,7 @@ pub mod cpu_gemm;
 pub mod cpu_rest;
 pub mod cuda;
 mod fuse;
+pub mod least;
 mod print;
 mod selection;
 mod target;

@@ -1,6 +1,6 @@
 //! The choice of a kernel for every operation.
 
-use super::{CudaFacts, Device, Target, Tuning, Variant, catalogue, cuda, fuse};
+use super::{CudaFacts, Device, Target, Tuning, Variant, catalogue, cuda, fuse, least};
 use crate::lower::{Program, ProgramError, verify};
 use crate::model::Precision;
 use crate::tensor::{Bytes, DType};
@@ -38,6 +38,9 @@ pub struct Choice {
     pub cost_us: f64,
     pub workspace_bytes: u64,
     pub flops: u64,
+    /// Floating-point operations that no kernel can do without, two for a fused multiply-add.
+    #[serde(default)]
+    pub least_flops: u64,
     /// Bytes that the operation must read and write at least.
     pub bytes: u64,
     pub candidates: Vec<Candidate>,
@@ -83,7 +86,7 @@ impl Selection {
         let together = |a: &usize, b: &usize| !self.groups.is_empty() && self.groups[*a] == self.groups[*b];
         let of = |ops: &[usize]| {
             let sum = |get: fn(&Choice) -> u64| ops.iter().map(|i| get(&self.choices[*i])).sum::<u64>();
-            floor(sum(|c| c.flops), sum(|c| c.bytes))
+            floor(sum(|c| c.least_flops), sum(|c| c.bytes))
         };
         numbers.chunk_by(together).map(of).sum()
     }
@@ -143,7 +146,6 @@ pub fn select_tuned(
         Policy::Reference => program.clone(),
     };
     verify(&program)?;
-    let elem = if program.real == DType::F64 { 8 } else { 4 };
     let mut choices = Vec::with_capacity(program.ops.len());
     for (index, op) in program.ops.iter().enumerate() {
         let mut candidates = Vec::new();
@@ -194,7 +196,8 @@ pub fn select_tuned(
             cost_us,
             workspace_bytes: catalogue::workspace_bytes(&op.kind, variant, cpu.threads) as u64,
             flops: super::cpu_rest::flops(&op.kind),
-            bytes: super::cpu_rest::bytes_moved(&op.kind, elem),
+            least_flops: least::flops(&op.kind),
+            bytes: least::bytes(&program, op),
             kernel,
             candidates,
         });
@@ -268,7 +271,8 @@ fn select_cuda(
             cost_us,
             workspace_bytes: offer.work_bytes,
             flops: super::cpu_rest::flops(&op.kind),
-            bytes: cuda::bytes_moved(&op.kind, of),
+            least_flops: least::flops_with_tiles(&op.kind),
+            bytes: least::bytes(&program, op),
             candidates: candidates.collect(),
         });
     }

@@ -17,6 +17,12 @@ pub fn carried(selection: &Selection, before: &PlanView, after: &PlanView) -> Op
             let found = after.compiled.plan.buffers.iter().position(|b| b.name == *name)?;
             Some(Selection::Buffer(BufferId(found as u32)))
         }
+        Selection::Part(id, part) => {
+            let name = &before.compiled.plan.buffers.get(id.0 as usize)?.parts.get(*part)?.name;
+            let all = (0u32..).map(BufferId).zip(&after.compiled.plan.buffers);
+            let mut found = all.filter_map(|(id, b)| Some((id, b.parts.iter().position(|p| p.name == *name)?)));
+            found.next().map(|(id, part)| Selection::Part(id, part))
+        }
         Selection::Op(index) => row(Level::Selected, *index),
         Selection::Call(index) => row(Level::Recorded, *index),
         Selection::Lowered(index) => row(Level::Lowered, *index),

@@ -4,7 +4,72 @@ use super::widgets::series::{Series, Smoothed};
 use crate::train::BothWays;
 use crate::train::runs::{Curves, LayerCurves, Quantity};
 
-/// The curves of a run.
+/// Points of a curve with few of them, by rising step: in bounded memory, and without losing an extreme.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Points(Vec<[f64; 2]>);
+
+/// Points that are held at most; a multiple of [`THINNED`].
+const POINTS: usize = 1 << 12;
+/// Points of which the least and the largest are kept where there are too many.
+const THINNED: usize = 4;
+
+impl Points {
+    /// Appends a point.
+    pub fn push(&mut self, point: [f64; 2]) {
+        if self.0.len() >= POINTS {
+            self.thin();
+        }
+        self.0.push(point);
+    }
+
+    /// Keeps of every few neighbours the least and the largest.
+    fn thin(&mut self) {
+        let mut kept = 0;
+        for from in (0..self.0.len()).step_by(THINNED) {
+            let group = from..(from + THINNED).min(self.0.len());
+            let by_value = |a: &usize, b: &usize| self.0[*a][1].total_cmp(&self.0[*b][1]);
+            let ends = [group.clone().min_by(by_value), group.max_by(by_value)];
+            let [Some(low), Some(high)] = ends else { continue };
+            let pair = [self.0[low.min(high)], self.0[low.max(high)]];
+            // No more than what was read before is written: the pair of a single point is written once.
+            for point in pair.into_iter().take(if low == high { 1 } else { 2 }) {
+                self.0[kept] = point;
+                kept += 1;
+            }
+        }
+        self.0.truncate(kept);
+    }
+
+    /// Bytes of memory that the points take.
+    #[must_use]
+    pub fn bytes_held(&self) -> usize {
+        self.0.capacity() * size_of::<[f64; 2]>()
+    }
+}
+
+impl std::ops::Deref for Points {
+    type Target = [[f64; 2]];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Extend<[f64; 2]> for Points {
+    fn extend<T: IntoIterator<Item = [f64; 2]>>(&mut self, points: T) {
+        points.into_iter().for_each(|p| self.push(p));
+    }
+}
+
+impl FromIterator<[f64; 2]> for Points {
+    fn from_iter<T: IntoIterator<Item = [f64; 2]>>(points: T) -> Self {
+        let mut out = Self::default();
+        out.extend(points);
+        out
+    }
+}
+
+/// The curves of a run: of any length in the same memory.
 #[derive(Debug)]
 pub struct History {
     pub loss: Smoothed,
@@ -14,8 +79,8 @@ pub struct History {
     /// The largest change of any parameter.
     pub update_max: Smoothed,
     /// Held-out loss and accuracy by step.
-    pub held_out_loss: Vec<[f64; 2]>,
-    pub held_out_accuracy: Vec<[f64; 2]>,
+    pub held_out_loss: Points,
+    pub held_out_accuracy: Points,
     /// The largest change of each trained parameter in one recent step.
     pub layer_updates: Vec<f32>,
     pub layers: LayerCurves,
@@ -30,8 +95,8 @@ impl Default for History {
             accuracy: Smoothed::default(),
             step_us: Smoothed::geometric(),
             update_max: Smoothed::default(),
-            held_out_loss: Vec::new(),
-            held_out_accuracy: Vec::new(),
+            held_out_loss: Points::default(),
+            held_out_accuracy: Points::default(),
             layer_updates: Vec::new(),
             layers: LayerCurves::default(),
             lr: Series::default(),
@@ -60,6 +125,17 @@ impl History {
             out.held_out_accuracy.extend(e.accuracy.is_finite().then_some([e.step as f64, e.accuracy]));
         }
         out
+    }
+}
+
+impl History {
+    /// Bytes of memory that the curves take.
+    #[must_use]
+    pub fn bytes_held(&self) -> usize {
+        let smoothed = [&self.loss, &self.accuracy, &self.step_us, &self.update_max];
+        let points = self.held_out_loss.bytes_held() + self.held_out_accuracy.bytes_held();
+        let layers = self.layers.bytes_held() + self.layer_updates.capacity() * size_of::<f32>();
+        smoothed.map(Smoothed::bytes_held).iter().sum::<usize>() + self.lr.bytes_held() + points + layers
     }
 }
 
@@ -145,6 +221,20 @@ impl TwoWays {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn points_stay_few_and_keep_their_extremes() {
+        let mut points = Points::default();
+        for step in 1..=200_000u32 {
+            let y = if step == 777 { -9.0 } else { f64::from(step % 31) };
+            points.push([f64::from(step), y]);
+        }
+        assert!(points.len() <= POINTS && points.bytes_held() <= POINTS * 16, "{}", points.len());
+        assert!(points.contains(&[777.0, -9.0]) && points.last() == Some(&[200_000.0, f64::from(200_000 % 31)]));
+        assert!(points.windows(2).all(|w| w[0][0] < w[1][0]));
+        let even: Points = (0..5000u32).map(|step| [f64::from(step), 1.0]).collect();
+        assert!(even.len() <= POINTS && even.windows(2).all(|w| w[0][0] < w[1][0]));
+    }
 
     #[test]
     fn two_ways_share_their_bins() {

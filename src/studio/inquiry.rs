@@ -1,9 +1,10 @@
 //! What the studio has its lab find out: of which network, which buffer, after which operation.
 
 use super::commands::Tab;
-use super::lab::Subject;
+use super::lab::{Place, Shown, Subject};
 use super::selection::Selection;
 use super::state::Studio;
+use crate::lower::Dir;
 use crate::train::VerifyOptions;
 use std::sync::Arc;
 
@@ -56,28 +57,49 @@ impl Studio {
     /// The buffer whose values are looked at: the selected one, or what the selected operation writes first.
     #[must_use]
     pub fn looked_at(&self) -> Option<crate::plan::BufferId> {
-        let plan = &self.plan.as_ref()?.compiled.plan;
-        match self.selection.current() {
-            Selection::Buffer(id) => Some(*id),
-            Selection::Op(op) | Selection::Call(op) => {
-                let value = plan.program.ops.get(*op)?.writes().next()?;
-                plan.place(value).map(|p| p.buffer)
-            }
-            _ => None,
-        }
+        self.place_looked_at().map(|p| p.buffer)
     }
 
-    /// Operations that are done where values are looked at: up to the scrubber, or up to the selected operation, or up to the last one that writes
-    /// the selected buffer.
+    /// Where the values are that are looked at, and the operations that are done before.
     #[must_use]
-    pub fn ops_done(&self) -> usize {
+    pub fn place_looked_at(&self) -> Option<Place> {
+        let plan = &self.plan.as_ref()?.compiled.plan;
+        let (buffer, part) = match self.selection.current() {
+            Selection::Buffer(id) => (*id, 0),
+            Selection::Part(id, part) => (*id, *part),
+            Selection::Op(op) | Selection::Call(op) => {
+                let value = plan.program.ops.get(*op)?.writes().next()?;
+                let (buffer, parts) = plan.parts_of(value)?;
+                (buffer, parts.start)
+            }
+            _ => return None,
+        };
+        Some(Place { buffer, part, ops: self.ops_done() })
+    }
+
+    /// The values of what is looked at, where they are known.
+    #[must_use]
+    pub fn values_shown(&self) -> Option<&Shown> {
+        let (values, buffer) = (&self.lab.values, self.looked_at()?);
+        let shown = values.shown.as_deref()?;
+        let is_it = (shown.revision, shown.buffer, shown.part) == (self.plan_revision, buffer, values.part);
+        is_it.then_some(shown)
+    }
+
+    /// Operations that are done where values are looked at: up to the scrubber, or up to the selected operation, or up
+    /// to the last one that writes what is selected.
+    fn ops_done(&self) -> usize {
         let Some(plan) = &self.plan else { return 0 };
+        let after = |op: usize| (op + 1).min(plan.ops.len());
         match (self.lab.scrub, self.selection.current()) {
-            (Some(op), _) => (op + 1).min(plan.ops.len()),
-            (None, Selection::Op(op) | Selection::Call(op)) => (op + 1).min(plan.ops.len()),
+            (Some(op), _) => after(op),
+            (None, Selection::Op(op) | Selection::Call(op)) => after(*op),
             (None, Selection::Buffer(id)) => {
                 let buffer = plan.compiled.plan.buffers.get(id.0 as usize);
                 buffer.and_then(|b| b.writers.last()).map_or(0, |w| w + 1)
+            }
+            (None, Selection::Part(id, part)) => {
+                plan.compiled.plan.ops_of_part(*id, *part, Dir::Out).last().map_or(0, |w| w + 1)
             }
             _ => plan.ops.len(),
         }
@@ -109,8 +131,8 @@ impl Studio {
         }
         self.take_moment();
         let Some(subject) = self.subject() else { return };
-        let (buffer, ops, revision) = (self.looked_at(), self.ops_done(), self.plan_revision);
-        if let Err(error) = self.lab.follow(|| subject, revision, buffer, ops, &self.training) {
+        let (place, revision) = (self.place_looked_at(), self.plan_revision);
+        if let Err(error) = self.lab.follow(|| subject, revision, place, &self.training) {
             self.lab.values.problem = Some(format!("Values cannot be looked at: {error}"));
         }
     }

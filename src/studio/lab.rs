@@ -8,11 +8,11 @@ use super::training::Training;
 use super::view_models::PlanView;
 use super::view_models::compare::Comparison;
 use crate::exec::cpu::Ceilings;
+use crate::lower::Dir;
 use crate::model::Preset;
 use crate::plan::BufferId;
 use crate::train::{
-    DataChoice, FirstBad, Held, Moment, OpTimes, Probe, SessionSpec, Summary, TrainError, held, measure_ops,
-    part_writer,
+    DataChoice, FirstBad, Held, Moment, OpTimes, Probe, SessionSpec, Summary, TrainError, held_part, measure_ops,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -65,7 +65,8 @@ impl Measured {
         self.times.floors.get(op).copied()
     }
 
-    /// The share of its floor that an operation reaches; above 1 where the floor is a rough one.
+    /// The share that an operation reaches of the rate at which it would take no longer than its floor: at most 1, as
+    /// nothing goes below that.
     #[must_use]
     pub fn roofline(&self, op: usize) -> Option<f64> {
         Some(self.floor(op)?.us / self.op_us(op)?.max(1e-3))
@@ -81,15 +82,24 @@ pub enum Weights {
     Run,
 }
 
+/// Where a person looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub buffer: BufferId,
+    /// The part of a flat vector that is meant; 0 of other buffers.
+    pub part: usize,
+    /// Operations of the step that are done.
+    pub ops: usize,
+}
+
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Point {
     revision: u64,
-    buffer: BufferId,
-    ops: usize,
-    slice: usize,
-    /// Which part of a flat vector is looked at.
+    /// Where a person looks, and which part of a flat vector they chose instead.
+    place: Place,
     part: usize,
+    slice: usize,
     weights: Weights,
     /// The moment's step, so that a newer one is looked at anew.
     step: u64,
@@ -121,7 +131,11 @@ enum ValuesAnswer {
 /// What is shown of a buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
+    /// Of the plan.
+    pub revision: u64,
     pub buffer: BufferId,
+    /// Which part of a flat vector it is.
+    pub part: usize,
     /// Operations of the step that were done.
     pub ops: usize,
     /// Steps that the run had made before.
@@ -304,7 +318,7 @@ impl Lab {
         self.probe(ValuesRequest { subject, moment, task: Task::FirstBad })
     }
 
-    /// Asks for the values of `buffer` where they are wanted and what is shown is something else.
+    /// Asks for the values at `place` where they are wanted and what is shown is something else.
     ///
     /// # Errors
     /// Where the system refuses a thread.
@@ -312,23 +326,23 @@ impl Lab {
         &mut self,
         subject: impl FnOnce() -> Subject,
         revision: u64,
-        buffer: Option<BufferId>,
-        ops: usize,
+        place: Option<Place>,
         training: &Training,
     ) -> std::io::Result<()> {
         // A search is not pushed aside by a look.
-        let (true, false, Some(buffer)) = (self.values.on, self.values.searching, buffer) else { return Ok(()) };
+        let (true, false, Some(place)) = (self.values.on, self.values.searching, place) else { return Ok(()) };
         let moment = self.moment(training);
         let step = moment.as_ref().map_or(0, |m| m.step);
         let known = self.values.asked;
-        if known.is_none_or(|a| (a.buffer, a.revision) != (buffer, revision)) {
-            (self.values.slice, self.values.part) = (0, 0);
+        let meant = |p: Place| (p.buffer, p.part);
+        if known.is_none_or(|a| (meant(a.place), a.revision) != (meant(place), revision)) {
+            (self.values.slice, self.values.part) = (0, place.part);
         } else if known.is_some_and(|a| a.part != self.values.part) {
             self.values.slice = 0;
         }
         let Values { slice, part, .. } = self.values;
         let weights = self.weights(training);
-        let point = Point { revision, buffer, ops, slice, part, weights, step };
+        let point = Point { revision, place, part, slice, weights, step };
         if known == Some(point) {
             return Ok(());
         }
@@ -430,39 +444,45 @@ impl PrivateCopy {
             }
             Task::Look(point) => point,
         };
-        let compiled = Arc::clone(probe.compiled());
-        let plan = &compiled.plan;
-        let mut shown = Shown {
-            buffer: point.buffer,
-            ops: point.ops,
-            step: probe.step(),
-            holds: String::new(),
-            writer: None,
-            look: None,
-            number: 0,
-        };
-        match held(plan, point.buffer, point.ops) {
-            Held::Value(value, writer) => {
-                probe.advance_to(point.ops)?;
-                // A flat vector is looked at a parameter at a time.
-                let parts = plan.buffers.get(point.buffer.0 as usize).map(|b| b.parts.as_slice()).unwrap_or_default();
-                let part = parts.get(point.part);
-                shown.writer = part.map_or(writer, |p| part_writer(plan, point.buffer, p, point.ops));
-                let value = part.map_or(value, |p| p.value);
-                let v = plan.program.value(value);
-                shown.holds = format!("{} {}{}", v.name, v.dtype, v.shape);
-                shown.look = Some(probe.look(value, point.slice)?);
-            }
-            Held::Unwritten => {
-                let first = plan.buffers.get(point.buffer.0 as usize).and_then(|b| b.writers.first());
-                let when = first.map_or_else(String::new, |w| format!(" Op {w} is the first to write it."));
-                shown.holds = format!("Nothing yet.{when}");
-            }
-            Held::Freed { last } => {
-                shown.holds = format!("Nothing of its own any more: op {last} was the last to use it.");
-            }
-            Held::Scratch => shown.holds = "Scratch memory of one operation; it holds no value of the network.".into(),
-        }
-        Ok(ValuesAnswer::Look(point, Box::new(shown)))
+        Ok(ValuesAnswer::Look(point, Box::new(look_at(probe, &point)?)))
     }
+}
+
+/// Looks at a point of the step, which is made up to there.
+fn look_at(probe: &mut Probe, point: &Point) -> Result<Shown, TrainError> {
+    let compiled = Arc::clone(probe.compiled());
+    let plan = &compiled.plan;
+    let (Place { buffer, ops, .. }, part, step) = (point.place, point.part, probe.step());
+    let mut shown = Shown {
+        revision: point.revision,
+        buffer,
+        part,
+        ops,
+        step,
+        holds: String::new(),
+        writer: None,
+        look: None,
+        number: 0,
+    };
+    match held_part(plan, buffer, part, ops) {
+        Held::Value(value, writer) => {
+            probe.advance_to(ops)?;
+            shown.writer = writer;
+            let v = plan.program.value(value);
+            shown.holds = format!("{} {}{}", v.name, v.dtype, v.shape);
+            shown.look = Some(probe.look(value, point.slice)?);
+        }
+        Held::Unwritten => {
+            let of_part = plan.ops_of_part(buffer, part, Dir::Out).first().copied();
+            let of_whole = || plan.buffers.get(buffer.0 as usize)?.writers.first().copied();
+            let first = of_part.or_else(of_whole);
+            let when = first.map_or_else(String::new, |w| format!(": op {w} is the first to write it"));
+            shown.holds = format!("Not written yet{when}.");
+        }
+        Held::Freed { last } => {
+            shown.holds = format!("Nothing of its own any more: op {last} was the last to use it.");
+        }
+        Held::Scratch => shown.holds = "Scratch memory of one operation; it holds no value of the network.".into(),
+    }
+    Ok(shown)
 }

@@ -1,11 +1,12 @@
 //! Messages for the person, with what can be done about them at once.
 
-use super::commands::Command;
+use super::commands::{Command, Tab};
 use super::runs::RunsCommand;
 use super::state::Studio;
 use super::view_models::format;
 use crate::train::runs::RunEnd;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A message for the person, until it is dismissed or replaced.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +15,8 @@ pub struct Notice {
     pub is_error: bool,
     /// What can be done about it, as buttons beside it.
     pub actions: Vec<Command>,
+    /// True where it tells what is wrong with the run: it goes when that is over.
+    pub is_of_run: bool,
 }
 
 impl Notice {
@@ -42,7 +45,7 @@ impl Studio {
 
     /// Shows a message with what can be done about it.
     pub fn offer(&mut self, text: impl Into<String>, actions: Vec<Command>) {
-        self.notice = Some(Notice { text: text.into(), is_error: false, actions });
+        self.notice = Some(Notice { text: text.into(), is_error: false, actions, is_of_run: false });
     }
 
     /// Shows what went wrong.
@@ -52,7 +55,34 @@ impl Studio {
 
     /// Shows what went wrong with what can be done about it.
     pub fn complain_with(&mut self, text: impl Into<String>, actions: Vec<Command>) {
-        self.notice = Some(Notice { text: text.into(), is_error: true, actions });
+        self.notice = Some(Notice { text: text.into(), is_error: true, actions, is_of_run: false });
+    }
+
+    /// Shows what went wrong with the run, until that is over.
+    pub fn complain_of_run(&mut self, text: impl Into<String>, actions: Vec<Command>) {
+        self.notice = Some(Notice { text: text.into(), is_error: true, actions, is_of_run: true });
+    }
+
+    /// Tells what went wrong with the run, and forgets it where what was wrong is so no more.
+    pub(super) fn take_news(&mut self) {
+        let preset = Arc::clone(self.document.preset());
+        let is_of_preset = !self.training.mistakes_of(&preset).is_empty();
+        if let Some(why) = self.training.take_news() {
+            if is_of_preset {
+                self.samples.reload();
+            }
+            if !self.shown.contains(&Tab::Train) {
+                // Whoever pressed Train elsewhere sees why nothing came of it.
+                self.complain_of_run(why, vec![Command::ShowTab(Tab::Train)]);
+            }
+        }
+        // The data was loaded anew since, and nothing is wrong with it.
+        if is_of_preset && self.samples.is_current && self.is_answered() && self.network.problems == 0 {
+            self.training.end_failure();
+        }
+        if self.notice.as_ref().is_some_and(|n| n.is_of_run) && !self.training.failure_stands(&preset) {
+            self.notice = None;
+        }
     }
 
     /// Ends the run on the Train tab. Where it is kept, that is told, with the way to it once it has a place.
@@ -133,7 +163,8 @@ mod tests {
 
     #[test]
     fn a_notice_is_told_in_one_line() {
-        let line = |text: &str| Notice { text: text.into(), is_error: true, actions: Vec::new() }.line();
+        let line =
+            |text: &str| Notice { text: text.into(), is_error: true, actions: Vec::new(), is_of_run: false }.line();
         assert_eq!(line("Saved to /a/b.json"), "Saved to /a/b.json");
         assert_eq!(line("/a/b.json:\nname: found 3"), "b.json: name: found 3");
         assert_eq!(line("/a/b.json:\nname: found 3\nloss: missing\nx"), "b.json: name: found 3 (and 2 more)");

@@ -7,7 +7,7 @@ use crate::ir::NodeId;
 use crate::lower::Dir;
 use crate::lower::LValueId;
 use crate::model::{LayerId, LayerPath, Preset};
-use crate::plan::BufferId;
+use crate::plan::{BindingPlan, BufferId};
 use std::collections::{BTreeSet, HashMap};
 
 /// What a person pointed at.
@@ -19,6 +19,8 @@ pub enum Selection {
     /// An operation, by its place in the step.
     Op(usize),
     Buffer(BufferId),
+    /// A part of a flat vector, by its place there: one parameter, gradient or moment.
+    Part(BufferId, usize),
     /// A node of the graph before lowering.
     Node(NodeId),
     /// An operation as lowered, before fusion, by its place there.
@@ -37,6 +39,8 @@ pub struct Related {
     pub layers: BTreeSet<LayerPath>,
     pub ops: BTreeSet<usize>,
     pub buffers: BTreeSet<BufferId>,
+    /// Parts of flat vectors, each by the vector and its place there, where not all of a vector belongs to it.
+    pub parts: BTreeSet<(BufferId, usize)>,
     /// Nodes of the graph, by place.
     pub nodes: BTreeSet<usize>,
     /// Operations before fusion, by place.
@@ -62,16 +66,29 @@ impl Related {
                 // A block stands for everything inside it.
                 let inside = |id: Option<LayerId>| id.and_then(layer_path).is_some_and(|p| p.0.starts_with(&path.0));
                 out.ops.extend(plan.program.ops.iter().enumerate().filter(|(_, op)| inside(op.layer)).map(|(i, _)| i));
-                let owned = |b: &crate::plan::Buffer| inside(b.layer) || b.parts.iter().any(|p| inside(p.layer));
-                out.buffers.extend((0u32..).zip(&plan.buffers).filter(|(_, b)| owned(b)).map(|(i, _)| BufferId(i)));
+                for (id, buffer) in (0u32..).map(BufferId).zip(&plan.buffers) {
+                    // Of a vector that layers share, only their own parts are meant.
+                    let own = buffer.parts.iter().enumerate().filter(|(_, p)| inside(p.layer));
+                    let own: Vec<usize> = own.map(|(part, _)| part).collect();
+                    let is_all = !own.is_empty() && own.len() == buffer.parts.len();
+                    match inside(buffer.layer) || is_all {
+                        true => out.buffers.extend([id]),
+                        false => out.parts.extend(own.into_iter().map(|part| (id, part))),
+                    }
+                }
             }
             Selection::Op(index) | Selection::Call(index) => {
                 let Some(op) = plan.program.ops.get(*index) else { return out };
                 out.ops.insert(*index);
                 out.layers.extend(op.layer.and_then(layer_path));
-                let values = op.bound(Dir::In).chain(op.bound(Dir::Out));
-                out.buffers.extend(values.filter_map(|(_, v)| plan.place(v)).map(|p| p.buffer));
-                out.buffers.extend(plan.workspaces[*index]);
+                out.take_arguments(plan, *index, op);
+            }
+            Selection::Part(id, part) => {
+                let Some(of) = plan.buffers.get(id.0 as usize).and_then(|b| b.parts.get(*part)) else { return out };
+                out.parts.insert((*id, *part));
+                out.ops.extend(plan.ops_of_part(*id, *part, Dir::In));
+                out.ops.extend(plan.ops_of_part(*id, *part, Dir::Out));
+                out.layers.extend(of.layer.and_then(layer_path));
             }
             Selection::Buffer(id) => {
                 let Some(buffer) = plan.buffers.get(id.0 as usize) else { return out };
@@ -113,6 +130,8 @@ impl Related {
                 }
             }
         }
+        let whole = &out.buffers;
+        out.parts.retain(|(buffer, _)| !whole.contains(buffer));
         let ops = out.ops.iter().filter_map(|i| plan.program.ops.get(*i));
         out.nodes.extend(ops.flat_map(|op| &op.nodes).map(|n| n.0 as usize));
         let all = lowered_into(compiled);
@@ -121,18 +140,39 @@ impl Related {
         out
     }
 
+    /// Adds what an operation binds.
+    fn take_arguments(&mut self, plan: &BindingPlan, index: usize, op: &crate::lower::Op) {
+        for (_, value) in op.bound(Dir::In).chain(op.bound(Dir::Out)) {
+            let Some((buffer, parts)) = plan.parts_of(value) else { continue };
+            self.buffers.extend(parts.is_empty().then_some(buffer));
+            self.parts.extend(parts.map(|part| (buffer, part)));
+        }
+        self.buffers.extend(plan.workspaces[index]);
+    }
+
+    /// True where a buffer belongs to the selection, or the part of it that is asked for.
+    #[must_use]
+    pub fn holds(&self, buffer: BufferId, part: Option<usize>) -> bool {
+        self.buffers.contains(&buffer) || part.is_some_and(|p| self.parts.contains(&(buffer, p)))
+    }
+
     /// Adds what the operations bind, and the layers that they belong to.
     fn take_buffers_and_layers(&mut self, compiled: &Compiled) {
         let plan = &compiled.plan;
-        for &index in &self.ops {
+        for index in self.ops.clone() {
             let Some(op) = plan.program.ops.get(index) else { continue };
-            let values = op.bound(Dir::In).chain(op.bound(Dir::Out));
-            self.buffers.extend(values.filter_map(|(_, v)| plan.place(v)).map(|p| p.buffer));
-            self.buffers.extend(plan.workspaces[index]);
+            self.take_arguments(plan, index, op);
             let layer = op.layer.and_then(|id| compiled.model.layers.get(id.0 as usize));
             self.layers.extend(layer.map(|l| l.path.clone()));
         }
     }
+}
+
+/// What pointing at a value selects: its buffer, or its part of a flat vector.
+#[must_use]
+pub fn selection_of_value(plan: &BindingPlan, value: LValueId) -> Option<Selection> {
+    let (buffer, parts) = plan.parts_of(value)?;
+    Some(if parts.len() == 1 { Selection::Part(buffer, parts.start) } else { Selection::Buffer(buffer) })
 }
 
 /// The operation that carries out each lowered one: itself, or what it was fused into. `None` where nothing does any more.

@@ -41,6 +41,10 @@ const RECOVER_EVERY: Duration = Duration::from_secs(1);
 /// What views are made of: the revisions of document, answer and plan, what the data has shown to be wrong, and the number of its classes.
 type ViewKey = (u64, u64, u64, Vec<Diagnostic>, Option<usize>);
 
+/// What the inspector's page is made of: the selection; the revisions of document and plan, and whether the document is
+/// compiled; the steps of the run whose changes it shows.
+type PageKey = (Selection, (u64, u64, bool), usize);
+
 /// The state of the window.
 pub struct Studio {
     pub document: Document,
@@ -89,7 +93,7 @@ pub struct Studio {
     /// What the views were last made of.
     made_for: Option<ViewKey>,
     rows_for: Option<u64>,
-    inspected: Option<(Selection, u64, u64, usize)>,
+    inspected: Option<PageKey>,
     recovery: Option<Recovery>,
     recovered: (u64, bool, Option<Instant>),
 }
@@ -196,6 +200,12 @@ impl Studio {
     #[must_use]
     pub const fn is_plan_stale(&self) -> bool {
         self.plan_revision != self.document.revision()
+    }
+
+    /// True where the plan is that of the network before its mistakes: no newer one comes until they are fixed.
+    #[must_use]
+    pub const fn is_plan_outdated(&self) -> bool {
+        self.plan.is_some() && self.is_answered() && self.is_plan_stale()
     }
 
     /// True where the run trains another network than the one on screen, or on another device. How long it trains is no part of the network.
@@ -308,12 +318,7 @@ impl Studio {
             self.take_answer(answer);
         }
         let left = self.training.drain(BUDGET);
-        if let Some(why) = self.training.take_news()
-            && !self.shown.contains(&Tab::Train)
-        {
-            // Whoever pressed Train elsewhere sees why nothing came of it.
-            self.complain_with(why, vec![Command::ShowTab(Tab::Train)]);
-        }
+        self.take_news();
         self.take_rooms();
         if let Some(problem) = self.training.keeping.tend() {
             self.complain(problem);
@@ -404,13 +409,12 @@ impl Studio {
     /// What is wrong with the document as far as only its data shows: known once a run began, or the data was looked at.
     fn misfits(&self) -> Vec<Diagnostic> {
         let preset = self.document.preset();
-        let told = self.training.mistakes_of(preset);
-        if !told.is_empty() {
-            return told.to_vec();
-        }
         let model = || self.checked.as_ref().filter(|_| self.is_answered()).and_then(|c| c.model.as_ref());
-        let misfit = self.samples.misfit(|| key_of(preset, model(), self.document.base()));
-        misfit.map(|error| error.mistake(preset)).into_iter().collect()
+        // What was loaded last is newer than what a run has found.
+        match self.samples.verdict(preset, || key_of(preset, model(), self.document.base())) {
+            Some(found) => found.into_iter().collect(),
+            None => self.training.mistakes_of(preset).to_vec(),
+        }
     }
 
     /// The number of classes of the document's data, where it is known.
@@ -449,14 +453,17 @@ impl Studio {
         let updates = &self.training.history.layer_updates;
         let shown =
             if self.is_stale() { 0 } else { updates.first().map_or(0, |_| self.training.history.loss.raw.len()) };
-        let key = (self.selection.current().clone(), self.document.revision(), self.plan_revision, shown);
-        if self.inspected.as_ref() != Some(&key) {
+        let made_of = (self.document.revision(), self.plan_revision, self.is_answered());
+        let key = (self.selection.current().clone(), made_of, shown);
+        // Until the compiler answers, the page of the same thing stays: an edit does not make it flicker.
+        let waits = !self.is_answered() && self.inspected.as_ref().is_some_and(|k| k.0 == key.0);
+        if !waits && self.inspected.as_ref() != Some(&key) {
             let updates: &[f32] = if shown == 0 { &[] } else { updates };
-            let same = self.inspected.as_ref().is_some_and(|k| (&k.0, k.1, k.2) == (&key.0, key.1, key.2));
+            let same = self.inspected.as_ref().is_some_and(|k| (&k.0, k.1) == (&key.0, key.1));
             let is_layer = matches!(key.0, Selection::Layer(_));
-            // While the network has a mistake, the plan is of another one, whose layers may stand elsewhere.
-            let is_of_another = self.is_plan_stale() && self.network.problems > 0;
-            let plan = self.plan.as_deref().filter(|_| !(is_layer && is_of_another));
+            // A plan of another network has other layers at these places, and other numbers.
+            let is_of_document = is_layer || key.0 == Selection::Nothing;
+            let plan = self.plan.as_deref().filter(|_| !(is_of_document && self.is_plan_stale()));
             if !same {
                 self.related = Related::new(self.selection.current(), plan);
             }

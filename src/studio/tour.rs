@@ -114,7 +114,7 @@ impl Tour {
     pub fn watch(&mut self, trained: u64, selected: &Selection, revision: u64) {
         self.done |= match self.step {
             Some(TourStep::Train) => trained > 0,
-            Some(TourStep::Memory) => matches!(selected, Selection::Buffer(_)),
+            Some(TourStep::Memory) => matches!(selected, Selection::Buffer(_) | Selection::Part(..)),
             // An edit made before this step does not count.
             Some(TourStep::Edit) => revision != self.since,
             None => false,

@@ -42,6 +42,8 @@ pub struct Training {
     news: Option<String>,
     /// The preset of a run that could not be prepared, and what is wrong with it.
     mistakes: Option<(Arc<Preset>, Vec<Diagnostic>)>,
+    /// The preset of a run that could not be prepared, and whether what was wrong is so no more.
+    unprepared: Option<(Arc<Preset>, bool)>,
     /// All that some step of the run depended on, as last taken.
     pub moment: Option<Arc<Moment>>,
     pub total: u64,
@@ -82,6 +84,7 @@ impl Default for Training {
             shows_earlier: false,
             news: None,
             mistakes: None,
+            unprepared: None,
             moment: None,
             total: 0,
             evaluated_every: None,
@@ -210,6 +213,22 @@ impl Training {
         self.mistakes.as_ref().filter(|(of, _)| **of == *preset).map_or(&[], |(_, found)| found)
     }
 
+    /// True where the run has a failure or a problem that a person who looks at `preset` should know of: one that could
+    /// not be prepared says nothing about another network.
+    #[must_use]
+    pub fn failure_stands(&self, preset: &Preset) -> bool {
+        let stands = |(of, is_over): &(Arc<Preset>, bool)| !is_over && **of == *preset;
+        let has_failed = matches!(self.state, Some(RunState::Failed(_))) && self.unprepared.as_ref().is_none_or(stands);
+        has_failed || self.problem.is_some()
+    }
+
+    /// What kept the run from being prepared is so no more.
+    pub fn end_failure(&mut self) {
+        if let (Some(RunState::Failed(_)), Some((_, is_over))) = (&self.state, &mut self.unprepared) {
+            (*is_over, self.mistakes) = (true, None);
+        }
+    }
+
     /// What pressing Train would do; `stale` tells that the document is no longer the one that was trained, `steps` is what it asks for.
     #[must_use]
     pub fn next(&self, stale: bool, steps: u64) -> Next {
@@ -314,6 +333,8 @@ impl Training {
                 if let RunState::Failed(why) = &state {
                     self.is_timing = false;
                     self.news = Some(format!("Training failed: {why}"));
+                    let is_unprepared = self.state == Some(RunState::Preparing);
+                    self.unprepared = self.preset.clone().filter(|_| is_unprepared).map(|preset| (preset, false));
                     let_go(self.worker.take());
                     if let Some(earlier) = self.earlier.take() {
                         self.shows_earlier = true;

@@ -41,7 +41,7 @@ pub use gpu_times::{gpu_times, known_gpu_times};
 pub use look::{BothWays, LOOK_SHARE, Look, Looked, Pace};
 pub use needs::{Need, Needs, Purpose, Shortage, needs};
 pub use origin::Origin;
-pub use probe::{FirstBad, Held, Moment, OpTimes, Probe, held, measure_ops, part_writer};
+pub use probe::{FirstBad, Held, Moment, OpTimes, Probe, held, held_part, measure_ops};
 pub use remembered::{StepTimes, TuningFile, processor, remembered_times, tuning_is_off};
 pub use replace::{NotReplaced, ResultKind, replaceable};
 pub use session::{DataChoice, Session, SessionSpec, StepReport};

@@ -3,6 +3,7 @@
 mod continued;
 mod devices;
 mod edit;
+mod facts;
 mod files;
 mod keys;
 mod memory;

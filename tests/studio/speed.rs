@@ -191,6 +191,7 @@ fn five_thousand_rectangles_stay_smooth() {
         let axis = Axis::default();
         let window = window.get_or_insert_with(|| Window::fit(&view, &axis));
         let highlight = Highlight {
+            parts: &[],
             buffers: &some,
             ops: &ops,
             op: Some(500),

@@ -1,23 +1,23 @@
-//! What this machine does at most, measured on the threads of a step: floating-point operations, and bytes copied within each level of memory.
+//! What this machine does at most, measured on the threads of a step: floating-point operations, and bytes moved within
+//! each level of memory.
 //!
-//! An operation cannot take less than its arithmetic at the first rate, nor less than its bytes at the second. Which level its bytes lie in is
-//! taken from their number alone: the fastest level that holds all of them, as if the operations before had left them there. An operation that reads
-//! much and writes little may go below that, because a copy writes as much as it reads.
+//! An operation cannot take less than its arithmetic at the first rate, nor less than its bytes at those of memory:
+//! what the operations before have left in a cache comes at that cache's rate, and only what is more than all caches
+//! nearer to the core hold must come from further out. Each rate is the best of many short trials of several ways to
+//! move numbers, on all threads and on one, so that no operation goes below its floor.
+
+mod rates;
 
 use super::Pool;
 use crate::select::Isa;
+use rates::{Footprint, arithmetic_rate, traffic_rate};
 use serde::Serialize;
-use std::hint::black_box;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
-/// What one trial lasts, roughly.
-const TRIAL_US: f64 = 1_500.0;
-/// Trials of each rate; the best counts, because a busy machine only ever slows one.
-const TRIALS: usize = 12;
-/// A copy from memory is as large as this allows, in bytes for both sides and all threads.
-const LARGEST_COPY: u64 = 256 << 20;
+/// What is moved from memory is as large as this allows, in bytes of all threads.
+const LARGEST: u64 = 256 << 20;
+/// Bytes of it that one pass goes over, on each thread: few enough for a pass to fall between two interruptions.
+const WINDOW: usize = 1 << 20;
 /// Sizes of a core's first and second cache and of the shared third, where the system does not tell.
 const USUAL_CACHES: [u64; 3] = [32 << 10, 512 << 10, 8 << 20];
 
@@ -28,7 +28,7 @@ pub struct Level {
     pub name: &'static str,
     /// What it holds for all threads together; absent for memory.
     pub holds_bytes: Option<u64>,
-    /// Bytes read and written by one copy when its rate was measured.
+    /// Bytes that the threads worked on when its rate was measured.
     pub copied_bytes: u64,
     /// Bytes read and written in a microsecond.
     pub bytes_per_us: f64,
@@ -49,59 +49,91 @@ pub struct Ceilings {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Floor {
     pub us: f64,
-    /// `arithmetic`, or the name of the level that its bytes lie in.
+    /// `arithmetic`, or the level of memory whose rate sets it.
     pub bound: &'static str,
 }
 
 impl Ceilings {
-    /// Measures the ceilings with the arithmetic of `isa`, which this processor must have, on all threads of the pool. Takes about a quarter of a second.
+    /// Measures the ceilings with the arithmetic of `isa`, which this processor must have, on the threads of the pool.
+    /// Takes about half a second.
     #[must_use]
     pub fn measure(isa: Isa, pool: &mut Pool) -> Self {
         let threads = pool.threads();
         let caches = cache_bytes();
-        let flops_per_us = arithmetic_rate(isa, pool);
         let cores = threads as u64;
-        let capacity = [caches[0] * cores, caches[1] * cores, caches[2].max(caches[1] * cores)];
+        let thirds = cores.min(third_caches());
+        let capacity = [caches[0] * cores, caches[1] * cores, (caches[2] * thirds).max(caches[1] * cores)];
+        let flops_per_us = arithmetic_rate(isa, pool);
         let mut levels = Vec::with_capacity(4);
+        let mut inner = 0;
         for (name, holds) in ["L1", "L2", "L3"].into_iter().zip(capacity) {
-            // Half of a level leaves room for whatever else lies there.
-            let copied_bytes = (holds / 2).min(LARGEST_COPY);
-            levels.push(Level {
-                name,
-                holds_bytes: Some(holds),
-                copied_bytes,
-                bytes_per_us: copy_rate(copied_bytes, pool),
+            // Half of a level leaves room for whatever else is there; little more than the level before holds is as
+            // good a sample of this one.
+            let footprints = [holds / 2, (2 * inner).max(holds / 4).min(holds * 3 / 4)].map(|bytes| {
+                let bytes = (bytes.min(LARGEST) / cores) as usize;
+                Footprint { bytes, window: bytes }
             });
+            let (bytes_per_us, copied_bytes) = traffic_rate(isa, pool, &footprints);
+            levels.push(Level { name, holds_bytes: Some(holds), copied_bytes, bytes_per_us });
+            inner = holds;
         }
-        let copied_bytes = (capacity[2] * 4).min(LARGEST_COPY);
-        levels.push(Level {
-            name: "memory",
-            holds_bytes: None,
-            copied_bytes,
-            bytes_per_us: copy_rate(copied_bytes, pool),
-        });
-        // What lies in an inner level is at least as near as what lies further out: a slower copy there only shows the price of starting a short one.
-        for inner in (0..levels.len() - 1).rev() {
-            levels[inner].bytes_per_us = levels[inner].bytes_per_us.max(levels[inner + 1].bytes_per_us);
-        }
-        Self { isa, threads, flops_per_us, levels }
+        let bytes = ((capacity[2] * 4).min(LARGEST) / cores) as usize;
+        let (bytes_per_us, copied_bytes) = traffic_rate(isa, pool, &[Footprint { bytes, window: WINDOW }]);
+        levels.push(Level { name: "memory", holds_bytes: None, copied_bytes, bytes_per_us });
+        let mut out = Self { isa, threads, flops_per_us, levels };
+        out.settle();
+        out
     }
 
-    /// The least time of an operation of so much arithmetic on so many bytes, if all threads share it and wait for nothing.
+    /// What is in an inner level is at least as near as what is further out: a slower rate there only shows the price
+    /// of starting short loops.
+    fn settle(&mut self) {
+        for inner in (0..self.levels.len().saturating_sub(1)).rev() {
+            self.levels[inner].bytes_per_us = self.levels[inner].bytes_per_us.max(self.levels[inner + 1].bytes_per_us);
+        }
+    }
+
+    /// The higher of each rate of two measurements, where both are of the same threads: whatever else the machine does
+    /// only lowers one. Otherwise these.
+    #[must_use]
+    pub fn or_better(mut self, other: &Self) -> Self {
+        if (self.isa, self.threads, self.levels.len()) != (other.isa, other.threads, other.levels.len()) {
+            return self;
+        }
+        self.flops_per_us = self.flops_per_us.max(other.flops_per_us);
+        for (own, level) in self.levels.iter_mut().zip(&other.levels) {
+            own.bytes_per_us = own.bytes_per_us.max(level.bytes_per_us);
+        }
+        self
+    }
+
+    /// The time below which no operation of so much arithmetic on so many bytes goes, even if all threads share it and
+    /// wait for nothing.
     #[must_use]
     pub fn floor(&self, flops: u64, bytes: u64) -> Floor {
-        let arithmetic = Floor { us: flops as f64 / self.flops_per_us, bound: "arithmetic" };
-        let level = self.levels.iter().find(|l| l.holds_bytes.is_none_or(|holds| bytes <= holds));
-        let moved = level.map(|l| Floor { us: bytes as f64 / l.bytes_per_us, bound: l.name });
-        moved.filter(|m| m.us > arithmetic.us).unwrap_or(arithmetic)
+        let mut floor = Floor { us: flops as f64 / self.flops_per_us, bound: "arithmetic" };
+        let mut nearer = 0;
+        for level in &self.levels {
+            let us = bytes.saturating_sub(nearer) as f64 / level.bytes_per_us;
+            if us > floor.us {
+                floor = Floor { us, bound: level.name };
+            }
+            nearer += level.holds_bytes.unwrap_or(0);
+        }
+        floor
     }
+}
+
+/// The folder in which the system tells about a cache of the first core.
+fn cache_folder(index: usize) -> String {
+    format!("/sys/devices/system/cpu/cpu0/cache/index{index}")
 }
 
 /// The sizes of the data caches of the first core, as far as the system tells them.
 fn cache_bytes() -> [u64; 3] {
     let mut out = USUAL_CACHES;
     for index in 0..8 {
-        let folder = format!("/sys/devices/system/cpu/cpu0/cache/index{index}");
+        let folder = cache_folder(index);
         let read = |name: &str| std::fs::read_to_string(Path::new(&folder).join(name)).ok();
         let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size")) else { continue };
         let level = level.trim().parse::<usize>().ok().filter(|l| (1..=3).contains(l));
@@ -111,6 +143,27 @@ fn cache_bytes() -> [u64; 3] {
         }
     }
     out
+}
+
+/// The number of third caches of the machine, as far as the system tells; at least 1.
+fn third_caches() -> u64 {
+    let sharing = (0..8).find_map(|index| {
+        let read = |name: &str| std::fs::read_to_string(Path::new(&cache_folder(index)).join(name)).ok();
+        read("level").filter(|level| level.trim() == "3").and_then(|_| read("shared_cpu_list"))
+    });
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
+    let [sharing, online] = [sharing, online].map(|text| text.map_or(0, |text| cpus_of_text(text.trim())));
+    if sharing == 0 { 1 } else { online.div_ceil(sharing).max(1) }
+}
+
+/// The number of processors in a list as the system writes it, such as `0-3,8`.
+fn cpus_of_text(text: &str) -> u64 {
+    let count = |range: &str| {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let ends = from.trim().parse::<u64>().ok().zip(to.trim().parse::<u64>().ok());
+        ends.map_or(0, |(from, to)| (to + 1).saturating_sub(from))
+    };
+    text.split(',').map(count).sum()
 }
 
 /// A size as the system writes it, such as `48K`; zero is no size.
@@ -126,110 +179,6 @@ fn size_of_text(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|b| *b > 0)
 }
 
-/// The best rate of `work(rounds)`, which does `per_round` units a round, in units a microsecond.
-fn best_rate(per_round: f64, mut work: impl FnMut(usize)) -> f64 {
-    let mut timed = |rounds: usize| {
-        let started = Instant::now();
-        work(rounds);
-        (started.elapsed().as_secs_f64() * 1e6).max(0.01)
-    };
-    timed(1);
-    // Rounds double until a trial is long enough for the clock and for threads to meet.
-    let mut rounds = 1;
-    while timed(rounds) < TRIAL_US && rounds < 1 << 24 {
-        rounds *= 2;
-    }
-    let best = (0..TRIALS).map(|_| timed(rounds)).fold(f64::INFINITY, f64::min);
-    per_round * rounds as f64 / best
-}
-
-fn copy_rate(bytes: u64, pool: &mut Pool) -> f64 {
-    let threads = pool.threads();
-    let floats = (bytes as usize / 2 / threads / size_of::<f32>()).max(64);
-    // Each thread has memory of its own; the lock is only there to hand it over and is taken once a trial.
-    let sides: Vec<Mutex<(Vec<f32>, Vec<f32>)>> =
-        (0..threads).map(|i| Mutex::new((vec![i as f32; floats], vec![0.5; floats]))).collect();
-    let moved = 2 * floats * size_of::<f32>() * threads;
-    best_rate(moved as f64, |rounds| {
-        pool.wake();
-        pool.share(0, &|part| {
-            let mut own = sides[part.index].lock().unwrap_or_else(PoisonError::into_inner);
-            let (from, to) = &mut *own;
-            for _ in 0..rounds {
-                black_box(&mut *to).copy_from_slice(black_box(&*from));
-            }
-        });
-    })
-}
-
-/// Multiplications and additions a round of the loops below.
-const FLOPS_PER_ROUND: usize = 2 * 12 * 16;
-
-fn arithmetic_rate(isa: Isa, pool: &mut Pool) -> f64 {
-    let flops = FLOPS_PER_ROUND * pool.threads();
-    best_rate(flops as f64, |rounds| {
-        pool.wake();
-        pool.share(0, &|_| {
-            black_box(arithmetic(isa, rounds));
-        });
-    })
-}
-
-/// Runs `rounds` rounds of twelve independent chains on 16 numbers each: enough to hide the latency of every core so far, and few enough for registers.
-fn arithmetic(isa: Isa, rounds: usize) -> f32 {
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a target names an instruction set only where the processor has it.
-        Isa::Avx512 => unsafe { avx512(rounds) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        Isa::Avx2 => unsafe { avx2(rounds) },
-        _ => portable(rounds),
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn avx512(rounds: usize) -> f32 {
-    use std::arch::x86_64::*;
-    let (scale, shift) = (_mm512_set1_ps(black_box(0.5)), _mm512_set1_ps(black_box(1.0)));
-    // The chains start apart, so that the compiler cannot see them as one.
-    let mut chains: [__m512; 12] = std::array::from_fn(|i| _mm512_set1_ps(black_box(i as f32)));
-    for _ in 0..rounds {
-        for chain in &mut chains {
-            *chain = _mm512_fmadd_ps(*chain, scale, shift);
-        }
-    }
-    chains.into_iter().map(|c| _mm512_reduce_add_ps(c)).sum()
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn avx2(rounds: usize) -> f32 {
-    use std::arch::x86_64::*;
-    let (scale, shift) = (_mm256_set1_ps(black_box(0.5)), _mm256_set1_ps(black_box(1.0)));
-    let mut chains: [__m256; 12] = std::array::from_fn(|i| _mm256_set1_ps(black_box(i as f32)));
-    // A register holds eight numbers here, so that a round goes over the chains twice.
-    for _ in 0..2 * rounds {
-        for chain in &mut chains {
-            *chain = _mm256_fmadd_ps(*chain, scale, shift);
-        }
-    }
-    chains.into_iter().map(|c| _mm_cvtss_f32(_mm256_castps256_ps128(c))).sum()
-}
-
-/// Multiplies and adds apart, as the portable products do; four numbers make a register of the baseline.
-fn portable(rounds: usize) -> f32 {
-    let (scale, shift) = (black_box(0.5f32), black_box(1.0f32));
-    let mut chains: [[f32; 4]; 12] = std::array::from_fn(|i| [black_box(i as f32); 4]);
-    for _ in 0..4 * rounds {
-        for chain in &mut chains {
-            *chain = chain.map(|v| v * scale + shift);
-        }
-    }
-    chains.iter().flatten().sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,11 +191,23 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_the_larger_of_arithmetic_and_bytes_in_the_level_that_holds_them() {
+    fn the_floor_is_the_larger_of_arithmetic_and_of_the_bytes_that_must_come_from_each_level() {
         let c = two_levels();
         assert_eq!(c.floor(1000, 1000), Floor { us: 10.0, bound: "arithmetic" });
         assert_eq!(c.floor(0, 1000), Floor { us: 2.0, bound: "L2" });
-        assert_eq!(c.floor(1000, 1001), Floor { us: 100.1, bound: "memory" });
+        // A thousand of them may be in the cache: the rest comes from memory.
+        assert_eq!(c.floor(0, 1010), Floor { us: 2.02, bound: "L2" });
+        assert_eq!(c.floor(0, 1500), Floor { us: 50.0, bound: "memory" });
+    }
+
+    #[test]
+    fn a_busy_machine_lowers_no_ceiling() {
+        let mut slow = two_levels();
+        (slow.flops_per_us, slow.levels[0].bytes_per_us) = (50.0, 900.0);
+        let both = two_levels().or_better(&slow);
+        assert_eq!((both.flops_per_us, both.levels[0].bytes_per_us, both.levels[1].bytes_per_us), (100.0, 900.0, 10.0));
+        assert_eq!(two_levels().or_better(&Ceilings { threads: 2, ..slow }), two_levels());
+        assert_eq!(["0-3,8", "0", "", "2-3"].map(cpus_of_text), [5, 1, 0, 2]);
     }
 
     #[test]

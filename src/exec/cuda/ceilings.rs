@@ -14,7 +14,12 @@ use serde::Serialize;
 pub struct GpuCeilings {
     /// The least time of a launch inside a graph that waits for the one before: as measured on an H200 with programmatic dependent launch.
     pub launch_us: f64,
-    /// Bytes read and written by a large copy on the device in a microsecond, measured now.
+    /// What the device's second cache holds, and the bytes that it gives to all multiprocessors in a microsecond at
+    /// most.
+    pub cache_bytes: u64,
+    pub cache_bytes_per_us: f64,
+    /// Bytes read and written in a microsecond: by a large copy on the device, measured now, or by the memory's clock
+    /// and width, whichever is more.
     pub bytes_per_us: f64,
     /// Floating-point operations of products in a microsecond, by the device's clock and the units of a multiprocessor of its generation.
     pub flops_per_us: f64,
@@ -23,6 +28,8 @@ pub struct GpuCeilings {
 /// Bytes of the copy that is timed.
 const COPY_BYTES: usize = 1 << 30;
 const LAUNCH_US: f64 = 0.8;
+/// Bytes that a multiprocessor gets from the second cache in a cycle at most, from the vendor's architecture papers.
+const CACHE_BYTES_A_CYCLE: f64 = 64.0;
 
 impl GpuCeilings {
     /// Measures the bandwidth and works out the rest.
@@ -47,8 +54,17 @@ impl GpuCeilings {
             }
             Ok(2.0 * bytes as f64 / best)
         };
-        let bytes_per_us = bandwidth().map_err(ExecError::Gpu)?;
+        let of = |which| gpu.attribute(which).map(f64::from).map_err(ExecError::Gpu);
+        use sys::CUdevice_attribute as Attribute;
+        let clock_khz = of(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?;
+        let memory_khz = of(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
+        let bus_bits = of(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
+        // Twice a cycle.
+        let bytes_per_us = bandwidth().map_err(ExecError::Gpu)?.max(2.0 * memory_khz / 1e3 * bus_bits / 8.0);
+        let cache_bytes = of(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as u64;
         let info = gpu.info();
+        let multiprocessors = f64::from(info.multiprocessors);
+        let cache_bytes_per_us = CACHE_BYTES_A_CYCLE * multiprocessors * clock_khz / 1e3;
         // Operations of one multiprocessor in a cycle, dense, from the vendor's architecture papers.
         let per_cycle = match (real, info.capability.0) {
             (Real::F32, _) => 256.0,
@@ -57,10 +73,8 @@ impl GpuCeilings {
             (_, 8) => 2048.0,
             _ => 4096.0,
         };
-        let clock_khz =
-            gpu.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map_err(ExecError::Gpu)?;
-        let flops_per_us = per_cycle * f64::from(info.multiprocessors) * f64::from(clock_khz) / 1e3;
-        Ok(Self { launch_us: LAUNCH_US, bytes_per_us, flops_per_us })
+        let flops_per_us = per_cycle * multiprocessors * clock_khz / 1e3;
+        Ok(Self { launch_us: LAUNCH_US, cache_bytes, cache_bytes_per_us, bytes_per_us, flops_per_us })
     }
 
     /// The least time of an operation.
@@ -68,7 +82,9 @@ impl GpuCeilings {
     pub fn floor(&self, flops: u64, bytes: u64) -> Floor {
         let all = [
             (self.launch_us, "launch"),
-            (bytes as f64 / self.bytes_per_us, "memory"),
+            (bytes as f64 / self.cache_bytes_per_us, "cache"),
+            // What the operations before have left in the cache does not come from memory.
+            (bytes.saturating_sub(self.cache_bytes) as f64 / self.bytes_per_us, "memory"),
             (flops as f64 / self.flops_per_us, "arithmetic"),
         ];
         let (us, bound) = all.into_iter().fold((0.0, "launch"), |best, next| if next.0 > best.0 { next } else { best });

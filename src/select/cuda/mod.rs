@@ -265,21 +265,6 @@ pub fn product_slot(kind: &OpKind) -> &'static str {
     if e.save_z { "z" } else { "c" }
 }
 
-/// The bytes that an operation has to move at least with reals of this type.
-#[must_use]
-pub fn bytes_moved(kind: &OpKind, real: Real) -> u64 {
-    let f32s = matches!(
-        kind,
-        OpKind::AdamStep { .. }
-            | OpKind::SgdStep { .. }
-            | OpKind::UpdateMetrics { .. }
-            | OpKind::BiasCorr { .. }
-            | OpKind::ScaleUpdate { .. }
-            | OpKind::LossMean { .. }
-    );
-    cpu_rest::bytes_moved(kind, if f32s { 4 } else { real.size() })
-}
-
 /// The name of an activation in the kernels' sources.
 #[must_use]
 pub fn cpp_act(act: Option<Activation>) -> &'static str {

@@ -3,13 +3,14 @@
 use super::arena_numbers::{largest_ui, numbers_ui, title_ui};
 use super::tenancy::{TenancyPanel, tenancy_ui};
 use super::values::values_line_ui;
+use crate::plan::BufferId;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
-use crate::studio::selection::Selection;
+use crate::studio::selection::{Related, Selection};
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::PlanView;
-use crate::studio::widgets::arena_map::{Axis, Fading, Highlight, Window, map_ui};
+use crate::studio::widgets::arena_map::{Axis, Fading, Highlight, LitPart, Window, map_ui};
 use crate::studio::widgets::button::{command_icon_ui, empty_ui, icon_ui, slider_ui, text_line_ui, weak_ui};
 use crate::tensor::Bytes;
 use egui::containers::scroll_area::ScrollSource;
@@ -48,6 +49,7 @@ pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut 
     let Some(plan) = &studio.plan else {
         return empty_ui(ui, "No arena yet", "Mend the problems in the network; its memory plan appears here at once.");
     };
+    super::outdated_ui(ui, studio, out);
     let view = &plan.arena;
     if panel.made_for.0 != studio.plan_revision {
         panel.op = panel.op.min(view.ops.saturating_sub(1));
@@ -135,8 +137,10 @@ fn shown_map_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &Pla
     });
     let window = panel.window.get_or_insert_with(|| Window::fit(view, &axis));
     let search = panel.search.to_lowercase();
+    let parts = lit_parts(plan, &studio.related);
     let highlight = Highlight {
         buffers: &studio.related.buffers,
+        parts: &parts,
         ops: &studio.related.ops,
         op: studio.lab.scrub,
         search: &search,
@@ -157,6 +161,16 @@ fn shown_map_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &Pla
         panel.op = from.saturating_add_signed(map.nudge).min(last);
         out.push(Command::Scrub(Some(panel.op)));
     }
+}
+
+/// The parts of flat vectors that light up: those of vectors that do not light up as a whole.
+fn lit_parts(plan: &PlanView, related: &Related) -> Vec<LitPart> {
+    let parts = related.parts.iter().filter(|(id, _)| !related.buffers.contains(id));
+    let lit = |&(buffer, part): &(BufferId, usize)| {
+        let name = plan.compiled.plan.buffer(buffer).parts.get(part)?.name.clone();
+        Some(LitPart { buffer, name, bytes: plan.part_bytes(buffer, part)? })
+    };
+    parts.filter_map(lit).collect()
 }
 
 /// How far the fading is, from 0 to 1; `None` where nothing fades.

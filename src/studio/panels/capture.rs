@@ -9,6 +9,7 @@ use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::capture::{COLUMNS, CaptureView, Cell, Shown};
 use crate::studio::view_models::capture_rows::{CaptureLine, Cells, SumCell};
+use crate::studio::view_models::network::NetworkView;
 use crate::studio::view_models::status::{recorded_text, recording_text};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use crate::studio::widgets::keys::{list_ui, row_by_keys, side_by_keys};
@@ -30,6 +31,24 @@ pub struct CapturePanel {
     selected: Option<Selection>,
 }
 
+impl CapturePanel {
+    /// Folds the rows anew where something about them changed.
+    fn make_lines(&mut self, studio: &Studio, view: &CaptureView) {
+        let made = (studio.plan_revision, studio.document.revision(), studio.folds.revision());
+        // The rows of an older network stay as they were folded: its layers are not those of the network on screen.
+        let stays = studio.is_plan_stale() && self.made_for.is_some_and(|m| m.0 == made.0);
+        if stays || self.made_for == Some(made) {
+            return;
+        }
+        self.made_for = Some(made);
+        self.lines = match studio.is_plan_stale() {
+            true => view.lines(&NetworkView::default(), &[]),
+            false => view.lines(&studio.network, &studio.rows),
+        };
+        self.longest = Shown::ALL.map(|shown| view.longest(&self.lines, shown));
+    }
+}
+
 /// Shows the panel.
 pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &mut Queue) {
     let Some(plan) = &studio.plan else {
@@ -39,6 +58,7 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
             "Mend the problems in the network; its buffers appear here at once.",
         );
     };
+    super::outdated_ui(ui, studio, out);
     let view = &plan.capture;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Buffers by layer").font(theme::strong(13.0)));
@@ -59,11 +79,7 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
         let told = recording_text(&studio.training);
         ui.add(egui::Label::new(RichText::new(&told).size(12.0).color(theme::colors(ui).weak)).truncate());
     });
-    let made = (studio.plan_revision, studio.document.revision(), studio.folds.revision());
-    if panel.made_for.replace(made) != Some(made) {
-        panel.lines = view.lines(&studio.network, &studio.rows);
-        panel.longest = Shown::ALL.map(|shown| view.longest(&panel.lines, shown));
-    }
+    panel.make_lines(studio, view);
     layers_ui(ui, studio, view, panel, out);
     ui.separator();
     let live = view.constants.iter().filter(|c| c.live).count();
@@ -135,10 +151,10 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
                     let cards = &studio.network.cards;
                     let is_folded = line.fold.as_ref().is_some_and(|(_, folded)| *folded);
                     let mut within = cards.get(line.cards.clone()).unwrap_or_default().iter().map(|c| &c.path);
-                    row.set_selected(
-                        line.layer.as_ref().is_some_and(|l| studio.related.layers.contains(l))
-                            || is_folded && within.any(|l| studio.related.layers.contains(l)),
-                    );
+                    let is_of_document = !studio.is_plan_stale();
+                    let own = line.layer.as_ref().is_some_and(|l| studio.related.layers.contains(l));
+                    let inside = is_folded && within.any(|l| studio.related.layers.contains(l));
+                    row.set_selected(is_of_document && (own || inside));
                     row.col(|ui| {
                         if name_ui(ui, line, frame.has_focus() && panel.at == Some(index), out) {
                             pressed = Some(index);
@@ -237,12 +253,12 @@ fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, studio: &Studio, out:
         ui.label(RichText::new("–").color(c.weak));
         return;
     };
-    let on = studio.related.buffers.contains(&cell.buffer);
+    let on = studio.related.holds(cell.buffer, cell.part);
     let text = RichText::new(&cell.texts[shown as usize]).font(theme::mono()).color(if on { c.accent } else { c.text });
     let response = ui.add(Button::new(text).frame(false).truncate()).on_hover_text(&cell.tooltip);
     named(&response, cell.tooltip.lines().next().unwrap_or_default(), true);
     if response.clicked() {
-        out.push(Command::Select(Selection::Buffer(cell.buffer)));
+        out.push(Command::Select(cell.selection()));
     }
 }
 

@@ -3,6 +3,7 @@
 use super::network::section_ui;
 use crate::model::DataSource;
 use crate::studio::commands::{Command, Queue};
+use crate::studio::samples::RETRY_AFTER;
 use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::data::DataView;
@@ -54,6 +55,8 @@ impl DataPanel {
 
 /// The width of the column of facts, in points.
 const SIDE: f32 = 232.0;
+/// How much of their colour samples keep that are not those of the document.
+const FAINT: f32 = 0.45;
 /// Columns of values that a table shows.
 const COLUMNS: usize = 12;
 
@@ -67,7 +70,7 @@ pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut
                 ui.set_max_width(SIDE - 8.0);
                 // The same fields as in the network's panel: whichever is used, the document changes.
                 for section in studio.network.sections.iter().filter(|s| s.title == "Data") {
-                    section_ui(ui, section, drafts, out);
+                    section_ui(ui, section, true, drafts, out);
                 }
                 choose_ui(ui, studio, out);
                 facts_ui(ui, studio);
@@ -77,6 +80,9 @@ pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut
         let width = ui.available_width();
         ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
             ui.set_width(width);
+            if studio.samples.problem.is_some() {
+                ui.set_opacity(FAINT);
+            }
             match &studio.samples.view {
                 Some(view) => samples_ui(ui, studio, view, panel),
                 None => nothing_ui(ui, studio),
@@ -111,7 +117,7 @@ fn nothing_ui(ui: &mut Ui, studio: &Studio) {
     if studio.document.preset().data.is_none() {
         empty_ui(ui, "No data yet", "Choose where samples come from in the field data at the left.");
     } else if studio.samples.problem.is_some() {
-        empty_ui(ui, "The data cannot be loaded", "What is wrong stands at the left, with what to do about it.");
+        empty_ui(ui, "The data cannot be loaded", "What is wrong is said at the left, with what to do about it.");
     } else {
         empty_ui(ui, "Loading the data", "It appears here as soon as it is read.");
     }
@@ -135,18 +141,21 @@ fn facts_ui(ui: &mut Ui, studio: &Studio) {
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
     let samples = &studio.samples;
-    if let Some(problem) = &samples.problem {
-        ui.add_space(8.0);
-        problem_ui(ui, problem, "");
+    let has_problem = samples.problem.is_some();
+    if has_problem {
+        // The files are looked at again, so that what is wrong goes when they are put right.
+        ui.ctx().request_repaint_after(RETRY_AFTER);
     }
     let Some(view) = &samples.view else { return };
     title_ui(ui, "Loaded");
     if !samples.is_current {
-        let what = if samples.is_loading() { "loading…" } else { "These samples are those from before the change." };
+        let what = if has_problem { "These samples are those from before the change." } else { "loading…" };
         weak_ui(ui, what);
     }
-    if let Some(misfit) = &view.misfit {
-        problem_ui(ui, &misfit.to_string(), "");
+    if has_problem {
+        ui.set_opacity(FAINT);
+    } else if samples.is_current && view.misfit.is_some() {
+        problem_ui(ui, "This data does not fit the network.", "The network at the left marks what to change.");
     }
     let count = |n: usize| format::exact(n as u64);
     line_ui(ui, "samples", &count(view.set.len()));

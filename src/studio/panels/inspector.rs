@@ -2,6 +2,7 @@
 
 use super::values::{PictureCache, values_ui};
 use crate::studio::commands::{Command, Queue};
+use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
 use crate::studio::theme;
@@ -31,6 +32,15 @@ pub fn inspector_ui(ui: &mut Ui, studio: &Studio, look: &mut PictureCache, out: 
         if !page.about.is_empty() {
             ui.add(egui::Label::new(RichText::new(&page.about).size(12.0).color(theme::colors(ui).weak)).wrap());
         }
+        match studio.selection.current() {
+            Selection::Nothing | Selection::Layer(_) if studio.is_plan_outdated() => {
+                ui.add_space(4.0);
+                let text = format!("{}  Its numbers come back when the network's problem is fixed.", icons::WARNING);
+                let text = RichText::new(text).size(12.0).color(theme::colors(ui).warning);
+                ui.add(egui::Label::new(text).wrap());
+            }
+            _ => super::outdated_ui(ui, studio, out),
+        }
         if *studio.selection.current() == Selection::Nothing {
             ui.add_space(4.0);
             weak_ui(ui, "Select a layer, an operation, a kernel, a buffer or bytes to see it here and in every view.");
@@ -54,7 +64,7 @@ fn measured_ui(ui: &mut Ui, studio: &Studio) {
     let Some(measured) = studio.lab.measured(studio.plan_revision) else { return };
     let ops: Vec<usize> = match studio.selection.current() {
         Selection::Op(op) | Selection::Call(op) => vec![*op],
-        Selection::Nothing | Selection::Buffer(_) | Selection::Bytes(_) => return,
+        Selection::Nothing | Selection::Buffer(_) | Selection::Part(..) | Selection::Bytes(_) => return,
         _ => studio.related.ops.iter().copied().collect(),
     };
     let us: f64 = ops.iter().filter_map(|i| measured.op_us(*i)).sum();
@@ -70,7 +80,13 @@ fn measured_ui(ui: &mut Ui, studio: &Studio) {
     if floor > 0.0 && us > 0.0 {
         fact_ui(ui, "floor", &format!("{}{bound}", format::micros(floor)), &format!("{floor:.3} µs"), width);
         let share = format::percent(floor / us);
-        fact_ui(ui, "roofline share", &share, "Floor over measured time: 100% cannot be beaten", width);
+        fact_ui(
+            ui,
+            "roofline share",
+            &share,
+            "The floor, below which no operation goes, over the measured time",
+            width,
+        );
     }
 }
 

@@ -25,8 +25,10 @@ pub mod trash;
 pub mod values;
 pub mod verify;
 
-use super::commands::Tab;
+use super::commands::{Command, Queue, Tab};
+use super::icons;
 use super::state::Studio;
+use super::theme;
 use super::widgets::button::empty_ui;
 use super::widgets::field::Drafts;
 use super::widgets::keys::FocusRing;
@@ -44,6 +46,27 @@ pub(super) fn unready_ui(ui: &mut egui::Ui, studio: &Studio, to: &str) {
     } else {
         empty_ui(ui, &format!("Choose a device to {to}"), "The chosen one is not here: it can only be planned for.");
     }
+}
+
+/// Says that what follows is of the network before its problem, and draws it faintly; nothing where it is of the
+/// network on screen.
+pub(super) fn outdated_ui(ui: &mut egui::Ui, studio: &Studio, out: &mut Queue) {
+    /// How much of their colour things keep that are of an older network.
+    const FAINT: f32 = 0.45;
+    if !studio.is_plan_outdated() {
+        return;
+    }
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing.x = 8.0;
+        let color = theme::colors(ui).warning;
+        let text = format!("{}  The network has a problem. What is shown here is the step before it.", icons::WARNING);
+        ui.label(egui::RichText::new(text).size(12.0).color(color));
+        if ui.button("Show the problem").on_hover_text(Command::ShowProblem.info().about).clicked() {
+            out.push(Command::ShowProblem);
+        }
+    });
+    ui.add_space(4.0);
+    ui.set_opacity(FAINT);
 }
 
 /// What the panels remember between frames that is no part of the document.

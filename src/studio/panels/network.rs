@@ -2,7 +2,7 @@
 
 use super::layer_card::{CardLook, card_ui, fold_ui, indented_ui, sum_ui};
 use crate::model::LayerPath;
-use crate::studio::commands::{Command, Queue};
+use crate::studio::commands::{Command, Queue, Tab};
 use crate::studio::document::Edit;
 use crate::studio::fields::counted;
 use crate::studio::folds::{Fold, FoldCommand, FoldRow, Sideways};
@@ -112,18 +112,21 @@ pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts
             problem_ui(ui, &p.message, &p.help);
         }
         if let Some(section) = view.sections.first() {
-            section_ui(ui, section, drafts, out);
+            section_ui(ui, section, true, drafts, out);
         }
         cards_ui(ui, studio, panel, drafts, out);
         ui.add_space(8.0);
         for section in view.sections.iter().skip(1) {
-            section_ui(ui, section, drafts, out);
+            // Beside its samples the Data tab says what is wrong with the data.
+            let says_problems = section.title != "Data" || !studio.shown.contains(&Tab::Data);
+            section_ui(ui, section, says_problems, drafts, out);
         }
         ui.add_space(16.0);
     });
 }
 
-pub(super) fn section_ui(ui: &mut Ui, section: &Section, drafts: &mut Drafts, out: &mut Queue) {
+/// Shows the fields of a section; where `says_problems` is false, what is wrong is marked alone.
+pub(super) fn section_ui(ui: &mut Ui, section: &Section, says_problems: bool, drafts: &mut Drafts, out: &mut Queue) {
     ui.add_space(4.0);
     ui.label(RichText::new(section.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
     let layout = FieldLayout { label_width: 104.0, width: ui.available_width(), is_entered: false };
@@ -131,12 +134,12 @@ pub(super) fn section_ui(ui: &mut Ui, section: &Section, drafts: &mut Drafts, ou
         let own = section.problems.iter().filter(|p| p.field == field.name);
         let is_wrong = own.clone().next().is_some();
         field_ui(ui, field, field.label, is_wrong, layout, drafts, out);
-        for p in own {
+        for p in own.filter(|_| says_problems) {
             problem_ui(ui, &p.message, &p.help);
         }
     }
     let known = |p: &&crate::studio::view_models::network::Problem| !section.fields.iter().any(|f| f.name == p.field);
-    for p in section.problems.iter().filter(known) {
+    for p in section.problems.iter().filter(known).filter(|_| says_problems) {
         problem_ui(ui, &p.message, &p.help);
     }
 }

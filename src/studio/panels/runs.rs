@@ -287,7 +287,7 @@ fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Que
             });
         });
     }
-    let read = studio.runs.loaded.get(&entry.id).map(|l| l.curves.last_step());
+    let read = studio.runs.loaded.get(&entry.id).map(|l| l.curves.last_step);
     if let Some(error) = &entry.record.error {
         let kept = match entry.record.state {
             RunEnd::Damaged => "What can be read of it is shown, and can be exported.",

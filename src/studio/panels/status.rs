@@ -50,7 +50,7 @@ fn left_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     if let Some(notice) = &studio.notice {
         return notice_ui(ui, notice, out);
     }
-    if let Some(difference) = &studio.difference {
+    if let Some(difference) = studio.difference.as_ref().filter(|_| !studio.is_plan_outdated()) {
         difference_ui(ui, studio, difference, out);
     }
 }

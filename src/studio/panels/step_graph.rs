@@ -134,6 +134,7 @@ pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, o
     let Some(plan) = &studio.plan else {
         return empty_ui(ui, "No step yet", "Mend the problems in the network; its step appears here at once.");
     };
+    super::outdated_ui(ui, studio, out);
     let measured = studio.lab.measured(studio.plan_revision);
     head_ui(ui, studio, panel, plan, out);
     filters_ui(ui, panel);

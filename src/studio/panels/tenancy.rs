@@ -55,6 +55,7 @@ pub fn tenancy_ui(
     let picked = match studio.selection.current() {
         Selection::Bytes([from, _]) => Some(*from),
         Selection::Buffer(id) => plan.arena.rect(*id).map(|r| r.offset),
+        Selection::Part(id, part) => plan.part_bytes(*id, *part).map(|b| b[0]),
         _ => None,
     };
     let (byte, op) = match (pointer, picked) {

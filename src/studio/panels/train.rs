@@ -32,7 +32,8 @@ impl TrainPanel {
 /// Shows the panel.
 pub fn train_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
     let run = &studio.training;
-    if let Some(RunState::Failed(error)) = &run.state {
+    let is_over = !run.failure_stands(studio.document.preset());
+    if let Some(RunState::Failed(error)) = run.state.as_ref().filter(|_| !is_over) {
         let curves = match (run.shows_earlier, run.done()) {
             (true, _) => "The curves below are those of the run before",
             (false, 0) => "The network is kept as it is",
@@ -45,7 +46,8 @@ pub fn train_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut 
         problem_ui(ui, problem, "");
         ui.add_space(8.0);
     }
-    if run.state.is_none() {
+    let has_nothing = matches!(run.state, Some(RunState::Failed(_))) && is_over && run.done() == 0;
+    if run.state.is_none() || has_nothing {
         return first_ui(ui, studio, out);
     }
     numbers_ui(ui, studio);

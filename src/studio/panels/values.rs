@@ -51,16 +51,21 @@ pub fn values_ui(ui: &mut Ui, studio: &Studio, cache: &mut PictureCache, out: &m
         weak_ui(ui, "Runs the step up to the scrubber on a private copy and shows what lies here.");
         return;
     }
+    if studio.is_plan_outdated() {
+        weak_ui(ui, "Fix the network's problem to look at values.");
+        return;
+    }
     weights_ui(ui, studio, out);
     parts_ui(ui, studio, out);
     if let Some(problem) = &studio.lab.values.problem {
         let color = theme::colors(ui).error;
         ui.add(egui::Label::new(RichText::new(problem).size(12.0).color(color)).wrap());
     }
-    let looked_at = studio.looked_at();
-    match studio.lab.values.shown.as_ref().filter(|s| Some(s.buffer) == looked_at) {
+    match studio.values_shown() {
         Some(shown) => shown_ui(ui, studio, shown, cache, out),
-        None if looked_at.is_none() => drop(weak_ui(ui, "Select a buffer or an operation to look at its values.")),
+        None if studio.looked_at().is_none() => {
+            drop(weak_ui(ui, "Select a buffer or an operation to look at its values."))
+        }
         None if studio.lab.values.problem.is_none() => drop(weak_ui(ui, "Running the step up to here.")),
         None => {}
     }
@@ -111,10 +116,8 @@ fn parts_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 
 /// The values in one line, for where there is little room; nothing where they are not looked at.
 pub fn values_line_ui(ui: &mut Ui, studio: &Studio) {
-    let values = &studio.lab.values;
-    let Some(shown) = values.shown.as_ref().filter(|s| values.on && Some(s.buffer) == studio.looked_at()) else {
-        return;
-    };
+    let is_looked_at = studio.lab.values.on && !studio.is_plan_outdated();
+    let Some(shown) = studio.values_shown().filter(|_| is_looked_at) else { return };
     let Some(look) = &shown.look else {
         weak_ui(ui, &shown.holds);
         return;

@@ -2,11 +2,12 @@
 
 use super::Continuation;
 use super::resume::is_let_go;
+use crate::studio::curves::Points;
 use crate::studio::widgets::series::Smoothed;
 use crate::tensor::Bytes;
 use crate::train::capsule::{Capsule, CapsuleReport};
 use crate::train::export::{ExportError, Format, PlotOptions, Replace, Subject, plot_svg, write_picture};
-use crate::train::runs::{Curves, Label, Quantity, RunEntry, RunStore, RunsError};
+use crate::train::runs::{Curves, Label, Outline, Quantity, RunEntry, RunStore, RunsError};
 use crate::train::{SessionSpec, TrainError};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::path::PathBuf;
@@ -21,10 +22,10 @@ pub struct LoadedRun {
     pub accuracy: Smoothed,
     pub step_us: Smoothed,
     pub update_max: Smoothed,
-    pub held_out_loss: Vec<[f64; 2]>,
-    pub held_out_accuracy: Vec<[f64; 2]>,
-    /// For running times.
-    pub curves: Curves,
+    pub held_out_loss: Points,
+    pub held_out_accuracy: Points,
+    /// For running times and layers; the values are in the curves above.
+    pub curves: Outline,
     /// Steps that were known when it was read.
     pub steps: u64,
 }
@@ -37,7 +38,7 @@ impl LoadedRun {
             curves.values(quantity).iter().for_each(|v| s.push(*v));
             s
         };
-        let points = |value: fn(&crate::train::runs::EvaluationPoint) -> f64| -> Vec<[f64; 2]> {
+        let points = |value: fn(&crate::train::runs::EvaluationPoint) -> f64| -> Points {
             curves.evaluations.iter().map(|e| [e.step as f64, value(e)]).filter(|p| p[1].is_finite()).collect()
         };
         Self {
@@ -49,7 +50,7 @@ impl LoadedRun {
             held_out_loss: points(|e| e.loss),
             held_out_accuracy: points(|e| e.accuracy),
             steps: entry.record.steps,
-            curves,
+            curves: curves.outline(),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::compile::Compiled;
 use crate::model::LayerPath;
-use crate::plan::{BufferId, CapturePlan, TensorRef};
+use crate::plan::{BindingPlan, BufferId, CapturePlan, TensorRef};
+use crate::studio::selection::Selection;
 use crate::tensor::Bytes;
 
 /// What cells show of a tensor.
@@ -39,6 +40,8 @@ pub struct Cell {
     pub texts: [String; 5],
     pub tooltip: String,
     pub buffer: BufferId,
+    /// The part of the buffer that it is, where the buffer is a flat vector.
+    pub part: Option<usize>,
     pub bytes: u64,
     /// First byte in the arena.
     pub offset: u64,
@@ -76,8 +79,19 @@ pub struct CaptureView {
     pub constants: Vec<ConstantRow>,
 }
 
-fn cell(t: &Option<TensorRef>) -> Option<Cell> {
+impl Cell {
+    /// What pointing at it selects.
+    #[must_use]
+    pub fn selection(&self) -> Selection {
+        self.part.map_or(Selection::Buffer(self.buffer), |part| Selection::Part(self.buffer, part))
+    }
+}
+
+fn cell(t: &Option<TensorRef>, plan: &BindingPlan) -> Option<Cell> {
     let t = t.as_ref()?;
+    let buffer = plan.buffer(t.buffer);
+    let part = buffer.parts.iter().position(|p| buffer.offset + p.start == t.offset);
+    let part = part.filter(|_| buffer.parts.len() > 1);
     let aliases =
         if t.aliases.is_empty() { String::new() } else { format!("\nshares its bytes with {}", t.aliases.join(", ")) };
     let tooltip = format!("{}\n{}{}\n{} at {:#x}{aliases}", t.name, t.dtype, t.shape, Bytes(t.bytes), t.offset);
@@ -88,7 +102,7 @@ fn cell(t: &Option<TensorRef>) -> Option<Cell> {
     };
     let texts =
         [t.shape.to_string(), t.dtype.to_string(), Bytes(t.bytes).to_string(), format!("{:#x}", t.offset), aliases];
-    Some(Cell { texts, tooltip, buffer: t.buffer, bytes: t.bytes, offset: t.offset })
+    Some(Cell { texts, tooltip, buffer: t.buffer, part, bytes: t.bytes, offset: t.offset })
 }
 
 impl CaptureView {
@@ -96,6 +110,7 @@ impl CaptureView {
     #[must_use]
     pub fn new(compiled: &Compiled) -> Self {
         let plan = CapturePlan::new(&compiled.plan, &compiled.model);
+        let cell = |t: &Option<TensorRef>| cell(t, &compiled.plan);
         let layers = plan
             .layers
             .iter()

@@ -217,6 +217,7 @@ mod tests {
     #[test]
     fn equal_tensors_are_told_once_and_different_ones_counted() {
         let cell = |shape: &str, bytes: u64, offset: u64| Cell {
+            part: None,
             texts: [shape.into(), "f32".into(), Bytes(bytes).to_string(), format!("{offset:#x}"), "–".into()],
             tooltip: String::new(),
             buffer: crate::plan::BufferId(0),

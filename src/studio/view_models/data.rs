@@ -76,11 +76,11 @@ const LISTED: usize = 512;
 ///
 /// # Errors
 /// Where a file cannot be read or is malformed, or a field of the preset cannot work: the message says what to do.
-pub fn load_view(key: &DataKey) -> Result<DataView, String> {
+pub fn load_view(key: &DataKey) -> Result<DataView, DataError> {
     let output = key.output.clone().unwrap_or_else(|| Shape::from([1]));
     let request = Request { input: key.input.clone(), output, wants_classes: key.wants_classes, seed: key.seed };
-    let (set, misfit) = load_to_show(&key.spec, &request, &key.base).map_err(|e| e.to_string())?;
-    let split = split(set.len(), &key.spec, key.seed).map_err(|e| e.to_string())?;
+    let (set, misfit) = load_to_show(&key.spec, &request, &key.base)?;
+    let split = split(set.len(), &key.spec, key.seed)?;
     // Without a network to compare with, what was compared with a guess says nothing.
     let misfit = misfit.filter(|_| key.output.is_some()).map(Arc::new);
     Ok(DataView::new(set, split, &key.spec.source, misfit))
@@ -321,7 +321,8 @@ mod tests {
         // A network with mistakes says nothing about the data.
         assert!(load_view(&key(DataSource::Digits, &[64], None)).unwrap().misfit.is_none());
         let csv = DataSource::Npz { path: "none.npz".into(), x: "x".into(), y: "y".into() };
-        assert!(load_view(&key(csv, &[64], Some(4))).unwrap_err().contains("none.npz: cannot be read"));
+        let why = load_view(&key(csv, &[64], Some(4))).unwrap_err().to_string();
+        assert!(why.contains("none.npz: cannot be read"), "{why}");
     }
 
     #[test]

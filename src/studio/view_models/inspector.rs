@@ -8,7 +8,7 @@ use crate::lower::Dir;
 use crate::model::{LayerPath, Preset};
 use crate::plan::BufferId;
 use crate::studio::document::layer_at;
-use crate::studio::selection::Selection;
+use crate::studio::selection::{Related, Selection, selection_of_value};
 use crate::tensor::Bytes;
 
 /// One line.
@@ -78,6 +78,7 @@ impl InspectorView {
             (Selection::Layer(path), plan) => layer(path, preset, plan, updates),
             (Selection::Op(index), Some(plan)) => op(*index, plan),
             (Selection::Buffer(id), Some(plan)) => buffer(*id, plan),
+            (Selection::Part(id, index), Some(plan)) => part(*id, *index, plan),
             (Selection::Node(id), Some(plan)) => relations::node(*id, plan),
             (Selection::Lowered(index), Some(plan)) => relations::lowered(*index, plan),
             (Selection::Kernel(id), Some(plan)) => relations::kernel(id, plan),
@@ -98,6 +99,22 @@ pub(super) fn op_link(plan: &PlanView, index: usize, label: &str) -> Row {
 pub(super) fn buffer_link(plan: &PlanView, id: BufferId, label: &str) -> Row {
     let b = plan.compiled.plan.buffer(id);
     Row::Link { label: label.into(), text: format!("{} {}", b.name, Bytes(b.bytes)), to: Selection::Buffer(id) }
+}
+
+/// The link to a part of a flat vector.
+fn part_link(plan: &PlanView, (id, index): (BufferId, usize)) -> Option<Row> {
+    let buffer = plan.compiled.plan.buffer(id);
+    let part = buffer.parts.get(index)?;
+    let text = format!("{} {}", part.name, Bytes(part.bytes));
+    Some(Row::Link { label: buffer.role.name().into(), text, to: Selection::Part(id, index) })
+}
+
+/// The links to the buffers and parts that belong to a selection.
+pub(super) fn memory_links(plan: &PlanView, related: &Related) -> Vec<Row> {
+    let role = |id: BufferId| plan.compiled.plan.buffer(id).role.name();
+    let buffers = related.buffers.iter().map(|&id| buffer_link(plan, id, role(id)));
+    let parts = related.parts.iter().filter(|(id, _)| !related.buffers.contains(id));
+    cut(buffers.chain(parts.filter_map(|part| part_link(plan, *part))).collect())
 }
 
 fn network(preset: &Preset, plan: Option<&PlanView>) -> InspectorView {
@@ -155,8 +172,8 @@ fn layer(path: &LayerPath, preset: &Preset, plan: Option<&PlanView>, updates: &[
     };
     let Some(plan) = plan else { return page };
     let model = &plan.compiled.model;
-    let Some((index, layer)) = model.layers.iter().enumerate().find(|(_, l)| l.path == *path) else { return page };
-    let share = plan.flop_shares[index];
+    let Some(layer) = model.layers.iter().find(|l| l.path == *path) else { return page };
+    let share = plan.flop_share(path);
     let mut rows = vec![fact("input", layer.input.to_string()), fact("output", layer.output.to_string())];
     if share > 0.0 {
         rows.push(fact("share of FLOPs", format::percent(share)));
@@ -175,11 +192,10 @@ fn layer(path: &LayerPath, preset: &Preset, plan: Option<&PlanView>, updates: &[
         }
     });
     page.groups.push(Group { title: "Parameters", rows: params.collect() });
-    let related = crate::studio::selection::Related::new(&Selection::Layer(path.clone()), Some(plan));
+    let related = Related::new(&Selection::Layer(path.clone()), Some(plan));
     let ops = related.ops.iter().map(|&i| op_link(plan, i, plan.ops[i].phase.name()));
     page.groups.push(Group { title: "Operations", rows: cut(ops.collect()) });
-    let buffers = related.buffers.iter().map(|&b| buffer_link(plan, b, plan.compiled.plan.buffer(b).role.name()));
-    page.groups.push(Group { title: "Buffers", rows: cut(buffers.collect()) });
+    page.groups.push(Group { title: "Buffers", rows: memory_links(plan, &related) });
     page.groups.push(relations::nodes_of(&Selection::Layer(path.clone()), plan));
     page
 }
@@ -212,12 +228,11 @@ fn op(index: usize, plan: &PlanView) -> InspectorView {
     page.groups.push(Group { title: "Operation", rows });
     for (title, dir) in [("Reads", Dir::In), ("Writes", Dir::Out)] {
         let links = op.bound(dir).filter_map(|(slot, value)| {
-            let place = c.plan.place(value)?;
             let v = c.plan.program.value(value);
             Some(Row::Link {
                 label: slot.into(),
                 text: format!("{} {}{}", v.name, v.dtype, v.shape),
-                to: Selection::Buffer(place.buffer),
+                to: selection_of_value(&c.plan, value)?,
             })
         });
         page.groups.push(Group { title, rows: links.collect() });
@@ -293,6 +308,40 @@ fn buffer(id: BufferId, plan: &PlanView) -> InspectorView {
     page.groups
         .push(Group { title: "Also holds", rows: cut(values.map(|v| fact(&v.name, v.shape.to_string())).collect()) });
     page.groups.push(relations::nodes_of(&Selection::Buffer(id), plan));
+    page
+}
+
+/// The page of a part of a flat vector.
+fn part(id: BufferId, index: usize, plan: &PlanView) -> InspectorView {
+    let c = &plan.compiled;
+    let buffer = c.plan.buffers.get(id.0 as usize);
+    let Some((buffer, part)) = buffer.and_then(|b| Some((b, b.parts.get(index)?))) else {
+        return InspectorView { kind: "Part", title: "No such part of a vector".into(), ..InspectorView::default() };
+    };
+    let mut page =
+        InspectorView { kind: "Part of a vector", title: part.name.clone(), about: String::new(), groups: Vec::new() };
+    let from = buffer.offset + part.start;
+    let mut rows = vec![
+        fact("role", buffer.role.name()),
+        fact("shape", format!("{}{}", buffer.dtype, part.shape)),
+        bytes("size", part.bytes),
+        Row::Fact {
+            label: "offset".into(),
+            value: format!("{from:#x}"),
+            exact: format!("{} bytes", format::exact(from)),
+        },
+        buffer_link(plan, id, "part of"),
+    ];
+    if let Some(layer) = part.layer.and_then(|l| c.model.layers.get(l.0 as usize)) {
+        rows.push(Row::Link { label: "layer".into(), text: layer.label(), to: Selection::Layer(layer.path.clone()) });
+    }
+    page.groups.push(Group { title: "Part", rows });
+    for (title, dir) in [("Written by", Dir::Out), ("Read by", Dir::In)] {
+        let ops = c.plan.ops_of_part(id, index, dir);
+        let rows = ops.iter().map(|&i| op_link(plan, i, plan.ops[i].phase.name())).collect();
+        page.groups.push(Group { title, rows: cut(rows) });
+    }
+    page.groups.push(relations::nodes_of(&Selection::Part(id, index), plan));
     page
 }
 

@@ -6,7 +6,7 @@ use crate::exec::cpu::kernels;
 use crate::ir::{NodeId, Phase};
 use crate::lower::{Dir, LValueId, Op, Program, dims};
 use crate::model::{LayerId, LayerPath};
-use crate::select::cpu_rest;
+use crate::select::{cpu_rest, least};
 use crate::studio::selection::{Related, Selection, lowered_into};
 use crate::tensor::Bytes;
 
@@ -227,7 +227,6 @@ fn shapes(program: &Program, op: &Op) -> String {
 fn lowered_rows(compiled: &Compiled) -> Vec<LevelRow> {
     let program = &compiled.program;
     let into = lowered_into(compiled);
-    let elem = program.real.size();
     let row = |(index, op): (usize, &Op)| {
         let mut row = blank(index, op.phase, op.kind.name(), compiled, op.layer, op.pass);
         row.kernel = match into[index] {
@@ -239,7 +238,7 @@ fn lowered_rows(compiled: &Compiled) -> Vec<LevelRow> {
         row.dtypes = dtypes(program, op);
         row.detail = dims(&op.kind);
         row.flops = Some(cpu_rest::flops(&op.kind));
-        row.bytes = Some(cpu_rest::bytes_moved(&op.kind, elem));
+        row.bytes = Some(least::bytes(program, op));
         row.found_by()
     };
     program.ops.iter().enumerate().map(row).collect()

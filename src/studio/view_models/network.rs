@@ -29,7 +29,8 @@ pub struct Card {
     pub output: Option<String>,
     /// Trained values, the layers inside a block not counted.
     pub params: usize,
-    /// Share of the step's floating-point operations and bytes of its buffers, where the step is compiled.
+    /// Share of the step's floating-point operations and bytes of its buffers, the layers inside a block not counted,
+    /// where the step is compiled.
     pub share: Option<f64>,
     pub bytes: Option<u64>,
     pub problems: Vec<Problem>,
@@ -37,6 +38,8 @@ pub struct Card {
     pub hint: Option<String>,
     /// The number of layers inside, for a block.
     pub children: Option<usize>,
+    /// What a block and all layers inside it have together.
+    pub whole: Option<Sum>,
     /// Layers in the same list.
     pub siblings: usize,
 }
@@ -54,10 +57,10 @@ impl Card {
         self.path.0.len().saturating_sub(1)
     }
 
-    /// Parameters, bytes and share of the work in a line.
+    /// Parameters, bytes and share of the work in a line; of a block with all layers inside it.
     #[must_use]
     pub fn facts(&self) -> String {
-        facts(self.params, self.bytes, self.share)
+        self.whole.as_ref().map_or_else(|| facts(self.params, self.bytes, self.share), Sum::facts)
     }
 }
 
@@ -229,9 +232,15 @@ impl NetworkView {
                 problems: own.map(|d| problem(d, &path.to_string())).collect(),
                 hint: None,
                 children: is_block.then(|| layer.children().len()),
+                whole: None,
                 siblings,
             });
         });
+        for at in 0..out.cards.len() {
+            if out.cards[at].children.is_some() {
+                out.cards[at].whole = Some(Sum::of(&out.cards[at..out.end_of(at)]));
+            }
+        }
         find_runs(&preset.layers, &LayerPath::default(), &mut 0, &mut out.runs);
         out.runs.sort_by_key(|r| r.cards[0]);
         for (title, fields) in preset_fields(preset) {
@@ -362,5 +371,50 @@ impl std::fmt::Display for NetworkView {
             writeln!(f, "! {}: {}; {}", p.field, p.message, p.help)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::check;
+    use crate::studio::presets;
+
+    #[test]
+    fn a_block_has_the_share_of_its_layers() {
+        let text = r#"{"version": 1, "name": "nested", "input": {"shape": [64], "batch": 32}, "layers": [
+            {"type": "dense", "units": 48},
+            {"type": "residual", "layers": [
+                {"type": "repeat", "times": 3, "layers": [{"type": "dense", "units": 48, "activation": "relu"}]},
+                {"type": "dense", "units": 48}]},
+            {"type": "dense", "units": 10}],
+            "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1},
+            "data": {"type": "digits"}}"#;
+        let residual = (0..presets::count()).find(|i| presets::name(*i) == "digits-residual").unwrap();
+        for preset in [crate::model::read_preset(text).unwrap(), presets::bundled(residual).unwrap()] {
+            let plan = PlanView::of_preset(&preset);
+            let view = NetworkView::new(&preset, Some(&check(&preset)), Some(&plan), None, &[]);
+            let blocks = view.cards.iter().filter(|c| c.children.is_some());
+            let mut seen = 0;
+            for block in blocks {
+                let whole = block.whole.as_ref().unwrap();
+                let inside: Vec<&Card> = view.cards.iter().filter(|c| c.path.0.starts_with(&block.path.0)).collect();
+                let share: f64 = inside.iter().filter_map(|c| c.share).sum();
+                // By the operations themselves: those of all layers inside, forward and backward, every pass of them.
+                let model = &plan.compiled.model;
+                let is_inside = |id| model.layer(id).path.0.starts_with(&block.path.0);
+                let ops = plan.compiled.plan.program.ops.iter().zip(&plan.compiled.selection.choices);
+                let flops: u64 = ops.filter(|(op, _)| op.layer.is_some_and(is_inside)).map(|(_, c)| c.flops).sum();
+                assert!((whole.share.unwrap() - share).abs() < 1e-12);
+                assert!((share - flops as f64 / plan.flops as f64).abs() < 1e-9, "{}", block.number());
+                assert!(share > 0.2 && block.facts().contains(&format!("{} of FLOPs", format::percent(share))));
+                assert!((plan.flop_share(&block.path) - share).abs() < 1e-12);
+                seen += 1;
+            }
+            assert!(seen > 0);
+            // What folded neighbours have together counts nothing twice.
+            let all: f64 = view.cards.iter().filter_map(|c| c.share).sum();
+            assert!(all <= 1.0 + 1e-9 && Sum::of(&view.cards).share.unwrap() == all);
+        }
     }
 }

@@ -5,6 +5,8 @@ use super::capture::CaptureView;
 use super::levels::Levels;
 use super::step_graph::OpRow;
 use crate::compile::Compiled;
+use crate::model::LayerPath;
+use crate::plan::BufferId;
 use std::sync::Arc;
 
 /// A compiled step, ready to be drawn.
@@ -19,7 +21,8 @@ pub struct PlanView {
     /// Estimated time of a step, in microseconds.
     pub cost_us: f64,
     pub flops: u64,
-    /// Each layer's share of the step's floating-point operations, by [`crate::model::LayerId`]; blocks have none of their own.
+    /// Each layer's share of the step's floating-point operations, by [`crate::model::LayerId`]; of a block without the
+    /// layers inside it.
     pub flop_shares: Vec<f64>,
     /// Bytes of the buffers that belong to each layer.
     pub layer_bytes: Vec<u64>,
@@ -60,6 +63,22 @@ impl PlanView {
             layer_bytes,
             compiled,
         }
+    }
+
+    /// The first byte of a part of a flat vector in the arena, and one past its last.
+    #[must_use]
+    pub fn part_bytes(&self, id: BufferId, part: usize) -> Option<[u64; 2]> {
+        let buffer = self.compiled.plan.buffers.get(id.0 as usize)?;
+        let part = buffer.parts.get(part)?;
+        let from = buffer.offset + part.start;
+        Some([from, from + part.bytes])
+    }
+
+    /// The share of the step's floating-point operations of a layer and of all layers inside it.
+    #[must_use]
+    pub fn flop_share(&self, path: &LayerPath) -> f64 {
+        let layers = self.compiled.model.layers.iter().zip(&self.flop_shares);
+        layers.filter(|(layer, _)| layer.path.0.starts_with(&path.0)).map(|(_, share)| share).sum()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::PlanView;
 use super::format;
-use super::inspector::{Group, InspectorView, Row, buffer_link, bytes, cut, fact, flops, op_link};
+use super::inspector::{Group, InspectorView, Row, buffer_link, bytes, cut, fact, flops, memory_links, op_link};
 use super::levels::{Level, addresses, bound_values};
 use super::tenancy::Tenancy;
 use crate::ir::NodeId;
@@ -39,10 +39,6 @@ fn lowered_links(plan: &PlanView, lowered: impl Iterator<Item = usize>) -> Vec<R
 
 fn op_links(plan: &PlanView, ops: impl Iterator<Item = usize>) -> Vec<Row> {
     cut(ops.filter(|i| *i < plan.ops.len()).map(|i| op_link(plan, i, plan.ops[i].phase.name())).collect())
-}
-
-fn buffer_links(plan: &PlanView, related: &Related) -> Vec<Row> {
-    cut(related.buffers.iter().map(|&b| buffer_link(plan, b, plan.compiled.plan.buffer(b).role.name())).collect())
 }
 
 /// What stands behind an operation, at the other levels: its kernel, its call, its nodes and lowered operations.
@@ -92,7 +88,7 @@ pub(super) fn node(id: NodeId, plan: &PlanView) -> InspectorView {
     let related = Related::new(&Selection::Node(id), Some(plan));
     out.groups.push(Group { title: "Lowered to", rows: lowered_links(plan, related.lowered.iter().copied()) });
     out.groups.push(Group { title: "Carried out by", rows: op_links(plan, related.ops.iter().copied()) });
-    out.groups.push(Group { title: "Buffers", rows: buffer_links(plan, &related) });
+    out.groups.push(Group { title: "Buffers", rows: memory_links(plan, &related) });
     out
 }
 
@@ -113,7 +109,7 @@ pub(super) fn lowered(index: usize, plan: &PlanView) -> InspectorView {
     out.groups.push(Group { title: "Became", rows: into });
     let related = Related::new(&Selection::Lowered(index), Some(plan));
     out.groups.push(Group { title: "Nodes", rows: node_links(plan, related.nodes.iter().copied()) });
-    out.groups.push(Group { title: "Buffers", rows: buffer_links(plan, &related) });
+    out.groups.push(Group { title: "Buffers", rows: memory_links(plan, &related) });
     out
 }
 

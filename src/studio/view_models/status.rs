@@ -29,7 +29,7 @@ impl PlanNumbers {
             ops: plan.ops.len(),
             kernels: kernels.len(),
             cost_us: plan.cost_us,
-            floor_us: ceilings.map(|c| plan.ops.iter().map(|o| c.floor(o.flops, o.bytes).us).sum()),
+            floor_us: ceilings.map(|c| plan.compiled.selection.floor_us(|flops, bytes| c.floor(flops, bytes).us)),
         }
     }
 

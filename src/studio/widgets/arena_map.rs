@@ -91,9 +91,20 @@ pub struct Fading<'a> {
     pub share: f32,
 }
 
+/// A part of a flat vector that lights up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LitPart {
+    pub buffer: BufferId,
+    pub name: String,
+    /// First byte in the arena, and one past the last.
+    pub bytes: [u64; 2],
+}
+
 /// What lights up.
 pub struct Highlight<'a> {
     pub buffers: &'a BTreeSet<BufferId>,
+    /// Parts of flat vectors, where not all of a vector is meant.
+    pub parts: &'a [LitPart],
     pub ops: &'a BTreeSet<usize>,
     /// The operation that the scrubber stands on.
     pub op: Option<usize>,
@@ -138,8 +149,13 @@ impl Frame<'_> {
     }
 
     fn of(&self, b: &BufferRect) -> Rect {
+        self.of_bytes(b, [b.offset, b.offset + b.bytes])
+    }
+
+    /// Bytes of the arena while a buffer lives.
+    fn of_bytes(&self, b: &BufferRect, [from, to]: [u64; 2]) -> Rect {
         let (x0, x1) = (self.x(self.axis.edge(b.live[0])), self.x(self.axis.edge(b.live[1])));
-        let (y0, y1) = (self.y((b.offset + b.bytes) as f64), self.y(b.offset as f64));
+        let (y0, y1) = (self.y(to as f64), self.y(from as f64));
         Rect::from_min_max(Pos2::new(x0, y0), Pos2::new(x1, y1))
     }
 
@@ -344,7 +360,7 @@ fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight:
     let place = painter.add(Shape::Noop);
     let mut mesh = Mesh::default();
     let mut labels = 0;
-    let picks = !highlight.buffers.is_empty();
+    let picks = !highlight.buffers.is_empty() || !highlight.parts.is_empty();
     for b in &view.rects {
         let full = frame.of(b);
         let r = full.intersect(frame.rect);
@@ -366,17 +382,20 @@ fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight:
             _ => fill,
         };
         mesh.add_colored_rect(r, fill);
-        if labels < LABELS && r.width() > 56.0 && r.height() > 14.0 {
-            labels += 1;
-            let text = if lit { ink(fill) } else { c.weak };
-            let clip = painter.with_clip_rect(r.shrink2(Vec2::new(2.0, 0.0)).intersect(painter.clip_rect()));
-            clip.text(
-                r.left_center() + Vec2::new(4.0, 0.0),
-                Align2::LEFT_CENTER,
-                &b.name,
-                FontId::proportional(12.0),
-                text,
-            );
+        // The name of a lit part is at the same place.
+        let has_part = highlight.parts.iter().any(|p| p.buffer == b.id);
+        if labels < LABELS && !has_part {
+            labels += usize::from(label(painter, r, &b.name, if lit { ink(fill) } else { c.weak }));
+        }
+    }
+    for part in highlight.parts {
+        let Some(b) = view.rect(part.buffer) else { continue };
+        let r = frame.of_bytes(b, part.bytes).intersect(frame.rect);
+        if highlight.op.is_none() && r.width() > 0.0 && r.height() > 0.0 {
+            mesh.add_colored_rect(r, theme::role(b.role));
+        }
+        if labels < LABELS {
+            labels += usize::from(label(painter, r, &part.name, ink(theme::role(b.role))));
         }
     }
     for b in highlight.fading.iter().flat_map(|f| f.went) {
@@ -390,11 +409,24 @@ fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight:
     outline(painter, frame, view, highlight, c);
 }
 
+/// Writes a name into a rectangle; false where it has no room.
+fn label(painter: &Painter, r: Rect, name: &str, color: Color32) -> bool {
+    if r.width() <= 56.0 || r.height() <= 14.0 {
+        return false;
+    }
+    let clip = painter.with_clip_rect(r.shrink2(Vec2::new(2.0, 0.0)).intersect(painter.clip_rect()));
+    let at = r.left_center() + Vec2::new(4.0, 0.0);
+    clip.text(at, Align2::LEFT_CENTER, name, FontId::proportional(12.0), color);
+    true
+}
+
 fn outline(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight: &Highlight<'_>, c: &Colors) {
-    for id in highlight.buffers {
-        if let Some(b) = view.rect(*id) {
-            painter.rect_stroke(frame.of(b), 1, Stroke::new(2.0, c.accent), StrokeKind::Inside);
-        }
+    let buffers = highlight.buffers.iter().filter_map(|id| view.rect(*id)).map(|b| frame.of(b));
+    let part = |p: &LitPart| Some(frame.of_bytes(view.rect(p.buffer)?, p.bytes));
+    for rect in buffers.chain(highlight.parts.iter().filter_map(part)) {
+        // A line of its full width is drawn where a part is thinner than that.
+        let rect = rect.expand2(Vec2::new(0.0, (2.0 - rect.height()).max(0.0) / 2.0));
+        painter.rect_stroke(rect, 1, Stroke::new(2.0, c.accent), StrokeKind::Inside);
     }
 }
 

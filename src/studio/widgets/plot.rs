@@ -131,13 +131,15 @@ impl PlotSpec<'_> {
     fn values_at(&self, step: Option<f64>) -> Vec<(String, f64)> {
         let at = |series: &Series| match step {
             None => series.last(),
-            Some(step) => series.at(step.round().max(1.0) as usize),
+            Some(step) => series.near(step.round().max(1.0) as usize),
         };
         let mut out: Vec<(String, f64)> = Vec::new();
         match &self.curve {
             Curve::Smoothed(s) => {
                 out.extend(at(&s.smooth).map(|v| (self.curve_name.to_owned(), f64::from(v))));
-                out.extend(at(&s.raw).filter(|_| step.is_some()).map(|v| ("raw".to_owned(), f64::from(v))));
+                // Of what is folded no single value is known.
+                let raw = step.and_then(|step| s.raw.at(step.round().max(1.0) as usize));
+                out.extend(raw.map(|v| ("raw".to_owned(), f64::from(v))));
             }
             Curve::Plain(s) => out.extend(at(s).map(|v| (self.curve_name.to_owned(), f64::from(v)))),
             Curve::Layers { curves, marked } => {

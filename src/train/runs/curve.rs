@@ -8,6 +8,7 @@
 use super::LayerCurves;
 use super::chunks::{HEAD, Reader, chunk, put_chunk};
 use super::layers::{LAYERS, UPDATES};
+use super::outline::{Outline, Stretch, ms_of};
 use crate::train::StepReport;
 
 /// The first bytes of a curve file, with the version of what follows.
@@ -96,16 +97,6 @@ pub struct EvaluationPoint {
     pub accuracy: f64,
 }
 
-/// The steps made by some running time: between two of them time is taken to be even.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Stretch {
-    /// Position of the first value, from 0, and the number of values.
-    start: usize,
-    count: usize,
-    from_ms: f64,
-    to_ms: f64,
-}
-
 /// The curves of a run in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curves {
@@ -164,10 +155,14 @@ impl Curves {
     /// The running time at which the value at `index` was made, in milliseconds.
     #[must_use]
     pub fn ms(&self, index: usize) -> f64 {
-        let after = self.stretches.partition_point(|s| s.start <= index);
-        let Some(s) = after.checked_sub(1).and_then(|i| self.stretches.get(i)) else { return 0.0 };
-        let share = if s.count > 1 { (index - s.start) as f64 / (s.count - 1) as f64 } else { 1.0 };
-        s.from_ms + (s.to_ms - s.from_ms) * share.min(1.0)
+        ms_of(&self.stretches, index)
+    }
+
+    /// What is left of a run whose values are held elsewhere.
+    #[must_use]
+    pub fn outline(self) -> Outline {
+        let (before, last_step, is_torn) = (self.before, self.last_step(), self.is_torn);
+        Outline { before, last_step, is_torn, layers: self.layers, stretches: self.stretches }
     }
 
     /// The running time of the whole run, in milliseconds.

@@ -90,6 +90,13 @@ impl LayerCurves {
         self.steps.first().map(|s| s[0])
     }
 
+    /// Bytes of memory that the curves take, without the names of the layers.
+    #[must_use]
+    pub fn bytes_held(&self) -> usize {
+        let values = self.values.iter().map(|list| list.capacity() * size_of::<[f32; 2]>()).sum::<usize>();
+        values + self.steps.capacity() * size_of::<[u64; 2]>()
+    }
+
     /// First and last step of every stretch, in order.
     #[must_use]
     pub fn steps(&self) -> &[[u64; 2]] {
@@ -156,13 +163,15 @@ impl LayerCurves {
                 _ => groups.push([index, index]),
             }
         }
-        for list in &mut self.values {
-            let join = |[from, to]: &[usize; 2]| {
-                list[*from..=*to].iter().fold(list[*from], |a, b| [a[0].min(b[0]), a[1].max(b[1])])
-            };
-            *list = groups.iter().map(join).collect();
+        // In place, as a group is never before its number: the memory stays the same.
+        for (at, &[from, to]) in groups.iter().enumerate() {
+            for list in &mut self.values {
+                list[at] = list[from..=to].iter().fold(list[from], |a, b| [a[0].min(b[0]), a[1].max(b[1])]);
+            }
+            self.steps[at] = [self.steps[from][0], self.steps[to][1]];
         }
-        self.steps = groups.iter().map(|[from, to]| [self.steps[*from][0], self.steps[*to][1]]).collect();
+        self.values.iter_mut().for_each(|list| list.truncate(groups.len()));
+        self.steps.truncate(groups.len());
     }
 
     /// A layer's curve between two steps, as about `most` stretches at most.

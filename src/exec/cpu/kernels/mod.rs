@@ -8,7 +8,7 @@ mod conv;
 pub mod dropout;
 mod elementwise;
 mod gemm;
-mod lanes;
+pub(in crate::exec::cpu) mod lanes;
 mod layer_norm;
 mod layout;
 mod loss;

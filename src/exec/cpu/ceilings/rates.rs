@@ -1,0 +1,261 @@
+//! Loops that do nothing but move numbers or compute with them, and how fast this machine runs them at best.
+
+use crate::exec::cpu::Pool;
+use crate::exec::cpu::kernels::lanes::{self, LANES, Lanes};
+use crate::select::Isa;
+use std::hint::black_box;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// What one trial lasts, roughly: short enough to fall between two interruptions of a busy machine.
+const TRIAL_US: f64 = 120.0;
+/// Trials of each rate; the best counts, because a busy machine only ever slows one.
+const TRIALS: usize = 30;
+
+/// The best rate of `work(thread, rounds)` on the first `threads` threads of the pool, of which each does `per_round`
+/// units a round: units a microsecond of all threads together.
+fn best_rate(pool: &mut Pool, threads: usize, per_round: f64, work: &(dyn Fn(usize, usize) + Sync)) -> f64 {
+    let began = Instant::now();
+    // Each thread reads the clock around its own loop, so that starting and meeting the others costs nothing.
+    let spans: Vec<Mutex<[Instant; 2]>> = (0..threads).map(|_| Mutex::new([began; 2])).collect();
+    let mut timed = |rounds: usize| {
+        pool.wake();
+        pool.share(0, &|part| {
+            if let Some(span) = spans.get(part.index) {
+                let start = Instant::now();
+                work(part.index, rounds);
+                *span.lock().unwrap_or_else(PoisonError::into_inner) = [start, Instant::now()];
+            }
+        });
+        let ends = spans.iter().map(|span| *span.lock().unwrap_or_else(PoisonError::into_inner));
+        let whole = ends.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]);
+        whole.map_or(0.01, |[start, end]| ((end - start).as_secs_f64() * 1e6).max(0.01))
+    };
+    timed(1);
+    let mut rounds = 1;
+    while timed(rounds) < TRIAL_US && rounds < 1 << 24 {
+        rounds *= 2;
+    }
+    let best = (0..TRIALS).map(|_| timed(rounds)).fold(f64::INFINITY, f64::min);
+    per_round * (threads * rounds) as f64 / best
+}
+
+/// On how many of the pool's threads a rate is tried: one alone may be faster than all where they are in each other's
+/// way.
+fn thread_counts(pool: &Pool) -> impl Iterator<Item = usize> + use<> {
+    let all = pool.threads();
+    [all, 1].into_iter().take(if all == 1 { 1 } else { 2 })
+}
+
+/// A way to move numbers: kernels read and write in different proportions, and a machine is not equally fast at all of
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mix {
+    Read,
+    Copy,
+    /// Two are read for one that is written.
+    Add,
+}
+
+impl Mix {
+    const ALL: [Self; 3] = [Self::Read, Self::Copy, Self::Add];
+
+    /// Arrays that a pass touches.
+    const fn arrays(self) -> usize {
+        match self {
+            Self::Read => 1,
+            Self::Copy => 2,
+            Self::Add => 3,
+        }
+    }
+}
+
+/// The memory of one thread.
+struct Own {
+    arrays: [Vec<f32>; 3],
+    /// Numbers of each array that a pass goes over, and where the next one begins.
+    window: usize,
+    at: usize,
+}
+
+impl Own {
+    /// Arrays of so many bytes together, which passes go over `window` bytes at a time.
+    fn new(mix: Mix, bytes: usize, window: usize) -> Self {
+        const GRAIN: usize = UNROLL * LANES;
+        let floats = |bytes: usize| (bytes / size_of::<f32>() / mix.arrays() / GRAIN).max(1) * GRAIN;
+        let (len, window) = (floats(bytes), floats(window.min(bytes)));
+        let array = |i: usize| if i < mix.arrays() { vec![0.5; len] } else { Vec::new() };
+        Self { arrays: [array(0), array(1), array(2)], window, at: 0 }
+    }
+
+    fn pass(&mut self, isa: Isa, mix: Mix) {
+        let range = self.at..self.at + self.window;
+        let [a, b, to] = &mut self.arrays;
+        match mix {
+            Mix::Read => {
+                read(isa, black_box(&a[range.clone()]));
+            }
+            Mix::Copy => black_box(&mut b[range.clone()]).copy_from_slice(black_box(&a[range.clone()])),
+            Mix::Add => add(isa, black_box(&a[range.clone()]), &b[range.clone()], &mut to[range.clone()]),
+        }
+        self.at = if range.end + self.window <= a.len() { range.end } else { 0 };
+    }
+}
+
+/// Bytes that every thread works on, and how many of them at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Footprint {
+    pub bytes: usize,
+    pub window: usize,
+}
+
+/// The best rate at which the pool's threads move bytes of any of these footprints, in bytes a microsecond, and the
+/// bytes of all threads that reached it.
+pub(super) fn traffic_rate(isa: Isa, pool: &mut Pool, footprints: &[Footprint]) -> (f64, u64) {
+    let mut best = (0.0, 0);
+    for footprint in footprints {
+        for mix in Mix::ALL {
+            let own = |_| Mutex::new(Own::new(mix, footprint.bytes, footprint.window));
+            // The lock only hands the memory over, and is taken once a trial.
+            let owns: Vec<Mutex<Own>> = (0..pool.threads()).map(own).collect();
+            let moved = owns.first().map_or(0, |o| o.lock().unwrap_or_else(PoisonError::into_inner).window)
+                * mix.arrays()
+                * size_of::<f32>();
+            let work = |thread: usize, rounds: usize| {
+                let mut own = owns[thread].lock().unwrap_or_else(PoisonError::into_inner);
+                (0..rounds).for_each(|_| own.pass(isa, mix));
+            };
+            for threads in thread_counts(pool) {
+                let rate = best_rate(pool, threads, moved as f64, &work);
+                if rate > best.0 {
+                    best = (rate, (footprint.bytes * threads) as u64);
+                }
+            }
+        }
+    }
+    best
+}
+
+/// Registers that a loop works on side by side.
+const UNROLL: usize = 8;
+
+/// Calls a generic loop as it is compiled for an instruction set.
+macro_rules! compiled_for {
+    ($isa:expr, $body:ident($($name:ident: $type:ty),*)) => {{
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+        fn avx512($($name: $type),*) {
+            $body::<lanes::Avx512>($($name),*);
+        }
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        fn avx2($($name: $type),*) {
+            $body::<lanes::Avx2>($($name),*);
+        }
+        match $isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a target names an instruction set only where the processor has it.
+            Isa::Avx512 => unsafe { avx512($($name),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Isa::Avx2 => unsafe { avx2($($name),*) },
+            _ => $body::<lanes::Portable>($($name),*),
+        }
+    }};
+}
+
+fn read(isa: Isa, from: &[f32]) {
+    compiled_for!(isa, read_all(from: &[f32]));
+}
+
+#[inline(always)]
+fn read_all<V: Lanes>(from: &[f32]) {
+    let mut sums = [V::zero(); UNROLL];
+    for chunk in from.chunks_exact(UNROLL * LANES) {
+        for (i, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: the chunk has a group of lanes for each sum.
+            *sum = *sum + unsafe { V::load(chunk.as_ptr().add(i * LANES)) };
+        }
+    }
+    black_box(sums.map(Lanes::to_array));
+}
+
+fn add(isa: Isa, a: &[f32], b: &[f32], to: &mut [f32]) {
+    compiled_for!(isa, add_all(a: &[f32], b: &[f32], to: &mut [f32]));
+}
+
+#[inline(always)]
+fn add_all<V: Lanes>(a: &[f32], b: &[f32], to: &mut [f32]) {
+    for ((a, b), to) in a.chunks_exact(LANES).zip(b.chunks_exact(LANES)).zip(to.chunks_exact_mut(LANES)) {
+        // SAFETY: each chunk has a group of lanes.
+        unsafe { (V::load(a.as_ptr()) + V::load(b.as_ptr())).store(to.as_mut_ptr()) };
+    }
+}
+
+/// Multiplications and additions a round of the loops below.
+const FLOPS_PER_ROUND: usize = 2 * 12 * 16;
+
+/// The best rate of arithmetic, in floating-point operations a microsecond.
+pub(super) fn arithmetic_rate(isa: Isa, pool: &mut Pool) -> f64 {
+    let work = |_: usize, rounds: usize| {
+        black_box(arithmetic(isa, rounds));
+    };
+    let rates = thread_counts(pool).map(|threads| best_rate(pool, threads, FLOPS_PER_ROUND as f64, &work));
+    rates.fold(0.0, f64::max)
+}
+
+/// Runs `rounds` rounds of twelve independent chains on 16 numbers each: enough to hide the latency of every core so
+/// far, and few enough for registers.
+fn arithmetic(isa: Isa, rounds: usize) -> f32 {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a target names an instruction set only where the processor has it.
+        Isa::Avx512 => unsafe { avx512(rounds) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Avx2 => unsafe { avx2(rounds) },
+        _ => portable(rounds),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn avx512(rounds: usize) -> f32 {
+    use std::arch::x86_64::*;
+    let (scale, shift) = (_mm512_set1_ps(black_box(0.5)), _mm512_set1_ps(black_box(1.0)));
+    // The chains start apart, so that the compiler cannot see them as one.
+    let mut chains: [__m512; 12] = std::array::from_fn(|i| _mm512_set1_ps(black_box(i as f32)));
+    for _ in 0..rounds {
+        for chain in &mut chains {
+            *chain = _mm512_fmadd_ps(*chain, scale, shift);
+        }
+    }
+    chains.into_iter().map(|c| _mm512_reduce_add_ps(c)).sum()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn avx2(rounds: usize) -> f32 {
+    use std::arch::x86_64::*;
+    let (scale, shift) = (_mm256_set1_ps(black_box(0.5)), _mm256_set1_ps(black_box(1.0)));
+    let mut chains: [__m256; 12] = std::array::from_fn(|i| _mm256_set1_ps(black_box(i as f32)));
+    // A register holds eight numbers here, so that a round goes over the chains twice.
+    for _ in 0..2 * rounds {
+        for chain in &mut chains {
+            *chain = _mm256_fmadd_ps(*chain, scale, shift);
+        }
+    }
+    chains.into_iter().map(|c| _mm_cvtss_f32(_mm256_castps256_ps128(c))).sum()
+}
+
+/// Multiplies and adds apart, as the portable products do; four numbers make a register of the baseline.
+fn portable(rounds: usize) -> f32 {
+    let (scale, shift) = (black_box(0.5f32), black_box(1.0f32));
+    let mut chains: [[f32; 4]; 12] = std::array::from_fn(|i| [black_box(i as f32); 4]);
+    for _ in 0..4 * rounds {
+        for chain in &mut chains {
+            *chain = chain.map(|v| v * scale + shift);
+        }
+    }
+    chains.iter().flatten().sum()
+}

@@ -1,0 +1,184 @@
+//! What is shown is of the network on screen, and of what was asked for; what is not looks so, or is not shown.
+
+use crate::robot::Robot;
+use egui_kittest::kittest::Queryable as _;
+use stepgraph::model::LayerPath;
+use stepgraph::studio::commands::{Command, Tab};
+use stepgraph::studio::document::Edit;
+use stepgraph::studio::fields::{FieldValue, Owner};
+use stepgraph::studio::selection::Selection;
+use stepgraph::studio::{Startup, StudioApp};
+use stepgraph::train::RunState;
+
+fn perform(robot: &mut Robot, command: Command) {
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, command);
+    robot.window.run_steps(3);
+}
+
+fn holds(app: &StudioApp) -> String {
+    app.studio.values_shown().map_or_else(String::new, |s| s.holds.clone())
+}
+
+/// The operation that writes the value of this name.
+fn writer(robot: &Robot, name: &str) -> usize {
+    let plan = &robot.app().studio.plan.as_ref().unwrap().compiled.plan;
+    let writes = |op: &stepgraph::lower::Op| op.writes().any(|v| plan.program.value(v).name == name);
+    plan.program.ops.iter().position(writes).unwrap_or_else(|| panic!("nobody writes {name}"))
+}
+
+#[test]
+fn values_are_those_that_the_operation_writes() {
+    let mut robot = Robot::open(Some("digits-mlp"));
+    perform(&mut robot, Command::ShowValues);
+    for name in ["L2:Dense.gW", "L0:Dense.gW", "L2:Dense.gB"] {
+        let op = writer(&robot, name);
+        perform(&mut robot, Command::Select(Selection::Op(op)));
+        robot.until(name, |app| holds(app).starts_with(name));
+        let shown = robot.app().studio.values_shown().unwrap().clone();
+        assert!(shown.look.is_some() && shown.writer == Some(op), "{name}: {shown:?}");
+        // Right before the operation it is not there, whatever its neighbours in the vector are.
+        perform(&mut robot, Command::Scrub(Some(op - 1)));
+        robot.until("what is not written", |app| holds(app).starts_with("Not written yet"));
+        assert_eq!(holds(robot.app()), format!("Not written yet: op {op} is the first to write it."), "{name}");
+        robot.window.step();
+        assert!(robot.sees("Not written yet"));
+        perform(&mut robot, Command::Scrub(None));
+    }
+    // A part is selected by itself too, and another one is a choice away.
+    let op = writer(&robot, "L2:Dense.gW");
+    perform(&mut robot, Command::Select(Selection::Op(op)));
+    let place = robot.app().studio.place_looked_at().unwrap();
+    perform(&mut robot, Command::Select(Selection::Part(place.buffer, place.part)));
+    robot.until("the part", |app| holds(app).starts_with("L2:Dense.gW"));
+    assert!(robot.app().studio.inspector.to_string().starts_with("Part of a vector: L2:Dense.gW"));
+    perform(&mut robot, Command::ShowPart(0));
+    robot.until("the first part", |app| holds(app).starts_with("L0:Dense.g"));
+}
+
+#[test]
+fn a_network_that_does_not_compile_keeps_no_facts_of_the_one_before() {
+    let mut robot = Robot::open(Some("digits-cnn"));
+    let preset = robot.app().studio.document.preset().clone();
+    let at = |class: &str| preset.layers.iter().position(|l| l.kind().class == class).expect("a layer");
+    let (flatten, conv) = (at("Flatten"), at("Conv2d"));
+    perform(&mut robot, Command::Select(Selection::Layer(LayerPath(vec![conv]))));
+    assert!(robot.app().studio.inspector.to_string().contains("weight"));
+    let from = LayerPath(vec![flatten]);
+    perform(&mut robot, Command::Edit(Edit::Move { from, parent: LayerPath::default(), index: conv }));
+    robot.settle();
+    assert!(robot.app().studio.problems() > 0 && robot.app().studio.is_plan_outdated());
+    for layer in 0..preset.layers.len() {
+        perform(&mut robot, Command::Select(Selection::Layer(LayerPath(vec![layer]))));
+        let page = robot.app().studio.inspector.to_string();
+        assert!(!page.contains("weight") && !page.contains("FLOPs") && !page.contains("arena"), "{page}");
+        assert!(robot.sees("Its numbers come back when the network's problem is fixed"));
+    }
+    perform(&mut robot, Command::Select(Selection::Nothing));
+    assert!(!robot.app().studio.inspector.to_string().contains("arena"));
+    // What has no newer plan to show says that it is older.
+    for tab in [Tab::StepGraph, Tab::Arena, Tab::Capture] {
+        perform(&mut robot, Command::ShowTab(tab));
+        assert!(robot.sees("What is shown here is the step before it"), "{tab:?}");
+    }
+    perform(&mut robot, Command::Select(Selection::Op(0)));
+    perform(&mut robot, Command::ShowValues);
+    assert!(robot.sees("Fix the network's problem to look at values"));
+    perform(&mut robot, Command::ShowValues);
+    perform(&mut robot, Command::Undo);
+    robot.settle();
+    assert!(!robot.sees("What is shown here is the step before it") && robot.app().studio.problems() == 0);
+    perform(&mut robot, Command::Select(Selection::Layer(LayerPath(vec![conv]))));
+    assert!(robot.app().studio.inspector.to_string().contains("weight"));
+}
+
+/// Makes the document's data a table in a file, which `path` names.
+fn use_table(robot: &mut Robot, path: &std::path::Path) {
+    let edit = Edit::SetField { owner: Owner::Preset, name: "data.type", value: FieldValue::Choice(8) };
+    perform(robot, Command::Edit(edit));
+    robot.settle();
+    perform(robot, Command::UseData("data.path", path.to_owned()));
+    robot.settle();
+}
+
+fn times(robot: &Robot, text: &str) -> usize {
+    robot.window.query_all_by_label_contains(text).count()
+}
+
+#[test]
+fn a_mistake_in_the_data_is_said_once_and_goes_when_its_file_is_put_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.csv");
+    let mut robot = Robot::open(Some("spirals"));
+    perform(&mut robot, Command::ShowTab(Tab::Data));
+    robot.until("the spirals", |app| app.studio.samples.is_current);
+    use_table(&mut robot, &path);
+    robot.until("the mistake", |app| app.studio.problems() == 1);
+    robot.window.run_steps(3);
+    assert_eq!(times(&robot, "own.csv: cannot be read"), 1);
+    assert!(robot.sees("1 problem") && robot.sees("from before the change"));
+    // A run that fails for it says it in the status line, and nowhere else.
+    robot.press("Train");
+    robot.until("the failure", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
+    robot.window.run_steps(3);
+    assert_eq!(times(&robot, "own.csv: cannot be read"), 2);
+    assert!(robot.sees("Training failed:"));
+    let rows: String = (0..400).map(|i| format!("{},{},{}\n", i % 7, (i * 3) % 5, i % 2)).collect();
+    std::fs::write(&path, format!("a,b,kind\n{rows}")).unwrap();
+    robot.until("the table", |app| app.studio.samples.is_current);
+    robot.window.run_steps(3);
+    assert_eq!((times(&robot, "cannot be read"), robot.app().studio.problems()), (0, 0));
+    assert!(!robot.sees("Training failed:") && !robot.sees("from before the change"));
+    perform(&mut robot, Command::ShowTab(Tab::Train));
+    assert!(!robot.sees("cannot be read"));
+}
+
+#[test]
+fn a_run_that_could_not_be_prepared_is_no_matter_of_another_network() {
+    let mut robot = Robot::open(None);
+    let own = robot.value("sample shape");
+    robot.write("sample shape", "32");
+    robot.settle();
+    perform(&mut robot, Command::ShowTab(Tab::Arena));
+    robot.press("Train");
+    robot.until("the failure", |app| app.studio.notice.is_some());
+    robot.window.run_steps(2);
+    assert!(robot.sees("Training failed:"));
+    robot.write("sample shape", &own);
+    robot.settle();
+    assert!(robot.app().studio.notice.is_none() && robot.app().studio.problems() == 0);
+    perform(&mut robot, Command::ShowTab(Tab::Train));
+    assert!(!robot.sees("does not fit the network") && robot.sees("Train this network"));
+}
+
+#[test]
+fn the_window_holds_no_more_of_a_long_run_than_of_a_short_one() {
+    let mut robot = Robot::start(Startup::default());
+    let report = stepgraph::train::StepReport {
+        step: 1,
+        loss: 1.0,
+        update_max: 0.1,
+        grad_norm: 0.0,
+        accuracy: 0.5,
+        lr: 1e-3,
+        loss_scale: f32::NAN,
+        step_us: 8.0,
+        feed_us: 2.0,
+    };
+    let training = &mut robot.window.state_mut().studio.training;
+    let mut grow = |to: u64| {
+        while training.done() < to {
+            let reports: Vec<_> =
+                (0..10_000).map(|i| stepgraph::train::StepReport { loss: i as f32, ..report }).collect();
+            training.steps(&reports);
+            for i in 0..100 {
+                let point = [(training.done() + i) as f64, 1.0];
+                training.history.held_out_loss.push(point);
+                training.history.held_out_accuracy.push(point);
+            }
+        }
+        training.history.bytes_held()
+    };
+    let (early, late) = (grow(600_000), grow(4_000_000));
+    assert!(early == late && late < 20 << 20, "{early} {late}");
+}
