@@ -7,7 +7,7 @@ use super::places::{Kind, Places};
 use super::presets;
 use crate::data::{Dataset, Target};
 use crate::model::{LossSpec, Model};
-use crate::tensor::write_atomic;
+use crate::tensor::{figure, write_atomic};
 use crate::train::export::ExportError;
 use crate::train::runs::RunStore;
 use crate::train::{Look, Session, SessionSpec, argmax};
@@ -225,7 +225,7 @@ const MAX_PRINTED: usize = 24;
 
 fn told(s: &Summary) -> String {
     let part = if s.part == "train" { "training" } else { "held-out" };
-    let mut text = format!("{}: {} {part} samples, loss {:.4}", s.preset, count(s.samples as u64), s.loss);
+    let mut text = format!("{}: {} {part} samples, loss {}", s.preset, count(s.samples as u64), figure(s.loss, 4));
     if let Some(accuracy) = s.accuracy {
         text.push_str(&format!(", {:.2}% right", accuracy * 100.0));
     }

@@ -11,7 +11,9 @@ use crate::studio::view_models::format;
 use crate::studio::view_models::runs::{Column as Field, RunRow};
 use crate::studio::widgets::axis::{tick, time_tick};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
-use crate::studio::widgets::compare::{CompareSpec, Compared, Shown, compare_ui, letter_ui as run_letter_ui};
+use crate::studio::widgets::compare::{
+    CompareSpec, CompareView, Compared, Shown, compare_ui, letter_ui as run_letter_ui,
+};
 use crate::studio::widgets::field::problem_ui;
 use crate::studio::widgets::keys::{list_ui, row_by_keys, runs_id};
 use crate::train::RunState;
@@ -30,6 +32,8 @@ pub struct RunsPanel {
     at: Option<(usize, String)>,
     /// The height of the table as last drawn.
     height: f32,
+    /// The place under the pointer in the plots.
+    view: CompareView,
 }
 
 /// Shows the panel.
@@ -381,13 +385,14 @@ fn curves_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queu
     let columns = ((ui.available_width() / 300.0) as usize).clamp(1, specs.len());
     let width = ((ui.available_width() - gap * (columns as f32 - 1.0)) / columns as f32).floor();
     let height = (ui.available_height() - 8.0).clamp(180.0, 320.0);
+    panel.view.begin();
     for row in specs.chunks(columns) {
         ui.horizontal_top(|ui| {
             ui.spacing_mut().item_spacing.x = gap;
             for spec in row {
                 ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
                     ui.set_width(width);
-                    compare_ui(ui, &compared, spec, height);
+                    compare_ui(ui, &compared, spec, height, &mut panel.view);
                 });
             }
         });
