@@ -6,6 +6,7 @@ mod edit;
 mod files;
 mod keys;
 mod memory;
+mod readable;
 mod robot;
 mod rooms;
 mod run;

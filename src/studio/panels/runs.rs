@@ -15,6 +15,7 @@ use crate::studio::widgets::compare::{
     CompareSpec, CompareView, Compared, Shown, compare_ui, letter_ui as run_letter_ui,
 };
 use crate::studio::widgets::field::problem_ui;
+use crate::studio::widgets::frozen::{Frozen, Ground};
 use crate::studio::widgets::keys::{list_ui, row_by_keys, runs_id};
 use crate::train::RunState;
 use crate::train::runs::{RunEnd, RunEntry};
@@ -126,6 +127,9 @@ fn select_ui(ui: &Ui, run: &RunRow, out: &mut Queue) {
     ui.memory_mut(|m| m.request_focus(runs_id()));
 }
 
+/// Columns of the table: the tick, and what is shown of a run.
+const COLUMNS: usize = Field::ALL.len() + 1;
+
 fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, out: &mut Queue) {
     let runs = &studio.runs;
     let jump = walk_ui(ui, studio, panel, out);
@@ -135,51 +139,52 @@ fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, ou
     let name = (ui.available_width() - taken).clamp(110.0, 220.0);
     let widths: Vec<f32> = [name].into_iter().chain(figures).chain([120.0, 64.0]).collect();
     let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
-    let table = ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
-        ui.set_min_width(least);
-        let mut table = TableBuilder::new(ui)
-            .id_salt("kept runs")
-            .auto_shrink([false, true])
-            .min_scrolled_height(64.0)
-            .sense(egui::Sense::click())
-            .max_scroll_height(height)
-            .cell_layout(Layout::left_to_right(Align::Center))
-            .column(Column::exact(48.0));
-        for width in widths {
-            table = table.column(Column::initial(width).at_least(40.0).clip(true).resizable(true));
-        }
-        if let Some(row) = jump {
-            table = table.scroll_to_row(row, None);
-        }
-        let table = table.column(Column::remainder().at_least(160.0).clip(true));
-        let table = table.header(24.0, |mut row| {
-            row.col(|ui| drop(weak_ui(ui, "")));
-            for column in Field::ALL {
-                row.col(|ui| header_ui(ui, studio, column, out));
+    let table =
+        ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show_viewport(ui, |ui, viewport| {
+            // The tick and the name stay where the rest is moved sideways.
+            let frozen = Frozen::new(ui, viewport, 2);
+            ui.set_min_width(least);
+            let mut table = TableBuilder::new(ui)
+                .id_salt("kept runs")
+                .auto_shrink([false, true])
+                .min_scrolled_height(64.0)
+                .sense(egui::Sense::click())
+                .max_scroll_height(height)
+                .cell_layout(Layout::left_to_right(Align::Center))
+                .column(Column::exact(48.0));
+            for width in widths {
+                table = table.column(Column::initial(width).at_least(40.0).clip(true).resizable(true));
+            }
+            if let Some(row) = jump {
+                table = table.scroll_to_row(row, None);
+            }
+            let table = table.column(Column::remainder().at_least(160.0).clip(true));
+            let table = table.header(24.0, |mut row| {
+                frozen.row_ui(&mut row, COLUMNS, Ground::default(), |ui, at| match at.checked_sub(1) {
+                    None => drop(weak_ui(ui, "")),
+                    Some(at) => header_ui(ui, studio, Field::ALL[at], out),
+                });
+            });
+            let mut pressed = None;
+            table.body(|body| {
+                body.rows(26.0, runs.view.rows.len(), |mut row| {
+                    let run = &runs.view.rows[row.index()];
+                    let ground = Ground { is_selected: runs.letter(&run.id).is_some(), hovers: true };
+                    row.set_selected(ground.is_selected);
+                    let mut was_pressed = false;
+                    let stays = frozen.row_ui(&mut row, COLUMNS, ground, |ui, at| match at.checked_sub(1) {
+                        None => letter_ui(ui, studio, run, out),
+                        Some(at) => was_pressed |= cell_ui(ui, studio, run, Field::ALL[at], &run.cells[at]),
+                    });
+                    if stays || was_pressed || row.response().clicked() {
+                        pressed = Some(run);
+                    }
+                });
+            });
+            if let Some(run) = pressed {
+                select_ui(ui, run, out);
             }
         });
-        let mut pressed = None;
-        table.body(|body| {
-            body.rows(26.0, runs.view.rows.len(), |mut row| {
-                let run = &runs.view.rows[row.index()];
-                row.set_selected(runs.letter(&run.id).is_some());
-                row.col(|ui| letter_ui(ui, studio, run, out));
-                for (column, text) in Field::ALL.into_iter().zip(&run.cells) {
-                    row.col(|ui| {
-                        if cell_ui(ui, studio, run, column, text) {
-                            pressed = Some(run);
-                        }
-                    });
-                }
-                if row.response().clicked() {
-                    pressed = Some(run);
-                }
-            });
-        });
-        if let Some(run) = pressed {
-            select_ui(ui, run, out);
-        }
-    });
     panel.height = table.content_size.y.min(table.inner_rect.height());
 }
 

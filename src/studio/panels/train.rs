@@ -64,7 +64,7 @@ fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     }
     ui.vertical_centered(|ui| {
         ui.add_space((ui.available_height() * 0.28).min(160.0));
-        ui.set_max_width(460.0);
+        ui.set_max_width(460.0_f32.min(ui.available_width()));
         ui.label(RichText::new(&preset.name).font(theme::strong(20.0)));
         ui.add_space(4.0);
         ui.label(RichText::new(&preset.about).color(theme::colors(ui).weak));

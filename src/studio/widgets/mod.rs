@@ -8,6 +8,7 @@ pub mod compare;
 mod compare_values;
 pub mod confusion;
 pub mod field;
+pub mod frozen;
 pub mod histogram;
 pub mod keys;
 mod layers;
