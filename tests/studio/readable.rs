@@ -31,8 +31,11 @@ fn rect(robot: &Robot, begins: &str) -> Option<Rect> {
     robot.window.query_all_by_label_contains(begins).find(|n| label(n).starts_with(begins)).map(|n| n.rect())
 }
 
+/// The name of a thing: a label has it as its value.
 fn label(node: &egui_kittest::Node<'_>) -> String {
-    node.accesskit_node().label().unwrap_or_default()
+    let node = node.accesskit_node();
+    let name = if node.role() == Role::Label { node.value() } else { node.label() };
+    name.unwrap_or_default()
 }
 
 #[test]

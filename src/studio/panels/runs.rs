@@ -139,52 +139,52 @@ fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, ou
     let name = (ui.available_width() - taken).clamp(110.0, 220.0);
     let widths: Vec<f32> = [name].into_iter().chain(figures).chain([120.0, 64.0]).collect();
     let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
-    let table =
-        ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show_viewport(ui, |ui, viewport| {
-            // The tick and the name stay where the rest is moved sideways.
-            let frozen = Frozen::new(ui, viewport, 2);
-            ui.set_min_width(least);
-            let mut table = TableBuilder::new(ui)
-                .id_salt("kept runs")
-                .auto_shrink([false, true])
-                .min_scrolled_height(64.0)
-                .sense(egui::Sense::click())
-                .max_scroll_height(height)
-                .cell_layout(Layout::left_to_right(Align::Center))
-                .column(Column::exact(48.0));
-            for width in widths {
-                table = table.column(Column::initial(width).at_least(40.0).clip(true).resizable(true));
-            }
-            if let Some(row) = jump {
-                table = table.scroll_to_row(row, None);
-            }
-            let table = table.column(Column::remainder().at_least(160.0).clip(true));
-            let table = table.header(24.0, |mut row| {
-                frozen.row_ui(&mut row, COLUMNS, Ground::default(), |ui, at| match at.checked_sub(1) {
-                    None => drop(weak_ui(ui, "")),
-                    Some(at) => header_ui(ui, studio, Field::ALL[at], out),
-                });
+    let scroll = ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]);
+    let table = scroll.show_viewport(ui, |ui, viewport| {
+        // The tick and the name stay where the rest is moved sideways.
+        let frozen = Frozen::new(ui, viewport, 2);
+        ui.set_min_width(least);
+        let mut table = TableBuilder::new(ui)
+            .id_salt("kept runs")
+            .auto_shrink([false, true])
+            .min_scrolled_height(64.0)
+            .sense(egui::Sense::click())
+            .max_scroll_height(height)
+            .cell_layout(Layout::left_to_right(Align::Center))
+            .column(Column::exact(48.0));
+        for width in widths {
+            table = table.column(Column::initial(width).at_least(40.0).clip(true).resizable(true));
+        }
+        if let Some(row) = jump {
+            table = table.scroll_to_row(row, None);
+        }
+        let table = table.column(Column::remainder().at_least(160.0).clip(true));
+        let table = table.header(24.0, |mut row| {
+            frozen.row_ui(&mut row, COLUMNS, Ground::default(), |ui, at| match at.checked_sub(1) {
+                None => drop(weak_ui(ui, "")),
+                Some(at) => header_ui(ui, studio, Field::ALL[at], out),
             });
-            let mut pressed = None;
-            table.body(|body| {
-                body.rows(26.0, runs.view.rows.len(), |mut row| {
-                    let run = &runs.view.rows[row.index()];
-                    let ground = Ground { is_selected: runs.letter(&run.id).is_some(), hovers: true };
-                    row.set_selected(ground.is_selected);
-                    let mut was_pressed = false;
-                    let stays = frozen.row_ui(&mut row, COLUMNS, ground, |ui, at| match at.checked_sub(1) {
-                        None => letter_ui(ui, studio, run, out),
-                        Some(at) => was_pressed |= cell_ui(ui, studio, run, Field::ALL[at], &run.cells[at]),
-                    });
-                    if stays || was_pressed || row.response().clicked() {
-                        pressed = Some(run);
-                    }
-                });
-            });
-            if let Some(run) = pressed {
-                select_ui(ui, run, out);
-            }
         });
+        let mut pressed = None;
+        table.body(|body| {
+            body.rows(26.0, runs.view.rows.len(), |mut row| {
+                let run = &runs.view.rows[row.index()];
+                let ground = Ground { is_selected: runs.letter(&run.id).is_some(), hovers: true };
+                row.set_selected(ground.is_selected);
+                let mut was_pressed = false;
+                let stays = frozen.row_ui(&mut row, COLUMNS, ground, |ui, at| match at.checked_sub(1) {
+                    None => letter_ui(ui, studio, run, out),
+                    Some(at) => was_pressed |= cell_ui(ui, studio, run, Field::ALL[at], &run.cells[at]),
+                });
+                if stays || was_pressed || row.response().clicked() {
+                    pressed = Some(run);
+                }
+            });
+        });
+        if let Some(run) = pressed {
+            select_ui(ui, run, out);
+        }
+    });
     panel.height = table.content_size.y.min(table.inner_rect.height());
 }
 

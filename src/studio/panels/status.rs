@@ -11,11 +11,14 @@ use crate::studio::view_models::status::{plan_text, recorded_text, run_text};
 use crate::studio::widgets::button::{button_width, command_icon_ui, named, weak_ui};
 use egui::{Align, Button, Label, Layout, RichText, Sense, Ui};
 
-/// Points that the plan, and that a notice beside a difference, need at least.
+/// Points that the plan needs at least, and that a notice takes at most where it is not alone in its line.
 const ROOM_FOR_PLAN: f32 = 240.0;
-const ROOM_FOR_NOTICE: f32 = 360.0;
+const ROOM_FOR_NOTICE: f32 = 560.0;
 /// The width of the window below which a job stands in the place of how the step is recorded.
 const ROOM_FOR_ALL: f32 = 1200.0;
+
+/// The sign that dismisses a notice, with the space before it.
+const SIGN: f32 = 40.0;
 
 /// Shows the line: from the right the run and what runs in the background, and in what is left of it the rest, cut where it does not fit. What an edit
 /// changed and a notice are both shown: the notice in a line of its own where one has no room for both.
@@ -42,7 +45,8 @@ pub fn status_ui(ui: &mut Ui, studio: &Studio, panel: &mut StatusPanel, out: &mu
                 let notice = studio.notice.as_ref().filter(|_| own_line.is_none());
                 let difference = studio.difference.as_deref();
                 let room = ui.available_width();
-                panel.needs_two_lines = studio.notice.is_some() && difference.is_some_and(|d| !fits(ui, d, room));
+                let both = studio.notice.as_ref().zip(difference);
+                panel.needs_two_lines = both.is_some_and(|(n, d)| difference_width(ui, d) + notice_width(ui, n) > room);
                 left_ui(ui, studio, notice, out);
             });
         });
@@ -60,10 +64,20 @@ pub struct StatusPanel {
     needs_two_lines: bool,
 }
 
-/// True where a notice fits beside this difference.
-fn fits(ui: &Ui, difference: &str, room: f32) -> bool {
-    let text = RichText::new(difference).size(12.0);
-    button_width(ui, text) + ROOM_FOR_NOTICE <= room
+/// The room that a difference takes.
+fn difference_width(ui: &Ui, difference: &str) -> f32 {
+    button_width(ui, small(difference))
+}
+
+/// The room that a notice takes in a line that it shares.
+fn notice_width(ui: &Ui, notice: &Notice) -> f32 {
+    let buttons: f32 = notice.actions.iter().map(|a| button_width(ui, small(a.title()))).sum();
+    (button_width(ui, small(notice.line())) + buttons + SIGN).min(ROOM_FOR_NOTICE)
+}
+
+/// A text of the line.
+fn small(text: impl Into<String>) -> RichText {
+    RichText::new(text).size(12.0)
 }
 
 /// The problems, the plan, the difference and the notice, as far as they have room: the plan gives way first.
@@ -81,8 +95,7 @@ fn left_ui(ui: &mut Ui, studio: &Studio, notice: Option<&Notice>, out: &mut Queu
         }
     }
     let difference = studio.difference.as_deref();
-    let wanted = difference.map_or(0.0, |d| button_width(ui, RichText::new(d).size(12.0)));
-    let wanted = wanted + if notice.is_some() { ROOM_FOR_NOTICE } else { 0.0 };
+    let wanted = difference.map_or(0.0, |d| difference_width(ui, d)) + notice.map_or(0.0, |n| notice_width(ui, n));
     let for_plan = ui.available_width() - wanted;
     if let Some(plan) = studio.plan.as_ref().filter(|_| wanted == 0.0 || for_plan >= ROOM_FOR_PLAN) {
         let stale = if studio.is_plan_stale() && problems > 0 { " (before the problem)" } else { "" };
@@ -103,11 +116,8 @@ fn left_ui(ui: &mut Ui, studio: &Studio, notice: Option<&Notice>, out: &mut Queu
 /// A notice in one line, cut where it does not fit, whole as its tooltip and where it is pressed; what can be done about it; and the sign that
 /// dismisses it.
 fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut Queue) {
-    /// The sign with the space before it.
-    const SIGN: f32 = 40.0;
     let c = theme::colors(ui);
     let color = if notice.is_error { c.error } else { c.text };
-    let small = |text: String| RichText::new(text).size(12.0);
     let buttons: f32 = notice.actions.iter().map(|a| button_width(ui, small(a.title()))).sum();
     let room = (ui.available_width() - SIGN - buttons).max(SIGN);
     ui.scope(|ui| {

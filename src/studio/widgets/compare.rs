@@ -110,6 +110,8 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
     let plot = Plot::new(("compare", spec.title, by_time, log))
         .height(height)
         .allow_scroll(false)
+        .show_x(false)
+        .show_y(false)
         .grid_color(c.hairline)
         .y_axis_min_width(AXES[0])
         .x_grid_spacer(move |input| if by_time { time_marks(&input) } else { step_marks(input.bounds, room) })

@@ -52,10 +52,20 @@ impl Frozen {
                     for (column, cell) in kept.iter().enumerate() {
                         is_pressed |= self.cell_ui(ui, *cell, ground, |ui| add(ui, column)).clicked();
                     }
+                    self.edge_ui(ui, kept.last());
                 }
             });
         }
         is_pressed
+    }
+
+    /// The edge behind which the others pass, at the right of the last cell that stays.
+    fn edge_ui(&self, ui: &Ui, last: Option<&Rect>) {
+        let Some(cell) = last else { return };
+        let right = cell.right() + self.offset + 0.5 * ui.spacing().item_spacing.x - 0.5;
+        let painter = ui.painter().with_clip_rect(Rect::from_x_y_ranges(self.seen, ui.clip_rect().y_range()));
+        let rows = cell.expand2(0.5 * ui.spacing().item_spacing).y_range();
+        painter.vline(right, rows, Stroke::new(1.0, theme::colors(ui).hairline));
     }
 
     /// Shows a cell that stays, for which `cell` is the place in the table; `ui` is that of the row's last cell.
@@ -75,8 +85,6 @@ impl Frozen {
         } else if ground.hovers && ui.input(|i| i.pointer.hover_pos()).is_some_and(is_under) {
             painter.rect_filled(gapless, 0, ui.visuals().widgets.hovered.bg_fill);
         }
-        // The edge over which the others pass.
-        painter.vline(gapless.right() - 0.5, gapless.y_range(), Stroke::new(1.0, theme::colors(ui).hairline));
         child.set_clip_rect(Rect::from_x_y_ranges(rect.x_range().intersection(self.seen), row));
         child.style_mut().wrap_mode = Some(egui::TextWrapMode::Truncate);
         add(&mut child);
