@@ -1,7 +1,7 @@
 //! Standard output, figures for people, and places where results go.
 
 use super::error::{unwritable, wrong};
-use crate::tensor::{is_wrong_place, write_advice, write_atomic};
+use crate::tensor::{figure, is_wrong_place, write_advice, write_atomic};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -76,9 +76,12 @@ pub fn count(value: u64) -> String {
     out
 }
 
-/// A time in microseconds with three significant figures and a unit: `18.2 us`, `1.20 ms`.
+/// A time in microseconds with three significant figures and a unit: `18.2 us`, `1.20 ms`; one too short for them: `< 0.01 us`.
 #[must_use]
 pub fn micros(us: f64) -> String {
+    if (0.0..0.005).contains(&us) {
+        return "< 0.01 us".to_owned();
+    }
     let (value, unit) = match us {
         us if us >= 1e6 => (us / 1e6, "s"),
         us if us >= 1e3 => (us / 1e3, "ms"),
@@ -91,7 +94,7 @@ pub fn micros(us: f64) -> String {
     } else {
         2
     };
-    format!("{value:.decimals$} {unit}")
+    format!("{} {unit}", figure(value, decimals))
 }
 
 /// Text in lines of at most `width` letters behind `indent`, each with its line break.
@@ -197,8 +200,8 @@ mod tests {
     fn figures_read_well() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(
-            [0.5, 18.23, 456.0, 1200.0, 2.5e6].map(micros),
-            ["0.50 us", "18.2 us", "456 us", "1.20 ms", "2.50 s"]
+            [0.0, 0.5, 18.23, 456.0, 1200.0, 2.5e6].map(micros),
+            ["< 0.01 us", "0.50 us", "18.2 us", "456 us", "1.20 ms", "2.50 s"]
         );
         assert_eq!(wrapped("one two three", 9, "  "), "  one two\n  three\n");
     }

@@ -8,7 +8,7 @@ use super::predict_data::{Chosen, Weights, choose};
 use super::presets;
 use crate::data::{Dataset, Target};
 use crate::model::{LossSpec, Model};
-use crate::tensor::{write_advice, write_atomic};
+use crate::tensor::{figure, write_advice, write_atomic};
 use crate::train::{DataChoice, Purpose, Session, SessionSpec, argmax};
 use serde::Serialize;
 use std::path::Path;
@@ -225,7 +225,7 @@ fn told(s: &Summary) -> String {
         "held_out" => "held-out ",
         _ => "",
     };
-    let mut text = format!("{}: {} {part}samples, loss {:.4}", s.preset, count(s.samples as u64), s.loss);
+    let mut text = format!("{}: {} {part}samples, loss {}", s.preset, count(s.samples as u64), figure(s.loss, 4));
     if let Some(accuracy) = s.accuracy {
         text.push_str(&format!(", {:.2}% right", accuracy * 100.0));
     }

@@ -1,6 +1,7 @@
 //! What a training run says while it lasts: a bar on a terminal, otherwise about twenty lines, and more of them where steps are slow. Both go to standard error.
 
 use super::output;
+use crate::tensor::figure;
 use crate::train::{Evaluation, StepReport};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
@@ -62,7 +63,8 @@ impl Progress {
         let rate = (made * self.batch) as f64 / seconds;
         let accuracy =
             if report.accuracy.is_finite() { format!(", accuracy {:.3}", report.accuracy) } else { String::new() };
-        format!("loss {:.4}{accuracy}, {} samples/s", report.loss, output::count(rate as u64))
+        let loss = figure(f64::from(report.loss), 4);
+        format!("loss {loss}{accuracy}, {} samples/s", output::count(rate as u64))
     }
 
     /// Tells an evaluation in between.
@@ -90,5 +92,5 @@ impl Progress {
 #[must_use]
 pub fn held_out(found: &Evaluation) -> String {
     let accuracy = found.accuracy.map_or_else(String::new, |a| format!("accuracy {:.2} %, ", a * 100.0));
-    format!("held out: {accuracy}loss {:.4} on {} samples", found.loss, output::count(found.samples as u64))
+    format!("held out: {accuracy}loss {} on {} samples", figure(found.loss, 4), output::count(found.samples as u64))
 }

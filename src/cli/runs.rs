@@ -4,6 +4,7 @@ use super::error::wrong;
 use super::kept_args::{RunsAction, RunsArgs};
 use super::output;
 use crate::model::write_preset;
+use crate::tensor::figure;
 use crate::train::runs::{Label, RunEnd, RunEntry, RunStore, RunsError, calendar};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
@@ -160,7 +161,7 @@ fn trash(store: &RunStore, json: bool) -> anyhow::Result<()> {
 
 /// A table of runs.
 fn rows_of(shown: &[&RunEntry]) -> String {
-    let number = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.digits$}"));
+    let number = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |v| figure(v, digits));
     let head = ["id", "name", "steps", "loss", "held-out", "step us", "state"].map(str::to_owned);
     let mut rows = vec![head.to_vec()];
     for e in shown {
@@ -210,7 +211,7 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     line("device", r.device.clone());
     line("precision", r.precision.clone());
     line("steps", format!("{} of {}", output::count(r.steps), output::count(r.total)));
-    let number = |v: Option<f64>| v.map_or_else(|| "-".to_owned(), |v| format!("{v:.6}"));
+    let number = |v: Option<f64>| v.map_or_else(|| "-".to_owned(), |v| figure(v, 6));
     line("loss", format!("{} (mean of the last 32 steps)", number(r.loss)));
     line("held-out loss", number(r.held_out_loss));
     line("held-out accuracy", r.held_out_accuracy.map_or_else(|| "-".into(), |a| format!("{:.2} %", a * 100.0)));

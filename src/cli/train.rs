@@ -13,7 +13,7 @@ use super::{device, presets};
 use crate::exec::{ExecError, Executor, peak_bytes};
 use crate::model::Preset;
 use crate::select::Threads;
-use crate::tensor::Bytes;
+use crate::tensor::{Bytes, figure};
 use crate::train::runs::RunEnd;
 use crate::train::{DataChoice, Evaluation, Layout, Session, SessionSpec, StepReport, TrainError};
 use serde::Serialize;
@@ -470,7 +470,7 @@ fn told(s: &Summary) -> String {
         )
     };
     if let Some(loss) = s.loss {
-        out.push_str(&format!("last batch: loss {loss:.4}\n"));
+        out.push_str(&format!("last batch: loss {}\n", figure(f64::from(loss), 4)));
     }
     match &s.held_out {
         Some(h) => {

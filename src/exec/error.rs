@@ -29,7 +29,7 @@ pub enum ExecError {
     Device { op: usize, kernel: String, layer: String, why: String },
     #[error("GPU: {0}")]
     Gpu(String),
-    #[error("step {step}: the loss is {loss}; {origin}")]
+    #[error("step {step}: the loss is {}; {origin}", crate::tensor::figure(*loss, 4))]
     NonFinite { step: u64, loss: f64, origin: String },
 }
 

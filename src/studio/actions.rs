@@ -125,6 +125,7 @@ impl StudioApp {
             Command::ResetLayout => self.panels.tabs = first_layout(),
             Command::Prove(proof) => self.prove(proof),
             Command::CancelProofs => self.studio.proofs.cancel(),
+            Command::CancelJob(kind) => self.studio.cancel_job(kind),
             Command::SetReplays(replays) => self.studio.settings.replays = replays,
             Command::TimeBothWays => self.studio.training.time_both_ways(BOTH_WAYS),
             Command::MeasurePrices => {

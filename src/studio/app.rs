@@ -9,6 +9,7 @@ use super::panels::{self, Panels};
 use super::settings::Settings;
 use super::sides::Side;
 use super::state::Studio;
+use super::window::Fit;
 use super::{presets, theme};
 use crate::model::Preset;
 use crate::select::Tuning;
@@ -55,6 +56,8 @@ pub struct StudioApp {
     remembered: Option<(Option<PathBuf>, Arc<Preset>)>,
     /// What was written last of what is remembered, and the tabs that were shown then.
     written: Option<(Settings, Vec<Tab>)>,
+    /// Makes the window fit its screen.
+    fit: Fit,
 }
 
 /// The time between frames while something runs: the worker must not be slowed by being watched.
@@ -109,6 +112,7 @@ impl StudioApp {
             title: String::new(),
             remembered: None,
             written: None,
+            fit: Fit::default(),
         };
         if startup.tour && !app.studio.settings.tour_done {
             app.studio.tour.start();
@@ -140,6 +144,9 @@ impl StudioApp {
         self.take_desk_events(ctx);
         if let Some(after) = self.studio.runs.until_next(self.panels.shown.contains(&Tab::Runs)) {
             ctx.request_repaint_after(after.max(FRAME_EVERY));
+        }
+        if let Some(after) = self.studio.jobs.until_next() {
+            ctx.request_repaint_after(after);
         }
         if let Some(after) = self.studio.until_safe() {
             ctx.request_repaint_after(after.max(FRAME_EVERY));
@@ -197,19 +204,26 @@ impl StudioApp {
         let frame = room(ui, 8, 6);
         let top = Panel::top("top bar").frame(frame).show(ui, |ui| panels::top_bar::top_bar_ui(ui, studio, out));
         let frame = room(ui, 12, 4);
-        let bottom = Panel::bottom("status").frame(frame).show(ui, |ui| panels::status::status_ui(ui, studio, out));
+        let bottom = Panel::bottom("status").frame(frame).show(ui, |ui| {
+            panels::status::status_ui(ui, studio, &mut panels.status, out);
+        });
         // From the left to the right and from the top to the bottom.
         let mut areas = vec![top.response.rect];
         let frame = room(ui, 12, 8);
         let window = ui.ctx().content_rect().width();
         // However wide a panel was drawn, the tabs keep the larger part.
         let range = |least: f32| least..=(window * 0.36).clamp(least, 480.0);
+        let mut network = None;
         if Side::Network.is_shown(&studio.settings, window) {
-            let panel = Panel::left("network panel").frame(frame).default_size(340.0).size_range(range(264.0));
+            let panel = Panel::left("network panel")
+                .frame(frame)
+                .default_size((window * 0.27).clamp(264.0, 340.0))
+                .size_range(range(264.0));
             let shown = panel.show(ui, |ui| {
                 panels::network::network_ui(ui, studio, &mut panels.network, &mut panels.drafts, out);
             });
-            areas.push(shown.response.rect);
+            network = Some(shown.response.rect);
+            areas.extend(network);
         }
         let mut inspector = None;
         if Side::Inspector.is_shown(&studio.settings, window) {
@@ -220,12 +234,17 @@ impl StudioApp {
         let middle = CentralPanel::no_frame().show(ui, |ui| {
             let mut tabs = std::mem::replace(&mut panels.tabs, egui_tiles::Tree::empty(egui::Id::unique("no tabs")));
             panels.shown.clear();
-            tabs.ui(&mut Rooms { studio, panels, out }, ui);
+            let reveals = panels.row.reveals(&studio.shown, ui.available_width());
+            tabs.ui(&mut Rooms { studio, panels, out, reveals }, ui);
+            if reveals {
+                ui.ctx().request_repaint();
+            }
             panels.tabs = tabs;
         });
-        areas.extend([middle.response.rect].into_iter().chain(inspector).chain([bottom.response.rect]));
+        let middle = middle.response.rect;
+        areas.extend([middle].into_iter().chain(inspector).chain([bottom.response.rect]));
         panels::palette::palette_ui(ui, studio, &mut panels.palette, out);
-        panels::tour::tour_ui(ui, studio, out);
+        panels::tour::tour_ui(ui, studio, &panels::tour::Parts { network, middle, inspector }, out);
         panels::help::help_ui(ui, studio, &mut panels.help);
         if let Some(answer) = panels::modals::modals_ui(ui, studio, &mut panels.modals, out) {
             let ctx = ui.ctx().clone();
@@ -250,6 +269,7 @@ impl eframe::App for StudioApp {
             ctx.input_mut(|i| i.pointer = egui::PointerState::default());
         }
         self.has_dialog = has_dialog;
+        self.fit.keep(&ctx);
         for command in Command::pressed(&ctx) {
             self.queue.push(command);
         }
@@ -295,6 +315,8 @@ struct Rooms<'a> {
     studio: &'a Studio,
     panels: &'a mut Panels,
     out: &'a mut Queue,
+    /// True where the tabs that are shown are brought into view in their row.
+    reveals: bool,
 }
 
 impl Behavior<Tab> for Rooms<'_> {
@@ -350,6 +372,9 @@ impl Behavior<Tab> for Rooms<'_> {
             Some(tab) => {
                 let command = Command::ShowTab(*tab);
                 let tooltip = command.tooltip(&response.ctx);
+                if self.reveals && self.studio.shown.contains(tab) {
+                    response.scroll_to_me_animation(Some(egui::Align::Center), egui::style::ScrollAnimation::none());
+                }
                 response.on_hover_text(tooltip)
             }
             None => response,

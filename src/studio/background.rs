@@ -1,11 +1,33 @@
 //! Work on a thread of its own, of which only the newest is wanted.
 //!
 //! One question may wait; a newer one takes its place, and answers to older ones are dropped. Neither side waits for the other. A thread that is let
-//! go in the middle of long work ends when that is done, without anybody waiting for it.
+//! go in the middle of long work ends when that is done, without anybody waiting for it. Work that reports its progress ends soon after it is
+//! cancelled; of other work the answer is dropped.
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::Builder;
+
+/// What a piece of work and those who wait for it know of each other.
+pub struct Watch {
+    /// The question that is being answered.
+    current: AtomicU64,
+    /// Questions up to this one are not to be answered any more.
+    cancelled: AtomicU64,
+    /// The done share, in thousandths.
+    share: AtomicU32,
+    wake: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Watch {
+    /// Reports how much is done, from 0 to 1; false where the work is to end.
+    pub fn report(&self, share: f32) -> bool {
+        self.share.store((share.clamp(0.0, 1.0) * 1000.0) as u32, Ordering::Relaxed);
+        (self.wake)();
+        self.current.load(Ordering::Relaxed) > self.cancelled.load(Ordering::Relaxed)
+    }
+}
 
 /// A thread that answers questions `Q` with answers `A`.
 pub struct Background<Q, A> {
@@ -15,6 +37,7 @@ pub struct Background<Q, A> {
     waiting: Option<(u64, Q)>,
     asked: u64,
     answered: u64,
+    watch: Arc<Watch>,
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
@@ -27,6 +50,21 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
         wake: Arc<dyn Fn() + Send + Sync>,
         mut work: impl FnMut(Q) -> A + Send + 'static,
     ) -> std::io::Result<Self> {
+        Self::spawn_watched(name, wake, move |question, _| work(question))
+    }
+
+    /// As [`Self::spawn`], with work that reports its progress and can be ended.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn spawn_watched(
+        name: &str,
+        wake: Arc<dyn Fn() + Send + Sync>,
+        mut work: impl FnMut(Q, &Watch) -> A + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (current, cancelled, share) = Default::default();
+        let watch = Arc::new(Watch { current, cancelled, share, wake: Arc::clone(&wake) });
+        let own = Arc::clone(&watch);
         let (questions, inbox) = bounded::<(u64, Q)>(1);
         let (outbox, answers) = bounded(1);
         let serve = move || {
@@ -35,7 +73,12 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
                     question = newer;
                 }
                 let (id, question) = question;
-                let answer = work(question);
+                own.share.store(0, Ordering::Relaxed);
+                own.current.store(id, Ordering::Relaxed);
+                if id <= own.cancelled.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let answer = work(question, &own);
                 wake();
                 if outbox.send((id, answer)).is_err() {
                     return;
@@ -44,7 +87,7 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
             }
         };
         Builder::new().name(name.to_owned()).spawn(serve)?;
-        Ok(Self { questions, answers, waiting: None, asked: 0, answered: 0 })
+        Ok(Self { questions, answers, waiting: None, asked: 0, answered: 0, watch })
     }
 
     /// Asks, in place of whatever was asked before.
@@ -52,6 +95,22 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
         self.asked += 1;
         self.waiting = Some((self.asked, question));
         self.hand_over();
+    }
+
+    /// Waits for no answer any more.
+    pub fn cancel(&mut self) {
+        self.waiting = None;
+        self.watch.cancelled.store(self.asked, Ordering::Relaxed);
+        self.asked += 1;
+        self.answered = self.asked;
+    }
+
+    /// How much of the newest question's work is done, from 0 to 1; `None` where none is under way or it does not report.
+    #[must_use]
+    pub fn progress(&self) -> Option<f32> {
+        let is_current = self.is_busy() && self.watch.current.load(Ordering::Relaxed) == self.asked;
+        let share = self.watch.share.load(Ordering::Relaxed);
+        (is_current && share > 0).then(|| share as f32 / 1000.0)
     }
 
     fn hand_over(&mut self) {
@@ -67,7 +126,7 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
         self.hand_over();
         let (id, answer) = self.answers.try_iter().last()?;
         self.hand_over();
-        self.answered = id;
+        self.answered = self.answered.max(id);
         (id == self.asked).then_some(answer)
     }
 
@@ -103,5 +162,32 @@ mod tests {
         };
         assert_eq!(answer, 60);
         assert!(!twice.is_busy() && twice.poll().is_none());
+    }
+
+    #[test]
+    fn cancelled_work_ends_and_the_next_question_is_answered() {
+        let work = |n: u32, watch: &Watch| {
+            // As long as somebody waits; the second question is answered at once.
+            while n == 1 && watch.report(0.25) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            n * 2
+        };
+        let mut twice = Background::spawn_watched("stepgraph-twice", Arc::new(|| {}), work).unwrap();
+        let started = Instant::now();
+        let wait = |twice: &mut Background<u32, u32>, done: &dyn Fn(&mut Background<u32, u32>) -> bool| {
+            while !done(twice) {
+                assert!(started.elapsed() < Duration::from_secs(20));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        twice.ask(1);
+        wait(&mut twice, &|t| t.progress() == Some(0.25));
+        twice.cancel();
+        assert!(!twice.is_busy() && twice.progress().is_none() && twice.poll().is_none());
+        twice.ask(2);
+        assert!(twice.is_busy());
+        wait(&mut twice, &|t| t.poll() == Some(4));
+        assert!(!twice.is_busy());
     }
 }

@@ -4,6 +4,7 @@ use super::devices::DeviceChoice;
 use super::document::Edit;
 use super::folds::FoldCommand;
 use super::icons;
+use super::jobs::JobKind;
 use super::lab::Weights;
 use super::runs::RunsCommand;
 use super::selection::Selection;
@@ -74,6 +75,8 @@ pub enum Command {
     /// Proves this of the document's step, or everything.
     Prove(Option<Proof>),
     CancelProofs,
+    /// Ends what runs in the background.
+    CancelJob(JobKind),
     /// How often the step is replayed to prove it deterministic; `None` takes what a few seconds allow.
     SetReplays(Option<u64>),
     /// Times eager and replayed steps of the run side by side.
@@ -323,6 +326,9 @@ impl Command {
             Self::Prove(Some(proof)) => of(proof.name(), icons::CHECK, None, proof.about()),
             Self::CancelProofs => {
                 of("Cancel verification", icons::STOP, None, "Ends the proofs; what is proved stands")
+            }
+            Self::CancelJob(_) => {
+                of("Cancel", icons::CLOSE, None, "Ends this job; what it would have found is not waited for")
             }
             Self::SetReplays(_) => of("Set replays", icons::CHECK, None, "How often the step is replayed to prove it"),
             Self::TimeBothWays => of(

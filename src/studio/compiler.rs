@@ -48,6 +48,8 @@ pub struct Compiler {
     waiting: Option<Request>,
     asked: u64,
     answered: u64,
+    /// True where the answer to the newest request is not wanted any more.
+    cancelled: bool,
     /// The device that documents are compiled for.
     machine: Arc<Machine>,
 }
@@ -72,7 +74,7 @@ impl Compiler {
             }
         };
         Builder::new().name("stepgraph-compile".into()).spawn(work)?;
-        Ok(Self { requests, answers, waiting: None, asked: 0, answered: 0, machine })
+        Ok(Self { requests, answers, waiting: None, asked: 0, answered: 0, cancelled: false, machine })
     }
 
     /// Compiles for another device from now on; the newest document is asked for anew.
@@ -84,7 +86,7 @@ impl Compiler {
     /// Asks for a document to be compiled, in place of whatever was asked before; each revision is asked for once.
     pub fn ask(&mut self, revision: u64, preset: &Arc<Preset>, before: Option<&Arc<PlanView>>) {
         if revision != self.asked {
-            self.asked = revision;
+            (self.asked, self.cancelled) = (revision, false);
             let machine = Arc::clone(&self.machine);
             self.waiting = Some(Request { revision, preset: Arc::clone(preset), machine, before: before.cloned() });
         }
@@ -95,11 +97,16 @@ impl Compiler {
         }
     }
 
+    /// Waits for the answer to the newest request no more; the next revision is compiled as ever.
+    pub fn cancel(&mut self) {
+        (self.waiting, self.cancelled) = (None, true);
+    }
+
     /// The answer to the newest request, once; answers to older ones are dropped.
     pub fn poll(&mut self) -> Option<Answer> {
         let newest = self.answers.try_iter().last()?;
         // An answer for another device is as stale as one to another document.
-        let is_wanted = newest.revision == self.asked && newest.device == self.machine.choice;
+        let is_wanted = !self.cancelled && newest.revision == self.asked && newest.device == self.machine.choice;
         if is_wanted {
             self.answered = newest.revision;
         }
@@ -109,7 +116,7 @@ impl Compiler {
     /// True while the newest request has no answer.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
-        self.asked != self.answered
+        self.asked != self.answered && !self.cancelled
     }
 }
 

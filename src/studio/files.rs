@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// What a dialog is for.
@@ -75,6 +76,8 @@ pub struct Files {
     outbox: Sender<FileEvent>,
     wake: Arc<dyn Fn() + Send + Sync>,
     thread: Option<std::thread::JoinHandle<()>>,
+    /// Files that wait to be read or saved, the one that is under way among them.
+    waiting: Arc<AtomicUsize>,
 }
 
 impl Files {
@@ -86,10 +89,17 @@ impl Files {
         let (jobs, inbox) = bounded::<Job>(BOUND);
         let (outbox, events) = bounded(BOUND);
         let (out, bell) = (outbox.clone(), Arc::clone(&wake));
+        let waiting: Arc<AtomicUsize> = Arc::default();
+        let done = Arc::clone(&waiting);
         let work = move || {
             let mut desk = Desk::default();
             for job in inbox {
-                if let Some(event) = desk.carry_out(job) {
+                let counts = matches!(job, Job::Read(_) | Job::Save(..));
+                let event = desk.carry_out(job);
+                if counts {
+                    done.fetch_sub(1, Ordering::Relaxed);
+                }
+                if let Some(event) = event {
                     if out.send(event).is_err() {
                         return;
                     }
@@ -98,7 +108,7 @@ impl Files {
             }
         };
         let thread = std::thread::Builder::new().name("stepgraph-files".into()).spawn(work)?;
-        Ok(Self { jobs, events, outbox, wake, thread: Some(thread) })
+        Ok(Self { jobs, events, outbox, wake, thread: Some(thread), waiting })
     }
 
     /// The next event, if there is one.
@@ -107,14 +117,30 @@ impl Files {
         self.events.try_recv().ok()
     }
 
+    /// Gives the thread a job that is counted while it waits; false where too much is waiting.
+    fn count_in(&self, job: Job) -> bool {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let is_taken = self.jobs.try_send(job).is_ok();
+        if !is_taken {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
+    /// True while a file is read or saved.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
     /// Reads a preset; the answer is an event. False where too much is waiting.
     pub fn read(&self, path: PathBuf) -> bool {
-        self.jobs.try_send(Job::Read(path)).is_ok()
+        self.count_in(Job::Read(path))
     }
 
     /// Writes a preset, or tells what would be lost by it; the answer is an event. False where too much is waiting.
     pub fn save(&self, path: PathBuf, preset: Arc<Preset>, onto: Onto) -> bool {
-        self.jobs.try_send(Job::Save(path, preset, onto)).is_ok()
+        self.count_in(Job::Save(path, preset, onto))
     }
 
     /// Tells whether a place for weights is free; the answer is an event. False where too much is waiting.

@@ -2,38 +2,19 @@
 //!
 //! Answers belong to a revision of the plan; those of another one are not shown.
 
-use super::background::Background;
-use super::devices::{DeviceChoice, Machine};
+use super::background::{Background, Watch};
+use super::devices::DeviceChoice;
+use super::jobs::JobKind;
+pub use super::subject::Subject;
 use super::training::Training;
-use super::view_models::PlanView;
 use super::view_models::compare::Comparison;
 use crate::exec::cpu::Ceilings;
 use crate::lower::Dir;
-use crate::model::Preset;
 use crate::plan::BufferId;
 use crate::train::{
     DataChoice, FirstBad, Held, Moment, OpTimes, Probe, SessionSpec, Summary, TrainError, held_part, measure_ops,
 };
-use std::path::PathBuf;
 use std::sync::Arc;
-
-/// The network that something is found out about.
-#[derive(Clone)]
-pub struct Subject {
-    pub revision: u64,
-    pub preset: Arc<Preset>,
-    pub base: PathBuf,
-    /// What the plan is for.
-    pub machine: Arc<Machine>,
-    pub plan: Arc<PlanView>,
-}
-
-impl Subject {
-    fn spec(&self) -> SessionSpec {
-        let (machine, tuning) = (Some(self.machine.target.clone()), self.machine.tuning.clone());
-        SessionSpec { machine, tuning, ..SessionSpec::new((*self.preset).clone(), self.base.clone()) }
-    }
-}
 
 /// Measured times of a plan.
 #[derive(Clone, Debug)]
@@ -177,6 +158,13 @@ impl Values {
     }
 }
 
+/// What was found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    Times,
+    Comparison,
+}
+
 /// Everything that is found out on request.
 pub struct Lab {
     wake: Arc<dyn Fn() + Send + Sync>,
@@ -187,6 +175,8 @@ pub struct Lab {
     /// Measured once, they hold for every plan on this machine.
     pub ceilings: Option<Ceilings>,
     comparison: Option<(u64, Comparison)>,
+    /// What was found out last and nobody was told of yet.
+    pub(super) found: Option<Found>,
     pub values: Values,
     /// The run, and its steps when its weights were last asked for.
     pub(super) moment_of: Option<(u64, u64)>,
@@ -207,6 +197,7 @@ impl Lab {
             measured: None,
             ceilings: None,
             comparison: None,
+            found: None,
             values: Values::default(),
             moment_of: None,
             scrub: None,
@@ -239,6 +230,31 @@ impl Lab {
     #[must_use]
     pub fn is_looking(&self) -> bool {
         self.prober.as_ref().is_some_and(Background::is_busy)
+    }
+
+    /// True while the step is searched for its first value that is not finite.
+    #[must_use]
+    pub const fn is_searching(&self) -> bool {
+        self.values.searching
+    }
+
+    /// How much of the comparison under way is done, from 0 to 1.
+    #[must_use]
+    pub fn compared(&self) -> Option<f32> {
+        self.comparer.as_ref().and_then(Background::progress)
+    }
+
+    /// Waits for no answer of this kind any more.
+    pub(super) fn cancel(&mut self, kind: JobKind) {
+        match kind {
+            JobKind::Measure => self.measurer.iter_mut().for_each(Background::cancel),
+            JobKind::Compare => self.comparer.iter_mut().for_each(Background::cancel),
+            JobKind::Values | JobKind::Search => {
+                self.prober.iter_mut().for_each(Background::cancel);
+                self.values.searching = false;
+            }
+            _ => {}
+        }
     }
 
     /// Forgets what belongs to a document that is closed.
@@ -276,8 +292,11 @@ impl Lab {
     /// Where the system refuses a thread.
     pub fn compare(&mut self, subject: Subject) -> std::io::Result<()> {
         if self.comparer.is_none() {
-            let work = |subject: Subject| (subject.revision, Comparison::of(&subject.plan.compiled));
-            self.comparer = Some(Background::spawn("stepgraph-compare", self.bell(), work)?);
+            let work = |subject: Subject, watch: &Watch| {
+                let found = Comparison::watched(&subject.plan.compiled, &|share| watch.report(share));
+                (subject.revision, found)
+            };
+            self.comparer = Some(Background::spawn_watched("stepgraph-compare", self.bell(), work)?);
         }
         if let Some(comparer) = &mut self.comparer {
             comparer.ask(subject);
@@ -365,12 +384,14 @@ impl Lab {
                 Ok(times) => {
                     self.ceilings.clone_from(&times.ceilings);
                     self.measured = Some(Measured::new(revision, times));
+                    self.found = Some(Found::Times);
                 }
                 Err(why) => problem = Some(format!("The step was not measured: {why}")),
             }
         }
         if let Some(answer) = self.comparer.as_mut().and_then(Background::poll) {
             self.comparison = Some(answer);
+            self.found = Some(Found::Comparison);
         }
         match self.prober.as_mut().and_then(Background::poll) {
             Some(ValuesAnswer::Look(point, mut shown)) if self.values.asked == Some(point) => {

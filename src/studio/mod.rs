@@ -16,8 +16,9 @@
 //! | `compiler`, `training`, `ending`, `earlier`, `transport`, `files`, `background` | the other threads |
 //! | `curves`, `rates`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
-//! | `lab`, `inquiry` | what is found out on request: times, planners, precisions, values |
-//! | `sides` | which panels stand beside the tabs |
+//! | `lab`, `inquiry`, `subject` | what is found out on request: times, planners, precisions, values |
+//! | `sides`, `window` | which panels stand beside the tabs; the window's size |
+//! | `jobs` | what runs in the background, with its progress and its end |
 //! | `tour` | the three steps of the first start |
 //! | `view_models` | what the panels show, as plain data |
 //! | `panels`, `widgets` | how it is drawn |
@@ -39,6 +40,7 @@ pub mod files;
 pub mod folds;
 pub mod icons;
 pub mod inquiry;
+pub mod jobs;
 pub mod lab;
 pub mod last;
 pub mod motion;
@@ -57,6 +59,7 @@ pub mod settings;
 mod shortcuts;
 pub mod sides;
 pub mod state;
+mod subject;
 pub mod tabs;
 pub mod theme;
 pub mod tour;
@@ -64,6 +67,7 @@ pub mod training;
 pub mod transport;
 pub mod view_models;
 pub mod widgets;
+mod window;
 
 pub use app::{Startup, StudioApp};
 
@@ -85,13 +89,7 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
     });
     let runs = crate::train::runs::RunStore::of_user().ok();
     let startup = Startup { preset, recovery, tuning, runs, tour: true, asks_system: true };
-    let viewport = egui::ViewportBuilder::default()
-        .with_app_id(APP_ID)
-        .with_title("Stepgraph")
-        .with_inner_size([1280.0, 800.0])
-        .with_min_inner_size([720.0, 480.0])
-        .with_drag_and_drop(true);
-    let options = eframe::NativeOptions { viewport, ..Default::default() };
+    let options = eframe::NativeOptions { viewport: window::viewport(APP_ID), ..Default::default() };
     let opened = eframe::run_native(APP_ID, options, Box::new(move |cc| Ok(Box::new(StudioApp::new(cc, &startup)?))));
     opened.map_err(|cause| {
         let told = cause.to_string();

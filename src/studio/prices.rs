@@ -1,6 +1,6 @@
 //! What the metrics inside a step cost: the same network, compiled with and without each group, timed in turn on a thread of its own.
 
-use super::background::Background;
+use super::background::{Background, Watch};
 use super::devices::Machine;
 use crate::ir::Metrics;
 use crate::model::Preset;
@@ -48,7 +48,8 @@ impl PriceList {
     /// # Errors
     /// Where the system refuses a thread.
     pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
-        let timer = Background::spawn("stepgraph-prices", wake, |q: Question| measure(&q).map_err(|e| e.to_string()))?;
+        let work = |q: Question, watch: &Watch| measure(&q, &|share| watch.report(share)).map_err(|e| e.to_string());
+        let timer = Background::spawn_watched("stepgraph-prices", wake, work)?;
         Ok(Self { timer, prices: None, problem: None })
     }
 
@@ -67,6 +68,17 @@ impl PriceList {
         }
     }
 
+    /// How much of the timing is done, from 0 to 1.
+    #[must_use]
+    pub fn progress(&self) -> Option<f32> {
+        self.timer.progress()
+    }
+
+    /// Waits for no prices any more.
+    pub fn cancel(&mut self) {
+        self.timer.cancel();
+    }
+
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         self.timer.is_busy()
@@ -79,7 +91,7 @@ const STEPS: usize = 16;
 /// The longest that one round of one step takes part.
 const LIMIT: Duration = Duration::from_millis(80);
 
-fn measure(question: &Question) -> Result<Prices, TrainError> {
+fn measure(question: &Question, goes_on: &dyn Fn(f32) -> bool) -> Result<Prices, TrainError> {
     let session = |metrics: Metrics| {
         Session::prepare(&SessionSpec {
             metrics,
@@ -93,7 +105,10 @@ fn measure(question: &Question) -> Result<Prices, TrainError> {
     let mut sessions =
         [session(all)?, session(Metrics { accuracy: false, ..all })?, session(Metrics { updates: false, ..all })?];
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
+        if !goes_on(round as f32 / ROUNDS as f32) {
+            return Err(TrainError::Cancelled);
+        }
         for (session, times) in sessions.iter_mut().zip(&mut times) {
             times.extend(session.time_both_ways(STEPS, LIMIT)?.replay_us);
         }
@@ -112,9 +127,9 @@ mod tests {
     #[test]
     fn every_variant_is_timed() {
         let preset = Arc::new(crate::studio::presets::digits());
-        let prices =
-            measure(&Question { preset, base: PathBuf::new(), machine: Arc::new(Machine::cpu(None)), revision: 3 })
-                .unwrap();
+        let question = Question { preset, base: PathBuf::new(), machine: Arc::new(Machine::cpu(None)), revision: 3 };
+        let prices = measure(&question, &|_| true).unwrap();
+        assert!(matches!(measure(&question, &|share| share < 0.1), Err(TrainError::Cancelled)));
         let found = [prices.all_us, prices.without_accuracy_us, prices.without_updates_us];
         assert!(found.iter().all(|us| *us > 0.0) && prices.revision == 3, "{prices:?}");
         let given = Prices { all_us: 10.0, without_accuracy_us: 9.0, without_updates_us: 7.5, revision: 0 };

@@ -38,6 +38,9 @@ struct Run {
     revision: u64,
     document: String,
     begun: Instant,
+    /// Proofs that were asked for, and those that were begun.
+    wanted: Vec<Proof>,
+    seen: Vec<Proof>,
 }
 
 /// What all proofs of a document take, roughly.
@@ -96,10 +99,10 @@ impl Proofs {
         self.cancel();
         let (outbox, events) = bounded(BOUND);
         let cancel = Arc::new(AtomicBool::new(false));
-        let (document, stop) = (preset.name.clone(), Arc::clone(&cancel));
+        let (document, stop, wanted) = (preset.name.clone(), Arc::clone(&cancel), proofs.clone());
         let work = move || prove(&preset, &options, &proofs, &stop, &outbox, &*wake);
         Builder::new().name("stepgraph-verify".into()).spawn(work)?;
-        self.run = Some(Run { events, cancel, revision, document, begun: Instant::now() });
+        self.run = Some(Run { events, cancel, revision, document, begun: Instant::now(), wanted, seen: Vec::new() });
         (self.current, self.problem) = (None, None);
         Ok(())
     }
@@ -157,6 +160,13 @@ impl Proofs {
         self.run.is_some()
     }
 
+    /// The share of the wanted proofs that is done, from 0 to 1; `None` where nothing runs or one alone was wanted.
+    #[must_use]
+    pub fn progress(&self) -> Option<f32> {
+        let run = self.run.as_ref().filter(|r| r.wanted.len() > 1)?;
+        Some(run.seen.len().saturating_sub(1) as f32 / run.wanted.len() as f32)
+    }
+
     /// The time since the present check began, in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
@@ -174,6 +184,9 @@ impl Proofs {
             match told {
                 Told::Begins(proof, name) => {
                     self.current = Some((proof, name));
+                    if !run.seen.contains(&proof) {
+                        run.seen.push(proof);
+                    }
                     run.begun = Instant::now();
                 }
                 Told::Done(proof, check, seconds) => {

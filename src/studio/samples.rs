@@ -147,6 +147,12 @@ impl Samples {
         Some(view.classes.len()).filter(|n| *n > 0)
     }
 
+    /// Waits for the data no more; other data is loaded when it is asked for.
+    pub fn cancel(&mut self) {
+        self.loader.cancel();
+        self.problem = Some("Loading was cancelled. Change a field of the data to load it again.".to_owned());
+    }
+
     /// True while data is being loaded.
     #[must_use]
     pub const fn is_loading(&self) -> bool {

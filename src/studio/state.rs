@@ -8,6 +8,7 @@ use super::devices::Devices;
 use super::document::Document;
 use super::files::{Files, Recovery};
 use super::folds::Folds;
+use super::jobs::Jobs;
 use super::lab::Lab;
 use super::motion::Motion;
 use super::notice::Notice;
@@ -27,7 +28,7 @@ use super::view_models::hints::{classes_of, hints};
 use super::view_models::inspector::InspectorView;
 use super::view_models::network::{NetworkView, Row};
 use super::view_models::status::PlanNumbers;
-use crate::model::{Checked, Diagnostic};
+use crate::model::{Checked, Diagnostic, check};
 use crate::select::Tuning;
 use crate::train::RunState;
 use crate::train::runs::{RunEnd, RunStore};
@@ -72,6 +73,8 @@ pub struct Studio {
     pub compile_took: Duration,
     /// What is found out on request.
     pub lab: Lab,
+    /// What runs in the background.
+    pub jobs: Jobs,
     pub tour: Tour,
     /// What the system asks for about motion.
     pub motion: Motion,
@@ -134,6 +137,7 @@ impl Studio {
             changes: None,
             compile_took: Duration::ZERO,
             lab: Lab::new(Arc::clone(&wake)),
+            jobs: Jobs::default(),
             tour: Tour::default(),
             motion: Motion::default(),
             network: NetworkView::default(),
@@ -325,6 +329,8 @@ impl Studio {
         }
         self.runs.tend(self.training.keeping.changes, self.shown.contains(&Tab::Runs));
         self.ask_lab();
+        self.tell_found();
+        self.follow_jobs();
         self.tour.watch(self.training.done(), self.selection.current(), self.plan_revision);
         self.keep_safe();
         self.make_views();
@@ -344,6 +350,20 @@ impl Studio {
         self.ask_price();
         self.proofs.poll();
         self.prices.poll();
+    }
+
+    /// True while the newest document is being compiled.
+    #[must_use]
+    pub const fn is_compiling(&self) -> bool {
+        self.compiler.is_busy()
+    }
+
+    /// Leaves the newest document without a plan of its own, until the next edit.
+    pub(super) fn cancel_compile(&mut self) {
+        self.compiler.cancel();
+        self.answered = self.document.revision();
+        self.checked = Some(check(self.document.preset()));
+        self.failure = Some("Planning was cancelled. Any edit plans the step again.".to_owned());
     }
 
     fn take_answer(&mut self, answer: Answer) {

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod dtype;
+mod figure;
 mod files;
 mod hash;
 mod host;
@@ -10,6 +11,7 @@ mod shape;
 
 pub use bytes::{Bytes, align_up};
 pub use dtype::DType;
+pub use figure::{figure, scientific};
 pub use files::{is_wrong_place, write_advice, write_atomic, write_atomic_with};
 pub use hash::Fnv;
 pub use host::{Element, HostTensor, TensorError};

@@ -7,6 +7,7 @@ mod facts;
 mod files;
 mod keys;
 mod memory;
+mod readable;
 mod robot;
 mod rooms;
 mod run;

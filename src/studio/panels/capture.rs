@@ -12,6 +12,7 @@ use crate::studio::view_models::capture_rows::{CaptureLine, Cells, SumCell};
 use crate::studio::view_models::network::NetworkView;
 use crate::studio::view_models::status::{recorded_text, recording_text};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
+use crate::studio::widgets::frozen::{Frozen, Ground};
 use crate::studio::widgets::keys::{list_ui, row_by_keys, side_by_keys};
 use egui::{Align, Button, Id, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
@@ -125,7 +126,8 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
     let spare = ui.available_width() - name - widths.iter().map(|w| w + 8.0).sum::<f32>();
     let more = (spare / COLUMNS.len() as f32).floor().max(0.0);
     let scroll = ScrollArea::horizontal().id_salt("layers").auto_shrink([false, true]);
-    scroll.show(ui, |ui| {
+    scroll.show_viewport(ui, |ui, viewport| {
+        let frozen = Frozen::new(ui, viewport, 1);
         let mut table = TableBuilder::new(ui)
             .id_salt("capture layers")
             .auto_shrink([false, true])
@@ -139,10 +141,9 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
             table = table.scroll_to_row(row, None);
         }
         let table = table.header(20.0, |mut row| {
-            row.col(|ui| drop(weak_ui(ui, "Layer")));
-            for name in COLUMNS {
-                row.col(|ui| drop(weak_ui(ui, name)));
-            }
+            frozen.row_ui(&mut row, COLUMNS.len() + 1, Ground::default(), |ui, at| {
+                weak_ui(ui, at.checked_sub(1).map_or("Layer", |at| COLUMNS[at]));
+            });
         });
         table.body(|body| {
             body.rows(24.0, rows, |mut row| {
@@ -154,25 +155,30 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
                     let is_of_document = !studio.is_plan_stale();
                     let own = line.layer.as_ref().is_some_and(|l| studio.related.layers.contains(l));
                     let inside = is_folded && within.any(|l| studio.related.layers.contains(l));
-                    row.set_selected(is_of_document && (own || inside));
-                    row.col(|ui| {
-                        if name_ui(ui, line, frame.has_focus() && panel.at == Some(index), out) {
-                            pressed = Some(index);
+                    let is_selected = is_of_document && (own || inside);
+                    row.set_selected(is_selected);
+                    let is_at = frame.has_focus() && panel.at == Some(index);
+                    let ground = Ground { is_selected, hovers: false };
+                    frozen.row_ui(&mut row, COLUMNS.len() + 1, ground, |ui, at| {
+                        match (at.checked_sub(1), &line.cells) {
+                            (None, _) => {
+                                if name_ui(ui, line, is_at, out) {
+                                    pressed = Some(index);
+                                }
+                            }
+                            (Some(column), Cells::Own(at)) => {
+                                cell_ui(ui, view.layers[*at].cells[column].as_ref(), shown, studio, out);
+                            }
+                            (Some(column), Cells::Sum(sums)) => sum_ui(ui, sums[column].as_ref(), shown),
+                            (Some(_), Cells::Nothing) => {}
                         }
                     });
-                    for column in 0..COLUMNS.len() {
-                        row.col(|ui| match &line.cells {
-                            Cells::Own(at) => cell_ui(ui, view.layers[*at].cells[column].as_ref(), shown, studio, out),
-                            Cells::Sum(sums) => sum_ui(ui, sums[column].as_ref(), shown),
-                            Cells::Nothing => {}
-                        });
-                    }
                 } else if let Some((name, cell)) = extra.get(index - lines.len()) {
-                    row.col(|ui| drop(ui.label(RichText::new(*name).font(theme::mono()))));
-                    row.col(|ui| cell_ui(ui, cell.as_ref(), shown, studio, out));
-                    for _ in 1..COLUMNS.len() {
-                        row.col(|_| {});
-                    }
+                    frozen.row_ui(&mut row, COLUMNS.len() + 1, Ground::default(), |ui, at| match at {
+                        0 => drop(ui.label(RichText::new(*name).font(theme::mono()))),
+                        1 => cell_ui(ui, cell.as_ref(), shown, studio, out),
+                        _ => {}
+                    });
                 }
             });
         });
@@ -265,14 +271,16 @@ fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, studio: &Studio, out:
 fn constants_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     let Some(plan) = &studio.plan else { return };
     let rows = &plan.capture.constants;
+    // In a narrow window the operation, which says most, keeps its room.
+    let widths = if ui.available_width() < 480.0 { [84.0, 100.0, 84.0] } else { [96.0, 130.0, 150.0] };
     let table = TableBuilder::new(ui)
         .id_salt("constants")
         .auto_shrink([false, false])
         .cell_layout(Layout::left_to_right(Align::Center))
-        .column(Column::exact(96.0))
-        .column(Column::initial(130.0).at_least(60.0).clip(true))
-        .column(Column::initial(150.0).at_least(60.0).clip(true))
-        .column(Column::remainder().at_least(100.0).clip(true));
+        .column(Column::exact(widths[0]))
+        .column(Column::initial(widths[1]).at_least(60.0).clip(true))
+        .column(Column::initial(widths[2]).at_least(60.0).clip(true))
+        .column(Column::remainder().at_least(80.0).clip(true));
     let table = table.header(20.0, |mut row| {
         for name in ["", "Constant", "Value", "Operation"] {
             row.col(|ui| drop(weak_ui(ui, name)));

@@ -1,6 +1,6 @@
 //! The plots of a run: which there are, how they are laid out, and what the step measures for them.
 
-use crate::model::LossSpec;
+use crate::model::{LossSpec, Preset};
 use crate::studio::commands::{Command, Queue};
 use crate::studio::selection::Selection;
 use crate::studio::state::Studio;
@@ -86,6 +86,16 @@ pub fn metrics_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     }
 }
 
+/// Why training and held-out loss of the same network differ; empty where nothing but the samples makes them.
+fn loss_note(preset: Option<&Preset>) -> String {
+    match preset.map(|p| p.loss) {
+        Some(LossSpec::SoftmaxCrossEntropy { label_smoothing }) if label_smoothing > 0.0 => format!(
+            "The training loss has label smoothing of {label_smoothing}, the held-out loss has none: of the same answers it is lower."
+        ),
+        _ => String::new(),
+    }
+}
+
 /// Shows the plots.
 pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Queue) {
     let run = &studio.training;
@@ -118,7 +128,9 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
         Selection::Layer(path) => h.layers.paths.iter().position(|p| p == path),
         _ => None,
     };
+    let loss_note = loss_note(run.preset.as_deref());
     let mut plots = vec![PlotSpec {
+        note: if h.held_out_loss.is_empty() { "" } else { &loss_note },
         points: &h.held_out_loss,
         points_name: "held-out",
         points_every: run.evaluated_every,

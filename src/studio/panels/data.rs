@@ -11,6 +11,7 @@ use crate::studio::view_models::format;
 use crate::studio::widgets::button::{empty_ui, weak_ui};
 use crate::studio::widgets::classes::{class_ui, color};
 use crate::studio::widgets::field::{Drafts, problem_ui};
+use crate::studio::widgets::frozen::{Frozen, Ground};
 use crate::studio::widgets::pictures::{Strips, picture_ui};
 use crate::studio::widgets::plane::plane_ui;
 use crate::studio::widgets::segments::segments_ui;
@@ -59,6 +60,8 @@ const SIDE: f32 = 232.0;
 const FAINT: f32 = 0.45;
 /// Columns of values that a table shows.
 const COLUMNS: usize = 12;
+/// What a table shows of a sample before its values.
+const FACTS: [&str; 3] = ["sample", "split", "target"];
 
 /// Shows the panel.
 pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut Drafts, out: &mut Queue) {
@@ -336,7 +339,10 @@ fn table_ui(ui: &mut Ui, view: &DataView, list: &[u32]) {
     if width > shown {
         weak_ui(ui, format!("the first {shown} of {width} values"));
     }
-    ScrollArea::horizontal().id_salt("sample table across").auto_shrink([false, false]).show(ui, |ui| {
+    let scroll = ScrollArea::horizontal().id_salt("sample table across").auto_shrink([false, false]);
+    scroll.show_viewport(ui, |ui, viewport| {
+        // What names a sample stays where its values are moved sideways, the target too where there is room.
+        let frozen = Frozen::new(ui, viewport, if viewport.width() > 480.0 { FACTS.len() } else { 1 });
         let table = TableBuilder::new(ui)
             .id_salt("sample table")
             .auto_shrink([false, false])
@@ -346,30 +352,32 @@ fn table_ui(ui: &mut Ui, view: &DataView, list: &[u32]) {
             .column(Column::exact(88.0).clip(true))
             .columns(Column::exact(72.0).clip(true), shown);
         let table = table.header(20.0, |mut row| {
-            for name in ["sample", "split", "target"] {
-                row.col(|ui| drop(weak_ui(ui, name)));
-            }
-            for i in 0..shown {
-                let name = view.set.feature_names.get(i).cloned().unwrap_or_else(|| format!("x{i}"));
-                row.col(|ui| {
-                    weak_ui(ui, &name).on_hover_text(&name);
-                });
-            }
+            frozen.row_ui(&mut row, FACTS.len() + shown, Ground::default(), |ui, at| {
+                match at.checked_sub(FACTS.len()) {
+                    None => drop(weak_ui(ui, FACTS[at])),
+                    Some(i) => {
+                        let name = view.set.feature_names.get(i).cloned().unwrap_or_else(|| format!("x{i}"));
+                        weak_ui(ui, &name).on_hover_text(&name);
+                    }
+                }
+            });
         });
         table.body(|body| {
             body.rows(20.0, list.len(), |mut row| {
                 let Some(&index) = list.get(row.index()) else { return };
                 let mono = |text: String| RichText::new(text).font(theme::mono());
-                row.col(|ui| drop(ui.label(mono(index.to_string()))));
                 let side = if view.is_held_out(index) { "held out" } else { "training" };
-                row.col(|ui| drop(weak_ui(ui, side)));
-                row.col(|ui| drop(ui.add(egui::Label::new(view.target_text(index)).truncate())));
-                for value in view.set.sample_slice(index as usize).iter().take(shown) {
-                    row.col(|ui| {
+                let values = view.set.sample_slice(index as usize);
+                frozen.row_ui(&mut row, FACTS.len() + shown, Ground::default(), |ui, at| match at {
+                    0 => drop(ui.label(mono(index.to_string()))),
+                    1 => drop(weak_ui(ui, side)),
+                    2 => drop(ui.add(egui::Label::new(view.target_text(index)).truncate())),
+                    at => {
+                        let Some(value) = values.get(at - FACTS.len()) else { return };
                         let text = mono(format::number(f64::from(*value)));
                         ui.label(text).on_hover_text(value.to_string());
-                    });
-                }
+                    }
+                });
             });
         });
     });

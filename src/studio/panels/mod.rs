@@ -7,6 +7,7 @@ pub mod curves;
 pub mod data;
 pub mod help;
 pub mod inspector;
+mod jobs;
 pub mod layer_card;
 pub mod modals;
 pub mod network;
@@ -88,6 +89,8 @@ pub struct Panels {
     pub help: help::Help,
     pub ring: FocusRing,
     pub look: values::PictureCache,
+    pub status: status::StatusPanel,
+    pub row: TabRow,
     pub tabs: egui_tiles::Tree<Tab>,
 }
 
@@ -119,6 +122,30 @@ pub fn with_new_tabs(mut tabs: egui_tiles::Tree<Tab>) -> Option<egui_tiles::Tree
     Some(tabs)
 }
 
+/// What the row of tabs was last drawn for.
+#[derive(Debug, Default)]
+pub struct TabRow {
+    shown: Vec<Tab>,
+    width: f32,
+    /// Frames in which the shown tabs are still brought into view.
+    frames: u8,
+}
+
+impl TabRow {
+    /// True in the frames after other tabs were chosen, or the row became wider or narrower: those that are shown are to be in view. A person may
+    /// scroll the row to others from then on.
+    pub(super) fn reveals(&mut self, shown: &[Tab], width: f32) -> bool {
+        /// The arrows at the ends of the row come a frame later, and take room.
+        const FRAMES: u8 = 4;
+        if self.shown != shown || (self.width - width).abs() > 0.5 {
+            self.shown = shown.to_vec();
+            (self.width, self.frames) = (width, FRAMES);
+        }
+        self.frames = self.frames.saturating_sub(1);
+        self.frames > 0
+    }
+}
+
 impl Default for Panels {
     fn default() -> Self {
         Self {
@@ -138,6 +165,8 @@ impl Default for Panels {
             help: help::Help::default(),
             ring: FocusRing::default(),
             look: values::PictureCache::default(),
+            status: status::StatusPanel::default(),
+            row: TabRow::default(),
             tabs: first_layout(),
         }
     }
@@ -146,6 +175,15 @@ impl Default for Panels {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chosen_tabs_are_brought_into_view_once() {
+        let mut row = TabRow::default();
+        let mut frames = |shown: &[Tab], width| (0..10).filter(|_| row.reveals(shown, width)).count();
+        assert!(frames(&[Tab::Train], 700.0) > 0);
+        assert_eq!(frames(&[Tab::Train], 700.0), 0);
+        assert!(frames(&[Tab::Runs], 700.0) > 0 && frames(&[Tab::Runs], 500.0) > 0);
+    }
 
     #[test]
     fn an_older_layout_gets_the_tabs_that_are_new() {

@@ -11,8 +11,11 @@ use crate::studio::view_models::format;
 use crate::studio::view_models::runs::{Column as Field, RunRow};
 use crate::studio::widgets::axis::{tick, time_tick};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
-use crate::studio::widgets::compare::{CompareSpec, Compared, Shown, compare_ui, letter_ui as run_letter_ui};
+use crate::studio::widgets::compare::{
+    CompareSpec, CompareView, Compared, Shown, compare_ui, letter_ui as run_letter_ui,
+};
 use crate::studio::widgets::field::problem_ui;
+use crate::studio::widgets::frozen::{Frozen, Ground};
 use crate::studio::widgets::keys::{list_ui, row_by_keys, runs_id};
 use crate::train::RunState;
 use crate::train::runs::{RunEnd, RunEntry};
@@ -30,6 +33,8 @@ pub struct RunsPanel {
     at: Option<(usize, String)>,
     /// The height of the table as last drawn.
     height: f32,
+    /// The place under the pointer in the plots.
+    view: CompareView,
 }
 
 /// Shows the panel.
@@ -122,6 +127,9 @@ fn select_ui(ui: &Ui, run: &RunRow, out: &mut Queue) {
     ui.memory_mut(|m| m.request_focus(runs_id()));
 }
 
+/// Columns of the table: the tick, and what is shown of a run.
+const COLUMNS: usize = Field::ALL.len() + 1;
+
 fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, out: &mut Queue) {
     let runs = &studio.runs;
     let jump = walk_ui(ui, studio, panel, out);
@@ -131,7 +139,10 @@ fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, ou
     let name = (ui.available_width() - taken).clamp(110.0, 220.0);
     let widths: Vec<f32> = [name].into_iter().chain(figures).chain([120.0, 64.0]).collect();
     let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
-    let table = ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]).show(ui, |ui| {
+    let scroll = ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]);
+    let table = scroll.show_viewport(ui, |ui, viewport| {
+        // The tick and the name stay where the rest is moved sideways.
+        let frozen = Frozen::new(ui, viewport, 2);
         ui.set_min_width(least);
         let mut table = TableBuilder::new(ui)
             .id_salt("kept runs")
@@ -149,25 +160,23 @@ fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, ou
         }
         let table = table.column(Column::remainder().at_least(160.0).clip(true));
         let table = table.header(24.0, |mut row| {
-            row.col(|ui| drop(weak_ui(ui, "")));
-            for column in Field::ALL {
-                row.col(|ui| header_ui(ui, studio, column, out));
-            }
+            frozen.row_ui(&mut row, COLUMNS, Ground::default(), |ui, at| match at.checked_sub(1) {
+                None => drop(weak_ui(ui, "")),
+                Some(at) => header_ui(ui, studio, Field::ALL[at], out),
+            });
         });
         let mut pressed = None;
         table.body(|body| {
             body.rows(26.0, runs.view.rows.len(), |mut row| {
                 let run = &runs.view.rows[row.index()];
-                row.set_selected(runs.letter(&run.id).is_some());
-                row.col(|ui| letter_ui(ui, studio, run, out));
-                for (column, text) in Field::ALL.into_iter().zip(&run.cells) {
-                    row.col(|ui| {
-                        if cell_ui(ui, studio, run, column, text) {
-                            pressed = Some(run);
-                        }
-                    });
-                }
-                if row.response().clicked() {
+                let ground = Ground { is_selected: runs.letter(&run.id).is_some(), hovers: true };
+                row.set_selected(ground.is_selected);
+                let mut was_pressed = false;
+                let stays = frozen.row_ui(&mut row, COLUMNS, ground, |ui, at| match at.checked_sub(1) {
+                    None => letter_ui(ui, studio, run, out),
+                    Some(at) => was_pressed |= cell_ui(ui, studio, run, Field::ALL[at], &run.cells[at]),
+                });
+                if stays || was_pressed || row.response().clicked() {
                     pressed = Some(run);
                 }
             });
@@ -381,13 +390,14 @@ fn curves_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queu
     let columns = ((ui.available_width() / 300.0) as usize).clamp(1, specs.len());
     let width = ((ui.available_width() - gap * (columns as f32 - 1.0)) / columns as f32).floor();
     let height = (ui.available_height() - 8.0).clamp(180.0, 320.0);
+    panel.view.begin();
     for row in specs.chunks(columns) {
         ui.horizontal_top(|ui| {
             ui.spacing_mut().item_spacing.x = gap;
             for spec in row {
                 ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
                     ui.set_width(width);
-                    compare_ui(ui, &compared, spec, height);
+                    compare_ui(ui, &compared, spec, height, &mut panel.view);
                 });
             }
         });

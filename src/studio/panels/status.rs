@@ -1,5 +1,6 @@
 //! The status line.
 
+use super::jobs::jobs_ui;
 use super::plan_changes::difference_ui;
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
@@ -10,27 +11,78 @@ use crate::studio::view_models::status::{plan_text, recorded_text, run_text};
 use crate::studio::widgets::button::{button_width, command_icon_ui, named, weak_ui};
 use egui::{Align, Button, Label, Layout, RichText, Sense, Ui};
 
-/// The room below which a notice comes instead of the plan.
-const ROOM_FOR_BOTH: f32 = 560.0;
+/// Points that the plan needs at least, and that a notice takes at most where it is not alone in its line.
+const ROOM_FOR_PLAN: f32 = 240.0;
+const ROOM_FOR_NOTICE: f32 = 560.0;
+/// The width of the window below which a job stands in the place of how the step is recorded.
+const ROOM_FOR_ALL: f32 = 1200.0;
 
-/// Shows the line: from the right the run, and in what is left of it the rest, cut where it does not fit.
-pub fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+/// The sign that dismisses a notice, with the space before it.
+const SIGN: f32 = 40.0;
+
+/// Shows the line: from the right the run and what runs in the background, and in what is left of it the rest, cut where it does not fit. What an edit
+/// changed and a notice are both shown: the notice in a line of its own where one has no room for both.
+pub fn status_ui(ui: &mut Ui, studio: &Studio, panel: &mut StatusPanel, out: &mut Queue) {
+    let own_line = studio.notice.as_ref().filter(|_| panel.needs_two_lines);
+    if let Some(notice) = own_line {
+        ui.horizontal(|ui| notice_ui(ui, notice, out));
+    }
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 12.0;
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            weak_ui(ui, recorded_text(&studio.training, studio.devices.current().trains()));
+            let jobs = &studio.jobs.shown;
+            if jobs.is_empty() || ui.ctx().content_rect().width() >= ROOM_FOR_ALL {
+                weak_ui(ui, recorded_text(&studio.training, studio.devices.current().trains()));
+            }
             let run = run_text(&studio.training);
             if !run.is_empty() {
                 weak_ui(ui, run);
             }
-            ui.with_layout(Layout::left_to_right(Align::Center), |ui| left_ui(ui, studio, out));
+            if !jobs.is_empty() {
+                ui.scope(|ui| jobs_ui(ui, jobs, out));
+            }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                let notice = studio.notice.as_ref().filter(|_| own_line.is_none());
+                let difference = studio.difference.as_deref().filter(|_| !studio.is_plan_outdated());
+                let room = ui.available_width();
+                let both = studio.notice.as_ref().zip(difference);
+                panel.needs_two_lines = both.is_some_and(|(n, d)| difference_width(ui, d) + notice_width(ui, n) > room);
+                left_ui(ui, studio, notice, out);
+            });
         });
     });
+    if own_line.is_some() != (panel.needs_two_lines && studio.notice.is_some()) {
+        // The next frame has the line that is missing, or lacks the one that is not needed.
+        ui.ctx().request_repaint();
+    }
 }
 
-fn left_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+/// What the status line remembers.
+#[derive(Default)]
+pub struct StatusPanel {
+    /// True where a notice and what an edit changed have no room beside each other.
+    needs_two_lines: bool,
+}
+
+/// The room that a difference takes.
+fn difference_width(ui: &Ui, difference: &str) -> f32 {
+    button_width(ui, small(difference))
+}
+
+/// The room that a notice takes in a line that it shares.
+fn notice_width(ui: &Ui, notice: &Notice) -> f32 {
+    let buttons: f32 = notice.actions.iter().map(|a| button_width(ui, small(a.title()))).sum();
+    (button_width(ui, small(notice.line())) + buttons + SIGN).min(ROOM_FOR_NOTICE)
+}
+
+/// A text of the line.
+fn small(text: impl Into<String>) -> RichText {
+    RichText::new(text).size(12.0)
+}
+
+/// The problems, the plan, the difference and the notice, as far as they have room: the plan gives way first.
+fn left_ui(ui: &mut Ui, studio: &Studio, notice: Option<&Notice>, out: &mut Queue) {
     let c = theme::colors(ui);
-    let room = ui.available_width();
     let problems = studio.problems();
     if problems > 0 {
         let noun = if problems == 1 { "problem" } else { "problems" };
@@ -42,27 +94,30 @@ fn left_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             out.push(Command::ShowProblem);
         }
     }
-    if let Some(plan) = studio.plan.as_ref().filter(|_| studio.notice.is_none() || room >= ROOM_FOR_BOTH) {
+    let difference = studio.difference.as_deref();
+    let wanted = difference.map_or(0.0, |d| difference_width(ui, d)) + notice.map_or(0.0, |n| notice_width(ui, n));
+    let for_plan = ui.available_width() - wanted;
+    if let Some(plan) = studio.plan.as_ref().filter(|_| wanted == 0.0 || for_plan >= ROOM_FOR_PLAN) {
         let stale = if studio.is_plan_stale() && problems > 0 { " (before the problem)" } else { "" };
         let text = format!("{}{stale}", plan_text(plan));
-        ui.add(Label::new(RichText::new(text).size(12.0).color(c.weak)).truncate());
+        ui.scope(|ui| {
+            ui.set_max_width(for_plan.max(ROOM_FOR_PLAN));
+            ui.add(Label::new(RichText::new(text).size(12.0).color(c.weak)).truncate());
+        });
     }
-    if let Some(notice) = &studio.notice {
-        return notice_ui(ui, notice, out);
-    }
-    if let Some(difference) = studio.difference.as_ref().filter(|_| !studio.is_plan_outdated()) {
+    if let Some(difference) = difference {
         difference_ui(ui, studio, difference, out);
+    }
+    if let Some(notice) = notice {
+        notice_ui(ui, notice, out);
     }
 }
 
 /// A notice in one line, cut where it does not fit, whole as its tooltip and where it is pressed; what can be done about it; and the sign that
 /// dismisses it.
 fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut Queue) {
-    /// The sign with the space before it.
-    const SIGN: f32 = 40.0;
     let c = theme::colors(ui);
     let color = if notice.is_error { c.error } else { c.text };
-    let small = |text: String| RichText::new(text).size(12.0);
     let buttons: f32 = notice.actions.iter().map(|a| button_width(ui, small(a.title()))).sum();
     let room = (ui.available_width() - SIGN - buttons).max(SIGN);
     ui.scope(|ui| {

@@ -11,7 +11,10 @@ use crate::studio::view_models::PlanView;
 use crate::studio::view_models::format;
 use crate::studio::view_models::levels::{Level, LevelRow, is_related, selection_of};
 use crate::studio::view_models::step_graph::letter;
-use crate::studio::widgets::button::{command_ui, empty_ui, named, phase_legend, phase_ui, text_line_ui, weak_ui};
+use crate::studio::widgets::button::{
+    command_icon_ui, command_ui, empty_ui, named, phase_legend, phase_ui, text_line_ui, weak_ui,
+};
+use crate::studio::widgets::frozen::{Frozen, Ground};
 use crate::studio::widgets::keys::{list_ui, row_by_keys};
 use crate::studio::widgets::level_table::Column;
 use egui::{Align, Button, ComboBox, Id, Layout, RichText, ScrollArea, Sense, Ui, Vec2};
@@ -146,7 +149,11 @@ pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, o
     table_ui(ui, studio, panel, plan, measured, out);
 }
 
+/// The width below which a command is shown by its sign alone.
+const ROOM_FOR_NAME: f32 = 560.0;
+
 fn head_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, plan: &PlanView, out: &mut Queue) {
+    let short = ui.available_width() < ROOM_FOR_NAME;
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;
         for level in Level::ALL {
@@ -163,7 +170,8 @@ fn head_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, plan: &Plan
             ui.add(egui::Spinner::new().size(14.0));
             weak_ui(ui, "measuring");
         } else {
-            command_ui(ui, Command::MeasureOps, studio.is_enabled(&Command::MeasureOps), out);
+            let show = if short { command_icon_ui } else { command_ui };
+            show(ui, Command::MeasureOps, studio.is_enabled(&Command::MeasureOps), out);
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let (us, what) = match studio.lab.measured(studio.plan_revision) {
@@ -178,7 +186,7 @@ fn head_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, plan: &Plan
 }
 
 fn filters_ui(ui: &mut Ui, panel: &mut StepGraphPanel) {
-    ui.horizontal(|ui| {
+    ui.horizontal_wrapped(|ui| {
         ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
         text_line_ui(ui, &mut panel.filter, "Filter operations", "Filter by op, kernel, layer", 200.0);
         ui.spacing_mut().item_spacing.x = 2.0;
@@ -196,7 +204,9 @@ fn filters_ui(ui: &mut Ui, panel: &mut StepGraphPanel) {
         combo.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Layer of the rows"));
         ui.add_space(6.0);
         let total = panel.rows.len();
-        weak_ui(ui, format!("{total} {}", panel.level.noun()));
+        // A number stays beside its noun.
+        let text = RichText::new(format!("{total} {}", panel.level.noun())).size(12.0);
+        ui.add(egui::Label::new(text.color(theme::colors(ui).weak)).extend());
     });
 }
 
@@ -274,38 +284,43 @@ fn table_ui(
     let kernel = (ui.available_width() - fixed - 24.0).clamp(least, 420.0);
     let mut pressed = None;
     let mut chosen = None;
-    ScrollArea::horizontal().id_salt(("step graph", level)).auto_shrink([false, false]).show(ui, |ui| {
+    let scroll = ScrollArea::horizontal().id_salt(("step graph", level)).auto_shrink([false, false]);
+    scroll.show_viewport(ui, |ui, viewport| {
+        let frozen = Frozen::new(ui, viewport, staying(columns, viewport.width()));
         let mut table = TableBuilder::new(ui)
             .id_salt(("ops", level))
             .sense(Sense::click())
             .auto_shrink([false, false])
             .cell_layout(Layout::left_to_right(Align::Center));
-        for column in columns {
-            table = table.column(TableColumn::exact(width(*column).unwrap_or(kernel)).clip(true));
+        for (at, column) in columns.iter().enumerate() {
+            let width = width(*column).unwrap_or(kernel);
+            // The last one takes what is left, so that a row is marked over the whole width.
+            let is_last = at + 1 == columns.len();
+            let column = if is_last { TableColumn::remainder().at_least(width) } else { TableColumn::exact(width) };
+            table = table.column(column.clip(true));
         }
         if let Some(row) = jump {
             table = table.scroll_to_row(row, None);
         }
         let header = table.header(22.0, |mut row| {
-            for column in columns {
-                row.col(|ui| {
-                    if header_ui(ui, *column, level, panel.sort) {
-                        pressed = Some(*column);
-                    }
-                });
-            }
+            frozen.row_ui(&mut row, columns.len(), Ground::default(), |ui, at| {
+                if header_ui(ui, columns[at], level, panel.sort) {
+                    pressed = Some(columns[at]);
+                }
+            });
         });
         let all = plan.levels.rows(level);
         header.body(|body| {
             body.rows(ROW, panel.rows.len(), |mut row| {
                 let Some(item) = panel.rows.get(row.index()).and_then(|i| all.get(*i)) else { return };
-                row.set_selected(own(&item.index));
+                let ground = Ground { is_selected: own(&item.index), hovers: true };
+                row.set_selected(ground.is_selected);
                 let related = is_related(level, item.index, &studio.related);
                 let mut clicked = false;
-                for column in columns {
-                    row.col(|ui| clicked |= cell_ui(ui, *column, item, level, related, measured));
-                }
-                if clicked || row.response().clicked() {
+                let stays = frozen.row_ui(&mut row, columns.len(), ground, |ui, at| {
+                    clicked |= cell_ui(ui, columns[at], item, level, related, measured);
+                });
+                if stays || clicked || row.response().clicked() {
                     chosen = Some(item.index);
                 }
             });
@@ -318,6 +333,19 @@ fn table_ui(
         ui.memory_mut(|m| m.request_focus(id));
         out.push(Command::Select(selection_of(level, index)));
     }
+}
+
+/// The number of columns that stay where the others are moved sideways: up to what names a row, as far as they leave room for the others.
+fn staying(columns: &[Column], room: f32) -> usize {
+    /// The share of the room that they may take.
+    const MOST: f32 = 0.6;
+    let names = columns.iter().rposition(|c| matches!(c, Column::Layer | Column::Name)).map_or(0, |at| at + 1);
+    let mut taken = 0.0;
+    let fits = columns[..names].iter().take_while(|c| {
+        taken += c.width().unwrap_or(room) + 8.0;
+        taken <= room * MOST
+    });
+    fits.count()
 }
 
 /// The name above a column, which sorts by it; true where it was pressed.
@@ -395,6 +423,13 @@ fn cell_ui(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_names_a_row_stays_where_there_is_room() {
+        assert_eq!(staying(Column::of(Level::Selected), 800.0), 4);
+        assert_eq!(staying(Column::of(Level::Selected), 420.0), 3);
+        assert_eq!(staying(Column::of(Level::Recorded), 800.0), 3);
+    }
 
     #[test]
     fn a_block_shows_the_operations_of_its_layers_too() {

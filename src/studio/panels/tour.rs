@@ -1,4 +1,4 @@
-//! The tour's card: it stands over the lower end of the inspector, where it hides neither the map nor the curves.
+//! The tour's card, beside what its step is about and never over it.
 
 use crate::studio::commands::{Command, Queue};
 use crate::studio::icons;
@@ -6,23 +6,57 @@ use crate::studio::state::Studio;
 use crate::studio::theme;
 use crate::studio::tour::{TourMove, TourStep};
 use crate::studio::widgets::button::{icon_ui, named, weak_ui};
-use egui::{Align, Align2, Area, Button, Frame, Id, Layout, Margin, Order, RichText, Stroke, Ui, Vec2};
+use egui::{Align, Align2, Area, Button, Frame, Id, Layout, Margin, Order, Pos2, Rect, RichText, Stroke, Ui, Vec2};
+
+/// The parts of the window, as they are drawn in this frame; a panel that is hidden has none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parts {
+    pub network: Option<Rect>,
+    pub middle: Rect,
+    pub inspector: Option<Rect>,
+}
+
+/// The width of the card's content, and its margin at each side, in points.
+const WIDTH: f32 = 216.0;
+const MARGIN: f32 = 14.0;
+/// The space between the card and the edge of the part that it is in.
+const GAP: f32 = 6.0;
+
+/// The corner of the card that stays where it is, its place, and the width of the content. Each step leaves free what it speaks of:
+///
+/// - *Train*: the button at the upper right and the curves. The card is below the button, in the inspector, else in the network's lower end.
+/// - *Memory*: the map and the inspector, which names the owner. The card is in the network's lower end.
+/// - *Edit*: the network and the status line. The card is in the inspector's lower end.
+///
+/// Where the panel that should hold it is hidden, the card is at the lower end of the tabs.
+fn place(step: TourStep, parts: &Parts) -> (Align2, Pos2, f32) {
+    let Parts { network, middle, inspector } = *parts;
+    let (part, corner) = match (step, network, inspector) {
+        (TourStep::Train, _, Some(part)) => (part, Align2::RIGHT_TOP),
+        (TourStep::Train | TourStep::Memory, Some(part), _) => (part, Align2::LEFT_BOTTOM),
+        (TourStep::Edit, _, Some(part)) => (part, Align2::RIGHT_BOTTOM),
+        (TourStep::Memory, None, _) => (middle, Align2::LEFT_BOTTOM),
+        (TourStep::Train | TourStep::Edit, ..) => (middle, Align2::RIGHT_BOTTOM),
+    };
+    let room = part.shrink(GAP);
+    (corner, corner.pos_in_rect(&room), WIDTH.min(room.width() - 2.0 * MARGIN))
+}
 
 /// Shows the present step, where the tour runs.
-pub fn tour_ui(ui: &Ui, studio: &Studio, out: &mut Queue) {
+pub fn tour_ui(ui: &Ui, studio: &Studio, parts: &Parts, out: &mut Queue) {
     let Some((step, done)) = studio.tour.shown() else { return };
+    let (corner, at, width) = place(step, parts);
     let c = theme::colors(ui);
     let frame = Frame::new()
         .fill(c.card)
         .stroke(Stroke::new(1.0, c.accent))
         .corner_radius(8)
-        .inner_margin(Margin::same(14))
+        .inner_margin(Margin::same(MARGIN as i8))
         .shadow(ui.visuals().window_shadow);
-    let area =
-        Area::new(Id::unique("tour")).order(Order::Foreground).anchor(Align2::RIGHT_BOTTOM, Vec2::new(-6.0, -40.0));
+    let area = Area::new(Id::unique("tour")).order(Order::Foreground).pivot(corner).fixed_pos(at);
     area.show(ui.ctx(), |ui| {
         frame.show(ui, |ui| {
-            ui.set_width(216.0);
+            ui.set_width(width);
             card_ui(ui, studio, step, done, out);
         });
     });
@@ -95,4 +129,35 @@ fn memory_ui(ui: &mut Ui, studio: &Studio) {
         ui,
         format!("Here it is {}, {} and {share} of the arena.", largest.name, crate::tensor::Bytes(largest.bytes)),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_card_is_never_over_what_its_step_is_about() {
+        let rect = |x: f32, right: f32| Rect::from_min_max(Pos2::new(x, 36.0), Pos2::new(right, 670.0));
+        let card = |step, parts: &Parts| {
+            let (corner, at, width) = place(step, parts);
+            // The highest card, with some lines of text.
+            corner.anchor_size(at, Vec2::new(width + 2.0 * MARGIN, 260.0))
+        };
+        for [network, inspector] in [[340.0, 256.0], [264.0, 200.0], [480.0, 320.0]] {
+            let parts = Parts {
+                network: Some(rect(0.0, network)),
+                middle: rect(network, 1280.0 - inspector),
+                inspector: Some(rect(1280.0 - inspector, 1280.0)),
+            };
+            let (left, right) = (rect(0.0, network), rect(1280.0 - inspector, 1280.0));
+            assert!(right.contains_rect(card(TourStep::Train, &parts)));
+            assert!(left.contains_rect(card(TourStep::Memory, &parts)));
+            assert!(right.contains_rect(card(TourStep::Edit, &parts)));
+            // Without the inspector the map and the network stay free.
+            let narrow = Parts { middle: rect(network, 900.0), inspector: None, ..parts };
+            assert!(left.contains_rect(card(TourStep::Train, &narrow)));
+            assert!(left.contains_rect(card(TourStep::Memory, &narrow)));
+            assert!(!left.intersects(card(TourStep::Edit, &narrow)));
+        }
+    }
 }

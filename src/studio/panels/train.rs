@@ -66,7 +66,7 @@ fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     }
     ui.vertical_centered(|ui| {
         ui.add_space((ui.available_height() * 0.28).min(160.0));
-        ui.set_max_width(460.0);
+        ui.set_max_width(460.0_f32.min(ui.available_width()));
         ui.label(RichText::new(&preset.name).font(theme::strong(20.0)));
         ui.add_space(4.0);
         ui.label(RichText::new(&preset.about).color(theme::colors(ui).weak));
@@ -231,8 +231,8 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue
     let lag = smoothing / (1.0 - smoothing).max(1e-3);
     let slider = Slider::new(&mut smoothing, 0.0..=0.999).fixed_decimals(3);
     let response = slider_ui(ui, slider, "Smoothing", 64.0).on_hover_text(format!(
-        "Share of the past in the bold curve: it follows the raw one, which stays behind it, about {} late. Its first \
-             points are averages of what there is, not drawn towards zero.",
+        "Share of the past in the bold curves, of training and of held-out samples alike: they follow the raw ones, which are drawn \
+         faintly, about {} late. The first points are averages of what there is: each curve starts at its first value.",
         counted_steps(lag.round() as u64)
     ));
     if response.changed() {

@@ -12,7 +12,7 @@ use crate::train::{SessionSpec, TrainError};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The curves of a run, ready to be drawn.
 #[derive(Debug)]
@@ -81,6 +81,13 @@ pub enum Job {
     Export(ExportOrder),
 }
 
+impl Job {
+    /// True for what may take a person's time.
+    const fn is_long(&self) -> bool {
+        matches!(self, Self::Export(_) | Self::Continue(_))
+    }
+}
+
 /// What came of it.
 pub enum DeskEvent {
     Listed(Result<Vec<RunEntry>, String>),
@@ -119,6 +126,8 @@ pub struct Desk {
     pub progress: Arc<AtomicU64>,
     cancel: Arc<AtomicBool>,
     is_busy: Arc<AtomicBool>,
+    /// Runs that wait to be exported or to go on, the one that is under way among them.
+    writing: Arc<AtomicUsize>,
 }
 
 impl Desk {
@@ -130,9 +139,16 @@ impl Desk {
         let (jobs, inbox) = bounded::<Job>(BOUND);
         let (outbox, events) = bounded(BOUND);
         let (out, bell) = (outbox.clone(), Arc::clone(&wake));
+        let writing: Arc<AtomicUsize> = Arc::default();
+        let done = Arc::clone(&writing);
         let work = move || {
             for job in inbox {
-                if out.send(carry_out(&store, job)).is_err() {
+                let is_long = job.is_long();
+                let event = carry_out(&store, job);
+                if is_long {
+                    done.fetch_sub(1, Ordering::Relaxed);
+                }
+                if out.send(event).is_err() {
                     return;
                 }
                 bell();
@@ -140,7 +156,7 @@ impl Desk {
         };
         std::thread::Builder::new().name("stepgraph-runs".into()).spawn(work)?;
         let (progress, cancel) = (Arc::default(), Arc::default());
-        Ok(Self { jobs, events, outbox, wake, progress, cancel, is_busy: Arc::default() })
+        Ok(Self { jobs, events, outbox, wake, progress, cancel, is_busy: Arc::default(), writing })
     }
 
     /// The next event, if there is one.
@@ -152,7 +168,21 @@ impl Desk {
     /// Gives the thread something to do; false where too much is waiting.
     #[must_use]
     pub fn give(&self, job: Job) -> bool {
-        self.jobs.try_send(job).is_ok()
+        let is_long = job.is_long();
+        if is_long {
+            self.writing.fetch_add(1, Ordering::Relaxed);
+        }
+        let is_taken = self.jobs.try_send(job).is_ok();
+        if is_long && !is_taken {
+            self.writing.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
+    /// True while a run is exported, or read to go on.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        self.writing.load(Ordering::Relaxed) > 0
     }
 
     /// True while a capsule is made or replayed.

@@ -60,12 +60,20 @@ impl Comparison {
     /// Runs every planner and plans every precision.
     #[must_use]
     pub fn of(compiled: &Compiled) -> Self {
-        let target = Target::h200();
-        Self { planners: planners(compiled), precisions: precisions(compiled, &target), gpu: target.name }
+        Self::watched(compiled, &|_| true)
+    }
+
+    /// As [`Self::of`]; `goes_on` is told the share that is done, from 0 to 1, and ends the comparison by giving false. What is missing then is left out.
+    #[must_use]
+    pub fn watched(compiled: &Compiled, goes_on: &dyn Fn(f32) -> bool) -> Self {
+        let (target, all) = (Target::h200(), (Planner::ALL.len() + PRECISIONS.len()) as f32);
+        let planners = planners(compiled, &|done| goes_on(done as f32 / all));
+        let precisions = precisions(compiled, &target, &|done| goes_on((Planner::ALL.len() + done) as f32 / all));
+        Self { planners, precisions, gpu: target.name }
     }
 }
 
-fn planners(compiled: &Compiled) -> Vec<PlannerRow> {
+fn planners(compiled: &Compiled, goes_on: &dyn Fn(usize) -> bool) -> Vec<PlannerRow> {
     let plan = &compiled.plan;
     let Ok((problem, _)) = plan.problem() else { return Vec::new() };
     let row = |planner: Planner| {
@@ -80,10 +88,15 @@ fn planners(compiled: &Compiled) -> Vec<PlannerRow> {
             chosen: planner == plan.report.planner,
         }
     };
-    Planner::ALL.into_iter().map(row).collect()
+    Planner::ALL
+        .into_iter()
+        .enumerate()
+        .take_while(|(done, _)| goes_on(*done))
+        .map(|(_, planner)| row(planner))
+        .collect()
 }
 
-fn precisions(compiled: &Compiled, target: &Target) -> Vec<PrecisionRow> {
+fn precisions(compiled: &Compiled, target: &Target, goes_on: &dyn Fn(usize) -> bool) -> Vec<PrecisionRow> {
     let row = |precision: Precision| {
         let model = crate::model::Model { precision, ..compiled.model.clone() };
         let name = precision.name();
@@ -101,7 +114,7 @@ fn precisions(compiled: &Compiled, target: &Target) -> Vec<PrecisionRow> {
             }
         }
     };
-    PRECISIONS.into_iter().map(row).collect()
+    PRECISIONS.into_iter().enumerate().take_while(|(done, _)| goes_on(*done)).map(|(_, p)| row(p)).collect()
 }
 
 #[cfg(test)]

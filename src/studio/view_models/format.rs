@@ -1,8 +1,13 @@
 //! Numbers for people.
 
-/// A count with a thousand's letter: `3.4 M`.
+use crate::tensor::scientific;
+
+/// A count with a thousand's letter: `3.4 M`; one beyond the letters in scientific form.
 #[must_use]
 pub fn count(value: f64) -> String {
+    if value >= 999.5e12 {
+        return scientific(value, 1);
+    }
     const UNITS: [&str; 5] = ["", " k", " M", " G", " T"];
     let mut scaled = value;
     let mut unit = 0;
@@ -22,9 +27,28 @@ pub fn micros(us: f64) -> String {
         format!("{:.1} ms", us / 1e3)
     } else if us >= 1000.0 {
         format!("{:.2} ms", us / 1e3)
+    } else if (0.0..0.05).contains(&us) {
+        "< 0.1 µs".into()
     } else {
         format!("{us:.1} µs")
     }
+}
+
+/// A text of the compiler with its times as the window writes them: `measured 4.5 µs against < 0.1 µs`.
+#[must_use]
+pub fn with_micro_signs(text: &str) -> String {
+    let parts = text.split_inclusive(' ').collect::<Vec<_>>();
+    let is_unit = |part: &str| part.trim_end_matches(' ').trim_end_matches([',', '.', ';']) == "us";
+    let mut out = String::with_capacity(text.len());
+    for (at, part) in parts.iter().enumerate() {
+        let is_time = parts.get(at + 1).is_some_and(|next| is_unit(next));
+        match *part {
+            "0.0 " if is_time => out.push_str("< 0.1 "),
+            part if is_unit(part) && at > 0 => out.push_str(&part.replacen("us", "µs", 1)),
+            part => out.push_str(part),
+        }
+    }
+    out
 }
 
 /// A duration in seconds as a person says it: `1 h 02 min`.
@@ -95,6 +119,11 @@ mod tests {
     fn numbers_speak_human() {
         assert_eq!([0.0, 12.0, 1290.0, 3_400_000.0].map(count), ["0", "12", "1.3 k", "3.4 M"]);
         assert_eq!([0.3, 999.94, 18_200.0, 2_500_000.0].map(micros), ["0.3 µs", "999.9 µs", "18.2 ms", "2.50 s"]);
+        assert_eq!([0.0, 0.04, 0.05].map(micros), ["< 0.1 µs", "< 0.1 µs", "0.1 µs"]);
+        assert_eq!([2e14, 7.718e27].map(count), ["200.0 T", "7.7e27"]);
+        assert_eq!(number(7.718_234_8e27), "7.72e27");
+        let text = "estimated 4.5 us against 0.0 us, status as it was";
+        assert_eq!(with_micro_signs(text), "estimated 4.5 µs against < 0.1 µs, status as it was");
         assert_eq!([5.0, 65.0, 3725.0].map(duration), ["5 s", "1 min 05 s", "1 h 02 min"]);
         assert_eq!([0.0, 0.000_14, 0.25, 2.5, 250.0].map(number), ["0", "1.40e-4", "0.2500", "2.500", "250.0"]);
         assert_eq!([0.0, 0.001, 0.414, 1.0].map(percent), ["0%", "<1%", "41%", "100%"]);

@@ -8,6 +8,7 @@ use crate::lower::{Dir, LValueId, Op, Program, dims};
 use crate::model::{LayerId, LayerPath};
 use crate::select::{cpu_rest, least};
 use crate::studio::selection::{Related, Selection, lowered_into};
+use crate::studio::view_models::format;
 use crate::tensor::Bytes;
 
 /// A stage of the compiler.
@@ -252,7 +253,8 @@ fn selected_rows(compiled: &Compiled) -> Vec<LevelRow> {
         row.shapes = shapes(program, op);
         row.dtypes = dtypes(program, op);
         let lost = choice.candidates.iter().filter(|k| !k.lost.is_empty());
-        row.detail = lost.map(|k| format!("{}: {}", k.kernel, k.lost)).collect::<Vec<_>>().join("\n");
+        row.detail =
+            lost.map(|k| format!("{}: {}", k.kernel, format::with_micro_signs(&k.lost))).collect::<Vec<_>>().join("\n");
         (row.flops, row.bytes, row.cost_us) = (Some(choice.flops), Some(choice.bytes), Some(choice.cost_us));
         row.found_by()
     };

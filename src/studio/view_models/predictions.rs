@@ -3,7 +3,7 @@
 use super::data::{Picture, class_name, class_of, picture, target_text};
 use crate::data::{Dataset, Split, Target};
 use crate::model::{DataSource, LossSpec, Model, ParamId, ParamKind};
-use crate::tensor::HostTensor;
+use crate::tensor::{HostTensor, figure};
 use crate::train::{Look, Looked, argmax};
 use std::fmt;
 use std::sync::Arc;
@@ -378,7 +378,7 @@ fn filters(model: &Model, weight: &HostTensor, id: Option<ParamId>, shape: Optio
 /// The figures, the confusion matrix, and the first samples.
 impl fmt::Display for PredictionsView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {}, {}: loss {:.4}", self.step, self.what, self.loss)?;
+        write!(f, "step {}, {}: loss {}", self.step, self.what, figure(self.loss, 4))?;
         if let Some(accuracy) = self.accuracy {
             write!(f, ", accuracy {accuracy:.4}")?;
         }

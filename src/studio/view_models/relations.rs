@@ -133,8 +133,13 @@ pub(super) fn kernel(id: &str, plan: &PlanView) -> InspectorView {
     let lost = plan.compiled.selection.choices.iter().enumerate();
     let lost = lost.flat_map(|(i, c)| c.candidates.iter().map(move |k| (i, k)));
     let lost = lost.filter(|(_, k)| k.kernel == id && !k.lost.is_empty());
-    let lost: Vec<Row> =
-        lost.map(|(i, k)| Row::Link { label: format!("op {i}"), text: k.lost.clone(), to: Selection::Op(i) }).collect();
+    let lost: Vec<Row> = lost
+        .map(|(i, k)| Row::Link {
+            label: format!("op {i}"),
+            text: format::with_micro_signs(&k.lost),
+            to: Selection::Op(i),
+        })
+        .collect();
     out.groups.push(Group { title: "Operations", rows: op_links(plan, ops.into_iter()) });
     out.groups.push(Group { title: "Where it lost", rows: cut(lost) });
     out

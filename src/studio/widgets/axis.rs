@@ -1,6 +1,7 @@
 //! Marks on axes: at round values, as short as they can be.
 
 use crate::studio::view_models::format;
+use crate::tensor::scientific;
 use egui_plot::{GridInput, GridMark};
 use std::ops::RangeInclusive;
 
@@ -12,13 +13,38 @@ pub(super) fn scale(log: bool, y: f64) -> f64 {
     if log { y.max(FLOOR).log10() } else { y }
 }
 
-/// Marks of a logarithmic axis: powers of ten, with twos and fives between them where there is room.
-pub(super) fn log_marks((low, high): (f64, f64)) -> Vec<GridMark> {
+/// Points between the marks of a vertical axis below which labels fade.
+const LOG_MARK: f64 = 30.0;
+/// Powers of ten that a number of 64 bits can hold.
+const POWERS: (f64, f64) = (-320.0, 308.0);
+/// Decades below which a logarithmic axis has its marks at round values, as a linear one.
+const NARROW: f64 = 0.7;
+
+/// The distance of marks at round values on a logarithmic axis that spans too little for powers of ten; `None` on any other.
+fn narrow_step(low: f64, high: f64) -> Option<f64> {
+    (high - low < NARROW).then(|| round_step(((10f64.powf(high) - 10f64.powf(low)) / 5.0).max(1e-300)))
+}
+
+/// Powers of ten from one mark of a logarithmic axis to the next, where a decade takes so many points.
+fn power_step(decade: f64) -> i32 {
+    const STEPS: [i32; 9] = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+    STEPS.into_iter().find(|n| f64::from(*n) * decade >= LOG_MARK).unwrap_or(STEPS[STEPS.len() - 1])
+}
+
+/// Marks of a logarithmic axis of this length in points: powers of ten, thinned out where there are many, and with twos and fives between them, or
+/// at round values, where there are few.
+pub(super) fn log_marks((low, high): (f64, f64), length: f32) -> Vec<GridMark> {
+    if let Some(step) = narrow_step(low, high) {
+        let (first, last) = (10f64.powf(low) / step, 10f64.powf(high) / step);
+        let marks = (first.ceil() as i64..=(last.floor() as i64).min(first.ceil() as i64 + 64)).filter(|i| *i > 0);
+        return marks.map(|i| GridMark { value: (i as f64 * step).log10(), step_size: 1.0 }).collect();
+    }
     let fine = high - low < 2.5;
-    let powers = (low.floor().max(-40.0) as i32)..=(high.ceil().min(40.0) as i32);
+    let apart = power_step(f64::from(length) / (high - low));
+    let (low, high) = (low.max(POWERS.0), high.min(POWERS.1));
     let mut marks = Vec::new();
-    for power in powers {
-        marks.push(GridMark { value: f64::from(power), step_size: 1.0 });
+    for power in ((low.floor() as i32)..=(high.ceil() as i32)).filter(|p| p.rem_euclid(apart) == 0) {
+        marks.push(GridMark { value: f64::from(power), step_size: f64::from(apart) });
         if fine {
             marks.extend([2.0f64, 5.0].map(|m| GridMark {
                 value: f64::from(power) + m.log10(),
@@ -28,6 +54,11 @@ pub(super) fn log_marks((low, high): (f64, f64)) -> Vec<GridMark> {
     }
     marks.retain(|m| low <= m.value && m.value <= high);
     marks
+}
+
+/// A mark of a logarithmic axis as its value, and the distance of the marks beside it; 0 where that grows with the value.
+pub(super) fn log_value(mark: GridMark, range: &RangeInclusive<f64>) -> (f64, f64) {
+    (10f64.powf(mark.value), narrow_step(*range.start(), *range.end()).unwrap_or(0.0))
 }
 
 /// The smallest of 1, 2 and 5 times a power of ten that is not below `wanted`.
@@ -75,16 +106,14 @@ pub(crate) fn tick(value: f64, step: f64) -> String {
     let apart = decimals(step);
     if value == 0.0 {
         "0".into()
+    } else if !(1e-3..1e6).contains(&a) {
+        let digits = apart.saturating_add(a.log10().floor() as i32).clamp(0, 8) as usize;
+        // The neighbours of a mark on a logarithmic axis are far away, and its two or three digits are its own.
+        scientific(value, if step > 0.0 { digits } else { 1 })
     } else if a >= 1000.0 && step > 0.0 && step < a * 1e-3 {
         format!("{value:.0$}", apart.clamp(0, 5) as usize)
     } else if a >= 1000.0 {
         format::count(value).replace(".0 ", " ")
-    } else if a < 1e-3 {
-        let digits = apart.saturating_add(a.log10().floor() as i32).clamp(0, 5) as usize;
-        let text = format!("{value:.digits$e}");
-        let (number, power) = text.split_once('e').unwrap_or((&text, "0"));
-        let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
-        format!("{number}e{power}")
     } else {
         // Three digits that count are enough for a mark, where neighbours do not need more.
         let digits = (2 - a.log10().floor() as i32).max(apart).clamp(0, 8) as usize;
@@ -154,6 +183,38 @@ mod tests {
     }
 
     #[test]
+    fn a_logarithmic_axis_has_readable_labels_over_any_range() {
+        let labels = |low: f64, high: f64, length: f32| -> Vec<String> {
+            let marks = log_marks((low, high), length);
+            let points = |step: f64| step * f64::from(length) / (high - low);
+            // Marks that are closer together have no label.
+            let labelled = marks.into_iter().filter(|m| points(m.step_size) >= 29.9);
+            labelled.map(|m| log_value(m, &(low..=high))).map(|(value, step)| tick(value, step)).collect()
+        };
+        assert_eq!(labels(-12.5, 30.5, 150.0), ["1e-10", "1", "1e10", "1e20", "1e30"]);
+        assert_eq!(labels(-3.2, 3.2, 100.0), ["0.01", "1", "100"]);
+        assert_eq!(labels(0.004, 0.03, 150.0), ["1.02", "1.04", "1.06"]);
+        let ranges = [
+            (-12.0, 38.0),
+            (-300.0, 300.0),
+            (5.9, 6.2),
+            (-4.1, -3.9),
+            (0.2, 2.0),
+            (-7.3, 1.1),
+            (27.6, 28.2),
+            (0.75, 1.45),
+        ];
+        for (low, high) in ranges {
+            for length in [80.0, 150.0, 600.0] {
+                let found = labels(low, high, length);
+                let distinct: std::collections::HashSet<_> = found.iter().collect();
+                assert!(found.len() >= 2 && distinct.len() == found.len(), "{low} to {high} in {length}: {found:?}");
+                assert!(found.iter().all(|text| text.len() <= 8), "{found:?}");
+            }
+        }
+    }
+
+    #[test]
     fn marks_are_told_apart() {
         assert_eq!([2.295, 2.3, 2.305, 2.31].map(|v| tick(v, 0.005)), ["2.295", "2.3", "2.305", "2.31"]);
         assert_eq!([12_340.0, 12_345.0].map(|v| tick(v, 5.0)), ["12340", "12345"]);
@@ -186,8 +247,8 @@ mod tests {
     fn marks_stand_at_round_values() {
         let values =
             |marks: Vec<GridMark>| marks.iter().map(|m| (m.value * 1000.0).round() / 1000.0).collect::<Vec<_>>();
-        assert_eq!(values(log_marks((0.9, 2.1))), [1.0, 1.301, 1.699, 2.0]);
-        assert_eq!(values(log_marks((0.0, 4.0))), [0.0, 1.0, 2.0, 3.0, 4.0]);
+        assert_eq!(values(log_marks((0.9, 2.1), 200.0)), [1.0, 1.301, 1.699, 2.0]);
+        assert_eq!(values(log_marks((0.0, 4.0), 200.0)), [0.0, 1.0, 2.0, 3.0, 4.0]);
         assert_eq!(
             values(linear_marks(&GridInput { bounds: (0.0, 1.0), base_step_size: 0.1 }, 6.0)),
             [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]

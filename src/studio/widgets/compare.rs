@@ -1,15 +1,17 @@
 //! Curves of several runs over each other, against the step or the running time.
 
-use super::axis::{below, inside, linear_marks, log_marks, scale, step_marks, step_tick, tick as short};
+use super::axis::{below, inside, linear_marks, log_marks, log_value, scale, step_marks, step_tick, tick as short};
 use super::button::weak_ui;
 use super::classes::DISTINCT;
+use super::compare_values::listed;
 use super::layers::{LayerLine, layer_color, layer_keys_fit, layer_keys_ui, layer_lines, layer_rows_ui};
 use super::series::Smoothed;
+use super::smoothing::smoothed_points;
 use crate::studio::runs::LoadedRun;
 use crate::studio::theme;
 use crate::train::export::LINE_COLORS;
 use egui::{Color32, RichText, Ui};
-use egui_plot::{GridInput, GridMark, Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotUi, Points, Text};
+use egui_plot::{GridInput, GridMark, Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotUi, Points, Text, VLine};
 
 /// The colour of the run at this place among the selected ones. On dark ground the two blues change places, and black is white.
 #[must_use]
@@ -61,6 +63,20 @@ pub struct CompareSpec<'a> {
     pub tick: fn(f64, f64) -> String,
 }
 
+/// What the plots of a comparison have in common: the place under the pointer, in whichever plot that is.
+#[derive(Default)]
+pub struct CompareView {
+    cursor: Option<f64>,
+    found: Option<f64>,
+}
+
+impl CompareView {
+    /// Begins a frame: the pointer counts where it was in the last one.
+    pub fn begin(&mut self) {
+        self.cursor = self.found.take();
+    }
+}
+
 /// Stretches of a layer's curve that are drawn at most.
 const STRETCHES: usize = 400;
 /// The room that a letter at the end of a curve takes, in points.
@@ -81,10 +97,10 @@ fn time_marks(input: &GridInput) -> Vec<GridMark> {
 const AXES: [f32; 2] = [52.0, 18.0];
 
 /// Shows a plot of this height.
-pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, height: f32) {
-    let rows = head_ui(ui, runs, spec).map_or(0.0, |names| layer_rows_ui(ui, names));
+pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, height: f32, view: &mut CompareView) {
+    let rows = head_ui(ui, runs, spec, view.cursor).map_or(0.0, |names| layer_rows_ui(ui, names));
     let c = theme::colors(ui);
-    let (log, value, tick, by_time) = (spec.log, spec.value, spec.tick, spec.by_time);
+    let (log, tick, by_time, cursor) = (spec.log, spec.tick, spec.by_time, view.cursor);
     let pixels = ui.available_width().max(64.0) as usize;
     let width = (ui.available_width() - AXES[0]).max(64.0);
     let room = f64::from(width / 72.0);
@@ -94,6 +110,8 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
     let plot = Plot::new(("compare", spec.title, by_time, log))
         .height(height)
         .allow_scroll(false)
+        .show_x(false)
+        .show_y(false)
         .grid_color(c.hairline)
         .y_axis_min_width(AXES[0])
         .x_grid_spacer(move |input| if by_time { time_marks(&input) } else { step_marks(input.bounds, room) })
@@ -101,18 +119,15 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
             let text = if by_time { format!("{} s", short(mark.value, mark.step_size)) } else { step_tick(mark) };
             inside(text, mark.value, range, width)
         })
-        .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input, 6.0) })
+        .y_grid_spacer(move |input| if log { log_marks(input.bounds, inner) } else { linear_marks(&input, 6.0) })
         .y_axis_formatter(move |mark: GridMark, range| {
-            let (at, step) = if log { (10f64.powf(mark.value), 0.0) } else { (mark.value, mark.step_size) };
+            let (at, step) = if log { log_value(mark, range) } else { (mark.value, mark.step_size) };
             below(tick(at, step), mark.value, range, inner)
         })
         .label_formatter(move |at| {
             let (egui_plot::HoverPosition::NearDataPoint { position, .. }
             | egui_plot::HoverPosition::Elsewhere { position }) = at;
-            let y = if log { 10f64.powf(position.y) } else { position.y };
-            let x = position.x.max(0.0);
-            let x = if by_time { format!("{x:.3} s") } else { format!("step {}", x.round()) };
-            Some(format!("{x}\n{}", value(y)))
+            Some(listed(runs, spec, position.x).join("\n"))
         });
     let response = plot.show(ui, |plot| {
         let mut ends: Vec<(PlotPoint, String, Color32)> = Vec::new();
@@ -135,6 +150,9 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
                 }
             }
         }
+        if let Some(x) = cursor {
+            plot.vline(VLine::new("", x).color(c.weak).width(1.0).allow_hover(false));
+        }
         let roof = plot.screen_from_plot(PlotPoint::new(0.0, plot.plot_bounds().max()[1])).y;
         for (end, letters, color) in ends {
             let is_below = plot.screen_from_plot(end).y - roof < LETTER + 4.0;
@@ -150,25 +168,42 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
     });
     let name = format!("{} of the selected runs", spec.title);
     response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
+    if let Some(at) = response.response.hover_pos() {
+        view.found = Some(response.transform.value_from_position(at).x.max(0.0));
+    }
+}
+
+/// The values at the pointer in what is left of the line, whole as a tooltip.
+fn cursor_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, cursor: f64) {
+    let lines = listed(runs, spec, cursor);
+    ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+        let text = RichText::new(lines.join("  ")).size(12.0).color(theme::colors(ui).weak);
+        ui.add(egui::Label::new(text).truncate()).on_hover_text(lines.join("\n"));
+    });
 }
 
 /// The title, with the layer that is shown, or the colours of all of them; gives their names where it has no room for those.
-fn head_ui<'a>(ui: &mut Ui, runs: &[Compared<'a>], spec: &CompareSpec<'_>) -> Option<&'a [String]> {
+fn head_ui<'a>(
+    ui: &mut Ui,
+    runs: &[Compared<'a>],
+    spec: &CompareSpec<'_>,
+    cursor: Option<f64>,
+) -> Option<&'a [String]> {
     let mut rest = None;
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
         ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
-        match (spec.shown, runs) {
-            (Shown::Layer(_), [one]) => {
-                let names = &one.run.curves.layers.names;
-                if layer_keys_fit(ui, names) {
-                    layer_keys_ui(ui, names);
-                } else {
-                    rest = Some(names.as_slice());
-                }
-            }
-            (Shown::Layer(name), _) => drop(weak_ui(ui, name)),
-            (Shown::Curve(..), _) => {}
+        let layers = match (spec.shown, runs) {
+            (Shown::Layer(_), [one]) => Some(one.run.curves.layers.names.as_slice()),
+            _ => None,
+        };
+        // The names below the title stay where they are while something is pointed at.
+        rest = layers.filter(|names| !layer_keys_fit(ui, names));
+        match (cursor, spec.shown, layers) {
+            (Some(x), ..) => cursor_ui(ui, runs, spec, x),
+            (None, Shown::Layer(_), Some(names)) if rest.is_none() => layer_keys_ui(ui, names),
+            (None, Shown::Layer(name), None) => drop(weak_ui(ui, name)),
+            _ => {}
         }
     });
     rest
@@ -197,8 +232,10 @@ fn curve_lines(
     let end = smooth.last().copied();
     let name = format!("{} {}", of.letter, of.name);
     plot.line(Line::new(name, PlotPoints::from(smooth)).color(color).width(1.5).allow_hover(false));
+    // Both curves are averaged over the same steps.
+    let smoothed = smoothed_points(points, curve.weight());
     let held_out: Vec<[f64; 2]> =
-        points.iter().map(|[step, y]| [across(run, *step, by_time), scale(log, *y)]).collect();
+        smoothed.iter().map(|[step, y]| [across(run, *step, by_time), scale(log, *y)]).collect();
     if held_out.len() == 1 {
         plot.points(Points::new("held-out", held_out).color(color).radius(3.0).allow_hover(false));
     } else if !held_out.is_empty() {

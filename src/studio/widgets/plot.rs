@@ -1,17 +1,17 @@
 //! A plot of curves against the step, with axes that can be logarithmic. All plots of a [`PlotView`] share the step axis and the crosshair.
 
-use super::axis::{below, inside, linear_marks, log_marks, scale, step_end, step_marks, step_tick};
-use super::button::named;
+use super::axis::{below, inside, linear_marks, log_marks, log_value, scale, step_end, step_marks, step_tick};
 use super::classes::DISTINCT;
-use super::layers::{LayerLine, key_ui, layer_color, layer_keys_fit, layer_keys_ui, layer_lines, layer_rows_ui};
+use super::layers::{LayerLine, layer_color, layer_lines, layer_rows_ui};
+use super::plot_head::head_ui;
 use super::series::{Series, Smoothed};
+use super::smoothing::smoothed_points;
 use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
 use crate::studio::selection::Selection;
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::train::runs::LayerCurves;
-use egui::{Button, Id, PointerButton, Pos2, Rect, Response, RichText, Stroke, StrokeKind, Ui, Vec2};
+use egui::{Id, PointerButton, Pos2, Rect, Response, Stroke, StrokeKind, Ui};
 use egui_plot::{GridMark, Line, Plot, PlotPoints, PlotTransform, Points, VLine};
 use std::collections::HashSet;
 
@@ -122,13 +122,21 @@ const LAYER_POINTS: usize = 12_000;
 const LISTED: usize = 12;
 
 /// The value of the last point at or before a step.
-fn point_at(points: &[[f64; 2]], step: f64) -> Option<f64> {
+pub(super) fn point_at(points: &[[f64; 2]], step: f64) -> Option<f64> {
     points[..points.partition_point(|p| p[0] <= step + 0.5)].last().map(|p| p[1])
 }
 
 impl PlotSpec<'_> {
+    /// Share of the past in the bold curves.
+    const fn smoothing(&self) -> f32 {
+        match &self.curve {
+            Curve::Smoothed(curve) => curve.weight(),
+            Curve::Plain(_) | Curve::Layers { .. } => 0.0,
+        }
+    }
+
     /// Every curve's name and value at a step, the layers' largest first; the last ones where `step` is `None`.
-    fn values_at(&self, step: Option<f64>) -> Vec<(String, f64)> {
+    pub(super) fn values_at(&self, step: Option<f64>) -> Vec<(String, f64)> {
         let at = |series: &Series| match step {
             None => series.last(),
             Some(step) => series.near(step.round().max(1.0) as usize),
@@ -151,8 +159,13 @@ impl PlotSpec<'_> {
             }
         }
         if !matches!(self.curve, Curve::Layers { .. }) {
-            let held_out = step.map_or_else(|| self.points.last().map(|p| p[1]), |s| point_at(self.points, s));
-            out.extend(held_out.map(|v| (self.points_name.to_owned(), v)));
+            let step = step.unwrap_or(f64::INFINITY);
+            let smoothed = smoothed_points(self.points, self.smoothing());
+            out.extend(point_at(&smoothed, step).map(|v| (self.points_name.to_owned(), v)));
+            if self.smoothing() > 0.0 && step.is_finite() {
+                let raw = point_at(self.points, step);
+                out.extend(raw.map(|v| (format!("{} raw", self.points_name), v)));
+            }
         }
         out.retain(|(_, v)| v.is_finite());
         out
@@ -210,90 +223,23 @@ impl PlotSpec<'_> {
             }
         }
         if !self.points.is_empty() {
-            line(plot, self.points_name.into(), self.points.to_vec(), c.warning, 2.0);
+            let is_smoothed = self.smoothing() > 0.0;
+            let raw = if is_smoothed { c.warning.gamma_multiply(0.45) } else { c.warning };
+            if is_smoothed {
+                line(plot, format!("{} raw", self.points_name), self.points.to_vec(), raw, 1.0);
+            }
+            // Both bold curves are averaged over the same steps.
+            let smoothed = smoothed_points(self.points, self.smoothing());
+            line(plot, self.points_name.into(), smoothed, c.warning, 2.0);
             // Few points are marked: one alone makes no line.
             if self.points.len() <= MARKED {
-                let marks = Points::new("marks", shown(self.points.to_vec())).color(c.warning).radius(3.0);
+                let raw = if self.points.len() == 1 { c.warning } else { raw };
+                let marks = Points::new("marks", shown(self.points.to_vec())).color(raw).radius(3.0);
                 plot.points(marks.allow_hover(false));
             }
         }
     }
 }
-
-/// Shows the title with what it is about; true where the names of layers have no room in it.
-fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queue) -> bool {
-    let mut lacks_room = false;
-    let c = theme::colors(ui);
-    ui.horizontal(|ui| {
-        ui.spacing_mut().item_spacing.x = 6.0;
-        ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
-        if spec.can_log {
-            let button = Button::selectable(spec.log, RichText::new("log").size(12.0)).min_size(Vec2::new(28.0, 18.0));
-            let button = ui.add(button).on_hover_text(if spec.log {
-                "The axis is logarithmic; click for a linear one"
-            } else {
-                "The axis is linear; click for a logarithmic one"
-            });
-            named(&button, &format!("{}: logarithmic axis", spec.title), true);
-            if button.clicked() {
-                out.push(Command::SetPlotLog(spec.title, !spec.log));
-            }
-        }
-        let values = spec.values_at(cursor);
-        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-            let mut text = values.first().map(|(_, v)| (spec.value)(*v)).unwrap_or_default();
-            if let (Curve::Layers { curves, .. }, Some((name, _))) = (&spec.curve, values.first()) {
-                // Where nothing is pointed at, the colours' names say more than a number, and both have seldom room.
-                lacks_room = !layer_keys_fit(ui, &curves.names);
-                text = if cursor.is_none() && !lacks_room { String::new() } else { format!("{name} {text}") };
-            } else if let (Some(_), Some((_, v))) = (cursor, values.iter().find(|(n, _)| n == spec.points_name)) {
-                text = format!("{text} / {}", (spec.value)(*v));
-            }
-            let list: Vec<String> = values.iter().map(|(n, v)| format!("{n}: {}", (spec.value)(*v))).collect();
-            ui.label(RichText::new(text).font(theme::mono())).on_hover_text(list.join("\n"));
-            ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
-                if let Some(step) = cursor {
-                    let text = format!("at step {}", format::exact(step.round().max(0.0) as u64));
-                    ui.add(egui::Label::new(RichText::new(text).size(12.0).color(c.weak)).truncate());
-                    return;
-                }
-                if !spec.points_name.is_empty() {
-                    key_ui(ui, c.accent, spec.curve_name);
-                    let key = key_ui(ui, c.warning, spec.points_name);
-                    if let Some(every) = spec.points_every {
-                        key.on_hover_text(format!("Evaluated every {} steps", format::exact(every)));
-                    }
-                }
-                if let Some((name, _)) = spec.baseline {
-                    let short = format!("baseline: {}", format::elided(name, NAME_LENGTH));
-                    let short = if ui.available_width() > NAME_ROOM { &short } else { "baseline" };
-                    let response = key_ui(ui, c.weak, short).on_hover_text(format!("The pinned run: {name}"));
-                    let name = format!("baseline {name}");
-                    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
-                }
-                if !spec.note.is_empty() {
-                    let sign = ui.label(RichText::new(icons::INFO).size(12.0).color(c.weak));
-                    sign.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, spec.note));
-                    sign.on_hover_text(spec.note);
-                }
-                if let Curve::Layers { curves, .. } = &spec.curve
-                    && !lacks_room
-                {
-                    return layer_keys_ui(ui, &curves.names);
-                }
-                if !spec.unit.is_empty() {
-                    let text = RichText::new(spec.unit).size(12.0).color(c.weak);
-                    ui.add(egui::Label::new(text).truncate());
-                }
-            });
-        });
-    });
-    lacks_room
-}
-
-/// From this width on a pinned run is named, by so many characters.
-const NAME_ROOM: f32 = 210.0;
-const NAME_LENGTH: usize = 18;
 
 /// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button pans, a double click fits the whole run.
 pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut Queue) {
@@ -337,9 +283,9 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
         .y_axis_min_width(Y_AXIS)
         .x_grid_spacer(move |input| step_marks(input.bounds, room))
         .x_axis_formatter(move |mark: GridMark, range| inside(step_tick(mark), mark.value, range, width))
-        .y_grid_spacer(move |input| if log { log_marks(input.bounds) } else { linear_marks(&input, 6.0) })
+        .y_grid_spacer(move |input| if log { log_marks(input.bounds, inner) } else { linear_marks(&input, 6.0) })
         .y_axis_formatter(move |mark: GridMark, range| {
-            let (at, step) = if log { (10f64.powf(mark.value), 0.0) } else { (mark.value, mark.step_size) };
+            let (at, step) = if log { log_value(mark, range) } else { (mark.value, mark.step_size) };
             below(tick(at, step), mark.value, range, inner)
         })
         .label_formatter(move |at| {
@@ -481,6 +427,14 @@ mod tests {
         assert_eq!(text(Some(1.0)), "train 4, raw 4");
         assert_eq!(text(None), "train 3, held-out 0.5");
         assert_eq!(spec.extent(1.5, 2.5), Some((0.5, 4.0)));
+        let mut curve = Smoothed::default();
+        curve.set_weight(0.5);
+        [4.0, 2.0, 3.0].into_iter().for_each(|v| curve.push(v));
+        let spec = PlotSpec { curve: Curve::Smoothed(&curve), points: &[[1.0, 1.0], [3.0, 0.0]], ..spec };
+        let found: Vec<(String, f64)> = spec.values_at(Some(3.0));
+        assert_eq!(found[2].0, "held-out");
+        // Of the values 1, 0.5 and 0 of its line, with weights 1, 2 and 4 over 7.
+        assert!((found[2].1 - 2.0 / 7.0).abs() < 1e-6 && found[3] == ("held-out raw".to_owned(), 0.0), "{found:?}");
     }
 
     #[test]

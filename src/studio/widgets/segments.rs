@@ -5,8 +5,7 @@ use egui::{Button, Ui};
 /// Shows the choice; true where another one was chosen. Each item is its value, its name and its tooltip.
 pub fn segments_ui<T: Copy + PartialEq>(ui: &mut Ui, chosen: &mut T, items: &[(T, &str, &str)]) -> bool {
     let before = *chosen;
-    ui.horizontal(|ui| {
-        ui.spacing_mut().item_spacing.x = 4.0;
+    let mut buttons = |ui: &mut Ui| {
         for (value, name, about) in items {
             let on = *value == *chosen;
             let response = ui.add(Button::selectable(on, *name)).on_hover_text(*about);
@@ -15,6 +14,14 @@ pub fn segments_ui<T: Copy + PartialEq>(ui: &mut Ui, chosen: &mut T, items: &[(T
                 *chosen = *value;
             }
         }
-    });
+    };
+    let spacing = std::mem::replace(&mut ui.spacing_mut().item_spacing.x, 4.0);
+    // A row that wraps breaks between any two of them.
+    if ui.layout().main_wrap() {
+        buttons(ui);
+    } else {
+        ui.horizontal(buttons);
+    }
+    ui.spacing_mut().item_spacing.x = spacing;
     before != *chosen
 }

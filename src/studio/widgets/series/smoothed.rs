@@ -22,6 +22,12 @@ impl Smoothed {
         Self { raw: series(), smooth: series(), ..Self::default() }
     }
 
+    /// Share of the past in each smoothed value.
+    #[must_use]
+    pub const fn weight(&self) -> f32 {
+        self.weight
+    }
+
     /// Appends a value to both.
     pub fn push(&mut self, value: f32) {
         self.raw.push(value);

@@ -1,0 +1,85 @@
+//! The line above a plot: its title, what its colours stand for, and the values at the pointer.
+
+use super::button::named;
+use super::layers::{key_ui, layer_keys_fit, layer_keys_ui};
+use super::plot::{Curve, PlotSpec};
+use crate::studio::commands::{Command, Queue};
+use crate::studio::icons;
+use crate::studio::theme;
+use crate::studio::view_models::format;
+use egui::{Button, RichText, Ui, Vec2};
+
+/// Shows the title with what it is about; true where the names of layers have no room in it.
+pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queue) -> bool {
+    let mut lacks_room = false;
+    let c = theme::colors(ui);
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 6.0;
+        ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
+        if spec.can_log {
+            let button = Button::selectable(spec.log, RichText::new("log").size(12.0)).min_size(Vec2::new(28.0, 18.0));
+            let button = ui.add(button).on_hover_text(if spec.log {
+                "The axis is logarithmic; click for a linear one"
+            } else {
+                "The axis is linear; click for a logarithmic one"
+            });
+            named(&button, &format!("{}: logarithmic axis", spec.title), true);
+            if button.clicked() {
+                out.push(Command::SetPlotLog(spec.title, !spec.log));
+            }
+        }
+        let values = spec.values_at(cursor);
+        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+            let mut text = values.first().map(|(_, v)| (spec.value)(*v)).unwrap_or_default();
+            if let (Curve::Layers { curves, .. }, Some((name, _))) = (&spec.curve, values.first()) {
+                // Where nothing is pointed at, the colours' names say more than a number, and both have seldom room.
+                lacks_room = !layer_keys_fit(ui, &curves.names);
+                text = if cursor.is_none() && !lacks_room { String::new() } else { format!("{name} {text}") };
+            } else if let (Some(_), Some((_, v))) = (cursor, values.iter().find(|(n, _)| n == spec.points_name)) {
+                text = format!("{text} / {}", (spec.value)(*v));
+            }
+            let list: Vec<String> = values.iter().map(|(n, v)| format!("{n}: {}", (spec.value)(*v))).collect();
+            ui.label(RichText::new(text).font(theme::mono())).on_hover_text(list.join("\n"));
+            ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
+                if let Some(step) = cursor {
+                    let text = format!("at step {}", format::exact(step.round().max(0.0) as u64));
+                    ui.add(egui::Label::new(RichText::new(text).size(12.0).color(c.weak)).truncate());
+                    return;
+                }
+                if !spec.points_name.is_empty() {
+                    key_ui(ui, c.accent, spec.curve_name);
+                    let key = key_ui(ui, c.warning, spec.points_name);
+                    if let Some(every) = spec.points_every {
+                        key.on_hover_text(format!("Evaluated every {} steps", format::exact(every)));
+                    }
+                }
+                if let Some((name, _)) = spec.baseline {
+                    let short = format!("baseline: {}", format::elided(name, NAME_LENGTH));
+                    let short = if ui.available_width() > NAME_ROOM { &short } else { "baseline" };
+                    let response = key_ui(ui, c.weak, short).on_hover_text(format!("The pinned run: {name}"));
+                    let name = format!("baseline {name}");
+                    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
+                }
+                if !spec.note.is_empty() {
+                    let sign = ui.label(RichText::new(icons::INFO).size(12.0).color(c.weak));
+                    sign.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, spec.note));
+                    sign.on_hover_text(spec.note);
+                }
+                if let Curve::Layers { curves, .. } = &spec.curve
+                    && !lacks_room
+                {
+                    return layer_keys_ui(ui, &curves.names);
+                }
+                if !spec.unit.is_empty() {
+                    let text = RichText::new(spec.unit).size(12.0).color(c.weak);
+                    ui.add(egui::Label::new(text).truncate());
+                }
+            });
+        });
+    });
+    lacks_room
+}
+
+/// From this width on a pinned run is named, by so many characters.
+const NAME_ROOM: f32 = 210.0;
+const NAME_LENGTH: usize = 18;

@@ -1,0 +1,103 @@
+//! Smoothed held-out points: the average that smooths the curve over every step, taken of the line through the points.
+//!
+//! A curve that falls lies below its average over the past. Held-out points as they are beside a smoothed training curve would make training look
+//! worse than it is; so both are averaged over the same steps.
+
+/// Points `[step, value]` smoothed with this share of the past a step. What the line was before its first point counts as that point, and the first
+/// smoothed value is the first value.
+#[must_use]
+pub fn smoothed_points(points: &[[f64; 2]], weight: f32) -> Vec<[f64; 2]> {
+    let weight = f64::from(weight);
+    if weight <= 0.0 {
+        return points.to_vec();
+    }
+    let mut average = Average { weight, sum: 0.0, scale: 0.0 };
+    let mut last: Option<[f64; 2]> = None;
+    let mut smooth = |&[step, value]: &[f64; 2]| {
+        if !value.is_finite() {
+            return [step, value];
+        }
+        let [from, before] = last.replace([step, value]).unwrap_or([0.0, value]);
+        average.line(before, value, step - from);
+        [step, if average.scale > 0.0 { average.sum / average.scale } else { value }]
+    };
+    points.iter().map(&mut smooth).collect()
+}
+
+/// An exponential average that starts from nothing: the sum of its values, and the sum of their weights to divide it by.
+struct Average {
+    weight: f64,
+    sum: f64,
+    scale: f64,
+}
+
+impl Average {
+    /// Takes in the values of `steps` steps, which go from `before` (not among them) to `value` along a line.
+    fn line(&mut self, before: f64, value: f64, steps: f64) {
+        if steps < 1.0 {
+            return;
+        }
+        let (w, rise) = (self.weight, (value - before) / steps);
+        // The sum over j from 0 to steps - 1 of (1 - w) w^j (value - rise j), in closed form.
+        let past = w.powf(steps);
+        let behind = (w - steps * past + (steps - 1.0) * past * w) / (1.0 - w);
+        self.sum = past * self.sum + value * (1.0 - past) - rise * behind;
+        self.scale = past * self.scale + 1.0 - past;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studio::widgets::series::Smoothed;
+
+    /// The same by the average that a curve over every step has.
+    fn step_by_step(points: &[[f64; 2]], weight: f32) -> Vec<f64> {
+        let mut curve = Smoothed::default();
+        curve.set_weight(weight);
+        let mut from = [0.0, points[0][1]];
+        let mut out = Vec::new();
+        for p in points {
+            let steps = p[0] - from[0];
+            (1..=steps as usize).for_each(|i| curve.push((from[1] + (p[1] - from[1]) * i as f64 / steps) as f32));
+            from = *p;
+            out.push(curve.smooth.last().map_or(f64::NAN, f64::from));
+        }
+        out
+    }
+
+    #[test]
+    fn held_out_points_are_averaged_over_the_same_steps_as_the_curve() {
+        let points = [[20.0, 2.0], [40.0, 1.0], [100.0, 0.4], [101.0, 0.9], [500.0, 0.3]];
+        for weight in [0.5, 0.95, 0.999] {
+            for (p, wanted) in smoothed_points(&points, weight).iter().zip(step_by_step(&points, weight)) {
+                assert!((p[1] - wanted).abs() < 1e-4, "{weight}: {p:?}, {wanted}");
+            }
+        }
+        assert_eq!(smoothed_points(&points, 0.0), points);
+        assert_eq!(smoothed_points(&points, 0.95)[0], points[0]);
+    }
+
+    #[test]
+    fn training_that_is_as_good_as_held_out_looks_so() {
+        let truth = |step: f64| 2.0 * (-step / 60.0).exp() + 0.1;
+        let mut curve = Smoothed::default();
+        curve.set_weight(0.95);
+        (1..=400u16).for_each(|step| curve.push(truth(f64::from(step)) as f32));
+        let points: Vec<[f64; 2]> = (1..=40u16).map(|i| f64::from(i) * 10.0).map(|s| [s, truth(s)]).collect();
+        for p in &smoothed_points(&points, 0.95)[4..] {
+            let train = f64::from(curve.smooth.at(p[0] as usize).unwrap());
+            assert!((train - p[1]).abs() < 0.05 * p[1], "{p:?} beside {train}");
+        }
+        // The points as they are would stand far below it.
+        let train = f64::from(curve.smooth.at(100).unwrap());
+        assert!(train > 1.2 * truth(100.0), "{train}");
+    }
+
+    #[test]
+    fn what_is_not_finite_stays_so_and_spoils_nothing_else() {
+        let points = [[10.0, 1.0], [20.0, f64::NAN], [30.0, 1.0], [30.0, 1.0]];
+        let found = smoothed_points(&points, 0.9);
+        assert!(found[1][1].is_nan() && [0, 2, 3].iter().all(|i| (found[*i][1] - 1.0).abs() < 1e-12), "{found:?}");
+    }
+}

@@ -1,0 +1,32 @@
+//! Numbers as text, wherever they are printed.
+
+/// From this magnitude on, a number is written in scientific form.
+const LARGE: f64 = 1e6;
+
+/// A number with so many decimals; a large one in scientific form: `0.1250`, `7.72e27`.
+#[must_use]
+pub fn figure(value: f64, decimals: usize) -> String {
+    if value.is_finite() && value.abs() >= LARGE { scientific(value, 2) } else { format!("{value:.decimals$}") }
+}
+
+/// A number in scientific form with at most so many decimals and without zeros at their end: `7.72e27`, `1e30`.
+#[must_use]
+pub fn scientific(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$e}");
+    let (number, power) = text.split_once('e').unwrap_or((&text, "0"));
+    let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    format!("{number}e{power}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_number_is_written_in_scientific_form() {
+        assert_eq!([0.125, 1234.5, 999_999.0].map(|v| figure(v, 4)), ["0.1250", "1234.5000", "999999.0000"]);
+        assert_eq!([7.718_234_8e27, -1e6, 1e30].map(|v| figure(v, 4)), ["7.72e27", "-1e6", "1e30"]);
+        assert_eq!([f64::INFINITY, f64::NAN].map(|v| figure(v, 4)), ["inf", "NaN"]);
+        assert_eq!([1.5e-7, 1e-12, 1.05e-4].map(|v| scientific(v, 2)), ["1.5e-7", "1e-12", "1.05e-4"]);
+    }
+}
