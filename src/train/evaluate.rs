@@ -39,6 +39,11 @@ impl Evaluator {
         self.step.recording().why_eager
     }
 
+    /// The evaluation's step.
+    pub(super) const fn step_mut(&mut self) -> &mut Step {
+        &mut self.step
+    }
+
     pub(super) fn new(model: &Model, machine: &Machine, owner: &Step) -> Result<Self, TrainError> {
         let options = Options::eval(machine.clone());
         let compiled = compile(model, &Options { gpu_times: gpu_times(model, &options)?, ..options })?;
