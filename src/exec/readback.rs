@@ -17,7 +17,7 @@ pub struct GraphRead {
     pub library_nodes: usize,
     /// Addresses of the operation that were found among the parameters of libraries' nodes, and are those that were there at capture.
     pub library_arguments: usize,
-    /// Nodes in which nothing was compared: libraries' nodes without an address that can be told, copies, memory sets.
+    /// Nodes in which nothing was compared: libraries' nodes without an address that can be recognised, copies, memory sets.
     pub unread: usize,
 }
 

@@ -321,7 +321,10 @@ fn the_nodes_of_every_graph_are_read_and_a_fault_in_one_is_named() {
             let Some(slot) = bound.args.iter().position(Option::is_some) else { continue };
             let Some(undo) = step.inject(Fault::Argument { graph, op, slot }).unwrap() else { continue };
             let found = step.read_graph(graph);
-            assert!(matches!(found, Err(ExecError::Ledger { op: named, .. }) if named == op), "{graph} {op}: {found:?}");
+            assert!(
+                matches!(found, Err(ExecError::Ledger { op: named, .. }) if named == op),
+                "{graph} {op}: {found:?}"
+            );
             // A replay looks at what can change, and not at the nodes, whose instance is as it was.
             assert!(step.check_graph(graph).is_ok());
             step.undo(undo).unwrap();

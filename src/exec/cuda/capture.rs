@@ -6,9 +6,11 @@ use super::graph::Graph;
 use super::group::Launch;
 use super::library_nodes::Marks;
 use super::overlap::Range;
+use super::readback::Planned;
 use super::step::{MAX_NODES, MAX_STEPS, Step, gpu_error};
 use crate::exec::ExecError;
 use crate::ir::Mode;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Which of a step's graphs.
@@ -78,7 +80,7 @@ impl Step {
         match self.capture_graph(Role::One, &launches, &[]) {
             Ok(graph) => {
                 self.ledger.note(Role::One, &graph);
-                self.ledger.live = self.live_constants(&graph)?;
+                self.ledger.live = self.live_constants();
                 self.graph = Ok(graph);
             }
             Err(ExecError::Gpu(why)) => {
@@ -111,9 +113,13 @@ impl Step {
             last.put(&self.gpu)
         });
         let mut graph = graph.map_err(gpu_error)?;
+        let planned = self.planned(launches, feeds);
+        graph.own = self.read_nodes(role, &graph, &planned)?;
+        // Passes behind a library's product are our kernels.
+        let own: HashSet<_> = graph.own.iter().copied().collect();
+        graph.library.iter_mut().for_each(|nodes| nodes.retain(|node| !own.contains(node)));
         graph.library_words = self.library_words(&graph, launches)?;
-        let read = self.read_nodes(role, &graph, launches, feeds)?;
-        graph.arguments = read.arguments() + graph.library_words.len();
+        graph.arguments = planned.iter().map(Planned::addresses).sum::<usize>() + graph.library_words.len();
         Ok(graph)
     }
 
@@ -129,7 +135,7 @@ impl Step {
     /// Captures as many steps in a row as one launch may make, `most` at most; false where one step is all, or could not be captured.
     ///
     /// # Errors
-    /// As [`Self::capture_graph`].
+    /// What the driver and the libraries say, and where the graph is not the planned one.
     pub fn capture_several(&mut self, most: usize) -> Result<bool, ExecError> {
         let steps = self.graph.as_ref().map_or(1, |g| (MAX_NODES / g.nodes().max(1)).clamp(1, MAX_STEPS)).min(most);
         if steps < 2 {

@@ -29,8 +29,8 @@ impl Step {
     pub fn inject(&mut self, fault: Fault) -> Result<Option<Undo>, ExecError> {
         self.gpu.enter().map_err(gpu_error)?;
         let change = match fault {
-            Fault::Argument { graph, op, slot } => self.argument(graph, op, slot)?.map(move_word).transpose()?,
-            Fault::Feed { graph } => self.feed_argument(graph)?.map(move_word).transpose()?,
+            Fault::Argument { graph, op, slot } => self.argument(graph, op, slot).map(move_word).transpose()?,
+            Fault::Feed { graph } => self.feed_argument(graph).map(move_word).transpose()?,
             Fault::Arena => {
                 let other = DeviceMemory::zeroed(self.env.memory.bytes().min(256), self.gpu.stream());
                 let other = Arc::new(other.map_err(gpu_error)?);
@@ -69,29 +69,25 @@ impl Step {
     }
 
     /// The last word of a graph's nodes that holds an argument, and its value.
-    fn argument(&self, graph: usize, op: usize, slot: usize) -> Result<Option<(WordPlace, u64)>, ExecError> {
-        let Some((role, graph)) = self.numbered(graph).filter(|_| can_read()) else { return Ok(None) };
-        let address = self.row(op)[slot];
-        if address == 0 {
-            return Ok(None);
-        }
-        let read = self.read_again(role, graph)?;
-        let own = read.planned.iter().zip(&read.nodes).rev();
-        let own = own.filter_map(|(launch, node)| Some((launch.word_of(op, slot, address)?, *node))).next();
+    fn argument(&self, graph: usize, op: usize, slot: usize) -> Option<(WordPlace, u64)> {
+        let (role, graph) = self.numbered(graph).filter(|_| can_read())?;
+        let address = Some(self.row(op)[slot]).filter(|address| *address != 0)?;
+        let planned = self.planned_of(role);
+        let mut own = planned.iter().zip(&graph.own).rev();
+        let own = own.find_map(|(launch, node)| Some((launch.word_of(op, slot, address)?, *node)));
         let library = graph.library_words.iter().rev().find(|word| (word.op, word.slot) == (op, slot));
-        Ok(match (own, library) {
+        match (own, library) {
             (Some((word, node)), _) => Some((WordPlace { node, param: 0, word }, address)),
-            (None, Some(word)) => Some((word.place, word.address)),
-            (None, None) => None,
-        })
+            (None, library) => library.map(|word| (word.place, word.address)),
+        }
     }
 
     /// The first argument of the data feed behind the last step of a graph, and its value.
-    fn feed_argument(&self, graph: usize) -> Result<Option<(WordPlace, u64)>, ExecError> {
-        let Some((role, graph)) = self.numbered(graph).filter(|_| can_read()) else { return Ok(None) };
-        let read = self.read_again(role, graph)?;
-        let feeds = read.planned.iter().zip(&read.nodes).filter(|(launch, _)| launch.owner(0).0.is_none());
-        Ok(feeds.last().map(|(launch, node)| (WordPlace { node: *node, param: 0, word: 0 }, launch.args[0])))
+    fn feed_argument(&self, graph: usize) -> Option<(WordPlace, u64)> {
+        let (role, graph) = self.numbered(graph).filter(|_| can_read())?;
+        let planned = self.planned_of(role);
+        let mut feeds = planned.iter().zip(&graph.own).filter(|(launch, _)| launch.owner(0).0.is_none());
+        feeds.next_back().map(|(launch, node)| (WordPlace { node: *node, param: 0, word: 0 }, launch.args[0]))
     }
 }
 

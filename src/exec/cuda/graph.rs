@@ -21,7 +21,9 @@ pub(super) type Identity = (u64, usize);
 pub(super) struct Graph {
     /// The nodes of each library's call, in the order of the calls.
     pub(super) library: Vec<Vec<sys::CUgraphNode>>,
-    /// What those nodes held at capture.
+    /// The nodes of our kernels, in the order of the plan's launches.
+    pub(super) own: Vec<sys::CUgraphNode>,
+    /// What the libraries' nodes held at capture.
     pub(super) library_words: Vec<LibraryWord>,
     /// Arguments of our kernels that were read at capture.
     pub(super) arguments: usize,
@@ -77,8 +79,8 @@ impl Graph {
             }
         };
         let capture = CAPTURES.fetch_add(1, Ordering::Relaxed);
-        let (library_words, arguments) = (Vec::new(), 0);
-        let mut captured = Self { library, library_words, arguments, capture, graph, exec, nodes: 0, kernels: 0 };
+        let (own, library_words, arguments) = (Vec::new(), Vec::new(), 0);
+        let mut captured = Self { library, own, library_words, arguments, capture, graph, exec, nodes: 0, kernels: 0 };
         captured.count()?;
         // SAFETY: both handles are alive.
         unsafe { result::graph::upload(exec, stream) }.map_err(|e| failed("cuGraphUpload", e))?;

@@ -83,7 +83,7 @@ impl Step {
         Ok(())
     }
 
-    /// As [`Self::check`], for the graph with this number; nothing is launched.
+    /// Checks what a launch of the graph with this number checks. Nothing is launched.
     ///
     /// # Errors
     /// What changed.

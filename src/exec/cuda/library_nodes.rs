@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
 
-/// The driver from which on a kernel's parameters can be told apart.
+/// The first driver that reports the sizes of a kernel's parameters.
 const DRIVER: i32 = 12_040;
 
 /// Whether the driver reports the sizes of kernel parameters.
@@ -102,7 +102,8 @@ fn captured_so_far(gpu: &Gpu) -> Result<usize, String> {
     }
 }
 
-/// The words in the parameters of kernel nodes that lie in `memory`, and the number of nodes that are no kernels or cannot be read.
+/// The words in the parameters of kernel nodes that are addresses in `memory`. Other nodes have none, nor have kernels whose parameters the driver
+/// does not hand out.
 ///
 /// # Errors
 /// What the driver says.
@@ -112,42 +113,43 @@ fn captured_so_far(gpu: &Gpu) -> Result<usize, String> {
 pub(super) unsafe fn addresses_in(
     nodes: &[sys::CUgraphNode],
     memory: &[Range],
-) -> Result<(Vec<(WordPlace, u64)>, usize), String> {
+) -> Result<Vec<(WordPlace, u64)>, String> {
     let is_inside = |address: u64| memory.iter().any(|(from, to)| (*from..*to).contains(&address));
-    let (mut sizes, mut out, mut unread) = (Sizes::new(), Vec::new(), 0);
+    let (mut sizes, mut out) = (Sizes::new(), Vec::new());
     for node in nodes {
         // SAFETY: the caller's promise.
-        let Some(params) = unsafe { kernel_params(*node) }?.filter(|p| !p.kernelParams.is_null()) else {
-            unread += 1;
-            continue;
-        };
-        let layout = sizes.entry((params.func, params.kern)).or_insert_with(|| layout_of(params.func, params.kern));
-        for (param, size) in layout.iter().enumerate() {
-            for word in 0..size / 8 {
-                // SAFETY: the driver says how many parameters there are and how large each is; it keeps a copy of each as long as the node lives.
-                let value = unsafe { (*params.kernelParams.add(param)).cast::<u64>().add(word).read_unaligned() };
-                if is_inside(value) {
-                    out.push((WordPlace { node: *node, param, word }, value));
-                }
-            }
+        let Some((_, copies)) = unsafe { parameters(*node, &mut sizes) }? else { continue };
+        for (param, copy) in copies.iter().enumerate() {
+            let inside = copy.iter().enumerate().filter(|(_, value)| is_inside(**value));
+            out.extend(inside.map(|(word, value)| (WordPlace { node: *node, param, word }, *value)));
         }
     }
-    Ok((out, unread))
+    Ok(out)
 }
 
-/// One word of a kernel node's parameters.
-///
-/// # Errors
-/// Where the node has no such word any more.
-///
-/// # Safety
-/// The node belongs to a graph that is alive.
-pub(super) unsafe fn word_at(place: WordPlace) -> Result<u64, String> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let copies = parameters(place.node)?.1;
-        let word = copies.get(place.param).and_then(|copy| copy.get(place.word));
-        word.copied().ok_or_else(|| "a node has other parameters than at capture".into())
+/// Reads words of nodes, each node once where its words come one after the other.
+#[derive(Default)]
+pub(super) struct WordReader {
+    sizes: Sizes,
+    last: Option<(sys::CUgraphNode, Vec<Vec<u64>>)>,
+}
+
+impl WordReader {
+    /// One word of a kernel node's parameters; nothing where the node has no such word any more.
+    ///
+    /// # Errors
+    /// What the driver says.
+    ///
+    /// # Safety
+    /// The node belongs to a graph that is alive.
+    pub(super) unsafe fn read(&mut self, place: WordPlace) -> Result<Option<u64>, String> {
+        if self.last.as_ref().is_none_or(|(node, _)| *node != place.node) {
+            // SAFETY: the caller's promise.
+            let read = unsafe { parameters(place.node, &mut self.sizes) }?;
+            self.last = Some((place.node, read.map(|(_, copies)| copies).unwrap_or_default()));
+        }
+        let copies = self.last.as_ref().map(|(_, copies)| copies);
+        Ok(copies.and_then(|copies| copies.get(place.param)?.get(place.word).copied()))
     }
 }
 
@@ -159,9 +161,10 @@ pub(super) unsafe fn word_at(place: WordPlace) -> Result<u64, String> {
 /// # Safety
 /// The node belongs to a graph that is alive, and that is not launched with the changed word.
 pub(super) unsafe fn set_word(place: WordPlace, value: u64) -> Result<(), String> {
-    // SAFETY: the caller's promise; the driver copies the parameters, each of which has the size that it told.
+    // SAFETY: the caller's promise; the driver copies the parameters, each of which has the size that it reported.
     unsafe {
-        let (params, mut copies) = parameters(place.node)?;
+        let read = parameters(place.node, &mut Sizes::new())?;
+        let (params, mut copies) = read.ok_or("a node is no kernel whose parameters can be read")?;
         let word = copies.get_mut(place.param).and_then(|copy| copy.get_mut(place.word));
         *word.ok_or("a node has no such parameter")? = value;
         let mut pointers: Vec<*mut c_void> = copies.iter_mut().map(|copy| copy.as_mut_ptr().cast()).collect();
@@ -173,24 +176,28 @@ pub(super) unsafe fn set_word(place: WordPlace, value: u64) -> Result<(), String
     }
 }
 
-/// What a kernel node launches, and a copy of each of its parameters, filled up to whole words.
+/// What a node launches, and a copy of each of its parameters, filled up to whole words.
+type Parameters = (sys::CUDA_KERNEL_NODE_PARAMS, Vec<Vec<u64>>);
+
+/// The parameters of a kernel node; nothing for other nodes, and where the driver does not hand them out.
 ///
 /// # Safety
 /// The node belongs to a graph that is alive.
-unsafe fn parameters(node: sys::CUgraphNode) -> Result<(sys::CUDA_KERNEL_NODE_PARAMS, Vec<Vec<u64>>), String> {
+unsafe fn parameters(node: sys::CUgraphNode, sizes: &mut Sizes) -> Result<Option<Parameters>, String> {
     // SAFETY: the caller's promise.
     let params = unsafe { kernel_params(node) }?.filter(|p| !p.kernelParams.is_null());
-    let params = params.ok_or("a node is no kernel whose parameters can be read")?;
-    let copy = |(index, size): (usize, usize)| {
+    let Some(params) = params else { return Ok(None) };
+    let copy = |(index, size): (usize, &usize)| {
         let mut copy = vec![0u64; size.div_ceil(8)];
         // SAFETY: the driver keeps `size` bytes of this parameter as long as the node lives, and the copy has room for them.
         unsafe {
             let from = (*params.kernelParams.add(index)).cast::<u8>();
-            std::ptr::copy_nonoverlapping(from, copy.as_mut_ptr().cast::<u8>(), size);
+            std::ptr::copy_nonoverlapping(from, copy.as_mut_ptr().cast::<u8>(), *size);
         }
         copy
     };
-    Ok((params, layout_of(params.func, params.kern).into_iter().enumerate().map(copy).collect()))
+    let layout = sizes.entry((params.func, params.kern)).or_insert_with(|| layout_of(params.func, params.kern));
+    Ok(Some((params, layout.iter().enumerate().map(copy).collect())))
 }
 
 /// The sizes of a kernel's parameters.

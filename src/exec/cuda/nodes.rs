@@ -75,7 +75,7 @@ pub(super) fn pair<N: Copy, F: Copy + Eq + Hash>(
         }
         nodes.push(node.node);
     }
-    match by_function.values().map(VecDeque::len).sum() {
+    match by_function.values().map(VecDeque::len).sum::<usize>() {
         0 => Ok(nodes),
         count => Err(Difference::Surplus { count }),
     }

@@ -8,7 +8,7 @@ use super::capture::{FeedLaunch, Role};
 use super::graph::Graph;
 use super::group::Launch;
 use super::ledger::LiveConstant;
-use super::library_nodes::{LibraryWord, addresses_in, can_read, word_at};
+use super::library_nodes::{LibraryWord, WordReader, addresses_in, can_read};
 use super::nodes::{Difference, PlannedLaunch, pair};
 use super::overlap::{FLAGS, extent};
 use super::step::{Step, gpu_error};
@@ -24,19 +24,6 @@ pub(super) type Planned = PlannedLaunch<sys::CUfunction>;
 /// The data feed's arguments, by place; watched values follow.
 pub(super) const FEED_ARGS: [&str; 7] =
     ["samples", "targets", "places", "the step counter", "records", "the batch's x", "the batch's y"];
-
-/// The launches of a graph, each with the node that was read.
-pub(super) struct NodesRead {
-    pub(super) planned: Vec<Planned>,
-    pub(super) nodes: Vec<sys::CUgraphNode>,
-}
-
-impl NodesRead {
-    /// Arguments that were compared, flags left out.
-    pub(super) fn arguments(&self) -> usize {
-        self.planned.iter().map(Planned::addresses).sum()
-    }
-}
 
 impl Step {
     /// The graphs that may be launched, in words.
@@ -79,40 +66,51 @@ impl Step {
             let why = format!("it has {nodes} nodes, and was captured with {}", graph.nodes());
             return Err(ExecError::Graph { graph: name, why });
         }
-        let read = self.read_again(role, graph)?;
+        if let (Role::Fed(_), Some(intake)) = (role, &self.intake) {
+            intake.check(self)?;
+        }
+        let planned = self.planned_of(role);
+        let own = self.read_nodes(role, graph, &planned)?.len();
+        self.read_library_words(graph)?;
+        let library_nodes: usize = graph.library.iter().map(Vec::len).sum();
+        Ok(GraphRead {
+            name,
+            nodes,
+            kernels: own,
+            arguments: planned.iter().map(Planned::addresses).sum(),
+            library_nodes,
+            library_arguments: graph.library_words.len(),
+            unread: nodes.saturating_sub(own + library_nodes_read(graph)),
+        })
+    }
+
+    /// Reads what the libraries' nodes of a graph held at capture.
+    ///
+    /// # Errors
+    /// The first address that is another now, and what the driver says.
+    fn read_library_words(&self, graph: &Graph) -> Result<(), ExecError> {
+        let mut reader = WordReader::default();
         for word in &graph.library_words {
             // SAFETY: the node belongs to a graph that is alive.
-            let found = unsafe { word_at(word.place) }.map_err(gpu_error)?;
+            let found = unsafe { reader.read(word.place) }.map_err(gpu_error)?.unwrap_or(0);
             let is_planned = self.slot_of(word.op, word.address) == Some(word.slot);
             if found != word.address || !is_planned {
                 return Err(self.mismatch(word.op, word.slot, word.address, found));
             }
         }
-        let library_nodes: usize = graph.library.iter().map(Vec::len).sum();
-        Ok(GraphRead {
-            name,
-            nodes,
-            kernels: read.nodes.len(),
-            arguments: read.arguments(),
-            library_nodes,
-            library_arguments: graph.library_words.len(),
-            unread: nodes.saturating_sub(read.nodes.len() + library_nodes_read(graph)),
-        })
+        Ok(())
     }
 
-    /// Reads a graph with what the plan says now.
-    pub(super) fn read_again(&self, role: Role, graph: &Graph) -> Result<NodesRead, ExecError> {
+    /// The kernel launches of one of the step's graphs, as the plan has them now.
+    pub(super) fn planned_of(&self, role: Role) -> Vec<Planned> {
         let feeds = match (role, &self.intake) {
             (Role::Fed(steps), Some(intake)) => intake.feeds(steps),
             _ => Vec::new(),
         };
-        if let (Role::Fed(_), Some(intake)) = (role, &self.intake) {
-            intake.check(self)?;
-        }
-        self.read_nodes(role, graph, &self.launches_of(role), &feeds)
+        self.planned(&self.launches_of(role), &feeds)
     }
 
-    /// Reads the nodes of a graph of these launches, and compares those of our kernels with the plan.
+    /// Reads the nodes of our kernels in a graph and compares them with these launches; gives the node of each.
     ///
     /// # Errors
     /// The first difference, and what the driver says.
@@ -120,24 +118,24 @@ impl Step {
         &self,
         role: Role,
         graph: &Graph,
-        launches: &[&Launch],
-        feeds: &[&FeedLaunch],
-    ) -> Result<NodesRead, ExecError> {
-        let planned = self.planned(launches, feeds);
+        planned: &[Planned],
+    ) -> Result<Vec<sys::CUgraphNode>, ExecError> {
         let words: HashMap<_, _> = planned.iter().map(|launch| (launch.function, launch.args.len())).collect();
         let found = graph.arguments(|function| words.get(&function).copied().unwrap_or(0)).map_err(gpu_error)?;
-        match pair(&planned, &found) {
-            Ok(nodes) => Ok(NodesRead { planned, nodes }),
-            Err(difference) => Err(self.different(role, &planned, &difference)),
-        }
+        pair(planned, &found).map_err(|difference| self.different(role, planned, &difference))
     }
 
     /// The kernel launches of a graph as the plan has them. Those of one function stand in the order in which they are put.
-    fn planned(&self, launches: &[&Launch], feeds: &[&FeedLaunch]) -> Vec<Planned> {
+    pub(super) fn planned(&self, launches: &[&Launch], feeds: &[&FeedLaunch]) -> Vec<Planned> {
         let mut out = Vec::with_capacity(launches.len() + feeds.len());
         for feed in feeds {
+            let mut args = feed.args.clone();
+            if let Some(op) = feed.metrics {
+                let slots = self.compiled.plan.program.ops[op].kind.slots().len();
+                args[MAX_ARGS..MAX_ARGS + slots].copy_from_slice(&self.row(op)[..slots]);
+            }
             let ops = std::iter::once(None).chain(feed.metrics.map(Some)).collect();
-            out.push(Planned { function: feed.kernel.phases[0].function, args: feed.args.clone(), ops });
+            out.push(Planned { function: feed.kernel.phases[0].function, args, ops });
         }
         for launch in launches {
             match launch {
@@ -203,7 +201,7 @@ impl Step {
         row[..FLAGS].iter().position(|a| *a == address).unwrap_or(slot)
     }
 
-    /// The addresses among the parameters of libraries' nodes that belong to their operations. None where the driver cannot tell.
+    /// The addresses among the parameters of libraries' nodes that belong to their operations. None where the driver is too old to report sizes of parameters.
     pub(super) fn library_words(&self, graph: &Graph, launches: &[&Launch]) -> Result<Vec<LibraryWord>, ExecError> {
         let mut out = Vec::new();
         if graph.library.is_empty() || !can_read() {
@@ -240,15 +238,12 @@ impl Step {
         slots.filter_map(lies_in).max().map(|(_, slot)| slot)
     }
 
-    /// Every live constant with the address that the node of its first reader holds; those that libraries alone read are left out.
-    ///
-    /// # Errors
-    /// As [`Self::read_nodes`].
-    pub(super) fn live_constants(&self, graph: &Graph) -> Result<Vec<LiveConstant>, ExecError> {
-        let read = self.read_nodes(Role::One, graph, &self.launches_of(Role::One), &[])?;
+    /// Every live constant with the address that the node of its first reader holds; those that libraries alone read are left out. The nodes of
+    /// the graph of one step were read, and hold what the plan has.
+    pub(super) fn live_constants(&self) -> Vec<LiveConstant> {
         let plan = &self.compiled.plan;
         let mut out: Vec<LiveConstant> = Vec::new();
-        for launch in &read.planned {
+        for launch in self.planned_of(Role::One) {
             for (member, op) in launch.ops.iter().enumerate().filter_map(|(member, op)| Some((member, (*op)?))) {
                 for (slot, kind) in plan.program.ops[op].kind.slots().iter().enumerate() {
                     let Some(place) = plan.argument(op, slot).filter(|_| kind.dir == Dir::In && is_live(kind.name))
@@ -256,13 +251,14 @@ impl Step {
                         continue;
                     };
                     let address = launch.args[member * MAX_ARGS + slot];
-                    if address != 0 && out.iter().all(|known| known.place != place) {
+                    // A pass behind a library's product has slots of its own.
+                    if address == self.row(op)[slot] && out.iter().all(|known| known.place != place) {
                         out.push(LiveConstant { op, slot, place, address });
                     }
                 }
             }
         }
-        Ok(out)
+        out
     }
 }
 

@@ -25,7 +25,9 @@ pub(super) fn endurance_cost(asked: Option<u64>, step_us: f64) -> f64 {
 pub(super) struct Trials {
     pub(super) tried: usize,
     /// Operations in which there was no place for a fault.
-    pub(super) untold: usize,
+    pub(super) unreadable: usize,
+    /// Why a fault could not be made, where one could not.
+    pub(super) refused: Option<String>,
     pub(super) missed: Vec<(String, Option<Culprit>)>,
     /// What was tried, in words.
     pub(super) about: String,
@@ -249,7 +251,7 @@ impl<'a> Rig<'a> {
         let untouched = self.session.train.snapshot()? == before;
         let restored = self.steps(Executor::Replay, STEPS)?.0 == expected;
         let figures = format!(
-            "{} of {tried} faults found ({about}), parameters untouched: {untouched}, \
+            "{} of {tried} {about}, parameters untouched: {untouched}, \
              {STEPS} steps after them bit-equal: {restored}",
             tried - missed.len()
         );
@@ -270,7 +272,7 @@ impl<'a> Rig<'a> {
                 trials.named(&compiled, op, outcome, "in its call");
             }
         }
-        trials.about = format!("every address of {} calls moved", compiled.plan.program.ops.len());
+        trials.about = "moved addresses named with op and layer".into();
         Ok(trials)
     }
 
