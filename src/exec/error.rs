@@ -19,6 +19,8 @@ pub enum ExecError {
     Ledger { op: usize, kernel: String, layer: String, slot: &'static str, expected: usize, found: usize },
     #[error("the arena was recorded at {recorded:#x} and lies at {found:#x} now; nothing was run")]
     ArenaMoved { recorded: usize, found: usize },
+    #[error("the graph of {graph}: {why}; nothing was run")]
+    Graph { graph: String, why: String },
     #[error("{name} holds {expected} elements, {found} were given")]
     Size { name: String, expected: usize, found: usize },
     #[error("there is no {0} in this step")]

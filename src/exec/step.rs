@@ -31,8 +31,10 @@ pub struct Recording {
     pub calls: usize,
     /// Nodes of the captured graph; 0 on a CPU.
     pub nodes: usize,
-    /// Arguments that every replay is held against.
+    /// Arguments that were compared with the plan's: on a CPU at every replay, on a GPU when the graph's nodes were read at capture.
     pub held_arguments: usize,
+    /// Addresses of live constants that every launch of a graph is checked against; 0 on a CPU, where they are among the arguments.
+    pub live_constants: usize,
     /// Steps that one launch makes where the data set lies on the device; 0 where batches come from the host.
     pub steps_a_launch: usize,
 }
@@ -92,7 +94,8 @@ impl Step {
     /// Runs the whole step once. On a GPU this returns before the step is done; reading a value waits for it.
     ///
     /// # Errors
-    /// Where the ledger finds a recorded address that the plan does not have; nothing was run then.
+    /// Where the ledger finds a recorded address that the plan does not have, or on a GPU that memory, graph or a live constant is another than at
+    /// capture; nothing was run then.
     pub fn run(&mut self, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
         match self {
             Self::Cpu(step) => step.run(executor, pool),
@@ -136,6 +139,7 @@ impl Step {
                     calls,
                     nodes,
                     held_arguments: step.held_arguments(),
+                    live_constants: step.live_constants_held(),
                     steps_a_launch: step.most_steps(),
                 }
             }
@@ -235,22 +239,6 @@ impl Step {
         match self {
             Self::Cpu(step) => step.trace(),
             Self::Cuda(step) => step.trace(),
-        }
-    }
-
-    /// Moves one recorded address by 64 bytes, so that a test can see the ledger catch it.
-    pub fn inject_fault(&mut self, op: usize, slot: usize) {
-        match self {
-            Self::Cpu(step) => step.inject_fault(op, slot),
-            Self::Cuda(step) => step.inject_fault(op, slot),
-        }
-    }
-
-    /// Takes back [`Self::inject_fault`].
-    pub fn mend_fault(&mut self, op: usize, slot: usize) {
-        match self {
-            Self::Cpu(step) => step.mend_fault(op, slot),
-            Self::Cuda(step) => step.mend_fault(op, slot),
         }
     }
 

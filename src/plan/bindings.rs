@@ -75,6 +75,12 @@ pub struct Constant {
     pub live: bool,
 }
 
+/// Whether an operation's input holds a live constant, which is read from memory at every replay.
+#[must_use]
+pub fn is_live(slot: &str) -> bool {
+    matches!(slot, "hyper" | "corr" | "counter" | "counter_prev")
+}
+
 /// Why a program cannot be bound.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum PlanError {
@@ -419,7 +425,7 @@ impl BindingPlan {
         for (index, op) in self.program.ops.iter().enumerate() {
             out.extend(frozen(op).into_iter().map(|(name, value)| Constant { op: index, name, value, live: false }));
             for (slot, value) in op.bound(Dir::In) {
-                if matches!(slot, "hyper" | "corr" | "counter" | "counter_prev") {
+                if is_live(slot) {
                     let value = self.program.value(value).name.clone();
                     out.push(Constant { op: index, name: slot.to_owned(), value, live: true });
                 }

@@ -10,7 +10,7 @@ mod inplace;
 pub mod referee;
 mod svg;
 
-pub use bindings::{BindingPlan, Buffer, BufferId, Constant, EXTERNAL, Part, Place, PlanError, bind};
+pub use bindings::{BindingPlan, Buffer, BufferId, Constant, EXTERNAL, Part, Place, PlanError, bind, is_live};
 pub use capture::{CapturePlan, LossBufs, PerLayerBufs, TensorRef};
 pub use svg::{RoleColor, arena_svg};
 

@@ -48,6 +48,11 @@ impl Evaluator {
         self.step.recording().why_eager
     }
 
+    /// The evaluation's step.
+    pub(super) const fn step_mut(&mut self) -> &mut Step {
+        &mut self.step
+    }
+
     /// The evaluation that shares the parameters of `owner`, as it was compiled before, or compiled now.
     pub(super) fn new(
         model: &Model,

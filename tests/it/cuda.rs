@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use stepgraph::compile::{Compiled, Options, compile};
 use stepgraph::exec::cuda::{Arch, compile_unit, gpu, probe, unit};
+use stepgraph::exec::{ExecError, Fault, GraphRead};
 use stepgraph::model::{BUNDLED, Model, Precision, check, read_preset};
 use stepgraph::select::cuda::{Real, codes, real_of};
 use stepgraph::select::{CudaFacts, Target};
@@ -289,4 +290,56 @@ fn half_width_weights_on_a_gpu_are_those_of_the_parameters_whatever_was_restored
         let first = after();
         assert!(first == after(), "{precision:?}: the same step from the same snapshot");
     }
+}
+
+/// The graphs of a step, read again.
+fn read_all(step: &stepgraph::exec::Step) -> Vec<GraphRead> {
+    (0..step.graphs().len()).map(|graph| step.read_graph(graph).unwrap()).collect()
+}
+
+#[test]
+fn the_nodes_of_every_graph_are_read_and_a_fault_in_one_is_named() {
+    let machine = match gpu(0) {
+        Ok(gpu) => gpu.target(),
+        Err(why) => return println!("skipped: no CUDA device: {why}"),
+    };
+    let preset = read_preset(BUNDLED.iter().find(|b| b.name == "digits-mlp").unwrap().text).unwrap();
+    let spec = SessionSpec { machine: Some(machine), ..SessionSpec::new(preset, PathBuf::new()) };
+    let mut run = Session::prepare(&spec).unwrap();
+    let (step, pool) = run.step_mut();
+    assert!(step.capture_several(usize::MAX).unwrap());
+    let reads = read_all(step);
+    let names: Vec<&str> = reads.iter().map(|read| read.name.as_str()).collect();
+    // One step, several in a row, and the data feed's graphs, the longest of which makes many steps.
+    assert!(names.len() >= 4 && names[0] == "one step" && names[1].ends_with("steps in a row"), "{names:?}");
+    assert!(names[2..].iter().all(|name| name.ends_with("steps with their batches")), "{names:?}");
+    assert!(reads.iter().all(|read| read.kernels > 0 && read.arguments > read.kernels), "{reads:?}");
+    assert!(step.recording().held_arguments >= reads[0].arguments && step.recording().live_constants > 0);
+    let ops = step.compiled().plan.program.ops.clone();
+    for graph in 0..names.len() {
+        for (op, bound) in ops.iter().enumerate() {
+            let Some(slot) = bound.args.iter().position(Option::is_some) else { continue };
+            let Some(undo) = step.inject(Fault::Argument { graph, op, slot }).unwrap() else { continue };
+            let found = step.read_graph(graph);
+            assert!(
+                matches!(found, Err(ExecError::Ledger { op: named, .. }) if named == op),
+                "{graph} {op}: {found:?}"
+            );
+            // A replay looks at what can change, and not at the nodes, whose instance is as it was.
+            assert!(step.check_graph(graph).is_ok());
+            step.undo(undo).unwrap();
+        }
+        let undo = step.inject(Fault::Instance { graph }).unwrap().unwrap();
+        assert!(matches!(step.check_graph(graph), Err(ExecError::Graph { .. })));
+        step.undo(undo).unwrap();
+    }
+    let before = step.snapshot().unwrap();
+    for fault in [Fault::Arena, Fault::Instance { graph: 0 }, Fault::LiveConstant(0)] {
+        let undo = step.inject(fault).unwrap().unwrap();
+        assert!(step.replay(pool).is_err(), "{fault:?}");
+        step.undo(undo).unwrap();
+    }
+    assert!(step.snapshot().unwrap() == before && read_all(step) == reads);
+    step.replay(pool).unwrap();
+    step.synchronize().unwrap();
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use stepgraph::exec::ExecError;
 use stepgraph::exec::Executor;
+use stepgraph::exec::{ExecError, Fault};
 use stepgraph::model::{Preset, read_preset};
 use stepgraph::tensor::HostTensor;
 use stepgraph::train::{
@@ -449,13 +449,14 @@ fn a_moved_address_stops_the_run_before_anything_is_run() {
     let ops = step.compiled().plan.program.ops.clone();
     for (op, bound) in ops.iter().enumerate() {
         let Some(slot) = bound.args.iter().position(Option::is_some) else { continue };
-        run.step_mut().0.inject_fault(op, slot);
+        let fault = Fault::Argument { graph: 0, op, slot };
+        let undo = run.step_mut().0.inject(fault).unwrap().unwrap();
         let error = run.step().err().unwrap_or_else(|| panic!("op {op} ran with a moved argument"));
         let text = error.to_string();
         let expected = run.compiled().selection.choices[op].kernel.clone();
         assert!(matches!(error, TrainError::Exec(ExecError::Ledger { op: named, .. }) if named == op), "{text}");
         assert!(text.contains(&expected) && text.contains("nothing was run"), "{text}");
-        run.step_mut().0.mend_fault(op, slot);
+        run.step_mut().0.undo(undo).unwrap();
         assert!(weights(&run) == before && run.done() == 3, "op {op}");
     }
     // Not even a batch was used up.

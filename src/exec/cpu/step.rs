@@ -70,7 +70,7 @@ impl Step {
         self.calls.len()
     }
 
-    /// Recorded arguments that every replay is held against.
+    /// Recorded arguments that every replay compares with the plan's.
     #[must_use]
     pub fn held_arguments(&self) -> usize {
         self.calls.iter().flat_map(|c| c.ptr).filter(|p| !p.is_null()).count()
@@ -218,7 +218,7 @@ impl Step {
     }
 
     /// Takes back [`Self::inject_fault`].
-    pub fn mend_fault(&mut self, op: usize, slot: usize) {
+    pub fn undo_fault(&mut self, op: usize, slot: usize) {
         self.calls[op].ptr[slot] = self.ledger.row(op)[slot] as *mut u8;
     }
 

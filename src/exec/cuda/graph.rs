@@ -2,16 +2,32 @@
 
 use super::bind::MAX_ARGS;
 use super::failed;
-use super::foreign::Marks;
 use super::gpu::{Gpu, Kernel};
+use super::library_nodes::{LibraryWord, Marks};
+use super::nodes::KernelNode;
 use cudarc::driver::{result, sys};
 use std::ffi::{CString, c_void};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A graph that is ready to be launched, and what it is made of.
+/// The captures of this process.
+static CAPTURES: AtomicU64 = AtomicU64::new(0);
+
+/// Which capture a graph is, and the handle that launches it: handles are given out again.
+pub(super) type Identity = (u64, usize);
+
+/// A graph that is ready to be launched, and what it is made of. The driver reads back the nodes of `graph` alone: `exec` was
+/// instantiated from it, and nothing changes `exec` afterwards.
 pub(super) struct Graph {
-    /// The addresses that the nodes of each library's call hold; nothing where the driver cannot tell.
-    pub(super) foreign: Option<Vec<Vec<u64>>>,
+    /// The nodes of each library's call, in the order of the calls.
+    pub(super) library: Vec<Vec<sys::CUgraphNode>>,
+    /// The nodes of our kernels, in the order of the plan's launches.
+    pub(super) own: Vec<sys::CUgraphNode>,
+    /// What the libraries' nodes held at capture.
+    pub(super) library_words: Vec<LibraryWord>,
+    /// Arguments of our kernels that were read at capture.
+    pub(super) arguments: usize,
+    capture: u64,
     graph: sys::CUgraph,
     exec: sys::CUgraphExec,
     nodes: usize,
@@ -22,20 +38,11 @@ pub(super) struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Captures what `record` puts on the device's stream. Nothing runs.
+    /// Captures what `record` puts on the device's stream, where it marks what libraries put there. Nothing runs.
     ///
     /// # Errors
     /// Which call failed, and how; the stream is usable again then.
-    pub(super) fn capture(gpu: &Gpu, record: impl FnOnce() -> Result<(), String>) -> Result<Self, String> {
-        let marks = Marks::new(Vec::new());
-        Self::capture_marked(gpu, &marks, record)
-    }
-
-    /// As [`Self::capture`], where `record` marks what libraries put on the stream.
-    ///
-    /// # Errors
-    /// As [`Self::capture`].
-    pub(super) fn capture_marked(
+    pub(super) fn capture(
         gpu: &Gpu,
         marks: &Marks,
         record: impl FnOnce() -> Result<(), String>,
@@ -58,12 +65,12 @@ impl Graph {
         };
         // SAFETY: the graph was just captured.
         let made = unsafe {
-            let foreign = marks.addresses(graph);
-            foreign.and_then(|foreign| {
-                kernels_that_clear(gpu, graph).and_then(|()| sys_instantiate(graph)).map(|exec| (exec, foreign))
+            marks.of(graph).and_then(|mut library| {
+                kernels_that_clear(gpu, graph, &mut library)?;
+                sys_instantiate(graph).map(|exec| (exec, library))
             })
         };
-        let (exec, foreign) = match made {
+        let (exec, library) = match made {
             Ok(made) => made,
             Err(why) => {
                 // SAFETY: the graph is ours.
@@ -71,14 +78,17 @@ impl Graph {
                 return Err(why);
             }
         };
-        let mut captured = Self { foreign, graph, exec, nodes: 0, kernels: 0 };
+        let capture = CAPTURES.fetch_add(1, Ordering::Relaxed);
+        let (own, library_words, arguments) = (Vec::new(), Vec::new(), 0);
+        let mut captured = Self { library, own, library_words, arguments, capture, graph, exec, nodes: 0, kernels: 0 };
         captured.count()?;
         // SAFETY: both handles are alive.
         unsafe { result::graph::upload(exec, stream) }.map_err(|e| failed("cuGraphUpload", e))?;
         Ok(captured)
     }
 
-    fn list(&self) -> Result<Vec<sys::CUgraphNode>, String> {
+    /// The nodes that the graph has now.
+    pub(super) fn list(&self) -> Result<Vec<sys::CUgraphNode>, String> {
         // SAFETY: the graph is alive.
         unsafe { nodes_of(self.graph) }
     }
@@ -104,11 +114,11 @@ impl Graph {
         Ok(())
     }
 
-    /// The pointers that the graph's kernel nodes hold, by function, in the order of the nodes: the first `len(function)` words of each kernel's parameter.
+    /// Kernel nodes with the first `words(function)` words of their parameter, in the order of the nodes; those of 0 words are left out.
     pub(super) fn arguments(
         &self,
         words: impl Fn(sys::CUfunction) -> usize,
-    ) -> Result<Vec<(sys::CUfunction, Vec<u64>)>, String> {
+    ) -> Result<Vec<KernelNode<sys::CUgraphNode, sys::CUfunction>>, String> {
         let mut out = Vec::with_capacity(self.kernels);
         for node in self.list()? {
             // SAFETY: the node belongs to the graph.
@@ -119,9 +129,31 @@ impl Graph {
             }
             // SAFETY: `words` knows the function as one of ours, whose one parameter is a structure of `count` pointers.
             let held = unsafe { std::slice::from_raw_parts((*params.kernelParams).cast::<u64>(), count) };
-            out.push((params.func, held.to_vec()));
+            out.push(KernelNode { node, function: params.func, args: held.to_vec() });
         }
         Ok(out)
+    }
+
+    /// Which capture it is, and what launches it.
+    pub(super) fn identity(&self) -> Identity {
+        (self.capture, self.exec as usize)
+    }
+
+    /// Instantiates the graph once more and launches that from now on; gives what launched it until now. For tests of the ledger.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub(super) fn instantiate_again(&mut self) -> Result<Displaced, String> {
+        // SAFETY: the graph is alive.
+        let exec = unsafe { sys_instantiate(self.graph) }?;
+        Ok(Displaced(std::mem::replace(&mut self.exec, exec)))
+    }
+
+    /// Takes back [`Self::instantiate_again`].
+    pub(super) fn put_back(&mut self, displaced: Displaced) {
+        let exec = std::mem::replace(&mut self.exec, displaced.0);
+        // SAFETY: the handle is ours and is destroyed once.
+        let _ = unsafe { result::graph::exec_destroy(exec) };
     }
 
     pub(super) const fn nodes(&self) -> usize {
@@ -149,12 +181,20 @@ impl Graph {
     }
 }
 
+/// What launched a graph before it was instantiated again.
+pub(super) struct Displaced(sys::CUgraphExec);
+
 /// Has kernels of our own zero what libraries have the copy engine zero between their kernels (a counter of tiles, mostly). A graph of kernels
 /// alone is launched in the same time whatever it holds (1.5 to 3 us on an H200); each node that is none adds 1.3 us of the host's time to every launch.
+/// In `library`, the new nodes take the places of the old ones.
 ///
 /// # Safety
 /// The graph is alive and not instantiated.
-unsafe fn kernels_that_clear(gpu: &Gpu, graph: sys::CUgraph) -> Result<(), String> {
+unsafe fn kernels_that_clear(
+    gpu: &Gpu,
+    graph: sys::CUgraph,
+    library: &mut [Vec<sys::CUgraphNode>],
+) -> Result<(), String> {
     // SAFETY: the caller's promise.
     let nodes = unsafe { nodes_of(graph) }?;
     let mut clear = None;
@@ -185,8 +225,11 @@ unsafe fn kernels_that_clear(gpu: &Gpu, graph: sys::CUgraph) -> Result<(), Strin
             found.unwrap_or_else(|| Err("no kernel came back".into()))
         });
         match kernel {
-            // SAFETY: the node belongs to the graph, and the kernel writes what the node would have set.
-            Ok(kernel) => unsafe { replace(graph, node, kernel, memset.dst, bytes) }?,
+            Ok(kernel) => {
+                // SAFETY: the node belongs to the graph, and the kernel writes what the node would have set.
+                let put = unsafe { replace(graph, node, kernel, memset.dst, bytes) }?;
+                library.iter_mut().flatten().filter(|n| **n == node).for_each(|n| *n = put);
+            }
             Err(why) => log::debug!("the copy engine sets {bytes} bytes: {why}"),
         }
     }
@@ -200,7 +243,7 @@ pub(super) const CLEAR: (&str, &str) = ("clear.cu", "Clear");
 const CLEARED_EACH: usize = 4096;
 const CLEARING_BLOCKS: usize = 256;
 
-/// Puts [`CLEAR`] where `node` is, which zeroes so many bytes at `address`.
+/// Puts [`CLEAR`] where `node` is, which zeroes so many bytes at `address`; gives the new node.
 ///
 /// # Safety
 /// The node belongs to the graph.
@@ -210,7 +253,7 @@ unsafe fn replace(
     kernel: &Kernel,
     address: u64,
     bytes: usize,
-) -> Result<(), String> {
+) -> Result<sys::CUgraphNode, String> {
     let phase = kernel.phases[0];
     let mut args = [0u64; MAX_ARGS];
     (args[0], args[1]) = (address, bytes as u64);
@@ -243,7 +286,8 @@ unsafe fn replace(
                 .result()
                 .map_err(|e| failed("cuGraphAddDependencies", e))?;
         }
-        sys::cuGraphDestroyNode(node).result().map_err(|e| failed("cuGraphDestroyNode", e))
+        sys::cuGraphDestroyNode(node).result().map_err(|e| failed("cuGraphDestroyNode", e))?;
+        Ok(put)
     }
 }
 
@@ -351,8 +395,8 @@ mod tests {
             Err(why) => return println!("skipped: no CUDA device: {why}"),
         };
         gpu.enter().unwrap();
-        let marks = Marks::new(Vec::new());
-        let graph = Graph::capture_marked(&gpu, &marks, || marks.library(&gpu, || Ok::<(), String>(()))).unwrap();
-        assert_eq!((graph.nodes(), graph.kernels(), graph.foreign.as_deref()), (0, 0, Some(&[Vec::new()][..])));
+        let marks = Marks::default();
+        let graph = Graph::capture(&gpu, &marks, || marks.library(&gpu, || Ok::<(), String>(()))).unwrap();
+        assert_eq!((graph.nodes(), graph.kernels(), graph.library.len()), (0, 0, 1));
     }
 }

@@ -1,11 +1,13 @@
 //! Steps that fetch their own batches: the data set stays on the device, each step shuffles and gathers its rows and leaves a record of what it
 //! found, and one launch makes several steps. The host tells ahead where batches stand and reads records behind; it never stops the stream.
 
-use super::bind::{MAX_ARGS, Row, launch_phase};
+use super::bind::{MAX_ARGS, Row};
+use super::capture::{FeedLaunch, FeedLaunches, Role};
 use super::gpu::Kernel;
 use super::graph::Graph;
 use super::memory::{DeviceMemory, Event, Pinned};
 use super::overlap::{EARLY_A, FLAGS, OVERLAPPED};
+use super::readback::FEED_ARGS;
 use super::step::{MAX_NODES, MAX_STEPS, Step, gpu_error};
 use crate::exec::step::located;
 use crate::exec::{BatchPlace, BatchTargets, ExecError, StepRecord, room};
@@ -46,11 +48,12 @@ struct Berth {
 
 /// A data set on the device, with what feeds a step from it.
 pub(super) struct Intake {
-    _samples: DeviceMemory,
-    _targets: DeviceMemory,
+    samples: DeviceMemory,
+    targets: DeviceMemory,
     places: DeviceMemory,
     records: DeviceMemory,
-    watched: usize,
+    watched: Vec<LValueId>,
+    feeds: FeedLaunches,
     /// Steps in a launch with the graph that makes them, most first.
     graphs: Vec<(usize, Graph)>,
     berths: Vec<Berth>,
@@ -58,6 +61,55 @@ pub(super) struct Intake {
     flights: VecDeque<Flight>,
     out: Vec<StepRecord>,
 }
+
+impl Intake {
+    /// Graphs by the steps that they make, most first.
+    pub(super) fn graphs(&self) -> &[(usize, Graph)] {
+        &self.graphs
+    }
+
+    pub(super) fn graphs_mut(&mut self) -> impl Iterator<Item = &mut Graph> {
+        self.graphs.iter_mut().map(|(_, graph)| graph)
+    }
+
+    /// The launches of the data feed in a graph of so many steps.
+    pub(super) fn feeds(&self, steps: usize) -> Vec<&FeedLaunch> {
+        self.feeds.of(steps)
+    }
+
+    /// Whether memory, batch and watched values are where the data feed has them.
+    ///
+    /// # Errors
+    /// The first that is elsewhere.
+    pub(super) fn check(&self, step: &Step) -> Result<(), ExecError> {
+        let memory = [&self.samples, &self.targets, &self.places, &self.records].map(DeviceMemory::base);
+        let row = step.feed_row(memory, &self.watched)?;
+        let differs = (0..FLAGS).find(|&word| row[word] != self.feeds.row()[word]);
+        differs.map_or(Ok(()), |word| {
+            let name = FEED_ARGS.get(word).copied().unwrap_or("a watched value");
+            let (recorded, found) = (self.feeds.row()[word], row[word]);
+            let why = format!("{name} was recorded at {recorded:#x} and is at {found:#x} now");
+            Err(ExecError::Graph { graph: "the data feed".into(), why })
+        })
+    }
+
+    /// Whether the host writes places and reads records where the data feed does.
+    ///
+    /// # Errors
+    /// Where it does not.
+    fn check_rings(&self) -> Result<(), ExecError> {
+        let row = self.feeds.row();
+        if (row[PLACES], row[RECORDS]) == (self.places.base(), self.records.base()) {
+            return Ok(());
+        }
+        let why = "the rings of places and records are not where they were recorded".into();
+        Err(ExecError::Graph { graph: "the data feed".into(), why })
+    }
+}
+
+/// Where the feed's arguments hold the rings.
+const PLACES: usize = 2;
+const RECORDS: usize = 4;
 
 /// A number type as the kernels write it.
 const fn cpp(dtype: DType) -> Option<&'static str> {
@@ -85,6 +137,7 @@ impl Step {
     ) -> Result<bool, ExecError> {
         self.gpu.enter().map_err(gpu_error)?;
         self.intake = None;
+        self.ledger.forget(|role| matches!(role, Role::Fed(_)));
         let bytes = |len: usize| (len * 4) as u64;
         let needed = bytes(samples.len()) + bytes(targets.len());
         let (free, _) = self.gpu.memory().map_err(gpu_error)?;
@@ -92,9 +145,29 @@ impl Step {
             return Ok(false);
         }
         let intake = self.make_intake(samples, targets, rows, watched)?;
+        for (steps, graph) in intake.iter().flat_map(|intake| &intake.graphs) {
+            self.ledger.note(Role::Fed(*steps), graph);
+        }
         let has = intake.is_some();
         self.intake = intake.map(Box::new);
         Ok(has)
+    }
+
+    /// The data feed's arguments, from where samples, targets, places and records are.
+    fn feed_row(&self, memory: [u64; 4], watched: &[LValueId]) -> Result<Row, ExecError> {
+        let program = &self.compiled.plan.program;
+        let address = |id| located(&self.compiled, id).map(|(place, _)| self.env.address(&self.compiled.plan, place));
+        let none = |name: &str| ExecError::NoValue(name.into());
+        let counter = program.find("counter").ok_or_else(|| none("counter"))?;
+        let y = program.y.ok_or_else(|| none("y"))?;
+        let [samples, targets, places, records] = memory;
+        let fixed = [samples, targets, places, address(counter)?, records, address(program.x)?, address(y)?];
+        let mut row: Row = [0; MAX_ARGS];
+        row[..fixed.len()].copy_from_slice(&fixed);
+        for (slot, id) in row[fixed.len()..].iter_mut().zip(watched) {
+            *slot = address(*id)?;
+        }
+        Ok(row)
     }
 
     fn make_intake(
@@ -125,21 +198,9 @@ impl Step {
         let count = rows.map_or(0, <[u32]>::len);
         let places = DeviceMemory::zeroed(RING * PLACE, stream).map_err(gpu_error)?;
         let records = DeviceMemory::zeroed(RING * RECORD, stream).map_err(gpu_error)?;
-        let mut row: Row = [0; MAX_ARGS];
-        let counter = program.find("counter").ok_or_else(|| ExecError::NoValue("counter".into()))?;
-        let fixed = [
-            samples.base(),
-            targets.base(),
-            places.base(),
-            address(counter)?,
-            records.base(),
-            address(program.x)?,
-            address(y)?,
-        ];
-        row[..fixed.len()].copy_from_slice(&fixed);
-        for (slot, id) in row[fixed.len()..].iter_mut().zip(watched) {
-            *slot = address(*id)?;
-        }
+        let memory = [&samples, &targets, &places, &records].map(DeviceMemory::base);
+        let mut row = self.feed_row(memory, watched)?;
+        let counter = row[3];
         // Metrics that come together beside a feed go into the record from there.
         let word_of = |name: &str| {
             let id = self.chain.metrics.and_then(|op| program.ops[op].arg(name))?;
@@ -147,7 +208,7 @@ impl Step {
         };
         let late = ["update_max", "grad_norm"].map(word_of);
         let words = late.map(|word| word.map(|w| w + HEAD));
-        let closing = self.chain.closing(&self.compiled, &self.calls, (records.base(), RING), address(counter)?, words);
+        let closing = self.chain.closing(&self.compiled, &self.calls, (records.base(), RING), counter, words);
         if self.chain.metrics.is_some() && closing.is_none() {
             return Ok(None);
         }
@@ -163,6 +224,7 @@ impl Step {
         // The first feed of a launch, those behind a step, and the one behind the last.
         let mut units = vec![vec![feed(false, 0)]];
         let mut between = row.to_vec();
+        let metrics = self.chain.metrics.filter(|_| closing.is_some());
         if let Some((unit, mut args)) = closing {
             args[FLAGS] = OVERLAPPED;
             units.extend([vec![feed(false, left), unit.clone()], vec![feed(true, left), unit]]);
@@ -173,40 +235,30 @@ impl Step {
         let kernels: Result<Vec<_>, String> = self.gpu.kernels(&units).into_iter().collect();
         let kernels = kernels.map_err(gpu_error)?;
         let [first, .., last] = &kernels[..] else { return Err(gpu_error("no kernel came back".into())) };
-        let (first, last) = ((first, &row[..]), (last, &between[..]));
-        let next = (&kernels[kernels.len() - 2], &between[..]);
+        let next = &kernels[kernels.len() - 2];
+        let launch = |kernel: &Arc<Kernel>| FeedLaunch { kernel: Arc::clone(kernel), args: between.clone(), metrics };
+        let first = FeedLaunch { kernel: Arc::clone(first), args: row.to_vec(), metrics: None };
+        let feeds = FeedLaunches { first, next: launch(next), last: launch(last) };
         let most = (MAX_NODES / (self.launches().1 + 1)).clamp(1, MAX_STEPS);
         let mut sizes = vec![most, most / 8, 1];
         sizes.retain(|s| *s > 0);
         sizes.dedup();
-        let step = self.chain.fed(&self.launches);
         let mut graphs = Vec::with_capacity(sizes.len());
         for steps in sizes {
-            let mut feeds = vec![next; steps];
-            feeds[0] = first;
-            let put = |(kernel, args): &(&Arc<Kernel>, &[u64])| {
-                launch_phase(&self.gpu, kernel.phases[0], kernel.threads, args)
-            };
-            let marks = self.marks();
-            let graph = Graph::capture_marked(&self.gpu, &marks, || {
-                feeds.iter().try_for_each(|feed| put(feed).and_then(|()| self.put_all(&marks, &step)))?;
-                put(&last)
-            });
-            let graph = graph.map_err(gpu_error)?;
-            feeds.push(last);
-            self.held(&graph, &step.repeat(steps), &feeds).map_err(gpu_error)?;
-            graphs.push((steps, graph));
+            let role = Role::Fed(steps);
+            graphs.push((steps, self.capture_graph(role, &self.launches_of(role), &feeds.of(steps))?));
         }
         let berth = |_| -> Result<Berth, String> {
             Ok(Berth { places: Pinned::new(most * PLACE)?, records: Pinned::new(most * RECORD)? })
         };
         let berths = (0..FLIGHTS).map(berth).collect::<Result<Vec<_>, _>>().map_err(gpu_error)?;
         Ok(Some(Intake {
-            _samples: samples,
-            _targets: targets,
+            samples,
+            targets,
             places,
             records,
-            watched: watched.len(),
+            watched: watched.to_vec(),
+            feeds,
             graphs,
             free: (0..FLIGHTS).collect(),
             berths,
@@ -258,9 +310,14 @@ impl Step {
     /// Launches the steps whose batches stand at `places`; `first` is the number that the step counter has before them. Returns at once.
     ///
     /// # Errors
-    /// Where the ledger finds a captured address that the plan does not have (nothing was run then), or a call fails.
+    /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then), or a call fails.
     pub fn launch(&mut self, first: u64, places: &[BatchPlace]) -> Result<(), ExecError> {
-        self.check()?;
+        let launched = self.intake.iter().flat_map(|intake| &intake.graphs).find(|(steps, _)| *steps == places.len());
+        match launched {
+            Some((steps, graph)) => self.check(Role::Fed(*steps), graph)?,
+            None => self.check_memory()?,
+        }
+        self.intake.as_ref().map_or(Ok(()), |intake| intake.check_rings())?;
         self.begin()?;
         let stream = self.gpu.stream();
         let Some(intake) = &mut self.intake else { return Err(gpu_error("no data set is on the device".into())) };
@@ -309,7 +366,7 @@ impl Step {
                 let word = |i: usize| bytemuck::pod_read_unaligned::<u32>(&record[4 * i..4 * i + 4]);
                 let ns = |i: usize| u64::from(word(i)) | u64::from(word(i + 1)) << 32;
                 let mut values = [0.0; MAX_WATCHED];
-                for (slot, value) in values.iter_mut().take(intake.watched).enumerate() {
+                for (slot, value) in values.iter_mut().take(intake.watched.len()).enumerate() {
                     *value = f32::from_bits(word(HEAD + slot));
                 }
                 let step_us = ns(2).saturating_sub(ns(0)) as f32 / 1e3;

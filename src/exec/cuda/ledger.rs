@@ -1,176 +1,125 @@
-//! The ledger: what a captured graph holds, read back from its nodes, against what was planned, at every replay.
+//! The ledger: what can have changed since the graphs were read, looked at before every launch of one. The arguments in their nodes are read at
+//! capture and where [`Step::read_graph`] is asked for.
 
-use super::bind::{MAX_ARGS, Row, Work};
-use super::gpu::Kernel;
-use super::graph::Graph;
-use super::group::Launch;
-use super::overlap::{FLAGS, extent, is_ours};
+use super::bind::DeviceEnv;
+use super::capture::Role;
+use super::graph::{Graph, Identity};
+use super::overlap::FLAGS;
 use super::step::Step;
 use crate::exec::ExecError;
-use crate::lower::Slot;
-use cudarc::driver::sys;
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use crate::plan::Place;
+
+/// What was so when the graphs were read.
+pub(super) struct Ledger {
+    /// Where the arena began, and the memory of the step whose parameters are shared (0 where none is).
+    bases: [u64; 2],
+    /// The graphs that were read.
+    graphs: Vec<(Role, Identity)>,
+    pub(super) live: Vec<LiveConstant>,
+}
+
+/// A number that the host may change between two replays, and kernels read.
+pub(super) struct LiveConstant {
+    /// The first operation that reads it, and its slot.
+    pub(super) op: usize,
+    pub(super) slot: usize,
+    /// Where the plan has it, which is where the host writes it.
+    pub(super) place: Place,
+    /// The address in the node of that operation.
+    pub(super) address: u64,
+}
+
+/// Where a step's memory begins, and that of the step whose parameters it shares.
+fn bases(env: &DeviceEnv) -> [u64; 2] {
+    [env.memory.base(), env.shared.as_ref().map_or(0, |memory| memory.base())]
+}
+
+impl Ledger {
+    pub(super) fn new(env: &DeviceEnv) -> Self {
+        Self { bases: bases(env), graphs: Vec::new(), live: Vec::new() }
+    }
+
+    /// Notes a graph that was read.
+    pub(super) fn note(&mut self, role: Role, graph: &Graph) {
+        self.forget(|r| r == role);
+        self.graphs.push((role, graph.identity()));
+    }
+
+    /// Forgets graphs that are gone.
+    pub(super) fn forget(&mut self, gone: impl Fn(Role) -> bool) {
+        self.graphs.retain(|(role, _)| !gone(*role));
+    }
+}
 
 impl Step {
-    /// Reads the arguments that a graph holds, so that every replay can be held against the plan. `launches` are those of its steps in order, `feeds` the kernels
-    /// before each step and the one behind the last, with their arguments; none where the batch lies there already.
-    pub(super) fn held(
-        &self,
-        graph: &Graph,
-        launches: &[&Launch],
-        feeds: &[(&Arc<Kernel>, &[u64])],
-    ) -> Result<Vec<Option<Row>>, String> {
-        let mut words: HashMap<sys::CUfunction, usize> = HashMap::new();
-        words.extend(feeds.iter().flat_map(|(k, args)| k.phases.iter().map(|p| (p.function, args.len()))));
-        for launch in launches {
-            match launch {
-                Launch::Single { op, .. } => {
-                    for work in &self.calls[*op] {
-                        if let Work::Kernel { kernel, .. } = work {
-                            words.extend(kernel.phases.iter().map(|p| (p.function, MAX_ARGS)));
-                        }
-                    }
-                }
-                Launch::Group { kernel, args, .. } => {
-                    words.extend(kernel.phases.iter().map(|p| (p.function, args.len())))
-                }
-            }
+    /// Whether a graph may be launched: the memory is where it was, live constants are where its nodes read them, and it is the graph that was read.
+    ///
+    /// # Errors
+    /// What changed.
+    pub(super) fn check(&self, role: Role, graph: &Graph) -> Result<(), ExecError> {
+        self.check_memory()?;
+        if self.ledger.graphs.contains(&(role, graph.identity())) {
+            return Ok(());
         }
-        let mut found: HashMap<sys::CUfunction, VecDeque<Vec<u64>>> = HashMap::new();
-        for (function, args) in graph.arguments(|f| words.get(&f).copied().unwrap_or(0))? {
-            found.entry(function).or_default().push_back(args);
-        }
-        let mut take = |function: sys::CUfunction| {
-            found.get_mut(&function).and_then(VecDeque::pop_front).ok_or("a launch is missing in the captured graph")
-        };
-        for (kernel, args) in feeds {
-            if take(kernel.phases[0].function)?[..] != **args {
-                return Err("the captured arguments of the batch's gathering are not those that were recorded".into());
-            }
-        }
-        let mut captured = vec![None; self.calls.len()];
-        for launch in launches {
-            self.held_launch(launch, &mut take, &mut captured)?;
-        }
-        let foreign = launches.iter().filter(|launch| self.asks_library(launch)).zip(graph.foreign.iter().flatten());
-        for (launch, addresses) in foreign {
-            let op = launch.ops()[0];
-            let mut row = [0; MAX_ARGS];
-            for address in addresses {
-                match self.slot_of(op, *address) {
-                    Some(slot) => row[slot] = self.planned[op][slot],
-                    // Two short numbers side by side may look like an address.
-                    None => {
-                        log::debug!("op {op}: {address:#x} in a library's node is none of the operation's addresses")
-                    }
-                }
-            }
-            captured[op] = Some(row);
-        }
-        Ok(captured)
+        let graph = role.name(self.compiled.plan.program.mode);
+        Err(ExecError::Graph { graph, why: "what is to be launched is not what was read at capture".into() })
     }
 
-    /// The arguments of one launch among those of a graph.
-    fn held_launch(
-        &self,
-        launch: &Launch,
-        take: &mut impl FnMut(sys::CUfunction) -> Result<Vec<u64>, &'static str>,
-        captured: &mut [Option<Row>],
-    ) -> Result<(), String> {
-        match launch {
-            Launch::Single { op, flags } => {
-                for work in &self.calls[*op] {
-                    let Work::Kernel { kernel, args } = work else { continue };
-                    let mut recorded = **args;
-                    recorded[FLAGS] = *flags;
-                    for phase in &kernel.phases {
-                        let found = take(phase.function)?;
-                        if found[..] != recorded[..] {
-                            return Err(format!("op {op}: the captured arguments are not those that were recorded"));
-                        }
-                    }
-                    // Passes behind a library's product have slots of their own; the plan's row is that of the operation.
-                    if self.calls[*op].len() == 1 {
-                        captured[*op] = Some(**args);
-                    }
-                }
-            }
-            Launch::Group { ops, kernel, args } => {
-                let found = take(kernel.phases[0].function)?;
-                if found[..] != args[..] {
-                    return Err(format!("op {}: the captured arguments are not those that were recorded", ops[0]));
-                }
-                for (op, row) in ops.iter().zip(found.chunks_exact(MAX_ARGS)) {
-                    let mut copy = [0; MAX_ARGS];
-                    copy.copy_from_slice(row);
-                    // What it tells about its neighbours is no address.
-                    copy[FLAGS] = 0;
-                    captured[*op] = Some(copy);
-                }
+    /// Whether the memory is where it was, and live constants are where nodes read them.
+    ///
+    /// # Errors
+    /// What changed.
+    pub(super) fn check_memory(&self) -> Result<(), ExecError> {
+        let found = bases(&self.env);
+        if found != self.ledger.bases {
+            return Err(moved(self.ledger.bases, found));
+        }
+        for live in &self.ledger.live {
+            let written = self.env.address(&self.compiled.plan, live.place);
+            if live.address != written {
+                return Err(self.mismatch(live.op, live.slot, written, live.address));
             }
         }
         Ok(())
     }
 
-    /// The slot of an operation in whose bytes an address lies, or right behind which.
-    fn slot_of(&self, op: usize, address: u64) -> Option<usize> {
-        let slots = self.compiled.plan.program.ops[op].kind.slots().iter().enumerate();
-        let lies_in = |(slot, kind): (usize, &Slot)| {
-            let (from, to) = extent(&self.compiled, op, slot, kind.dir)?;
-            let start = self.planned[op][slot];
-            (start..=start + (to - from)).contains(&address).then_some((start, slot))
-        };
-        // An address on a border is the beginning of what follows.
-        slots.filter_map(lies_in).max().map(|(_, slot)| slot)
+    /// Checks what a launch of the graph with this number checks. Nothing is launched.
+    ///
+    /// # Errors
+    /// What changed.
+    pub fn check_graph(&self, number: usize) -> Result<(), ExecError> {
+        match self.numbered(number) {
+            Some((role, graph)) => self.check(role, graph),
+            None => self.check_memory(),
+        }
     }
 
-    /// Recorded arguments that every replay is held against.
+    /// Numbers that the host may change between two replays, whose addresses every replay is checked against.
+    #[must_use]
+    pub fn live_constants_held(&self) -> usize {
+        self.ledger.live.len()
+    }
+
+    /// Arguments of one step that were read from its graph's nodes at capture.
     #[must_use]
     pub fn held_arguments(&self) -> usize {
-        self.captured.iter().flatten().flatten().filter(|a| **a != 0).count()
-    }
-
-    /// The ledger: the captured addresses against the planned ones.
-    pub(super) fn check(&self) -> Result<(), ExecError> {
-        if self.base != self.env.memory.base() {
-            return Err(ExecError::ArenaMoved { recorded: self.base as usize, found: self.env.memory.base() as usize });
-        }
-        for (index, (captured, planned)) in self.captured.iter().zip(&self.planned).enumerate() {
-            if let Some(captured) = captured
-                && captured != planned
-                && let Some(slot) = self.stray(index, captured)
-            {
-                return Err(self.mismatch(index, slot, captured));
-            }
-        }
-        Ok(())
-    }
-
-    /// The first captured address that is not the planned one. Of a library's nodes only what was found there is held.
-    fn stray(&self, index: usize, captured: &Row) -> Option<usize> {
-        let planned = &self.planned[index];
-        let held = |slot: usize| captured[slot] != 0 || is_ours(&self.calls, index);
-        (0..MAX_ARGS).find(|&slot| captured[slot] != planned[slot] && held(slot))
+        self.graph.as_ref().map_or(0, |graph| graph.arguments)
     }
 
     #[cold]
-    fn mismatch(&self, index: usize, slot: usize, captured: &Row) -> ExecError {
-        let planned = &self.planned[index];
-        let (expected, found) = (planned[slot] as usize, captured[slot] as usize);
-        ExecError::ledger(&self.compiled, index, slot, expected, found)
-    }
-
-    /// Moves one captured address by 64 bytes, so that a test can see the ledger catch it.
-    pub fn inject_fault(&mut self, op: usize, slot: usize) {
-        let row = self.captured[op].get_or_insert(self.planned[op]);
-        row[slot] = row[slot].wrapping_add(64);
-    }
-
-    /// Takes back [`Self::inject_fault`].
-    pub fn mend_fault(&mut self, op: usize, slot: usize) {
-        if let Some(row) = &mut self.captured[op] {
-            row[slot] = self.planned[op][slot];
+    pub(super) fn mismatch(&self, op: usize, slot: usize, expected: u64, found: u64) -> ExecError {
+        let mut error = ExecError::ledger(&self.compiled, op, slot, expected as usize, found as usize);
+        if let ExecError::Ledger { slot: name, .. } = &mut error
+            && slot == FLAGS
+        {
+            *name = "launch flags";
         }
+        error
     }
+}
+
+#[cold]
+fn moved(recorded: [u64; 2], found: [u64; 2]) -> ExecError {
+    let differs = usize::from(recorded[0] == found[0]);
+    ExecError::ArenaMoved { recorded: recorded[differs] as usize, found: found[differs] as usize }
 }

@@ -12,11 +12,15 @@
 //! | `cublaslt`, `cudnn` | products and convolutions of the libraries |
 //! | `bind` | an operation's kernels with all arguments fixed |
 //! | `graph` | a captured step |
-//! | `foreign` | the addresses in the nodes of libraries |
+//! | `capture` | which graphs a step has, and their capture |
+//! | `nodes` | kernel nodes that were read, against planned launches |
+//! | `library_nodes` | the addresses in the nodes of libraries |
+//! | `readback` | reading the nodes of graphs, at capture and again |
+//! | `faults` | changes that show that reading and checking find them |
 //! | `chain` | steps one after the other in one graph |
 //! | `group` | operations that share a launch |
 //! | `intake` | steps that fetch their own batches from a data set on the device |
-//! | `ledger` | a captured graph's arguments against the planned ones |
+//! | `ledger` | what can have changed since the graphs were read, at every launch |
 //! | `shadow` | the half-width copy of the parameters |
 //! | `step` | a plan in device memory, run op by op or replayed |
 //! | `timing` | how long operations take, and the host's part |
@@ -25,20 +29,24 @@
 //! | `twin` | every kernel against its plain-loop reference |
 
 mod bind;
+mod capture;
 mod ceilings;
 mod chain;
 mod compiler;
 mod cublaslt;
 mod cudnn;
-mod foreign;
+mod faults;
 mod gpu;
 mod graph;
 mod group;
 mod intake;
 mod ledger;
+mod library_nodes;
 mod memory;
+mod nodes;
 mod overlap;
 mod probe;
+mod readback;
 mod shadow;
 mod step;
 mod stepped;
@@ -49,6 +57,7 @@ mod workers;
 
 pub use ceilings::GpuCeilings;
 pub use compiler::{Arch, cache_folder, compile_unit, source_hash, sources, unit};
+pub use faults::Undo;
 pub use gpu::{Gpu, gpu, usable};
 pub(in crate::exec) use intake::MAX_WATCHED;
 pub use probe::{DeviceInfo, Library, Probe, probe};

@@ -1,12 +1,13 @@
 //! A compiled step in device memory: run op by op, or captured and replayed.
 
 use super::bind::{DeviceEnv, Row, Unit, Work, asks_library, bind, device_error, draft_all, launch_phase};
+use super::capture::Role;
 use super::chain::Chain;
-use super::foreign::Marks;
 use super::gpu::Gpu;
 use super::graph::{CLEAR, Graph};
 use super::group::{Launch, group};
 use super::intake::Intake;
+use super::ledger::Ledger;
 use super::memory::DeviceMemory;
 use super::overlap::overlap;
 use super::shadow::{Shadow, make_shadow};
@@ -35,15 +36,13 @@ pub struct Step {
     /// What differs in a chain of steps.
     pub(super) chain: Chain,
     /// One step captured, or why it cannot be.
-    graph: Result<Graph, String>,
+    pub(super) graph: Result<Graph, String>,
     /// Several steps in one graph.
     pub(super) many: Option<(usize, Graph)>,
     /// The data set that steps fetch their batches from.
     pub(super) intake: Option<Box<Intake>>,
-    pub(super) base: u64,
-    pub(super) planned: Vec<Row>,
-    /// What the graph holds for each operation whose kernels are ours.
-    pub(super) captured: Vec<Option<Row>>,
+    /// What every launch of a graph is checked against.
+    pub(super) ledger: Ledger,
     pub(super) shadow: Option<Arc<Shadow>>,
     pub(super) mirror: RefCell<Option<Mirror>>,
     pub(super) stages: RefCell<HashMap<usize, VecDeque<Stage>>>,
@@ -186,7 +185,7 @@ impl Step {
         let mut launches = if record { group(&gpu, &compiled, &calls) } else { Vec::new() };
         overlap(&compiled, &calls, &mut launches);
         let chain = Chain::new(&gpu, &compiled, &calls, &mut launches);
-        let base = env.memory.base();
+        let ledger = Ledger::new(&env);
         let shadow = match shadow {
             Some(shared) => Some(shared),
             None => make_shadow(&compiled, &gpu, &env)?,
@@ -201,9 +200,7 @@ impl Step {
             graph: Err("not captured yet".into()),
             many: None,
             intake: None,
-            base,
-            planned,
-            captured: vec![None; count],
+            ledger,
             shadow,
             mirror: RefCell::new(None),
             stages: RefCell::default(),
@@ -224,7 +221,7 @@ impl Step {
             for launch in &self.launches {
                 self.put(launch)?;
             }
-            self.capture();
+            self.capture()?;
             if let Ok(graph) = &self.graph {
                 graph.launch(&self.gpu).map_err(gpu_error)?;
             }
@@ -236,26 +233,12 @@ impl Step {
                 shadow.stale.store(true, Ordering::Release);
             }
         } else {
-            self.capture();
+            self.capture()?;
         }
         self.gpu.synchronize().map_err(gpu_error)
     }
 
-    fn capture(&mut self) {
-        let launches: Vec<&Launch> = self.launches.iter().collect();
-        let marks = self.marks();
-        let graph = Graph::capture_marked(&self.gpu, &marks, || self.put_all(&marks, &launches));
-        let graph = graph.and_then(|graph| Ok((self.held(&graph, &launches, &[])?, graph)));
-        self.graph = graph.map(|(captured, graph)| {
-            self.captured = captured;
-            graph
-        });
-        if let Err(why) = &self.graph {
-            log::warn!("the step runs op by op: {why}");
-        }
-    }
-
-    fn put(&self, launch: &Launch) -> Result<(), ExecError> {
+    pub(super) fn put(&self, launch: &Launch) -> Result<(), ExecError> {
         match launch {
             Launch::Single { op, flags } => self.put_flagged(*op, *flags),
             Launch::Group { ops, kernel, args } => launch_phase(&self.gpu, kernel.phases[0], kernel.threads, args)
@@ -270,26 +253,6 @@ impl Step {
     fn put_flagged(&self, op: usize, flags: u64) -> Result<(), ExecError> {
         let put = |work: &Work| work.launch(&self.gpu, flags);
         self.calls[op].iter().try_for_each(put).map_err(|why| device_error(&self.compiled, op, why))
-    }
-
-    /// Puts launches on a stream that is captured.
-    pub(super) fn put_all(&self, marks: &Marks, launches: &[&Launch]) -> Result<(), String> {
-        launches.iter().try_for_each(|launch| {
-            let put = || self.put(launch).map_err(|e| e.to_string());
-            if self.asks_library(launch) { marks.library(&self.gpu, put) } else { put() }
-        })
-    }
-
-    /// Whether a launch is a library's.
-    pub(super) fn asks_library(&self, launch: &Launch) -> bool {
-        let ours = |op: &usize| self.calls[*op].iter().all(|work| matches!(work, Work::Kernel { .. }));
-        matches!(launch, Launch::Single { op, .. } if !ours(op))
-    }
-
-    /// Marks for a capture of this step.
-    pub(super) fn marks(&self) -> Marks {
-        let memory = [Some(&self.env.memory), self.env.shared.as_ref()];
-        Marks::new(memory.into_iter().flatten().map(|m| (m.base(), m.base() + m.bytes() as u64)).collect())
     }
 
     /// The artefacts it was made from.
@@ -348,7 +311,7 @@ impl Step {
     /// Runs the whole step once; returns before the device is done.
     ///
     /// # Errors
-    /// Where the ledger finds a captured address that the plan does not have (nothing was run then), or a launch fails.
+    /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then), or a launch fails.
     pub fn run(&mut self, executor: Executor) -> Result<(), ExecError> {
         match executor {
             Executor::Replay => self.replay(),
@@ -361,7 +324,10 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn replay(&mut self) -> Result<(), ExecError> {
-        self.check()?;
+        match &self.graph {
+            Ok(graph) => self.check(Role::One, graph)?,
+            Err(_) => self.check_memory()?,
+        }
         self.begin()?;
         match &self.graph {
             Ok(graph) => graph.launch(&self.gpu).map_err(gpu_error)?,
@@ -378,19 +344,10 @@ impl Step {
     /// # Errors
     /// As [`Self::run`].
     pub fn replay_many(&mut self, count: usize) -> Result<(), ExecError> {
-        let steps = self.graph.as_ref().map_or(1, |g| (MAX_NODES / g.nodes().max(1)).clamp(1, MAX_STEPS)).min(count);
-        if steps > 1 && self.many.as_ref().is_none_or(|(k, _)| *k > count) {
-            self.gpu.enter().map_err(gpu_error)?;
-            let launches = self.chain.steps(&self.launches, steps);
-            let marks = self.marks();
-            let graph = Graph::capture_marked(&self.gpu, &marks, || self.put_all(&marks, &launches));
-            let graph = graph.map_err(gpu_error)?;
-            self.held(&graph, &launches, &[]).map_err(gpu_error)?;
-            self.many = Some((steps, graph));
-        }
+        let has_several = self.capture_several(count)?;
         let mut left = count;
-        if let Some((steps, graph)) = self.many.as_ref().filter(|(k, _)| steps > 1 && *k <= count) {
-            self.check()?;
+        if let Some((steps, graph)) = self.many.as_ref().filter(|_| has_several) {
+            self.check(Role::Several(*steps), graph)?;
             self.begin()?;
             while left >= *steps {
                 graph.launch(&self.gpu).map_err(gpu_error)?;

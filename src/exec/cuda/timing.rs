@@ -2,7 +2,9 @@
 
 use super::Step;
 use super::bind::{Work, device_error};
+use super::capture::Role;
 use super::graph::Graph;
+use super::group::Launch;
 use super::memory::Event;
 use super::step::MAX_STEPS;
 use crate::exec::ExecError;
@@ -27,9 +29,7 @@ impl Step {
         for op in 0..self.calls.len() {
             let mut samples = Vec::with_capacity(5);
             // The launches of one operation are captured, so that the host's pace does not count.
-            let graph =
-                Graph::capture(&self.gpu, || (0..rounds).try_for_each(|_| self.put_op(op).map_err(|e| e.to_string())));
-            let graph = graph.map_err(|why| device_error(&self.compiled, op, why))?;
+            let graph = self.capture_repeated(op, rounds)?;
             for _ in 0..5 {
                 start.record(stream).map_err(ExecError::Gpu)?;
                 graph.launch(&self.gpu).map_err(ExecError::Gpu)?;
@@ -63,8 +63,7 @@ impl Step {
         }
         // Long operations tell enough in a few launches.
         let launches = ((400.0 / once.max(1.0)) as usize).clamp(3, 12);
-        let record = || (0..launches).try_for_each(|_| self.put_op(op).map_err(|e| e.to_string()));
-        let graph = Graph::capture(&self.gpu, record).map_err(|why| device_error(&self.compiled, op, why))?;
+        let graph = self.capture_repeated(op, launches)?;
         let mut best = f64::INFINITY;
         for _ in 0..3 {
             start.record(stream).map_err(ExecError::Gpu)?;
@@ -74,6 +73,16 @@ impl Step {
             best = best.min(start.until_us(&end).map_err(ExecError::Gpu)? / launches as f64);
         }
         Ok(best)
+    }
+
+    /// One operation `rounds` times in a graph whose nodes were read.
+    fn capture_repeated(&self, op: usize, rounds: usize) -> Result<Graph, ExecError> {
+        let launch = Launch::Single { op, flags: 0 };
+        let graph = self.capture_graph(Role::Several(rounds), &vec![&launch; rounds], &[]);
+        graph.map_err(|error| match error {
+            ExecError::Gpu(why) => device_error(&self.compiled, op, why),
+            other => other,
+        })
     }
 
     /// What a replay costs the host, in microseconds a step: the ledger and the launch, with nothing queued before it. The median of `rounds` launches.

@@ -110,7 +110,16 @@ pub fn recorded_text(training: &Training, trains: bool) -> String {
 #[must_use]
 pub fn recording_text(training: &Training) -> String {
     let Some(r) = &training.recording else { return String::new() };
-    let held = format!("{} arguments held against the plan at every replay", format::exact(r.held_arguments as u64));
+    let count = format::exact(r.held_arguments as u64);
+    let held = match (r.nodes, &r.why_eager) {
+        (_, Some(_)) => "no recorded arguments".to_owned(),
+        (0, None) => format!("{count} recorded arguments compared with the plan's at every replay"),
+        (_, None) => format!(
+            "{count} arguments read from the graph's nodes at capture; a replay checks the arena's base, the graph's identity and \
+             {} live constants",
+            r.live_constants
+        ),
+    };
     let launch = match r.steps_a_launch {
         0 => String::new(),
         1 => ", each step gathers its own batch".into(),
@@ -153,6 +162,26 @@ mod tests {
             "arena −2.0 MiB, 1 op fewer, 2 kernels fewer, step −4.0 µs, floor −1.0 µs"
         );
         assert_eq!(before.difference(&before), None);
+    }
+
+    #[test]
+    fn a_recording_claims_what_is_compared_and_when() {
+        let text = |recording| {
+            let mut training = Training::default();
+            training.recording = Some(recording);
+            recording_text(&training)
+        };
+        let calls = Recording { calls: 7, held_arguments: 1234, ..Recording::default() };
+        let on_cpu = text(calls.clone());
+        assert_eq!(on_cpu, "7 calls, 1,234 recorded arguments compared with the plan's at every replay");
+        let graph = text(Recording { nodes: 9, live_constants: 2, ..calls.clone() });
+        assert!(graph.contains("1,234 arguments read from the graph's nodes at capture;"), "{graph}");
+        assert!(
+            graph.contains("a replay checks the arena's base, the graph's identity and 2 live constants"),
+            "{graph}"
+        );
+        let eager = text(Recording { why_eager: Some("why".into()), ..calls });
+        assert!(!eager.contains("replay"), "{eager}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! with those, replay with eager, one run with another, recorded addresses with planned ones.
 
 mod gradient;
+mod graphs;
 mod proof;
 mod replay;
 
@@ -183,6 +184,9 @@ fn verify_with(
         run(EagerAgainstReplay, against, &mut || rig.recorded(against, Rig::eager_against_replay))?;
         run(Determinism, "threads do not change results", &mut || rig.threads(&model, options))?;
         run(PointerLedger, ledger, &mut || rig.recorded(ledger, Rig::ledger))?;
+        if options.machine().as_cuda().is_some() {
+            run(PointerLedger, "graph nodes", &mut || rig.recorded("graph nodes", Rig::graph_nodes))?;
+        }
         run(PointerLedger, fault, &mut || rig.recorded(fault, Rig::injected_faults))?;
         run(Determinism, endurance, &mut || rig.recorded(endurance, |rig| rig.endurance(options.replays)))?;
     }
@@ -193,7 +197,9 @@ fn verify_with(
 /// A check that the ledger stopped has failed: a spoilt recording belongs in the report, with the call that the ledger names, and is no error.
 fn or_failed(name: &str, outcome: Result<Check, TrainError>) -> Result<Check, TrainError> {
     match outcome {
-        Err(TrainError::Exec(error @ (ExecError::Ledger { .. } | ExecError::ArenaMoved { .. }))) => {
+        Err(TrainError::Exec(
+            error @ (ExecError::Ledger { .. } | ExecError::ArenaMoved { .. } | ExecError::Graph { .. }),
+        )) => {
             let culprit = if let ExecError::Ledger { op, .. } = &error { Some(Culprit::Op(*op)) } else { None };
             let lines = vec![(error.to_string(), culprit)];
             Ok(Check::new(name, false, "the recording is not the planned one".into()).detail(lines))
@@ -301,6 +307,7 @@ fn session_spec(preset: &Preset, options: &VerifyOptions) -> SessionSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::Fault;
 
     const RECORDED: [&str; 6] = [
         "warm-up leaves no trace",
@@ -330,7 +337,7 @@ mod tests {
                 let compiled = Arc::clone(step.compiled());
                 let op = compiled.plan.program.ops.iter().position(|o| o.layer.is_some()).unwrap();
                 layer = compiled.plan.program.ops[op].layer.map(|l| compiled.model.layer(l).label()).unwrap();
-                step.inject_fault(op, 0);
+                assert!(step.inject(Fault::Argument { graph: 0, op, slot: 0 }).unwrap().is_some());
             },
         );
         let spoilt = spoilt.unwrap();

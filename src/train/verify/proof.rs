@@ -43,7 +43,8 @@ impl Proof {
                 "Runs the same steps op by op and replayed, and compares every buffer bit for bit"
             }
             Self::PointerLedger => {
-                "Compares every recorded address with the plan's, then moves one of every call and expects it to be named"
+                "Reads the recorded addresses, a GPU's from the nodes of its graphs, and compares them with the plan's; then \
+                 changes one of every call and expects it to be named"
             }
             Self::Determinism => "Replays the run twice, and on one thread and several: the bits must be equal",
         }

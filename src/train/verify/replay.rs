@@ -1,9 +1,8 @@
 //! Replay: against eager, against itself, against the ledger, over many steps.
 
 use super::{Check, Compared, Culprit, VerifyOptions, session_spec};
-use crate::exec::ExecError;
-use crate::exec::Executor;
-use crate::lower::Dir;
+use crate::compile::Compiled;
+use crate::exec::{ExecError, Executor, Fault, Step};
 use crate::model::{Model, Preset};
 use crate::plan::BufferId;
 use crate::train::{Feed, Session, TrainError};
@@ -21,9 +20,47 @@ pub(super) fn endurance_cost(asked: Option<u64>, step_us: f64) -> f64 {
     asked.map_or_else(|| twice(REPLAYS.0).max(2.0 * STRESS.as_secs_f64()), twice)
 }
 
+/// Faults that were tried, one at a time.
+#[derive(Default)]
+pub(super) struct Trials {
+    pub(super) tried: usize,
+    /// Operations in which there was no place for a fault.
+    pub(super) unreadable: usize,
+    /// Why a fault could not be made, where one could not.
+    pub(super) refused: Option<String>,
+    pub(super) missed: Vec<(String, Option<Culprit>)>,
+    /// What was tried, in words.
+    pub(super) about: String,
+}
+
+impl Trials {
+    /// Notes a fault in an argument of `op`, which must be named with its layer.
+    pub(super) fn named(&mut self, compiled: &Compiled, op: usize, outcome: Result<(), ExecError>, place: &str) {
+        let bound = &compiled.plan.program.ops[op];
+        let wanted = bound.layer.map(|l| compiled.model.layer(l).label());
+        let is_named = matches!(&outcome, Err(ExecError::Ledger { op: named, layer, .. })
+            if *named == op && wanted.as_ref().is_none_or(|w| w == layer));
+        self.tried += 1;
+        if !is_named {
+            let found =
+                outcome.map_or_else(|error| format!("the ledger says: {error}"), |()| "nothing was found".into());
+            let text = format!("an argument of op {op} {} was moved {place}, and {found}", bound.kind.name());
+            self.missed.push((text, Some(Culprit::Op(op))));
+        }
+    }
+
+    /// Notes a fault that was found, or was not.
+    pub(super) fn found(&mut self, is_found: bool, what: &str, culprit: Option<Culprit>) {
+        self.tried += 1;
+        if !is_found {
+            self.missed.push((format!("{what} was not found"), culprit));
+        }
+    }
+}
+
 /// A prepared run that every check starts from.
 pub(super) struct Rig<'a> {
-    session: Session,
+    pub(super) session: Session,
     start: Vec<u8>,
     /// Ends the checks where it is set.
     cancel: &'a AtomicBool,
@@ -43,7 +80,7 @@ impl<'a> Rig<'a> {
     }
 
     /// The recording that the checks replay.
-    pub(super) const fn step_mut(&mut self) -> &mut crate::exec::Step {
+    pub(super) const fn step_mut(&mut self) -> &mut Step {
         &mut self.session.train
     }
 
@@ -59,7 +96,7 @@ impl<'a> Rig<'a> {
         }
     }
 
-    fn rewind(&mut self) -> Result<(), TrainError> {
+    pub(super) fn rewind(&mut self) -> Result<(), TrainError> {
         self.session.train.restore(&self.start)?;
         let first = match self.session.feed {
             Feed::Data { .. } => super::super::FeedPosition::Data(crate::data::Position::default()),
@@ -161,7 +198,7 @@ impl<'a> Rig<'a> {
     /// One thread and several must give the same bits.
     pub(super) fn threads(&mut self, model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
         const NAME: &str = "threads do not change results";
-        if matches!(self.session.train, crate::exec::Step::Cuda(_)) {
+        if matches!(self.session.train, Step::Cuda(_)) {
             return Ok(Check::skipped(NAME, "a GPU's step does not depend on the host's threads"));
         }
         if options.threads < 2 {
@@ -189,51 +226,57 @@ impl<'a> Rig<'a> {
         self.rewind()?;
         let Session { train, pool, .. } = &mut self.session;
         train.replay(pool)?;
-        let plan = &train.compiled().plan;
-        let arguments = plan.program.ops.iter().flat_map(|o| &o.args).filter(|a| a.is_some()).count();
-        let figures = format!("{arguments} recorded addresses of {} calls equal the plan's", plan.program.ops.len());
+        let recording = train.recording();
+        let figures = match train {
+            Step::Cpu(_) => format!(
+                "{} recorded addresses of {} calls equal the plan's, compared at every replay",
+                recording.held_arguments, recording.calls
+            ),
+            Step::Cuda(_) => format!(
+                "at every replay: the arena's base, the graph's identity and {} live constants; {} addresses of one step were read from its nodes at capture",
+                recording.live_constants, recording.held_arguments
+            ),
+        };
         Ok(Check::new("pointer ledger", true, figures))
     }
 
-    /// One recorded address of every call in turn is moved: the ledger must name call and layer, nothing may run, and once the address is mended
-    /// the steps must be those of a run that never had a fault.
+    /// Recorded addresses are moved, one at a time: the ledger must name call and layer, nothing may run, and once the fault is taken back the steps
+    /// must be those of a run that never had one.
     pub(super) fn injected_faults(&mut self) -> Result<Check, TrainError> {
         const STEPS: u64 = 3;
         let (expected, _) = self.steps(Executor::Replay, STEPS)?;
         self.rewind()?;
-        let Session { train, pool, .. } = &mut self.session;
-        let compiled = std::sync::Arc::clone(train.compiled());
-        let before = train.snapshot();
-        let (mut tried, mut missed) = (0, Vec::new());
-        for (op, bound) in compiled.plan.program.ops.iter().enumerate() {
-            let slot = bound.kind.slots().iter().zip(&bound.args).position(|(s, a)| s.dir != Dir::Work && a.is_some());
-            let Some(slot) = slot else { continue };
-            let wanted = bound.layer.map(|l| compiled.model.layer(l).label());
-            train.inject_fault(op, slot);
-            tried += 1;
-            let outcome = train.replay(pool);
-            train.mend_fault(op, slot);
-            let named = matches!(&outcome, Err(ExecError::Ledger { op: named, layer, .. })
-                if *named == op && wanted.as_ref().is_none_or(|w| w == layer));
-            let name = bound.kind.name();
-            match outcome {
-                Ok(()) => missed.push((format!("op {op} {name} ran with a moved argument"), Some(Culprit::Op(op)))),
-                Err(error) if !named => {
-                    let text = format!("op {op} {name} was moved, and the ledger says: {error}");
-                    missed.push((text, Some(Culprit::Op(op))));
-                }
-                Err(_) => {}
-            }
-        }
-        let untouched = train.snapshot() == before;
-        let mended = self.steps(Executor::Replay, STEPS)?.0 == expected;
+        let before = self.session.train.snapshot()?;
+        let Trials { tried, missed, about, .. } = match self.session.train {
+            Step::Cpu(_) => self.call_faults()?,
+            Step::Cuda(_) => self.graph_faults()?,
+        };
+        let untouched = self.session.train.snapshot()? == before;
+        let restored = self.steps(Executor::Replay, STEPS)?.0 == expected;
         let figures = format!(
-            "{} of {tried} moved addresses named with op and layer, parameters untouched: {untouched}, \
-             {STEPS} steps after mending bit-equal: {mended}",
+            "{} of {tried} {about}, parameters untouched: {untouched}, \
+             {STEPS} steps after them bit-equal: {restored}",
             tried - missed.len()
         );
-        let passed = missed.is_empty() && tried > 0 && untouched && mended;
+        let passed = missed.is_empty() && tried > 0 && untouched && restored;
         Ok(Check::new("an injected fault is caught", passed, figures).detail(missed))
+    }
+
+    /// Every recorded address of every call of a CPU's step in turn, moved in the call: a replay must name operation and layer.
+    fn call_faults(&mut self) -> Result<Trials, TrainError> {
+        let Session { train, pool, .. } = &mut self.session;
+        let compiled = std::sync::Arc::clone(train.compiled());
+        let mut trials = Trials::default();
+        for (op, bound) in compiled.plan.program.ops.iter().enumerate() {
+            for slot in (0..bound.kind.slots().len()).filter(|slot| compiled.plan.argument(op, *slot).is_some()) {
+                let Some(undo) = train.inject(Fault::Argument { graph: 0, op, slot })? else { continue };
+                let outcome = train.replay(pool);
+                train.undo(undo)?;
+                trials.named(&compiled, op, outcome, "in its call");
+            }
+        }
+        trials.about = "moved addresses named with op and layer".into();
+        Ok(trials)
     }
 
     /// Many replays, twice: bit-equal, finite, and without the alternating magnitudes of a reused buffer.
