@@ -30,11 +30,17 @@ fn told(error: ExportError) -> anyhow::Error {
 
 fn is_of_place(cause: &std::io::Error) -> bool {
     use std::io::ErrorKind::{
-        InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
+        InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
     };
     matches!(
         cause.kind(),
-        InvalidInput | IsADirectory | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem
+        InvalidFilename
+            | InvalidInput
+            | IsADirectory
+            | NotADirectory
+            | NotFound
+            | PermissionDenied
+            | ReadOnlyFilesystem
     )
 }
 

@@ -314,6 +314,9 @@ impl Studio {
             // Whoever pressed Train elsewhere sees why nothing came of it.
             self.complain_with(why, vec![Command::ShowTab(Tab::Train)]);
         }
+        if let Some(notes) = self.training.take_resumed() {
+            self.say_more(&format!(" {notes}."));
+        }
         self.take_rooms();
         if let Some(problem) = self.training.keeping.tend() {
             self.complain(problem);

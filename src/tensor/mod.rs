@@ -9,7 +9,7 @@ mod shape;
 
 pub use bytes::{Bytes, align_up};
 pub use dtype::DType;
-pub use files::{write_advice, write_atomic, write_atomic_with};
+pub use files::{remove_leftovers, sync_folder, temporary_in, write_advice, write_atomic, write_atomic_with};
 pub use hash::Fnv;
 pub use host::{Element, HostTensor, TensorError};
 pub use shape::Shape;

@@ -6,6 +6,8 @@ mod kept;
 mod mistakes;
 mod plan;
 mod predict;
+mod resume;
+mod signals;
 mod train;
 
 use serde_json::Value;

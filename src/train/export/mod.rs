@@ -15,7 +15,7 @@ mod text;
 
 pub use meaning::Meaning;
 pub use plot::{Across, LINE_COLORS, PlotOptions, axis_title, plot_svg, svg_to_png};
-pub use text::write_line;
+pub use text::{HeldOutFigures, write_line};
 
 use super::runs::{Curves, Quantity, RunEnd, RunEntry, RunStore, RunsError};
 use super::{TensorFile, TrainError, read_tensors};
@@ -259,6 +259,11 @@ impl Subject {
         let files = self.files(format, path);
         if let Some(there) = files.iter().find(|f| !replace && f.exists()) {
             return Err(ExportError::Exists(there.clone()));
+        }
+        // Of several files the first must not be written where a later name is too long.
+        let of_name = |f: &PathBuf| f.symlink_metadata().err().filter(|e| e.kind() == io::ErrorKind::InvalidFilename);
+        if let Some((path, cause)) = files.iter().find_map(|f| Some((f.clone(), of_name(f)?))) {
+            return Err(ExportError::Write { path, cause });
         }
         if let Some(odd) = files.iter().find(|f| f.exists() && !f.is_file()) {
             let cause = std::io::Error::new(std::io::ErrorKind::InvalidInput, "there is something that is no file");
