@@ -121,7 +121,7 @@ pub struct TrainArgs {
     /// Go on from a checkpoint; --steps counts from the very start
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
-    /// Evaluate on the held-out part every N steps
+    /// Evaluate on the held-out part every N steps; the log has the result in the line of that step
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub eval_every: Option<u64>,
     /// Samples to hold out, instead of the preset's: a share below 1, or a count
