@@ -22,7 +22,8 @@ use std::str::FromStr;
   stepgraph doctor                   what this machine offers and what is missing
 
 PRESET is the name of a bundled preset or the path of a JSON file.
-Exit status: 0 done; 2 what was given is wrong, and nothing was written; 1 anything else."
+Exit status: 0 done; 2 what was given is wrong, and nothing was written; 130, 143 or 129 it was
+ended by SIGINT (Ctrl+C), SIGTERM or SIGHUP; 1 anything else."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -64,6 +65,11 @@ pub struct StudioArgs {
 ///
 /// Progress goes to standard error, the closing summary to standard output. Ctrl+C ends the run after the current step and still saves
 /// what was asked for; a second Ctrl+C ends the program at once. Files are written beside their final name and renamed into place.
+///
+/// A run with --resume takes parameters, moments, counters and its place in the data from the checkpoint, and the
+/// recipe from the preset. Of that, lr, weight_decay, betas, eps, momentum, nesterov, precision, steps and the paths of
+/// the data's files may differ from the checkpoint's: they are applied and reported. Where anything else differs, the
+/// run is refused with both values.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph train digits-mlp
@@ -117,7 +123,7 @@ pub struct TrainArgs {
     /// Go on from a checkpoint; --steps counts from the very start
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
-    /// Evaluate on the held-out part every N steps
+    /// Evaluate on the held-out part every N steps; the log has the result in the line of that step
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub eval_every: Option<u64>,
     /// Samples to hold out, instead of the preset's: a share below 1, or a count

@@ -106,14 +106,20 @@ impl Keeper {
             return Ok(());
         }
         let started = Instant::now();
-        // The steps come first: whoever goes on from the checkpoint has the curve until there.
-        self.hand_over();
-        self.recorder.sync();
-        let path = self.recorder.checkpoint().filter(|_| !self.recorder.has_failed());
-        let saved = path.map_or(Ok(()), |path| session.save_checkpoint(&path, &self.preset));
+        let saved = self.save(session);
         self.saved = Instant::now();
         self.pause = (started.elapsed() * SAVE_SHARE).clamp(SAVE_EVERY.0, SAVE_EVERY.1);
-        saved.map_err(|e| anyhow::anyhow!("{e}"))
+        saved
+    }
+
+    /// Writes a checkpoint, which takes the place of the last one as soon as the curve reaches it.
+    fn save(&mut self, session: &Session) -> anyhow::Result<()> {
+        self.hand_over();
+        if let Some(path) = self.recorder.next_checkpoint().filter(|_| !self.recorder.has_failed()) {
+            session.save_checkpoint(&path, &self.preset).map_err(|e| anyhow::anyhow!("{e}"))?;
+            self.recorder.take_checkpoint();
+        }
+        Ok(())
     }
 
     /// Ends the run in this state, with its checkpoint where it has sound ones, and tells its id.
@@ -123,13 +129,11 @@ impl Keeper {
     pub fn finish(mut self, state: RunEnd, error: Option<String>, session: &mut Session) -> anyhow::Result<()> {
         self.moved(session);
         self.hand_over();
-        let failed = state == RunEnd::Failed;
+        let saved = if state == RunEnd::Failed { Ok(()) } else { self.save(session) };
         self.recorder.set_state(state, error);
         let id = self.recorder.id().unwrap_or_default().to_owned();
-        let checkpoint = self.recorder.checkpoint().filter(|_| !failed);
-        let saved = checkpoint.map_or(Ok(()), |path| session.save_checkpoint(&path, &self.preset));
         self.recorder.finish().map_err(|why| anyhow::anyhow!(why))?;
-        saved.map_err(|e| anyhow::anyhow!("{e}"))?;
+        saved?;
         output::note(&format!("kept as {id}"));
         Ok(())
     }

@@ -27,9 +27,11 @@ mod presets;
 mod progress;
 mod runs;
 mod step_log;
+mod stop;
 mod studio;
 mod times;
 mod train;
+mod train_summary;
 mod verify;
 
 use args::{Cli, Command};
@@ -38,10 +40,16 @@ use std::process::ExitCode;
 /// Carries out a command line and gives the exit status.
 #[must_use]
 pub fn run(cli: &Cli) -> ExitCode {
+    if !opens_window(cli) {
+        stop::listen(match &cli.command {
+            Some(Command::Train(_)) => "no step was made, and nothing was saved",
+            _ => "what was not written or printed by then is lost",
+        });
+    }
     let outcome = match &cli.command {
         None => studio::run(cli.preset.as_deref()),
         Some(Command::Studio(args)) => studio::run(args.preset.as_deref()),
-        Some(Command::Train(args)) => train::run(args),
+        Some(Command::Train(args)) => return train::run(args).unwrap_or_else(|e| error::report(&e)),
         Some(Command::Plan(args)) => plan::run(args),
         Some(Command::Verify(args)) => return verify::run(args).unwrap_or_else(|e| error::report(&e)),
         Some(Command::Predict(args)) => predict::run(args),

@@ -1,7 +1,7 @@
 //! Standard output, figures for people, and places where results go.
 
 use super::error::{unwritable, wrong};
-use crate::tensor::{figure, is_wrong_place, write_advice, write_atomic};
+use crate::tensor::{figure, is_wrong_place, remove_leftovers, temporary_in, write_advice, write_atomic};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -158,18 +158,26 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
         return Err(refused("this is a device or pipe, not a file".into()));
     }
     let folder = folder_of(&target);
-    let probe = tempfile::Builder::new().prefix(".stepgraph-").suffix(".part").tempfile_in(folder);
-    match probe {
-        Ok(_) => Ok(target),
-        Err(cause) => {
-            let help = if is_wrong_place(&cause) {
-                "choose a folder that exists and that you may write to"
-            } else {
-                write_advice(&cause)
-            };
-            let message = format!("{}: {what} cannot be written there: {cause}; {help}", path.display());
-            Err(unwritable(cause, message))
+    remove_leftovers(folder);
+    if let Err(cause) = temporary_in(folder) {
+        let help = if is_wrong_place(&cause) {
+            "choose a folder that exists and that you may write to"
+        } else {
+            write_advice(&cause)
+        };
+        let message = format!("{}: {what} cannot be written there: {cause}; {help}", path.display());
+        return Err(unwritable(cause, message));
+    }
+    // Temporary names are short: only the name that was given may be one that the system does not take.
+    match target.symlink_metadata() {
+        Err(e) if e.kind() == io::ErrorKind::InvalidFilename => {
+            let length = target.file_name().map_or(0, |n| n.len());
+            Err(refused(format!(
+                "its name of {length} bytes is longer than this file system allows; give a shorter one"
+            )))
         }
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(refused(e.to_string())),
+        _ => Ok(target),
     }
 }
 
@@ -226,5 +234,9 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         assert!(writable(folder.path(), "the log").is_err());
         assert!(writable(&folder.path().join("no/a.json"), "the log").is_err());
+        let long = folder.path().join("n".repeat(300));
+        let told = writable(&long, "the log").unwrap_err().to_string();
+        assert!(told.contains("name of 300 bytes is longer"), "{told}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

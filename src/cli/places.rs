@@ -107,6 +107,7 @@ impl Places {
         let target = self.writes("the log", Kind::Guarded, path)?;
         if let Some(target) = &target {
             let part = part_of(target);
+            writable(&part, "the unfinished log")?;
             self.keeps_apart("the unfinished log", &part, &part)?;
         }
         Ok(target)

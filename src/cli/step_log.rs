@@ -1,27 +1,37 @@
 //! The log of a run: one JSON object a step.
 //!
-//! It grows as `FILE.part` beside its final name and is renamed when the run is over, so that `FILE` is always a whole run; what a killed run
-//! had written stays in `FILE.part`. A run that goes on from a checkpoint goes on in the log of the part before it, and one that makes no step
-//! leaves it as it is. Steps are only formatted into memory; the file is written a few times a second.
+//! It grows as `FILE.part` beside its final name and is renamed when the run is over, so that `FILE` is always a whole
+//! run; what a killed run had written stays in `FILE.part`. A resumed run continues the log of the part before it, and
+//! one that makes no step leaves it as it is. Steps are only formatted into memory; the file is written a few times a
+//! second, and before every checkpoint, which is never ahead of its log.
 
 use super::error::{unwritable, wrong};
 use super::output;
 use super::places::{Kind, part_of, replaceable};
-use crate::train::StepReport;
-use crate::train::export::write_line;
+use crate::tensor::sync_folder;
+use crate::train::export::{HeldOutFigures, write_line};
+use crate::train::{Evaluation, StepReport};
 use anyhow::Context;
 use serde::Deserialize;
 use std::fs::{File, TryLockError};
-use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Time between writes to the file.
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
+/// Bytes in memory above which the file is written at once.
+const BUFFER: usize = 1 << 20;
+
 /// A log that is being written.
 pub struct StepLog {
-    out: BufWriter<File>,
+    file: File,
+    /// Lines that are not in the file yet, and where in it they begin.
+    pending: Vec<u8>,
+    at: u64,
+    /// The newest step, and where its line begins.
+    newest: Option<(StepReport, u64)>,
     part: PathBuf,
     path: PathBuf,
     flushed: Instant,
@@ -29,6 +39,8 @@ pub struct StepLog {
     keeps: Option<u64>,
     /// True where the unfinished log was there before.
     is_left: bool,
+    /// Whether the name of the unfinished log survives a power failure.
+    is_named: bool,
 }
 
 impl StepLog {
@@ -50,21 +62,20 @@ impl StepLog {
             return Err(wrong(what));
         }
         let unwritten = || format!("{} cannot be written", part.display());
-        // What a killed run left is newer than what has its final name.
         let is_left = file.metadata().is_ok_and(|m| m.len() > 0);
-        let old = if is_left { part.clone() } else { path.to_owned() };
-        let end = match from {
-            Some(step) if step > 0 && old.is_file() => end_of(&old, step),
-            _ => [&part, path].into_iter().try_for_each(|p| replaceable(p, "the log", Kind::Log)).map(|()| 0),
+        let found = match from {
+            Some(step) if step > 0 => lines_before(path, &part, is_left, step),
+            _ => [&part, path].into_iter().try_for_each(|p| replaceable(p, "the log", Kind::Log)).map(|()| None),
         };
-        let keeps = end.inspect_err(|_| {
+        let found = found.inspect_err(|_| {
             if !is_left {
                 drop(std::fs::remove_file(&part));
             }
         })?;
-        if keeps > 0 && !is_left {
-            let from = File::open(&old).with_context(|| format!("{} cannot be read", old.display()))?;
-            std::io::copy(&mut from.take(keeps), &mut file).with_context(unwritten)?;
+        let keeps = found.as_ref().map_or(0, |(_, end)| *end);
+        if let Some((old, _)) = found.filter(|(old, _)| *old == path) {
+            let from = File::open(old).with_context(|| format!("{} cannot be read", old.display()))?;
+            file.set_len(0).and_then(|()| std::io::copy(&mut from.take(keeps), &mut file)).with_context(unwritten)?;
         }
         let is_old = |p: &Path| p.metadata().is_ok_and(|m| m.len() > 0);
         if keeps == 0 && (is_left || is_old(path)) {
@@ -77,32 +88,96 @@ impl StepLog {
                 ),
             });
         }
-        let out = BufWriter::with_capacity(1 << 18, file);
-        Ok(Self { out, part, path: path.to_owned(), flushed: Instant::now(), keeps: Some(keeps), is_left })
+        Ok(Self {
+            file,
+            pending: Vec::new(),
+            at: keeps,
+            newest: None,
+            part,
+            path: path.to_owned(),
+            flushed: Instant::now(),
+            keeps: Some(keeps),
+            is_left,
+            is_named: false,
+        })
     }
 
-    /// Adds one step; `now` tells when to write.
+    /// Adds one step; `now` tells when to write. The newest line waits in memory for an evaluation after it.
     ///
     /// # Errors
     /// Where the disk is full.
     pub fn add(&mut self, report: &StepReport, now: Instant) -> anyhow::Result<()> {
         if let Some(keeps) = self.keeps.take() {
-            self.write(|out| {
-                out.get_ref().set_len(keeps)?;
-                out.seek(SeekFrom::Start(keeps)).map(|_| ())
-            })?;
+            let cut = self.file.set_len(keeps).and_then(|()| self.file.seek(SeekFrom::Start(keeps)));
+            self.checked(cut.map(drop))?;
         }
-        self.write(|out| write_line(out, report))?;
-        if now.duration_since(self.flushed) >= FLUSH_EVERY {
-            self.flushed = now;
-            self.write(Write::flush)?;
+        self.write_in_time(now)?;
+        self.newest = Some((*report, self.at + self.pending.len() as u64));
+        let formatted = write_line(&mut self.pending, report, None);
+        self.checked(formatted)
+    }
+
+    /// Adds what an evaluation after the newest step found to the line of that step.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn evaluated(&mut self, step: u64, found: &Evaluation) -> anyhow::Result<()> {
+        let Some((report, begins)) = self.newest.filter(|(report, _)| report.step == step) else { return Ok(()) };
+        if begins < self.at {
+            // The line is in the file: a longer one takes its place in one write, so that no killed run is left without
+            // it.
+            self.write()?;
+            let moved = self.file.seek(SeekFrom::Start(begins));
+            self.checked(moved.map(drop))?;
+            self.at = begins;
+        }
+        self.pending.truncate((begins - self.at) as usize);
+        let figures = HeldOutFigures { loss: found.loss, accuracy: found.accuracy.unwrap_or(f64::NAN) };
+        let formatted = write_line(&mut self.pending, &report, Some(figures));
+        self.checked(formatted)
+    }
+
+    /// Writes what waits, where it is time.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn write_in_time(&mut self, now: Instant) -> anyhow::Result<()> {
+        if now.duration_since(self.flushed) < FLUSH_EVERY && self.pending.len() < BUFFER {
+            return Ok(());
+        }
+        self.flushed = now;
+        self.write()
+    }
+
+    /// Writes what waits, and returns when it is on the disk: a checkpoint that is written next is not ahead of the
+    /// log.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub fn sync(&mut self) -> anyhow::Result<()> {
+        if self.keeps.is_some() {
+            // No step was made: the old log reaches to the checkpoint that the run was resumed from.
+            return Ok(());
+        }
+        self.write()?;
+        let synced = self.file.sync_data();
+        self.checked(synced)?;
+        if !std::mem::replace(&mut self.is_named, true) {
+            sync_folder(output::folder_of(&self.part));
         }
         Ok(())
     }
 
-    fn write(&mut self, work: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> anyhow::Result<()> {
-        work(&mut self.out)
-            .with_context(|| format!("the log {} cannot be written; free some space", self.part.display()))
+    fn write(&mut self) -> anyhow::Result<()> {
+        let written = self.file.write_all(&self.pending);
+        self.checked(written)?;
+        self.at += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn checked(&self, outcome: std::io::Result<()>) -> anyhow::Result<()> {
+        outcome.with_context(|| format!("the log {} cannot be written; free some space", self.part.display()))
     }
 
     /// Gives the log its name. Where no step was made, the log stays as it was, and there is no new one.
@@ -116,12 +191,32 @@ impl StepLog {
             }
             return Ok(None);
         }
-        self.write(Write::flush)?;
-        self.out.get_ref().sync_all().with_context(|| format!("the log {} cannot be written", self.part.display()))?;
+        self.sync()?;
         std::fs::rename(&self.part, &self.path)
             .with_context(|| format!("the log cannot be named {}", self.path.display()))?;
+        sync_folder(output::folder_of(&self.path));
         Ok(Some(self.path.clone()))
     }
+}
+
+/// The log that a run resumed from `step` continues, and where the line of that step ends in it; `None` where there is
+/// no log yet. What a killed run left is newer than what has the final name, and may hold less: a run that was killed
+/// again while it copied the first lines.
+fn lines_before<'a>(
+    path: &'a Path,
+    part: &'a Path,
+    is_left: bool,
+    step: u64,
+) -> anyhow::Result<Option<(&'a Path, u64)>> {
+    let candidates = [(part, is_left), (path, path.is_file())];
+    let mut failure = None;
+    for (old, _) in candidates.into_iter().filter(|(_, is_there)| *is_there) {
+        match end_of(old, step) {
+            Ok(end) => return Ok(Some((old, end))),
+            Err(error) => drop(failure.get_or_insert(error)),
+        }
+    }
+    failure.map_or(Ok(None), Err)
 }
 
 /// Where the line of `step` ends in a log: what follows is made again.
@@ -203,8 +298,8 @@ mod tests {
         assert_eq!(steps(), (1..=14).collect::<Vec<_>>());
         // A killed run leaves its part, with half a line at the end.
         let mut killed = write(Some(14), 15..=20);
-        killed.write(|out| out.write_all(b"{\"step\": 2")).unwrap();
-        killed.write(Write::flush).unwrap();
+        killed.pending.extend(b"{\"step\": 2");
+        killed.write().unwrap();
         drop(killed);
         write(Some(18), 19..=19).finish().unwrap();
         assert_eq!(steps(), (1..=19).collect::<Vec<_>>());
@@ -213,6 +308,51 @@ mod tests {
         std::fs::write(&path, "a letter\n").unwrap();
         let told = StepLog::open(&path, Some(3)).map(|_| ()).unwrap_err().to_string();
         assert!(told.contains("is no log") && std::fs::read_dir(folder.path()).unwrap().count() == 1, "{told}");
+    }
+
+    #[test]
+    fn an_evaluation_is_in_the_line_of_its_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let mut log = StepLog::open(&path, None).unwrap();
+        let found = Evaluation { samples: 3, loss: 0.5, accuracy: Some(0.75), confusion: Vec::new() };
+        for step in 1..=4u64 {
+            log.add(&StepReport { step, ..StepReport::default() }, Instant::now()).unwrap();
+            if step == 3 {
+                // The line is in the file already.
+                log.sync().unwrap();
+            }
+            if step >= 2 {
+                log.evaluated(step, &found).unwrap();
+            }
+            log.evaluated(9, &found).unwrap();
+        }
+        log.finish().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let losses: Vec<Option<f64>> = lines.iter().map(|l| l["held_out_loss"].as_f64()).collect();
+        assert_eq!(losses, [None, Some(0.5), Some(0.5), Some(0.5)], "{text}");
+        assert!(lines.iter().enumerate().all(|(i, l)| l["step"] == i as u64 + 1), "{text}");
+        assert_eq!(lines[1]["held_out_accuracy"], 0.75);
+    }
+
+    #[test]
+    fn a_log_is_never_behind_a_checkpoint_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let mut log = StepLog::open(&path, None).unwrap();
+        (1..=7).for_each(|step| log.add(&StepReport { step, ..StepReport::default() }, Instant::now()).unwrap());
+        log.sync().unwrap();
+        // The program is killed here.
+        drop(log);
+        assert!(StepLog::open(&path, Some(7)).is_ok());
+        // Killed while it copied the first lines of the whole log: these are still there under its final name.
+        std::fs::rename(part_of(&path), &path).unwrap();
+        std::fs::write(part_of(&path), "{\"step\":1,\"lo").unwrap();
+        let mut log = StepLog::open(&path, Some(7)).unwrap();
+        log.add(&StepReport { step: 8, ..StepReport::default() }, Instant::now()).unwrap();
+        log.finish().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 8);
     }
 
     #[test]
@@ -257,7 +397,7 @@ mod tests {
         write(9).finish().unwrap();
         untouched(&["run.jsonl"]);
         let mut killed = write(6);
-        killed.write(Write::flush).unwrap();
+        killed.write().unwrap();
         drop(killed);
         untouched(&["run.jsonl", "run.jsonl.part"]);
     }

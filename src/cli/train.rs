@@ -3,79 +3,23 @@
 use super::args::{Device, ExecutorArg, TrainArgs};
 use super::error::wrong;
 use super::keep::{Keeper, folder_of_runs};
-use super::output::{self, Distribution};
 use super::places::{Kind, Places};
 use super::presets::Loaded;
-use super::progress::{Progress, held_out};
+use super::progress::Progress;
 use super::step_log::StepLog;
+use super::stop::{self, Signal};
 use super::times::Times;
-use super::{device, presets};
-use crate::exec::{ExecError, Executor, peak_bytes};
+use super::train_summary::{HeldOut, Outcome, told};
+use super::{device, output, presets};
+use crate::exec::{ExecError, Executor};
 use crate::model::Preset;
 use crate::select::Threads;
-use crate::tensor::{Bytes, figure};
+use crate::tensor::Bytes;
 use crate::train::runs::RunEnd;
 use crate::train::{DataChoice, Evaluation, Layout, Session, SessionSpec, StepReport, TrainError};
-use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
-
-/// What `--json` prints. Times ending in `_us` are microseconds.
-#[derive(Serialize)]
-struct Summary {
-    preset: String,
-    device: String,
-    executor: &'static str,
-    threads: usize,
-    /// How the number of threads came about.
-    threads_why: Threads,
-    seed: u64,
-    /// The last step made; `first_step` is above 1 for a run that was resumed.
-    steps: u64,
-    first_step: u64,
-    /// True where Ctrl+C ended the run before its last step.
-    interrupted: bool,
-    /// The loss of the last batch, before its update.
-    loss: Option<f32>,
-    held_out: Option<HeldOut>,
-    evaluations: Vec<HeldOut>,
-    /// From the first step to the end of the last, evaluations in between included.
-    seconds: f64,
-    steps_per_s: f64,
-    samples_per_s: f64,
-    /// Of the step itself, without bringing its batch.
-    step_us: Distribution,
-    /// The median time to bring a batch.
-    feed_us: f64,
-    prepare_ms: f64,
-    compile_ms: f64,
-    arena_bytes: u64,
-    /// The largest memory of this process so far, where the system tells.
-    peak_rss_bytes: Option<u64>,
-    lower_bound_bytes: u64,
-    unshared_bytes: u64,
-    parameters: usize,
-    /// Kernel calls a step.
-    launches: usize,
-    files: Vec<String>,
-    notes: Vec<String>,
-}
-
-#[derive(Clone, Serialize)]
-struct HeldOut {
-    step: u64,
-    loss: f64,
-    accuracy: Option<f64>,
-    samples: usize,
-}
-
-impl HeldOut {
-    fn new(step: u64, found: &Evaluation) -> Self {
-        Self { step, loss: found.loss, accuracy: found.accuracy, samples: found.samples }
-    }
-}
 
 /// Where results go, each looked at before the first step.
 struct Outputs {
@@ -84,11 +28,11 @@ struct Outputs {
     checkpoint: Option<PathBuf>,
 }
 
-/// Trains.
+/// Trains; the exit status is that of the signal that ended the run before its last step, where one did.
 ///
 /// # Errors
 /// Where what was given is wrong, the run fails, or its results cannot be written.
-pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
+pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let mut found = presets::load(&args.preset)?;
     change_split(&mut found.preset, args)?;
@@ -111,7 +55,8 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     };
     let (mut session, device_name) = prepare(&spec, args.device, device_name)?;
     let store = args.keep.then(folder_of_runs).transpose()?;
-    // The log is opened last: until here a mistake leaves no file at all.
+    // From here on there is something to save. The log is opened last: until here a mistake leaves no file at all.
+    stop::finish_first();
     let from = args.resume.as_ref().map(|_| session.done());
     let log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
     presets::warn_of_precision(&found.preset, &target);
@@ -123,41 +68,25 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let prepare_ms = started.elapsed().as_secs_f64() * 1e3;
     let mut run = Run {
         keep,
+        log,
         first: session.done(),
         last: None,
         evaluations: Vec::new(),
         times: Times::new(session.total()),
         seconds: 0.0,
-        files: Vec::new(),
+        saved: Vec::new(),
         failures: Vec::new(),
     };
-    let stop = stop_flag();
     // A run that fails at step n keeps the log of the steps before it, and nothing else: its parameters are those of no finished run.
-    run.steps(&mut session, args, &outputs, log, &stop, &found.preset)?;
-    let interrupted = stop.load(Ordering::Relaxed) && session.done() < session.total();
-    // The hours of a run are worth more than one file: what can still be written is written, and every failure is told at the end.
-    if let Some(path) = &outputs.save {
-        let saved = session.save_weights(path);
-        run.wrote(path, saved.map_err(late));
-    }
-    if let Some(path) = &outputs.checkpoint {
-        let saved = session.save_checkpoint(path, &found.preset);
-        run.wrote(path, saved.map_err(late));
-    }
-    let held = session.evaluate().unwrap_or_else(|error| {
-        run.failures.push(error.into());
-        None
-    });
-    if let Some(mut keep) = run.keep.take() {
-        held.iter().for_each(|found| keep.evaluated(session.done(), found));
-        let state = if interrupted { RunEnd::Stopped } else { RunEnd::Finished };
-        run.failures.extend(keep.finish(state, None, &mut session).err());
-    }
+    run.steps(&mut session, args, &outputs, &found.preset)?;
+    let signal = stop::asked().filter(|_| session.done() < session.total());
+    let held = run.save(&mut session, &outputs, &found.preset, signal);
     let mut failures = std::mem::take(&mut run.failures);
-    let summary = run.summary(&session, args, held.as_ref(), interrupted, prepare_ms, device_name, chosen);
+    let summary = run.outcome(held, signal, prepare_ms, device_name, chosen).summary(&session, args);
     let printed = if args.json { output::print_json(&summary) } else { output::print(&told(&summary)) };
     failures.extend(printed.err());
-    one_error(failures)
+    one_error(failures)?;
+    Ok(signal.map_or(ExitCode::SUCCESS, Signal::exit_code))
 }
 
 /// Several failures as one, each on its line.
@@ -220,22 +149,6 @@ fn outputs(args: &TrainArgs, found: &Loaded) -> anyhow::Result<Outputs> {
     Ok(Outputs { log, save, checkpoint })
 }
 
-/// True once Ctrl+C (or the system) asks the run to end; the second time ends the program.
-fn stop_flag() -> Arc<AtomicBool> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&flag);
-    let handler = move || {
-        if seen.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-        output::note("\nstopping after this step; press Ctrl+C again to end at once");
-    };
-    if let Err(error) = ctrlc::set_handler(handler) {
-        output::note(&format!("note: Ctrl+C will end the run at once ({error})"));
-    }
-    flag
-}
-
 fn introduce(session: &Session, args: &TrainArgs) {
     let (model, plan) = (session.model(), &session.compiled().plan);
     let samples = session.dataset().map(|(set, split)| {
@@ -254,7 +167,10 @@ fn introduce(session: &Session, args: &TrainArgs) {
         Bytes(plan.arena_bytes),
         samples.unwrap_or_default()
     ));
-    for note in session.notes() {
+    if let Some(path) = &args.resume {
+        output::note(&format!("resumed from {} after step {}", path.display(), output::count(session.done())));
+    }
+    for note in session.notes().iter().chain(session.resumed().iter().flat_map(|r| &r.notes)) {
         output::note(&format!("note: {note}"));
     }
     // Otherwise the closing summary says so.
@@ -285,49 +201,53 @@ fn until_due(done: u64, args: &TrainArgs) -> u64 {
 /// A run in progress.
 struct Run {
     keep: Option<Keeper>,
+    log: Option<StepLog>,
     /// Steps made before.
     first: u64,
     last: Option<StepReport>,
     evaluations: Vec<HeldOut>,
     times: Times,
     seconds: f64,
-    /// Results that were written.
-    files: Vec<PathBuf>,
+    /// Results that were written, and what each is.
+    saved: Vec<(&'static str, PathBuf)>,
     /// Results that could not be written.
     failures: Vec<anyhow::Error>,
 }
 
 impl Run {
     /// Notes a result, or why there is none.
-    fn wrote(&mut self, path: &Path, outcome: anyhow::Result<()>) {
+    fn wrote(&mut self, what: &'static str, path: &Path, outcome: anyhow::Result<()>) {
         match outcome {
-            Ok(()) => self.files.push(path.to_owned()),
+            Ok(()) => self.saved.push((what, path.to_owned())),
             Err(error) => self.failures.push(error),
         }
     }
 
-    /// Makes the steps and closes the log, which is whole even where a step fails. A log that cannot be written ends, and the run goes on.
+    /// Does something with the log. A log that cannot be written ends, and the run continues.
+    fn with_log(&mut self, say: impl FnOnce(&str), work: impl FnOnce(&mut StepLog) -> anyhow::Result<()>) {
+        if let Some(Err(error)) = self.log.as_mut().map(work) {
+            say(&format!("note: {error:#}; the run continues without its log"));
+            self.failures.push(error);
+            self.log = None;
+        }
+    }
+
+    /// Makes the steps; where one fails, the log is closed and holds those before it.
     fn steps(
         &mut self,
         session: &mut Session,
         args: &TrainArgs,
         outputs: &Outputs,
-        mut log: Option<StepLog>,
-        stop: &AtomicBool,
         preset: &Preset,
     ) -> anyhow::Result<()> {
         let mut progress = Progress::new(self.first, session.total(), session.model().batch);
         let started = Instant::now();
         let mut failure: Option<anyhow::Error> = None;
-        while failure.is_none() && !stop.load(Ordering::Relaxed) {
+        while failure.is_none() && stop::asked().is_none() {
             let (most, total) = (until_due(session.done(), args), session.total());
             let made = session.steps(most, LOOK_UP_EVERY, |report| {
                 let now = Instant::now();
-                if let Some(error) = log.as_mut().and_then(|l| l.add(report, now).err()) {
-                    progress.say(&format!("note: {error:#}; the run goes on without its log"));
-                    self.failures.push(error);
-                    log = None;
-                }
+                self.with_log(|text| progress.say(text), |log| log.add(report, now));
                 self.times.add(report);
                 self.keep.iter_mut().for_each(|k| k.step(report, now));
                 self.last = Some(*report);
@@ -345,31 +265,95 @@ impl Run {
         }
         self.seconds = started.elapsed().as_secs_f64();
         progress.finish();
-        if stop.load(Ordering::Relaxed) {
+        if stop::asked().is_some() {
             output::note(&format!("stopped after step {} of {}", session.done(), session.total()));
         }
-        let finished = log.map(StepLog::finish);
-        let Some(error) = failure else {
-            match finished {
-                Some(Ok(path)) => self.files.extend(path),
-                Some(Err(error)) => self.failures.push(error),
-                None => {}
-            }
-            return Ok(());
-        };
+        failure.map_or(Ok(()), |error| Err(self.failed(error, session)))
+    }
+
+    /// Keeps what can be kept of a run whose last step failed; the error is the one to report.
+    fn failed(&mut self, error: anyhow::Error, session: &mut Session) -> anyhow::Error {
         if let Some(kept) = self.keep.take() {
             let kept = kept.finish(RunEnd::Failed, Some(error.to_string()), session);
             kept.unwrap_or_else(|e| output::note(&format!("note: {e:#}")));
         }
-        // The failed step is the error to tell; the log keeps what it can.
-        match finished {
+        match self.log.take().map(StepLog::finish) {
             Some(Ok(Some(path))) => {
                 output::note(&format!("note: {} holds the steps before the failure", path.display()));
             }
             Some(Err(error)) => output::note(&format!("note: {error:#}")),
             Some(Ok(None)) | None => {}
         }
-        Err(error)
+        error
+    }
+
+    /// Writes the results of a run that is over, and evaluates it. The hours of a run are worth more than one file:
+    /// what can still be written is written, and every failure is reported at the end.
+    fn save(
+        &mut self,
+        session: &mut Session,
+        outputs: &Outputs,
+        preset: &Preset,
+        signal: Option<Signal>,
+    ) -> Option<Evaluation> {
+        if let Some(path) = &outputs.save {
+            let saved = session.save_weights(path);
+            self.wrote("the parameters", path, saved.map_err(late));
+        }
+        if let Some(path) = &outputs.checkpoint {
+            self.with_log(output::note, StepLog::sync);
+            let saved = session.save_checkpoint(path, preset);
+            self.wrote("the checkpoint", path, saved.map_err(late));
+        }
+        let held = session.evaluate().unwrap_or_else(|error| {
+            self.failures.push(error.into());
+            None
+        });
+        let step = session.done();
+        if let Some(found) = &held {
+            self.with_log(output::note, |log| log.evaluated(step, found));
+            self.keep.iter_mut().for_each(|k| k.evaluated(step, found));
+        }
+        match self.log.take().map(StepLog::finish) {
+            Some(Ok(path)) => self.saved.extend(path.map(|path| ("the log", path))),
+            Some(Err(error)) => self.failures.push(error),
+            None => {}
+        }
+        let mut is_kept = false;
+        if let Some(keep) = self.keep.take() {
+            let state = if signal.is_some() { RunEnd::Stopped } else { RunEnd::Finished };
+            let kept = keep.finish(state, None, session);
+            is_kept = kept.is_ok();
+            self.failures.extend(kept.err());
+        }
+        if signal.is_some() {
+            output::note(&self.saved_in_words(step, is_kept));
+        }
+        held
+    }
+
+    /// What a run that a signal ended has saved.
+    fn saved_in_words(&self, step: u64, is_kept: bool) -> String {
+        let mut parts: Vec<String> =
+            self.saved.iter().map(|(what, path)| format!("{what} ({})", path.display())).collect();
+        parts.extend(is_kept.then(|| "the kept run".to_owned()));
+        if parts.is_empty() {
+            return "nothing was saved; --save, --checkpoint, --log and --keep say what a run saves".to_owned();
+        }
+        format!("saved after step {}: {}", output::count(step), parts.join(", "))
+    }
+
+    fn outcome(
+        self,
+        held: Option<Evaluation>,
+        signal: Option<Signal>,
+        prepare_ms: f64,
+        device: String,
+        threads: Threads,
+    ) -> Outcome {
+        let Self { first, last, evaluations, times, seconds, saved, .. } = self;
+        let files = saved.into_iter().map(|(_, path)| path).collect();
+        Outcome { first, last, evaluations, held, times, seconds, prepare_ms, files, signal, device, threads }
     }
 
     /// What the user wants between steps.
@@ -386,6 +370,7 @@ impl Run {
             && let Some(found) = session.evaluate()?
         {
             progress.evaluated(step, &found);
+            self.with_log(|text| progress.say(text), |log| log.evaluated(step, &found));
             self.keep.iter_mut().for_each(|k| k.evaluated(step, &found));
             self.evaluations.push(HeldOut::new(step, &found));
         }
@@ -395,92 +380,14 @@ impl Run {
         if let (Some(every), Some(path)) = (args.checkpoint_every, &outputs.checkpoint)
             && step.is_multiple_of(every)
         {
+            // Whoever resumes from the checkpoint has the log until there.
+            self.with_log(|text| progress.say(text), StepLog::sync);
             // The next one is tried again, and the last one's failure is the run's.
             if let Err(error) = session.save_checkpoint(path, preset) {
                 progress.say(&format!("note: {error}; the run goes on"));
             }
         }
+        self.with_log(|text| progress.say(text), |log| log.write_in_time(Instant::now()));
         Ok(())
     }
-
-    fn summary(
-        mut self,
-        session: &Session,
-        args: &TrainArgs,
-        held: Option<&Evaluation>,
-        interrupted: bool,
-        prepare_ms: f64,
-        device: String,
-        threads: Threads,
-    ) -> Summary {
-        let (compiled, step) = (session.compiled(), session.done());
-        let made = (step - self.first) as f64;
-        let held_out = held.map(|h| HeldOut::new(step, h));
-        self.evaluations.extend(held_out.clone());
-        let rate = if self.seconds > 0.0 { made / self.seconds } else { 0.0 };
-        Summary {
-            preset: session.model().name.clone(),
-            device,
-            executor: if args.executor == ExecutorArg::Eager { "eager" } else { "replay" },
-            threads: threads.count,
-            threads_why: threads,
-            seed: session.seed(),
-            steps: step,
-            first_step: self.first + 1,
-            interrupted,
-            loss: self.last.map(|r| r.loss),
-            held_out,
-            evaluations: self.evaluations,
-            seconds: self.seconds,
-            steps_per_s: rate,
-            samples_per_s: rate * session.model().batch as f64,
-            step_us: Distribution::of(&mut self.times.step_us),
-            feed_us: Distribution::of(&mut self.times.feed_us).median,
-            prepare_ms,
-            compile_ms: compiled.times.total().as_secs_f64() * 1e3,
-            arena_bytes: compiled.plan.arena_bytes,
-            peak_rss_bytes: peak_bytes(),
-            lower_bound_bytes: compiled.plan.lower_bound_bytes,
-            unshared_bytes: compiled.plan.unshared_bytes,
-            parameters: session.model().trained_len(),
-            launches: compiled.plan.program.ops.len(),
-            files: self.files.iter().map(|file| file.display().to_string()).collect(),
-            notes: session.notes().to_vec(),
-        }
-    }
-}
-
-/// The summary in words.
-fn told(s: &Summary) -> String {
-    let mut out = if s.steps < s.first_step && !s.interrupted {
-        format!(
-            "{}: nothing was left to do, as step {} was made before; give more --steps to go on\n",
-            s.preset,
-            output::count(s.steps)
-        )
-    } else {
-        format!(
-            "{}: step {} after {:.2} s, {} samples/s, {} a step (median, {})\n",
-            s.preset,
-            output::count(s.steps),
-            s.seconds,
-            output::count(s.samples_per_s as u64),
-            output::micros(s.step_us.median),
-            s.executor
-        )
-    };
-    if let Some(loss) = s.loss {
-        out.push_str(&format!("last batch: loss {}\n", figure(f64::from(loss), 4)));
-    }
-    match &s.held_out {
-        Some(h) => {
-            let found = Evaluation { samples: h.samples, loss: h.loss, accuracy: h.accuracy, confusion: Vec::new() };
-            out.push_str(&format!("{}\n", held_out(&found)));
-        }
-        None => out.push_str("held out: nothing, so there is no evaluation\n"),
-    }
-    for file in &s.files {
-        out.push_str(&format!("wrote {file}\n"));
-    }
-    out
 }

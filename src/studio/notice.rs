@@ -43,6 +43,14 @@ impl Studio {
         self.offer(text, Vec::new());
     }
 
+    /// Adds to the message that is shown, where it is no mistake; otherwise shows a new one.
+    pub fn say_more(&mut self, text: &str) {
+        match &mut self.notice {
+            Some(notice) if !notice.is_error => notice.text.push_str(text),
+            _ => self.say(text.trim()),
+        }
+    }
+
     /// Shows a message with what can be done about it.
     pub fn offer(&mut self, text: impl Into<String>, actions: Vec<Command>) {
         self.notice = Some(Notice { text: text.into(), is_error: false, actions, is_of_run: false });

@@ -323,6 +323,9 @@ impl Studio {
         }
         let left = self.training.drain(BUDGET);
         self.take_news();
+        if let Some(notes) = self.training.take_resumed() {
+            self.say_more(&format!(" {notes}."));
+        }
         self.take_rooms();
         if let Some(problem) = self.training.keeping.tend() {
             self.complain(problem);

@@ -33,6 +33,8 @@ pub struct Training {
     /// How fast it is.
     pub rates: Rates,
     pub notes: Vec<String>,
+    /// What differs from the checkpoint that it was resumed from, until it is shown.
+    resumed: Vec<String>,
     pub problem: Option<String>,
     /// The run before, until this one is prepared.
     earlier: Option<Box<Earlier>>,
@@ -79,6 +81,7 @@ impl Default for Training {
             history: History::default(),
             rates: Rates::default(),
             notes: Vec::new(),
+            resumed: Vec::new(),
             problem: None,
             earlier: None,
             shows_earlier: false,
@@ -200,6 +203,12 @@ impl Training {
     /// What became of weights that were to be saved, once: their file, or why there is none.
     pub fn take_saved(&mut self) -> Option<Result<PathBuf, String>> {
         self.saves.pop_front()
+    }
+
+    /// What differs from the checkpoint that the run was resumed from, once.
+    pub fn take_resumed(&mut self) -> Option<String> {
+        let notes = std::mem::take(&mut self.resumed);
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
     /// What went wrong, once: the Train tab shows it for longer.
@@ -343,14 +352,14 @@ impl Training {
                 }
                 self.change(state);
             }
-            Event::Prepared { compiled, recording, total, notes, data } => {
+            Event::Prepared { compiled, recording, total, notes, data, resumed, lr } => {
                 (self.recording, self.earlier) = (Some(recording), None);
                 let before = std::mem::take(&mut self.history.layers);
                 self.history.layers = LayerCurves::of(&compiled.model).after(before);
                 self.data = data;
                 self.compiled = Some(compiled);
                 self.total = total;
-                self.notes = notes;
+                (self.notes, self.resumed, self.lr) = (notes, resumed, lr);
             }
             Event::Steps(reports) => self.steps(&reports),
             Event::LayerUpdates { values, spans, .. } => {

@@ -1,14 +1,15 @@
 //! Files that are there whole or not at all.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
+use tempfile::NamedTempFile;
 
 /// What the names of files that are being written start and end with.
 const PREFIX: &str = ".stepgraph-";
 const SUFFIX: &str = ".part";
-/// No file takes so long to write: an older one belongs to a program that was killed.
+/// Where files cannot be locked, their age decides: no file takes so long to write.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Writes a file beside its final name, flushes it to the disk, and renames it into place: whoever looks sees the old file or the new one.
@@ -31,6 +32,32 @@ pub fn write_atomic_with(
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "this is a folder; name a file in it"));
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    remove_leftovers(folder);
+    let mut temporary = temporary_in(folder)?;
+    {
+        let mut out = io::BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
+        fill(&mut out)?;
+        out.flush()?;
+    }
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map_err(|e| e.error)?;
+    sync_folder(folder);
+    Ok(())
+}
+
+/// Makes the names in a folder survive a power failure. Some systems cannot open folders, and lose only that.
+pub fn sync_folder(folder: &Path) {
+    if let Ok(folder) = File::open(folder) {
+        let _ = folder.sync_all();
+    }
+}
+
+/// A new file under a short name of its own, locked for as long as it is written: whoever gets its lock knows that its
+/// writer is dead.
+///
+/// # Errors
+/// Where nothing can be written there; the error does not name the temporary file, which means nothing to a person.
+pub fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(PREFIX).suffix(SUFFIX);
     #[cfg(unix)]
@@ -39,34 +66,40 @@ pub fn write_atomic_with(
         // A temporary file is private by default; a result is as readable as any other file of the user's.
         builder.permissions(std::fs::Permissions::from_mode(0o644));
     }
-    remove_abandoned(folder);
-    let mut temporary = builder.tempfile_in(folder).map_err(|e| without_temporary(folder, &e))?;
-    {
-        let mut out = io::BufWriter::with_capacity(1 << 20, temporary.as_file_mut());
-        fill(&mut out)?;
-        out.flush()?;
+    loop {
+        let temporary = builder.tempfile_in(folder).map_err(|e| without_temporary(folder, &e))?;
+        let is_locked = temporary.as_file().try_lock();
+        // Another program may have taken the new file for a leftover before it was locked: then there is a newer one.
+        if !matches!(is_locked, Err(TryLockError::WouldBlock)) && temporary.path().exists() {
+            return Ok(temporary);
+        }
     }
-    temporary.as_file().sync_all()?;
-    temporary.persist(path).map_err(|e| e.error)?;
-    // The rename itself must survive a power failure; some systems cannot open folders, and lose only that.
-    if let Ok(folder) = File::open(folder) {
-        let _ = folder.sync_all();
-    }
-    Ok(())
 }
 
-/// Removes what a killed program left half written in a folder. Whatever cannot be removed stays: it harms nobody but takes room.
-fn remove_abandoned(folder: &Path) {
+/// Removes what killed programs left half written in a folder, and nothing that a living one writes. Whatever cannot be
+/// removed stays: it harms nobody but takes room.
+pub fn remove_leftovers(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let ours = name.to_str().is_some_and(|n| n.starts_with(PREFIX) && n.ends_with(SUFFIX));
-        // The metadata of an entry are its own: a link is no file here.
-        let old = |m: std::fs::Metadata| {
-            m.is_file() && m.modified().is_ok_and(|t| t.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
-        };
-        if ours && entry.metadata().is_ok_and(old) {
-            let _ = std::fs::remove_file(entry.path());
+        let is_ours = name.to_str().is_some_and(|n| n.starts_with(PREFIX) && n.ends_with(SUFFIX));
+        // The type of an entry is its own: a link is no file here.
+        if is_ours && entry.file_type().is_ok_and(|t| t.is_file()) {
+            remove_where_abandoned(&entry.path());
         }
+    }
+}
+
+fn remove_where_abandoned(path: &Path) {
+    let Ok(file) = File::open(path) else { return };
+    let is_old =
+        || file.metadata().and_then(|m| m.modified()).is_ok_and(|t| t.elapsed().is_ok_and(|age| age > ABANDONED_AFTER));
+    let is_abandoned = match file.try_lock() {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) => false,
+        Err(TryLockError::Error(_)) => is_old(),
+    };
+    if is_abandoned {
+        let _ = std::fs::remove_file(path);
     }
 }
 
@@ -114,6 +147,7 @@ pub fn write_advice(error: &io::Error) -> &'static str {
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "choose another place"
         }
+        io::ErrorKind::InvalidFilename => "give a shorter name",
         _ => "choose another place or free some space",
     }
 }
@@ -123,21 +157,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_written_files_of_killed_programs_are_removed() {
+    fn what_nobody_writes_any_more_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let days_old = |name: &str, days: u32| {
-            let file = File::create(at(name)).unwrap();
-            file.set_modified(std::time::SystemTime::now() - ABANDONED_AFTER * days).unwrap();
-        };
-        for (name, days) in
-            [(".stepgraph-a.part", 2), (".stepgraph-b.part", 0), ("run.jsonl.part", 2), (".stepgraph-c", 2)]
-        {
-            days_old(name, days);
+        for name in [".stepgraph-a.part", "run.jsonl.part", ".stepgraph-c"] {
+            File::create(at(name)).unwrap();
         }
+        let written = temporary_in(folder.path()).unwrap();
         write_atomic(&at("a.json"), b"new").unwrap();
         assert!(!at(".stepgraph-a.part").exists());
-        assert!([".stepgraph-b.part", "run.jsonl.part", ".stepgraph-c", "a.json"].iter().all(|n| at(n).exists()));
+        assert!(["run.jsonl.part", ".stepgraph-c", "a.json"].iter().all(|n| at(n).exists()));
+        assert!(written.path().exists(), "a file that is being written stays");
+        // As a killed program leaves it.
+        let (file, path) = written.keep().unwrap();
+        drop(file);
+        remove_leftovers(folder.path());
+        assert!(!path.exists());
     }
 
     #[test]

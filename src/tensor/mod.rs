@@ -12,7 +12,9 @@ mod shape;
 pub use bytes::{Bytes, align_up};
 pub use dtype::DType;
 pub use figure::{figure, scientific};
-pub use files::{is_wrong_place, write_advice, write_atomic, write_atomic_with};
+pub use files::{
+    is_wrong_place, remove_leftovers, sync_folder, temporary_in, write_advice, write_atomic, write_atomic_with,
+};
 pub use hash::Fnv;
 pub use host::{Element, HostTensor, TensorError};
 pub use shape::Shape;

@@ -1,11 +1,12 @@
 //! Checkpoints: everything that a run needs to go on as if it had never stopped.
 
 use super::open_tensors::{Entry, OpenTensors};
+use super::recipe::{Recipe, RecipeChange, refusal};
 use super::streams::{Stream, checksum_of, write_streams};
 use super::weights::{import, open_tensors};
 use super::{Feed, FeedPosition, Origin, Session, TrainError, origin};
-use crate::model::{DataSpec, Model, Preset, SplitKind, read_preset, write_loss, write_preset};
-use crate::tensor::{HostTensor, Shape};
+use crate::model::{Preset, read_preset, write_preset};
+use crate::tensor::HostTensor;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -25,86 +26,38 @@ struct Header {
     step: u64,
     seed: u64,
     position: FeedPosition,
-    /// Absent in checkpoints of the first versions.
+    /// Absent in checkpoints of earlier versions, whose preset says the same but for the number of steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    network: Option<Network>,
-    /// Absent in checkpoints of the first versions, and where batches are given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    division: Option<Division>,
+    recipe: Option<Recipe>,
 }
 
-/// How a run's samples are divided into those that train and those held out, as the preset or the command says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Division {
-    pub(super) held_out: f64,
-    split: String,
-}
-
-impl Division {
-    pub(super) fn of(data: &DataSpec) -> Self {
-        Self { held_out: data.held_out, split: data.split.name().to_owned() }
-    }
-
-    /// Which samples are held out.
-    pub(super) fn kind(&self) -> SplitKind {
-        if self.split == SplitKind::Last.name() { SplitKind::Last } else { SplitKind::Shuffled }
-    }
-
-    /// Where nothing is held out, it does not matter which samples would be.
-    fn is_as(&self, other: &Self) -> bool {
-        self.held_out == other.held_out && (self.held_out == 0.0 || self.split == other.split)
+impl Header {
+    /// The recipe of the run that wrote the checkpoint, and a note where it says less than it should; `None` where this
+    /// version cannot read it.
+    fn recipe(&self) -> (Option<Recipe>, Option<&'static str>) {
+        if self.recipe.is_some() {
+            return (self.recipe.clone(), None);
+        }
+        let uses_data = matches!(self.position, FeedPosition::Data(_));
+        match read_preset(&self.preset) {
+            Ok(preset) => (
+                Some(Recipe::of(&preset, self.seed, uses_data)),
+                Some("an earlier version wrote the checkpoint; this run was compared with the preset in it"),
+            ),
+            Err(_) => {
+                (None, Some("this version cannot read the checkpoint's recipe; only names and shapes were compared"))
+            }
+        }
     }
 }
 
-impl std::fmt::Display for Division {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "held_out {} and split \"{}\"", self.held_out, self.split)
-    }
-}
-
-/// What makes a network the same one: parameters fit many. Learning rate and data may change from one part of a run to the next.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Network {
-    input: Vec<usize>,
-    /// The outermost layers as they stand in a preset, with what is inside them.
-    layers: Vec<Value>,
-    loss: Value,
-    optimizer: String,
-}
-
-impl Network {
-    fn of(model: &Model) -> Self {
-        Self {
-            input: model.input.0.clone(),
-            layers: model.roots.iter().map(|&l| Value::Object(model.layer(l).spec.write())).collect(),
-            loss: write_loss(model.loss),
-            optimizer: model.optimizer.name().to_owned(),
-        }
-    }
-
-    /// The first thing in which a checkpoint's network differs from this run's; `None` where they are the same.
-    fn difference(&self, own: &Self) -> Option<String> {
-        let differs = |what: &str, theirs: &dyn std::fmt::Display, ours: &dyn std::fmt::Display| {
-            Some(format!("{what} is {theirs} there and {ours} here"))
-        };
-        if self.input != own.input {
-            return Some(format!("the input is {:?} there and {:?} here", self.input, own.input));
-        }
-        if self.layers.len() != own.layers.len() {
-            return Some(format!("it has {} layers and this one {}", self.layers.len(), own.layers.len()));
-        }
-        let mut layers = self.layers.iter().zip(&own.layers).enumerate();
-        if let Some((index, (theirs, ours))) = layers.find(|(_, (a, b))| a != b) {
-            return differs(&format!("layers[{index}]"), theirs, ours);
-        }
-        if self.loss != own.loss {
-            return differs("the loss", &self.loss, &own.loss);
-        }
-        if self.optimizer != own.optimizer {
-            return differs("the optimizer", &self.optimizer, &own.optimizer);
-        }
-        None
-    }
+/// What a resumed run took from its checkpoint, and what not.
+#[derive(Clone, Debug, Default)]
+pub struct Resumed {
+    /// Fields of the recipe that the run has otherwise than its checkpoint.
+    pub changes: Vec<RecipeChange>,
+    /// What a person should know of it, changes included.
+    pub notes: Vec<String>,
 }
 
 /// The checksum over the header and every tensor in order of the names, in hexadecimal.
@@ -158,10 +111,9 @@ pub(super) fn metadata_of(path: &Path) -> Option<HashMap<String, String>> {
 pub(super) fn origin_of_checkpoint(metadata: &HashMap<String, String>) -> Option<Origin> {
     let header: Header = serde_json::from_str(metadata.get(KEY)?).ok()?;
     let mut preset = read_preset(&header.preset).ok()?;
-    // Without a division, batches were given or nobody wrote it down.
-    match (&header.division, &mut preset.data) {
-        (Some(division), Some(data)) => (data.held_out, data.split) = (division.held_out, division.kind()),
-        _ => preset.data = None,
+    if !matches!(header.position, FeedPosition::Data(_)) {
+        // Batches were given in place of the preset's data.
+        preset.data = None;
     }
     Some(Origin::recorded(&preset, header.seed))
 }
@@ -206,8 +158,7 @@ impl Session {
             step: self.done,
             seed: self.seed(),
             position: self.feed.position(),
-            network: Some(Network::of(self.model())),
-            division: self.division.clone(),
+            recipe: Some(self.recipe.clone().of_steps(self.total)),
         };
         let text =
             serde_json::to_string(&header).map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
@@ -229,44 +180,26 @@ impl Session {
         let text = file.metadata.get(KEY).ok_or_else(|| TrainError::file(path, "is not a checkpoint", help))?;
         let header: Header = serde_json::from_str(text)
             .map_err(|e| TrainError::file(path, format!("has a broken header: {e}"), help))?;
-        let own = Network::of(self.model());
-        if let Some(difference) = header.network.as_ref().and_then(|theirs| theirs.difference(&own)) {
-            let message = format!("is a checkpoint of another network: {difference}");
-            return Err(TrainError::file(path, message, "resume with the preset that it was made with"));
-        }
-        if matches!(self.feed, Feed::Data { .. }) && header.seed != self.seed() {
-            let message = format!("was made with seed {}, and this run has seed {}", header.seed, self.seed());
-            return Err(TrainError::file(
-                path,
-                message,
-                "resume with the seed it was made with: batches and split follow from it",
-            ));
-        }
-        if let (Some(theirs), Some(ours)) = (&header.division, &self.division)
-            && !theirs.is_as(ours)
-        {
-            return Err(TrainError::file(
-                path,
-                format!("was made with {theirs}, and this run has {ours}"),
-                "resume with those it was made with: otherwise samples that it trained on are held out",
-            ));
-        }
-        let origin = Origin::of_metadata(&file.metadata, path)?;
-        if let (Some(theirs), Feed::Data { set, .. }) = (origin.and_then(|o| o.preprocessing), &self.feed)
-            && !theirs.is_as(&set.preprocessing)
-        {
-            return Err(TrainError::file(
-                path,
-                "was made with samples that were prepared otherwise: mean, deviation or the order of classes differ",
-                "begin a run that goes on from it, which prepares its samples as the checkpoint says",
-            ));
-        }
-        let mut wanted: Vec<(String, Entry)> = Vec::new();
+        let (theirs, note) = header.recipe();
+        let changes = self.compare(theirs.as_ref(), path)?;
+        let notes = note.map(str::to_owned).into_iter().chain(changes.iter().map(RecipeChange::note)).collect();
+        let resumed = Resumed { changes, notes };
+        self.check_preparation(&file.metadata, path)?;
+        // What the checkpoint lacks begins at zero.
+        let mut wanted: Vec<(String, Option<Entry>)> = Vec::new();
         for name in self.state_names() {
-            let shape: Shape = self.compiled().plan.program.value(self.train.find(&name)?).shape.clone();
-            let found = file.get(&format!("state.{name}")).filter(|t| t.shape == shape);
+            let shape = &self.compiled().plan.program.value(self.train.find(&name)?).shape;
+            let found = file.get(&format!("state.{name}")).filter(|t| t.shape == *shape);
             if found.is_none() && name == "scaler" {
                 // Written by a step that scales no loss: this one starts with the scale that it has.
+                continue;
+            }
+            if found.is_none()
+                && name.starts_with("momentum.")
+                && theirs.as_ref().is_some_and(Recipe::is_without_momentum)
+            {
+                // Written by a step without momentum: it begins with none.
+                wanted.push((name, None));
                 continue;
             }
             let Some(found) = found else {
@@ -276,32 +209,89 @@ impl Session {
                     "give a checkpoint of this network and optimizer",
                 ));
             };
-            wanted.push((name, found.clone()));
+            wanted.push((name, Some(found.clone())));
         }
         let model = self.model().clone();
         // The session is changed only from here on: parameters are checked as a whole before the first is set.
         self.state_changed()?;
-        let result = self.apply(&file, &model, &wanted, path).and_then(|()| self.feed.resume(header.position));
-        if let Err(error) = result {
-            self.guard.put_back(&mut self.train)?;
-            return Err(error);
-        }
+        let result = self.apply(&file, &model, &wanted, path).and_then(|()| {
+            let resumed = self.renew_rates(resumed)?;
+            self.feed.resume(header.position).map(|()| resumed)
+        });
+        self.resumed = match result {
+            Ok(resumed) => Some(resumed),
+            Err(error) => {
+                self.guard.put_back(&mut self.train)?;
+                return Err(error);
+            }
+        };
         self.done = header.step;
         self.state_changed()?;
         Ok(())
+    }
+
+    /// What is different in this run's recipe from that of a checkpoint.
+    fn compare(&self, theirs: Option<&Recipe>, path: &Path) -> Result<Vec<RecipeChange>, TrainError> {
+        let own = self.recipe.clone().of_steps(self.total);
+        let changes = theirs.map(|theirs| theirs.changes(&own)).unwrap_or_default();
+        let Some(lines) = refusal(&changes) else { return Ok(changes) };
+        let help = "resume with the values that it has, or begin a new run (docs/resume.md lists what may change)";
+        Err(TrainError::file(path, format!("was made with another recipe:{lines}"), help))
+    }
+
+    /// Refuses a checkpoint whose samples were prepared otherwise than this run's.
+    fn check_preparation(&self, metadata: &HashMap<String, String>, path: &Path) -> Result<(), TrainError> {
+        let origin = Origin::of_metadata(metadata, path)?;
+        if let (Some(theirs), Feed::Data { set, .. }) = (origin.and_then(|o| o.preprocessing), &self.feed)
+            && !theirs.is_as(&set.preprocessing)
+        {
+            return Err(TrainError::file(
+                path,
+                "was made with samples that were prepared otherwise: mean, deviation or the order of classes differ",
+                "begin a run that goes on from it, which prepares its samples as the checkpoint says",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Sets the learning rate and weight decay that the recipe changed. What a person set while the run was trained
+    /// stays.
+    fn renew_rates(&mut self, mut resumed: Resumed) -> Result<Resumed, TrainError> {
+        let stored = self.train.stored::<f32>(self.watched.hyper)?;
+        let mut rates = [stored[0], stored[1]];
+        let optimizer = self.model().optimizer;
+        let wanted = [("optimizer.lr", optimizer.lr()), ("optimizer.weight_decay", optimizer.weight_decay())];
+        for (rate, (field, wanted)) in rates.iter_mut().zip(wanted) {
+            if resumed.changes.iter().any(|c| c.field == field) {
+                *rate = wanted as f32;
+            } else if *rate != wanted as f32 {
+                let note = format!(
+                    "{field}: this run continues with {rate}, the checkpoint's last value; the preset has {wanted}"
+                );
+                resumed.notes.push(note);
+            }
+        }
+        self.train.write(self.watched.hyper, &rates)?;
+        Ok(resumed)
     }
 
     fn apply(
         &mut self,
         file: &OpenTensors,
         model: &crate::model::Model,
-        wanted: &[(String, Entry)],
+        wanted: &[(String, Option<Entry>)],
         path: &Path,
     ) -> Result<(), TrainError> {
         import(&mut self.train, model, file, path)?;
         for (name, entry) in wanted {
             let id = self.train.find(name)?;
-            if entry.dtype != self.train.tensor_dtype(id) {
+            let dtype = self.train.tensor_dtype(id);
+            let Some(entry) = entry else {
+                let shape = self.compiled().plan.program.value(id).shape.clone();
+                self.train.set_tensor(id, &HostTensor::zeros(dtype, shape))?;
+                continue;
+            };
+            if entry.dtype != dtype {
                 let message = format!("holds {} for the state {name}", entry.dtype);
                 return Err(TrainError::file(path, message, "the checkpoint is damaged"));
             }
@@ -339,8 +329,21 @@ mod tests {
         Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset(text), PathBuf::from(".")) }).unwrap()
     }
 
+    /// What a session of `text` says of the checkpoint at `path`.
+    fn resumed(text: &str, path: &Path) -> Session {
+        let mut session = session(text);
+        session.load_checkpoint(path).unwrap();
+        session
+    }
+
+    fn refused(text: &str, path: &Path) -> String {
+        let error = session(text).load_checkpoint(path).unwrap_err();
+        assert!(error.is_user() && error.to_string().contains("was made with another recipe"), "{error}");
+        error.to_string()
+    }
+
     #[test]
-    fn another_network_of_the_same_shapes_is_refused_and_another_rate_is_not() {
+    fn what_a_checkpoint_cannot_go_on_with_is_refused_with_both_values() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.ckpt");
         session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
@@ -348,56 +351,114 @@ mod tests {
         session(TEXT).save_weights(&folder.path().join("weights")).unwrap();
         assert!(checkpoint_step(&folder.path().join("weights")).unwrap_err().to_string().contains("not a checkpoint"));
         for (from, to, wanted) in [
-            ("\"relu\"", "\"tanh\"", "layers[0] is {"),
-            ("\"units\": 8}]", "\"units\": 8, \"activation\": \"silu\"}]", "layers[1] is {"),
-            ("cross_entropy\"", "cross_entropy\", \"label_smoothing\": 0.1", "the loss is {"),
-            ("\"adam\"", "\"adamw\"", "the optimizer is adam there and adamw here"),
+            ("\"relu\"", "\"tanh\"", "layers[0].activation is relu there and tanh here"),
+            ("\"units\": 8}]", "\"units\": 8, \"activation\": \"silu\"}]", "layers[1].layers[0].activation is "),
+            (
+                "cross_entropy\"",
+                "cross_entropy\", \"label_smoothing\": 0.1",
+                "loss.label_smoothing is – there and 0.1 here",
+            ),
+            ("\"adam\"", "\"adamw\"", "optimizer.type is adam there and adamw here"),
+            ("\"batch\": 16", "\"batch\": 8", "input.batch is 16 there and 8 here"),
+            ("\"seed\": 0", "\"seed\": 1", "train.seed is 0 there and 1 here"),
+            ("\"digits\"", "\"digits\", \"held_out\": 0.1", "data.held_out is 0.2 there and 0.1 here"),
+            ("\"digits\"", "\"digits\", \"split\": \"last\"", "data.split is shuffled there and last here"),
         ] {
             let text = TEXT.replace(from, to);
             assert_ne!(text, TEXT);
-            let error = session(&text).load_checkpoint(&path).unwrap_err();
-            let told = error.to_string();
-            assert!(error.is_user() && told.contains("another network") && told.contains(wanted), "{told}");
-        }
-        for (from, to) in [("0.01", "0.5"), ("\"steps\": 9", "\"steps\": 90"), ("\"relu\"", "\"relu\", \"bias\": true")]
-        {
-            session(&TEXT.replace(from, to)).load_checkpoint(&path).unwrap();
+            let told = refused(&text, &path);
+            assert!(told.contains(wanted), "{told}");
         }
     }
 
     #[test]
-    fn another_division_of_the_samples_is_refused() {
+    fn what_may_change_is_applied_and_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.ckpt");
-        session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
-        let divided = |fields: &str| TEXT.replace("\"digits\"", &format!("\"digits\", {fields}"));
-        for fields in ["\"held_out\": 0.1", "\"held_out\": 0", "\"split\": \"last\""] {
-            let error = session(&divided(fields)).load_checkpoint(&path).unwrap_err();
-            let told = error.to_string();
-            assert!(error.is_user() && told.contains("was made with held_out 0.2 and split \"shuffled\""), "{told}");
+        let mut first = session(TEXT);
+        first.step().unwrap();
+        first.save_checkpoint(&path, &preset(TEXT)).unwrap();
+        for (from, to, field) in [
+            ("0.01", "0.5", "optimizer.lr"),
+            ("0.01", "0.01, \"weight_decay\": 0.25", "optimizer.weight_decay"),
+            ("0.01", "0.01, \"betas\": [0.8, 0.9]", "optimizer.betas"),
+            ("0.01", "0.01, \"eps\": 1e-6", "optimizer.eps"),
+            ("\"steps\": 9", "\"steps\": 90", "train.steps"),
+            ("\"data\"", "\"precision\": \"bf16\", \"data\"", "precision"),
+        ] {
+            let text = TEXT.replace(from, to);
+            let run = resumed(&text, &path);
+            let found = run.resumed().unwrap();
+            assert!(found.changes.len() == 1 && found.changes[0].field == field, "{:?}", found.changes);
+            assert!(found.notes.len() == 1 && found.notes[0].starts_with(field), "{:?}", found.notes);
+            assert_eq!(run.lr().unwrap(), if field == "optimizer.lr" { 0.5 } else { 0.01 });
+            let decay = run.train.stored::<f32>(run.watched.hyper).unwrap()[1];
+            assert_eq!(decay, if field == "optimizer.weight_decay" { 0.25 } else { 0.0 });
         }
-        session(&divided("\"held_out\": 0.2, \"split\": \"shuffled\"")).load_checkpoint(&path).unwrap();
-        let none = divided("\"held_out\": 0");
-        session(&none).save_checkpoint(&path, &preset(&none)).unwrap();
-        session(&divided("\"held_out\": 0, \"split\": \"last\"")).load_checkpoint(&path).unwrap();
+        let same = resumed(&TEXT.replace("\"relu\"", "\"relu\", \"bias\": true"), &path);
+        assert_eq!((&same.resumed().unwrap().notes, same.done()), (&Vec::new(), 1));
     }
 
     #[test]
-    fn a_checkpoint_of_the_first_versions_is_accepted() {
+    fn a_rate_that_was_set_while_the_run_lasted_stays_until_the_preset_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.ckpt");
+        let mut first = session(TEXT);
+        first.set_lr(0.002).unwrap();
+        first.save_checkpoint(&path, &preset(TEXT)).unwrap();
+        let run = resumed(TEXT, &path);
+        let found = run.resumed().unwrap();
+        assert_eq!((run.lr().unwrap(), found.changes.len()), (0.002, 0));
+        assert!(found.notes[0].contains("continues with 0.002") && found.notes[0].contains("preset has 0.01"));
+        assert_eq!(resumed(&TEXT.replace("0.01", "0.03"), &path).lr().unwrap(), 0.03);
+    }
+
+    #[test]
+    fn momentum_that_the_checkpoint_lacks_begins_with_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.ckpt");
+        let plain = TEXT.replace("adam", "sgd");
+        let with = plain.replace("0.01", "0.01, \"momentum\": 0.9");
+        session(&plain).save_checkpoint(&path, &preset(&plain)).unwrap();
+        let mut run = session(&with);
+        for _ in 0..3 {
+            run.step().unwrap();
+        }
+        run.load_checkpoint(&path).unwrap();
+        assert_eq!(run.resumed().unwrap().changes[0].field, "optimizer.momentum");
+        let moments = run.state_names().into_iter().filter(|n| n.starts_with("momentum."));
+        let moments: Vec<HostTensor> =
+            moments.map(|n| run.train.tensor(run.train.find(&n).unwrap()).unwrap()).collect();
+        assert!(!moments.is_empty() && moments.iter().all(|m| m.to_f64().unwrap().iter().all(|v| *v == 0.0)));
+        run.save_checkpoint(&path, &preset(&with)).unwrap();
+        resumed(&plain, &path);
+    }
+
+    #[test]
+    fn a_checkpoint_of_an_earlier_version_is_compared_by_its_preset() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("old.ckpt");
         session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
-        let mut file = read_tensors(&path).unwrap();
-        let mut header: Header = serde_json::from_str(&file.metadata[KEY]).unwrap();
-        (header.network, header.division) = (None, None);
-        let text = serde_json::to_string(&header).unwrap();
-        assert!(!text.contains("network") && !text.contains("division"));
-        file.metadata.insert(SUM_KEY.into(), checksum(&text, &file.tensors));
-        file.metadata.insert(KEY.into(), text);
-        file.metadata.remove(origin::KEY);
-        file.write(&path).unwrap();
-        session(TEXT).load_checkpoint(&path).unwrap();
-        let divided = TEXT.replace("\"digits\"", "\"digits\", \"held_out\": 0.1");
-        session(&divided).load_checkpoint(&path).unwrap();
+        let rewrite = |change: &dyn Fn(&mut Header)| {
+            let mut file = read_tensors(&path).unwrap();
+            let mut header: Header = serde_json::from_str(&file.metadata[KEY]).unwrap();
+            change(&mut header);
+            let text = serde_json::to_string(&header).unwrap();
+            file.metadata.insert(SUM_KEY.into(), checksum(&text, &file.tensors));
+            file.metadata.insert(KEY.into(), text);
+            file.metadata.remove(origin::KEY);
+            file.write(&path).unwrap();
+        };
+        rewrite(&|header| header.recipe = None);
+        let run = resumed(&TEXT.replace("0.01", "0.5").replace("\"steps\": 9", "\"steps\": 90"), &path);
+        let notes = &run.resumed().unwrap().notes;
+        assert!(
+            run.lr().unwrap() == 0.5 && notes.len() == 2 && notes[0].starts_with("an earlier version"),
+            "{notes:?}"
+        );
+        refused(&TEXT.replace("\"relu\"", "\"tanh\""), &path);
+        rewrite(&|header| header.preset = "{\"version\": 99}".to_owned());
+        let run = resumed(TEXT, &path);
+        assert!(run.resumed().unwrap().notes[0].starts_with("this version cannot read"));
     }
 }

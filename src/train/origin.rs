@@ -3,7 +3,7 @@
 //! Every file of weights (a kept run's, a checkpoint, what `--save` and exports write) holds it as one JSON object in the metadata of safetensors, so that
 //! whoever has the file can give answers as the run did.
 
-use super::checkpoint::{Division, metadata_of, origin_of_checkpoint};
+use super::checkpoint::{metadata_of, origin_of_checkpoint};
 use super::contents::Holding;
 use super::runs::{RunEntry, RunRecord, RunStore};
 use super::streams::{Stream, write_streams};
@@ -17,6 +17,24 @@ use std::path::Path;
 
 /// The key in a file's metadata, and the version of its contents.
 pub(super) const KEY: &str = "stepgraph.weights.1";
+
+/// How a run's samples are divided into those that train and those held out, as the preset or the command says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Division {
+    held_out: f64,
+    split: String,
+}
+
+impl Division {
+    fn of(data: &DataSpec) -> Self {
+        Self { held_out: data.held_out, split: data.split.name().to_owned() }
+    }
+
+    /// Which samples are held out.
+    fn kind(&self) -> SplitKind {
+        if self.split == SplitKind::Last.name() { SplitKind::Last } else { SplitKind::Shuffled }
+    }
+}
 
 /// Where weights come from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

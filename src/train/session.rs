@@ -1,9 +1,10 @@
 //! A training run: one network, its data, its memory, stepped from outside.
 
 use super::bring_up::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
-use super::checkpoint::Division;
+use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
 use super::guard::Guard;
+use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
 use super::weights::{export, import, open_tensors};
 use super::{Feed, Purpose, Stretches, TrainError};
@@ -128,7 +129,7 @@ pub(super) struct Watched {
     pub(super) update_max: Option<LValueId>,
     pub(super) grad_norm: Option<LValueId>,
     update_max_seg: Option<LValueId>,
-    hyper: LValueId,
+    pub(super) hyper: LValueId,
     pub(super) loss_scale: Option<LValueId>,
 }
 
@@ -143,8 +144,10 @@ pub struct Session {
     pub(super) evaluator: Option<Evaluator>,
     pub(super) pool: Pool,
     pub(super) feed: Feed,
-    /// How the data set is divided; `None` for batches of other origin.
-    pub(super) division: Option<Division>,
+    /// What the run is trained with, without the number of its steps.
+    pub(super) recipe: Recipe,
+    /// What became of the checkpoint that it goes on from.
+    pub(super) resumed: Option<Resumed>,
     pub(super) guard: Guard,
     executor: Executor,
     pub(super) watched: Watched,
@@ -214,11 +217,11 @@ impl Session {
                 None => false,
             };
         watch.told("several steps a launch");
-        let data = spec.preset.data.as_ref().filter(|_| matches!(feed, Feed::Data { .. }));
         let mut session = Self {
-            division: data.map(Division::of),
             preset: spec.preset.clone(),
             data_digest: OnceLock::new(),
+            recipe: Recipe::of(&spec.preset, seed, matches!(feed, Feed::Data { .. })),
+            resumed: None,
             model,
             train,
             evaluator,
@@ -290,6 +293,12 @@ impl Session {
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// What was taken from the checkpoint that the run was resumed from, where it was.
+    #[must_use]
+    pub const fn resumed(&self) -> Option<&Resumed> {
+        self.resumed.as_ref()
     }
 
     /// The data set with its split, where there is one.

@@ -71,6 +71,10 @@ pub enum Event {
         data: Option<(Arc<Dataset>, Arc<Split>)>,
         total: u64,
         notes: Vec<String>,
+        /// What differs from the checkpoint that the run was resumed from.
+        resumed: Vec<String>,
+        /// The learning rate of the first step.
+        lr: f32,
     },
     /// Steps made since the last report, in order.
     Steps(Vec<StepReport>),
@@ -238,8 +242,10 @@ fn run(spec: &SessionSpec, mut link: Link) {
             session.collect_updates();
             let data = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s)));
             let (compiled, total, notes) = (Arc::clone(session.compiled()), session.total(), session.notes().to_vec());
+            let resumed = session.resumed().map(|r| r.notes.clone()).unwrap_or_default();
+            let lr = session.lr().unwrap_or(f32::NAN);
             let recording = session.recording();
-            link.tell(Event::Prepared { compiled, recording, data, total, notes });
+            link.tell(Event::Prepared { compiled, recording, data, total, notes, resumed, lr });
             link.tell(Event::State(RunState::Ready));
             serve(&mut session, spec, &mut link);
         }

@@ -9,6 +9,8 @@ mod mistakes;
 mod plan;
 mod predict;
 mod prepared;
+mod resume;
+mod signals;
 mod train;
 
 use serde_json::Value;

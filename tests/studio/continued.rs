@@ -208,6 +208,27 @@ fn a_run_of_another_network_than_the_open_one_asks_first() {
 }
 
 #[test]
+fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
+    let folder = tempfile::tempdir().unwrap();
+    let done = train_a_while(folder.path());
+    let mut robot = open(folder.path());
+    robot.write("learning rate", "0.0625");
+    robot.settle();
+    let id = select(&mut robot);
+    robot.press("Continue the selected run");
+    robot.until("more steps", |app| app.studio.training.done() > done + 20);
+    let training = &robot.app().studio.training;
+    assert_eq!((training.keeping.id(), training.lr), (Some(id.as_str()), 0.0625));
+    let told = robot.app().studio.notice.as_ref().unwrap().text.clone();
+    assert!(told.contains("goes on from step") && told.contains("optimizer.lr: the checkpoint has "), "{told}");
+    assert!(told.contains("continues with 0.0625"), "{told}");
+    drop(robot);
+    let store = RunStore::at(folder.path().join("runs"));
+    assert_eq!(store.curves(&id).unwrap().values(Quantity::Lr).last(), Some(&0.0625));
+    assert!(store.entry(&id).unwrap().record.preset.contains("0.0625"));
+}
+
+#[test]
 fn a_stopped_run_goes_on_from_the_train_tab() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());

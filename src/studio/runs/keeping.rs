@@ -58,7 +58,7 @@ impl Keeping {
             Event::Evaluated { step, result } => self.recorder.iter_mut().for_each(|r| r.evaluated(*step, result)),
             Event::State(state) => self.enter(state),
             Event::Saved(path) if self.is_own(path) => {
-                self.kept_at = self.asked_at;
+                self.recorder.iter_mut().for_each(Recorder::take_checkpoint);
                 let took = self.asked.map_or(Duration::ZERO, |t| t.elapsed());
                 self.pause = Some((took * SAVE_SHARE).clamp(SAVE_EVERY.0, SAVE_EVERY.1));
                 self.changes += 1;
@@ -77,10 +77,10 @@ impl Keeping {
         self.checkpoint().is_some_and(|own| own == path)
     }
 
-    /// Where the checkpoint belongs; `None` until the run has its folder.
+    /// Where the next checkpoint is to be written; `None` until the run has its folder.
     #[must_use]
     pub fn checkpoint(&self) -> Option<PathBuf> {
-        self.recorder.as_ref()?.checkpoint()
+        self.recorder.as_ref()?.next_checkpoint()
     }
 
     fn enter(&mut self, state: &RunState) {
@@ -156,6 +156,11 @@ impl Keeping {
     /// Hands over what waits; what could not be kept, once.
     pub fn tend(&mut self) -> Option<String> {
         self.recorder.iter_mut().for_each(Recorder::push_out);
+        let taken = self.recorder.as_ref().and_then(Recorder::taken);
+        if taken.is_some() && taken != self.kept_at {
+            self.kept_at = taken;
+            self.changes += 1;
+        }
         if self.recorder.as_ref().is_some_and(Recorder::has_failed)
             && let Some(recorder) = self.recorder.take()
             && let Err(why) = recorder.finish()

@@ -9,7 +9,7 @@ use crate::studio::curves::History;
 use crate::studio::panels::modals::Question;
 use crate::studio::view_models::format;
 use crate::train::runs::{ResumePoint, RunStore, change};
-use crate::train::{Command as Order, SessionSpec, checkpoint_step};
+use crate::train::{Command as Order, Recipe, SessionSpec, checkpoint_step, refusal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,12 @@ fn essence(preset: &Preset, base: &Path) -> String {
     write_preset(&with_whole_paths(preset, &std::path::absolute(base).unwrap_or_default()))
 }
 
+/// The recipe of a preset whose data are found from this folder.
+fn recipe(preset: &Preset, base: &Path) -> Recipe {
+    let base = std::path::absolute(base).unwrap_or_default();
+    Recipe::of(&with_whole_paths(preset.clone(), &base), preset.train.map_or(0, |t| t.seed), true)
+}
+
 impl StudioApp {
     /// Goes on with the first selected run. Where another network is open, a question comes first.
     pub(super) fn ask_to_continue(&mut self, ctx: &egui::Context) {
@@ -78,6 +84,7 @@ impl StudioApp {
         match self.difference_from_open(&id) {
             Err(why) => self.studio.complain(why),
             Ok(None) => self.read_to_continue(id),
+            Ok(Some(_)) if self.resumes_as_open(&id) => self.read_to_continue(id),
             Ok(Some(change)) => self.panels.modals.ask(Question::Continue { id, change }),
         }
     }
@@ -90,6 +97,15 @@ impl StudioApp {
         let document = &self.studio.document;
         let own = essence(&preset, &entry.record.base);
         Ok(change(&own, &essence(document.preset(), &document.base())))
+    }
+
+    /// Whether a run can go on with the open network as it is: what was changed of it is applied, and reported once the
+    /// run is prepared.
+    fn resumes_as_open(&self, id: &str) -> bool {
+        let Some(entry) = self.studio.runs.entry(id) else { return false };
+        let document = &self.studio.document;
+        let own = entry.record.read_preset().map(|preset| recipe(&preset, &entry.record.base));
+        own.is_some_and(|own| refusal(&own.changes(&recipe(document.preset(), &document.base()))).is_none())
     }
 
     /// Goes on with this run. Its own network is opened where it is not; edits that nobody saved are asked about.

@@ -15,7 +15,7 @@ mod text;
 
 pub use meaning::Meaning;
 pub use plot::{Across, LINE_COLORS, PlotOptions, axis_title, plot_svg, svg_to_png};
-pub use text::write_line;
+pub use text::{HeldOutFigures, write_line};
 
 use super::contents::Holding;
 use super::runs::{Curves, Quantity, RunEnd, RunEntry, RunStore, RunsError};
@@ -324,6 +324,11 @@ impl Subject {
         replace: Replace,
     ) -> Result<Vec<PathBuf>, ExportError> {
         let files = self.files(format, path);
+        // Of several files the first must not be written where a later name is too long.
+        let of_name = |f: &PathBuf| f.symlink_metadata().err().filter(|e| e.kind() == io::ErrorKind::InvalidFilename);
+        if let Some((path, cause)) = files.iter().find_map(|f| Some((f.clone(), of_name(f)?))) {
+            return Err(ExportError::Write { path, cause });
+        }
         for (index, file) in files.iter().enumerate() {
             free(file, format.kind(index), replace)?;
         }

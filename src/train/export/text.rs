@@ -1,7 +1,7 @@
 //! Curves as text: a table with commas, or one JSON object a line with the fields of a run's log.
 
 use crate::train::StepReport;
-use crate::train::runs::{Curves, LayerCurves, Quantity};
+use crate::train::runs::{Curves, EvaluationPoint, LayerCurves, Quantity};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -16,21 +16,55 @@ struct Line {
     accuracy: f32,
     #[serde(skip_serializing_if = "is_not_finite")]
     grad_norm: f32,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    held_out: Option<HeldOutFigures>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
-fn is_not_finite(value: &f32) -> bool {
-    !value.is_finite()
+/// What an evaluation on the held-out part after a step found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct HeldOutFigures {
+    #[serde(rename = "held_out_loss", skip_serializing_if = "is_not_finite")]
+    pub loss: f64,
+    /// NaN where there are no classes.
+    #[serde(rename = "held_out_accuracy", skip_serializing_if = "is_not_finite")]
+    pub accuracy: f64,
 }
 
-/// Writes one step as a JSON object with its line break: what a log of a run holds.
+fn is_not_finite(value: &(impl Copy + Into<f64>)) -> bool {
+    !(*value).into().is_finite()
+}
+
+/// Writes one step as a JSON object with its line break: what a log of a run holds. `held_out` is that of an evaluation
+/// after the step.
 ///
 /// # Errors
 /// Where `out` cannot be written.
-pub fn write_line(out: &mut (impl Write + ?Sized), report: &StepReport) -> io::Result<()> {
+pub fn write_line(
+    out: &mut (impl Write + ?Sized),
+    report: &StepReport,
+    held_out: Option<HeldOutFigures>,
+) -> io::Result<()> {
     let StepReport { step, loss, update_max, step_us, accuracy, grad_norm, .. } = *report;
-    serde_json::to_writer(&mut *out, &Line { step, loss, update_max, step_us, accuracy, grad_norm })?;
+    serde_json::to_writer(&mut *out, &Line { step, loss, update_max, step_us, accuracy, grad_norm, held_out })?;
     out.write_all(b"\n")
+}
+
+/// The evaluations of a run, in order of its steps.
+struct Evaluations<'a>(std::iter::Peekable<std::slice::Iter<'a, EvaluationPoint>>);
+
+impl<'a> Evaluations<'a> {
+    fn of(curves: &'a Curves) -> Self {
+        Self(curves.evaluations.iter().peekable())
+    }
+
+    /// The last one up to this step that was not asked for yet.
+    fn at(&mut self, step: u64) -> Option<HeldOutFigures> {
+        let mut found = None;
+        while let Some(e) = self.0.next_if(|e| e.step <= step) {
+            found = Some(HeldOutFigures { loss: e.loss, accuracy: e.accuracy });
+        }
+        found
+    }
 }
 
 /// How far each layer moved, told at the last step of every stretch.
@@ -58,12 +92,16 @@ impl<'a> Moves<'a> {
     }
 }
 
-/// Writes every step as a JSON object.
+/// Writes every step as a JSON object; held-out figures are in the line of the step after which they were taken.
 ///
 /// # Errors
 /// Where `out` cannot be written.
 pub fn write_jsonl(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
-    (0..curves.len()).try_for_each(|index| write_line(out, &curves.report(index)))
+    let mut evaluations = Evaluations::of(curves);
+    (0..curves.len()).try_for_each(|index| {
+        let report = curves.report(index);
+        write_line(out, &report, evaluations.at(report.step))
+    })
 }
 
 /// Writes every step as a row. What was not measured is an empty cell; held-out figures stand at the step at which they were taken, and
@@ -79,18 +117,14 @@ pub fn write_csv(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
         write!(out, ",update_max {name}")?;
     }
     writeln!(out)?;
-    let mut evaluations = curves.evaluations.iter().peekable();
+    let mut evaluations = Evaluations::of(curves);
     for index in 0..curves.len() {
         let step = curves.before + index as u64 + 1;
         write!(out, "{step},{:.6}", curves.ms(index) * 1e-3)?;
         for quantity in Quantity::ALL {
             cell(out, f64::from(curves.values(quantity)[index]), |o, v| write!(o, ",{}", v as f32))?;
         }
-        let mut found = None;
-        while let Some(e) = evaluations.next_if(|e| e.step <= step) {
-            found = Some(e);
-        }
-        let (loss, accuracy) = found.map_or((f64::NAN, f64::NAN), |e| (e.loss, e.accuracy));
+        let (loss, accuracy) = evaluations.at(step).map_or((f64::NAN, f64::NAN), |e| (e.loss, e.accuracy));
         cell(out, loss, |o, v| write!(o, ",{v}"))?;
         cell(out, accuracy, |o, v| write!(o, ",{v}"))?;
         for top in moves.at(step) {
@@ -139,6 +173,9 @@ mod tests {
         let loss: f32 = rows[7][2].parse().unwrap();
         assert_eq!(loss.to_bits(), curves().values(Quantity::Loss)[6].to_bits());
         let lines = String::from_utf8(lines).unwrap();
+        let line = |index: usize| serde_json::from_str::<serde_json::Value>(lines.lines().nth(index).unwrap()).unwrap();
+        assert_eq!((&line(19)["held_out_loss"], &line(19)["held_out_accuracy"]), (&0.25.into(), &0.75.into()));
+        assert!(line(18).get("held_out_loss").is_none() && line(20).get("held_out_loss").is_none());
         let third: serde_json::Value = serde_json::from_str(lines.lines().nth(2).unwrap()).unwrap();
         assert_eq!(
             (third["step"].as_u64(), third["loss"].as_f64().map(|v| v as f32)),

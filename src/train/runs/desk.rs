@@ -2,14 +2,15 @@
 
 use super::curve::{MAGIC, put_evaluation, put_steps};
 use super::layers::Joined;
-use super::recorder::{Message, failed};
+use super::recorder::{Message, failed, next_checkpoint};
 use super::{Curves, LayerCurves, PlanDigest, ResumePoint, RunEnd, RunRecord, RunStore, RunsError, now_ms};
-use crate::tensor::write_atomic;
-use crate::train::StepReport;
+use crate::tensor::{sync_folder, write_atomic};
+use crate::train::{StepReport, checkpoint_step};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time between writes of the curve.
@@ -21,6 +22,7 @@ const RECORD_EVERY: Duration = Duration::from_secs(3);
 pub(super) struct Desk {
     record: RunRecord,
     path: PathBuf,
+    checkpoint: PathBuf,
     curve: File,
     /// The end of the run as a reader will see it, for the closing figures.
     curves: Curves,
@@ -53,7 +55,7 @@ impl Desk {
         record.plan_hash = plan.sum();
         record.state = RunEnd::Running;
         let id = store.create(&record)?;
-        let desk = Self::furnish(&store.path(&id), record, plan, layers);
+        let desk = Self::furnish(&store.path(&id), store.checkpoint(&id), record, plan, layers);
         if desk.is_err() {
             // Half a folder would be listed as a damaged run.
             let _ = std::fs::remove_dir_all(store.path(&id));
@@ -61,7 +63,13 @@ impl Desk {
         Ok((id, desk?))
     }
 
-    fn furnish(folder: &Path, record: RunRecord, plan: &PlanDigest, layers: LayerCurves) -> Result<Self, RunsError> {
+    fn furnish(
+        folder: &Path,
+        checkpoint: PathBuf,
+        record: RunRecord,
+        plan: &PlanDigest,
+        layers: LayerCurves,
+    ) -> Result<Self, RunsError> {
         let lock = File::create(folder.join("lock")).map_err(|e| failed(folder, e))?;
         // A system without locks shows a run that is written as one that was cut off; nothing is lost by it.
         let _ = lock.try_lock();
@@ -73,6 +81,7 @@ impl Desk {
         let mut desk = Self {
             record,
             path: folder.join("run.json"),
+            checkpoint,
             curve,
             curves: Curves::default(),
             layers,
@@ -110,6 +119,8 @@ impl Desk {
             std::thread::sleep(Duration::from_millis(10));
         }
         let before = store.record(&from.id)?;
+        // One that a killed program had not put into place.
+        let _ = std::fs::remove_file(next_checkpoint(&store.checkpoint(&from.id)));
         let curve_path = folder.join("curve.bin");
         let (curves, sound) = store.sound_curves(&from.id)?;
         let curve = File::options().append(true).open(&curve_path).map_err(|e| failed(&curve_path, e))?;
@@ -131,6 +142,7 @@ impl Desk {
         let mut desk = Self {
             record,
             path: folder.join("run.json"),
+            checkpoint: store.checkpoint(&from.id),
             curve,
             is_named: layers.is_about(&curves.layers),
             curves,
@@ -203,10 +215,7 @@ impl Desk {
                 self.curves.evaluations.push(point);
             }
             Message::Total(total) => self.record.total = total,
-            Message::Written(written) => {
-                self.write_all()?;
-                drop(written);
-            }
+            Message::Checkpoint(taken) => self.take_checkpoint(&taken)?,
             Message::State(state, error) => {
                 let changed = self.record.state != state;
                 self.record.state = state;
@@ -217,6 +226,21 @@ impl Desk {
                     self.write_record()?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Puts the next checkpoint into place, with everything before it on the disk.
+    fn take_checkpoint(&mut self, taken: &AtomicU64) -> io::Result<()> {
+        self.write_all()?;
+        self.curve.sync_data()?;
+        self.write_record()?;
+        let next = next_checkpoint(&self.checkpoint);
+        // One that was written since then waits for its own message.
+        if let Some(step) = checkpoint_step(&next).ok().filter(|step| *step <= self.curves.last_step()) {
+            std::fs::rename(&next, &self.checkpoint)?;
+            self.checkpoint.parent().into_iter().for_each(sync_folder);
+            taken.store(step, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -8,9 +8,10 @@ use super::desk::Desk;
 use super::{LayerCurves, PlanDigest, RunEnd, RunRecord, RunStore, RunsError};
 use crate::compile::Compiled;
 use crate::train::{Evaluation, Spans, StepReport};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -37,8 +38,14 @@ pub(super) enum Message {
     Total(u64),
     /// The run has come to an end, after which it may still go on.
     State(RunEnd, Option<String>),
-    /// All that came before is to be written; the sender is dropped when it is.
-    Written(Sender<()>),
+    /// The next checkpoint is there: it takes the place of the last one when all that came before is on the disk, and its
+    /// step is put down here then.
+    Checkpoint(Arc<AtomicU64>),
+}
+
+/// Where a checkpoint waits until the curve reaches its step: nobody resumes from one that is ahead of its curve.
+pub(super) fn next_checkpoint(checkpoint: &Path) -> PathBuf {
+    checkpoint.with_extension("next")
 }
 
 /// Where a kept run goes on.
@@ -56,6 +63,7 @@ pub struct Recorder {
     id: Arc<OnceLock<String>>,
     store: RunStore,
     outbox: Option<Sender<Message>>,
+    taken: Arc<AtomicU64>,
     backlog: Vec<Message>,
     thread: Option<JoinHandle<Result<(), String>>>,
     /// Running time until the last pause, and since when the run goes on.
@@ -130,6 +138,7 @@ impl Recorder {
             id,
             store: store.clone(),
             outbox: Some(outbox),
+            taken: Arc::default(),
             backlog: Vec::new(),
             thread: Some(thread),
             ran_ms: 0.0,
@@ -143,10 +152,23 @@ impl Recorder {
         self.id.get().map(String::as_str)
     }
 
-    /// Where the run's checkpoint belongs; `None` until its folder is there.
+    /// Where the run's next checkpoint is to be written; `None` until its folder is there. [`Self::take_checkpoint`] is
+    /// called when it is.
     #[must_use]
-    pub fn checkpoint(&self) -> Option<PathBuf> {
-        self.id().map(|id| self.store.checkpoint(id))
+    pub fn next_checkpoint(&self) -> Option<PathBuf> {
+        self.id().map(|id| next_checkpoint(&self.store.checkpoint(id)))
+    }
+
+    /// Puts the checkpoint that was written into place, once all steps that were handed over are on the disk.
+    pub fn take_checkpoint(&mut self) {
+        let taken = Arc::clone(&self.taken);
+        self.push(Message::Checkpoint(taken));
+    }
+
+    /// The step of the checkpoint that was put into place last; `None` where none was yet.
+    #[must_use]
+    pub fn taken(&self) -> Option<u64> {
+        Some(self.taken.load(Ordering::Relaxed)).filter(|step| *step > 0)
     }
 
     /// Lets running time pass, or stand still while the run is paused.
@@ -191,19 +213,6 @@ impl Recorder {
     /// The run has come to an end, or goes on after one.
     pub fn set_state(&mut self, state: RunEnd, error: Option<String>) {
         self.push(Message::State(state, error));
-    }
-
-    /// Waits until all that was handed over is in the run's files, so that a checkpoint is never ahead of the curve; not longer than a slow disk takes.
-    pub fn sync(&mut self) {
-        const PATIENCE: Duration = Duration::from_secs(5);
-        let (written, wait) = bounded(1);
-        self.push(Message::Written(written));
-        let started = Instant::now();
-        while wait.recv_timeout(Duration::from_millis(5)) == Err(RecvTimeoutError::Timeout)
-            && started.elapsed() < PATIENCE
-        {
-            self.push_out();
-        }
     }
 
     /// What the thread did not take yet is offered again.

@@ -6,7 +6,7 @@
 //! | `label.json` | [`Label`]: the person's name for it, and whether it is hidden | whoever renames |
 //! | `plan.json` | [`PlanDigest`] | the recorder, once |
 //! | `curve.bin` | [`Curves`] | the recorder, appended |
-//! | `checkpoint.safetensors` | the last checkpoint that was kept, with the weights; `weights.safetensors` alone in runs of the first versions | the run |
+//! | `checkpoint.safetensors` | the last checkpoint that was kept, with the weights; `weights.safetensors` alone in runs of the first versions | the run, as `checkpoint.next` until the curve reaches it |
 //! | `lock` | nothing; the recorder holds its lock, so a run that is `running` without it was cut off | |
 //!
 //! Deleted runs are moved to the folder `trash` and can be brought back until it is emptied.

@@ -2,7 +2,7 @@
 
 use super::record::started_of;
 use super::*;
-use crate::train::{Evaluation, StepReport};
+use crate::train::{Evaluation, Session, SessionSpec, StepReport, checkpoint_step};
 use std::time::{Duration, Instant};
 
 fn report(step: u64) -> StepReport {
@@ -57,7 +57,9 @@ fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
     assert!(matches!(store.delete(&id), Err(RunsError::Busy(_))));
     // A window holds its run when it is over, too.
     recorder.set_state(RunEnd::Stopped, None);
-    recorder.sync();
+    while store.record(&id).unwrap().state != RunEnd::Stopped {
+        std::thread::yield_now();
+    }
     assert!(matches!(store.delete(&id), Err(RunsError::Held(_))));
     recorder.set_state(RunEnd::Running, None);
     recorder.set_state(RunEnd::Finished, None);
@@ -277,4 +279,36 @@ fn runs_of_edited_presets_have_names_of_their_own() {
     assert_eq!((name(&own), name(&other)), ("mine".into(), "mine (input.batch 16)".into()));
     store.set_label(&other, &Label { name: Some("small".into()), hidden: false }).unwrap();
     assert_eq!(name(&other), "small");
+}
+
+#[test]
+fn a_checkpoint_takes_its_place_when_the_curve_reaches_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path());
+    let preset = record().read_preset().unwrap();
+    let spec = SessionSpec { threads: 1, ..SessionSpec::new(preset.clone(), ".".into()) };
+    let mut session = Session::prepare(&spec).unwrap();
+    let mut recorder = begin(&store);
+    let id = recorder.id().unwrap().to_owned();
+    let step_of = || checkpoint_step(&store.checkpoint(&id)).ok();
+    session.steps(5, Duration::from_secs(60), |_| {}).unwrap();
+    session.save_checkpoint(&recorder.next_checkpoint().unwrap(), &preset).unwrap();
+    train(&mut recorder, 1..=4);
+    recorder.take_checkpoint();
+    recorder.set_state(RunEnd::Stopped, None);
+    while store.record(&id).unwrap().state != RunEnd::Stopped {
+        std::thread::yield_now();
+    }
+    assert_eq!(step_of(), None, "the curve ends with step 4");
+    recorder.set_state(RunEnd::Running, None);
+    train(&mut recorder, 5..=5);
+    recorder.take_checkpoint();
+    let started = Instant::now();
+    while step_of().is_none() {
+        assert!(started.elapsed() < Duration::from_secs(20));
+        std::thread::yield_now();
+    }
+    // As a program that is killed now leaves it: nothing is behind the checkpoint.
+    assert_eq!((step_of(), store.curves(&id).unwrap().last_step(), store.record(&id).unwrap().steps), (Some(5), 5, 5));
+    recorder.finish().unwrap();
 }

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 /// A safetensors file without tensors.
 const OLDER: &[u8] = b"\x02\0\0\0\0\0\0\0{}";
 
-fn spawn(args: &[&str]) -> Child {
+pub(super) fn spawn(args: &[&str]) -> Child {
     command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Waits until the run says that it has made steps.
-fn wait_for_steps(child: &mut Child) -> BufReader<std::process::ChildStderr> {
+pub(super) fn wait_for_steps(child: &mut Child) -> BufReader<std::process::ChildStderr> {
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.starts_with("step ") {
@@ -33,7 +33,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-fn signal(child: &Child, name: &str) {
+pub(super) fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status().unwrap();
     assert!(status.success());
 }
@@ -81,10 +81,11 @@ fn an_interrupted_run_saves_what_was_asked() {
     let (mut out, mut err) = (String::new(), String::new());
     lines.read_to_string(&mut err).unwrap();
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{err}");
-    assert!(err.contains("stopped after step"), "{err}");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
+    assert!(err.contains("stopped after step") && err.contains("saved after step "), "{err}");
+    assert!(["the parameters (", "the checkpoint (", "the log ("].iter().all(|what| err.contains(what)), "{err}");
     let summary: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(summary["interrupted"], true);
+    assert_eq!((&summary["interrupted"], &summary["signal"]), (&true.into(), &"SIGINT".into()));
     let steps = summary["steps"].as_u64().unwrap();
     assert_eq!(std::fs::read_to_string(&log).unwrap().lines().count() as u64, steps);
     assert_eq!(listing(folder.path()), ["c.ckpt", "run.jsonl", "w.safetensors"]);

@@ -1,0 +1,128 @@
+//! Signals that ask the program to end: Ctrl+C, `kill`, a closed terminal.
+//!
+//! A command that a signal ends has 128 and the signal's number as exit status, as a shell tells it. Most commands end
+//! at once; a run that has made steps ends after the current one and saves what was asked for. The second signal always
+//! ends the program at once.
+
+use super::output;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+/// A signal that asks the program to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    number: u8,
+    pub name: &'static str,
+}
+
+/// Their numbers are the same on every system that has them.
+const ASKING: [Signal; 3] = [
+    Signal { number: 1, name: "SIGHUP" },
+    Signal { number: 2, name: "SIGINT" },
+    Signal { number: 15, name: "SIGTERM" },
+];
+
+/// The number of the first signal that came; 0 for none.
+static CAME: AtomicI32 = AtomicI32::new(0);
+/// Whether the command ends by itself when it is asked.
+static ENDS_BY_ITSELF: AtomicBool = AtomicBool::new(false);
+
+impl Signal {
+    fn of(number: i32) -> Option<Self> {
+        ASKING.into_iter().find(|s| i32::from(s.number) == number)
+    }
+
+    const fn status(self) -> u8 {
+        128 + self.number
+    }
+
+    /// The exit status of a command that it ended.
+    #[must_use]
+    pub fn exit_code(self) -> ExitCode {
+        ExitCode::from(self.status())
+    }
+}
+
+/// Listens from here on: the first signal ends the program at once, saying what is `lost`, until [`finish_first`].
+pub fn listen(lost: &'static str) {
+    if let Err(why) = system::listen(move |number| heard(number, lost)) {
+        output::note(&format!("note: a signal will end the program without a word ({why})"));
+    }
+}
+
+/// From here on the first signal is left to [`asked`], so that the command can save its results.
+pub fn finish_first() {
+    ENDS_BY_ITSELF.store(true, Ordering::Relaxed);
+}
+
+/// The signal that asked the command to end.
+#[must_use]
+pub fn asked() -> Option<Signal> {
+    Signal::of(CAME.load(Ordering::Relaxed))
+}
+
+fn heard(number: i32, lost: &str) {
+    let Some(signal) = Signal::of(number) else { return };
+    let is_first = CAME.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    let ends_by_itself = ENDS_BY_ITSELF.load(Ordering::Relaxed);
+    if is_first && ends_by_itself {
+        return output::note("\nstopping after this step; press Ctrl+C again to end at once");
+    }
+    let lost = if ends_by_itself { "what was not written by then is lost" } else { lost };
+    output::note(&format!("\nended by {}: {lost}", signal.name));
+    system::end(signal.status());
+}
+
+#[cfg(unix)]
+mod system {
+    use signal_hook::consts::SIGHUP;
+    use signal_hook::iterator::Signals;
+    use std::io;
+    use std::thread::Builder;
+
+    pub(super) fn listen(heard: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+        // `nohup` has a closed terminal ignored, and so it stays.
+        let numbers = super::ASKING.map(|s| i32::from(s.number)).into_iter();
+        let mut signals = Signals::new(numbers.filter(|n| *n != SIGHUP || !is_ignored(*n)))?;
+        Builder::new().name("stepgraph-signals".into()).spawn(move || signals.forever().for_each(heard)).map(drop)
+    }
+
+    /// Whether the program was started with this signal ignored, where the system says so.
+    fn is_ignored(number: i32) -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+        let mask = mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok());
+        mask.is_some_and(|m| m & (1 << (number - 1)) != 0)
+    }
+
+    /// Ends the program without waiting for any of its threads, some of which may be in a driver.
+    pub(super) fn end(status: u8) {
+        signal_hook::low_level::exit(i32::from(status));
+    }
+}
+
+#[cfg(not(unix))]
+mod system {
+    use std::io;
+
+    /// There is Ctrl+C alone.
+    pub(super) fn listen(heard: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+        ctrlc::set_handler(move || heard(2)).map_err(io::Error::other)
+    }
+
+    pub(super) fn end(status: u8) {
+        std::process::exit(i32::from(status));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_has_its_shell_status() {
+        let statuses: Vec<(i32, u8)> = [1, 2, 15].map(|n| (n, Signal::of(n).unwrap().status())).to_vec();
+        assert_eq!(statuses, [(1, 129), (2, 130), (15, 143)]);
+        assert_eq!(Signal::of(9), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! The closing summary of `stepgraph train`, as JSON and in words.
+
+use super::args::{ExecutorArg, TrainArgs};
+use super::output::{self, Distribution};
+use super::progress::held_out;
+use super::stop::Signal;
+use super::times::Times;
+use crate::exec::peak_bytes;
+use crate::select::Threads;
+use crate::tensor::figure;
+use crate::train::{Evaluation, RecipeChange, Session, StepReport};
+use serde::Serialize;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// What `--json` prints. Times ending in `_us` are microseconds.
+#[derive(Serialize)]
+pub struct Summary {
+    preset: String,
+    device: String,
+    executor: &'static str,
+    threads: usize,
+    /// How the number of threads came about.
+    threads_why: Threads,
+    seed: u64,
+    /// The last step made; `first_step` is above 1 for a run that was resumed.
+    steps: u64,
+    first_step: u64,
+    /// True where a signal ended the run before its last step.
+    interrupted: bool,
+    /// The name of that signal.
+    signal: Option<&'static str>,
+    /// The loss of the last batch, before its update.
+    loss: Option<f32>,
+    held_out: Option<HeldOut>,
+    evaluations: Vec<HeldOut>,
+    /// From the first step to the end of the last, evaluations in between included.
+    seconds: f64,
+    steps_per_s: f64,
+    samples_per_s: f64,
+    /// Of the step itself, without bringing its batch.
+    step_us: Distribution,
+    /// The median time to bring a batch.
+    feed_us: f64,
+    prepare_ms: f64,
+    compile_ms: f64,
+    arena_bytes: u64,
+    /// The largest memory of this process so far, where the system tells.
+    peak_rss_bytes: Option<u64>,
+    lower_bound_bytes: u64,
+    unshared_bytes: u64,
+    parameters: usize,
+    /// Kernel calls a step.
+    launches: usize,
+    files: Vec<String>,
+    notes: Vec<String>,
+    /// Fields of the recipe that a resumed run has otherwise than its checkpoint.
+    recipe_changes: Vec<Value>,
+}
+
+#[derive(Clone, Serialize)]
+pub struct HeldOut {
+    step: u64,
+    loss: f64,
+    accuracy: Option<f64>,
+    samples: usize,
+}
+
+impl HeldOut {
+    #[must_use]
+    pub fn new(step: u64, found: &Evaluation) -> Self {
+        Self { step, loss: found.loss, accuracy: found.accuracy, samples: found.samples }
+    }
+}
+
+/// What a run has to show at its end.
+pub struct Outcome {
+    /// Steps made before.
+    pub first: u64,
+    pub last: Option<StepReport>,
+    pub evaluations: Vec<HeldOut>,
+    pub held: Option<Evaluation>,
+    pub times: Times,
+    pub seconds: f64,
+    pub prepare_ms: f64,
+    /// The results that were written.
+    pub files: Vec<PathBuf>,
+    /// The signal that ended the run before its last step.
+    pub signal: Option<Signal>,
+    pub device: String,
+    pub threads: Threads,
+}
+
+impl Outcome {
+    /// The summary of a run that is over.
+    #[must_use]
+    pub fn summary(mut self, session: &Session, args: &TrainArgs) -> Summary {
+        let (compiled, step) = (session.compiled(), session.done());
+        let made = (step - self.first) as f64;
+        let held_out = self.held.as_ref().map(|h| HeldOut::new(step, h));
+        self.evaluations.extend(held_out.clone());
+        let rate = if self.seconds > 0.0 { made / self.seconds } else { 0.0 };
+        let resumed = session.resumed();
+        let notes = session.notes().iter().chain(resumed.iter().flat_map(|r| &r.notes));
+        Summary {
+            preset: session.model().name.clone(),
+            device: self.device,
+            executor: if args.executor == ExecutorArg::Eager { "eager" } else { "replay" },
+            threads: self.threads.count,
+            threads_why: self.threads,
+            seed: session.seed(),
+            steps: step,
+            first_step: self.first + 1,
+            interrupted: self.signal.is_some(),
+            signal: self.signal.map(|s| s.name),
+            loss: self.last.map(|r| r.loss),
+            held_out,
+            evaluations: self.evaluations,
+            seconds: self.seconds,
+            steps_per_s: rate,
+            samples_per_s: rate * session.model().batch as f64,
+            step_us: Distribution::of(&mut self.times.step_us),
+            feed_us: Distribution::of(&mut self.times.feed_us).median,
+            prepare_ms: self.prepare_ms,
+            compile_ms: compiled.times.total().as_secs_f64() * 1e3,
+            arena_bytes: compiled.plan.arena_bytes,
+            peak_rss_bytes: peak_bytes(),
+            lower_bound_bytes: compiled.plan.lower_bound_bytes,
+            unshared_bytes: compiled.plan.unshared_bytes,
+            parameters: session.model().trained_len(),
+            launches: compiled.plan.program.ops.len(),
+            files: self.files.iter().map(|file| file.display().to_string()).collect(),
+            notes: notes.cloned().collect(),
+            recipe_changes: resumed.map(|r| r.changes.iter().map(RecipeChange::to_json).collect()).unwrap_or_default(),
+        }
+    }
+}
+
+/// The summary in words.
+#[must_use]
+pub fn told(s: &Summary) -> String {
+    let mut out = if s.steps < s.first_step && !s.interrupted {
+        format!(
+            "{}: nothing was left to do, as step {} was made before; give more --steps to go on\n",
+            s.preset,
+            output::count(s.steps)
+        )
+    } else {
+        format!(
+            "{}: step {} after {:.2} s, {} samples/s, {} a step (median, {})\n",
+            s.preset,
+            output::count(s.steps),
+            s.seconds,
+            output::count(s.samples_per_s as u64),
+            output::micros(s.step_us.median),
+            s.executor
+        )
+    };
+    if let Some(loss) = s.loss {
+        out.push_str(&format!("last batch: loss {}\n", figure(f64::from(loss), 4)));
+    }
+    match &s.held_out {
+        Some(h) => {
+            let found = Evaluation { samples: h.samples, loss: h.loss, accuracy: h.accuracy, confusion: Vec::new() };
+            out.push_str(&format!("{}\n", held_out(&found)));
+        }
+        None => out.push_str("held out: nothing, so there is no evaluation\n"),
+    }
+    for file in &s.files {
+        out.push_str(&format!("wrote {file}\n"));
+    }
+    out
+}

@@ -1,0 +1,165 @@
+//! `train --resume`: what a run takes from its checkpoint and what from its preset, and that a killed run can always be
+//! resumed.
+
+use super::{at, json, listing, refused, run, stderr, succeed};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A preset as digits-mlp, with one field of the optimizer changed.
+fn with_optimizer(folder: &tempfile::TempDir, name: &str, field: &str, value: Value) -> String {
+    let mut preset: Value = serde_json::from_str(&succeed(&["presets", "digits-mlp"])).unwrap();
+    preset["optimizer"][field] = value;
+    let path = at(folder, name);
+    std::fs::write(&path, preset.to_string()).unwrap();
+    path
+}
+
+#[test]
+fn a_changed_rate_is_applied_and_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let [half, same, other] = ["half.ckpt", "same.safetensors", "other.safetensors"].map(|n| at(&folder, n));
+    succeed(&["train", "digits-mlp", "--steps", "20", "--checkpoint", &half]);
+    succeed(&["train", "digits-mlp", "--steps", "40", "--resume", &half, "--save", &same]);
+    for (field, value) in
+        [("lr", json!(0.5)), ("weight_decay", json!(0.5)), ("betas", json!([0.5, 0.6])), ("eps", json!(0.1))]
+    {
+        let preset = with_optimizer(&folder, "mine.json", field, value.clone());
+        let args = ["train", &preset, "--steps", "40", "--resume", &half, "--save", &other, "--json"];
+        let output = run(&args);
+        let notes = stderr(&output);
+        assert!(output.status.success(), "{notes}");
+        assert!(notes.contains(&format!("note: optimizer.{field}: the checkpoint has ")), "{notes}");
+        assert!(notes.contains("resumed from ") && notes.contains(" after step 20"), "{notes}");
+        let doc: Value = serde_json::from_str(&super::stdout(&output)).unwrap();
+        let found = doc["recipe_changes"].as_array().unwrap();
+        let change = found.iter().find(|c| c["field"] == format!("optimizer.{field}")).unwrap();
+        assert_eq!(change["run"], value, "{change}");
+        assert!(doc["notes"].as_array().unwrap().iter().any(|n| n.as_str().unwrap().contains("continues with")));
+        assert_ne!(std::fs::read(&same).unwrap(), std::fs::read(&other).unwrap(), "{field} acts");
+    }
+}
+
+#[test]
+fn another_batch_seed_or_data_set_is_refused_with_both_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let half = at(&folder, "half.ckpt");
+    succeed(&["train", "digits-mlp", "--steps", "5", "--checkpoint", &half]);
+    let preset: Value = serde_json::from_str(&succeed(&["presets", "digits-mlp"])).unwrap();
+    let batch = preset["input"]["batch"].as_u64().unwrap();
+    let mut other = preset.clone();
+    other["input"]["batch"] = json!(batch + 1);
+    let path = at(&folder, "other.json");
+    std::fs::write(&path, other.to_string()).unwrap();
+    let told = refused(&["train", &path, "--steps", "9", "--resume", &half]);
+    assert!(told.contains(&format!("input.batch is {batch} there and {} here", batch + 1)), "{told}");
+    let told = refused(&["train", "digits-mlp", "--seed", "77", "--resume", &half]);
+    assert!(told.contains("train.seed is 0 there and 77 here"), "{told}");
+    assert_eq!(listing(folder.path()), ["half.ckpt", "other.json"]);
+}
+
+#[test]
+fn evaluations_are_in_the_lines_of_their_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = at(&folder, "run.jsonl");
+    let doc = json(&["train", "iris", "--steps", "50", "--eval-every", "20", "--log", &log, "--json"]);
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let steps: Vec<u64> = (1..=50).filter(|s| lines[*s as usize - 1].get("held_out_loss").is_some()).collect();
+    assert_eq!((lines.len(), steps), (50, vec![20, 40, 50]));
+    for found in doc["evaluations"].as_array().unwrap() {
+        let line = &lines[found["step"].as_u64().unwrap() as usize - 1];
+        assert_eq!((&line["held_out_loss"], &line["held_out_accuracy"]), (&found["loss"], &found["accuracy"]));
+    }
+}
+
+#[test]
+fn a_name_that_is_too_long_is_refused_before_the_first_step() {
+    let folder = tempfile::tempdir().unwrap();
+    for (option, length) in [("--save", 256), ("--checkpoint", 256), ("--log", 256), ("--log", 252)] {
+        let name = at(&folder, &"n".repeat(length));
+        let told = refused(&["train", "xor", "--steps", "3", option, &name]);
+        assert!(told.contains("longer than this file system allows") && !told.contains("step 1"), "{option}: {told}");
+    }
+    let weights = at(&folder, "w");
+    succeed(&["train", "xor", "--steps", "3", "--save", &weights]);
+    let name = at(&folder, &"n".repeat(256));
+    for args in [
+        &["predict", "xor", "--init", &weights, "--out", &name][..],
+        &["plan", "xor", "--svg", &name],
+        &["export", "xor", &name, "--format", "safetensors"],
+        &["capsule", "make", "xor", &name, "--steps", "3"],
+    ] {
+        assert!(refused(args).contains("long"), "{args:?}");
+    }
+    // Of three files the first is not written either.
+    let script = at(&folder, &format!("{}.py", "n".repeat(240)));
+    assert!(refused(&["export", "xor", &script]).contains("long"));
+    assert_eq!(listing(folder.path()), ["w"]);
+    // Temporary names are short: the longest name that the system allows is fine.
+    let longest = "n".repeat(255);
+    succeed(&["train", "xor", "--steps", "3", "--save", &at(&folder, &longest)]);
+    assert_eq!(listing(folder.path()), [longest.as_str(), "w"]);
+}
+
+#[test]
+fn what_a_killed_program_left_half_written_is_removed_at_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let left = at(&folder, ".stepgraph-AbCdEf.part");
+    std::fs::write(&left, "half").unwrap();
+    let living = stepgraph::tensor::temporary_in(folder.path()).unwrap();
+    refused(&["train", "xor", "--resume", "nothing", "--save", &at(&folder, "w")]);
+    assert!(!Path::new(&left).exists(), "before the first step");
+    assert!(living.path().exists(), "and not what another program writes");
+}
+
+#[cfg(unix)]
+mod killed {
+    use super::super::command;
+    use super::*;
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+
+    /// The last whole line's step in a log, or in what a killed run left of it.
+    fn last_step(log: &str) -> u64 {
+        let text = std::fs::read_to_string(format!("{log}.part")).or_else(|_| std::fs::read_to_string(log)).unwrap();
+        let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
+        let step = |line: &str| serde_json::from_str::<Value>(line).unwrap()["step"].as_u64().unwrap();
+        whole.lines().last().map_or(0, step)
+    }
+
+    #[test]
+    fn a_run_that_is_killed_at_any_time_can_be_resumed_with_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let [checkpoint, log] = ["c.ckpt", "run.jsonl"].map(|n| at(&folder, n));
+        let results = ["--checkpoint", &checkpoint, "--checkpoint-every", "50", "--log", &log];
+        let endless = ["train", "xor", "--threads", "1", "--steps", "1000000000"];
+        let resume = ["--resume", &checkpoint];
+        for round in 0..12u64 {
+            let is_there = Path::new(&checkpoint).exists();
+            let more = if is_there { &resume[..] } else { &[] };
+            let before = std::fs::metadata(&checkpoint).and_then(|m| m.modified()).ok();
+            let mut command = command(&[&endless[..], &results, more].concat());
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            // Until there is a new checkpoint, and then for a time that is another one in every round.
+            let started = Instant::now();
+            while std::fs::metadata(&checkpoint).and_then(|m| m.modified()).ok() == before {
+                assert!(started.elapsed() < Duration::from_secs(60), "round {round} wrote no checkpoint");
+                assert!(child.try_wait().unwrap().is_none(), "round {round} was refused");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_millis(round * 7919 % 61));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let step = stepgraph::train::checkpoint_step(Path::new(&checkpoint)).unwrap();
+            assert!(last_step(&log) >= step, "the log ends with {} and the checkpoint is of {step}", last_step(&log));
+        }
+        let end = stepgraph::train::checkpoint_step(Path::new(&checkpoint)).unwrap() + 30;
+        let steps = end.to_string();
+        let args = [&["train", "xor", "--threads", "1", "--steps", &steps][..], &results, &resume].concat();
+        succeed(&args);
+        let text = std::fs::read_to_string(&log).unwrap();
+        let found = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["step"].as_u64().unwrap());
+        assert!(found.eq(1..=end));
+        assert_eq!(listing(folder.path()), ["c.ckpt", "run.jsonl"], "nothing half written is left");
+    }
+}
