@@ -149,7 +149,11 @@ fn folders() -> Vec<Folder> {
     let runs = RunStore::of_user().ok().map(|s| ("runs", s.folder().to_owned()));
     let settings = dirs.as_ref().map(|d| ("settings", d.config_dir().to_owned()));
     let cache = dirs.as_ref().map(|d| ("cache", d.cache_dir().to_owned()));
-    let folder = |(purpose, path): (&'static str, PathBuf)| Folder { purpose, writable: is_writable(&path), path: path.display().to_string() };
+    let folder = |(purpose, path): (&'static str, PathBuf)| Folder {
+        purpose,
+        writable: is_writable(&path),
+        path: path.display().to_string(),
+    };
     settings.into_iter().chain(runs).chain(cache).map(folder).collect()
 }
 

@@ -52,7 +52,9 @@ struct Summary {
 pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let is_printed = args.out.as_deref() == Some(Path::new("-"));
     if is_printed && args.json {
-        return Err(wrong("--out - and --json both write to standard output; give --out a file, or leave one of them out"));
+        return Err(wrong(
+            "--out - and --json both write to standard output; give --out a file, or leave one of them out",
+        ));
     }
     let found = presets::load(&args.preset)?;
     if found.preset.data.is_none() {

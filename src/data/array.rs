@@ -198,7 +198,15 @@ impl Pair<'_> {
             let values = self.y.finite(1.0, shape.len(), &self.y_file)?;
             Target::Values { values, shape }
         };
-        let dataset = Dataset { name: self.name, sample, x, target, feature_names: Vec::new(), notes, preprocessing: Preprocessing::default() };
+        let dataset = Dataset {
+            name: self.name,
+            sample,
+            x,
+            target,
+            feature_names: Vec::new(),
+            notes,
+            preprocessing: Preprocessing::default(),
+        };
         Ok(Loaded { dataset, file: self.x_file, target_file: self.y_file, lines: None })
     }
 }

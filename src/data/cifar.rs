@@ -67,8 +67,15 @@ pub(super) fn load(paths: &[PathBuf]) -> Result<Loaded, DataError> {
     let target = Target::Classes { labels, names: NAMES.map(str::to_owned).into() };
     let notes = vec!["samples are divided by 255".to_owned()];
     let sample = [3, 32, 32].into();
-    let dataset =
-        Dataset { name: "cifar10".to_owned(), sample, x, target, feature_names: Vec::new(), notes, preprocessing: Preprocessing::default() };
+    let dataset = Dataset {
+        name: "cifar10".to_owned(),
+        sample,
+        x,
+        target,
+        feature_names: Vec::new(),
+        notes,
+        preprocessing: Preprocessing::default(),
+    };
     Ok(Loaded::new("cifar10".to_owned(), dataset))
 }
 

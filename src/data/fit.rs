@@ -207,8 +207,15 @@ mod tests {
             Target::Values { values, shape } => values.len() / shape.len(),
         };
         let x = vec![0.5; n * sample.len()];
-        let dataset =
-            Dataset { name: "t".into(), sample, x, target, feature_names: vec![], notes: vec![], preprocessing: Preprocessing::default() };
+        let dataset = Dataset {
+            name: "t".into(),
+            sample,
+            x,
+            target,
+            feature_names: vec![],
+            notes: vec![],
+            preprocessing: Preprocessing::default(),
+        };
         Loaded { lines: Some((2..2 + n as u64).collect()), ..Loaded::new("t.csv".into(), dataset) }
     }
 

@@ -171,12 +171,7 @@ fn learnt(spec: &DataSpec, request: &Request, base: &Path) -> Result<Loaded, Dat
 }
 
 /// The data set of `spec` as its source gives it, with the columns that `known` names, where it names any.
-fn read(
-    spec: &DataSpec,
-    request: &Request,
-    base: &Path,
-    known: Option<&Preprocessing>,
-) -> Result<Loaded, DataError> {
+fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preprocessing>) -> Result<Loaded, DataError> {
     let classes = request.wants_classes;
     let loaded = match &spec.source {
         DataSource::Digits => bundled::digits()?,

@@ -61,7 +61,8 @@ impl Preprocessing {
         let data = &mut loaded.dataset;
         if let Some(scaling) = &self.scaling {
             scaling.apply(&mut data.x);
-            data.notes.push("features are standardised with the mean and deviation that belong to the weights".to_owned());
+            data.notes
+                .push("features are standardised with the mean and deviation that belong to the weights".to_owned());
         }
         if !self.features.is_empty() {
             data.feature_names.clone_from(&self.features);

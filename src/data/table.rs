@@ -380,11 +380,7 @@ impl<'a> Columns<'a> {
 }
 
 /// The data set of a text table.
-pub(super) fn load(
-    path: &Path,
-    options: &CsvOptions,
-    known: Option<&Preprocessing>,
-) -> Result<Loaded, DataError> {
+pub(super) fn load(path: &Path, options: &CsvOptions, known: Option<&Preprocessing>) -> Result<Loaded, DataError> {
     let file = shown(path);
     let name = path.file_stem().map_or_else(|| "csv".to_owned(), |name| name.to_string_lossy().into_owned());
     Ok(read_known(&read_file(path)?, &file, options, known)?.into_loaded(name, file))

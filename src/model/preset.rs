@@ -243,7 +243,11 @@ impl DataSource {
     pub const fn is_drawn(&self) -> bool {
         matches!(
             self,
-            Self::Spirals { .. } | Self::Moons { .. } | Self::Circles { .. } | Self::Xor { .. } | Self::Regression { .. }
+            Self::Spirals { .. }
+                | Self::Moons { .. }
+                | Self::Circles { .. }
+                | Self::Xor { .. }
+                | Self::Regression { .. }
         )
     }
 

@@ -136,9 +136,7 @@ impl Header<'_> {
             (None, _) if self.is_there => {
                 Err(self.unknown_target(wanted, format!("one of the columns {}", listed(self.names))))
             }
-            (None, _) => {
-                Err(self.unknown_target(wanted, "a number, as the table is read without a header".to_owned()))
-            }
+            (None, _) => Err(self.unknown_target(wanted, "a number, as the table is read without a header".to_owned())),
         }
     }
 

@@ -405,7 +405,8 @@ impl Subject {
     #[must_use]
     pub fn assumption(&self, format: Format) -> Option<String> {
         let is_standardized = |p: &Preset| p.data.as_ref().is_some_and(|d| d.source.is_standardized());
-        let depends = matches!(format, Format::Onnx | Format::PyTorch) && self.preset.as_ref().is_some_and(is_standardized);
+        let depends =
+            matches!(format, Format::Onnx | Format::PyTorch) && self.preset.as_ref().is_some_and(is_standardized);
         (depends && self.origin.is_some() && self.known().is_none()).then(|| {
             "the weights do not say how their samples were prepared; mean, deviation and names are those of the preset's data as it is now".to_owned()
         })

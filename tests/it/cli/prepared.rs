@@ -103,8 +103,7 @@ fn weights_answer_for_what_their_own_run_held_out() {
         let loss = [&found, &trained["held_out"]].map(|of| of["loss"].as_f64().unwrap());
         assert!((loss[0] - loss[1]).abs() < 1e-6 * loss[1].max(1e-3), "{loss:?}");
         let text = std::fs::read_to_string(place.path().join("answers.csv")).unwrap();
-        let samples: Vec<usize> =
-            text.lines().skip(1).map(|l| l.split(',').next().unwrap().parse().unwrap()).collect();
+        let samples: Vec<usize> = text.lines().skip(1).map(|l| l.split(',').next().unwrap().parse().unwrap()).collect();
         assert!(samples.into_iter().eq(70..120), "{weights:?}: {text}");
         // The same options, and a seed that changes nothing of the last samples, say nothing new.
         let same = ask(&["--held-out", "50", "--split", "last", "--seed", "8"]);
@@ -143,7 +142,8 @@ fn another_file_is_prepared_as_the_training_file_was() {
             let found = place.json(&[&["predict", preset, "--json"][..], &weights].concat());
             let read = (&found["samples"], &found["part"], &found["accuracy"]);
             assert_eq!(read, (&rows.into(), &"all".into(), &1.0.into()), "{preset} {weights:?}");
-            let names: Vec<&str> = found["classes"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+            let names: Vec<&str> =
+                found["classes"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
             assert_eq!(names, ["no", "yes"]);
         }
     }
@@ -160,7 +160,10 @@ fn another_file_is_prepared_as_the_training_file_was() {
     assert!(told.contains("no column \"answer\""), "{told}");
     let strange = place.other("strange", &table(0..9, "a,b,c,answer").replace("yes", "perhaps"));
     let told = place.refused(&["predict", &strange, "--run", "last"]);
-    assert!(told.contains("line 2") && told.contains("the class \"perhaps\"") && told.contains("\"no\", \"yes\""), "{told}");
+    assert!(
+        told.contains("line 2") && told.contains("the class \"perhaps\"") && told.contains("\"no\", \"yes\""),
+        "{told}"
+    );
     let narrow = place.other("narrow", "1,2,yes\n");
     let told = place.refused(&["predict", &narrow, "--run", "last"]);
     assert!(told.contains("2 features") && told.contains("\"a\", \"b\", \"c\""), "{told}");
@@ -296,7 +299,18 @@ fn paths_need_not_be_unicode() {
     let (log, save, checkpoint) = (inside("log"), inside("weights"), inside("checkpoint"));
     let [to_log, to_save, to_checkpoint, keep] = ["--log", "--save", "--checkpoint", "--keep"].map(OsStr::new);
     let summary = as_json(run(&[
-        train, &preset, steps, count, json, keep, to_log, &log, to_save, &save, to_checkpoint, &checkpoint,
+        train,
+        &preset,
+        steps,
+        count,
+        json,
+        keep,
+        to_log,
+        &log,
+        to_save,
+        &save,
+        to_checkpoint,
+        &checkpoint,
     ]));
     assert_eq!(summary["files"].as_array().unwrap().len(), 3);
     assert!(summary["files"][0].as_str().unwrap().contains("caf\u{fffd}"), "{summary}");
