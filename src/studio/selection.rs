@@ -323,6 +323,35 @@ mod tests {
     }
 
     #[test]
+    fn a_layer_lights_its_own_part_of_a_vector() {
+        let plan = PlanView::of_preset(&crate::studio::presets::digits());
+        let bindings = &plan.compiled.plan;
+        let layer = LayerPath(vec![2]);
+        let related = Related::new(&Selection::Layer(layer.clone()), Some(&plan));
+        assert!(related.parts.len() >= 6 && related.buffers.iter().all(|b| bindings.buffer(*b).parts.is_empty()));
+        // What lights up is what the layer's card counts.
+        let buffers: u64 = related.buffers.iter().map(|b| bindings.buffer(*b).bytes).sum();
+        let bytes = |(id, part): &(BufferId, usize)| plan.part_bytes(*id, *part).map(|[from, to]| to - from);
+        let parts: u64 = related.parts.iter().filter_map(bytes).sum();
+        let model = &plan.compiled.model;
+        let index = model.layers.iter().position(|l| l.path == layer).unwrap();
+        assert_eq!(buffers + parts, plan.layer_bytes[index]);
+        for row in &plan.capture.layers {
+            for cell in row.cells.iter().flatten() {
+                assert_eq!(related.holds(cell.buffer, cell.part), row.layer.as_ref() == Some(&layer), "{}", row.name);
+            }
+        }
+        // An operation lights the part that it writes, and a part the operations that write and read it.
+        for &(buffer, part) in &related.parts {
+            let of_part = Related::new(&Selection::Part(buffer, part), Some(&plan));
+            assert!(of_part.buffers.is_empty() && of_part.layers == related.layers && !of_part.ops.is_empty());
+            for op in of_part.ops.iter().filter(|op| related.ops.contains(op)) {
+                assert!(Related::new(&Selection::Op(*op), Some(&plan)).parts.contains(&(buffer, part)));
+            }
+        }
+    }
+
+    #[test]
     fn selections_go_back_and_forward() {
         let mut h = SelectionHistory::default();
         assert!(h.select(Selection::Op(1)) && h.select(Selection::Op(2)) && !h.select(Selection::Op(2)));

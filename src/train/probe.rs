@@ -366,8 +366,9 @@ mod tests {
         let flat = (0u32..).map(BufferId).zip(&plan.buffers).filter(|(_, b)| b.parts.len() > 1);
         let mut gradients = 0;
         for (id, b) in flat {
+            let end = if b.persistent { ops } else { b.live[1] };
             for (index, part) in b.parts.iter().enumerate() {
-                let Held::Value(value, Some(writer)) = held_part(plan, id, index, ops) else { continue };
+                let Held::Value(value, Some(writer)) = held_part(plan, id, index, end) else { continue };
                 assert_eq!(value, part.value);
                 assert!(b.writers.contains(&writer));
                 if b.role == crate::ir::Role::Grad {

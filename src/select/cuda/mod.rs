@@ -25,7 +25,7 @@ pub use adapt::adapt;
 pub use schedule::schedule;
 pub use times::{GpuTimes, NOT_OFFERED_US};
 
-use super::{CudaFacts, cpu_rest};
+use super::CudaFacts;
 use crate::lower::{Epilogue, Op, OpKind, Program};
 use crate::model::{Activation, Precision};
 use crate::tensor::DType;

@@ -382,9 +382,9 @@ fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight:
             _ => fill,
         };
         mesh.add_colored_rect(r, fill);
-        // The name of a lit part is at the same place.
-        let has_part = highlight.parts.iter().any(|p| p.buffer == b.id);
-        if labels < LABELS && !has_part {
+        // Where a lit part is at the same place, its own name comes there.
+        let is_covered = |p: &LitPart| p.buffer == b.id && frame.of_bytes(b, p.bytes).y_range().contains(r.center().y);
+        if labels < LABELS && !highlight.parts.iter().any(is_covered) {
             labels += usize::from(label(painter, r, &b.name, if lit { ink(fill) } else { c.weak }));
         }
     }
