@@ -33,6 +33,9 @@ pub enum DataError {
         "data: found {train} training samples, expected at least one batch of {batch}; use a smaller input.batch, hold out fewer samples or bring more data"
     )]
     Batch { train: usize, batch: usize },
+    /// A person ended the loading.
+    #[error("data: loading was cancelled; change a field of data to load it again")]
+    Cancelled,
     /// A saved position does not belong to this data.
     #[error(
         "data: found a saved position at sample {cursor} of an epoch, expected a multiple of the batch {batch} up to {train}; resume with the data, split and batch the run was started with"
@@ -108,13 +111,13 @@ impl DataError {
             },
             Self::Field { field, .. } => (None, format!("data.{field}")),
             Self::Batch { .. } => (None, "input.batch".to_owned()),
-            Self::Read { .. } | Self::Content { .. } | Self::Resume { .. } => (None, "data".to_owned()),
+            Self::Read { .. } | Self::Content { .. } | Self::Resume { .. } | Self::Cancelled => (None, "data".to_owned()),
         };
         let text = self.to_string();
         let help = match self {
             Self::Read { help, .. } | Self::Content { help, .. } | Self::Field { help, .. } => help,
             Self::Fit { help, .. } => &**help,
-            Self::Batch { .. } | Self::Resume { .. } => text.rsplit("; ").next().unwrap_or_default(),
+            Self::Batch { .. } | Self::Resume { .. } | Self::Cancelled => text.rsplit("; ").next().unwrap_or_default(),
         };
         let message = text.strip_suffix(help).map_or(&*text, |t| t.trim_end_matches("; "));
         Diagnostic { layer, path, message: message.to_owned(), help: help.to_owned() }

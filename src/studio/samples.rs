@@ -87,7 +87,8 @@ impl Samples {
     /// Has this data loaded, where it is not that already, or where its files have changed since it could not be.
     pub fn want(&mut self, key: Option<DataKey>) {
         if self.asked == key {
-            let is_due = self.problem.is_some() && self.tried.is_none_or(|t| t.elapsed() >= RETRY_AFTER);
+            let may_be_fixed = self.problem.as_ref().is_some_and(|p| !matches!(p, DataError::Cancelled));
+            let is_due = may_be_fixed && self.tried.is_none_or(|t| t.elapsed() >= RETRY_AFTER);
             if let Some(key) = key.filter(|_| is_due && !self.loader.is_busy()) {
                 self.tried = Some(Instant::now());
                 self.loader.ask(Order { key, is_retry: true });
@@ -150,7 +151,7 @@ impl Samples {
     /// Waits for the data no more; other data is loaded when it is asked for.
     pub fn cancel(&mut self) {
         self.loader.cancel();
-        self.problem = Some("Loading was cancelled. Change a field of the data to load it again.".to_owned());
+        self.problem = Some(DataError::Cancelled);
     }
 
     /// True while data is being loaded.

@@ -44,7 +44,12 @@ impl TrainError {
         match self {
             Self::Preset(_) | Self::Data(_) | Self::NoData | Self::File { .. } => true,
             Self::Write { cause, .. } => is_wrong_place(cause),
-            Self::Compile(_) | Self::Exec(_) | Self::Cancelled | Self::Thread(_) => false,
+            Self::Compile(_)
+            | Self::Exec(_)
+            | Self::Kept(_)
+            | Self::Shortage(_)
+            | Self::Cancelled
+            | Self::Thread(_) => false,
         }
     }
 

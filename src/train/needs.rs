@@ -10,7 +10,7 @@ use crate::compile::Compiled;
 use crate::data::{DataSize, Request, expected_size};
 use crate::exec::available_bytes;
 use crate::lower::{Layout, ParamOrder};
-use crate::model::{LossSpec, Model};
+use crate::model::Model;
 use crate::plan::BindingPlan;
 use crate::tensor::Bytes;
 use serde::Serialize;

@@ -191,7 +191,7 @@ impl Session {
 mod tests {
     use super::*;
     use crate::model::BUNDLED;
-    use crate::train::{SessionSpec, read_tensors};
+    use crate::train::{SessionSpec, TensorFile, read_tensors};
 
     fn session(name: &str, seed: u64) -> Session {
         let text = BUNDLED.iter().find(|b| b.name == name).unwrap().text;

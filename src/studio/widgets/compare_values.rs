@@ -16,7 +16,7 @@ fn step_at(run: &LoadedRun, x: f64, by_time: bool) -> Option<u64> {
     let curves = &run.curves;
     let step = if by_time {
         // Running times rise from step to step.
-        let (mut low, mut high) = (0, curves.len());
+        let (mut low, mut high) = (0, (curves.last_step - curves.before) as usize);
         while low < high {
             let middle = usize::midpoint(low, high);
             if curves.ms(middle) * 1e-3 < x { low = middle + 1 } else { high = middle }
@@ -25,7 +25,7 @@ fn step_at(run: &LoadedRun, x: f64, by_time: bool) -> Option<u64> {
     } else {
         x.round().max(1.0) as u64
     };
-    (curves.before < step && step <= curves.last_step()).then_some(step)
+    (curves.before < step && step <= curves.last_step).then_some(step)
 }
 
 /// Every curve's name and value at a place of the axis, in the order of the runs; the layers of a run alone with the largest first.
