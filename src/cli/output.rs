@@ -1,7 +1,7 @@
 //! Standard output, figures for people, and places where results go.
 
 use super::error::{unwritable, wrong};
-use crate::tensor::{is_wrong_place, write_advice, write_atomic};
+use crate::tensor::{is_wrong_place, probe_folder, write_advice, write_atomic};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -140,20 +140,15 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
     if target.exists() && !target.is_file() {
         return Err(refused("this is a device or pipe, not a file".into()));
     }
-    let folder = folder_of(&target);
-    let probe = tempfile::Builder::new().prefix(".stepgraph-").suffix(".part").tempfile_in(folder);
-    match probe {
-        Ok(_) => Ok(target),
-        Err(cause) => {
-            let help = if is_wrong_place(&cause) {
-                "choose a folder that exists and that you may write to"
-            } else {
-                write_advice(&cause)
-            };
-            let message = format!("{}: {what} cannot be written there: {cause}; {help}", path.display());
-            Err(unwritable(cause, message))
-        }
-    }
+    probe_folder(folder_of(&target)).map_err(|cause| {
+        let help = match is_wrong_place(&cause) {
+            true => "choose a folder that exists and that you may write to",
+            false => write_advice(&cause),
+        };
+        let message = format!("{}: {what} cannot be written there: {cause}; {help}", path.display());
+        unwritable(cause, message)
+    })?;
+    Ok(target)
 }
 
 /// Writes a picture and tells its name.

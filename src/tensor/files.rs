@@ -70,6 +70,15 @@ fn remove_abandoned(folder: &Path) {
     }
 }
 
+/// Looks whether files can be made in a folder: one is made beside what is there and removed again.
+///
+/// # Errors
+/// Where the folder takes none.
+pub fn probe_folder(folder: &Path) -> io::Result<()> {
+    let probe = tempfile::Builder::new().prefix(PREFIX).suffix(SUFFIX).tempfile_in(folder);
+    probe.map(drop).map_err(|e| without_temporary(folder, &e))
+}
+
 /// The error of a temporary file without the name of that file, which tells a person nothing.
 fn without_temporary(folder: &Path, error: &io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::NotFound && folder.is_dir() {

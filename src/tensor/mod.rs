@@ -9,7 +9,7 @@ mod shape;
 
 pub use bytes::{Bytes, align_up};
 pub use dtype::DType;
-pub use files::{is_wrong_place, write_advice, write_atomic, write_atomic_with};
+pub use files::{is_wrong_place, probe_folder, write_advice, write_atomic, write_atomic_with};
 pub use hash::Fnv;
 pub use host::{Element, HostTensor, TensorError};
 pub use shape::Shape;

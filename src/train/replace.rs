@@ -131,8 +131,8 @@ impl ResultKind<'_> {
             Self::Graph => head.starts_with(b"digraph"),
             Self::Script => head.starts_with(b"#!/usr/bin/env python3") && holds(head, b"in PyTorch from Stepgraph."),
             Self::Onnx => matches!(head, [0x08, 1..=63, 0x12, ..]),
-            // The length of the first record and its checksum come first; no record is as long as 4 GiB.
-            Self::Events => head.get(4..8) == Some(&[0; 4]),
+            // The length of the first record and its checksum, four bytes, come before it; no record is as long as 4 GiB, and each begins with its time.
+            Self::Events => head.get(4..8) == Some(&[0; 4]) && head.get(12) == Some(&0x09),
             Self::Weights(_) | Self::Checkpoint(_) | Self::Capsule | Self::Data => false,
             Self::Guarded => true,
         }
@@ -175,7 +175,7 @@ mod tests {
             (ResultKind::Graph, b"digraph dot {"),
             (ResultKind::Script, b"#!/usr/bin/env python3\n\"\"\"net, rebuilt in PyTorch from Stepgraph."),
             (ResultKind::Onnx, b"\x08\x08\x12\x09Stepgraph"),
-            (ResultKind::Events, b"\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22"),
+            (ResultKind::Events, b"\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22\x09"),
         ];
         for (kind, _) in own {
             replaceable(&path, kind).unwrap();
