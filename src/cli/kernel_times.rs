@@ -9,8 +9,8 @@ use crate::select::{Target, Tuning};
 use crate::train::{TuningFile, processor, tune, tuning_is_off};
 use std::sync::Arc;
 
-/// Times every kernel of the presets' operations, adds the times to the user's file, and returns all that are known of this machine then. Where the
-/// file cannot be written, the times are this command's alone, and standard error says why.
+/// Times every kernel of the presets' operations, adds the times to the user's file, and returns all that are known of
+/// this machine then. Where the file cannot be written, the times are this command's alone, and standard error says why.
 ///
 /// # Errors
 /// Where remembered times are switched off, or a step cannot be compiled or run.
@@ -36,7 +36,8 @@ pub fn measured(loaded: &[Loaded], target: &Target) -> anyhow::Result<Option<Arc
             format!("NOT remembered, and used by this command alone: {why}")
         });
         output::note(&format!(
-            "{}: {timed} kernels timed for {distinct} distinct operations; {moved} of {calls} calls run otherwise than by estimate; {kept}",
+            "{}: {timed} kernels timed for {distinct} distinct operations; \
+             {moved} of {calls} calls run otherwise than by estimate; {kept}",
             found.preset.name,
         ));
     }
