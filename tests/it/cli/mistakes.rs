@@ -421,7 +421,8 @@ fn all_mistakes_of_a_preset_are_reported_at_once() {
     ];
     let mut wanted: Vec<String> =
         fields.iter().flat_map(|(at, names)| names.iter().map(move |n| format!("{at}{n}"))).collect();
-    (found.sort(), wanted.sort());
+    found.sort();
+    wanted.sort();
     assert_eq!(found, wanted);
 }
 
