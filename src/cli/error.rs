@@ -20,7 +20,8 @@ pub fn wrong(message: impl Into<String>) -> anyhow::Error {
     Wrong(message.into()).into()
 }
 
-/// A file that cannot be written: the user's mistake where another place would take it, and nobody's where the disk is full.
+/// A file that cannot be written: the user's mistake where another place would take it, and nobody's where the disk
+/// is full.
 #[derive(Debug, Error)]
 #[error("{message}")]
 pub struct Unwritable {

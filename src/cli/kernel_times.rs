@@ -49,7 +49,8 @@ pub fn measured(found: &Loaded, target: &Target) -> anyhow::Result<Option<Arc<Tu
     let is_kept = remembered.is_ok();
     let kept = remembered.unwrap_or_else(not_remembered);
     output::note(&format!(
-        "{}: {timed} kernels timed for {distinct} distinct operations; {moved} of {calls} calls run otherwise than by estimate; {kept}",
+        "{}: {timed} kernels timed for {distinct} distinct operations; \
+         {moved} of {calls} calls run otherwise than by estimate; {kept}",
         found.preset.name,
     ));
     let known = device::tuning(target);

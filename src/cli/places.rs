@@ -37,7 +37,8 @@ fn resolved(path: &Path) -> PathBuf {
     })
 }
 
-/// Whether a result of this kind may replace this file: there is none, it is empty, or it is an older result of that kind.
+/// Whether a result of this kind may replace this file: there is none, it is empty, or it is an older result of that
+/// kind.
 ///
 /// # Errors
 /// Where it is something else, or cannot be read.

@@ -46,8 +46,8 @@ fn whole(message: impl Into<String>, help: &str) -> Vec<Diagnostic> {
 /// Reads a preset from text.
 ///
 /// # Errors
-/// Every mistake of syntax or type, and, where there is one, every mistake of shape and range in what could be read besides. Mistakes of shape and range
-/// alone are found by [`super::check`].
+/// Every mistake of syntax or type, and, where there is one, every mistake of shape and range in what could be read
+/// besides. Mistakes of shape and range alone are found by [`super::check`].
 pub fn read_preset(text: &str) -> Result<Preset, Vec<Diagnostic>> {
     if text.trim().is_empty() {
         return Err(whole("the file is empty", FIELD_HELP));

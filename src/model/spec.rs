@@ -2,6 +2,7 @@
 
 use super::{Diagnostic, LayerPath};
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 
 /// The fields of one object in a preset, with the place they stand at.
 pub struct Fields<'a> {
@@ -9,6 +10,8 @@ pub struct Fields<'a> {
     path: String,
     layer: Option<LayerPath>,
     known: Vec<&'static str>,
+    /// Fields with a mistake: what is read in place of a wrong value is none of its own.
+    failed: HashSet<String>,
     out: &'a mut Vec<Diagnostic>,
 }
 
@@ -33,7 +36,7 @@ impl<'a> Fields<'a> {
         layer: Option<LayerPath>,
         out: &'a mut Vec<Diagnostic>,
     ) -> Self {
-        Self { map, path: path.into(), layer, known: Vec::new(), out }
+        Self { map, path: path.into(), layer, known: Vec::new(), failed: HashSet::new(), out }
     }
 
     /// The place of field `name`.
@@ -42,8 +45,11 @@ impl<'a> Fields<'a> {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
-    /// Records a mistake in field `name`.
+    /// Records a mistake in field `name`, unless there is one already.
     pub fn fail(&mut self, name: &str, message: impl Into<String>, help: impl Into<String>) {
+        if !self.failed.insert(name.to_owned()) {
+            return;
+        }
         let path = if name.is_empty() { self.path.clone() } else { self.at(name) };
         self.out.push(Diagnostic { layer: self.layer.clone(), path, message: message.into(), help: help.into() });
     }

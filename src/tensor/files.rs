@@ -117,7 +117,7 @@ fn without_temporary(folder: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text.split(" at path ").next().unwrap_or_default())
 }
 
-/// Whether a file could not be written because of the place that it was to be written to, which a person can choose otherwise. A full disk and a
+/// Whether a file could not be written because of its place, which a person can choose otherwise. A full disk and a
 /// failing one are no such place.
 #[must_use]
 pub fn is_wrong_place(error: &io::Error) -> bool {

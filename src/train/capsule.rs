@@ -153,8 +153,8 @@ fn data_hash(session: &Session) -> Option<String> {
 }
 
 impl Capsule {
-    /// Trains `steps` steps from the start and keeps what they told. `watch` is called after every step with its number and cancels the making where
-    /// it gives false.
+    /// Trains `steps` steps from the start and keeps what they reported. `watch` is called after every step with its
+    /// number and cancels the making where it gives false.
     ///
     /// # Errors
     /// Where the run cannot be prepared or a step fails, and [`TrainError::Cancelled`] where it was cancelled.

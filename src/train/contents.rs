@@ -1,6 +1,7 @@
 //! What a safetensors file holds, by its header alone: weights, a checkpoint, a capsule, data.
 //!
-//! Files of this program say it in their metadata. Files of its first versions and of other programs are judged by the names of their tensors.
+//! Files of this program say it in their metadata. Files of its first versions and of other programs are judged by the
+//! names of their tensors.
 
 use super::checkpoint::read_header;
 use crate::model::Model;

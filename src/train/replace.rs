@@ -1,4 +1,5 @@
-//! What a result is, and which file it may replace: an older result of its kind, and never a file that is something else.
+//! What a result is, and which file it may replace: an older result of its kind, and never a file that is something
+//! else.
 
 use super::contents::{Contents, Holding, Layout};
 use crate::tensor::is_wrong_place;
@@ -61,7 +62,8 @@ impl NotReplaced {
 /// As many of a file's first bytes as tell what it is.
 const HEAD_BYTES: u64 = 4096;
 
-/// Whether a result of this kind may replace this file: there is none, it is empty, or it is an older result of that kind.
+/// Whether a result of this kind may replace this file: there is none, it is empty, or it is an older result of that
+/// kind.
 ///
 /// # Errors
 /// Where it is something else, or cannot be read.
@@ -131,8 +133,9 @@ impl ResultKind<'_> {
             Self::Graph => head.starts_with(b"digraph"),
             Self::Script => head.starts_with(b"#!/usr/bin/env python3") && holds(head, b"in PyTorch from Stepgraph."),
             Self::Onnx => matches!(head, [0x08, 1..=63, 0x12, ..]),
-            // The length of the first record and its checksum come first; no record is as long as 4 GiB.
-            Self::Events => head.get(4..8) == Some(&[0; 4]),
+            // The first record comes after its length, which is below 4 GiB, and four bytes of a checksum. It begins with
+            // its time.
+            Self::Events => head.get(4..8) == Some(&[0; 4]) && head.get(12) == Some(&0x09),
             Self::Weights(_) | Self::Checkpoint(_) | Self::Capsule | Self::Data => false,
             Self::Guarded => true,
         }
@@ -175,7 +178,7 @@ mod tests {
             (ResultKind::Graph, b"digraph dot {"),
             (ResultKind::Script, b"#!/usr/bin/env python3\n\"\"\"net, rebuilt in PyTorch from Stepgraph."),
             (ResultKind::Onnx, b"\x08\x08\x12\x09Stepgraph"),
-            (ResultKind::Events, b"\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22"),
+            (ResultKind::Events, b"\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22\x09"),
         ];
         for (kind, _) in own {
             replaceable(&path, kind).unwrap();

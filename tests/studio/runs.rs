@@ -293,8 +293,7 @@ fn a_capsule_that_is_cancelled_leaves_no_file() {
     let desk =
         |app: &StudioApp| app.studio.runs.desk.as_ref().map(|d| (d.is_busy(), d.progress.load(Ordering::Relaxed)));
     robot.until("some steps", |app| desk(app).is_some_and(|(_, steps)| steps > 5));
-    show(&mut robot, Tab::Runs);
-    robot.press("Cancel");
+    perform(&mut robot, RunsCommand::CancelCapsule);
     robot.until("the end of the making", |app| desk(app).is_some_and(|(is_busy, _)| !is_busy));
     robot.until("the notice", |app| app.studio.notice.is_some());
     let notice = robot.app().studio.notice.as_ref().unwrap();

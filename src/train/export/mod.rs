@@ -315,7 +315,8 @@ impl Subject {
     /// Writes the export and gives its files, the first of which is the one that was asked for.
     ///
     /// # Errors
-    /// Where it cannot be made of what is there, cannot be written, or a file is there that `replace` does not allow to replace.
+    /// Where it cannot be made of what is there, cannot be written, or a file is there that `replace` does not allow to
+    /// replace.
     pub fn write(
         &self,
         format: Format,

@@ -351,7 +351,8 @@ fn a_number_that_an_option_does_not_take_is_told_in_words() {
     }
 }
 
-/// Two mistakes or more in each kind of layer and in each part of a preset: of type, of range, and fields that there are none of.
+/// Two mistakes or more in each kind of layer and in each part of a preset: of type, of range, and fields that there are
+/// none of.
 const FULL_OF_MISTAKES: &str = r#"{
   "version": 2, "name": 3,
   "input": { "shape": [1, 8, "x"], "batch": 0, "channels": 1 },
@@ -420,7 +421,8 @@ fn all_mistakes_of_a_preset_are_reported_at_once() {
     ];
     let mut wanted: Vec<String> =
         fields.iter().flat_map(|(at, names)| names.iter().map(move |n| format!("{at}{n}"))).collect();
-    (found.sort(), wanted.sort());
+    found.sort();
+    wanted.sort();
     assert_eq!(found, wanted);
 }
 
@@ -458,7 +460,8 @@ fn a_field_that_cannot_be_read_makes_no_other_mistakes() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"{ "version": 1, "name": "n", "input": { "shape": [4, 8, 8], "batch": 4 },
       "layers": [
-        { "type": "residual", "layers": [{ "type": "conv2d", "filters": "four", "kernel": 3, "padding": "same", "groups": 4 }] },
+        { "type": "residual",
+          "layers": [{ "type": "conv2d", "filters": "four", "kernel": 3, "padding": "same", "groups": 4 }] },
         { "type": "residual", "layers": [{ "type": "conv2d", "filters": 4, "kernel": 3, "strides": 1 }] },
         { "type": "avg_pool2d", "size": "two", "padding": 1 },
         { "type": "softmax" }
