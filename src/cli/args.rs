@@ -222,9 +222,10 @@ pub struct VerifyArgs {
 
 /// Answer for the held-out samples with given weights: metrics, confusion matrix, probabilities
 ///
-/// Samples are prepared as those that the weights were trained with: mean, deviation, columns and classes are kept with the weights. The samples
-/// answered are those that the weights' own run held out; where the preset names other data, they are all of them, unless --held-out or --split
-/// divides these. Without a held-out part the answers are for the training part, and say so.
+/// Samples are prepared as those that the weights were trained with: mean, deviation, columns and classes are kept with
+/// the weights. The samples answered are those that the weights' own run held out; where the preset names other data,
+/// they are all of them, unless --held-out or --split divides these. Without a held-out part the answers are for the
+/// training part, and say so.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph train digits-mlp --save weights.safetensors
@@ -243,13 +244,15 @@ pub struct PredictArgs {
     /// The parameters, seed and split of a kept run: an id, the first letters of one, a name, or last
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
-    /// Write every sample with its probabilities, or values: a CSV file; - for standard output, and the metrics go to standard error
+    /// Write every sample with its probabilities, or values: a CSV file; - for standard output, and the metrics go to
+    /// standard error
     #[arg(long, value_name = "FILE.csv")]
     pub out: Option<PathBuf>,
     /// Where to run: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
-    /// Seed of synthetic data and of the split; that of the weights' run without, or the preset's where that is not known
+    /// Seed of synthetic data and of the split; that of the weights' run without, or the preset's where that is not
+    /// known
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
     pub seed: Option<u64>,
     /// Samples that are held out: a share below 1, or a count; those of the weights' run without

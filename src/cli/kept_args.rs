@@ -166,7 +166,8 @@ pub enum CapsuleAction {
         /// The folder that relative paths in the preset are taken from; the capsule's own without
         #[arg(long, value_name = "FOLDER")]
         base: Option<PathBuf>,
-        /// Where the data are now: once for each path that the preset names, in its order; refused where they are not the capsule's
+        /// Where the data are now: once for each path that the preset names, in its order; refused where they are not
+        /// the capsule's
         #[arg(long, value_name = "PATH")]
         data: Vec<PathBuf>,
         /// Where to run: auto, cpu, cuda or cuda:N; the capsule's kind of processor without

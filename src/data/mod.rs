@@ -1,9 +1,9 @@
 //! Data sets and loaders: from the preset's `data` to samples a step can copy in.
 //!
 //! [`load`] reads or draws a whole [`Dataset`] into memory and checks it against the network before the first step, so that a wrong
-//! file is a message with a file, a line and a remedy, and never a wrong loss. [`load_as`] prepares it as given weights were trained,
-//! by their [`Preprocessing`]. [`split`] divides it, [`Batches`] gives the order of its training part, and [`Dataset::gather`] copies
-//! one batch.
+//! file is a message with a file, a line and a remedy, and never a wrong loss. [`load_as`] prepares it as given weights
+//! were trained, by their [`Preprocessing`]. [`split`] divides it, [`Batches`] gives the order of its training part,
+//! and [`Dataset::gather`] copies one batch.
 //!
 //! Every reader works on bytes, trusts no length a header claims before comparing it with the bytes that are there, and returns a
 //! [`DataError`] for whatever it is given: readers are public because they are fuzzed. Nothing here depends on the machine: the same

@@ -1,7 +1,8 @@
 //! How samples are prepared before a network sees them, and what its outputs stand for.
 //!
-//! Both belong to the weights and not to a file: a network that was trained on features with one mean and on classes in one order gives wrong answers for
-//! any other. A data set is loaded either to train on, which learns its [`Preprocessing`] from the training part, or with one that weights were trained with.
+//! Both belong to the weights and not to a file: a network that was trained on features with one mean and on classes in
+//! one order gives wrong answers for any other. A data set is loaded either to train on, which learns its
+//! [`Preprocessing`] from the training part, or with one that weights were trained with.
 
 use super::error::{Side, listed, quoted};
 use super::{DataError, Loaded, Place, Scaling, Target};
@@ -13,7 +14,8 @@ use serde::{Deserialize, Serialize};
 pub struct Preprocessing {
     /// A name for each feature in the network's order; empty where features have none, as for images.
     pub features: Vec<String>,
-    /// Whether the names of features and targets are those of a header, by which columns are found. Otherwise columns are found by position.
+    /// Whether the names of features and targets are those of a header, by which columns are found. Otherwise columns
+    /// are found by position.
     pub is_named: bool,
     /// The names of the target's columns; empty where the source has none.
     pub targets: Vec<String>,

@@ -58,7 +58,8 @@ impl Settings {
 const RECENT: usize = 10;
 
 impl Settings {
-    /// Puts a file first among the recent ones. A path that is not Unicode is not remembered: the settings' file holds text alone.
+    /// Puts a file first among the recent ones. A path that is not Unicode is not remembered: the settings' file holds
+    /// text alone.
     pub fn remember(&mut self, path: PathBuf) {
         if path.to_str().is_none() {
             return;

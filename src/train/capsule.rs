@@ -251,7 +251,8 @@ impl Capsule {
         if self.header.base.is_dir() { self.header.base.clone() } else { otherwise }
     }
 
-    /// Takes the data from these files or folders, which must hold what the capsule was made with; one for each that the preset names, in its order.
+    /// Takes the data from these files or folders, which must hold what the capsule was made with; one for each that
+    /// the preset names, in its order.
     ///
     /// # Errors
     /// Where they are more or fewer than the preset names.

@@ -85,8 +85,8 @@ impl Session {
         Ok(Looked { question, step: self.done, outputs, at_points, weight, took_us })
     }
 
-    /// The network's outputs for samples of any data set in its shapes, `[indices.len(), output]`. The set need not be the one that it trains on, and may
-    /// have fewer samples than a batch.
+    /// The network's outputs for samples of any data set in its shapes, `[indices.len(), output]`. The set need not be
+    /// the one that it trains on, and may have fewer samples than a batch.
     ///
     /// # Errors
     /// Where the evaluation's memory does not suffice.

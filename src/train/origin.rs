@@ -1,7 +1,8 @@
-//! What belongs to weights besides their values: the network, how its samples were prepared, and which of them it was trained on.
+//! What belongs to weights besides their values: the network, how its samples were prepared, and which of them it was
+//! trained on.
 //!
-//! Every file of weights (a kept run's, a checkpoint, what `--save` and exports write) holds it as one JSON object in the metadata of safetensors, so that
-//! whoever has the file can give answers as the run did.
+//! Every file of weights (a kept run's, a checkpoint, what `--save` and exports write) holds it as one JSON object in
+//! the metadata of safetensors, so that whoever has the file can give answers as the run did.
 
 use super::checkpoint::{metadata_of, origin_of_checkpoint};
 use super::contents::Holding;
@@ -53,7 +54,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The origin that a file's metadata holds: in the header of a checkpoint of an older version a part of it; nothing in any other file.
+    /// The origin that a file's metadata holds: in the header of a checkpoint of an older version a part of it; nothing
+    /// in any other file.
     ///
     /// # Errors
     /// Where it is there and damaged.
@@ -68,8 +70,8 @@ impl Origin {
         origin.map(Some).ok_or_else(damaged)
     }
 
-    /// The origin that a safetensors file holds, read from the file's first bytes alone. A file that cannot be read has none: whoever reads the weights
-    /// says why.
+    /// The origin that a safetensors file holds, read from the file's first bytes alone. A file that cannot be read has
+    /// none: whoever reads the weights says why.
     ///
     /// # Errors
     /// As [`Self::of_metadata`].
@@ -146,15 +148,15 @@ impl Origin {
         self.data_digest.as_ref().map(|own| own == digest)
     }
 
-    /// What is assumed of weights that do not say how their samples were prepared, where it makes a difference for data that are prepared so;
-    /// `whose` names the weights.
+    /// What is assumed of weights that do not say how their samples were prepared, where it makes a difference for data
+    /// that are prepared so; `whose` names the weights.
     #[must_use]
     pub fn assumption(of: Option<&Self>, used: &Preprocessing, whose: &str) -> Option<String> {
         let is_known = of.is_some_and(|origin| origin.preprocessing.is_some());
         (!is_known && used.matters()).then(|| {
             format!(
-                "{whose} does not say how its samples were prepared; the mean, the deviation and the order of classes are taken from the \
-                 training part of the preset's data, which must be the data that it was trained on"
+                "{whose} does not say how its samples were prepared; the mean, the deviation and the order of classes are \
+                 taken from the training part of the preset's data, which must be the data that it was trained on"
             )
         })
     }

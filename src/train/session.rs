@@ -53,7 +53,8 @@ pub struct SessionSpec {
     /// The checkpoint to go on from.
     pub resume: Option<PathBuf>,
     pub data: DataChoice,
-    /// How the preset's data are prepared; where nothing is given, as the checkpoint to go on from says, or by their own training part.
+    /// How the preset's data are prepared; where nothing is given, as the checkpoint to go on from says, or by their
+    /// own training part.
     pub preprocessing: Option<Preprocessing>,
     pub metrics: Metrics,
     /// Kernel times remembered from this machine.

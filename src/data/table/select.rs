@@ -22,8 +22,8 @@ pub(super) fn name_of(names: &[String], column: usize) -> String {
     }
 }
 
-/// Chooses the columns: every one but the target in the file's order, or those that `known` names, in its order, where it and the file have a header.
-/// `names` are those of the first line `line`, empty where that is no header.
+/// Chooses the columns: every one but the target in the file's order, or those that `known` names, in its order, where
+/// it and the file have a header. `names` are those of the first line `line`, empty where that is no header.
 ///
 /// # Errors
 /// Where the target or a feature is missing.

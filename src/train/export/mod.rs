@@ -409,7 +409,9 @@ impl Subject {
         let depends =
             matches!(format, Format::Onnx | Format::PyTorch) && self.preset.as_ref().is_some_and(is_standardized);
         (depends && self.origin.is_some() && self.known().is_none()).then(|| {
-            "the weights do not say how their samples were prepared; mean, deviation and names are those of the preset's data as it is now".to_owned()
+            "the weights do not say how their samples were prepared; mean, deviation and names are those of the \
+             preset's data as it is now"
+                .to_owned()
         })
     }
 

@@ -1,4 +1,5 @@
-//! Weights carry how their samples were prepared and divided: what `predict`, `train --resume`, exports and capsules make of it.
+//! Weights carry how their samples were prepared and divided: what `predict`, `train --resume`, exports and capsules
+//! make of it.
 
 use super::{at, command, stderr, stdout, succeeded, was_refused};
 use serde_json::Value;
