@@ -64,10 +64,15 @@ pub(super) fn bring_up(
         drop(Step::new(Arc::clone(&compiled), spec.shared_by())?);
     }
     let evaluation = (here && evaluates(spec)).then(|| compiled_evaluation(model, machine)).transpose()?;
+    let fits = |keeps_in_memory| {
+        let evaluation = evaluation.as_ref();
+        needs_of(&Parts { spec, model, train: &compiled, evaluation, keeps_in_memory }).check_here()
+    };
+    // Room on the disk is looked for where the rest fits.
+    fits(false)?;
     let place = Place::of(compiled.plan.persistent_bytes, here);
     let keeps_in_memory = place.is_memory();
-    needs_of(&Parts { spec, model, train: &compiled, evaluation: evaluation.as_ref(), keeps_in_memory })
-        .check_here()?;
+    fits(keeps_in_memory)?;
     watch.told("memory counted");
     let plan = &compiled.plan;
     let layout = plan.program.value(plan.program.x).layout;

@@ -133,8 +133,9 @@ pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
     let passes = (count.div_ceil(count.div_ceil(COMPARED).max(1)) * DIRECTIONS * 2) as f64;
     let persistent = (small.trained_len() * 8 * 3) as f64;
     let seconds = passes * (flops / FLOPS + persistent / BYTES) + 3.0 * compiled.selection.flops() as f64 / FLOPS;
-    // The arena, what is put back after each pass, and the gradients.
-    Ok((seconds, plan.arena_bytes + 2 * persistent as u64))
+    // A step in f64 and one in f32, what is put back after each pass, and gradients three times.
+    let held = plan.arena_bytes + plan.arena_bytes / 2 + 2 * persistent as u64;
+    Ok((seconds, held))
 }
 
 /// f64 analytic gradients against central differences along random directions and single elements of each parameter.
