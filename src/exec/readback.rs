@@ -15,16 +15,19 @@ pub struct GraphRead {
     pub arguments: usize,
     /// Nodes that libraries put there.
     pub library_nodes: usize,
-    /// Addresses of the operation that were found among the parameters of libraries' nodes, and are those that were there at capture.
+    /// Addresses of the operation that were found among the parameters of libraries' nodes, and are those that were
+    /// there at capture.
     pub library_arguments: usize,
-    /// Nodes in which nothing was compared: libraries' nodes without an address that can be recognised, copies, memory sets.
+    /// Nodes in which nothing was compared: libraries' nodes without an address that can be recognised, copies, memory
+    /// sets.
     pub unread: usize,
 }
 
 /// What a test changes in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// An argument of an operation is moved by 64 bytes: in the recorded call on a CPU, in the last node of the graph that has it on a GPU.
+    /// An argument of an operation is moved by 64 bytes: in the recorded call on a CPU, in the last node of the graph
+    /// that has it on a GPU.
     Argument { graph: usize, op: usize, slot: usize },
     /// The first argument of the last launch of the data feed is moved by 64 bytes, in its node.
     Feed { graph: usize },
@@ -43,7 +46,8 @@ pub enum Undo {
 }
 
 impl Step {
-    /// The captured graphs that may be launched, in words; none on a CPU, whose recording is a list of calls that every replay compares.
+    /// The captured graphs that may be launched, in words; none on a CPU, whose recording is a list of calls that every
+    /// replay compares.
     #[must_use]
     pub fn graphs(&self) -> Vec<String> {
         match self {
@@ -52,7 +56,8 @@ impl Step {
         }
     }
 
-    /// Reads the nodes of a graph, by its place among [`Self::graphs`], and compares their arguments with the plan's. Nothing is launched.
+    /// Reads the nodes of a graph, by its place among [`Self::graphs`], and compares their arguments with the plan's.
+    /// Nothing is launched.
     ///
     /// # Errors
     /// The first difference, with operation and layer, and what the driver says.

@@ -31,9 +31,11 @@ pub struct Recording {
     pub calls: usize,
     /// Nodes of the captured graph; 0 on a CPU.
     pub nodes: usize,
-    /// Arguments that were compared with the plan's: on a CPU at every replay, on a GPU when the graph's nodes were read at capture.
+    /// Arguments that were compared with the plan's: on a CPU at every replay, on a GPU when the graph's nodes were
+    /// read at capture.
     pub held_arguments: usize,
-    /// Addresses of live constants that every launch of a graph is checked against; 0 on a CPU, where they are among the arguments.
+    /// Addresses of live constants that every launch of a graph is checked against; 0 on a CPU, where they are among
+    /// the arguments.
     pub live_constants: usize,
     /// Steps that one launch makes where the data set lies on the device; 0 where batches come from the host.
     pub steps_a_launch: usize,
@@ -94,8 +96,8 @@ impl Step {
     /// Runs the whole step once. On a GPU this returns before the step is done; reading a value waits for it.
     ///
     /// # Errors
-    /// Where the ledger finds a recorded address that the plan does not have, or on a GPU that memory, graph or a live constant is another than at
-    /// capture; nothing was run then.
+    /// Where the ledger finds a recorded address that the plan does not have, or on a GPU that memory, graph or a live
+    /// constant is another than at capture; nothing was run then.
     pub fn run(&mut self, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
         match self {
             Self::Cpu(step) => step.run(executor, pool),

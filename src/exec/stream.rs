@@ -109,7 +109,8 @@ impl Step {
     /// Returns at once.
     ///
     /// # Errors
-    /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then), or a call fails.
+    /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then),
+    /// or a call fails.
     pub fn launch(&mut self, counter: u64, places: &[BatchPlace]) -> Result<(), ExecError> {
         match self {
             Self::Cpu(_) => Err(ExecError::NoValue("a data set on a device".into())),

@@ -1,4 +1,5 @@
-//! A step's graphs: one step, several in a row, steps that gather their own batches. No graph is there to be launched whose nodes were not read.
+//! A step's graphs: one step, several in a row, steps that gather their own batches. No graph is there to be launched
+//! whose nodes were not read.
 
 use super::bind::{Row, Work, launch_phase};
 use super::gpu::{Gpu, Kernel};
@@ -92,7 +93,8 @@ impl Step {
         Ok(())
     }
 
-    /// Captures these launches, a data feed in front of each step and behind the last where there is one, and reads the graph's nodes.
+    /// Captures these launches, a data feed in front of each step and behind the last where there is one, and reads the
+    /// graph's nodes.
     ///
     /// # Errors
     /// What the driver and the libraries say, and where the graph is not the planned one.
@@ -132,7 +134,8 @@ impl Step {
         }
     }
 
-    /// Captures as many steps in a row as one launch may make, `most` at most; false where one step is all, or could not be captured.
+    /// Captures as many steps in a row as one launch may make, `most` at most; false where one step is all, or could
+    /// not be captured.
     ///
     /// # Errors
     /// What the driver and the libraries say, and where the graph is not the planned one.

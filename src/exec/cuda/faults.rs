@@ -1,4 +1,5 @@
-//! Faults that show that the ledger finds them: each changes what the check reads. No graph is launched while one is there, unless a check missed it.
+//! Faults that show that the ledger finds them: each changes what the check reads. No graph is launched while one is
+//! there, unless a check missed it.
 
 use super::graph::{Displaced, Graph};
 use super::library_nodes::{WordPlace, can_read, set_word};
@@ -22,7 +23,8 @@ enum Change {
 }
 
 impl Step {
-    /// Changes nodes, memory, a graph or the ledger. Nothing where there is no such place, or the driver is too old to change it.
+    /// Changes nodes, memory, a graph or the ledger. Nothing where there is no such place, or the driver is too old to
+    /// change it.
     ///
     /// # Errors
     /// What the driver says.

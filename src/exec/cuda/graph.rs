@@ -16,8 +16,8 @@ static CAPTURES: AtomicU64 = AtomicU64::new(0);
 /// Which capture a graph is, and the handle that launches it: handles are given out again.
 pub(super) type Identity = (u64, usize);
 
-/// A graph that is ready to be launched, and what it is made of. The driver reads back the nodes of `graph` alone: `exec` was
-/// instantiated from it, and nothing changes `exec` afterwards.
+/// A graph that is ready to be launched, and what it is made of. The driver reads back the nodes of `graph` alone:
+/// `exec` was instantiated from it, and nothing changes `exec` afterwards.
 pub(super) struct Graph {
     /// The nodes of each library's call, in the order of the calls.
     pub(super) library: Vec<Vec<sys::CUgraphNode>>,
@@ -114,7 +114,8 @@ impl Graph {
         Ok(())
     }
 
-    /// Kernel nodes with the first `words(function)` words of their parameter, in the order of the nodes; those of 0 words are left out.
+    /// Kernel nodes with the first `words(function)` words of their parameter, in the order of the nodes; those of 0
+    /// words are left out.
     pub(super) fn arguments(
         &self,
         words: impl Fn(sys::CUfunction) -> usize,
@@ -139,7 +140,8 @@ impl Graph {
         (self.capture, self.exec as usize)
     }
 
-    /// Instantiates the graph once more and launches that from now on; gives what launched it until now. For tests of the ledger.
+    /// Instantiates the graph once more and launches that from now on; gives what launched it until now. For tests of
+    /// the ledger.
     ///
     /// # Errors
     /// What the driver says.

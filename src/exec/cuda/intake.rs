@@ -310,7 +310,8 @@ impl Step {
     /// Launches the steps whose batches stand at `places`; `first` is the number that the step counter has before them. Returns at once.
     ///
     /// # Errors
-    /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then), or a call fails.
+    /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then),
+    /// or a call fails.
     pub fn launch(&mut self, first: u64, places: &[BatchPlace]) -> Result<(), ExecError> {
         let launched = self.intake.iter().flat_map(|intake| &intake.graphs).find(|(steps, _)| *steps == places.len());
         match launched {

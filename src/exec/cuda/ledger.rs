@@ -1,5 +1,5 @@
-//! The ledger: what can have changed since the graphs were read, looked at before every launch of one. The arguments in their nodes are read at
-//! capture and where [`Step::read_graph`] is asked for.
+//! The ledger: what can have changed since the graphs were read, looked at before every launch of one. The arguments in
+//! their nodes are read at capture and where [`Step::read_graph`] is asked for.
 
 use super::bind::DeviceEnv;
 use super::capture::Role;
@@ -52,7 +52,8 @@ impl Ledger {
 }
 
 impl Step {
-    /// Whether a graph may be launched: the memory is where it was, live constants are where its nodes read them, and it is the graph that was read.
+    /// Whether a graph may be launched: the memory is where it was, live constants are where its nodes read them, and
+    /// it is the graph that was read.
     ///
     /// # Errors
     /// What changed.

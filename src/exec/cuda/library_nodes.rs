@@ -102,8 +102,8 @@ fn captured_so_far(gpu: &Gpu) -> Result<usize, String> {
     }
 }
 
-/// The words in the parameters of kernel nodes that are addresses in `memory`. Other nodes have none, nor have kernels whose parameters the driver
-/// does not hand out.
+/// The words in the parameters of kernel nodes that are addresses in `memory`. Other nodes have none, nor have kernels
+/// whose parameters the driver does not hand out.
 ///
 /// # Errors
 /// What the driver says.
@@ -189,7 +189,8 @@ unsafe fn parameters(node: sys::CUgraphNode, sizes: &mut Sizes) -> Result<Option
     let Some(params) = params else { return Ok(None) };
     let copy = |(index, size): (usize, &usize)| {
         let mut copy = vec![0u64; size.div_ceil(8)];
-        // SAFETY: the driver keeps `size` bytes of this parameter as long as the node lives, and the copy has room for them.
+        // SAFETY: the driver keeps `size` bytes of this parameter as long as the node lives, and the copy has room for
+        // them.
         unsafe {
             let from = (*params.kernelParams.add(index)).cast::<u8>();
             std::ptr::copy_nonoverlapping(from, copy.as_mut_ptr().cast::<u8>(), *size);

@@ -1,4 +1,5 @@
-//! Kernel nodes of a captured graph against the launches of the plan. The driver is asked elsewhere: here are lists of what is planned and what was read.
+//! Kernel nodes of a captured graph against the launches of the plan. The driver is asked elsewhere: here are lists of
+//! what is planned and what was read.
 
 use super::bind::MAX_ARGS;
 use super::overlap::FLAGS;
@@ -26,7 +27,8 @@ impl<F> PlannedLaunch<F> {
         self.args.iter().enumerate().filter(|(word, arg)| word % MAX_ARGS != FLAGS && **arg != 0).count()
     }
 
-    /// Where the arguments hold `address` for `op`; its own slot comes first, because a pass behind a library's product has slots of its own.
+    /// Where the arguments hold `address` for `op`; its own slot comes first, because a pass behind a library's product
+    /// has slots of its own.
     pub(super) fn word_of(&self, op: usize, slot: usize, address: u64) -> Option<usize> {
         let member = self.ops.iter().position(|o| *o == Some(op))?;
         let own = member * MAX_ARGS..member * MAX_ARGS + FLAGS;
@@ -54,7 +56,8 @@ pub(super) enum Difference {
     Surplus { count: usize },
 }
 
-/// The node of each planned launch, in the order of the launches. Nodes of one function stand in the order in which they were launched.
+/// The node of each planned launch, in the order of the launches. Nodes of one function stand in the order in which
+/// they were launched.
 ///
 /// # Errors
 /// The first difference.

@@ -1,7 +1,7 @@
 //! Reads the nodes of captured graphs, at capture and when it is asked for, and compares them with the plan.
 //!
-//! The driver reads the graph that was captured, and not what was instantiated from it: no call of CUDA 13.0 reads the arguments in an executable
-//! graph. Nothing here changes one after it was instantiated.
+//! The driver reads the graph that was captured, and not what was instantiated from it: no call of CUDA 13.0 reads the
+//! arguments in an executable graph. Nothing here changes one after it was instantiated.
 
 use super::bind::{MAX_ARGS, Work};
 use super::capture::{FeedLaunch, Role};
@@ -53,7 +53,8 @@ impl Step {
         one.into_iter().chain(several).chain(fed).nth(number)
     }
 
-    /// Reads the nodes of a graph, by its place among [`Self::graphs`], and compares their arguments with the plan's. Nothing is launched.
+    /// Reads the nodes of a graph, by its place among [`Self::graphs`], and compares their arguments with the plan's.
+    /// Nothing is launched.
     ///
     /// # Errors
     /// The first difference, with operation and layer, and what the driver says.
@@ -125,7 +126,8 @@ impl Step {
         pair(planned, &found).map_err(|difference| self.different(role, planned, &difference))
     }
 
-    /// The kernel launches of a graph as the plan has them. Those of one function stand in the order in which they are put.
+    /// The kernel launches of a graph as the plan has them. Those of one function stand in the order in which they are
+    /// put.
     pub(super) fn planned(&self, launches: &[&Launch], feeds: &[&FeedLaunch]) -> Vec<Planned> {
         let mut out = Vec::with_capacity(launches.len() + feeds.len());
         for feed in feeds {
@@ -155,7 +157,8 @@ impl Step {
 
     /// The launches of an operation by itself, one for each phase of each of its kernels.
     fn planned_single(&self, op: usize, flags: u64, out: &mut Vec<Planned>) {
-        // A pass behind a library's product has slots of its own, which were filled from the operation's when it was bound.
+        // A pass behind a library's product has slots of its own, which were filled from the operation's when it was
+        // bound.
         let is_pass = self.calls[op].len() > 1;
         for work in &self.calls[op] {
             let Work::Kernel { kernel, args } = work else { continue };
@@ -192,7 +195,8 @@ impl Step {
         ExecError::Graph { graph: role.name(self.compiled.plan.program.mode), why }
     }
 
-    /// The slot of an operation that a word of one of its kernels belongs to: its own, or that which a pass took the address from.
+    /// The slot of an operation that a word of one of its kernels belongs to: its own, or that which a pass took the
+    /// address from.
     fn operations_slot(&self, op: usize, slot: usize, address: u64) -> usize {
         let row = self.row(op);
         if slot == FLAGS || row[slot] == address {
@@ -201,7 +205,8 @@ impl Step {
         row[..FLAGS].iter().position(|a| *a == address).unwrap_or(slot)
     }
 
-    /// The addresses among the parameters of libraries' nodes that belong to their operations. None where the driver is too old to report sizes of parameters.
+    /// The addresses among the parameters of libraries' nodes that belong to their operations. None where the driver is
+    /// too old to report sizes of parameters.
     pub(super) fn library_words(&self, graph: &Graph, launches: &[&Launch]) -> Result<Vec<LibraryWord>, ExecError> {
         let mut out = Vec::new();
         if graph.library.is_empty() || !can_read() {
@@ -238,8 +243,8 @@ impl Step {
         slots.filter_map(lies_in).max().map(|(_, slot)| slot)
     }
 
-    /// Every live constant with the address that the node of its first reader holds; those that libraries alone read are left out. The nodes of
-    /// the graph of one step were read, and hold what the plan has.
+    /// Every live constant with the address that the node of its first reader holds; those that libraries alone read
+    /// are left out. The nodes of the graph of one step were read, and hold what the plan has.
     pub(super) fn live_constants(&self) -> Vec<LiveConstant> {
         let plan = &self.compiled.plan;
         let mut out: Vec<LiveConstant> = Vec::new();

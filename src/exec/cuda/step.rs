@@ -311,7 +311,8 @@ impl Step {
     /// Runs the whole step once; returns before the device is done.
     ///
     /// # Errors
-    /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then), or a launch fails.
+    /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then),
+    /// or a launch fails.
     pub fn run(&mut self, executor: Executor) -> Result<(), ExecError> {
         match executor {
             Executor::Replay => self.replay(),

@@ -115,8 +115,8 @@ pub fn recording_text(training: &Training) -> String {
         (_, Some(_)) => "no recorded arguments".to_owned(),
         (0, None) => format!("{count} recorded arguments compared with the plan's at every replay"),
         (_, None) => format!(
-            "{count} arguments read from the graph's nodes at capture; a replay checks the arena's base, the graph's identity and \
-             {} live constants",
+            "{count} arguments read from the graph's nodes at capture; a replay checks the arena's base, the graph's \
+             identity and {} live constants",
             r.live_constants
         ),
     };

@@ -1,4 +1,5 @@
-//! The captured graphs of a GPU's step: their nodes are read again, and faults in nodes, memory, graphs and live constants must be found.
+//! The captured graphs of a GPU's step: their nodes are read again, and faults in nodes, memory, graphs and live
+//! constants must be found.
 
 use super::replay::{Rig, Trials};
 use super::{Check, Culprit};
@@ -25,7 +26,8 @@ impl Rig<'_> {
         Ok(Check::new("graph nodes", !reads.is_empty(), figures))
     }
 
-    /// Captures the graphs that are captured when they are first needed. Why there is none of an evaluation, where there is none.
+    /// Captures the graphs that are captured when they are first needed. Why there is none of an evaluation, where
+    /// there is none.
     fn capture_all(&mut self) -> Result<Option<String>, TrainError> {
         self.session.train.capture_several(usize::MAX)?;
         let made = self.session.make_evaluator();
@@ -58,7 +60,8 @@ impl Rig<'_> {
         let (train, pool) = (&mut self.session.train, &mut self.session.pool);
         replay_faults(train, pool, &mut trials)?;
         trials.about = format!(
-            "faults found, {nodes} of them in nodes and instances of {graphs} graphs, {} at a replay (arena, instance, live constants)",
+            "faults found, {nodes} of them in nodes and instances of {graphs} graphs, {} at a replay (arena, instance, \
+             live constants)",
             trials.tried - nodes
         );
         if trials.unreadable > 0 {
@@ -100,8 +103,8 @@ fn figures(reads: &[GraphRead]) -> String {
 /// Operations of a graph of several steps in which faults are tried: their nodes are those of one step over and over.
 const TRIED_AGAIN: usize = 32;
 
-/// One argument of every operation in turn, changed in the operation's last node: reading the nodes must name operation and layer. In graphs
-/// of several steps it is done for some operations.
+/// One argument of every operation in turn, changed in the operation's last node: reading the nodes must name operation
+/// and layer. In graphs of several steps it is done for some operations.
 fn argument_faults(step: &mut Step, graph: usize, name: &str, trials: &mut Trials) -> Result<(), TrainError> {
     let compiled = std::sync::Arc::clone(step.compiled());
     let ops = &compiled.plan.program.ops;

@@ -233,15 +233,16 @@ impl<'a> Rig<'a> {
                 recording.held_arguments, recording.calls
             ),
             Step::Cuda(_) => format!(
-                "at every replay: the arena's base, the graph's identity and {} live constants; {} addresses of one step were read from its nodes at capture",
+                "at every replay: the arena's base, the graph's identity and {} live constants; {} addresses of one \
+                 step were read from its nodes at capture",
                 recording.live_constants, recording.held_arguments
             ),
         };
         Ok(Check::new("pointer ledger", true, figures))
     }
 
-    /// Recorded addresses are moved, one at a time: the ledger must name call and layer, nothing may run, and once the fault is taken back the steps
-    /// must be those of a run that never had one.
+    /// Recorded addresses are moved, one at a time: the ledger must name call and layer, nothing may run, and once the
+    /// fault is taken back the steps must be those of a run that never had one.
     pub(super) fn injected_faults(&mut self) -> Result<Check, TrainError> {
         const STEPS: u64 = 3;
         let (expected, _) = self.steps(Executor::Replay, STEPS)?;
@@ -262,7 +263,8 @@ impl<'a> Rig<'a> {
         Ok(Check::new("an injected fault is caught", passed, figures).detail(missed))
     }
 
-    /// Every recorded address of every call of a CPU's step in turn, moved in the call: a replay must name operation and layer.
+    /// Every recorded address of every call of a CPU's step in turn, moved in the call: a replay must name operation
+    /// and layer.
     fn call_faults(&mut self) -> Result<Trials, TrainError> {
         let Session { train, pool, .. } = &mut self.session;
         let compiled = std::sync::Arc::clone(train.compiled());
