@@ -236,8 +236,9 @@ impl Desk {
         self.curve.sync_data()?;
         self.write_record()?;
         let next = next_checkpoint(&self.checkpoint);
-        // One that was written since then waits for its own message.
-        if let Some(step) = checkpoint_step(&next).ok().filter(|step| *step <= self.curves.last_step()) {
+        // One that was written since then waits for its own message; without a step there is nothing to be ahead of.
+        let is_reached = |step: &u64| self.curves.is_empty() || *step <= self.curves.last_step();
+        if let Some(step) = checkpoint_step(&next).ok().filter(is_reached) {
             std::fs::rename(&next, &self.checkpoint)?;
             self.checkpoint.parent().into_iter().for_each(sync_folder);
             taken.store(step, Ordering::Relaxed);
