@@ -87,6 +87,9 @@ impl Studio {
         // The data was loaded anew since, and nothing is wrong with it.
         if is_of_preset && self.samples.is_current && self.is_answered() && self.network.problems == 0 {
             self.training.end_failure();
+            if self.training.done() == 0 {
+                self.training.reset();
+            }
         }
         if self.notice.as_ref().is_some_and(|n| n.is_of_run) && !self.training.failure_stands(&preset) {
             self.notice = None;

@@ -337,7 +337,8 @@ mod tests {
         let index = model.layers.iter().position(|l| l.path == layer).unwrap();
         assert_eq!(buffers + parts, plan.layer_bytes[index]);
         for row in &plan.capture.layers {
-            for cell in row.cells.iter().flatten() {
+            // Other buffers may hold values of several layers, one after the other.
+            for cell in row.cells.iter().flatten().filter(|c| c.part.is_some()) {
                 assert_eq!(related.holds(cell.buffer, cell.part), row.layer.as_ref() == Some(&layer), "{}", row.name);
             }
         }

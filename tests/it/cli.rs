@@ -189,10 +189,10 @@ fn bench_reports_both_executors() {
     }
     assert!(report["preset"] == "xor" && report["device"].is_string() && report["host_us"].as_f64().unwrap() > 0.0);
     assert_eq!(report["launches"].as_u64().unwrap() as usize, report["ops"].as_array().unwrap().len());
-    // A copy writes as much as it reads, so that an operation that only reads may lie below its floor, but none lies far below.
+    // No operation is faster than its floor, and no step faster than those of its operations together.
     for part in report["ops"].as_array().unwrap().iter().chain([&report]) {
         let [floor, gap] = ["floor_us", "gap"].map(|k| part[k].as_f64().unwrap());
-        assert!(floor > 0.0 && gap > 0.3, "{part}");
+        assert!(floor > 0.0 && gap >= 1.0, "{part}");
     }
     assert_eq!(report["ceilings"]["levels"].as_array().unwrap().len(), 4);
     let several = json(&["bench", "xor", "iris", "--seconds", "0.1", "--json"]);

@@ -129,6 +129,7 @@ fn a_mistake_in_the_data_is_said_once_and_goes_when_its_file_is_put_right() {
     robot.window.run_steps(3);
     assert_eq!((times(&robot, "cannot be read"), robot.app().studio.problems()), (0, 0));
     assert!(!robot.sees("Training failed:") && !robot.sees("from before the change"));
+    assert!(robot.app().studio.training.state.is_none());
     perform(&mut robot, Command::ShowTab(Tab::Train));
     assert!(!robot.sees("cannot be read"));
 }

@@ -4,13 +4,14 @@
 //! An operation cannot take less than its arithmetic at the first rate, nor less than its bytes at those of memory:
 //! what the operations before have left in a cache comes at that cache's rate, and only what is more than all caches
 //! nearer to the core hold must come from further out. Each rate is the best of many short trials of several ways to
-//! move numbers, on all threads and on one, so that no operation goes below its floor.
+//! move numbers; what every core has for itself is measured on one and counted for all. So no operation goes below its
+//! floor.
 
 mod rates;
 
 use super::Pool;
 use crate::select::Isa;
-use rates::{Footprint, arithmetic_rate, traffic_rate};
+use rates::{Footprint, Sharing, arithmetic_rate, traffic_rate};
 use serde::Serialize;
 use std::path::Path;
 
@@ -66,19 +67,20 @@ impl Ceilings {
         let flops_per_us = arithmetic_rate(isa, pool);
         let mut levels = Vec::with_capacity(4);
         let mut inner = 0;
-        for (name, holds) in ["L1", "L2", "L3"].into_iter().zip(capacity) {
+        let caches = [("L1", Sharing::Core), ("L2", Sharing::Core), ("L3", Sharing::Machine)];
+        for ((name, sharing), holds) in caches.into_iter().zip(capacity) {
             // Half of a level leaves room for whatever else is there; little more than the level before holds is as
             // good a sample of this one.
             let footprints = [holds / 2, (2 * inner).max(holds / 4).min(holds * 3 / 4)].map(|bytes| {
                 let bytes = (bytes.min(LARGEST) / cores) as usize;
                 Footprint { bytes, window: bytes }
             });
-            let (bytes_per_us, copied_bytes) = traffic_rate(isa, pool, &footprints);
+            let (bytes_per_us, copied_bytes) = traffic_rate(isa, pool, sharing, &footprints);
             levels.push(Level { name, holds_bytes: Some(holds), copied_bytes, bytes_per_us });
             inner = holds;
         }
-        let bytes = ((capacity[2] * 4).min(LARGEST) / cores) as usize;
-        let (bytes_per_us, copied_bytes) = traffic_rate(isa, pool, &[Footprint { bytes, window: WINDOW }]);
+        let memory = Footprint { bytes: ((capacity[2] * 4).min(LARGEST) / cores) as usize, window: WINDOW };
+        let (bytes_per_us, copied_bytes) = traffic_rate(isa, pool, Sharing::Machine, &[memory]);
         levels.push(Level { name: "memory", holds_bytes: None, copied_bytes, bytes_per_us });
         let mut out = Self { isa, threads, flops_per_us, levels };
         out.settle();

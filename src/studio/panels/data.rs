@@ -83,12 +83,14 @@ pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut
         let width = ui.available_width();
         ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
             ui.set_width(width);
-            if studio.samples.problem.is_some() {
-                ui.set_opacity(FAINT);
-            }
             match &studio.samples.view {
                 Some(view) => samples_ui(ui, studio, view, panel),
                 None => nothing_ui(ui, studio),
+            }
+            if studio.samples.problem.is_some() && studio.samples.view.is_some() {
+                // A plot keeps its own colours, so the ground is drawn over it.
+                let ground = ui.visuals().panel_fill.gamma_multiply(1.0 - FAINT);
+                ui.painter().rect_filled(ui.min_rect(), 0, ground);
             }
         });
     });

@@ -40,11 +40,25 @@ fn best_rate(pool: &mut Pool, threads: usize, per_round: f64, work: &(dyn Fn(usi
     per_round * (threads * rounds) as f64 / best
 }
 
-/// On how many of the pool's threads a rate is tried: one alone may be faster than all where they are in each other's
-/// way.
-fn thread_counts(pool: &Pool) -> impl Iterator<Item = usize> + use<> {
-    let all = pool.threads();
-    [all, 1].into_iter().take(if all == 1 { 1 } else { 2 })
+/// Who shares what is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// Every core has its own: all threads do at most so many times what one does alone. A busy machine may never run
+    /// all of them at once for long enough to measure them together.
+    Core,
+    /// All cores together.
+    Machine,
+}
+
+/// The best rate of all threads of the pool at `work`, as [`best_rate`] has it.
+fn pool_rate(pool: &mut Pool, sharing: Sharing, per_round: f64, work: &(dyn Fn(usize, usize) + Sync)) -> f64 {
+    let (all, alone) = (pool.threads(), best_rate(pool, 1, per_round, work));
+    match sharing {
+        _ if all == 1 => alone,
+        Sharing::Core => alone * all as f64,
+        // One alone may be faster than all where they are in each other's way.
+        Sharing::Machine => alone.max(best_rate(pool, all, per_round, work)),
+    }
 }
 
 /// A way to move numbers: kernels read and write in different proportions, and a machine is not equally fast at all of
@@ -111,7 +125,7 @@ pub(super) struct Footprint {
 
 /// The best rate at which the pool's threads move bytes of any of these footprints, in bytes a microsecond, and the
 /// bytes of all threads that reached it.
-pub(super) fn traffic_rate(isa: Isa, pool: &mut Pool, footprints: &[Footprint]) -> (f64, u64) {
+pub(super) fn traffic_rate(isa: Isa, pool: &mut Pool, sharing: Sharing, footprints: &[Footprint]) -> (f64, u64) {
     let mut best = (0.0, 0);
     for footprint in footprints {
         for mix in Mix::ALL {
@@ -125,11 +139,9 @@ pub(super) fn traffic_rate(isa: Isa, pool: &mut Pool, footprints: &[Footprint]) 
                 let mut own = owns[thread].lock().unwrap_or_else(PoisonError::into_inner);
                 (0..rounds).for_each(|_| own.pass(isa, mix));
             };
-            for threads in thread_counts(pool) {
-                let rate = best_rate(pool, threads, moved as f64, &work);
-                if rate > best.0 {
-                    best = (rate, (footprint.bytes * threads) as u64);
-                }
+            let rate = pool_rate(pool, sharing, moved as f64, &work);
+            if rate > best.0 {
+                best = (rate, (footprint.bytes * pool.threads()) as u64);
             }
         }
     }
@@ -200,8 +212,7 @@ pub(super) fn arithmetic_rate(isa: Isa, pool: &mut Pool) -> f64 {
     let work = |_: usize, rounds: usize| {
         black_box(arithmetic(isa, rounds));
     };
-    let rates = thread_counts(pool).map(|threads| best_rate(pool, threads, FLOPS_PER_ROUND as f64, &work));
-    rates.fold(0.0, f64::max)
+    pool_rate(pool, Sharing::Core, FLOPS_PER_ROUND as f64, &work)
 }
 
 /// Runs `rounds` rounds of twelve independent chains on 16 numbers each: enough to hide the latency of every core so
