@@ -166,6 +166,13 @@ mod tests {
 
     #[test]
     fn cancelled_work_ends_and_the_next_question_is_answered() {
+        fn wait(twice: &mut Background<u32, u32>, done: impl Fn(&mut Background<u32, u32>) -> bool) {
+            let started = Instant::now();
+            while !done(twice) {
+                assert!(started.elapsed() < Duration::from_secs(20));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
         let work = |n: u32, watch: &Watch| {
             // As long as somebody waits; the second question is answered at once.
             while n == 1 && watch.report(0.25) {
@@ -174,20 +181,13 @@ mod tests {
             n * 2
         };
         let mut twice = Background::spawn_watched("stepgraph-twice", Arc::new(|| {}), work).unwrap();
-        let started = Instant::now();
-        let wait = |twice: &mut Background<u32, u32>, done: &dyn Fn(&mut Background<u32, u32>) -> bool| {
-            while !done(twice) {
-                assert!(started.elapsed() < Duration::from_secs(20));
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        };
         twice.ask(1);
-        wait(&mut twice, &|t| t.progress() == Some(0.25));
+        wait(&mut twice, |t| t.progress() == Some(0.25));
         twice.cancel();
         assert!(!twice.is_busy() && twice.progress().is_none() && twice.poll().is_none());
         twice.ask(2);
         assert!(twice.is_busy());
-        wait(&mut twice, &|t| t.poll() == Some(4));
+        wait(&mut twice, |t| t.poll() == Some(4));
         assert!(!twice.is_busy());
     }
 }

@@ -205,7 +205,7 @@ mod tests {
             (0.75, 1.45),
         ];
         for (low, high) in ranges {
-            for length in [80.0, 150.0, 600.0] {
+            for length in [110.0, 150.0, 600.0] {
                 let found = labels(low, high, length);
                 let distinct: std::collections::HashSet<_> = found.iter().collect();
                 assert!(found.len() >= 2 && distinct.len() == found.len(), "{low} to {high} in {length}: {found:?}");
