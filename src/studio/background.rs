@@ -1,8 +1,8 @@
 //! Work on a thread of its own, of which only the newest is wanted.
 //!
-//! One question may wait; a newer one takes its place, and answers to older ones are dropped. Neither side waits for the other. A thread that is let
-//! go in the middle of long work ends when that is done, without anybody waiting for it. Work that reports its progress ends soon after it is
-//! cancelled; of other work the answer is dropped.
+//! One question may wait; a newer one takes its place, and answers to older ones are dropped. Neither side waits for
+//! the other. A thread that is let go in the middle of long work ends when that is done, without anybody waiting for
+//! it. Work that reports its progress ends soon after it is cancelled; of other work the answer is dropped.
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::sync::Arc;
@@ -105,7 +105,8 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
         self.answered = self.asked;
     }
 
-    /// How much of the newest question's work is done, from 0 to 1; `None` where none is under way or it does not report.
+    /// How much of the newest question's work is done, from 0 to 1; `None` where none is under way or it does not
+    /// report.
     #[must_use]
     pub fn progress(&self) -> Option<f32> {
         let is_current = self.is_busy() && self.watch.current.load(Ordering::Relaxed) == self.asked;

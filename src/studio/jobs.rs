@@ -150,12 +150,12 @@ impl Studio {
         self.follow_jobs();
     }
 
-    /// Says what was found out on request where nobody sees it come, with the way to it.
-    pub(super) fn tell_found(&mut self) {
+    /// Reports what was found out on request where its tab is not shown, with a button that shows the tab.
+    pub(super) fn report_found(&mut self) {
         let Some(found) = self.lab.found.take() else { return };
         let (text, tab) = match found {
             Found::Times => ("Every operation of the step is measured.", Tab::StepGraph),
-            Found::Comparison => ("Planners and precisions stand side by side on the Arena tab.", Tab::Arena),
+            Found::Comparison => ("Planners and precisions are side by side on the Arena tab.", Tab::Arena),
         };
         if !self.shown.contains(&tab) {
             self.offer(text, vec![Command::ShowTab(tab)]);

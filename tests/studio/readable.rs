@@ -1,4 +1,5 @@
-//! What a person reads stays readable: values under the pointer, jobs, notices, tabs in a narrow row, tables moved sideways, and the tour's card.
+//! What a person reads stays readable: values under the pointer, jobs, notices, tabs in a narrow row, tables moved
+//! sideways, and the tour's card.
 
 use crate::robot::Robot;
 use egui::accesskit::Role;
