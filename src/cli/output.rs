@@ -76,7 +76,8 @@ pub fn count(value: u64) -> String {
     out
 }
 
-/// A time in microseconds with three significant figures and a unit: `18.2 us`, `1.20 ms`; one too short for them: `< 0.01 us`.
+/// A time in microseconds with three significant figures and a unit: `18.2 us`, `1.20 ms`; one too short for them: `<
+/// 0.01 us`.
 #[must_use]
 pub fn micros(us: f64) -> String {
     if (0.0..0.005).contains(&us) {

@@ -215,10 +215,7 @@ impl StudioApp {
         let range = |least: f32| least..=(window * 0.36).clamp(least, 480.0);
         let mut network = None;
         if Side::Network.is_shown(&studio.settings, window) {
-            let panel = Panel::left("network panel")
-                .frame(frame)
-                .default_size((window * 0.27).clamp(264.0, 340.0))
-                .size_range(range(264.0));
+            let panel = Panel::left("network panel").frame(frame).default_size(340.0).size_range(range(264.0));
             let shown = panel.show(ui, |ui| {
                 panels::network::network_ui(ui, studio, &mut panels.network, &mut panels.drafts, out);
             });

@@ -1,8 +1,8 @@
 //! Work on a thread of its own, of which only the newest is wanted.
 //!
-//! One question may wait; a newer one takes its place, and answers to older ones are dropped. Neither side waits for the other. A thread that is let
-//! go in the middle of long work ends when that is done, without anybody waiting for it. Work that reports its progress ends soon after it is
-//! cancelled; of other work the answer is dropped.
+//! One question may wait; a newer one takes its place, and answers to older ones are dropped. Neither side waits for
+//! the other. A thread that is let go in the middle of long work ends when that is done, without anybody waiting for
+//! it. Work that reports its progress ends soon after it is cancelled; of other work the answer is dropped.
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::sync::Arc;
@@ -105,7 +105,8 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
         self.answered = self.asked;
     }
 
-    /// How much of the newest question's work is done, from 0 to 1; `None` where none is under way or it does not report.
+    /// How much of the newest question's work is done, from 0 to 1; `None` where none is under way or it does not
+    /// report.
     #[must_use]
     pub fn progress(&self) -> Option<f32> {
         let is_current = self.is_busy() && self.watch.current.load(Ordering::Relaxed) == self.asked;
@@ -166,6 +167,13 @@ mod tests {
 
     #[test]
     fn cancelled_work_ends_and_the_next_question_is_answered() {
+        fn wait(twice: &mut Background<u32, u32>, done: impl Fn(&mut Background<u32, u32>) -> bool) {
+            let started = Instant::now();
+            while !done(twice) {
+                assert!(started.elapsed() < Duration::from_secs(20));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
         let work = |n: u32, watch: &Watch| {
             // As long as somebody waits; the second question is answered at once.
             while n == 1 && watch.report(0.25) {
@@ -174,20 +182,13 @@ mod tests {
             n * 2
         };
         let mut twice = Background::spawn_watched("stepgraph-twice", Arc::new(|| {}), work).unwrap();
-        let started = Instant::now();
-        let wait = |twice: &mut Background<u32, u32>, done: &dyn Fn(&mut Background<u32, u32>) -> bool| {
-            while !done(twice) {
-                assert!(started.elapsed() < Duration::from_secs(20));
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        };
         twice.ask(1);
-        wait(&mut twice, &|t| t.progress() == Some(0.25));
+        wait(&mut twice, |t| t.progress() == Some(0.25));
         twice.cancel();
         assert!(!twice.is_busy() && twice.progress().is_none() && twice.poll().is_none());
         twice.ask(2);
         assert!(twice.is_busy());
-        wait(&mut twice, &|t| t.poll() == Some(4));
+        wait(&mut twice, |t| t.poll() == Some(4));
         assert!(!twice.is_busy());
     }
 }

@@ -2,7 +2,6 @@
 
 use super::commands::{Command, Tab};
 use super::lab::Found;
-use super::proofs::Proofs;
 use super::state::Studio;
 use super::view_models::format;
 use std::sync::atomic::Ordering;
@@ -128,7 +127,7 @@ impl Studio {
         add(self.training.is_timing, K::Timing, "Measure eager", None);
         add(self.files.is_busy(), K::Files, "Read or write files", None);
         let verify = self.proofs.current.map_or_else(|| "Verify".to_owned(), |(_, name)| format!("Verify: {name}"));
-        add(self.proofs.is_running(), K::Verify, &verify, Proofs::progress(&self.proofs));
+        add(self.proofs.is_running(), K::Verify, &verify, self.proofs.progress());
         if let Some(desk) = &self.runs.desk {
             let step = format!("Capsule: step {}", format::exact(desk.progress.load(Ordering::Relaxed)));
             add(desk.is_busy(), K::Capsule, &step, None);
@@ -151,12 +150,12 @@ impl Studio {
         self.follow_jobs();
     }
 
-    /// Says what was found out on request where nobody sees it come, with the way to it.
-    pub(super) fn tell_found(&mut self) {
+    /// Reports what was found out on request where its tab is not shown, with a button that shows the tab.
+    pub(super) fn report_found(&mut self) {
         let Some(found) = self.lab.found.take() else { return };
         let (text, tab) = match found {
             Found::Times => ("Every operation of the step is measured.", Tab::StepGraph),
-            Found::Comparison => ("Planners and precisions stand side by side on the Arena tab.", Tab::Arena),
+            Found::Comparison => ("Planners and precisions are side by side on the Arena tab.", Tab::Arena),
         };
         if !self.shown.contains(&tab) {
             self.offer(text, vec![Command::ShowTab(tab)]);

@@ -175,7 +175,7 @@ pub struct Lab {
     /// Measured once, they hold for every plan on this machine.
     pub ceilings: Option<Ceilings>,
     comparison: Option<(u64, Comparison)>,
-    /// What was found out last and nobody was told of yet.
+    /// What was found out last, until it is reported.
     pub(super) found: Option<Found>,
     pub values: Values,
     /// The run, and its steps when its weights were last asked for.

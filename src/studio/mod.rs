@@ -17,7 +17,7 @@
 //! | `curves`, `rates`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
 //! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
 //! | `lab`, `inquiry`, `subject` | what is found out on request: times, planners, precisions, values |
-//! | `sides`, `window` | which panels stand beside the tabs; the window's size |
+//! | `sides`, `window` | which panels are beside the tabs; the window's size |
 //! | `jobs` | what runs in the background, with its progress and its end |
 //! | `tour` | the three steps of the first start |
 //! | `view_models` | what the panels show, as plain data |

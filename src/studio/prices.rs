@@ -91,7 +91,7 @@ const STEPS: usize = 16;
 /// The longest that one round of one step takes part.
 const LIMIT: Duration = Duration::from_millis(80);
 
-fn measure(question: &Question, goes_on: &dyn Fn(f32) -> bool) -> Result<Prices, TrainError> {
+fn measure(question: &Question, report: &dyn Fn(f32) -> bool) -> Result<Prices, TrainError> {
     let session = |metrics: Metrics| {
         Session::prepare(&SessionSpec {
             metrics,
@@ -106,7 +106,7 @@ fn measure(question: &Question, goes_on: &dyn Fn(f32) -> bool) -> Result<Prices,
         [session(all)?, session(Metrics { accuracy: false, ..all })?, session(Metrics { updates: false, ..all })?];
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for round in 0..ROUNDS {
-        if !goes_on(round as f32 / ROUNDS as f32) {
+        if !report(round as f32 / ROUNDS as f32) {
             return Err(TrainError::Cancelled);
         }
         for (session, times) in sessions.iter_mut().zip(&mut times) {

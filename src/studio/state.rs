@@ -332,7 +332,7 @@ impl Studio {
         }
         self.runs.tend(self.training.keeping.changes, self.shown.contains(&Tab::Runs));
         self.ask_lab();
-        self.tell_found();
+        self.report_found();
         self.follow_jobs();
         self.tour.watch(self.training.done(), self.selection.current(), self.plan_revision);
         self.keep_safe();

@@ -6,9 +6,9 @@ use egui::{Vec2, ViewportBuilder, ViewportCommand, ViewportInfo};
 pub const FIRST_SIZE: Vec2 = Vec2::new(1240.0, 720.0);
 /// The smallest window that can be worked with.
 const LEAST_SIZE: Vec2 = Vec2::new(720.0, 480.0);
-/// What a system's own bar takes of a screen's height. No system that is asked through the window's library tells it.
+/// What a system's own bar takes of a screen's height. The window's library does not report it.
 const BAR: f32 = 40.0;
-/// Frames within which a system has placed a window and tells where.
+/// Frames within which a system has placed a window and reports where.
 const FRAMES: u32 = 30;
 
 /// The window as it is first asked for.
@@ -22,7 +22,8 @@ pub fn viewport(app_id: &str) -> ViewportBuilder {
         .with_drag_and_drop(true)
 }
 
-/// Makes a window smaller, once, that is larger than its screen: one that is remembered from another screen, or whose frame was not counted.
+/// Makes a window smaller, once, that is larger than its screen: one that is remembered from another screen, or whose
+/// frame was not counted.
 #[derive(Debug, Default)]
 pub struct Fit {
     frames: u32,
@@ -42,8 +43,8 @@ impl Fit {
     }
 }
 
-/// The size for the content of a window that does not fit its screen with its frame; `None` where it fits, where it fills the screen on purpose, and
-/// where the system does not tell.
+/// The size for the content of a window that does not fit its screen with its frame; `None` where it fits, where it
+/// fills the screen on purpose, and where the system does not report its place.
 fn fitting(window: &ViewportInfo) -> Option<Vec2> {
     if window.maximized.unwrap_or(false) || window.fullscreen.unwrap_or(false) {
         return None;

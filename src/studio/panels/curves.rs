@@ -90,7 +90,8 @@ pub fn metrics_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 fn loss_note(preset: Option<&Preset>) -> String {
     match preset.map(|p| p.loss) {
         Some(LossSpec::SoftmaxCrossEntropy { label_smoothing }) if label_smoothing > 0.0 => format!(
-            "The training loss has label smoothing of {label_smoothing}, the held-out loss has none: of the same answers it is lower."
+            "The training loss has label smoothing of {label_smoothing}, the held-out loss has none: of the same \
+             answers it is lower."
         ),
         _ => String::new(),
     }

@@ -62,6 +62,8 @@ const FAINT: f32 = 0.45;
 const COLUMNS: usize = 12;
 /// What a table shows of a sample before its values.
 const FACTS: [&str; 3] = ["sample", "split", "target"];
+/// What a table shows of a feature.
+const FEATURES: [&str; 5] = ["feature", "least", "largest", "mean", "std"];
 
 /// Shows the panel.
 pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut Drafts, out: &mut Queue) {
@@ -391,27 +393,30 @@ fn features_ui(ui: &mut Ui, view: &DataView) {
     if view.features.len() < view.set.sample.len() && view.picture.is_none() {
         weak_ui(ui, format!("the first {} of {}", view.features.len(), view.set.sample.len()));
     }
-    let table = TableBuilder::new(ui)
-        .id_salt("feature table")
-        .auto_shrink([false, false])
-        .cell_layout(Layout::left_to_right(Align::Center))
-        .column(Column::remainder().at_least(96.0).clip(true))
-        .columns(Column::exact(80.0), 4);
-    let table = table.header(20.0, |mut row| {
-        for name in ["feature", "least", "largest", "mean", "std"] {
-            row.col(|ui| drop(weak_ui(ui, name)));
-        }
-    });
-    table.body(|body| {
-        body.rows(20.0, view.features.len(), |mut row| {
-            let Some(f) = view.features.get(row.index()) else { return };
-            row.col(|ui| drop(ui.add(egui::Label::new(&f.name).truncate())));
-            for value in [f64::from(f.min), f64::from(f.max), f.mean, f.std] {
-                row.col(|ui| {
-                    let text = RichText::new(format::number(value)).font(theme::mono());
-                    ui.label(text).on_hover_text(value.to_string());
+    let scroll = ScrollArea::horizontal().id_salt("features across").auto_shrink([false, false]);
+    scroll.show_viewport(ui, |ui, viewport| {
+        let frozen = Frozen::new(ui, viewport, 1);
+        let table = TableBuilder::new(ui)
+            .id_salt("feature table")
+            .auto_shrink([false, false])
+            .cell_layout(Layout::left_to_right(Align::Center))
+            .column(Column::remainder().at_least(96.0).clip(true))
+            .columns(Column::exact(80.0), FEATURES.len() - 1);
+        let table = table.header(20.0, |mut row| {
+            frozen.row_ui(&mut row, FEATURES.len(), Ground::default(), |ui, at| drop(weak_ui(ui, FEATURES[at])));
+        });
+        table.body(|body| {
+            body.rows(20.0, view.features.len(), |mut row| {
+                let Some(f) = view.features.get(row.index()) else { return };
+                let values = [f64::from(f.min), f64::from(f.max), f.mean, f.std];
+                frozen.row_ui(&mut row, FEATURES.len(), Ground::default(), |ui, at| match at.checked_sub(1) {
+                    None => drop(ui.add(egui::Label::new(&f.name).truncate())),
+                    Some(at) => {
+                        let text = RichText::new(format::number(values[at])).font(theme::mono());
+                        ui.label(text).on_hover_text(values[at].to_string());
+                    }
                 });
-            }
+            });
         });
     });
 }

@@ -47,8 +47,8 @@ fn job_ui(ui: &mut Ui, job: &Job, out: &mut Queue) {
     progress_ui(ui, job.progress);
 }
 
-/// The share that is done as a part of a circle; where that is not known, a part that goes round. It does not ask for frames: the window draws often
-/// enough while a job runs.
+/// The share that is done as a part of a circle; where that is not known, a part that goes round. It does not ask for
+/// frames: the window draws often enough while a job runs.
 fn progress_ui(ui: &mut Ui, progress: Option<f32>) {
     const POINTS: usize = 24;
     let (rect, _) = ui.allocate_exact_size(Vec2::splat(12.0), Sense::hover());

@@ -93,7 +93,7 @@ pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts
     let view = &studio.network;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Network").font(theme::strong(13.0)));
-        weak_ui(ui, format!("{} · {} params", counted(view.cards.len(), "layer"), format::count(view.params as f64)));
+        let counts = format!("{} · {} params", counted(view.cards.len(), "layer"), format::count(view.params as f64));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
             command_icon_ui(ui, Command::AddLayer, true, out);
@@ -103,6 +103,10 @@ pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts
                 let command = if all { FoldCommand::Nothing } else { FoldCommand::All };
                 command_icon_ui(ui, Command::Fold(command), true, out);
             }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                let text = RichText::new(counts).size(12.0).color(theme::colors(ui).weak);
+                ui.add(egui::Label::new(text).truncate());
+            });
         });
     });
     ui.separator();

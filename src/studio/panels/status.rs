@@ -14,14 +14,15 @@ use egui::{Align, Button, Label, Layout, RichText, Sense, Ui};
 /// Points that the plan needs at least, and that a notice takes at most where it is not alone in its line.
 const ROOM_FOR_PLAN: f32 = 240.0;
 const ROOM_FOR_NOTICE: f32 = 560.0;
-/// The width of the window below which a job stands in the place of how the step is recorded.
+/// The width of the window below which a job takes the place of how the step is recorded.
 const ROOM_FOR_ALL: f32 = 1200.0;
 
 /// The sign that dismisses a notice, with the space before it.
 const SIGN: f32 = 40.0;
 
-/// Shows the line: from the right the run and what runs in the background, and in what is left of it the rest, cut where it does not fit. What an edit
-/// changed and a notice are both shown: the notice in a line of its own where one has no room for both.
+/// Shows the line: from the right the run and what runs in the background, and in what is left of it the rest, cut
+/// where it does not fit. What an edit changed and a notice are both shown: the notice in a line of its own where one
+/// has no room for both.
 pub fn status_ui(ui: &mut Ui, studio: &Studio, panel: &mut StatusPanel, out: &mut Queue) {
     let own_line = studio.notice.as_ref().filter(|_| panel.needs_two_lines);
     if let Some(notice) = own_line {

@@ -335,7 +335,8 @@ fn table_ui(
     }
 }
 
-/// The number of columns that stay where the others are moved sideways: up to what names a row, as far as they leave room for the others.
+/// The number of columns that stay where the others are moved sideways: up to what names a row, as far as they leave
+/// room for the others.
 fn staying(columns: &[Column], room: f32) -> usize {
     /// The share of the room that they may take.
     const MOST: f32 = 0.6;

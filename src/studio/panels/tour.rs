@@ -22,9 +22,11 @@ const MARGIN: f32 = 14.0;
 /// The space between the card and the edge of the part that it is in.
 const GAP: f32 = 6.0;
 
-/// The corner of the card that stays where it is, its place, and the width of the content. Each step leaves free what it speaks of:
+/// The corner of the card that stays where it is, its place, and the width of the content. Each step leaves free what
+/// it speaks of:
 ///
-/// - *Train*: the button at the upper right and the curves. The card is below the button, in the inspector, else in the network's lower end.
+/// - *Train*: the button at the upper right and the curves. The card is below the button, in the inspector, else in the
+///   network's lower end.
 /// - *Memory*: the map and the inspector, which names the owner. The card is in the network's lower end.
 /// - *Edit*: the network and the status line. The card is in the inspector's lower end.
 ///

@@ -231,8 +231,9 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue
     let lag = smoothing / (1.0 - smoothing).max(1e-3);
     let slider = Slider::new(&mut smoothing, 0.0..=0.999).fixed_decimals(3);
     let response = slider_ui(ui, slider, "Smoothing", 64.0).on_hover_text(format!(
-        "Share of the past in the bold curves, of training and of held-out samples alike: they follow the raw ones, which are drawn \
-         faintly, about {} late. The first points are averages of what there is: each curve starts at its first value.",
+        "Share of the past in the bold curves, of training and of held-out samples alike: they follow the raw ones, \
+         which are drawn faintly, about {} late. The first points are averages of what there is: each curve starts \
+         at its first value.",
         counted_steps(lag.round() as u64)
     ));
     if response.changed() {

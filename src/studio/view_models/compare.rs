@@ -63,17 +63,18 @@ impl Comparison {
         Self::watched(compiled, &|_| true)
     }
 
-    /// As [`Self::of`]; `goes_on` is told the share that is done, from 0 to 1, and ends the comparison by giving false. What is missing then is left out.
+    /// As [`Self::of`]; `report` receives the share that is done, from 0 to 1, and ends the comparison where it returns
+    /// false. What is missing then is left out.
     #[must_use]
-    pub fn watched(compiled: &Compiled, goes_on: &dyn Fn(f32) -> bool) -> Self {
+    pub fn watched(compiled: &Compiled, report: &dyn Fn(f32) -> bool) -> Self {
         let (target, all) = (Target::h200(), (Planner::ALL.len() + PRECISIONS.len()) as f32);
-        let planners = planners(compiled, &|done| goes_on(done as f32 / all));
-        let precisions = precisions(compiled, &target, &|done| goes_on((Planner::ALL.len() + done) as f32 / all));
+        let planners = planners(compiled, &|done| report(done as f32 / all));
+        let precisions = precisions(compiled, &target, &|done| report((Planner::ALL.len() + done) as f32 / all));
         Self { planners, precisions, gpu: target.name }
     }
 }
 
-fn planners(compiled: &Compiled, goes_on: &dyn Fn(usize) -> bool) -> Vec<PlannerRow> {
+fn planners(compiled: &Compiled, report: &dyn Fn(usize) -> bool) -> Vec<PlannerRow> {
     let plan = &compiled.plan;
     let Ok((problem, _)) = plan.problem() else { return Vec::new() };
     let row = |planner: Planner| {
@@ -91,12 +92,12 @@ fn planners(compiled: &Compiled, goes_on: &dyn Fn(usize) -> bool) -> Vec<Planner
     Planner::ALL
         .into_iter()
         .enumerate()
-        .take_while(|(done, _)| goes_on(*done))
+        .take_while(|(done, _)| report(*done))
         .map(|(_, planner)| row(planner))
         .collect()
 }
 
-fn precisions(compiled: &Compiled, target: &Target, goes_on: &dyn Fn(usize) -> bool) -> Vec<PrecisionRow> {
+fn precisions(compiled: &Compiled, target: &Target, report: &dyn Fn(usize) -> bool) -> Vec<PrecisionRow> {
     let row = |precision: Precision| {
         let model = crate::model::Model { precision, ..compiled.model.clone() };
         let name = precision.name();
@@ -114,7 +115,7 @@ fn precisions(compiled: &Compiled, target: &Target, goes_on: &dyn Fn(usize) -> b
             }
         }
     };
-    PRECISIONS.into_iter().enumerate().take_while(|(done, _)| goes_on(*done)).map(|(_, p)| row(p)).collect()
+    PRECISIONS.into_iter().enumerate().take_while(|(done, _)| report(*done)).map(|(_, p)| row(p)).collect()
 }
 
 #[cfg(test)]

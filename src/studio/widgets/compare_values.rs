@@ -28,7 +28,8 @@ fn step_at(run: &LoadedRun, x: f64, by_time: bool) -> Option<u64> {
     (curves.before < step && step <= curves.last_step).then_some(step)
 }
 
-/// Every curve's name and value at a place of the axis, in the order of the runs; the layers of a run alone with the largest first.
+/// Every curve's name and value at a place of the axis, in the order of the runs; the layers of a run alone with the
+/// largest first.
 pub(super) fn values_at(runs: &[Compared<'_>], spec: &CompareSpec<'_>, x: f64) -> Vec<(String, f64)> {
     let is_alone = runs.len() == 1;
     let mut out = Vec::new();

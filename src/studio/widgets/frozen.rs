@@ -24,15 +24,15 @@ pub struct Ground {
 }
 
 impl Frozen {
-    /// The first `count` columns stay. `ui` holds the contents of a horizontal scroll area that shows `viewport` of them.
+    /// The first `count` columns stay. `ui` holds the contents of a horizontal scroll area that shows `viewport` of
+    /// them.
     #[must_use]
     pub fn new(ui: &Ui, viewport: Rect, count: usize) -> Self {
-        let left = ui.max_rect().left() + viewport.left();
-        Self { count, offset: viewport.left().max(0.0), seen: Rangef::new(left, left + viewport.width()) }
+        Self { count, offset: viewport.left().max(0.0), seen: ui.clip_rect().x_range() }
     }
 
-    /// Shows the cells of a row, of which `add` draws one by its column; true where one that stays was pressed itself. Those that stay are drawn last,
-    /// over the others.
+    /// Shows the cells of a row, of which `add` draws one by its column; true where one that stays was pressed itself.
+    /// Those that stay are drawn last, over the others.
     pub fn row_ui(
         &self,
         row: &mut TableRow<'_, '_>,

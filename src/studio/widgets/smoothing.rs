@@ -1,10 +1,10 @@
 //! Smoothed held-out points: the average that smooths the curve over every step, taken of the line through the points.
 //!
-//! A curve that falls lies below its average over the past. Held-out points as they are beside a smoothed training curve would make training look
-//! worse than it is; so both are averaged over the same steps.
+//! A curve that falls is below its average over the past. Held-out points as they are beside a smoothed training curve
+//! would make training look worse than it is; so both are averaged over the same steps.
 
-/// Points `[step, value]` smoothed with this share of the past a step. What the line was before its first point counts as that point, and the first
-/// smoothed value is the first value.
+/// Points `[step, value]` smoothed with this share of the past a step. What the line was before its first point counts
+/// as that point, and the first smoothed value is the first value.
 #[must_use]
 pub fn smoothed_points(points: &[[f64; 2]], weight: f32) -> Vec<[f64; 2]> {
     let weight = f64::from(weight);
@@ -24,7 +24,8 @@ pub fn smoothed_points(points: &[[f64; 2]], weight: f32) -> Vec<[f64; 2]> {
     points.iter().map(&mut smooth).collect()
 }
 
-/// An exponential average that starts from nothing: the sum of its values, and the sum of their weights to divide it by.
+/// An exponential average that starts from nothing: the sum of its values, and the sum of their weights to divide it
+/// by.
 struct Average {
     weight: f64,
     sum: f64,
@@ -89,7 +90,7 @@ mod tests {
             let train = f64::from(curve.smooth.at(p[0] as usize).unwrap());
             assert!((train - p[1]).abs() < 0.05 * p[1], "{p:?} beside {train}");
         }
-        // The points as they are would stand far below it.
+        // The points as they are would be far below it.
         let train = f64::from(curve.smooth.at(100).unwrap());
         assert!(train > 1.2 * truth(100.0), "{train}");
     }

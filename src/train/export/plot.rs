@@ -1,5 +1,6 @@
 //! A picture of curves: as SVG, which is text, and from it as PNG.
 
+use crate::tensor::scientific;
 use crate::train::runs::{Curves, Quantity};
 use std::fmt::Write as _;
 
@@ -81,6 +82,9 @@ fn tick(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
+    if a >= 1e9 {
+        return scientific(value, 2);
+    }
     if a >= 1e6 {
         return format!("{} M", value / 1e6);
     }
@@ -123,8 +127,13 @@ impl Axis {
 
     fn marks(&self) -> Vec<f64> {
         if self.log {
-            let powers = self.low.ceil() as i32..=self.high.floor() as i32;
-            let mut marks: Vec<f64> = powers.clone().map(|p| 10f64.powi(p)).collect();
+            /// Powers of ten from mark to mark, of which the first that leaves few enough is taken.
+            const APART: [i32; 5] = [1, 2, 5, 10, 20];
+            const MOST: f64 = 12.0;
+            let span = self.high - self.low;
+            let apart = APART.into_iter().find(|n| span / f64::from(*n) <= MOST).unwrap_or(50);
+            let powers = (self.low.ceil() as i32..=self.high.floor() as i32).filter(|p| p.rem_euclid(apart) == 0);
+            let mut marks: Vec<f64> = powers.map(|p| 10f64.powi(p)).collect();
             if marks.len() < 3 {
                 let lower = self.low.floor() as i32..=self.high.floor() as i32;
                 marks = lower.flat_map(|p| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(p))).collect();
@@ -318,6 +327,14 @@ pub fn svg_to_png(svg: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::super::tests::curves;
     use super::*;
+
+    #[test]
+    fn marks_are_few_and_short_over_any_range() {
+        let axis = Axis::new(1e-12, 1e30, true, 400.0, 40.0);
+        let labels: Vec<String> = axis.marks().into_iter().map(tick).collect();
+        assert_eq!(labels, ["1e-10", "1e-5", "1", "100 k", "1e10", "1e15", "1e20", "1e25", "1e30"]);
+        assert_eq!(tick(7.718_234_8e27), "7.72e27");
+    }
 
     #[test]
     fn a_picture_has_every_line_and_its_name() {
