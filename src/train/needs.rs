@@ -48,7 +48,8 @@ pub struct Needs(Vec<Need>);
 /// Memory that does not suffice.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error(
-    "this takes {needed} of memory, and {available} are free: {}; use fewer units or a smaller batch, or end other programs",
+    "this takes {needed} of memory, and {available} are free: {}; \
+     use fewer units or a smaller batch, or end other programs",
     .largest.iter().map(|n| format!("{} for {}", Bytes(n.bytes), n.what)).collect::<Vec<_>>().join(", ")
 )]
 pub struct Shortage {

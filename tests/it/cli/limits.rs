@@ -37,7 +37,7 @@ fn limited(kib: u64, args: &[&str]) -> Output {
 
 #[test]
 fn a_run_of_large_parameters_takes_little_beside_its_arena() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let file = at(&folder, "large.json");
     std::fs::write(&file, preset(&[4096, 4096, 10], 64, r#"{ "type": "digits" }"#)).unwrap();
     let run = |args: &[&str]| -> Value {
@@ -67,7 +67,7 @@ fn a_run_of_large_parameters_takes_little_beside_its_arena() {
 
 #[test]
 fn a_run_that_turns_to_nan_goes_back_to_its_snapshot_on_the_disk() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let file = at(&folder, "large.json");
     let text = preset(&[2500, 2500, 10], 64, r#"{ "type": "digits" }"#).replace("0.0001", "1e30");
     std::fs::write(&file, text).unwrap();
