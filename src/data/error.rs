@@ -111,7 +111,9 @@ impl DataError {
             },
             Self::Field { field, .. } => (None, format!("data.{field}")),
             Self::Batch { .. } => (None, "input.batch".to_owned()),
-            Self::Read { .. } | Self::Content { .. } | Self::Resume { .. } | Self::Cancelled => (None, "data".to_owned()),
+            Self::Read { .. } | Self::Content { .. } | Self::Resume { .. } | Self::Cancelled => {
+                (None, "data".to_owned())
+            }
         };
         let text = self.to_string();
         let help = match self {

@@ -3,6 +3,7 @@
 //! Each format is a function from plain data to bytes in a file of its own; [`Subject`] gathers what they need of a run or a preset, and
 //! [`Subject::write`] puts files into place, whole or not at all, and over nothing unless that was asked for.
 
+mod error;
 mod meaning;
 mod onnx;
 mod plot;
@@ -13,19 +14,19 @@ mod tensorboard;
 mod tests;
 mod text;
 
+pub use error::{ExportError, Replace};
 pub use meaning::Meaning;
 pub use plot::{Across, LINE_COLORS, PlotOptions, axis_title, plot_svg, svg_to_png};
 pub use text::{HeldOutFigures, write_line};
 
 use super::contents::Holding;
-use super::runs::{Curves, Quantity, RunEnd, RunEntry, RunStore, RunsError};
-use super::{NotReplaced, Origin, ResultKind, TensorFile, TrainError, read_tensors, replaceable};
+use super::runs::{Curves, Quantity, RunEnd, RunEntry, RunStore};
+use super::{Origin, ResultKind, TensorFile, TrainError, read_tensors, replaceable};
 use crate::data::{self, Dataset, Preprocessing, Request, Split, Target};
 use crate::model::{Model, Preset, check, init_values};
-use crate::tensor::{HostTensor, Shape, TensorError, is_wrong_place, write_advice, write_atomic, write_atomic_with};
+use crate::tensor::{HostTensor, Shape, write_atomic, write_atomic_with};
 use std::io;
 use std::path::{Path, PathBuf};
-use thiserror::Error;
 
 /// A format to export to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -111,77 +112,6 @@ impl Format {
     pub const fn shows_curves(self) -> bool {
         matches!(self, Self::Csv | Self::Jsonl | Self::Png | Self::Svg | Self::TensorBoard)
     }
-}
-
-/// Why something is not exported.
-#[derive(Debug, Error)]
-pub enum ExportError {
-    #[error("{0} exists, and nothing is replaced unasked")]
-    Exists(PathBuf),
-    #[error(transparent)]
-    Kept(#[from] NotReplaced),
-    #[error("{path} cannot be written: {cause}; {}", write_advice(.cause))]
-    Write { path: PathBuf, cause: io::Error },
-    #[error("{0} is a preset without curves; export a run, or choose safetensors, pytorch or onnx")]
-    NoCurves(String),
-    #[error("{0} has made no step yet; train it first")]
-    Empty(String),
-    #[error("{0}")]
-    Lost(String),
-    #[error("{name} has no {what}; it has {there}")]
-    NotMeasured { name: String, what: &'static str, there: String },
-    #[error("no weights of {0} were kept; train it to its end, or stop it in the studio")]
-    NoWeights(String),
-    #[error("the weights lack {0}; give those of this network")]
-    Missing(String),
-    #[error("{name} has shape {found}, the network needs {expected}; give the weights of this network")]
-    WrongShape { name: String, found: Shape, expected: Shape },
-    #[error("the network takes more than the {limit} bytes that {what} allows; export safetensors")]
-    TooLarge { what: &'static str, limit: u64 },
-    #[error("the preset of {0} cannot be read by this version; export its curves or its weights")]
-    Preset(String),
-    #[error("the picture cannot be drawn; export SVG")]
-    Picture,
-    #[error(transparent)]
-    Tensor(#[from] TensorError),
-    #[error(transparent)]
-    Runs(#[from] RunsError),
-    #[error(transparent)]
-    Train(#[from] TrainError),
-}
-
-impl ExportError {
-    /// True where the mistake is in what the user gave: exit status 2.
-    #[must_use]
-    pub fn is_user(&self) -> bool {
-        match self {
-            Self::Exists(_)
-            | Self::NoCurves(_)
-            | Self::Empty(_)
-            | Self::Lost(_)
-            | Self::NotMeasured { .. }
-            | Self::NoWeights(_)
-            | Self::Missing(_)
-            | Self::WrongShape { .. }
-            | Self::TooLarge { .. }
-            | Self::Preset(_) => true,
-            Self::Write { cause, .. } => is_wrong_place(cause),
-            Self::Kept(error) => error.is_user(),
-            Self::Train(error) => error.is_user(),
-            Self::Runs(error) => error.is_user(),
-            Self::Picture | Self::Tensor(_) => false,
-        }
-    }
-}
-
-/// What an export may replace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replace {
-    Nothing,
-    /// An older export in the same format, and no other file.
-    Older,
-    /// Whatever is there: the person was asked about that very file.
-    Anything,
 }
 
 /// The tensor of a parameter, with its shape checked.
