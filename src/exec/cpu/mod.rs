@@ -2,6 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `bounds` | a step on numbers that carry a bound for their error |
 //! | `call` | a kernel with its arguments fixed |
 //! | `kernels` | the kernels, one family a file, and their plain-loop references |
 //! | `pool` | the threads that share a step |
@@ -10,6 +11,7 @@
 //! | `ceilings` | the most that the machine does, to hold measured times against |
 //! | `ledger` | recorded addresses against planned ones |
 
+mod bounds;
 pub mod call;
 mod ceilings;
 mod detect;
@@ -19,6 +21,7 @@ mod pool;
 mod step;
 mod tensors;
 
+pub use bounds::{BoundedStep, Storage};
 pub use ceilings::{Ceilings, Floor, Level};
 pub use detect::{cpu_name, default_threads, detect_isa, host_target};
 pub use ledger::Ledger;
