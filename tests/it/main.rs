@@ -6,6 +6,7 @@ mod golden;
 mod nets;
 mod numerics;
 mod plans;
+mod proofs;
 mod stages;
 mod tidy;
 mod training;

@@ -2,6 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `bounds` | a step on numbers that carry a bound for their error |
 //! | `call` | a kernel with its arguments fixed |
 //! | `kernels` | the kernels, one family a file, and their plain-loop references |
 //! | `pool` | the threads that share a step |
@@ -11,6 +12,7 @@
 //! | `ceilings` | the most that the machine does, to hold measured times against |
 //! | `ledger` | recorded addresses against planned ones |
 
+mod bounds;
 pub mod call;
 mod ceilings;
 mod cores;
@@ -21,6 +23,7 @@ mod pool;
 mod step;
 mod tensors;
 
+pub use bounds::{BoundedStep, Storage};
 pub use ceilings::{Ceilings, Floor, Level};
 pub use cores::usable_cores;
 pub use detect::{asked_threads, cpu_name, default_threads, detect_isa, host_target};

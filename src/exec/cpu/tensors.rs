@@ -23,6 +23,16 @@ impl Step {
         Ok(unsafe { self.env.slice(&self.compiled.plan, place, len) })
     }
 
+    /// The bytes of a value as they are in memory, whatever its type.
+    ///
+    /// # Errors
+    /// Where the value has no place.
+    pub fn raw(&self, id: LValueId) -> Result<&[u8], ExecError> {
+        let (place, value) = located(&self.compiled, id)?;
+        // SAFETY: the plan gives the value this place and size, and no step runs while `self` is borrowed.
+        Ok(unsafe { self.env.slice(&self.compiled.plan, place, value.bytes() as usize) })
+    }
+
     /// A value's elements as they lie in memory, to write.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! Each check compares two things that share as little as possible: gradients with central differences in f64 on the plain-loop kernels, the fast kernels
 //! with those, replay with eager, one run with another, recorded addresses with planned ones.
 
+mod bounds;
 mod gradient;
 mod graphs;
 mod proof;
@@ -169,10 +170,12 @@ fn verify_with(
     };
     run(Plan, "plan", &mut || plan_check(&model, options))?;
     run(Gradients, "gradient against central differences", &mut || gradient::against_differences(&model, options))?;
-    run(Gradients, "fast kernels against reference", &mut || gradient::fast_against_reference(&model, options))?;
+    run(Gradients, "fast kernels against reference", &mut || bounds::fast_against_reference(&model, options))?;
     run(Gradients, "loss scale", &mut || gradient::loss_scale(&model, options))?;
     run(Gradients, "update direction", &mut || gradient::update_direction(&model, options))?;
-    if options.machine().as_cuda().is_some() {
+    if options.machine().as_cuda().is_none() {
+        run(Gradients, "each kernel against its reference", &mut || bounds::each_kernel(&model, options))?;
+    } else {
         run(Gradients, "kernels against their twins", &mut || twins(&model, options))?;
     }
     if proofs.iter().any(|p| matches!(p, EagerAgainstReplay | PointerLedger | Determinism)) {

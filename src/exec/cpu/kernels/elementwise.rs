@@ -59,7 +59,7 @@ pub unsafe fn deactivate<V: Lanes>(func: Option<Activation>, dy: V, saved: *cons
         Activation::Gelu => s.map(math::gelu_grad),
         Activation::Silu => s.map(math::silu_grad),
         Activation::Sigmoid => s * (one - s),
-        Activation::Tanh => one - s * s,
+        Activation::Tanh => (one - s) * (one + s),
     }
 }
 

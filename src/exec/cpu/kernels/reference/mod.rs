@@ -4,6 +4,7 @@
 //! [`Real`], so the same loops serve as the f32 reference and as the f64 kernels of gradient checks. There every real-valued buffer
 //! holds f64; labels stay `i32`, counters `i64`, masks and indices `u8` or `u16`.
 
+pub mod bounded;
 mod conv;
 mod elementwise;
 mod gemm;

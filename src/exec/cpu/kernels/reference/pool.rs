@@ -61,7 +61,7 @@ pub(super) fn max_pool<T: Real>(args: Args, g: &PoolGeometry) {
             for k in 0..window(g) {
                 let Some(pixel) = pixel(g, out, k) else { continue };
                 let value = x.get(pixel * g.c + c);
-                let better = best.is_none_or(|(b, _)| value > b || (value.f64().is_nan() && !b.f64().is_nan()));
+                let better = best.is_none_or(|(b, _)| value.exceeds(b) || (value.f64().is_nan() && !b.f64().is_nan()));
                 if better {
                     best = Some((value, k));
                 }

@@ -1,9 +1,9 @@
-//! The two number types of the reference kernels, and the functions that the standard library lacks.
+//! The numbers that the reference kernels compute with, and the functions that the standard library lacks.
 
 use crate::model::Activation;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// `f32` or `f64`. Transcendental functions are computed in f64 and rounded once.
+/// `f32`, `f64`, or an `f64` with a bound for its error ([`super::bounded`]). Transcendental functions are computed in f64 and rounded once.
 pub trait Real:
     Copy
     + PartialOrd
@@ -36,6 +36,11 @@ pub trait Real:
 
     fn abs(self) -> Self {
         Self::of(self.f64().abs())
+    }
+
+    /// Whether it is above `other`: what decides the place of a maximum.
+    fn exceeds(self, other: Self) -> bool {
+        self > other
     }
 
     /// The activation function.

@@ -1,0 +1,260 @@
+//! Numbers that carry a bound for their rounding error: the reference kernels run on them, and every result then says how far a kernel in a
+//! lower precision may be from it.
+//!
+//! This is a running error analysis (Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.3): each operation adds what it rounds
+//! by, and passes on what its operands are off by, to first order and above where the operation is not linear.
+
+use super::Real;
+use crate::model::Activation;
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+/// An `f64` value and a bound for what a kernel may be off by that adds with unit roundoff `2^-SUM` and whose products round their operands to
+/// `2^-PRODUCT`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Bounded<const SUM: i32, const PRODUCT: i32> {
+    pub value: f64,
+    /// At least 0; infinite where nothing can be said.
+    pub error: f64,
+}
+
+thread_local! {
+    static UNDECIDED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many maxima this thread took since the last call whose place rounding decides; starts again at 0.
+pub fn take_undecided() -> u64 {
+    UNDECIDED.replace(0)
+}
+
+/// A bound for the second derivative of a smooth activation, and for the derivative of what is saved of it.
+const CURVATURE: f64 = 1.0;
+
+impl<const SUM: i32, const PRODUCT: i32> Bounded<SUM, PRODUCT> {
+    /// The unit roundoff of a sum.
+    const U: f64 = power_of_two(-SUM);
+    /// What a product is off by, relative to itself: its own rounding and that of both operands where they are rounded.
+    const OF_PRODUCT: f64 = if PRODUCT < SUM { 2.0 * power_of_two(-PRODUCT) + Self::U } else { Self::U };
+
+    /// A value that the kernel reads as it is.
+    #[must_use]
+    pub const fn exact(value: f64) -> Self {
+        Self { value, error: 0.0 }
+    }
+
+    /// The value, where its error is at most `error` besides `units` roundings of the value's size.
+    fn rounded(value: f64, error: f64, units: f64) -> Self {
+        Self { value, error: error + units * Self::U * value.abs() }
+    }
+
+    /// True of 0 and of powers of two that are exact: what they multiply is not rounded.
+    fn only_scales(self) -> bool {
+        self.error == 0.0 && (self.value == 0.0 || self.value.abs().to_bits() & 0x000f_ffff_ffff_ffff == 0)
+    }
+}
+
+/// `2^exponent`, for normal numbers.
+const fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((1023 + exponent) as u64) << 52)
+}
+
+impl<const SUM: i32, const PRODUCT: i32> PartialEq for Bounded<SUM, PRODUCT> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl<const SUM: i32, const PRODUCT: i32> PartialOrd for Bounded<SUM, PRODUCT> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.value.partial_cmp(&other.value)
+    }
+}
+
+impl<const SUM: i32, const PRODUCT: i32> Add for Bounded<SUM, PRODUCT> {
+    type Output = Self;
+
+    /// Adding an exact zero rounds nothing. Terms may be added in another order, so that the largest of the three sizes counts.
+    fn add(self, b: Self) -> Self {
+        let value = self.value + b.value;
+        let is_zero = |x: Self| x.value == 0.0 && x.error == 0.0;
+        let rounding =
+            if is_zero(self) || is_zero(b) { 0.0 } else { value.abs().max(self.value.abs()).max(b.value.abs()) };
+        Self { value, error: self.error + b.error + Self::U * rounding }
+    }
+}
+
+impl<const SUM: i32, const PRODUCT: i32> Sub for Bounded<SUM, PRODUCT> {
+    type Output = Self;
+
+    fn sub(self, b: Self) -> Self {
+        self + -b
+    }
+}
+
+impl<const SUM: i32, const PRODUCT: i32> Neg for Bounded<SUM, PRODUCT> {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self { value: -self.value, error: self.error }
+    }
+}
+
+impl<const SUM: i32, const PRODUCT: i32> Mul for Bounded<SUM, PRODUCT> {
+    type Output = Self;
+
+    fn mul(self, b: Self) -> Self {
+        let value = self.value * b.value;
+        let error = self.value.abs() * b.error + b.value.abs() * self.error + self.error * b.error;
+        let rounding = if self.only_scales() || b.only_scales() { 0.0 } else { Self::OF_PRODUCT * value.abs() };
+        // Zero times an operand without bound is not known.
+        Self { value, error: if error.is_nan() { f64::INFINITY } else { error + rounding } }
+    }
+}
+
+impl<const SUM: i32, const PRODUCT: i32> Div for Bounded<SUM, PRODUCT> {
+    type Output = Self;
+
+    /// Kernels may multiply with a reciprocal, which rounds twice.
+    fn div(self, b: Self) -> Self {
+        let value = self.value / b.value;
+        let least = b.value.abs() - b.error;
+        let error = if least > 0.0 { (self.error + value.abs() * b.error) / least } else { f64::INFINITY };
+        if b.only_scales() { Self { value, error } } else { Self::rounded(value, error, 2.0) }
+    }
+}
+
+impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
+    const ZERO: Self = Self::exact(0.0);
+
+    /// A constant of the kernel, which holds it in its own type.
+    fn of(value: f64) -> Self {
+        let is_held = f64::from(value as f32) == value;
+        Self { value, error: if is_held { 0.0 } else { Self::U * value.abs() } }
+    }
+
+    fn f64(self) -> f64 {
+        self.value
+    }
+
+    fn sqrt(self) -> Self {
+        let value = self.value.sqrt();
+        let (low, high) = ((self.value - self.error).max(0.0).sqrt(), (self.value + self.error).sqrt());
+        Self::rounded(value, (high - value).max(value - low), 2.0)
+    }
+
+    fn exp(self) -> Self {
+        let value = self.value.exp();
+        Self::rounded(value, value * self.error.exp_m1(), 2.0)
+    }
+
+    fn ln(self) -> Self {
+        let least = self.value - self.error;
+        let error = if least > 0.0 { self.error / least } else { f64::INFINITY };
+        Self::rounded(self.value.ln(), error, 2.0)
+    }
+
+    fn abs(self) -> Self {
+        Self { value: self.value.abs(), error: self.error }
+    }
+
+    fn act(self, func: Activation) -> Self {
+        let value = self.value.act(func);
+        let e = self.error;
+        match func {
+            Activation::Relu => Self { value, error: e.min((self.value + e).max(0.0)) },
+            Activation::LeakyRelu => {
+                let slope = if self.value + e <= 0.0 { 0.01 } else { 1.0 };
+                Self::rounded(value, slope * e, 2.0)
+            }
+            Activation::Gelu | Activation::Silu | Activation::Sigmoid | Activation::Tanh => {
+                let saved = if func.saves_output() { value } else { self.value };
+                let passed = saved.act_grad(func).abs() * e + 0.5 * CURVATURE * e * e;
+                // A function that is bounded moves by no more than its range.
+                let range = if func.saves_output() { 2.0 } else { f64::INFINITY };
+                Self::rounded(value, passed.min(range), 4.0)
+            }
+        }
+    }
+
+    fn act_grad(self, func: Activation) -> Self {
+        let value = self.value.act_grad(func);
+        match func {
+            // Where rounding decides the sign, the derivative may be that of either side.
+            Activation::Relu | Activation::LeakyRelu => {
+                let jump = if func == Activation::Relu { 1.0 } else { 0.99 };
+                Self { value, error: if self.error > 0.0 && self.value.abs() <= self.error { jump } else { 0.0 } }
+            }
+            Activation::Gelu | Activation::Silu => Self::rounded(value, CURVATURE * self.error + 2.0 * Self::U, 8.0),
+            Activation::Sigmoid | Activation::Tanh => {
+                let slope = if func == Activation::Tanh { 2.0 * self.value } else { 1.0 - 2.0 * self.value };
+                let passed = slope.abs() * self.error + self.error * self.error;
+                Self::rounded(value, passed + 2.0 * Self::U * self.value.abs(), 2.0)
+            }
+        }
+    }
+
+    fn exceeds(self, other: Self) -> bool {
+        let undecided = self.error + other.error;
+        if undecided > 0.0 && (self.value - other.value).abs() <= undecided {
+            UNDECIDED.set(UNDECIDED.get() + 1);
+        }
+        self.value > other.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Rng;
+
+    /// What `f32` kernels are off by.
+    type Single = Bounded<24, 24>;
+
+    /// A sum of products in `f32` stays within the bound, and uses a part of it that shows that the bound is not empty.
+    #[test]
+    fn dot_products_stay_within_their_bound() {
+        let mut rng = Rng::new(7, 1);
+        let mut largest = 0.0f64;
+        for _ in 0..200 {
+            let pairs: Vec<(f32, f32)> = (0..64).map(|_| (rng.normal() as f32, rng.normal() as f32)).collect();
+            let narrow = pairs.iter().fold(0.0f32, |sum, (a, b)| sum + a * b);
+            let exact = |v: f32| Single::exact(f64::from(v));
+            let wide = pairs.iter().fold(Single::ZERO, |sum, (a, b)| sum + exact(*a) * exact(*b));
+            let ratio = (f64::from(narrow) - wide.value).abs() / wide.error;
+            assert!(ratio <= 1.0, "{ratio}");
+            largest = largest.max(ratio);
+        }
+        assert!(largest > 0.01, "the bound is far too wide: {largest}");
+    }
+
+    #[test]
+    fn cancellation_keeps_the_error_of_what_was_subtracted() {
+        let (a, b) = (Single::of(1.0 / 3.0), Single::of(1.0 / 3.0));
+        let difference = a - b;
+        assert_eq!(difference.value, 0.0);
+        assert!(difference.error >= 2.0 * power_of_two(-24) / 3.0);
+    }
+
+    #[test]
+    fn what_rounding_decides_is_said() {
+        let near = Single { value: 1e-9, error: 1e-8 };
+        assert_eq!(near.act_grad(Activation::Relu).error, 1.0);
+        assert_eq!(Single::exact(1e-9).act_grad(Activation::Relu).error, 0.0);
+        // A relu of what is clearly negative is exactly zero.
+        assert_eq!(Single { value: -1.0, error: 1e-3 }.act(Activation::Relu).error, 0.0);
+        take_undecided();
+        assert!(!near.exceeds(Single { value: 2e-9, error: 0.0 }));
+        assert!(Single::exact(2.0).exceeds(Single::exact(1.0)));
+        assert_eq!((take_undecided(), take_undecided()), (1, 0));
+    }
+
+    #[test]
+    fn a_divisor_that_may_be_zero_has_no_bound() {
+        let divisor = Single { value: 1e-3, error: 1e-2 };
+        assert!((Single::of(1.0) / divisor).error.is_infinite());
+        assert!(divisor.ln().error.is_infinite());
+        assert!((Single::of(3.0) / Single::of(2.0)).error == 0.0);
+    }
+}
