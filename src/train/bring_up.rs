@@ -1,8 +1,10 @@
 //! What a run needs before its first step, brought up side by side: the compiled step in memory, its first parameters, its data.
 
+use super::checkpoint::check_recipe;
 use super::evaluate::compiled_evaluation;
 use super::kept_state::{KeptState, Place};
 use super::needs::{Parts, needs_of};
+use super::recipe::Recipe;
 use super::session::DataChoice;
 use super::stopwatch::Stopwatch;
 use super::{Feed, Origin, Purpose, SessionSpec, TrainError, gpu_times, read_tensors};
@@ -168,6 +170,9 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<
         DataChoice::Preset => {
             let source = spec.preset.data.as_ref().ok_or(TrainError::NoData)?;
             let request = Request::of(model, seed);
+            if let Some(path) = &spec.resume {
+                check_recipe(path, &Recipe::of(&spec.preset, seed, true))?;
+            }
             // A checkpoint that cannot be read is refused where its parameters are.
             let resumed = spec.resume.as_ref().map(|path| (path, Origin::read(path).ok().flatten()));
             let of_checkpoint = resumed.as_ref().and_then(|(_, origin)| origin.as_ref()?.preprocessing.as_ref());

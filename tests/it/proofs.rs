@@ -2,7 +2,7 @@
 
 use super::nets::{LARGE, SMALL, Size, random_preset};
 use stepgraph::model::{Preset, read_preset};
-use stepgraph::train::verify::{VerifyOptions, verify};
+use stepgraph::train::{VerifyOptions, verify};
 
 /// What fails of a preset, a line each.
 fn failures(preset: &Preset, seed: u64) -> Vec<String> {

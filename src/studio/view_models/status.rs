@@ -173,9 +173,9 @@ mod tests {
         };
         let calls = Recording { calls: 7, held_arguments: 1234, ..Recording::default() };
         let on_cpu = text(calls.clone());
-        assert_eq!(on_cpu, "7 calls, 1,234 recorded arguments compared with the plan's at every replay");
+        assert_eq!(on_cpu, "7 calls, 1\u{2009}234 recorded arguments compared with the plan's at every replay");
         let graph = text(Recording { nodes: 9, live_constants: 2, ..calls.clone() });
-        assert!(graph.contains("1,234 arguments read from the graph's nodes at capture;"), "{graph}");
+        assert!(graph.contains("1\u{2009}234 arguments read from the graph's nodes at capture;"), "{graph}");
         assert!(
             graph.contains("a replay checks the arena's base, the graph's identity and 2 live constants"),
             "{graph}"

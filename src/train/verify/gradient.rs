@@ -113,6 +113,8 @@ pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
     /// What plain loops in f64 do in a second on one core, and what is copied.
     const FLOPS: f64 = 3e8;
     const BYTES: f64 = 1e9;
+    /// A number with a bound for its error takes so many times as long as one without.
+    const BOUNDED: f64 = 6.0;
     let small = model.with_batch(model.batch.clamp(2, BATCH));
     let compiled = compile(&small, &Options::reference_f64(host_target(1)))?;
     let plan = &compiled.plan;
@@ -120,11 +122,13 @@ pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
     let choices = || plan.program.ops.iter().zip(&compiled.selection.choices);
     let flops = choices().filter(|(op, _)| forward(op.phase)).map(|(_, c)| c.flops).sum::<u64>() as f64;
     let count = trained(&small).count();
-    let passes = (count.div_ceil(count.div_ceil(COMPARED).max(1)) * DIRECTIONS * 2) as f64;
+    let passes = (count.div_ceil(count.div_ceil(COMPARED).max(1)) * DIRECTIONS * 4) as f64;
     let persistent = (small.trained_len() * 8 * 3) as f64;
-    let seconds = passes * (flops / FLOPS + persistent / BYTES) + 3.0 * compiled.selection.flops() as f64 / FLOPS;
-    // A step in f64 and one in f32, what is put back after each pass, and gradients three times.
-    let held = plan.arena_bytes + plan.arena_bytes / 2 + 2 * persistent as u64;
+    // Steps in f64 and f32, and three with bounds for their errors.
+    let steps = 3.0 + 3.0 * BOUNDED;
+    let seconds = passes * (flops / FLOPS + persistent / BYTES) + steps * compiled.selection.flops() as f64 / FLOPS;
+    // A step in f64 and one in f32, what is put back after each pass, gradients three times, and every value with its bound.
+    let held = plan.arena_bytes + plan.arena_bytes / 2 + 2 * persistent as u64 + 2 * plan.unshared_bytes;
     Ok((seconds, held))
 }
 

@@ -89,6 +89,8 @@ const WIDE_LN2_LO: f64 = 1.908_214_929_270_587_7e-10;
 const INV_SQRT_TAU: f64 = 0.398_942_280_401_432_7;
 /// Beyond this the sigmoid function is 0 or 1 in `f32`.
 const SIGMOID_END: f64 = 120.0;
+/// Beyond this the hyperbolic tangent is 1 in `f32`.
+const TANH_END: f64 = 10.0;
 /// Beyond this the normal distribution function is 0 or 1 in `f32`.
 const NORMAL_END: f64 = 15.0;
 
@@ -168,10 +170,11 @@ pub fn sigmoid(x: f32) -> f32 {
 #[inline(always)]
 #[must_use]
 pub fn tanh(x: f32) -> f32 {
-    // With e = e^2x - 1: the reduction keeps e exact to its own size where x is small, and the order of the terms keeps the sign of zero.
-    let (power, rest) = reduced(2.0 * limited(f64::from(x), 10.0));
-    let e = power * rest - (1.0 - power);
-    (e / (e + 2.0)) as f32
+    // With e = e^2x - 1: the reduction keeps e exact to its own size where x is small.
+    let t = f64::from(x.abs());
+    let (power, rest) = reduced(2.0 * if t > TANH_END { TANH_END } else { t });
+    let e = power * rest + (power - 1.0);
+    ((e / (e + 2.0)) as f32).copysign(x)
 }
 
 /// `x Phi(x)`, where `Phi` is the normal distribution function.

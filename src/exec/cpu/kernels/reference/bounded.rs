@@ -184,7 +184,10 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
             // Where rounding decides the sign, the derivative may be that of either side.
             Activation::Relu | Activation::LeakyRelu => {
                 let jump = if func == Activation::Relu { 1.0 } else { 0.99 };
-                Self { value, error: if self.error > 0.0 && self.value.abs() <= self.error { jump } else { 0.0 } }
+                let error = if self.error > 0.0 && self.value.abs() <= self.error { jump } else { 0.0 };
+                // 0 and 1 are held exactly, 0.01 is not.
+                let is_rounded = value != 0.0 && value != 1.0;
+                Self::rounded(value, error, f64::from(u8::from(is_rounded)))
             }
             Activation::Gelu | Activation::Silu => Self::rounded(value, CURVATURE * self.error + 2.0 * Self::U, 8.0),
             Activation::Sigmoid | Activation::Tanh => {
@@ -193,6 +196,12 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
                 Self::rounded(value, passed + 2.0 * Self::U * self.value.abs(), 2.0)
             }
         }
+    }
+
+    /// The larger of two may be either, and is off by no more than both.
+    fn larger(self, other: Self) -> Self {
+        let larger = if other.value > self.value || other.value.is_nan() { other } else { self };
+        Self { value: larger.value, error: self.error.max(other.error) }
     }
 
     fn exceeds(self, other: Self) -> bool {

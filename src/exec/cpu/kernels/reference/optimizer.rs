@@ -3,11 +3,6 @@
 use super::{Args, Buf, Real};
 use crate::lower::Segment;
 
-/// The larger of the two; NaN where one is NaN.
-fn max_or_nan<T: Real>(a: T, b: T) -> T {
-    if b > a || b.f64().is_nan() { b } else { a }
-}
-
 /// `counter` is seed, step.
 pub(super) fn step_inc(args: Args) {
     let counter: Buf<i64> = args.buf(1);
@@ -47,7 +42,7 @@ pub(super) fn adam_step<T: Real>(args: Args, segments: &[Segment], betas: [f64; 
             m.set(i, m_new);
             v.set(i, v_new);
             param.set(i, new);
-            largest = max_or_nan(largest, (new - old).abs());
+            largest = largest.larger((new - old).abs());
         }
         update_max.put(s, largest);
         grad_sq.put(s, square);
@@ -74,7 +69,7 @@ pub(super) fn sgd_step<T: Real>(args: Args, segments: &[Segment], momentum: f64,
             }
             let new = old - lr * g;
             param.set(i, new);
-            largest = max_or_nan(largest, (new - old).abs());
+            largest = largest.larger((new - old).abs());
         }
         update_max.put(s, largest);
         grad_sq.put(s, square);
@@ -85,7 +80,7 @@ pub(super) fn update_metrics<T: Real>(args: Args, segments: usize) {
     let (update_max_seg, grad_sq_seg): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
     let (update_max, grad_norm): (Buf<T>, Buf<T>) = (args.buf(2), args.buf(3));
     if update_max_seg.is_bound() && update_max.is_bound() {
-        update_max.set(0, (0..segments).fold(T::ZERO, |max, s| max_or_nan(max, update_max_seg.get(s))));
+        update_max.set(0, (0..segments).fold(T::ZERO, |max, s| max.larger(update_max_seg.get(s))));
     }
     if grad_sq_seg.is_bound() && grad_norm.is_bound() {
         grad_norm.set(0, (0..segments).fold(T::ZERO, |sum, s| sum + grad_sq_seg.get(s)).sqrt());

@@ -38,6 +38,11 @@ pub trait Real:
         Self::of(self.f64().abs())
     }
 
+    /// The larger of the two; NaN where one is NaN.
+    fn larger(self, other: Self) -> Self {
+        if other > self || other.f64().is_nan() { other } else { self }
+    }
+
     /// Whether it is above `other`: what decides the place of a maximum.
     fn exceeds(self, other: Self) -> bool {
         self > other
