@@ -249,7 +249,7 @@ mod tests {
         let lr = changes.iter().find(|c| c.field == "optimizer.lr").unwrap();
         assert_eq!(lr.note(), "optimizer.lr: the checkpoint has 0.1, and this run continues with 0.2");
         assert_eq!(lr.to_json(), json!({ "field": "optimizer.lr", "checkpoint": 0.1, "run": 0.2 }));
-        assert_eq!(refusal(&[lr.clone()]), None);
+        assert_eq!(refusal(std::slice::from_ref(lr)), None);
     }
 
     #[test]

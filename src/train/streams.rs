@@ -12,12 +12,15 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::Path;
 
+/// Writes the bytes of a tensor.
+type WriteBytes<'a> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'a;
+
 /// A tensor that is written when its turn comes.
 pub(super) struct Stream<'a> {
     name: String,
     dtype: DType,
     shape: Shape,
-    write: Box<dyn Fn(&mut dyn Write) -> io::Result<()> + 'a>,
+    write: Box<WriteBytes<'a>>,
 }
 
 impl<'a> Stream<'a> {

@@ -139,11 +139,10 @@ pub fn import(step: &mut Step, model: &Model, file: &OpenTensors, path: &Path) -
             Some(t) if matches!(t.dtype, DType::F16 | DType::Bf16) => {
                 mistakes.push(format!("{} holds {}, expected f32 or f64", param.name, t.dtype));
             }
-            Some(t) => {
-                if !set(step, ParamId(index as u32), &file.read(t)?)? {
-                    mistakes.push(format!("{} holds NaN or infinite values", param.name));
-                }
+            Some(t) if !set(step, ParamId(index as u32), &file.read(t)?)? => {
+                mistakes.push(format!("{} holds NaN or infinite values", param.name));
             }
+            Some(_) => {}
         }
     }
     for name in file.entries.iter().map(|e| &e.name) {

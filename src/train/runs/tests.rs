@@ -58,6 +58,7 @@ fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
     // A window holds its run when it is over, too.
     recorder.set_state(RunEnd::Stopped, None);
     while store.record(&id).unwrap().state != RunEnd::Stopped {
+        recorder.push_out();
         std::thread::yield_now();
     }
     assert!(matches!(store.delete(&id), Err(RunsError::Held(_))));
@@ -297,6 +298,7 @@ fn a_checkpoint_takes_its_place_when_the_curve_reaches_it() {
     recorder.take_checkpoint();
     recorder.set_state(RunEnd::Stopped, None);
     while store.record(&id).unwrap().state != RunEnd::Stopped {
+        recorder.push_out();
         std::thread::yield_now();
     }
     assert_eq!(step_of(), None, "the curve ends with step 4");
@@ -306,6 +308,7 @@ fn a_checkpoint_takes_its_place_when_the_curve_reaches_it() {
     let started = Instant::now();
     while step_of().is_none() {
         assert!(started.elapsed() < Duration::from_secs(20));
+        recorder.push_out();
         std::thread::yield_now();
     }
     // As a program that is killed now leaves it: nothing is behind the checkpoint.

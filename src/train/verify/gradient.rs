@@ -8,7 +8,6 @@ use crate::ir::Phase;
 use crate::lower::OpKind;
 use crate::model::layers::LayerSpec;
 use crate::model::{LossSpec, Model, OptimizerSpec, ParamId, Rng};
-use crate::select::cuda::Real;
 use crate::train::TrainError;
 
 /// Samples in a gradient check: enough for batch statistics, few enough for plain loops.
@@ -80,22 +79,6 @@ pub(super) fn scale_of(step: &Step) -> Result<f32, TrainError> {
     }
 }
 
-/// The length of the difference as a share of the tensor's length that gradients may have where rounding decides the place of maxima.
-pub(super) const fn tolerance(real: Real) -> f64 {
-    match real {
-        Real::F32 => 1e-3,
-        Real::Tf32 | Real::F16 => 8e-2,
-        Real::Bf16 => 3e-1,
-    }
-}
-
-/// The length of the difference between `found / scale` and `exact`, as a share of the length of `exact`.
-pub(super) fn apart_of(found: &[f32], scale: f64, exact: impl Iterator<Item = f64> + Clone) -> f64 {
-    let pairs = found.iter().map(|v| f64::from(*v) / scale).zip(exact.clone());
-    let difference: f64 = pairs.map(|(a, b)| (a - b).powi(2)).sum();
-    (difference / exact.map(|a| a * a).sum::<f64>().max(1e-30)).sqrt()
-}
-
 /// Loss at the present parameters; everything else that the step changes is put back.
 fn loss_at(step: &mut Step, pool: &mut Pool, before: usize, saved: &[u8]) -> Result<f64, TrainError> {
     step.run_ops(0, before, pool)?;
@@ -122,7 +105,7 @@ pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
     let choices = || plan.program.ops.iter().zip(&compiled.selection.choices);
     let flops = choices().filter(|(op, _)| forward(op.phase)).map(|(_, c)| c.flops).sum::<u64>() as f64;
     let count = trained(&small).count();
-    let passes = (count.div_ceil(count.div_ceil(COMPARED).max(1)) * DIRECTIONS * 4) as f64;
+    let passes = (count.div_ceil(count.div_ceil(COMPARED).max(1)) * DIRECTIONS * 2) as f64;
     let persistent = (small.trained_len() * 8 * 3) as f64;
     // Steps in f64 and f32, and three with bounds for their errors.
     let steps = 3.0 + 3.0 * BOUNDED;
@@ -188,14 +171,21 @@ fn compare_slope(
     const WIDTHS: [f64; 4] = [1e-5, 1e-6, 1e-7, 1e-8];
     let mut best: Option<Difference> = None;
     for width in WIDTHS {
-        let (wide, narrow) = (line.slope(width)?, line.slope(width / 2.0)?);
-        let noise = 2.0 * loss_error / width;
-        let found = Difference { analytic, numeric: narrow, bound: noise + (wide - narrow).abs() + slope_error, width };
+        let numeric = line.slope(width)?;
+        let noise = loss_error / width + slope_error;
+        let plain = Difference { analytic, numeric, bound: noise, width };
+        let found = if plain.ratio() <= 1.0 {
+            plain
+        } else {
+            // What half the width changes is the curve's third derivative, or a kink.
+            let narrow = line.slope(width / 2.0)?;
+            Difference { numeric: narrow, bound: noise + (numeric - narrow).abs() + loss_error / width, ..plain }
+        };
         if best.is_none_or(|b| found.ratio() < b.ratio()) {
             best = Some(found);
         }
-        // Where wide and narrow disagree by more than a thousandth, a kink is likelier than a third derivative.
-        let is_smooth = (wide - narrow).abs() <= noise + 1e-3 * wide.abs();
+        // Where both widths disagree by more than a thousandth, a kink is likelier than a third derivative.
+        let is_smooth = found.bound <= 2.0 * noise + 1e-3 * numeric.abs();
         if found.ratio() <= 1.0 && is_smooth {
             break;
         }

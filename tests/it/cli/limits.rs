@@ -69,7 +69,7 @@ fn a_run_of_large_parameters_takes_little_beside_its_arena() {
 fn a_run_that_turns_to_nan_goes_back_to_its_snapshot_on_the_disk() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let file = at(&folder, "large.json");
-    let text = preset(&[2500, 2500, 10], 64, r#"{ "type": "digits" }"#).replace("0.0001", "1e6");
+    let text = preset(&[2500, 2500, 300, 300, 300, 10], 64, r#"{ "type": "digits" }"#).replace("0.0001", "1e6");
     std::fs::write(&file, text).unwrap();
     let log = at(&folder, "log.jsonl");
     let args = ["train", &file, "--device", "cpu", "--steps", "5", "--log", &log];
