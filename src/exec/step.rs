@@ -7,7 +7,7 @@ use crate::lower::{LValue, LValueId, Layout};
 use crate::model::ParamId;
 use crate::plan::Place;
 use crate::select::Device;
-use crate::tensor::{DType, Element, HostTensor};
+use crate::tensor::{Bytes, DType, Element, HostTensor};
 use bytemuck::Pod;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -62,14 +62,22 @@ impl Step {
         }
     }
 
-    /// Whether a compiled step's memory is free now, on the device or here.
-    #[must_use]
-    pub fn has_room(compiled: &Compiled) -> bool {
-        let needed = compiled.plan.arena_bytes;
-        match compiled.selection.target.device {
-            Device::Cpu(_) => available_bytes().is_none_or(|bytes| needed <= bytes),
-            // A device that cannot be used is told of where it is.
-            Device::Cuda(facts) => cuda::gpu(facts.ordinal).is_ok_and(|gpu| gpu.has_room(needed)),
+    /// Refuses a compiled step whose memory, with `beside` bytes that are taken after it, is not free now, on the device or here.
+    ///
+    /// # Errors
+    /// Where memory is short, or the device cannot be used.
+    pub fn check_room(compiled: &Compiled, beside: u64) -> Result<(), ExecError> {
+        let needed = compiled.plan.arena_bytes.saturating_add(beside);
+        let free = match compiled.selection.target.device {
+            Device::Cpu(_) => available_bytes(),
+            Device::Cuda(facts) => {
+                let gpu = cuda::gpu(facts.ordinal).map_err(ExecError::Gpu)?;
+                Some(gpu.free_bytes().map_err(ExecError::Gpu)?)
+            }
+        };
+        match free.filter(|free| needed > *free) {
+            Some(free) => Err(ExecError::OutOfMemory { needed: Bytes(needed), available: Bytes(free) }),
+            None => Ok(()),
         }
     }
 

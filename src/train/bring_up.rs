@@ -61,9 +61,10 @@ pub(super) fn bring_up(
     let compiled = Arc::new(compile(model, &Options { gpu_times, ..options })?);
     watch.told("compiling");
     let here = machine.as_cuda().is_none();
-    if !here && !Step::has_room(&compiled) {
-        // Refuses, before anything is read.
-        drop(Step::new(Arc::clone(&compiled), spec.shared_by())?);
+    if !here {
+        // Before anything is read: the step's arena and that of its evaluation, by the estimated plan.
+        let of_evaluation = || compile(model, &Options::eval(machine.clone())).map(|e| e.plan.arena_bytes);
+        Step::check_room(&compiled, if evaluates(spec) { of_evaluation()? } else { 0 })?;
     }
     let evaluation = (here && evaluates(spec)).then(|| compiled_evaluation(model, machine)).transpose()?;
     let fits = |keeps_in_memory| {

@@ -1,8 +1,8 @@
 //! What a command will take of the host's memory, listed before any of it is taken.
 //!
 //! The system lets a program ask for more memory than there is, and ends it when it uses that. So everything large is
-//! counted first, item by item, and held against what the machine offers. The arena of a GPU's step is that device's
-//! own affair (`Step::has_room`); what its run takes here is counted here.
+//! counted first, item by item, and held against what the machine offers. What a GPU's memory must hold is compared with
+//! it by `Step::check_room`; what its run takes here is counted here.
 
 use super::kept_state::is_small;
 use super::{DataChoice, SessionSpec};

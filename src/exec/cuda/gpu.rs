@@ -217,10 +217,12 @@ impl Gpu {
         unsafe { result::device::get_attribute(device, which) }.map_err(|e| failed("cuDeviceGetAttribute", e))
     }
 
-    /// Whether so many bytes are free now.
-    #[must_use]
-    pub fn has_room(&self, bytes: u64) -> bool {
-        self.enter().and_then(|()| self.memory()).is_ok_and(|(free, _)| bytes <= free)
+    /// Bytes of the device's memory that are free now.
+    ///
+    /// # Errors
+    /// Where the driver does not say.
+    pub fn free_bytes(&self) -> Result<u64, String> {
+        self.enter().and_then(|()| self.memory()).map(|(free, _)| free)
     }
 
     /// Free and total bytes of the device's memory.
