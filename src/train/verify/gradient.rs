@@ -288,6 +288,8 @@ pub(super) fn loss_scale(model: &Model, options: &VerifyOptions) -> Result<Check
     }
     let (loss_a, loss_b) = (a.stored::<f64>(a.find("loss")?)?[0], b.stored::<f64>(b.find("loss")?)?[0]);
     let (loss, grad) = (loss_b / loss_a, largest[1] / largest[0]);
+    // Where no relu is above zero, every gradient is zero.
+    let grad = if largest == [0.0; 2] { 1.0 } else { grad };
     let is_mean = (loss - 1.0).abs() < 1e-6 && (grad - 1.0).abs() < 1e-6;
     let word = if is_mean { "mean over the batch" } else { "not the batch mean" };
     let figures = format!("{word}: doubling the batch scales the loss by {loss:.6} and the gradients by {grad:.6}");
@@ -317,6 +319,7 @@ pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result
         "{rule}: sum of update times gradient {product:.3e}{}",
         if decays { " (weight decay included)" } else { "" }
     );
-    let still = model.optimizer.lr() == 0.0 && product == 0.0;
+    let flat = || grads.iter().all(|(_, g)| g.iter().all(|g| *g == 0.0));
+    let still = product == 0.0 && (model.optimizer.lr() == 0.0 || flat());
     Ok(Check::new("update direction", product < 0.0 || still, figures))
 }

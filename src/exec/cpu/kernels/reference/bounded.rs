@@ -29,6 +29,10 @@ pub fn take_undecided() -> u64 {
     UNDECIDED.replace(0)
 }
 
+/// How much larger than here the partial sums of another order are taken to be. Among two thousand random networks the largest error was 1.5
+/// times what this order's own sums allow.
+const OTHER_ORDERS: f64 = 3.0;
+
 /// A bound for the second derivative of a smooth activation, and for the derivative of what is saved of it.
 const CURVATURE: f64 = 1.0;
 
@@ -75,13 +79,14 @@ impl<const SUM: i32, const PRODUCT: i32> PartialOrd for Bounded<SUM, PRODUCT> {
 impl<const SUM: i32, const PRODUCT: i32> Add for Bounded<SUM, PRODUCT> {
     type Output = Self;
 
-    /// Adding an exact zero rounds nothing. Terms may be added in another order, so that the largest of the three sizes counts.
+    /// Adding an exact zero rounds nothing. Kernels add their terms in orders of their own, whose partial sums may be larger than these: the
+    /// largest of the three sizes counts, [`OTHER_ORDERS`] times.
     fn add(self, b: Self) -> Self {
         let value = self.value + b.value;
         let is_zero = |x: Self| x.value == 0.0 && x.error == 0.0;
         let rounding =
             if is_zero(self) || is_zero(b) { 0.0 } else { value.abs().max(self.value.abs()).max(b.value.abs()) };
-        Self { value, error: self.error + b.error + Self::U * rounding }
+        Self { value, error: self.error + b.error + OTHER_ORDERS * Self::U * rounding }
     }
 }
 
