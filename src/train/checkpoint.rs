@@ -203,9 +203,9 @@ impl Session {
             .map_err(|e| TrainError::file(path, format!("has a broken header: {e}"), help))?;
         let (theirs, note) = header.recipe();
         let changes = self.compare(theirs.as_ref(), path)?;
-        let notes = note.map(str::to_owned).into_iter().chain(changes.iter().map(RecipeChange::note)).collect();
-        let resumed = Resumed { changes, notes };
-        self.check_preparation(&file.metadata, path)?;
+        let of_data = self.check_data(&file.metadata, path)?;
+        let notes = note.map(str::to_owned).into_iter().chain(changes.iter().map(RecipeChange::note));
+        let resumed = Resumed { notes: notes.chain(of_data).collect(), changes };
         // What the checkpoint lacks begins at zero.
         let mut wanted: Vec<(String, Option<Entry>)> = Vec::new();
         for name in self.state_names() {
@@ -256,19 +256,24 @@ impl Session {
         changes_of(theirs, &self.recipe.clone().of_steps(self.total), path)
     }
 
-    /// Refuses a checkpoint whose samples were prepared otherwise than this run's.
-    fn check_preparation(&self, metadata: &HashMap<String, String>, path: &Path) -> Result<(), TrainError> {
-        let origin = Origin::of_metadata(metadata, path)?;
-        if let (Some(theirs), Feed::Data { set, .. }) = (origin.and_then(|o| o.preprocessing), &self.feed)
-            && !theirs.is_as(&set.preprocessing)
-        {
+    /// Refuses a checkpoint whose samples were prepared otherwise than this run's; a note where they are others.
+    fn check_data(&self, metadata: &HashMap<String, String>, path: &Path) -> Result<Option<String>, TrainError> {
+        let (Some(theirs), Feed::Data { set, .. }) = (Origin::of_metadata(metadata, path)?, &self.feed) else {
+            return Ok(None);
+        };
+        if theirs.preprocessing.as_ref().is_some_and(|p| !p.is_as(&set.preprocessing)) {
             return Err(TrainError::file(
                 path,
                 "was made with samples that were prepared otherwise: mean, deviation or the order of classes differ",
                 "begin a run that goes on from it, which prepares its samples as the checkpoint says",
             ));
         }
-        Ok(())
+        // What is held out now may have been trained on.
+        let is_other = theirs.is_of(self.data_digest.get_or_init(|| set.digest())) == Some(false);
+        Ok(is_other.then(|| {
+            "data: the samples are not those of the checkpoint; those that are held out now may have been trained on"
+                .to_owned()
+        }))
     }
 
     /// Sets the learning rate and weight decay that the recipe changed. What a person set while the run was trained

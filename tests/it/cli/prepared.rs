@@ -247,6 +247,8 @@ fn a_run_that_is_resumed_prepares_its_samples_as_before() {
     place.write("table.csv", &table((0..240usize).filter(|i| i.is_multiple_of(2)), "a,b,c,answer"));
     let resumed = place.json(&["train", "table.json", "--resume", "c.ckpt", "--steps", "200", "--json"]);
     assert_eq!(resumed["held_out"]["accuracy"], 1.0);
+    let notes = resumed["notes"].as_array().unwrap();
+    assert!(notes.iter().any(|n| n.as_str().unwrap().contains("may have been trained on")), "{notes:?}");
     place.write("table.csv", &table(0..120, "a,b,answer"));
     let told = place.refused(&["train", "table.json", "--resume", "c.ckpt", "--steps", "300"]);
     assert!(told.contains("no column \"c\""), "{told}");

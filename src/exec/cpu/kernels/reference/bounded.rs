@@ -80,7 +80,7 @@ impl<const SUM: i32, const PRODUCT: i32> Add for Bounded<SUM, PRODUCT> {
     type Output = Self;
 
     /// Adding an exact zero rounds nothing. Kernels add their terms in orders of their own, whose partial sums may be larger than these: the
-    /// largest of the three sizes counts, [`OTHER_ORDERS`] times.
+    /// largest of the three sizes counts, several times.
     fn add(self, b: Self) -> Self {
         let value = self.value + b.value;
         let is_zero = |x: Self| x.value == 0.0 && x.error == 0.0;
