@@ -106,7 +106,7 @@ template <class T, int FUNC, i64 LEN> struct Act : Elementwise<Act<T, FUNC, LEN>
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& x) {
         Vec<T, N> y;
 #pragma unroll
-        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(activate<FUNC>(to_float(x.v[i])));
+        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(activate<FUNC, T>(to_float(x.v[i])));
         store(a.at<T>(1) + at, y);
     }
 };
@@ -118,7 +118,7 @@ template <class T, int FUNC, i64 LEN> struct ActBwd : Elementwise<ActBwd<T, FUNC
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
         Vec<T, N> dx;
 #pragma unroll
-        for (int i = 0; i < N; ++i) dx.v[i] = narrow<T>(to_float(in.a.v[i]) * activate_grad<FUNC>(to_float(in.b.v[i])));
+        for (int i = 0; i < N; ++i) dx.v[i] = narrow<T>(to_float(in.a.v[i]) * activate_grad<FUNC, T>(to_float(in.b.v[i])));
         store(a.at<T>(2) + at, dx);
     }
 };
@@ -138,8 +138,8 @@ template <class T, int ACT, int ACT_GRAD, i64 LEN> struct AddAct : Elementwise<A
         Vec<T, N> y;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            float v = activate<ACT>(to_float(in.a.v[i]) + to_float(in.b.v[i]));
-            if constexpr (ACT_GRAD != NONE) v *= activate_grad<ACT_GRAD>(to_float(in.saved.v[i]));
+            float v = activate<ACT, T>(to_float(in.a.v[i]) + to_float(in.b.v[i]));
+            if constexpr (ACT_GRAD != NONE) v *= activate_grad<ACT_GRAD, T>(to_float(in.saved.v[i]));
             y.v[i] = narrow<T>(v);
         }
         store(a.at<T>(3) + at, y);

@@ -488,7 +488,7 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
 #pragma unroll
                 for (int c = 0; c < CLASSES; ++c) dx = fmaf(grads[c], w[e][c], dx);
                 if constexpr (KEPT != 0x3f800000u) dx *= __uint_as_float(KEPT);
-                if constexpr (ACT_GRAD != NONE) dx *= activate_grad<ACT_GRAD>(saved[r][e]);
+                if constexpr (ACT_GRAD != NONE) dx *= activate_grad<ACT_GRAD, T>(saved[r][e]);
                 a.at<T>(9)[(i64)row * FEATURES + feature(e)] = narrow<T>(dx);
             }
             // What is left is one warp's work.

@@ -116,32 +116,166 @@ template <class T> __host__ __device__ constexpr int vec_width(long long n) {
 
 enum Activation { NONE = 0, RELU = 1, LEAKY_RELU = 2, GELU = 3, SILU = 4, SIGMOID = 5, TANH = 6 };
 
-DEV float sigmoidf_(float x) { return 1.0f / (1.0f + expf(-x)); }
-// The normal distribution function.
-DEV float normal_cdf(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
+// Functions of floats are computed in pairs of floats where one would not do: the upper part is the rounded value, the lower one what it was rounded
+// by. All are within two units in the last place of the exact result, in the tails too. Products whose rounding is looked at are never fused.
+struct Pair2 { float hi, lo; };
 
-// f(x); NaN stays NaN.
-template <int F> DEV float activate(float x) {
+// 2^n for n from -126 to 127.
+DEV float power_of_two(int n) { return __int_as_float((n + 127) << 23); }
+// 1 / x to one unit in the last place, for x that is neither denormal nor beyond 2^126.
+DEV float reciprocal(float x) {
+    float out;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
+// a + b and what it was rounded by, where |a| >= |b|.
+DEV Pair2 add_smaller(float a, float b) {
+    const float sum = __fadd_rn(a, b);
+    return Pair2{sum, b - (sum - a)};
+}
+
+// e^(x.hi + x.lo) = 2^n times the result, which is between 0.7 and 1.42 and off by 2^-28 of itself; for |x| < 120.
+DEV Pair2 exp_pair(const Pair2& x, int& n) {
+    const float shifted = __fmaf_rn(x.hi, 1.44269504f, 12582912.0f), count = shifted - 12582912.0f;
+    n = __float_as_int(shifted) - 0x4b400000;
+    // The upper part of ln 2 times a small integer leaves an exact difference.
+    const float r = __fmaf_rn(count, -0.69314718246f, x.hi), rest = __fmaf_rn(count, 1.90465430e-9f, x.lo), all = r + rest;
+    // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, 3e-9 of e^r.
+    float q = 0.00138145577f;
+    q = __fmaf_rn(q, all, 0.00836873577f);
+    q = __fmaf_rn(q, all, 0.0416683899f);
+    q = __fmaf_rn(q, all, 0.166665205f);
+    q = __fmaf_rn(q, all, 0.499999934f);
+    const Pair2 head = add_smaller(1.0f, r);
+    return add_smaller(head.hi, head.lo + __fmaf_rn(__fmul_rn(all, all), q, rest));
+}
+
+// sigmoid(x) = (hi + lo) * scale, where scale is 1 unless the result is small; `other` is sigmoid(-x) for x >= 0.
+DEV Pair2 sigmoid_pair(float x, float& scale, float& other) {
+    // Between 0 and 1, e^-|x| can neither overflow nor hide the 1; where it is denormal, half of its power of two is applied last.
+    const float below = -fabsf(x);
+    int n;
+    const Pair2 e = exp_pair(Pair2{below < -110.0f ? -110.0f : below, 0.0f}, n);
+    const float first = power_of_two(n >> 1), second = power_of_two(n - (n >> 1));
+    const float hi = __fmul_rn(e.hi, first), lo = __fmul_rn(e.lo, first), whole = __fmul_rn(hi, second);
+    const Pair2 sum = add_smaller(1.0f, whole);
+    const float rest = __fmaf_rn(lo, second, sum.lo), inverse = reciprocal(sum.hi);
+    const bool negative = x < 0.0f;
+    const float over = negative ? hi : 1.0f, quotient = __fmul_rn(over, inverse);
+    const float left = __fmaf_rn(-quotient, rest, __fmaf_rn(-quotient, sum.hi, over)) + (negative ? lo : 0.0f);
+    scale = negative ? second : 1.0f;
+    other = whole * inverse;
+    return Pair2{quotient, left * inverse};
+}
+
+// With t = |x|, at most 15: the normal distribution function at -t over `bell`, which is e^(-t^2 / 2) without its factor 2^n.
+DEV Pair2 normal_tail(float t, Pair2& bell, int& n) {
+    const float square = __fmul_rn(t, t);
+    bell = exp_pair(Pair2{-0.5f * square, -0.5f * __fmaf_rn(t, t, -square)}, n);
+    // The quotient is a polynomial of z = 1 / (t + 3) - 7 / 64, 1e-8 of itself.
+    const Pair2 sum = add_smaller(fmaxf(t, 3.0f), fminf(t, 3.0f));
+    const float v = reciprocal(sum.hi), off = __fmaf_rn(-v, sum.lo, __fmaf_rn(-v, sum.hi, 1.0f)), z = v - 0.109375f;
+    float q = -534.750409f;
+    q = __fmaf_rn(q, z, 468.735827f);
+    q = __fmaf_rn(q, z, -56.7733892f);
+    q = __fmaf_rn(q, z, -57.7357413f);
+    q = __fmaf_rn(q, z, -3.03450944f);
+    q = __fmaf_rn(q, z, 11.7206009f);
+    q = __fmaf_rn(q, z, 7.61963451f);
+    q = __fmaf_rn(q, z, 2.91099887f);
+    // The two last steps keep what they round by, and what their constants were rounded by.
+    const float slope = __fmaf_rn(q, z, 0.821401238f), slope_lo = __fmaf_rn(q, z, 0.821401238f - slope) + -3.339269528e-09f;
+    const float rise = __fmul_rn(slope, z), m = __fadd_rn(rise, 0.0633444563f);
+    const float m_lo = __fmaf_rn(slope, z, -rise) + (fminf(rise, 0.0633444563f) - (m - fmaxf(rise, 0.0633444563f)));
+    // The derivative by t is t m - 1 / sqrt(2 pi); it makes up for what 1 / (t + 3) was rounded by.
+    const float shift = __fmaf_rn(-t, m, 0.398942280f) * (sum.hi * off);
+    return Pair2{m, __fmaf_rn(slope_lo, z, m_lo) + (shift + 5.228469463e-10f)};
+}
+
+// x times the normal distribution function at x.
+DEV float gelu(float x) {
+    const float size = fabsf(x), t = size > 15.0f ? 15.0f : size;
+    int n;
+    Pair2 bell;
+    const Pair2 m = normal_tail(t, bell, n);
+    // Below zero half of the power of two is applied last, because the tail may be denormal where t times it is not.
+    const float first = power_of_two(n >> 1), second = power_of_two(n - (n >> 1));
+    const bool negative = x < 0.0f;
+    const float inner = negative ? first : first * second, outer = negative ? second : 1.0f, base = negative ? 0.0f : x;
+    const float product = __fmul_rn(m.hi, bell.hi);
+    const float product_lo = __fmaf_rn(m.hi, bell.hi, -product) + __fmaf_rn(m.hi, bell.lo, m.lo * bell.hi);
+    const float tail = __fmul_rn(product, inner), tail_lo = __fmul_rn(product_lo, inner);
+    const float y = __fmaf_rn(-t, tail, base), y_lo = __fmaf_rn(-t, tail, base - y);
+    // At infinity the difference is not a number.
+    return size > 15.0f && !negative ? x : __fadd_rn(y, __fmaf_rn(-t, tail_lo, y_lo)) * outer;
+}
+
+// The derivative of gelu.
+DEV float gelu_grad(float x) {
+    const float size = fabsf(x), t = size > 15.0f ? 15.0f : size;
+    int n;
+    Pair2 bell;
+    const Pair2 m = normal_tail(t, bell, n);
+    const float rest = __fmaf_rn(-t, 0.398942280f, m.hi), rest_lo = __fmaf_rn(-t, 0.398942280f, m.hi - rest) + m.lo;
+    const float below = __fmul_rn(rest + rest_lo, bell.hi) * power_of_two(n >> 1) * power_of_two(n - (n >> 1));
+    return x < 0.0f ? below : 1.0f - below;
+}
+
+DEV float sigmoid(float x) {
+    float scale, other;
+    const Pair2 s = sigmoid_pair(x, scale, other);
+    return __fadd_rn(s.hi, s.lo) * scale;
+}
+
+// x sigmoid(x).
+DEV float silu(float x) {
+    float scale, other;
+    const Pair2 s = sigmoid_pair(x, scale, other);
+    return __fadd_rn(s.hi, s.lo) * (x < -110.0f ? -110.0f : x) * scale;
+}
+
+// The derivative of silu.
+DEV float silu_grad(float x) {
+    const float at = x < -110.0f ? -110.0f : x > 110.0f ? 110.0f : x;
+    float scale, other;
+    const Pair2 pair = sigmoid_pair(at, scale, other);
+    const float s = __fadd_rn(pair.hi, pair.lo);
+    return __fmul_rn(s, __fmaf_rn(at, x < 0.0f ? __fmaf_rn(-s, scale, 1.0f) : other, 1.0f)) * scale;
+}
+
+// For results of 16 bits single floats do, which are faster: memory keeps up with fewer instructions an element there.
+DEV float sigmoid_for_half(float x) { return 1.0f / (1.0f + expf(-x)); }
+DEV float normal_cdf_for_half(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
+
+// f(x), to be stored as a T; NaN stays NaN.
+template <int F, class T = float> DEV float activate(float x) {
+    constexpr bool HALF = sizeof(T) < 4;
     if constexpr (F == RELU) return x <= 0.0f ? 0.0f : x;
     if constexpr (F == LEAKY_RELU) return x <= 0.0f ? 0.01f * x : x;
-    if constexpr (F == GELU) return x * normal_cdf(x);
-    if constexpr (F == SILU) return x * sigmoidf_(x);
-    if constexpr (F == SIGMOID) return sigmoidf_(x);
+    if constexpr (F == GELU) return HALF ? x * normal_cdf_for_half(x) : gelu(x);
+    if constexpr (F == SILU) return HALF ? x * sigmoid_for_half(x) : silu(x);
+    if constexpr (F == SIGMOID) return HALF ? sigmoid_for_half(x) : sigmoid(x);
     if constexpr (F == TANH) return tanhf(x);
     return x;
 }
 
-// f' at what the function saved: its output for relu, leaky_relu, sigmoid and tanh, its input for gelu and silu.
-template <int F> DEV float activate_grad(float s) {
+// f' at what the function saved: its output for relu, leaky_relu, sigmoid and tanh, its input for gelu and silu. T is what it was saved as.
+template <int F, class T = float> DEV float activate_grad(float s) {
+    constexpr bool HALF = sizeof(T) < 4;
     if constexpr (F == RELU) return s <= 0.0f ? 0.0f : 1.0f;
     if constexpr (F == LEAKY_RELU) return s <= 0.0f ? 0.01f : 1.0f;
-    if constexpr (F == GELU) return normal_cdf(s) + s * expf(-0.5f * s * s) * 0.3989422804014327f;
+    if constexpr (F == GELU) {
+        if constexpr (HALF) return normal_cdf_for_half(s) + s * expf(-0.5f * s * s) * 0.3989422804014327f;
+        return gelu_grad(s);
+    }
     if constexpr (F == SILU) {
-        const float t = sigmoidf_(s);
+        if constexpr (!HALF) return silu_grad(s);
+        const float t = sigmoid_for_half(s);
         return t * (1.0f + s * (1.0f - t));
     }
-    if constexpr (F == SIGMOID) return s * (1.0f - s);
-    if constexpr (F == TANH) return 1.0f - s * s;
+    // s (1 - s) and 1 - s^2, each rounded once.
+    if constexpr (F == SIGMOID) return __fmaf_rn(-s, s, s);
+    if constexpr (F == TANH) return __fmaf_rn(-s, s, 1.0f);
     return 1.0f;
 }
 
