@@ -364,7 +364,7 @@ DEV float optimizer_root(float v) {
 template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam {
     static constexpr int STATES = 2;
     // Slots; the states follow one another.
-    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 4, CORR = 5, PARAM = 6, STATE = 7, UPDATE_MAX = 9, GRAD_SQ = 10;
+    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 4, CORR = 5, PARAM = 6, STATE = 7, UPDATE_MAX = 9, GRAD_NORM_SEG = 10;
     static constexpr int WORK = 11, SCALER = 12, SHADOW = 13, TOTAL_MAX = 14, GRAD_NORM = 15, TICKET = 16;
     float lr, wd, corr0, corr1;
     __device__ __forceinline__ void read(const Args& a) {
@@ -387,7 +387,7 @@ template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam {
 // Gradient descent; the momentum's buffer is bound where MOMENTUM is not zero.
 template <u64 MOMENTUM, bool NESTEROV> struct Sgd {
     static constexpr int STATES = MOMENTUM << 1 != 0 ? 1 : 0;
-    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 3, PARAM = 4, STATE = 5, UPDATE_MAX = 6, GRAD_SQ = 7;
+    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 3, PARAM = 4, STATE = 5, UPDATE_MAX = 6, GRAD_NORM_SEG = 7;
     static constexpr int WORK = 8, SCALER = 9, SHADOW = 10, TOTAL_MAX = 11, GRAD_NORM = 12, TICKET = 13;
     float lr, wd;
     __device__ __forceinline__ void read(const Args& a) {
@@ -404,24 +404,58 @@ template <u64 MOMENTUM, bool NESTEROV> struct Sgd {
     }
 };
 
-// The largest change, as the bits of a float without a sign, and the sum of squared gradients. As integers, such bits are ordered as the
-// floats are, with NaN above all of them.
+// The largest change, as the bits of a float without a sign, and the norm of the gradients: the root of the sum of their squares. As integers, such bits
+// are ordered as the floats are, with NaN above all of them. A norm is a float wherever it is finite, which the sum of squares is not: in memory stand
+// norms, and sums are double.
 struct alignas(8) UpdateMetric {
     u32 max;
-    float square;
-    __device__ __forceinline__ void add(const UpdateMetric& other) {
+    float norm;
+};
+
+// The root of a sum of squares, rounded to a float; no double is divided or rooted, which takes long on most devices.
+DEV float root_of_sum(double square) {
+    const int high = __double2hiint(square), exponent = (high >> 20) - 1023;
+    // Zero stays, and what is not finite is not finite as a float.
+    if (exponent == -1023 || exponent == 1024) return (float)square;
+    // 4^half times a number between 1 and 4.
+    const int half = exponent >> 1;
+    const float rest = (float)__hiloint2double(high - (half << 21), __double2loint(square));
+    return sqrtf(rest) * power_of_two(half >> 1) * power_of_two(half - (half >> 1));
+}
+
+// Metrics while they are summed.
+struct UpdateSum {
+    u32 max;
+    double square;
+    // The change of an element by its gradient.
+    __device__ __forceinline__ void count(float change, float grad) {
+        const u32 size = __float_as_uint(fabsf(change));
+        max = max > size ? max : size;
+        square += (double)grad * (double)grad;
+    }
+    __device__ __forceinline__ void add(const UpdateSum& other) {
         max = max > other.max ? max : other.max;
         square += other.square;
     }
+    __device__ __forceinline__ void add(const UpdateMetric& other) { add(UpdateSum{other.max, (double)other.norm * (double)other.norm}); }
+    __device__ __forceinline__ UpdateMetric stored() const { return UpdateMetric{max, root_of_sum(square)}; }
 };
 
-// Every lane gets the result.
-DEV UpdateMetric warp_metric(const UpdateMetric& m) { return UpdateMetric{__reduce_max_sync(0xffffffffu, m.max), warp_reduce<Sum>(m.square)}; }
+// Over groups of LANES neighbouring lanes, a power of two; every lane gets its group's result, and the order is fixed.
+template <int LANES = 32> DEV UpdateSum lanes_metric(UpdateSum m) {
+#pragma unroll
+    for (int mask = LANES / 2; mask > 0; mask >>= 1) {
+        const u32 max = __shfl_xor_sync(0xffffffffu, m.max, mask);
+        const int high = __shfl_xor_sync(0xffffffffu, __double2hiint(m.square), mask), low = __shfl_xor_sync(0xffffffffu, __double2loint(m.square), mask);
+        m.add(UpdateSum{max, __hiloint2double(high, low)});
+    }
+    return m;
+}
 
 // An operation that makes a gradient and steps its parameter at once has the slots of the rule, with its factors in place of the gradient and of the squares,
 // its parts in place of the largest changes, and the parameter's copy in place of the scale.
 template <class Rule> struct StepSlots {
-    static constexpr int A = Rule::GRAD, B = Rule::GRAD_SQ, PARTS = Rule::UPDATE_MAX, SHADOW = Rule::SCALER;
+    static constexpr int A = Rule::GRAD, B = Rule::GRAD_NORM_SEG, PARTS = Rule::UPDATE_MAX, SHADOW = Rule::SCALER;
 };
 
 // Writes pairs `first + i` of a parameter's parts for i < COUNT, by one warp: the first is `m`, the others are zero.
