@@ -599,3 +599,20 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseFused {
         if (loss_total<1, THREADS, BLOCKS>(sum, a.at<float>(4), a.at<u32>(6), block, smem) && a.has(3)) *a.at<float>(3) = sum[0] / LEN;
     }
 };
+
+// ---------------------------------------------------------------------------------------------------- functions by themselves
+
+// y [LEN] = what the losses take for e^x, or for the logarithm of x where LOG, of x [LEN]. Floats; overwrites. No step runs this: it is how the exactness of
+// these functions is measured. Slots: x, y.
+template <bool LOG, i64 LEN> struct LossFunction {
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return ceil_div(LEN, THREADS); }
+    static constexpr int smem(int) { return 0; }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const i64 at = (i64)block * THREADS + threadIdx.x;
+        if (at >= LEN) return;
+        const float x = a.at<float>(0)[at];
+        a.at<float>(1)[at] = LOG ? logf(x) : loss_exp(x);
+    }
+};
