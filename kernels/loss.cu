@@ -522,7 +522,7 @@ template <i64 LEN> DEV float mean_square(float sum) {
     return sum / ((float)LEN * SCALE * SCALE);
 }
 
-// This thread's share of the sum of `(y - target)^2`; writes `dy = factor (y - target)` where `dy` is not null. BLOCKS blocks stride over
+// This thread's share of the sum of the squares of scaled `y - target`; writes `dy = factor (y - target)` where `dy` is not null. BLOCKS blocks stride over
 // groups of 16 bytes, up to four of them under way; the few elements after the last whole group fall to block 0.
 template <class T, i64 LEN, int THREADS, int BLOCKS> DEV float loss_errors(const T* y, const T* target, T* dy, float factor, int block) {
     constexpr float SCALE = error_scale<LEN>();
