@@ -118,63 +118,69 @@ enum Activation { NONE = 0, RELU = 1, LEAKY_RELU = 2, GELU = 3, SILU = 4, SIGMOI
 
 // Functions of floats are computed in pairs of floats where one would not do: the upper part is the rounded value, the lower one what it was rounded
 // by. All are within two units in the last place of the exact result, in the tails too. Products whose rounding is looked at are never fused.
-struct Pair2 { float hi, lo; };
+struct FloatPair { float hi, lo; };
 
-// 2^n for n from -126 to 127.
-DEV float power_of_two(int n) { return __int_as_float((n + 127) << 23); }
+// 2^64 and 2^-64. Tails are multiplied by the first until the end, so that they are normal numbers where a result is.
+static constexpr float TAIL_SCALE = 18446744073709551616.0f, TAIL_UNSCALE = 5.42101086e-20f;
+
 // 1 / x to one unit in the last place, for x that is neither denormal nor beyond 2^126.
 DEV float reciprocal(float x) {
     float out;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
     return out;
 }
-// a + b and what it was rounded by, where |a| >= |b|.
-DEV Pair2 add_smaller(float a, float b) {
-    const float sum = __fadd_rn(a, b);
-    return Pair2{sum, b - (sum - a)};
-}
+// Adding it rounds a small number to an integer n, which is then in the low bits of the sum; of this sum, 2^64 2^n.
+static constexpr float ROUND_SHIFT = 12582912.0f;
+DEV float tail_power(float shifted) { return __int_as_float((__float_as_int(shifted) + (127 + 64)) << 23); }
 
-// e^(x.hi + x.lo) = 2^n times the result, which is between 0.7 and 1.42 and off by 2^-28 of itself; for |x| < 120.
-DEV Pair2 exp_pair(const Pair2& x, int& n) {
-    const float shifted = __fmaf_rn(x.hi, 1.44269504f, 12582912.0f), count = shifted - 12582912.0f;
-    n = __float_as_int(shifted) - 0x4b400000;
+// e^-|x| 2^64; beyond 110 as at 110, where it is below every float.
+DEV FloatPair tail_exp(float x) {
+    const float size = fabsf(x), at = size > 110.0f ? -110.0f : -size;
+    const float shifted = __fmaf_rn(at, 1.44269504f, ROUND_SHIFT), count = shifted - ROUND_SHIFT;
     // The upper part of ln 2 times a small integer leaves an exact difference.
-    const float r = __fmaf_rn(count, -0.69314718246f, x.hi), rest = __fmaf_rn(count, 1.90465430e-9f, x.lo), all = r + rest;
+    const float r = __fmaf_rn(count, 1.90465430e-9f, __fmaf_rn(count, -0.69314718246f, at));
     // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, 3e-9 of e^r.
     float q = 0.00138145577f;
-    q = __fmaf_rn(q, all, 0.00836873577f);
-    q = __fmaf_rn(q, all, 0.0416683899f);
-    q = __fmaf_rn(q, all, 0.166665205f);
-    q = __fmaf_rn(q, all, 0.499999934f);
-    const Pair2 head = add_smaller(1.0f, r);
-    return add_smaller(head.hi, head.lo + __fmaf_rn(__fmul_rn(all, all), q, rest));
+    q = __fmaf_rn(q, r, 0.00836873577f);
+    q = __fmaf_rn(q, r, 0.0416683899f);
+    q = __fmaf_rn(q, r, 0.166665205f);
+    q = __fmaf_rn(q, r, 0.499999934f);
+    const float rise = __fmaf_rn(__fmul_rn(r, r), q, r), e = __fadd_rn(1.0f, rise), power = tail_power(shifted);
+    return FloatPair{__fmul_rn(e, power), (rise - (e - 1.0f)) * power};
 }
 
-// sigmoid(x) = (hi + lo) * scale, where scale is 1 unless the result is small; `other` is sigmoid(-x) for x >= 0.
-DEV Pair2 sigmoid_pair(float x, float& scale, float& other) {
-    // Between 0 and 1, e^-|x| can neither overflow nor hide the 1; where it is denormal, half of its power of two is applied last.
-    const float below = -fabsf(x);
-    int n;
-    const Pair2 e = exp_pair(Pair2{below < -110.0f ? -110.0f : below, 0.0f}, n);
-    const float first = power_of_two(n >> 1), second = power_of_two(n - (n >> 1));
-    const float hi = __fmul_rn(e.hi, first), lo = __fmul_rn(e.lo, first), whole = __fmul_rn(hi, second);
-    const Pair2 sum = add_smaller(1.0f, whole);
-    const float rest = __fmaf_rn(lo, second, sum.lo), inverse = reciprocal(sum.hi);
+// sigmoid(x) = the result times `scale`, which is 1 for x >= 0; `other` is sigmoid(-x) there.
+DEV float sigmoid_of(float x, float& scale, float& other) {
+    // Between 0 and 1, e^-|x| can neither overflow nor hide the 1.
     const bool negative = x < 0.0f;
-    const float over = negative ? hi : 1.0f, quotient = __fmul_rn(over, inverse);
-    const float left = __fmaf_rn(-quotient, rest, __fmaf_rn(-quotient, sum.hi, over)) + (negative ? lo : 0.0f);
-    scale = negative ? second : 1.0f;
-    other = whole * inverse;
-    return Pair2{quotient, left * inverse};
+    const FloatPair tail = tail_exp(x);
+    const float sum = __fmaf_rn(tail.hi, TAIL_UNSCALE, 1.0f), rest = __fmaf_rn(tail.hi, TAIL_UNSCALE, 1.0f - sum);
+    const float over = negative ? tail.hi : 1.0f, inverse = reciprocal(sum), quotient = __fmul_rn(over, inverse);
+    const float left = __fmaf_rn(-quotient, rest, __fmaf_rn(-quotient, sum, over)) + (negative ? tail.lo : 0.0f);
+    scale = negative ? TAIL_UNSCALE : 1.0f;
+    other = tail.hi * TAIL_UNSCALE * inverse;
+    return __fmaf_rn(left, inverse, quotient);
 }
 
-// With t = |x|, at most 15: the normal distribution function at -t over `bell`, which is e^(-t^2 / 2) without its factor 2^n.
-DEV Pair2 normal_tail(float t, Pair2& bell, int& n) {
-    const float square = __fmul_rn(t, t);
-    bell = exp_pair(Pair2{-0.5f * square, -0.5f * __fmaf_rn(t, t, -square)}, n);
+// With t = |x|, at most 15: the normal distribution function at -t over `bell`, which is e^(-t^2 / 2) over `power` 2^-64.
+DEV FloatPair normal_tail(float t, FloatPair& bell, float& power) {
+    const float square = __fmul_rn(t, t), square_lo = __fmaf_rn(t, t, -square);
+    const float shifted = __fmaf_rn(square, -0.72134752f, ROUND_SHIFT), count = shifted - ROUND_SHIFT;
+    power = tail_power(shifted);
+    // What is left of the square; the function of it is e^(-left / 2), with the coefficients of `tail_exp`.
+    const float left = __fmaf_rn(count, 1.38629436493f, square), left_lo = __fmaf_rn(count, -3.80930860e-9f, square_lo), all = left + left_lo;
+    float e = 2.15852470e-5f;
+    e = __fmaf_rn(e, all, -2.61522992e-4f);
+    e = __fmaf_rn(e, all, 0.00260427431f);
+    e = __fmaf_rn(e, all, -2.08331505e-2f);
+    e = __fmaf_rn(e, all, 0.124999985f);
+    const float head = __fmaf_rn(left, -0.5f, 1.0f);
+    const float more = __fmaf_rn(__fmul_rn(all, all), e, __fmaf_rn(left_lo, -0.5f, __fmaf_rn(left, -0.5f, 1.0f - head)));
+    bell.hi = __fadd_rn(head, more);
+    bell.lo = more - (bell.hi - head);
     // The quotient is a polynomial of z = 1 / (t + 3) - 7 / 64, 1e-8 of itself.
-    const Pair2 sum = add_smaller(fmaxf(t, 3.0f), fminf(t, 3.0f));
-    const float v = reciprocal(sum.hi), off = __fmaf_rn(-v, sum.lo, __fmaf_rn(-v, sum.hi, 1.0f)), z = v - 0.109375f;
+    const float sum = __fadd_rn(t, 3.0f), sum_lo = t - (sum - 3.0f);
+    const float v = reciprocal(sum), off = __fmaf_rn(-v, sum_lo, __fmaf_rn(-v, sum, 1.0f)), z = v - 0.109375f;
     float q = -534.750409f;
     q = __fmaf_rn(q, z, 468.735827f);
     q = __fmaf_rn(q, z, -56.7733892f);
@@ -183,63 +189,59 @@ DEV Pair2 normal_tail(float t, Pair2& bell, int& n) {
     q = __fmaf_rn(q, z, 11.7206009f);
     q = __fmaf_rn(q, z, 7.61963451f);
     q = __fmaf_rn(q, z, 2.91099887f);
-    // The two last steps keep what they round by, and what their constants were rounded by.
-    const float slope = __fmaf_rn(q, z, 0.821401238f), slope_lo = __fmaf_rn(q, z, 0.821401238f - slope) + -3.339269528e-09f;
-    const float rise = __fmul_rn(slope, z), m = __fadd_rn(rise, 0.0633444563f);
-    const float m_lo = __fmaf_rn(slope, z, -rise) + (fminf(rise, 0.0633444563f) - (m - fmaxf(rise, 0.0633444563f)));
+    q = __fmaf_rn(q, z, 0.821401238f);
+    // Rounded twice, the sum is a multiple of what the constant is one of, so that their difference is exact.
+    FloatPair m;
+    m.hi = __fadd_rn(__fmul_rn(q, z), 0.0633444563f);
     // The derivative by t is t m - 1 / sqrt(2 pi); it makes up for what 1 / (t + 3) was rounded by.
-    const float shift = __fmaf_rn(-t, m, 0.398942280f) * (sum.hi * off);
-    return Pair2{m, __fmaf_rn(slope_lo, z, m_lo) + (shift + 5.228469463e-10f)};
+    m.lo = __fmaf_rn(__fmaf_rn(-t, m.hi, 0.398942280f), sum * off, __fmaf_rn(q, z, 0.0633444563f - m.hi));
+    return m;
 }
 
 // x times the normal distribution function at x.
 DEV float gelu(float x) {
     const float size = fabsf(x), t = size > 15.0f ? 15.0f : size;
-    int n;
-    Pair2 bell;
-    const Pair2 m = normal_tail(t, bell, n);
-    // Below zero half of the power of two is applied last, because the tail may be denormal where t times it is not.
-    const float first = power_of_two(n >> 1), second = power_of_two(n - (n >> 1));
+    float power;
+    FloatPair bell;
+    const FloatPair m = normal_tail(t, bell, power);
     const bool negative = x < 0.0f;
-    const float inner = negative ? first : first * second, outer = negative ? second : 1.0f, base = negative ? 0.0f : x;
     const float product = __fmul_rn(m.hi, bell.hi);
     const float product_lo = __fmaf_rn(m.hi, bell.hi, -product) + __fmaf_rn(m.hi, bell.lo, m.lo * bell.hi);
-    const float tail = __fmul_rn(product, inner), tail_lo = __fmul_rn(product_lo, inner);
-    const float y = __fmaf_rn(-t, tail, base), y_lo = __fmaf_rn(-t, tail, base - y);
-    // At infinity the difference is not a number.
-    return size > 15.0f && !negative ? x : __fadd_rn(y, __fmaf_rn(-t, tail_lo, y_lo)) * outer;
+    // Below zero the result is the tail, above zero x less the tail.
+    const float factor = t * power, base = negative ? 0.0f : t * TAIL_SCALE;
+    const float y = __fmaf_rn(-factor, product, base), y_lo = __fmaf_rn(-factor, product, base - y);
+    return size > 15.0f && !negative ? x : __fadd_rn(y, __fmaf_rn(-factor, product_lo, y_lo)) * TAIL_UNSCALE;
 }
 
 // The derivative of gelu.
 DEV float gelu_grad(float x) {
     const float size = fabsf(x), t = size > 15.0f ? 15.0f : size;
-    int n;
-    Pair2 bell;
-    const Pair2 m = normal_tail(t, bell, n);
+    float power;
+    FloatPair bell;
+    const FloatPair m = normal_tail(t, bell, power);
     const float rest = __fmaf_rn(-t, 0.398942280f, m.hi), rest_lo = __fmaf_rn(-t, 0.398942280f, m.hi - rest) + m.lo;
-    const float below = __fmul_rn(rest + rest_lo, bell.hi) * power_of_two(n >> 1) * power_of_two(n - (n >> 1));
+    const float below = __fmul_rn((rest + rest_lo) * bell.hi, power) * TAIL_UNSCALE;
     return x < 0.0f ? below : 1.0f - below;
 }
 
 DEV float sigmoid(float x) {
     float scale, other;
-    const Pair2 s = sigmoid_pair(x, scale, other);
-    return __fadd_rn(s.hi, s.lo) * scale;
+    const float s = sigmoid_of(x, scale, other);
+    return s * scale;
 }
 
 // x sigmoid(x).
 DEV float silu(float x) {
     float scale, other;
-    const Pair2 s = sigmoid_pair(x, scale, other);
-    return __fadd_rn(s.hi, s.lo) * (x < -110.0f ? -110.0f : x) * scale;
+    const float s = sigmoid_of(x, scale, other);
+    return __fmul_rn(s, x < -110.0f ? -110.0f : x) * scale;
 }
 
 // The derivative of silu.
 DEV float silu_grad(float x) {
     const float at = x < -110.0f ? -110.0f : x > 110.0f ? 110.0f : x;
     float scale, other;
-    const Pair2 pair = sigmoid_pair(at, scale, other);
-    const float s = __fadd_rn(pair.hi, pair.lo);
+    const float s = sigmoid_of(at, scale, other);
     return __fmul_rn(s, __fmaf_rn(at, x < 0.0f ? __fmaf_rn(-s, scale, 1.0f) : other, 1.0f)) * scale;
 }
 
@@ -420,7 +422,8 @@ DEV float root_of_sum(double square) {
     // 4^half times a number between 1 and 4.
     const int half = exponent >> 1;
     const float rest = (float)__hiloint2double(high - (half << 21), __double2loint(square));
-    return sqrtf(rest) * power_of_two(half >> 1) * power_of_two(half - (half >> 1));
+    const int first = half >> 1, second = half - first;
+    return sqrtf(rest) * __int_as_float((first + 127) << 23) * __int_as_float((second + 127) << 23);
 }
 
 // Metrics while they are summed.
