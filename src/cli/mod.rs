@@ -12,6 +12,7 @@ mod device;
 mod doctor;
 mod error;
 mod export;
+mod functions;
 mod keep;
 pub mod kept_args;
 mod kernel_times;
@@ -57,6 +58,7 @@ pub fn run(cli: &Cli) -> ExitCode {
         Some(Command::Arena(args)) => arena::run(args),
         Some(Command::Presets(args)) => presets::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
+        Some(Command::Functions(args)) => functions::run(args),
         Some(Command::Runs(args)) => runs::run(args),
         Some(Command::Export(args)) => export::run(args),
         Some(Command::Capsule(args)) => return capsule::run(args).unwrap_or_else(|e| error::report(&e)),

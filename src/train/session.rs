@@ -3,7 +3,7 @@
 use super::bring_up::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
-use super::guard::Guard;
+use super::guard::{Guard, parameters_are_finite};
 use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
 use super::weights::{export, import, open_tensors};
@@ -12,7 +12,7 @@ use crate::compile::Compiled;
 use crate::data::{self, Dataset, Preprocessing};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{BatchPlace, Executor, Recording, Step};
+use crate::exec::{BatchPlace, Executor, Recording, Step, StepRecord};
 use crate::ir::Metrics;
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
@@ -101,7 +101,7 @@ pub struct StepReport {
     pub loss: f32,
     /// The largest change of any parameter; 0 where update metrics are off.
     pub update_max: f32,
-    /// The length of the whole gradient; 0 where update metrics are off.
+    /// The length of the whole gradient; 0 where update metrics are off, infinite where it is above `f32`'s range.
     pub grad_norm: f32,
     /// Share of the batch classified right, before the update; NaN where it is not measured.
     #[serde(skip_serializing_if = "f32_is_nan")]
@@ -156,6 +156,8 @@ pub struct Session {
     pub(super) streams: bool,
     /// Where the batches of one launch stand.
     pub(super) places: Vec<BatchPlace>,
+    /// What the steps of one launch told.
+    pub(super) records: Vec<StepRecord>,
     /// How far parameters moved, where somebody collects it.
     pub(super) moved: Option<Stretches>,
     pub(super) done: u64,
@@ -233,6 +235,7 @@ impl Session {
             watched,
             streams,
             places: Vec::new(),
+            records: Vec::new(),
             moved: None,
             done: 0,
             total,
@@ -368,11 +371,20 @@ impl Session {
             step_us,
             feed_us: (fed - started).as_secs_f32() * 1e6,
         };
-        if !(report.loss.is_finite() && report.update_max.is_finite() && report.grad_norm.is_finite()) {
+        if !self.is_sound(&report)? {
             return Err(self.explain(report.loss)?.into());
         }
         self.done += 1;
         Ok(Some(report))
+    }
+
+    /// Whether a run can go on after a step: loss and parameters are finite. The metrics of the update need not be, where
+    /// they are beyond `f32`; but where the largest change is finite, so are the parameters.
+    pub(super) fn is_sound(&self, report: &StepReport) -> Result<bool, TrainError> {
+        if !report.loss.is_finite() {
+            return Ok(false);
+        }
+        Ok(report.update_max.is_finite() || parameters_are_finite(&self.train)?)
     }
 
     #[cold]

@@ -102,9 +102,12 @@ impl Session {
                 break;
             }
             let mut failed = None;
-            for record in self.train.landed()? {
+            let mut records = std::mem::take(&mut self.records);
+            records.clear();
+            records.extend_from_slice(self.train.landed()?);
+            for record in &records {
                 let report = self.watched.report(record, self.done + 1, fed_us);
-                if !(report.loss.is_finite() && report.update_max.is_finite() && report.grad_norm.is_finite()) {
+                if !self.is_sound(&report)? {
                     failed = Some(report.loss);
                     break;
                 }
@@ -112,6 +115,7 @@ impl Session {
                 made += 1;
                 tell(&report);
             }
+            self.records = records;
             if let Some(loss) = failed {
                 self.train.abandon_launches()?;
                 return Err(self.explain(loss)?.into());

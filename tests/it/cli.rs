@@ -1,5 +1,6 @@
 //! The commands as a user runs them: the real program, its output, its exit status, and the files that it leaves.
 
+mod exactness;
 mod exports;
 mod files;
 mod kept;

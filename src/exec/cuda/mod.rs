@@ -26,6 +26,7 @@
 //! | `timing` | how long operations take, and the host's part |
 //! | `tensors` | reading and writing its values |
 //! | `ceilings` | what the device can do at best |
+//! | `functions` | functions by themselves, to measure how exact they are |
 //! | `twin` | every kernel against its plain-loop reference |
 
 mod bind;
@@ -36,6 +37,7 @@ mod compiler;
 mod cublaslt;
 mod cudnn;
 mod faults;
+mod functions;
 mod gpu;
 mod graph;
 mod group;
@@ -58,6 +60,7 @@ mod workers;
 pub use ceilings::GpuCeilings;
 pub use compiler::{Arch, cache_folder, compile_unit, source_hash, sources, unit};
 pub use faults::Undo;
+pub(in crate::exec) use functions::GpuFunctions;
 pub use gpu::{Gpu, gpu, usable};
 pub(in crate::exec) use intake::MAX_WATCHED;
 pub use probe::{DeviceInfo, Library, Probe, probe};

@@ -32,11 +32,12 @@ pub(super) fn reference(
         OpKind::StepMetrics { ref segments } => {
             let parts = get("parts");
             let of = |s: &Segment| totals(&parts[2 * s.start..2 * (s.start + s.len)]);
-            let (max, squares): (Vec<f64>, Vec<f64>) = segments.iter().map(of).map(|t| (t[0], t[1])).unzip();
-            let (largest, norm) = (max.iter().copied().fold(0.0, f64::max), squares.iter().sum::<f64>().sqrt());
+            let (max, norms): (Vec<f64>, Vec<f64>) = segments.iter().map(of).map(|t| (t[0], t[1])).unzip();
+            let norm = norms.iter().map(|n| n * n).sum::<f64>().sqrt();
+            let largest = max.iter().copied().fold(0.0, f64::max);
             return Some(vec![
                 ("update_max_seg", max),
-                ("grad_sq_seg", squares),
+                ("grad_norm_seg", norms),
                 ("update_max", vec![largest]),
                 ("grad_norm", vec![norm]),
             ]);
@@ -56,12 +57,12 @@ pub(super) fn reference(
         ("m", vec![f64::NAN; len]),
         ("v", vec![f64::NAN; len]),
         ("update_max", vec![f64::NAN]),
-        ("grad_sq", vec![f64::NAN]),
+        ("grad_norm_seg", vec![f64::NAN]),
     ];
     run(OpKind::AdamStep { len, segments, beta1, beta2, eps, decoupled }, &mut bound);
-    let [.., (_, param), (_, m), (_, v), (_, max), (_, squares)] = bound;
+    let [.., (_, param), (_, m), (_, v), (_, max), (_, norms)] = bound;
     let mut parts = vec![0.0; 2 * kind.step_parts()];
-    parts[..2].copy_from_slice(&[max[0], squares[0]]);
+    parts[..2].copy_from_slice(&[max[0], norms[0]]);
     Some(vec![("shadow", param.clone()), ("param", param), ("m", m), ("v", v), ("parts", parts)])
 }
 
@@ -103,7 +104,7 @@ fn dense_ce(kind: &OpKind, get: &dyn Fn(&str) -> Vec<f64>) -> Vec<(&'static str,
 pub(super) fn totals(parts: &[f64]) -> [f64; 2] {
     let largest =
         parts.iter().step_by(2).fold(0.0f64, |m, v| if v.is_nan() || m.is_nan() { f64::NAN } else { m.max(*v) });
-    [largest, parts.iter().skip(1).step_by(2).sum()]
+    [largest, parts.iter().skip(1).step_by(2).map(|n| n * n).sum::<f64>().sqrt()]
 }
 
 /// Runs the plain loops of an operation on these buffers.

@@ -68,7 +68,7 @@ const fn is_real(dtype: DType) -> bool {
 fn draw(kind: &OpKind, slot: &str, rng: &mut Rng) -> f64 {
     match (kind, slot) {
         (_, "rstd" | "var_prev" | "running_var" | "v_prev") => rng.range(0.05, 1.5),
-        (_, "parts" | "probs" | "corr" | "grad_sq_seg" | "update_max_seg" | "row_loss") => rng.range(0.1, 1.2),
+        (_, "parts" | "probs" | "corr" | "grad_norm_seg" | "update_max_seg" | "row_loss") => rng.range(0.1, 1.2),
         (_, "hyper") => rng.range(1e-3, 1e-2),
         (_, "gamma") => rng.range(0.5, 1.5),
         _ => rng.normal(),
@@ -258,7 +258,7 @@ impl Step {
 fn parts(kind: &OpKind, slot: &str, start: usize, len: usize) -> Vec<(usize, usize)> {
     match kind {
         OpKind::AdamStep { segments, len: flat, .. } | OpKind::SgdStep { segments, len: flat, .. }
-            if len == *flat && slot != "grad_sq" && slot != "update_max" =>
+            if len == *flat && slot != "grad_norm_seg" && slot != "update_max" =>
         {
             segments.iter().map(|s| (start + s.start, start + s.start + s.len)).collect()
         }
@@ -398,8 +398,8 @@ fn reference(
     if let Some(max) = find("update_max") {
         put(hosts, slots, program, "total_max", &[max.iter().copied().fold(0.0, f64::max)]);
     }
-    if let Some(squares) = find("grad_sq") {
-        put(hosts, slots, program, "grad_norm", &[squares.iter().sum::<f64>().sqrt()]);
+    if let Some(norms) = find("grad_norm_seg") {
+        put(hosts, slots, program, "grad_norm", &[norms.iter().map(|n| n * n).sum::<f64>().sqrt()]);
     }
     if let Some(params) = find("param") {
         put_parts(hosts, slots, program, kind, "shadow", &params);
