@@ -15,6 +15,7 @@ mod export;
 mod keep;
 pub mod kept_args;
 mod kernel_times;
+mod log_lines;
 mod numbers;
 mod output;
 mod places;

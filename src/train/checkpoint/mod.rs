@@ -5,8 +5,8 @@ mod resume;
 #[cfg(test)]
 mod tests;
 
-pub(super) use header::{metadata_of, origin_of_checkpoint, read_header};
 pub use header::{check_header, checkpoint_end, checkpoint_step};
+pub(super) use header::{metadata_of, origin_of_checkpoint, read_header};
 pub(super) use resume::Compared;
 pub use resume::Resumed;
 

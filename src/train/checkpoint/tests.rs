@@ -118,8 +118,7 @@ fn momentum_that_the_checkpoint_lacks_begins_with_none() {
     run.load_checkpoint(&path).unwrap();
     assert_eq!(run.resumed().unwrap().changes[0].field, "optimizer.momentum");
     let moments = run.state_names().into_iter().filter(|n| n.starts_with("momentum."));
-    let moments: Vec<HostTensor> =
-        moments.map(|n| run.train.tensor(run.train.find(&n).unwrap()).unwrap()).collect();
+    let moments: Vec<HostTensor> = moments.map(|n| run.train.tensor(run.train.find(&n).unwrap()).unwrap()).collect();
     assert!(!moments.is_empty() && moments.iter().all(|m| m.to_f64().unwrap().iter().all(|v| *v == 0.0)));
     run.save_checkpoint(&path, &preset(&with)).unwrap();
     resumed(&plain, &path);
@@ -140,15 +139,56 @@ fn a_checkpoint_of_an_earlier_version_is_compared_by_its_preset() {
         file.metadata.remove(origin::KEY);
         file.write(&path).unwrap();
     };
-    rewrite(&|header| header.recipe = None);
+    rewrite(&|header| (header.recipe, header.loss) = (None, None));
     let run = resumed(&TEXT.replace("0.01", "0.5").replace("\"steps\": 9", "\"steps\": 90"), &path);
     let notes = &run.resumed().unwrap().notes;
-    assert!(
-        run.lr().unwrap() == 0.5 && notes.len() == 2 && notes[0].starts_with("an earlier version"),
-        "{notes:?}"
-    );
+    assert!(run.lr().unwrap() == 0.5 && notes.len() == 2 && notes[0].starts_with("an earlier version"), "{notes:?}");
     refused(&TEXT.replace("\"relu\"", "\"tanh\""), &path);
     rewrite(&|header| header.preset = "{\"version\": 99}".to_owned());
     let run = resumed(TEXT, &path);
     assert!(run.resumed().unwrap().notes[0].starts_with("this version cannot read"));
+}
+
+#[test]
+fn a_checkpoint_says_the_loss_of_its_last_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.ckpt");
+    let mut first = session(TEXT);
+    first.save_checkpoint(&path, &preset(TEXT)).unwrap();
+    assert_eq!(checkpoint_end(&path).unwrap(), (0, None));
+    let loss = (0..3).map(|_| first.step().unwrap().unwrap().loss).last();
+    first.save_checkpoint(&path, &preset(TEXT)).unwrap();
+    let (step, found) = checkpoint_end(&path).unwrap();
+    assert_eq!((step, found.map(f32::to_bits)), (3, loss.map(f32::to_bits)));
+    assert_eq!(resumed(TEXT, &path).last_loss().map(f32::to_bits), loss.map(f32::to_bits));
+}
+
+#[test]
+fn a_recipe_that_was_compared_ahead_is_compared_again_only_for_another_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.ckpt");
+    session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
+    let mut run = session(TEXT);
+    let own = run.recipe.clone().of_steps(run.total);
+    let ahead = Compared::ahead(&path, &own).unwrap();
+    assert!(ahead.is_some());
+    // Another checkpoint takes the place of the file before its tensors are read.
+    let other = TEXT.replace("\"relu\"", "\"tanh\"");
+    session(&other).save_checkpoint(&path, &preset(&other)).unwrap();
+    let told = run.load_compared(&path, ahead).unwrap_err().to_string();
+    assert!(told.contains("layers[0].activation is tanh there and relu here"), "{told}");
+}
+
+#[test]
+fn samples_are_hashed_only_where_the_checkpoint_has_a_checksum() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.ckpt");
+    session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
+    assert!(resumed(TEXT, &path).data_digest.get().is_some());
+    let mut file = read_tensors(&path).unwrap();
+    file.metadata.remove(origin::KEY);
+    file.metadata.insert(SUM_KEY.into(), checksum(&file.metadata[KEY], &file.tensors));
+    file.write(&path).unwrap();
+    let run = resumed(TEXT, &path);
+    assert!(run.data_digest.get().is_none() && !run.is_maybe_trained());
 }
