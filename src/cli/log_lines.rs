@@ -51,8 +51,8 @@ impl Unfit {
 /// first lines.
 ///
 /// # Errors
-/// Where no log has the line of the step that the run goes on from, it is that of another run, or what a killed run left
-/// would be lost and is no beginning of the log.
+/// Where no log has the line of the step that the run goes on from, it is that of another run, or what a killed run
+/// left would be lost and is no beginning of the log.
 pub fn kept_lines<'a>(path: &'a Path, part: &'a Path, is_left: bool, from: GoesOn) -> anyhow::Result<Option<Kept<'a>>> {
     let of_path = || path.is_file().then(|| kept(path, from));
     if !is_left {

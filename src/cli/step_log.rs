@@ -49,8 +49,8 @@ pub struct StepLog {
 }
 
 impl StepLog {
-    /// Opens the log beside its final name, which is no link. A run that was resumed goes on with the log that is there;
-    /// another one replaces it when it is over. Nothing but a log is replaced.
+    /// Opens the log beside its final name, which is no link. A run that was resumed goes on with the log that is
+    /// there; another one replaces it when it is over. Nothing but a log is replaced.
     ///
     /// # Errors
     /// Where that folder cannot be written to, another run writes that log, what is there is no log, it ends before the

@@ -17,7 +17,7 @@ impl RunStore {
     /// Where a run goes on, and its curves until there.
     ///
     /// # Errors
-    /// Where it has no checkpoint, its files cannot be read, or the checkpoint is that of another run, whose curve would
+    /// Where it has no checkpoint, its files cannot be read, or the checkpoint is that of another run: the curve would
     /// be cut for it.
     pub fn resume_point(&self, id: &str) -> Result<(ResumePoint, Curves), TrainError> {
         let path = self.checkpoint(id);
@@ -30,7 +30,7 @@ impl RunStore {
         let last = curves.values(Quantity::Loss).last().copied().filter(|loss| is_reached && loss.is_finite());
         if let Some((found, loss)) = last.zip(loss).filter(|(found, loss)| found.to_bits() != loss.to_bits()) {
             let message = format!(
-                "is no checkpoint of this run: its loss at step {step} is {loss}, and that of the run's curve is {found}"
+                "is no checkpoint of this run: its loss at step {step} is {loss}, and the run's curve has {found}"
             );
             return Err(TrainError::file(&path, message, "put the run's own checkpoint back, or train it anew"));
         }
@@ -74,8 +74,8 @@ pub fn missing_checkpoint(path: &Path) -> Option<String> {
         format!("the checkpoint of the kept run {id} is the file {name} in that folder; give its path")
     } else {
         format!(
-            "the kept run {id} has no checkpoint, and nothing to go on from: {NO_CHECKPOINT}, or its files were removed; \
-             train it anew (stepgraph runs preset {id} prints its preset)"
+            "the kept run {id} has no checkpoint, and nothing to go on from: {NO_CHECKPOINT}, or its files were \
+             removed; train it anew (stepgraph runs preset {id} prints its preset)"
         )
     })
 }
