@@ -165,17 +165,18 @@ fn held_out_of(
         )));
     }
     let chosen = parts(own, set, Part::Train)?;
-    if chosen.1 == Part::HeldOut {
-        notes.push(format!("the samples are those that {} held out, with {}", weights.name, own.text()));
+    if chosen.1 != Part::HeldOut {
+        return Ok(chosen);
     }
-    if chosen.1 == Part::HeldOut && weights.origin.as_ref().is_some_and(Origin::is_maybe_trained) {
-        let why = "was trained on other samples, or on another part of these, before it was resumed or begun";
+    let (name, with) = (&weights.name, own.text());
+    if weights.origin.as_ref().is_some_and(Origin::is_maybe_trained) {
         notes.push(format!(
-            "{} {why}: the samples may have been trained on, and no figure is a held-out one",
-            weights.name
+            "the samples are those that the last part of the run of {name} did not train on, with {with}; the parts \
+             before trained on other samples, or on another part of these, so they may have been trained on"
         ));
         return Ok((chosen.0, Part::MaybeTrained));
     }
+    notes.push(format!("the samples are those that {name} held out, with {with}"));
     Ok(chosen)
 }
 
