@@ -227,7 +227,7 @@ pub struct VerifyArgs {
 /// Samples are prepared as those that the weights were trained with: mean, deviation, columns and classes are kept with
 /// the weights. The samples answered are those that the weights' own run held out; where the preset names other data,
 /// they are all of them, unless --held-out or --split divides these. Without a held-out part the answers are for the
-/// training part, and say so.
+/// training part, and say so. What an earlier part of the run may have trained on is not called held out.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph train digits-mlp --save weights.safetensors

@@ -57,7 +57,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
             if format != Format::TensorBoard {
                 places.writes("the export", Kind::Guarded, Some(&args.file))?;
             }
-            Subject::of_preset(&found.preset, &found.base, args.seed, args.weights.as_deref())
+            Subject::of_preset(&found.preset, &found.base, args.seed, args.weights.as_deref(), format)
         }
     }
     .map_err(advised)?;

@@ -49,7 +49,8 @@ impl Keeper {
     pub fn begin(store: &RunStore, session: &Session, spec: &SessionSpec, device: &str) -> anyhow::Result<Self> {
         // What was prepared knows better than what was asked for.
         let (seed, total) = (session.seed(), session.total());
-        let record = RunRecord { seed, total, device: device.to_owned(), ..RunRecord::of(spec) };
+        let (device, maybe_trained) = (device.to_owned(), session.is_maybe_trained());
+        let record = RunRecord { seed, total, device, maybe_trained, ..RunRecord::of(spec) };
         let compiled = session.compiled();
         let layers = LayerCurves::of(&compiled.model);
         let mut recorder = Recorder::begin(store, record, &PlanDigest::of(compiled), layers)?;

@@ -16,6 +16,7 @@ mod functions;
 mod keep;
 pub mod kept_args;
 mod kernel_times;
+mod log_lines;
 mod numbers;
 mod output;
 mod places;

@@ -30,7 +30,8 @@ struct Summary {
     preset: String,
     device: String,
     init: String,
-    /// `held_out`, `train` where nothing is held out, or `all` where the weights were trained on other data.
+    /// `held_out`, `train` where nothing is held out, `all` where the weights were trained on other data, or
+    /// `maybe_trained` where a part of their run before the last one may have trained on the samples.
     part: &'static str,
     samples: usize,
     /// Mean loss, without label smoothing.
@@ -227,7 +228,9 @@ fn told(s: &Summary) -> String {
         "held_out" => "held-out ",
         _ => "",
     };
-    let mut text = format!("{}: {} {part}samples, loss {}", s.preset, count(s.samples as u64), figure(s.loss, 4));
+    let doubt = if s.part == "maybe_trained" { " that may have been trained on" } else { "" };
+    let (samples, loss) = (count(s.samples as u64), figure(s.loss, 4));
+    let mut text = format!("{}: {samples} {part}samples{doubt}, loss {loss}", s.preset);
     if let Some(accuracy) = s.accuracy {
         text.push_str(&format!(", {:.2}% right", accuracy * 100.0));
     }

@@ -135,11 +135,19 @@ fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
     if let Some((e, way)) = shown.first().and_then(|e| Some((e, e.way_on(output::count)?))) {
         output::note(&format!("note: {} was interrupted at step {}; {way}", e.id, output::count(e.record.steps)));
     }
+    let doubtful: Vec<&str> = shown.iter().filter(|e| e.record.maybe_trained).map(|e| e.id.as_str()).collect();
+    if !doubtful.is_empty() {
+        output::note(&format!("note: {}: {NO_HELD_OUT}", doubtful.join(", ")));
+    }
     for e in shown.iter().filter(|e| e.record.state == RunEnd::Damaged) {
         output::note(&format!("note: {}: {}", e.id, e.record.error.as_deref().unwrap_or_default()));
     }
     Ok(())
 }
+
+/// Why a run has no held-out figure.
+const NO_HELD_OUT: &str =
+    "no held-out figure: trained on other samples before, what is held out now may have been trained on";
 
 /// What was deleted and can be brought back.
 fn trash(store: &RunStore, json: bool) -> anyhow::Result<()> {
@@ -215,6 +223,10 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     line("loss", format!("{} (mean of the last 32 steps)", number(r.loss)));
     line("held-out loss", number(r.held_out_loss));
     line("held-out accuracy", r.held_out_accuracy.map_or_else(|| "-".into(), |a| format!("{:.2} %", a * 100.0)));
+    if r.maybe_trained {
+        let accuracy = r.maybe_trained_accuracy.map_or_else(String::new, |a| format!(", accuracy {:.2} %", a * 100.0));
+        line("evaluated", format!("loss {}{accuracy}; {NO_HELD_OUT}", number(r.maybe_trained_loss)));
+    }
     line("step", r.step_us.map_or_else(|| "-".into(), |us| format!("{} (median)", output::micros(us))));
     line("plan", r.plan_hash.clone());
     let weights = match (entry.can_continue, entry.has_weights) {
@@ -225,7 +237,11 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     };
     line("weights", weights.to_owned());
     if let Some(way) = entry.way_on(output::count) {
-        line("continue", format!("{way}; in the studio, or with train --resume and the checkpoint in its folder"));
+        let how = match entry.can_continue {
+            true => "in the studio, or with train --resume and the checkpoint in its folder".to_owned(),
+            false => format!("stepgraph runs preset {} prints its preset", entry.id),
+        };
+        line("continue", format!("{way}; {how}"));
     }
     if let Some(torn) = torn(entry, store) {
         line("curves", torn);

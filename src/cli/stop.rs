@@ -32,6 +32,15 @@ impl Signal {
         ASKING.into_iter().find(|s| i32::from(s.number) == number)
     }
 
+    /// How to end the program at once after it, in words that fit how it came.
+    const fn again(self) -> &'static str {
+        match self.number {
+            1 => "the terminal was closed (SIGHUP); another signal ends the run at once",
+            2 => "press Ctrl+C again to end at once",
+            _ => "SIGTERM asked for it; another SIGTERM ends the run at once",
+        }
+    }
+
     const fn status(self) -> u8 {
         128 + self.number
     }
@@ -66,7 +75,7 @@ fn heard(number: i32, lost: &str) {
     let is_first = CAME.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     let ends_by_itself = ENDS_BY_ITSELF.load(Ordering::Relaxed);
     if is_first && ends_by_itself {
-        return output::note("\nstopping after this step; press Ctrl+C again to end at once");
+        return output::note(&format!("\nstopping after this step; {}", signal.again()));
     }
     let lost = if ends_by_itself { "what was not written by then is lost" } else { lost };
     output::note(&format!("\nended by {}: {lost}", signal.name));
@@ -124,5 +133,9 @@ mod tests {
         let statuses: Vec<(i32, u8)> = [1, 2, 15].map(|n| (n, Signal::of(n).unwrap().status())).to_vec();
         assert_eq!(statuses, [(1, 129), (2, 130), (15, 143)]);
         assert_eq!(Signal::of(9), None);
+        // Whoever sent a signal need not have a keyboard.
+        let again = [1, 2, 15].map(|n| Signal::of(n).unwrap().again());
+        assert_eq!(again.map(|text| text.contains("Ctrl+C")), [false, true, false]);
+        assert!(again[0].contains("SIGHUP") && again[2].contains("another SIGTERM"));
     }
 }

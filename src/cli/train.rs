@@ -3,9 +3,10 @@
 use super::args::{Device, ExecutorArg, TrainArgs};
 use super::error::wrong;
 use super::keep::{Keeper, folder_of_runs};
+use super::log_lines::GoesOn;
 use super::places::{Kind, Places};
 use super::presets::Loaded;
-use super::progress::Progress;
+use super::progress::{Progress, evaluation};
 use super::step_log::StepLog;
 use super::stop::{self, Signal};
 use super::times::Times;
@@ -15,7 +16,7 @@ use crate::exec::{ExecError, Executor};
 use crate::model::Preset;
 use crate::select::Threads;
 use crate::tensor::Bytes;
-use crate::train::runs::RunEnd;
+use crate::train::runs::{RunEnd, missing_checkpoint};
 use crate::train::{DataChoice, Evaluation, Layout, Session, SessionSpec, StepReport, TrainError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,6 +37,9 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let mut found = presets::load(&args.preset)?;
     change_split(&mut found.preset, args)?;
+    if let Some((path, help)) = args.resume.as_ref().and_then(|path| Some((path, missing_checkpoint(path)?))) {
+        return Err(wrong(format!("{}: {help}", path.display())));
+    }
     let outputs = outputs(args, &found)?;
     let chosen = device::threads(args.threads, &found.model);
     let threads = chosen.count;
@@ -57,8 +61,9 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let store = args.keep.then(folder_of_runs).transpose()?;
     // From here on there is something to save. The log is opened last: until here a mistake leaves no file at all.
     stop::finish_first();
-    let from = args.resume.as_ref().map(|_| session.done());
-    let log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
+    let from = args.resume.as_ref().map(|_| GoesOn { step: session.done(), loss: session.last_loss() });
+    let mut log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
+    log.iter_mut().for_each(|log| log.set_maybe_trained(session.is_maybe_trained()));
     presets::warn_of_precision(&found.preset, &target);
     introduce(&session, args);
     if store.is_some() {
@@ -248,6 +253,8 @@ impl Run {
             let made = session.steps(most, LOOK_UP_EVERY, |report| {
                 let now = Instant::now();
                 self.with_log(|text| progress.say(text), |log| log.add(report, now));
+                let removed = self.log.as_mut().and_then(StepLog::take_removed);
+                removed.iter().for_each(|text| progress.say(text));
                 self.times.add(report);
                 self.keep.iter_mut().for_each(|k| k.step(report, now));
                 self.last = Some(*report);
@@ -369,7 +376,7 @@ impl Run {
         if args.eval_every.is_some_and(|n| step.is_multiple_of(n))
             && let Some(found) = session.evaluate()?
         {
-            progress.evaluated(step, &found);
+            progress.evaluated(step, &evaluation(&found, session.is_maybe_trained()));
             self.with_log(|text| progress.say(text), |log| log.evaluated(step, &found));
             self.keep.iter_mut().for_each(|k| k.evaluated(step, &found));
             self.evaluations.push(HeldOut::new(step, &found));

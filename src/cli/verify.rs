@@ -101,7 +101,8 @@ fn affordable(name: &str, price: Price, asked: bool, free: Option<u64>) -> anyho
     let help = "give --anyway to go on, or verify the same layers with fewer units or a smaller input";
     if let Some(free) = free.filter(|free| *free < price.bytes) {
         let (needs, free) = (Bytes(price.bytes), Bytes(free));
-        return Err(wrong(format!("{name}: the proofs take about {needs} of memory, and {free} are free; {help}")));
+        // Another machine has the memory: nothing that was given is wrong.
+        return Err(anyhow::anyhow!("{name}: the proofs take about {needs} of memory, and {free} are free; {help}"));
     }
     let unasked = price.seconds - if asked { price.replay_seconds } else { 0.0 };
     if unasked > TOO_LONG {

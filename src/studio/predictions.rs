@@ -47,7 +47,8 @@ impl Predictions {
             let source = training.preset.as_ref().and_then(|p| p.data.as_ref()).map(|d| d.source.clone());
             if let (Some((set, split)), Some(source), Some(model)) = (&training.data, source, self.model(training)) {
                 let (set, split) = (Arc::clone(set), Arc::clone(split));
-                self.maker.ask(Question { run: self.run, model, source, set, split, looked });
+                let (run, maybe_trained) = (self.run, training.maybe_trained);
+                self.maker.ask(Question { run, model, source, set, split, maybe_trained, looked });
             }
         }
         if let Some(view) = self.maker.poll()

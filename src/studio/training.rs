@@ -35,6 +35,8 @@ pub struct Training {
     pub notes: Vec<String>,
     /// What differs from the checkpoint that it was resumed from, until it is shown.
     resumed: Vec<String>,
+    /// Whether what is held out may have been trained on before.
+    pub maybe_trained: bool,
     pub problem: Option<String>,
     /// The run before, until this one is prepared.
     earlier: Option<Box<Earlier>>,
@@ -82,6 +84,7 @@ impl Default for Training {
             rates: Rates::default(),
             notes: Vec::new(),
             resumed: Vec::new(),
+            maybe_trained: false,
             problem: None,
             earlier: None,
             shows_earlier: false,
@@ -352,7 +355,7 @@ impl Training {
                 }
                 self.change(state);
             }
-            Event::Prepared { compiled, recording, total, notes, data, resumed, lr } => {
+            Event::Prepared { compiled, recording, total, notes, data, resumed, maybe_trained, lr } => {
                 (self.recording, self.earlier) = (Some(recording), None);
                 let before = std::mem::take(&mut self.history.layers);
                 self.history.layers = LayerCurves::of(&compiled.model).after(before);
@@ -360,6 +363,7 @@ impl Training {
                 self.compiled = Some(compiled);
                 self.total = total;
                 (self.notes, self.resumed, self.lr) = (notes, resumed, lr);
+                self.maybe_trained = maybe_trained;
             }
             Event::Steps(reports) => self.steps(&reports),
             Event::LayerUpdates { values, spans, .. } => {

@@ -112,6 +112,7 @@ impl Session {
                     break;
                 }
                 self.done += 1;
+                self.last_loss = Some(report.loss);
                 made += 1;
                 tell(&report);
             }

@@ -141,6 +141,14 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
     let accuracy = last(&h.held_out_accuracy).map(|a| format!("{:.1}%", a * 100.0));
     // A number that is cut would read as a smaller one.
     let total = if run.total < 100_000 { format::exact(run.total) } else { format::count(run.total as f64) };
+    let [loss_name, accuracy_name, samples] = match run.maybe_trained {
+        true => [
+            "evaluated loss",
+            "evaluated acc.",
+            "samples that the run may have trained on before it was resumed with others, so it is no held-out figure",
+        ],
+        false => ["held-out loss", "held-out acc.", "samples the run never trains on"],
+    };
     let mut numbers = vec![
         number(
             &format!("step of {total}"),
@@ -148,16 +156,8 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
             &format!("Steps made, of the {} of the run", format::exact(run.total)),
         ),
         number("training loss", loss, "Mean loss of the last 32 batches, before each update, as in the table of runs"),
-        number(
-            "held-out loss",
-            last(&h.held_out_loss).map(format::number),
-            &format!("Mean loss over samples the run never trains on{rhythm}"),
-        ),
-        number(
-            "held-out acc.",
-            accuracy,
-            &format!("Held-out accuracy: share of samples the run never trains on that it classifies right{rhythm}"),
-        ),
+        number(loss_name, last(&h.held_out_loss).map(format::number), &format!("Mean loss over {samples}{rhythm}")),
+        number(accuracy_name, accuracy, &format!("Share that it classifies right of {samples}{rhythm}")),
         number(
             "steps/s",
             rate(s.steps_per_s),

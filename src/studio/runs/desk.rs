@@ -323,7 +323,11 @@ fn export(store: &RunStore, order: &ExportOrder) -> Result<Vec<PathBuf>, ExportE
         if order.path.exists() && !order.replace {
             return Err(ExportError::Exists(order.path.clone()));
         }
-        let read = |id: &String| Ok((store.find(id)?.name().to_owned(), store.curves(id)?));
+        let read = |id: &String| {
+            let (entry, mut curves) = (store.find(id)?, store.curves(id)?);
+            curves.maybe_trained = entry.record.maybe_trained;
+            Ok((entry.name().to_owned(), curves))
+        };
         let runs = order.ids.iter().map(read).collect::<Result<Vec<_>, RunsError>>()?;
         let runs: Vec<(&str, &Curves)> = runs.iter().map(|(name, curves)| (name.as_str(), curves)).collect();
         write_picture(order.format, &order.path, &plot_svg(&runs, order.options))?;

@@ -39,9 +39,9 @@ impl Keeping {
     /// Takes an event of the run. True where it is about the checkpoint that is kept here, which nobody else waits for.
     pub fn hear(&mut self, event: &Event) -> bool {
         match event {
-            Event::Prepared { compiled, total, .. } => {
+            Event::Prepared { compiled, total, maybe_trained, .. } => {
                 if let (Some(store), Some(record)) = (&self.store, self.record.take()) {
-                    let record = RunRecord { total: *total, ..record };
+                    let record = RunRecord { total: *total, maybe_trained: *maybe_trained, ..record };
                     let compiled = Arc::clone(compiled);
                     let recorder = match self.from.take() {
                         Some(from) => Recorder::resume_unseen(store, &from, record, compiled),

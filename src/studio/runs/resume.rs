@@ -9,7 +9,7 @@ use crate::studio::curves::History;
 use crate::studio::panels::modals::Question;
 use crate::studio::view_models::format;
 use crate::train::runs::{ResumePoint, RunStore, change};
-use crate::train::{Command as Order, Recipe, SessionSpec, checkpoint_step, refusal};
+use crate::train::{Command as Order, Recipe, SessionSpec, refusal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -32,13 +32,8 @@ impl Continuation {
         if !is_let_go(store, id) {
             return Err("it is being written by another program; stop it there, then continue it here".to_owned());
         }
-        let checkpoint = store.checkpoint(id);
-        let step = checkpoint_step(&checkpoint).map_err(|e| e.to_string())?;
-        let mut curves = store.curves(id).map_err(|e| e.to_string())?;
-        curves.go_back(step);
-        let ms = curves.len().checked_sub(1).map_or(0.0, |last| curves.ms(last));
-        let point = ResumePoint { id: id.to_owned(), step, ms };
-        Ok(Self { point, history: History::of(&curves), checkpoint })
+        let (point, curves) = store.resume_point(id).map_err(|e| e.to_string())?;
+        Ok(Self { point, history: History::of(&curves), checkpoint: store.checkpoint(id) })
     }
 }
 

@@ -191,6 +191,9 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
     if let Some(way) = e.way_on(format::exact) {
         tooltip.push_str(&format!("\ninterrupted at step {}; {way}", format::exact(r.steps)));
     }
+    if r.maybe_trained {
+        tooltip.push_str("\nwhat it holds out may have been trained on before, so it has no held-out figure");
+    }
     if let Some(error) = &r.error {
         tooltip.push_str(&format!("\n{error}"));
     }
