@@ -118,6 +118,10 @@ pub fn choose(found: &Loaded, model: &Model, weights: &Weights, args: &PredictAr
     // Data that are drawn with another seed are other data.
     let drawn_anew = own.data.source.is_drawn() && asked.seed != own.seed;
     let is_own = origin.filter(|o| o.division().is_some()).map(|o| o.is_of(&set.digest()).unwrap_or(!drawn_anew));
+    if is_own != Some(false) {
+        let trained_on = if is_own.is_some() { &own } else { &asked };
+        notes.extend(data::training_notes(&set, &trained_on.split(&set)?.train));
+    }
     let (samples, part) = match is_own {
         Some(true) => held_out_of(&own, &asked, &set, weights, &mut notes)?,
         Some(false) if args.held_out.is_none() && args.split.is_none() => {

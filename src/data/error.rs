@@ -19,6 +19,9 @@ pub enum DataError {
     /// The file system refused.
     #[error("{file}: cannot be read: {cause}; {help}")]
     Read { file: String, cause: io::Error, help: &'static str },
+    /// The file system refused several files.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<Self>),
     /// The file's content is not what its format or the preset promises.
     #[error("{file}{at}: found {found}, expected {expected}; {help}")]
     Content { file: Box<str>, at: Place, found: Box<str>, expected: Box<str>, help: &'static str },
@@ -111,7 +114,7 @@ impl DataError {
             },
             Self::Field { field, .. } => (None, format!("data.{field}")),
             Self::Batch { .. } => (None, "input.batch".to_owned()),
-            Self::Read { .. } | Self::Content { .. } | Self::Resume { .. } | Self::Cancelled => {
+            Self::Read { .. } | Self::Several(_) | Self::Content { .. } | Self::Resume { .. } | Self::Cancelled => {
                 (None, "data".to_owned())
             }
         };
@@ -119,7 +122,9 @@ impl DataError {
         let help = match self {
             Self::Read { help, .. } | Self::Content { help, .. } | Self::Field { help, .. } => help,
             Self::Fit { help, .. } => &**help,
-            Self::Batch { .. } | Self::Resume { .. } | Self::Cancelled => text.rsplit("; ").next().unwrap_or_default(),
+            Self::Several(_) | Self::Batch { .. } | Self::Resume { .. } | Self::Cancelled => {
+                text.rsplit("; ").next().unwrap_or_default()
+            }
         };
         let message = text.strip_suffix(help).map_or(&*text, |t| t.trim_end_matches("; "));
         Diagnostic { layer, path, message: message.to_owned(), help: help.to_owned() }
