@@ -4,7 +4,7 @@ use super::args::{Device, ExecutorArg, TrainArgs};
 use super::error::wrong;
 use super::keep::{Keeper, folder_of_runs};
 use super::places::{Kind, Places};
-use super::presets::Loaded;
+use super::presets::{DataLook, Loaded};
 use super::progress::Progress;
 use super::step_log::StepLog;
 use super::stop::{self, Signal};
@@ -34,7 +34,8 @@ struct Outputs {
 /// Where what was given is wrong, the run fails, or its results cannot be written.
 pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
-    let mut found = presets::load(&args.preset)?;
+    let looks = if args.batches.is_some() { DataLook::Ignore } else { DataLook::Report };
+    let mut found = presets::load(&args.preset, looks)?;
     change_split(&mut found.preset, args)?;
     let outputs = outputs(args, &found)?;
     let chosen = device::threads(args.threads, &found.model);
@@ -153,17 +154,17 @@ fn introduce(session: &Session, args: &TrainArgs) {
     let (model, plan) = (session.model(), &session.compiled().plan);
     let samples = session.dataset().map(|(set, split)| {
         format!(
-            ", {}: {} samples, {} held out",
+            ", {}: {}, {} held out",
             set.name,
-            output::count(set.len() as u64),
+            output::counted(set.len() as u64, "sample"),
             output::count(split.held_out.len() as u64)
         )
     });
     output::note(&format!(
-        "{}: {} parameters, {} operations, arena {}{}",
+        "{}: {}, {}, arena {}{}",
         model.name,
-        output::count(model.trained_len() as u64),
-        plan.program.ops.len(),
+        output::counted(model.trained_len() as u64, "parameter"),
+        output::counted(plan.program.ops.len() as u64, "operation"),
         Bytes(plan.arena_bytes),
         samples.unwrap_or_default()
     ));
@@ -185,7 +186,8 @@ fn introduce(session: &Session, args: &TrainArgs) {
     }
     let asked = args.steps.unwrap_or(0);
     if asked > session.total() {
-        output::note(&format!("note: the file holds {} batches, so the run has that many steps", session.total()));
+        let batches = output::counted(session.total(), "batch");
+        output::note(&format!("note: the file holds {batches}, so the run has that many steps"));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::args::VerifyArgs;
 use super::error::wrong;
-use super::presets::Loaded;
+use super::presets::{DataLook, Loaded};
 use super::{device, output, presets};
 use crate::exec::available_bytes;
 use crate::model::BUNDLED;
@@ -37,8 +37,9 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     } else {
         args.presets.iter().map(OsString::as_os_str).collect()
     };
+    let looks = if args.batches.is_some() { DataLook::Ignore } else { DataLook::Report };
     // Every preset is read before the first is verified: a misspelt name should not cost minutes.
-    let loaded = presets::load_all(names)?;
+    let loaded = presets::load_all(names, looks)?;
     let threads_of = |found: &Loaded| device::threads(args.threads, &found.model).count;
     let (machine, name) = device::choose(args.device, loaded.first().map_or(1, threads_of))?;
     let options_of = |found: &Loaded| {
@@ -88,7 +89,8 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     } else {
         let of = |verdict: Option<bool>| reports.iter().flat_map(|r| &r.checks).filter(|c| c.passed == verdict).count();
         let (good, bad, skipped) = (of(Some(true)), of(Some(false)), of(None));
-        output::print(&format!("{good} checks passed, {bad} failed, {skipped} skipped\n"))?;
+        let good = output::counted(good as u64, "check");
+        output::print(&format!("{good} passed, {bad} failed, {skipped} skipped\n"))?;
     }
     Ok(status(&reports))
 }
@@ -105,7 +107,8 @@ fn affordable(name: &str, price: Price, asked: bool, free: Option<u64>) -> anyho
     }
     let unasked = price.seconds - if asked { price.replay_seconds } else { 0.0 };
     if unasked > TOO_LONG {
-        return Err(wrong(format!("{name}: the proofs take about {minutes} minutes here; {help}")));
+        let minutes = output::counted(minutes as u64, "minute");
+        return Err(wrong(format!("{name}: the proofs take about {minutes} here; {help}")));
     }
     if price.seconds > LONG {
         output::note(&format!("note: {name}: the proofs take about {minutes} min here"));
