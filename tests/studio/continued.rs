@@ -33,9 +33,7 @@ fn select(robot: &mut Robot) -> String {
 /// Trains for a while, stops, and closes the window.
 fn train_a_while(folder: &Path) -> u64 {
     let mut robot = open(folder);
-    robot.write("steps", "100000000");
-    robot.settle();
-    robot.press("Train this network");
+    robot.train(100_000_000);
     robot.until("some steps", |app| app.studio.training.done() > 50);
     robot.press("Halve the learning rate");
     let now = robot.app().studio.training.done();
@@ -232,9 +230,7 @@ fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
 fn a_stopped_run_goes_on_from_the_train_tab() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
-    robot.write("steps", "100000000");
-    robot.settle();
-    robot.press("Train this network");
+    robot.train(100_000_000);
     robot.until("some steps", |app| app.studio.training.done() > 20);
     robot.press("Stop");
     robot.until("the stop", |app| app.studio.training.state == Some(RunState::Stopped));
@@ -286,9 +282,7 @@ fn a_run_that_gave_way_to_another_network_goes_on_from_its_notice() {
     let mut robot = open(folder.path());
     perform(&mut robot, Command::NewFromPreset(stepgraph::studio::presets::index("spirals").unwrap()));
     robot.settle();
-    robot.write("steps", "100000000");
-    robot.settle();
-    robot.press("Train this network");
+    robot.train(100_000_000);
     robot.until("some steps", |app| app.studio.training.done() > 50 && app.studio.training.keeping.id().is_some());
     let id = robot.app().studio.training.keeping.id().unwrap().to_owned();
     perform(&mut robot, Command::NewFromPreset(stepgraph::studio::presets::index("digits-mlp").unwrap()));
