@@ -167,8 +167,8 @@ pub enum CapsuleAction {
         #[arg(long, value_name = "FOLDER")]
         base: Option<PathBuf>,
         /// Where the data are now: once for each path that the preset names, in its order; refused where they are not
-        /// the capsule's
-        #[arg(long, value_name = "PATH")]
+        /// the capsule's. Relative ones are taken from the current folder, so --base says nothing of them
+        #[arg(long, value_name = "PATH", conflicts_with = "base")]
         data: Vec<PathBuf>,
         /// Where to run: auto, cpu, cuda or cuda:N; the capsule's kind of processor without
         #[arg(long, value_name = "DEVICE")]

@@ -49,9 +49,11 @@ pub fn measured(found: &Loaded, target: &Target) -> anyhow::Result<Option<Arc<Tu
     let is_kept = remembered.is_ok();
     let kept = remembered.unwrap_or_else(not_remembered);
     output::note(&format!(
-        "{}: {timed} kernels timed for {distinct} distinct operations; \
-         {moved} of {calls} calls run otherwise than by estimate; {kept}",
+        "{}: {} timed for {}; {moved} of {} run otherwise than by estimate; {kept}",
         found.preset.name,
+        output::counted(timed as u64, "kernel"),
+        output::counted(distinct as u64, "distinct operation"),
+        output::counted(calls as u64, "call"),
     ));
     let known = device::tuning(target);
     if is_kept {

@@ -92,5 +92,6 @@ impl Progress {
 #[must_use]
 pub fn held_out(found: &Evaluation) -> String {
     let accuracy = found.accuracy.map_or_else(String::new, |a| format!("accuracy {:.2} %, ", a * 100.0));
-    format!("held out: {accuracy}loss {} on {} samples", figure(found.loss, 4), output::count(found.samples as u64))
+    let samples = output::counted(found.samples as u64, "sample");
+    format!("held out: {accuracy}loss {} on {samples}", figure(found.loss, 4))
 }

@@ -7,6 +7,7 @@
 
 use super::{CpuFacts, Isa, Variant, catalogue, cpu_conv, cpu_gemm, cpu_rest};
 use crate::lower::{OpKind, Program};
+use crate::tensor::plural;
 use serde::Serialize;
 
 /// What an operation takes on one core, and whether threads share it.
@@ -43,7 +44,7 @@ pub struct Threads {
 impl std::fmt::Display for Threads {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { count, cores, by } = self;
-        let (threads, cores_are) = (plural(*count, "thread"), plural(*cores, "core"));
+        let (threads, cores_are) = (counted(*count, "thread"), counted(*cores, "core"));
         match by {
             ThreadsBy::Option => write!(f, "{threads} as asked; usable: {cores_are}"),
             ThreadsBy::Variable => write!(f, "{threads} by STEPGRAPH_THREADS; usable: {cores_are}"),
@@ -57,8 +58,8 @@ impl std::fmt::Display for Threads {
     }
 }
 
-fn plural(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {}", plural(count as u64, noun))
 }
 
 /// The most threads that share a step.

@@ -3,6 +3,7 @@
 use super::run_tools::{tool_ui, tools_ui};
 use super::trash::trash_ui;
 use crate::studio::commands::{Command, Queue};
+use crate::studio::fields::counted;
 use crate::studio::icons;
 use crate::studio::runs::{LoadedRun, RunsCommand};
 use crate::studio::state::Studio;
@@ -103,7 +104,7 @@ fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) -> 
     let runs = &studio.runs;
     let rows = &runs.view.rows;
     let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), panel.height));
-    let frame = list_ui(ui, runs_id(), room, &format!("Kept runs, {} rows", rows.len()));
+    let frame = list_ui(ui, runs_id(), room, &format!("Kept runs, {}", counted(rows.len(), "row")));
     if frame.has_focus() {
         let line = Stroke::new(1.0, theme::colors(ui).accent);
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);

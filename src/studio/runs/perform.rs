@@ -1,7 +1,6 @@
 //! What each command about kept runs does, and what becomes of the desk's answers.
 
 use super::{DeskEvent, ExportOrder, Job, MOST_COMPARED, RunsCommand, size};
-use crate::model::Preset;
 use crate::studio::app::StudioApp;
 use crate::studio::commands::{Command, Tab};
 use crate::studio::fields::counted;
@@ -10,14 +9,7 @@ use crate::studio::panels::modals::Question;
 use crate::train::SessionSpec;
 use crate::train::export::{Across, Format, PlotOptions};
 use crate::train::runs::{Label, RunEntry};
-use std::path::{Path, PathBuf};
-
-/// The preset with every path in it made whole, so that it means the same wherever it is opened.
-pub(super) fn with_whole_paths(mut preset: Preset, base: &Path) -> Preset {
-    let paths = preset.data.iter_mut().flat_map(|data| data.source.paths_mut());
-    paths.for_each(|path| *path = base.join(&*path));
-    preset
-}
+use std::path::PathBuf;
 
 impl StudioApp {
     /// Carries out a command about kept runs.
@@ -171,7 +163,7 @@ impl StudioApp {
         let Some(entry) = self.studio.runs.first() else { return };
         match entry.record.read_preset() {
             Some(preset) => {
-                let preset = with_whole_paths(preset, &entry.record.base);
+                let preset = preset.with_whole_paths(&entry.record.base);
                 self.open_document(preset, None);
             }
             None => {

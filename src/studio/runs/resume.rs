@@ -1,6 +1,5 @@
 //! Going on with a kept run: from its checkpoint, in the same curves, with the network that it began with.
 
-use super::perform::with_whole_paths;
 use super::{Job, RunsCommand};
 use crate::model::{Preset, write_preset};
 use crate::studio::app::StudioApp;
@@ -58,13 +57,12 @@ pub(super) fn is_let_go(store: &RunStore, id: &str) -> bool {
 /// What a run would be trained with, as a document: what a person reads only is left out.
 fn essence(preset: &Preset, base: &Path) -> String {
     let preset = Preset { name: String::new(), about: String::new(), ..preset.clone() };
-    write_preset(&with_whole_paths(preset, &std::path::absolute(base).unwrap_or_default()))
+    write_preset(&preset.with_whole_paths(base))
 }
 
 /// The recipe of a preset whose data are found from this folder.
 fn recipe(preset: &Preset, base: &Path) -> Recipe {
-    let base = std::path::absolute(base).unwrap_or_default();
-    Recipe::of(&with_whole_paths(preset.clone(), &base), preset.train.map_or(0, |t| t.seed), true)
+    Recipe::of(&preset.clone().with_whole_paths(base), preset.train.map_or(0, |t| t.seed), true)
 }
 
 impl StudioApp {
@@ -132,7 +130,7 @@ impl StudioApp {
     pub(super) fn continue_own(&mut self, id: String) {
         let Some(entry) = self.studio.runs.entry(&id) else { return self.run_is_gone() };
         let Some(preset) = entry.record.read_preset() else { return };
-        let preset = with_whole_paths(preset, &entry.record.base);
+        let preset = preset.with_whole_paths(&entry.record.base);
         self.open_document(preset, None);
         self.read_to_continue(id);
     }

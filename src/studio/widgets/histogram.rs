@@ -54,7 +54,7 @@ pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: 
             let h = bars.histogram;
             let text = format!("{} {}, p99 {}", bars.name, format::micros(h.median_us), format::micros(h.p99_us));
             ui.label(RichText::new(text).size(12.0))
-                .on_hover_text(format!("Median and 99th percentile of {} steps", format::exact(h.count as u64)));
+                .on_hover_text(format!("Median and 99th percentile of {}", format::counted(h.count as u64, "step")));
             ui.add_space(4.0);
         }
     });

@@ -67,8 +67,8 @@ pub fn histogram_ui(ui: &mut Ui, histogram: &Histogram, height: f32) {
     if let Some(i) = hovered {
         let step = (histogram.to - histogram.from) / bars as f64;
         let (a, b) = (histogram.from + step * i as f64, histogram.from + step * (i + 1) as f64);
-        let n = format::exact(u64::from(histogram.counts[i]));
-        response.on_hover_text(format!("{n} values from {} to {}", format::number(a), format::number(b)));
+        let n = format::counted(u64::from(histogram.counts[i]), "value");
+        response.on_hover_text(format!("{n} from {} to {}", format::number(a), format::number(b)));
     }
 }
 
