@@ -89,7 +89,7 @@ struct Report {
     arena_bytes: u64,
     lower_bound_bytes: u64,
     unshared_bytes: u64,
-    /// The largest memory of this process so far, where the system tells.
+    /// The largest memory of this process so far, where the system reports it.
     peak_rss_bytes: Option<u64>,
     ops: Vec<OpTime>,
 }

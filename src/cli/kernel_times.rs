@@ -1,4 +1,5 @@
-//! `--tune` of `stepgraph bench`: times steps and kernels, and remembers the times where the user's cache folder takes them.
+//! `--tune` of `stepgraph bench`: times steps and kernels, and remembers the times where the user's cache folder takes
+//! them.
 
 use super::device;
 use super::error::wrong;
@@ -18,8 +19,8 @@ fn check_wanted() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Times a preset's whole step with several numbers of threads, adds the times to the user's file, and returns the fastest number. Where the file cannot
-/// be written, the number is this command's alone, and standard error says why.
+/// Times a preset's whole step with several numbers of threads, adds the times to the user's file, and returns the
+/// fastest number. Where the file cannot be written, the number is this command's alone, and standard error says why.
 ///
 /// # Errors
 /// Where remembered times are switched off, or the step cannot be compiled or run.
@@ -31,8 +32,9 @@ pub fn fastest_threads(found: &Loaded) -> anyhow::Result<Threads> {
     Ok(fastest)
 }
 
-/// Times every kernel of a preset's operations, adds the times to the user's file, and returns all that are known of this machine then. Where the
-/// file cannot be written, the times are this command's alone, and standard error says why.
+/// Times every kernel of a preset's operations, adds the times to the user's file, and returns all that are known of
+/// this machine then. Where the file cannot be written, the times are this command's alone, and standard error says
+/// why.
 ///
 /// # Errors
 /// Where remembered times are switched off, or a step cannot be compiled or run.

@@ -40,7 +40,7 @@ fn harmless(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if steers(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
 }
 
-/// Tells something on standard error. Where even that fails nobody listens, and the work goes on.
+/// Writes a note to standard error. Where even that fails nobody listens, and the work continues.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", harmless(text));
 }
@@ -187,7 +187,7 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Writes a picture and tells its name.
+/// Writes a picture and reports its name.
 ///
 /// # Errors
 /// Where it cannot be written; an old file of that name is untouched then.

@@ -148,8 +148,8 @@ fn held_out_of(
     let own_split = own.split(set)?;
     if asked.split(set).ok() != Some(own_split) {
         return Err(wrong(format!(
-            "{} was trained with {}, and the options ask for {}: samples that it was trained on would be answered as held \
-             out; leave out --seed, --held-out and --split",
+            "{} was trained with {}, and the options ask for {}: samples that it was trained on would be answered as \
+             held out; leave out --seed, --held-out and --split",
             weights.name,
             own.text(),
             asked.text()

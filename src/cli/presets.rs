@@ -94,7 +94,7 @@ pub fn load_all<'a>(given: impl IntoIterator<Item = &'a OsStr>, data: DataLook) 
     if failures.is_empty() { Ok(loaded) } else { Err(wrong(failures.join("\n"))) }
 }
 
-/// Tells on standard error what the CPU does with a precision that it has no arithmetic for.
+/// Reports on standard error what the CPU does with a precision that it has no arithmetic for.
 pub fn warn_of_precision(preset: &Preset, target: &Target) {
     if preset.precision != Precision::F32 && target.as_cpu().is_some() {
         let name = preset.precision.name();

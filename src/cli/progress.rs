@@ -67,12 +67,12 @@ impl Progress {
         format!("loss {loss}{accuracy}, {} samples/s", output::count(rate as u64))
     }
 
-    /// Tells an evaluation in between.
+    /// Reports an evaluation in between.
     pub fn evaluated(&self, step: u64, found: &Evaluation) {
         self.say(&format!("step {step}: {}", held_out(found)));
     }
 
-    /// Tells one line without tearing the bar.
+    /// Prints one line without tearing the bar.
     pub fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::note(line)),

@@ -135,7 +135,7 @@ fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     output::print(&rows_of(&shown))?;
-    // The window tells of the newest run alone, too.
+    // The window reports the newest run alone, too.
     if let Some((e, way)) = shown.first().and_then(|e| Some((e, e.way_on(output::count)?))) {
         output::note(&format!("note: {} was interrupted at step {}; {way}", e.id, output::count(e.record.steps)));
     }
@@ -226,7 +226,7 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     line("plan", r.plan_hash.clone());
     let weights = match (entry.can_continue, entry.has_weights) {
         _ if entry.is_torn => "damaged",
-        (true, _) => "kept, with a checkpoint to go on from",
+        (true, _) => "kept, with a checkpoint to continue from",
         (false, true) => "kept",
         (false, false) => "none",
     };

@@ -12,8 +12,8 @@ fn unknown(given: &str) -> anyhow::Error {
     let commands = cli.get_subcommands().map(clap::Command::get_name);
     let near = did_you_mean(given, BUNDLED.iter().map(|b| b.name).chain(commands));
     wrong(format!(
-        "{given}: no such preset, and no command of that name; {near}give the path of a preset or the name of a bundled \
-         one; `stepgraph presets` lists them, `stepgraph --help` the commands"
+        "{given}: no such preset, and no command of that name; {near}give the path of a preset or the name of a \
+         bundled one; `stepgraph presets` lists them, `stepgraph --help` the commands"
     ))
 }
 
@@ -26,7 +26,7 @@ pub fn run(preset: Option<&OsStr>) -> anyhow::Result<()> {
     let Some(given) = preset else { return crate::studio::run(None) };
     let path = std::path::Path::new(given);
     if path.is_file() {
-        // A network with mistakes is mended in the window; a file that is no preset has nothing to show there.
+        // A network with mistakes is fixed in the window; a file that is no preset has nothing to show there.
         super::presets::read(given)?;
         return crate::studio::run(Some(path.to_owned()));
     }

@@ -142,9 +142,9 @@ fn outputs(args: &TrainArgs, found: &Loaded) -> anyhow::Result<Outputs> {
     let mut places = Places::of(found);
     places.reads("the initial parameters", args.init.as_deref());
     places.reads("the batches", args.batches.as_deref());
-    // A run that goes on may renew the checkpoint that it came from; nothing else may replace that.
+    // A resumed run may renew the checkpoint that it came from; nothing else may replace that.
     let checkpoint = places.writes("the checkpoint", Kind::Checkpoint(&network), args.checkpoint.as_deref())?;
-    places.reads("the checkpoint to go on from", args.resume.as_deref());
+    places.reads("the checkpoint to resume from", args.resume.as_deref());
     let log = places.writes_log(args.log.as_deref())?;
     let save = places.writes("the parameters", Kind::Weights(Some(&network)), args.save.as_deref())?;
     Ok(Outputs { log, save, checkpoint })
@@ -177,7 +177,7 @@ fn introduce(session: &Session, args: &TrainArgs) {
     // Otherwise the closing summary says so.
     if args.json && session.done() >= session.total() {
         output::note(&format!(
-            "note: nothing is left to do, as step {} was made before; give more --steps to go on",
+            "note: nothing is left to do, as step {} was made before; give more --steps to continue",
             session.done()
         ));
     }
@@ -377,7 +377,7 @@ impl Run {
             self.evaluations.push(HeldOut::new(step, &found));
         }
         if let Some(Err(error)) = self.keep.as_mut().map(|k| k.save_in_time(session)) {
-            progress.say(&format!("note: {error}; the run goes on"));
+            progress.say(&format!("note: {error}; the run continues"));
         }
         if let (Some(every), Some(path)) = (args.checkpoint_every, &outputs.checkpoint)
             && step.is_multiple_of(every)
@@ -386,7 +386,7 @@ impl Run {
             self.with_log(|text| progress.say(text), StepLog::sync);
             // The next one is tried again, and the last one's failure is the run's.
             if let Err(error) = session.save_checkpoint(path, preset) {
-                progress.say(&format!("note: {error}; the run goes on"));
+                progress.say(&format!("note: {error}; the run continues"));
             }
         }
         self.with_log(|text| progress.say(text), |log| log.write_in_time(Instant::now()));

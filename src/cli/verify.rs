@@ -95,12 +95,13 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     Ok(status(&reports))
 }
 
-/// Refuses proofs that nobody waits for, or that do not fit into memory, and tells of long ones. Replays whose number was `asked` for are waited for.
+/// Refuses proofs that nobody waits for, or that do not fit into memory, and reports long ones. Replays whose number
+/// was `asked` for are waited for.
 fn affordable(name: &str, price: Price, asked: bool, free: Option<u64>) -> anyhow::Result<()> {
     const LONG: f64 = 30.0;
     const TOO_LONG: f64 = 600.0;
     let minutes = (price.seconds / 60.0).ceil();
-    let help = "give --anyway to go on, or verify the same layers with fewer units or a smaller input";
+    let help = "give --anyway to continue, or verify the same layers with fewer units or a smaller input";
     if let Some(free) = free.filter(|free| *free < price.bytes) {
         let (needs, free) = (Bytes(price.bytes), Bytes(free));
         return Err(wrong(format!("{name}: the proofs take about {needs} of memory, and {free} are free; {help}")));

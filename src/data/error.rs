@@ -53,7 +53,7 @@ pub enum Place {
     Whole,
     /// A line, counted from 1.
     Line(u64),
-    /// A cell of a table: the line counted from 1, the column's index, which is told counted from 1, and its name.
+    /// A cell of a table: the line counted from 1, the column's index, which messages count from 1, and its name.
     Cell { line: u64, column: usize, name: Box<str> },
     /// An offset in bytes from the start, after decompression.
     Byte(u64),

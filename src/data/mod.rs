@@ -164,8 +164,8 @@ pub fn load_to_show(
 }
 
 /// What is wrong with the data of `spec` whatever the network's output is: every file that cannot be opened, otherwise
-/// the first mistake in their contents. Contents are looked at where there is a `request` to read them for, whose output
-/// does not matter, and where they are not large.
+/// the first mistake in their contents. Contents are looked at where there is a `request` to read them for, whose
+/// output does not matter, and where they are not large.
 #[must_use]
 pub fn problems(spec: &DataSpec, request: Option<&Request>, base: &Path) -> Vec<DataError> {
     /// Larger data are not read only to say what else is wrong.

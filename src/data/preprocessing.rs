@@ -1,4 +1,4 @@
-//! How samples are prepared before a network sees them, and what its outputs stand for.
+//! How samples are prepared before a network sees them, and what its outputs mean.
 //!
 //! Both belong to the weights and not to a file: a network that was trained on features with one mean and on classes in
 //! one order gives wrong answers for any other. A data set is loaded either to train on, which learns its
@@ -9,7 +9,7 @@ use super::{DataError, Loaded, Place, Scaling, Target};
 use crate::tensor::plural;
 use serde::{Deserialize, Serialize};
 
-/// What weights expect of the samples that they are given, and what their outputs stand for.
+/// What weights expect of the samples that they are given, and what their outputs mean.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Preprocessing {

@@ -281,7 +281,7 @@ impl Checker<'_> {
         let first_param = self.params.len();
         let output = match spec {
             LayerSpec::Residual(_) | LayerSpec::Repeat(_) => self.block(spec, path, id, input),
-            // What stands in place of a layer that could not be read is no layer of the document.
+            // What takes the place of a layer that could not be read is no layer of the document.
             _ if !self.mistakes.is_read(&format!("{path}.type")) => None,
             _ => self.leaf(spec, activation_after(siblings, index), path, id, input.as_ref()),
         };

@@ -10,7 +10,7 @@ pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
     let most = MOST_EDITS.min(given.len() / 2);
     let edits = |name: &'a str| {
         let letters: Vec<char> = name.to_lowercase().chars().collect();
-        // The rest need not be counted where the lengths tell.
+        // The rest need not be counted where the lengths differ too much.
         (letters.len().abs_diff(given.len()) <= most).then(|| (edits(&given, &letters), name))
     };
     let near = names.into_iter().filter_map(edits).filter(|(count, _)| *count <= most);

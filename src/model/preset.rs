@@ -21,8 +21,8 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// The preset with the paths of its data made absolute, where `base` is the folder that relative ones start from, so
-    /// that it means the same wherever it is opened.
+    /// The preset with the paths of its data made absolute, where `base` is the folder that relative ones start from,
+    /// so that it means the same wherever it is opened.
     #[must_use]
     pub fn with_whole_paths(mut self, base: &Path) -> Self {
         let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);

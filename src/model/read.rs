@@ -110,7 +110,7 @@ fn read_after(value: &Value, mut out: Vec<Diagnostic>) -> Result<Preset, Box<Rej
         return Ok(preset);
     }
     let mut all = check_after(&preset, out).diagnostics;
-    // What belongs to one layer stands together, in the order of the layers.
+    // What belongs to one layer is listed together, in the order of the layers.
     all.sort_by(|a, b| a.layer.cmp(&b.layer));
     Err(Box::new(Rejected { mistakes: all, preset: Some(preset) }))
 }
@@ -201,7 +201,7 @@ fn read_layers(f: &mut Fields<'_>) -> Vec<LayerSpec> {
     layers
 }
 
-/// Stands in place of a layer that could not be read, so that those behind it keep their numbers.
+/// Takes the place of a layer that could not be read, so that those behind it keep their numbers.
 const UNREAD: LayerSpec = LayerSpec::Flatten;
 
 fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut Vec<Diagnostic>) -> Option<LayerSpec> {
@@ -236,7 +236,8 @@ fn read_optimizer(f: &mut Fields<'_>) -> OptimizerSpec {
     }
     let kind = f.choice("type", &[("sgd", Kind::Sgd), ("adam", Kind::Adam), ("adamw", Kind::AdamW)], true);
     let lr = f.number("lr", None);
-    // PyTorch's AdamW decays by 0.01 unless told otherwise; a preset says what it does, so the default here is none for all three.
+    // PyTorch's AdamW decays by 0.01 unless another value is given; a preset says what it does, so the default here is
+    // none for all three.
     let weight_decay = f.number("weight_decay", Some(0.0));
     let Some(kind) = kind else {
         // Which other fields there are is known only of an optimizer that there is.

@@ -1,7 +1,7 @@
 //! What no kernel can do without: the bytes that an operation must move and the arithmetic that it must do.
 //!
 //! Times are held against these figures, so they never count more than is needed: an argument is moved once however
-//! often a kernel passes over it, what a window skips or finds in the padding is left out, and so is what lies between
+//! often a kernel passes over it, what a window skips or finds in the padding is left out, and so is what is between
 //! the segments of a flat vector.
 
 use crate::lower::{ConvGeometry, Dir, LValueId, Op, OpKind, PoolGeometry, Program, Segment};

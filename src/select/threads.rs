@@ -129,8 +129,9 @@ mod tests {
     /// The work of a network on AVX-512: its input, its batch and its layers.
     fn work(input: &str, batch: usize, layers: &str) -> Vec<Work> {
         let text = format!(
-            r#"{{"version": 1, "name": "n", "input": {{"shape": [{input}], "batch": {batch}}}, "layers": [{layers}, {{"type": "dense", "units": 10}}],
-            "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "adamw", "lr": 0.001, "weight_decay": 0.0001}}}}"#
+            r#"{{"version": 1, "name": "n", "input": {{"shape": [{input}], "batch": {batch}}},
+            "layers": [{layers}, {{"type": "dense", "units": 10}}], "loss": {{"type": "softmax_cross_entropy"}},
+            "optimizer": {{"type": "adamw", "lr": 0.001, "weight_decay": 0.0001}}}}"#
         );
         let model = check(&read_preset(&text).unwrap()).model.unwrap();
         work_of(&cpu_program(&model).unwrap(), Isa::Avx512)
@@ -151,8 +152,8 @@ mod tests {
         let wide = work("1024", 256, &[dense(1024), dense(1024)].join(", "));
         let normed = |filters: usize| {
             format!(
-                r#"{{"type": "conv2d", "filters": {filters}, "kernel": 3, "padding": 1, "bias": false}}, {{"type": "batch_norm"}},
-                {{"type": "activation", "function": "relu"}}"#
+                r#"{{"type": "conv2d", "filters": {filters}, "kernel": 3, "padding": 1, "bias": false}},
+                {{"type": "batch_norm"}}, {{"type": "activation", "function": "relu"}}"#
             )
         };
         let digits = [&normed(16), r#"{"type": "max_pool2d", "size": 2}"#, &normed(32), r#"{"type": "flatten"}"#];

@@ -111,7 +111,7 @@ impl Samples {
         }
     }
 
-    /// Takes in what the thread has to tell.
+    /// Takes in what the thread has to report.
     pub fn poll(&mut self) {
         match self.loader.poll() {
             None | Some(None) => {}

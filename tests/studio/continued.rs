@@ -56,7 +56,7 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
     let id = select(&mut robot);
     robot.press("Continue the selected run");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
-    assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("goes on from step")));
+    assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("continues from step")));
     // How far each layer moved goes on where it was, too.
     robot.until("changes by layer", |app| {
         app.studio.training.history.layers.steps().last().is_some_and(|s| s[1] > done)
@@ -177,7 +177,7 @@ fn a_run_that_was_deleted_meanwhile_is_offered_no_more() {
         app.studio
             .notice
             .as_ref()
-            .is_some_and(|n| n.text.ends_with("was deleted and cannot go on.") && n.actions.is_empty())
+            .is_some_and(|n| n.text.ends_with("was deleted and cannot be continued.") && n.actions.is_empty())
     });
 }
 
@@ -218,7 +218,7 @@ fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
     let training = &robot.app().studio.training;
     assert_eq!((training.keeping.id(), training.lr), (Some(id.as_str()), 0.0625));
     let told = robot.app().studio.notice.as_ref().unwrap().text.clone();
-    assert!(told.contains("goes on from step") && told.contains("optimizer.lr: the checkpoint has "), "{told}");
+    assert!(told.contains("continues from step") && told.contains("optimizer.lr: the checkpoint has "), "{told}");
     assert!(told.contains("continues with 0.0625"), "{told}");
     drop(robot);
     let store = RunStore::at(folder.path().join("runs"));

@@ -264,7 +264,7 @@ fn a_broken_network_is_not_proved() {
     show(&mut robot, Tab::Verify);
     robot.write("L1 rate", "1.5");
     robot.settle();
-    assert!(robot.sees("Mend the network to prove its step"));
+    assert!(robot.sees("Fix the network to prove its step"));
     perform(&mut robot, Command::Prove(None));
     assert!(!robot.app().studio.proofs.is_running());
 }

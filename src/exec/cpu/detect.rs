@@ -81,7 +81,7 @@ pub fn host_target(threads: usize) -> Target {
     Target::cpu(detect_isa(), threads)
 }
 
-/// The processor's name, where the system tells.
+/// The processor's name, where the system reports it.
 #[must_use]
 pub fn cpu_name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;

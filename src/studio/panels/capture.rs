@@ -57,7 +57,7 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
         return empty_ui(
             ui,
             "No capture plan yet",
-            "Mend the problems in the network; its buffers appear here at once.",
+            "Fix the problems in the network; its buffers appear here at once.",
         );
     };
     super::outdated_ui(ui, studio, out);

@@ -52,9 +52,10 @@ pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Qu
     }
     if runs.view.rows.is_empty() {
         let (title, next) = match runs.view.hidden {
-            _ if runs.problem.is_some() => {
-                ("No run can be kept", "Why stands above. What is trained meanwhile is lost when the window is closed.")
-            }
+            _ if runs.problem.is_some() => (
+                "No run can be kept",
+                "The reason is above. What is trained meanwhile is lost when the window is closed.",
+            ),
             0 => ("No runs yet", "Press Train: every run is kept here with its curves, its network and its weights."),
             _ => ("Every run is hidden", "Tick “hidden” above to list them."),
         };
@@ -134,7 +135,7 @@ const COLUMNS: usize = Field::ALL.len() + 1;
 fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, out: &mut Queue) {
     let runs = &studio.runs;
     let jump = walk_ui(ui, studio, panel, out);
-    // Name and figures fit a narrow window whole: the name gives way. What a run was made with follows to the right.
+    // Name and figures fit a narrow window whole: the name is shortened. What a run was made with follows to the right.
     let figures = [84.0, 76.0, 68.0, 58.0, 62.0, 68.0];
     let taken = 48.0 + figures.iter().sum::<f32>() + 8.0 * (figures.len() + 2) as f32;
     let name = (ui.available_width() - taken).clamp(110.0, 220.0);

@@ -243,7 +243,7 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue
         if panel.view.frozen {
             command_ui(ui, Command::FollowPlots, true, out);
         } else {
-            let freeze = ui.button("Freeze").on_hover_text("Keeps the axes as they are while the run goes on");
+            let freeze = ui.button("Freeze").on_hover_text("Keeps the axes as they are while the run continues");
             panel.view.frozen = freeze.clicked();
         }
         plots_menu_ui(ui, studio, out);

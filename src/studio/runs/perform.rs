@@ -150,7 +150,7 @@ impl StudioApp {
     fn pin(&mut self, id: String) {
         let name = self.studio.runs.name(&id).to_owned();
         self.studio.runs.set_baseline(Some(id));
-        self.studio.say(format!("{name} stands behind the curves of the Train tab."));
+        self.studio.say(format!("{name} is drawn behind the curves of the Train tab."));
     }
 
     /// The folder of the first selected run.
@@ -219,7 +219,7 @@ impl StudioApp {
         }
     }
 
-    /// Takes in what the desk has to tell.
+    /// Takes in what the desk has to report.
     pub(in crate::studio) fn take_desk_events(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.studio.runs.desk.as_ref().and_then(super::Desk::poll) {
             match event {
@@ -230,7 +230,7 @@ impl StudioApp {
                         && self.studio.runs.problem.is_none()
                         && self.studio.runs.entry(&id).is_none()
                     {
-                        self.studio.say(format!("The run {name} was deleted and cannot go on."));
+                        self.studio.say(format!("The run {name} was deleted and cannot be continued."));
                     }
                     self.studio.tell_interrupted();
                 }

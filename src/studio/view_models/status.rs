@@ -91,7 +91,7 @@ pub fn plan_text(plan: &PlanView) -> String {
     )
 }
 
-/// Whether the step is recorded, and if not, why. `trains` tells whether the chosen device is there to train on.
+/// Whether the step is recorded, and if not, why. `trains` says whether the chosen device is there to train on.
 #[must_use]
 pub fn recorded_text(training: &Training, trains: bool) -> String {
     if !trains {

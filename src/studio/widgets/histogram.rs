@@ -33,7 +33,7 @@ fn marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
         }
     }
     let stride = (found.len() as f64 / room.max(1.0)).ceil().max(1.0) as usize;
-    // The size of a step tells the plot how far apart marks are: labels of close ones would fade.
+    // The size of a step gives the plot how far apart marks are: labels of close ones would fade.
     let step_size = (high - low) / (found.len() / stride).max(1) as f64;
     found.into_iter().step_by(stride).map(|value| GridMark { value, step_size }).collect()
 }

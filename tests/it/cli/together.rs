@@ -79,7 +79,7 @@ fn missing_files_of_data_are_reported_beside_the_network() {
     let batches = ["train", "--batches", "none.safetensors"];
     assert_eq!(told(&folder, &batches, &preset(&block, npy)).0, ["layers[0].layers"]);
     assert_eq!(told(&folder, &["bench"], &preset(&block, npy)).0, ["layers[0].layers"]);
-    // A network without mistakes is planned without its data, and all files that it lacks are named where it is trained.
+    // A network without mistakes is planned without its data, and where it is trained all missing files are named.
     let sound = preset(r#"{ "type": "global_avg_pool" }, { "type": "dense", "units": 2 }"#, npy);
     let path = at(&folder, "sound.json");
     std::fs::write(&path, &sound).unwrap();

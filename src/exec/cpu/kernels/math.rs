@@ -4,9 +4,9 @@
 //! set the caller is compiled for. Products and sums stay separate (never fused): every instruction set then gives the same bits. The
 //! coefficients are minimax fits (weighted for relative error) over the ranges named beside them.
 //!
-//! [`exp`] and [`ln`] compute in `f32` and are within 1 unit in the last place. The activations and their derivatives compute in `f64` and round
-//! once, so that they are within 0.52 units wherever the result is a normal number, in the tails too. NaN gives NaN; arguments may be infinite
-//! or denormal.
+//! [`exp`] and [`ln`] compute in `f32` and are within 1 unit in the last place. The activations and their derivatives
+//! compute in `f64` and round once, so that they are within 0.52 units wherever the result is a normal number, in the
+//! tails too. NaN gives NaN; arguments may be infinite or denormal.
 
 #![allow(
     clippy::excessive_precision,
@@ -284,7 +284,8 @@ mod tests {
         })
     }
 
-    /// How far `got` is from `exact`, in units in the last place; 0 where `exact` is beyond `f32` on either side and `got` says so.
+    /// How far `got` is from `exact`, in units in the last place; 0 where `exact` is beyond `f32` on either side and
+    /// `got` says so.
     fn units(got: f32, exact: f64) -> f64 {
         if exact.abs() > f64::from(f32::MAX) {
             return if f64::from(got.abs()) >= 0.999_999 * f64::from(f32::MAX) { 0.0 } else { f64::INFINITY };
