@@ -101,7 +101,8 @@ pub struct TrainArgs {
     /// Train on batch.x and batch.y of a safetensors file, in order
     #[arg(long, value_name = "FILE")]
     pub batches: Option<PathBuf>,
-    /// Write one JSON object a step; FILE.part while the run lasts. An older log is replaced at the end; with --resume it is gone on with
+    /// Write one JSON object a step; FILE.part while the run lasts. An older log is replaced at the end; with --resume
+    /// it is continued
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Write the final parameters and running statistics: a safetensors file
@@ -116,13 +117,13 @@ pub struct TrainArgs {
     /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
-    /// Write everything needed to go on later, at the end of the run
+    /// Write everything needed to resume later, at the end of the run
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
     /// Write the checkpoint every N steps too
     #[arg(long, value_name = "N", requires = "checkpoint", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub checkpoint_every: Option<u64>,
-    /// Go on from a checkpoint; --steps counts from the very start
+    /// Resume from a checkpoint; --steps counts from the very start
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
     /// Evaluate on the held-out part every N steps; the log has the result in the line of that step
@@ -199,7 +200,7 @@ pub struct VerifyArgs {
     /// Every bundled preset
     #[arg(long, conflicts_with = "presets")]
     pub all: bool,
-    /// Go on where the proofs take very long, or more memory than is free
+    /// Continue where the proofs take very long, or more memory than is free
     #[arg(long)]
     pub anyway: bool,
     /// Replays of the endurance check

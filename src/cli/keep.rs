@@ -17,7 +17,7 @@ pub struct Keeper {
     recorder: Recorder,
     reports: Vec<StepReport>,
     handed: Instant,
-    /// Whether it was told that nothing more is kept.
+    /// Whether it was reported that nothing more is kept.
     told: bool,
     preset: Preset,
     /// When the last checkpoint was written, and the time until the next.
@@ -73,7 +73,7 @@ impl Keeper {
             if !self.told {
                 self.told = true;
                 output::note(
-                    "note: the run can no longer be kept (the end of the run tells why); it goes on, and what was kept stays",
+                    "note: the run can no longer be kept (the end of the run says why); it continues, and what was kept stays",
                 );
             }
             self.reports.clear();
@@ -123,7 +123,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Ends the run in this state, with its checkpoint where it has sound ones, and tells its id.
+    /// Ends the run in this state, with its checkpoint where it has sound ones, and reports its id.
     ///
     /// # Errors
     /// What could not be kept.

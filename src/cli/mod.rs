@@ -36,6 +36,7 @@ mod train;
 mod train_summary;
 mod verify;
 
+use crate::exec::cpu::threads_variable;
 use args::{Cli, Command};
 use std::process::ExitCode;
 
@@ -47,6 +48,9 @@ pub fn run(cli: &Cli) -> ExitCode {
             Some(Command::Train(_)) => "no step was made, and nothing was saved",
             _ => "what was not written or printed by then is lost",
         });
+    }
+    if let Err(wrong) = check_environment(cli) {
+        return error::report(&wrong);
     }
     let outcome = match &cli.command {
         None => studio::run(cli.preset.as_deref()),
@@ -66,6 +70,21 @@ pub fn run(cli: &Cli) -> ExitCode {
         Some(Command::Completions(args)) => completions::run(args),
     };
     outcome.map_or_else(|e| error::report(&e), |()| ExitCode::SUCCESS)
+}
+
+/// Refuses a number of threads in the environment that is none, where the command makes steps.
+fn check_environment(cli: &Cli) -> anyhow::Result<()> {
+    match &cli.command {
+        Some(
+            Command::Arena(_)
+            | Command::Presets(_)
+            | Command::Runs(_)
+            | Command::Export(_)
+            | Command::Doctor(_)
+            | Command::Completions(_),
+        ) => Ok(()),
+        _ => threads_variable().map(drop).map_err(|wrong| error::wrong(wrong.to_string())),
+    }
 }
 
 /// Whether a command line opens the window, which keeps running where a part of it fails.

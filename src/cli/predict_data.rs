@@ -123,6 +123,10 @@ pub fn choose(found: &Loaded, model: &Model, weights: &Weights, args: &PredictAr
     let drawn_anew = own.data.source.is_drawn() && asked.seed != own.seed;
     let digest = origin.map(|_| set.digest()).unwrap_or_default();
     let is_own = origin.filter(|o| o.division().is_some()).map(|o| o.is_of(&digest).unwrap_or(!drawn_anew));
+    if is_own != Some(false) {
+        let trained_on = if is_own.is_some() { &own } else { &asked };
+        notes.extend(data::training_notes(&set, &trained_on.split(&set)?.train));
+    }
     let (samples, part) = match is_own {
         _ if is_own != Some(true) && origin.is_some_and(|o| o.has_trained_on(&digest)) => {
             notes.push(format!(
@@ -157,8 +161,8 @@ fn held_out_of(
     let own_split = own.split(set)?;
     if asked.split(set).ok() != Some(own_split) {
         return Err(wrong(format!(
-            "{} was trained with {}, and the options ask for {}: samples that it was trained on would be answered as held \
-             out; leave out --seed, --held-out and --split",
+            "{} was trained with {}, and the options ask for {}: samples that it was trained on would be answered as \
+             held out; leave out --seed, --held-out and --split",
             weights.name,
             own.text(),
             asked.text()

@@ -73,12 +73,12 @@ impl Progress {
         format!("loss {loss}{accuracy}, {} samples/s", output::count(rate as u64))
     }
 
-    /// Tells an evaluation in between, in words.
+    /// Reports an evaluation in between, in words.
     pub fn evaluated(&self, step: u64, found: &str) {
         self.say(&format!("step {step}: {found}"));
     }
 
-    /// Tells one line without tearing the bar.
+    /// Prints one line without tearing the bar.
     pub fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::note(line)),
@@ -99,7 +99,8 @@ impl Progress {
 pub fn evaluation(found: &Evaluation, maybe_trained: bool) -> String {
     let what = if maybe_trained { "may have been trained on" } else { "held out" };
     let accuracy = found.accuracy.map_or_else(String::new, |a| format!("accuracy {:.2} %, ", a * 100.0));
-    format!("{what}: {accuracy}loss {} on {} samples", figure(found.loss, 4), output::count(found.samples as u64))
+    let samples = output::counted(found.samples as u64, "sample");
+    format!("{what}: {accuracy}loss {} on {samples}", figure(found.loss, 4))
 }
 
 #[cfg(test)]

@@ -49,12 +49,12 @@ pub struct StepLog {
 }
 
 impl StepLog {
-    /// Opens the log beside its final name, which is no link. A run that was resumed goes on with the log that is
-    /// there; another one replaces it when it is over. Nothing but a log is replaced.
+    /// Opens the log beside its final name, which is no link. A run that was resumed continues the log that is there;
+    /// another one replaces it when it is over. Nothing but a log is replaced.
     ///
     /// # Errors
     /// Where that folder cannot be written to, another run writes that log, what is there is no log, it ends before the
-    /// run goes on, or it is the log of another run.
+    /// step that the run resumes from, or it is the log of another run.
     pub fn open(path: &Path, from: Option<GoesOn>) -> anyhow::Result<Self> {
         let part = part_of(path);
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(&part);
@@ -62,7 +62,7 @@ impl StepLog {
             let message = format!("{} cannot be written: {cause}; give another name for the log", part.display());
             unwritable(cause, message)
         })?;
-        // A system without locks cannot tell; where it can, two runs never write into each other's lines.
+        // A system without locks cannot say; where it can, two runs never write into each other's lines.
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             let what = format!("the log {} is being written by another run; give another name", path.display());
             return Err(wrong(what));
@@ -85,7 +85,7 @@ impl StepLog {
         }
         let is_old = |p: &Path| p.metadata().is_ok_and(|m| m.len() > 0);
         if keeps == 0 && (is_left || is_old(path)) {
-            let help = "--resume goes on from a checkpoint and its log; another name keeps both";
+            let help = "--resume continues from a checkpoint and its log; another name keeps both";
             output::note(&match is_left {
                 true => format!("note: {} of a run that was ended is begun anew; {help}", part.display()),
                 false => format!(
@@ -124,7 +124,7 @@ impl StepLog {
         Some(format!("note: {path}: {lines} removed, {are} from after the checkpoint"))
     }
 
-    /// Adds one step; `now` tells when to write. The newest line waits in memory for an evaluation after it.
+    /// Adds one step; `now` decides when to write. The newest line waits in memory for an evaluation after it.
     ///
     /// # Errors
     /// Where the disk is full.

@@ -1,8 +1,8 @@
 //! Signals that ask the program to end: Ctrl+C, `kill`, a closed terminal.
 //!
-//! A command that a signal ends has 128 and the signal's number as exit status, as a shell tells it. Most commands end
-//! at once; a run that has made steps ends after the current one and saves what was asked for. The second signal always
-//! ends the program at once.
+//! A command that a signal ends has 128 and the signal's number as exit status, as a shell reports it. Most commands
+//! end at once; a run that has made steps ends after the current one and saves what was asked for. The second signal
+//! always ends the program at once.
 
 use super::output;
 use std::process::ExitCode;

@@ -50,7 +50,7 @@ pub struct Summary {
     prepare_ms: f64,
     compile_ms: f64,
     arena_bytes: u64,
-    /// The largest memory of this process so far, where the system tells.
+    /// The largest memory of this process so far, where the system reports it.
     peak_rss_bytes: Option<u64>,
     lower_bound_bytes: u64,
     unshared_bytes: u64,
@@ -148,7 +148,7 @@ impl Outcome {
 pub fn told(s: &Summary) -> String {
     let mut out = if s.steps < s.first_step && !s.interrupted {
         format!(
-            "{}: nothing was left to do, as step {} was made before; give more --steps to go on\n",
+            "{}: nothing was left to do, as step {} was made before; give more --steps to continue\n",
             s.preset,
             output::count(s.steps)
         )

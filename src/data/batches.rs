@@ -25,7 +25,7 @@ pub struct Position {
 pub struct Batches {
     /// The training part, in the split's order.
     train: Vec<u32>,
-    /// `train`, shuffled for the epoch that `shuffled` tells.
+    /// `train`, shuffled for the epoch that `shuffled` gives.
     order: Vec<u32>,
     shuffled: Option<u64>,
     batch: usize,

@@ -36,7 +36,7 @@ impl Predictions {
         Ok(Self { maker, view: None, generation: 0, run: 0, model: None, waiting: None, asked: None })
     }
 
-    /// Takes in answers, and asks where `shown` tells that somebody looks and the network has changed since.
+    /// Takes in answers, and asks where `shown` says that somebody looks and the network has changed since.
     pub fn follow(&mut self, training: &mut Training, shown: bool) {
         if self.run != training.run {
             (self.run, self.view, self.model, self.waiting, self.asked) = (training.run, None, None, None, None);

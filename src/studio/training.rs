@@ -1,4 +1,4 @@
-//! A training run as the window sees it: the worker behind bounded channels, and everything it told, kept whole.
+//! A training run as the window sees it: the worker behind bounded channels, and everything it reported, kept whole.
 
 use super::curves::{History, TwoWays};
 use super::devices::DeviceChoice;
@@ -42,7 +42,7 @@ pub struct Training {
     earlier: Option<Box<Earlier>>,
     /// True where the curves are those of the run before: this one could not be prepared.
     pub shows_earlier: bool,
-    /// What went wrong and was not told elsewhere yet.
+    /// What went wrong and was not reported elsewhere yet.
     news: Option<String>,
     /// The preset of a run that could not be prepared, and what is wrong with it.
     mistakes: Option<(Arc<Preset>, Vec<Diagnostic>)>,
@@ -109,7 +109,7 @@ impl Default for Training {
 }
 
 impl Training {
-    /// Prepares a run, or a kept one that goes on, and sends it a first command.
+    /// Prepares a run, or a kept one that is continued, and sends it a first command.
     pub fn start(
         &mut self,
         spec: SessionSpec,
@@ -186,13 +186,14 @@ impl Training {
         self.has_weights() && done > 0 && self.saved_at != Some(done) && !self.keeping.is_recording()
     }
 
-    /// Has the run write its weights; [`Self::take_saved`] tells what came of it. False where there is no run to do it.
+    /// Has the run write its weights; [`Self::take_saved`] reports what came of it. False where there is no run to do
+    /// it.
     #[must_use]
     pub fn save_weights(&self, path: PathBuf) -> bool {
         self.worker.as_ref().is_some_and(|w| w.send(Command::SaveWeights(path)))
     }
 
-    /// Has the run time steps eagerly and replayed; it goes on from where it was.
+    /// Has the run time steps eagerly and replayed; it continues from where it was.
     pub fn time_both_ways(&mut self, steps: usize) {
         self.is_timing = self.worker.as_ref().is_some_and(|w| w.send(Command::TimeBothWays(steps)));
     }
@@ -241,7 +242,8 @@ impl Training {
         }
     }
 
-    /// What pressing Train would do; `stale` tells that the document is no longer the one that was trained, `steps` is what it asks for.
+    /// What pressing Train would do; `stale` says that the document is no longer the one that was trained, `steps` is
+    /// what it asks for.
     #[must_use]
     pub fn next(&self, stale: bool, steps: u64) -> Next {
         match self.state {
@@ -254,7 +256,7 @@ impl Training {
         }
     }
 
-    /// Makes a finished run longer, and has it go on.
+    /// Makes a finished run longer, and has it continue.
     pub fn extend(&mut self, steps: u64, order: Command) {
         self.total += steps;
         self.keeping.set_total(self.total);
@@ -262,19 +264,19 @@ impl Training {
         self.send(order);
     }
 
-    /// True where the run obeys: while it can go on, and after its last step, because it may be made longer.
+    /// True where the run obeys: while it can continue, and after its last step, because it may be made longer.
     #[must_use]
     pub fn obeys(&self) -> bool {
         self.is_alive() || self.is_stopped() || (self.worker.is_some() && self.state == Some(RunState::Finished))
     }
 
-    /// True where a person ended the run, and it can go on from there.
+    /// True where a person ended the run, and it can continue from there.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.worker.is_some() && self.state == Some(RunState::Stopped)
     }
 
-    /// True while there is a run that can go on.
+    /// True while there is a run that can continue.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         matches!(self.state, Some(RunState::Preparing | RunState::Ready | RunState::Running | RunState::Paused))
@@ -291,7 +293,7 @@ impl Training {
         self.history.loss.raw.len() as u64
     }
 
-    /// What may be pressed; `ready` tells whether the document could be trained.
+    /// What may be pressed; `ready` says whether the document could be trained.
     #[must_use]
     pub fn transport(&self, ready: bool) -> Transport {
         let idle = matches!(self.state, Some(RunState::Ready | RunState::Paused));
@@ -318,7 +320,7 @@ impl Training {
         }
     }
 
-    /// Takes in what the worker told, for at most `budget`; true where something is left.
+    /// Takes in what the worker reported, for at most `budget`; true where something is left.
     pub fn drain(&mut self, budget: Duration) -> bool {
         let started = Instant::now();
         while let Some(event) = self.worker.as_ref().and_then(Worker::try_event) {
@@ -341,7 +343,8 @@ impl Training {
         }
         match event {
             Event::State(state) => {
-                // A run that has failed answers no more commands of use. A finished one may be made longer, and one that was stopped may go on.
+                // A run that has failed answers no more commands of use. A finished one may be made longer, and one
+                // that was stopped may continue.
                 if let RunState::Failed(why) = &state {
                     self.is_timing = false;
                     self.news = Some(format!("Training failed: {why}"));

@@ -198,6 +198,7 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<
             };
             let split = data::split(set.len(), source, seed)?;
             let mut notes = set.notes.clone();
+            notes.extend(data::training_notes(&set, &split.train));
             notes.extend(resumed.and_then(|(path, origin)| {
                 Origin::assumption(origin.as_ref(), &set.preprocessing, &path.display().to_string())
             }));

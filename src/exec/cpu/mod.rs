@@ -26,7 +26,7 @@ mod tensors;
 pub use bounds::{BoundedStep, Storage};
 pub use ceilings::{Ceilings, Floor, Level};
 pub use cores::usable_cores;
-pub use detect::{asked_threads, cpu_name, default_threads, detect_isa, host_target};
+pub use detect::{WrongThreads, asked_threads, cpu_name, default_threads, detect_isa, host_target, threads_variable};
 pub use ledger::Ledger;
 pub use pool::Pool;
 pub use step::Step;

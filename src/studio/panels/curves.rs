@@ -62,7 +62,7 @@ pub fn metrics_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         ui.checkbox(on, name).on_hover_text(about);
         if let Some(p) = prices {
             let (added, share) = (p.added_us()[i], p.added_us()[i] / p.all_us.max(1e-6) * 100.0);
-            // Less than the machine's noise is told as such.
+            // Less than the machine's noise is reported as such.
             let price = if share < 0.5 { "no measurable cost".to_owned() } else { format!("{share:.1}% of a step") };
             let exact =
                 format!("{added:+.2} µs on a step of {} without it", format::micros(f64::from(p.all_us - added)));

@@ -12,7 +12,7 @@ pub struct Keeping {
     /// Where runs are kept; `None` keeps none.
     pub store: Option<RunStore>,
     record: Option<RunRecord>,
-    /// Where the run that is prepared goes on.
+    /// Where the run that is prepared continues.
     from: Option<ResumePoint>,
     recorder: Option<Recorder>,
     /// Steps made when a checkpoint was last asked for, and last kept.
@@ -27,10 +27,10 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// A run is prepared; it is kept from its first step on, or goes on in the run that it is `from`.
+    /// A run is prepared; it is kept from its first step on, or continues the run that it is `from`.
     pub fn prepare(&mut self, spec: &SessionSpec, from: Option<ResumePoint>) {
         self.record = Some(RunRecord::of(spec));
-        // What it goes on from is what is kept of it.
+        // What it continues from is what is kept of it.
         self.kept_at = from.as_ref().map(|f| f.step);
         self.asked_at = self.kept_at;
         self.from = from;
