@@ -4,7 +4,7 @@ use super::open_tensors::{Entry, OpenTensors};
 use super::recipe::{Recipe, RecipeChange, refusal};
 use super::streams::{Stream, checksum_of, write_streams};
 use super::weights::{import, open_tensors};
-use super::{Feed, FeedPosition, Origin, Session, TrainError, origin};
+use super::{Feed, FeedPosition, Origin, Session, TrainError, origin, plant};
 use crate::model::{Preset, read_preset, write_preset};
 use crate::tensor::HostTensor;
 use serde::{Deserialize, Serialize};
@@ -237,7 +237,7 @@ impl Session {
         self.state_changed()?;
         let result = self.apply(&file, &model, &wanted, path).and_then(|()| {
             let resumed = self.renew_rates(resumed)?;
-            self.feed.resume(header.position).map(|()| resumed)
+            self.feed.resume(plant::resumed_at(header.position)).map(|()| resumed)
         });
         self.resumed = match result {
             Ok(resumed) => Some(resumed),
@@ -327,6 +327,7 @@ impl Session {
         let program = &self.compiled().plan.program;
         let moment = |n: &str| ["m.", "v.", "momentum."].iter().any(|p| n.starts_with(p)) && !n.ends_with(".new");
         let counts = |n: &str| matches!(n, "counter" | "hyper" | "scaler") || moment(n);
+        let counts = |n: &str| counts(n) && !plant::forgets(n);
         program.values.iter().filter(|v| v.persistent && counts(&v.name)).map(|v| v.name.clone()).collect()
     }
 }

@@ -4,6 +4,7 @@ use super::bring_up::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
 use super::guard::Guard;
+use super::plant;
 use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
 use super::weights::{export, import, open_tensors};
@@ -162,6 +163,8 @@ pub struct Session {
     pub(super) total: u64,
     seed: u64,
     notes: Vec<String>,
+    /// What a test does to reports; nothing in every other session.
+    pub(super) report_change: Option<fn(&mut StepReport)>,
 }
 
 impl Session {
@@ -179,6 +182,7 @@ impl Session {
         let mut pool = Pool::new(spec.shared_by())?;
         let BroughtUp { mut train, mut feed, mut notes, kept, evaluation } =
             bring_up(spec, &model, &machine, seed, &mut watch)?;
+        plant::change_feed(&mut feed);
         if let Some(path) = &spec.init {
             import(&mut train, &model, &open_tensors(path)?, path)?;
         }
@@ -238,6 +242,7 @@ impl Session {
             total,
             seed,
             notes,
+            report_change: plant::report_change(),
         };
         if let Some(path) = &spec.resume {
             session.load_checkpoint(path)?;
@@ -357,7 +362,7 @@ impl Session {
             Some(id) => self.train.stored::<f32>(id).map(|v| v[0]),
             None => Ok(or),
         };
-        let report = StepReport {
+        let mut report = StepReport {
             step: self.done + 1,
             loss: first(Some(w.loss), 0.0)?,
             update_max: first(w.update_max, 0.0)?,
@@ -368,6 +373,9 @@ impl Session {
             step_us,
             feed_us: (fed - started).as_secs_f32() * 1e6,
         };
+        if let Some(change) = self.report_change {
+            change(&mut report);
+        }
         if !(report.loss.is_finite() && report.update_max.is_finite() && report.grad_norm.is_finite()) {
             return Err(self.explain(report.loss)?.into());
         }

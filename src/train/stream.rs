@@ -103,7 +103,10 @@ impl Session {
             }
             let mut failed = None;
             for record in self.train.landed()? {
-                let report = self.watched.report(record, self.done + 1, fed_us);
+                let mut report = self.watched.report(record, self.done + 1, fed_us);
+                if let Some(change) = self.report_change {
+                    change(&mut report);
+                }
                 if !(report.loss.is_finite() && report.update_max.is_finite() && report.grad_norm.is_finite()) {
                     failed = Some(report.loss);
                     break;
