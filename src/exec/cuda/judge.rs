@@ -84,7 +84,6 @@ pub(super) const fn is_product(kind: &OpKind) -> bool {
     matches!(
         kind,
         OpKind::Gemm(_)
-            | OpKind::DenseCe { .. }
             | OpKind::WeightStep { .. }
             | OpKind::Conv2d { .. }
             | OpKind::Conv2dBwdX { .. }
