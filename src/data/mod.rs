@@ -31,6 +31,7 @@ mod synthetic;
 mod table;
 
 pub use array::Array;
+pub(crate) use batches::STREAM as SHUFFLE_STREAM;
 pub use batches::{Batches, Position};
 pub use cifar::{CifarRecords, read_cifar};
 pub use error::{DataError, Place};

@@ -15,6 +15,8 @@ mod look;
 mod needs;
 mod open_tensors;
 mod origin;
+#[doc(hidden)]
+pub mod plant;
 mod probe;
 mod recipe;
 mod remembered;

@@ -4,6 +4,7 @@ use super::bring_up::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
 use super::guard::{Guard, parameters_are_finite};
+use super::plant;
 use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
 use super::trained_on::TrainedOn;
@@ -98,6 +99,8 @@ pub struct Session {
     pub(super) total: u64,
     seed: u64,
     notes: Vec<String>,
+    /// What a test does to reports; nothing in every other session.
+    pub(super) report_change: Option<fn(&mut StepReport)>,
 }
 
 impl Session {
@@ -116,6 +119,7 @@ impl Session {
         let BroughtUp { mut train, mut feed, mut notes, compared, kept, evaluation } =
             bring_up(spec, &model, &machine, seed, &mut watch)?;
         let mut origin = None;
+        plant::change_feed(&mut feed);
         if let Some(path) = &spec.init {
             let file = open_tensors(path)?;
             import(&mut train, &model, &file, path)?;
@@ -180,6 +184,7 @@ impl Session {
             total,
             seed,
             notes,
+            report_change: plant::report_change(),
         };
         if let Some(path) = &spec.init {
             session.past = session.past_of(origin.as_ref());
@@ -313,7 +318,7 @@ impl Session {
             Some(id) => self.train.stored::<f32>(id).map(|v| v[0]),
             None => Ok(or),
         };
-        let report = StepReport {
+        let mut report = StepReport {
             step: self.done + 1,
             loss: first(Some(w.loss), 0.0)?,
             update_max: first(w.update_max, 0.0)?,
@@ -324,6 +329,9 @@ impl Session {
             step_us,
             feed_us: (fed - started).as_secs_f32() * 1e6,
         };
+        if let Some(change) = self.report_change {
+            change(&mut report);
+        }
         if !self.is_sound(&report)? {
             return Err(self.explain(report.loss)?.into());
         }

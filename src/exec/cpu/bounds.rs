@@ -105,8 +105,8 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
                 }
             }
             let kernel = reference::resolve::<Bounded<SUM, PRODUCT>>();
-            let call =
-                Call { run: kernel.run, op: op.kind.clone(), ptr, table: kernel.table, phases: 1, parallel: false };
+            let (op_kind, phases, parallel, around) = (op.kind.clone(), 1, false, None);
+            let call = Call { run: kernel.run, op: op_kind, ptr, table: kernel.table, phases, parallel, around };
             // SAFETY: every pointer is to memory of this step that holds the whole value, in numbers of the kernel's
             // type or as the plan's own integers, and nothing else runs on it.
             unsafe { (call.run)(&call, Part::WHOLE) };

@@ -5,6 +5,7 @@
 //! | `bounds` | a step on numbers that carry a bound for their error |
 //! | `call` | a kernel with its arguments fixed |
 //! | `kernels` | the kernels, one family a file, and their plain-loop references |
+//! | `plant` | faults that tests put into steps |
 //! | `pool` | the threads that share a step |
 //! | `detect` | what this processor can do |
 //! | `cores` | the cores that this program may use |
@@ -19,6 +20,8 @@ mod cores;
 mod detect;
 pub mod kernels;
 mod ledger;
+#[doc(hidden)]
+pub mod plant;
 mod pool;
 mod step;
 mod tensors;

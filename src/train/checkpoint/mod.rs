@@ -11,7 +11,7 @@ pub(super) use resume::Compared;
 pub use resume::Resumed;
 
 use super::streams::{Stream, checksum_of, write_streams};
-use super::{Session, TrainError, origin};
+use super::{Session, TrainError, origin, plant};
 use crate::model::{Preset, write_preset};
 use crate::tensor::HostTensor;
 use header::Header;
@@ -81,6 +81,7 @@ impl Session {
         let program = &self.compiled().plan.program;
         let moment = |n: &str| ["m.", "v.", "momentum."].iter().any(|p| n.starts_with(p)) && !n.ends_with(".new");
         let counts = |n: &str| matches!(n, "counter" | "hyper" | "scaler") || moment(n);
+        let counts = |n: &str| counts(n) && !plant::forgets(n);
         program.values.iter().filter(|v| v.persistent && counts(&v.name)).map(|v| v.name.clone()).collect()
     }
 }

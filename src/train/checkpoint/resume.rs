@@ -8,7 +8,7 @@ use crate::train::open_tensors::{Entry, OpenTensors};
 use crate::train::recipe::{Recipe, RecipeChange, refusal};
 use crate::train::trained_on::TrainedOn;
 use crate::train::weights::{import, open_tensors};
-use crate::train::{Feed, Origin, Session, TrainError};
+use crate::train::{Feed, Origin, Session, TrainError, plant};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -121,7 +121,7 @@ impl Session {
         self.state_changed()?;
         let result = self.apply(&file, &model, &wanted, path).and_then(|()| {
             let resumed = self.renew_rates(resumed)?;
-            self.feed.resume(header.position).map(|()| resumed)
+            self.feed.resume(plant::resumed_at(header.position)).map(|()| resumed)
         });
         self.resumed = match result {
             Ok(resumed) => Some(resumed),
