@@ -33,6 +33,7 @@ mod times;
 mod train;
 mod train_summary;
 mod verify;
+mod verify_random;
 
 use args::{Cli, Command};
 use std::process::ExitCode;

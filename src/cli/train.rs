@@ -56,7 +56,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let (mut session, device_name) = prepare(&spec, args.device, device_name)?;
     let store = args.keep.then(folder_of_runs).transpose()?;
     // From here on there is something to save. The log is opened last: until here a mistake leaves no file at all.
-    stop::finish_first();
+    stop::finish_first("this step");
     let from = args.resume.as_ref().map(|_| session.done());
     let log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
     presets::warn_of_precision(&found.preset, &target);

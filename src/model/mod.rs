@@ -15,6 +15,7 @@ mod json;
 pub mod layers;
 mod mistakes;
 mod preset;
+pub mod random;
 mod read;
 mod rng;
 mod settings;

@@ -9,6 +9,7 @@ mod mistakes;
 mod plan;
 mod predict;
 mod prepared;
+mod random;
 mod resume;
 mod signals;
 mod train;

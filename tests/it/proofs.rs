@@ -1,8 +1,7 @@
 //! The proofs of `verify` on networks that are right: none may fail.
 
-use super::nets::{LARGE, SMALL, Size, random_preset};
 use stepgraph::model::{Preset, read_preset};
-use stepgraph::train::{VerifyOptions, verify};
+use stepgraph::train::{RandomRun, VerifyOptions, verify};
 
 /// What fails of a preset, a line each.
 fn failures(preset: &Preset, seed: u64) -> Vec<String> {
@@ -18,8 +17,9 @@ fn failures(preset: &Preset, seed: u64) -> Vec<String> {
 #[test]
 fn right_networks_pass_every_proof() {
     let times = std::env::var("STEPGRAPH_NETWORKS").ok().and_then(|t| t.parse().ok()).unwrap_or(1u64);
-    let of = |size: Size, seeds: std::ops::Range<u64>| seeds.flat_map(move |s| failures(&random_preset(s, size), s));
-    let failed: Vec<String> = of(SMALL, 0..60 * times).chain(of(LARGE, 2_000_000..2_000_000 + 2 * times)).collect();
+    let options = VerifyOptions { threads: 2, ..VerifyOptions::default() };
+    let run = RandomRun { count: 60 * times, first: 0, seconds: 60.0, options };
+    let failed: Vec<String> = (0..run.count).flat_map(|seed| failures(&run.network(seed), seed)).collect();
     assert!(failed.is_empty(), "{} failures:\n{}", failed.len(), failed.join("\n"));
 }
 

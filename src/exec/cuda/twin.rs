@@ -231,8 +231,11 @@ impl Step {
                         let at = at.unwrap_or(0);
                         let was = before.get(root).map_or(f64::NAN, |b| b[at]);
                         worst.push(format!(
-                            "{} is off by {error:.1e}; element {at} of {} is {:e}, expected {:e} (before: {was:e})",
+                            "{}: error {error:.1e}, bound {:.1e}, ratio {:.2}; element {at} of {} is {:e}, expected {:e} \
+                             (before: {was:e})",
                             value.name,
+                            twin.limit,
+                            error / twin.limit,
                             found.len(),
                             found[at],
                             expected[at]

@@ -7,9 +7,12 @@ mod bounds;
 mod gradient;
 mod graphs;
 mod proof;
+mod random;
 mod replay;
+mod rules;
 
 pub use proof::{Check, Compared, Culprit, Progress, Proof};
+pub use random::{Failure, RandomEvent, RandomReport, RandomRun, Tally, verify_random};
 
 use super::feed::{Feed, write_real};
 use super::{DataChoice, Purpose, SessionSpec, TrainError, needs};
@@ -171,8 +174,8 @@ fn verify_with(
     run(Plan, "plan", &mut || plan_check(&model, options))?;
     run(Gradients, "gradient against central differences", &mut || gradient::against_differences(&model, options))?;
     run(Gradients, "fast kernels against reference", &mut || bounds::fast_against_reference(&model, options))?;
-    run(Gradients, "loss scale", &mut || gradient::loss_scale(&model, options))?;
-    run(Gradients, "update direction", &mut || gradient::update_direction(&model, options))?;
+    run(Gradients, "loss scale", &mut || rules::loss_scale(&model, options))?;
+    run(Gradients, "update direction", &mut || rules::update_direction(&model, options))?;
     if options.machine().as_cuda().is_none() {
         run(Gradients, "each kernel against its reference", &mut || bounds::each_kernel(&model, options))?;
     } else {
@@ -229,7 +232,7 @@ fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainErro
 
 /// Every kernel of a GPU's step against its plain-loop twin, on fresh random inputs.
 fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    let small = model.with_batch(model.batch.clamp(2, 16));
+    let small = model.with_batch(model.batch.min(16));
     let (mut worst, mut of, mut wrong, mut count) = (0.0f64, String::new(), Vec::new(), 0);
     let compiling = options.compiling();
     let times = super::gpu_times(&small, &compiling)?;
@@ -240,18 +243,18 @@ fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     for index in 0..compiled.plan.program.ops.len() {
         let twin = step.compare_with_reference(index, options.seed)?;
         count += 1;
-        if twin.error / twin.limit > worst {
-            (worst, of) =
-                (twin.error / twin.limit, format!("{} ({:.1e} of {:.1e})", twin.kernel, twin.error, twin.limit));
+        let ratio = bounds::ratio(twin.error, twin.limit);
+        if ratio > worst {
+            (worst, of) = (ratio, format!("{}: {}", twin.kernel, bounds::told(twin.error, twin.limit)));
         }
         if !twin.wrong.is_empty() {
             wrong.push((format!("op {index} {}: {}", twin.kernel, twin.wrong), Some(Culprit::Op(index))));
         }
     }
     let passed = wrong.is_empty();
-    let figures = format!("{count} kernels on random inputs, {} wrong; nearest to its limit: {of}", wrong.len());
+    let figures = format!("{count} kernels on random inputs, {} wrong; largest error at {of}", wrong.len());
     wrong.truncate(12);
-    Ok(Check::new("kernels against their twins (f64)", passed, figures).detail(wrong))
+    Ok(Check::new("kernels against their twins (f64)", passed, figures).ratio(worst).detail(wrong))
 }
 
 /// A step with initial parameters and one batch, in the precision of `compiling`.

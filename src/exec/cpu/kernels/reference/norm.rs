@@ -31,7 +31,7 @@ pub(super) fn batch_norm<T: Real>(
     let (keep, take) = (T::of(1.0 - momentum), T::of(momentum));
     for c in 0..channels {
         let (mean, var) = moments(rows, |row| x.get(row * channels + c));
-        let rstd = T::of(1.0) / (var + T::of(eps)).sqrt();
+        let rstd = var.rstd(eps);
         mean_out.put(c, mean);
         rstd_out.put(c, rstd);
         if running_mean.is_bound() {
@@ -94,7 +94,7 @@ pub(super) fn layer_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64
     let (y, mean_out, rstd_out): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(3), args.buf(4), args.buf(5));
     for row in 0..rows {
         let (mean, var) = moments(cols, |col| x.get(row * cols + col));
-        let rstd = T::of(1.0) / (var + T::of(eps)).sqrt();
+        let rstd = var.rstd(eps);
         mean_out.put(row, mean);
         rstd_out.put(row, rstd);
         for col in 0..cols {
