@@ -11,7 +11,7 @@ mod shrink;
 pub use draw::Draw;
 pub use shrink::shrink;
 
-use super::{InputSpec, LayerKind, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, Rng, check};
+use super::{InputSpec, LayerKind, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, check};
 use crate::tensor::Shape;
 
 /// How large the networks of a generator are, and how unusual.

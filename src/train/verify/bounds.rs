@@ -401,6 +401,19 @@ mod tests {
     }
 
     #[test]
+    fn elements_in_f32_are_judged_by_their_bounds_wherever_they_have_one() {
+        // Bounds far above the network's longest gradient.
+        let exact = |error: f64| Exact {
+            grads: vec![vec![Bound { value: 1.0, error: 0.5 }, Bound { value: 0.1, error }]],
+            loss: Bound::default(),
+            undecided: 0,
+        };
+        let is_needed = |error: f64, real: Real| ByLength::new(&exact(error), real).is_needed(0);
+        assert!(!is_needed(100.0, Real::F32) && is_needed(100.0, Real::Bf16) && !is_needed(1e-3, Real::F32));
+        assert!([f64::INFINITY, f64::NAN].iter().all(|e| is_needed(*e, Real::F32) && is_needed(*e, Real::F16)));
+    }
+
+    #[test]
     fn a_planted_error_is_shown_with_its_bound_and_ratio() {
         assert_eq!(told(2e-3, 1e-3), "error 2.0e-3, bound 1.0e-3, ratio 2.00");
         assert_eq!(told(0.0, 0.0), "error 0.0e0, bound 0.0e0, ratio 0.00");

@@ -226,7 +226,8 @@ pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Res
         trained(&small).map(|p| Ok((p, step.grad::<f64>(p)?))).collect::<Result<_, TrainError>>()?;
     step.restore(&saved)?;
     let mut rng = Rng::new(options.seed, 0x6AAD);
-    let (mut worst, mut compared, mut failures) = (None::<(Difference, String)>, 0usize, Vec::new());
+    let (mut worst, mut failures) = (None::<(Difference, String)>, Vec::new());
+    let (mut compared, mut unbounded) = (0usize, 0usize);
     // A network of many parameters is sampled: each costs several forward passes on plain loops.
     let stride = grads.len().div_ceil(COMPARED);
     let errors = grads.iter().zip(&exact.grads);
@@ -236,7 +237,10 @@ pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Res
         for trial in 0..DIRECTIONS {
             let direction = direction(&mut rng, start.len(), trial > 0);
             let analytic = grad.iter().zip(&direction).map(|(g, d)| g * d).sum();
-            let slope_error = bounds.iter().zip(&direction).map(|(b, d)| b.error * d.abs()).sum();
+            // An element without a bound has no part in a direction that does not move it.
+            let moved = bounds.iter().zip(&direction).filter(|(_, d)| **d != 0.0);
+            let slope_error: f64 = moved.map(|(b, d)| b.error * d.abs()).sum();
+            unbounded += usize::from(!(slope_error + exact.loss.error).is_finite());
             let (step, pool, saved, param) = (&mut step, &mut pool, &saved[..], *p);
             let mut line = Line { step, pool, until, saved, param, start: &start, direction: &direction };
             let found = compare_slope(&mut line, analytic, slope_error, exact.loss.error)?;
@@ -254,7 +258,10 @@ pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Res
         || "no parameter is trained".to_owned(),
         |(w, name)| format!("largest error at {name}: {}", bounds::told(w.error(), w.bound)),
     );
-    let (passed, figures) = (failures.is_empty(), format!("{compared} comparisons, {most}"));
+    let (passed, mut figures) = (failures.is_empty(), format!("{compared} comparisons, {most}"));
+    if unbounded > 0 {
+        figures += &format!("; {unbounded} of them without a bound");
+    }
     failures.truncate(8);
     Ok(Check::new("gradient against central differences (f64)", passed, figures).ratio(ratio).detail(failures))
 }

@@ -38,7 +38,9 @@ fn a_signal_ends_after_the_current_check_with_what_was_found() {
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     // The second line is of the progress, behind the choice of the device.
     let mut first = String::new();
-    (0..2).for_each(|_| drop(lines.read_line(&mut first).unwrap()));
+    for _ in 0..2 {
+        lines.read_line(&mut first).unwrap();
+    }
     super::files::signal(&child, "INT");
     let (mut told, mut printed) = (String::new(), String::new());
     lines.read_to_string(&mut told).unwrap();
