@@ -183,27 +183,39 @@ pub struct PlanArgs {
 
 /// Check the step: gradients, eager against replay, pointers, determinism
 ///
+/// With --random, the proofs are run on networks that are drawn from seeds. What fails is made as small as its check
+/// allows and written to a file, with the command that repeats the failure. Ctrl+C ends after the current check.
+///
 /// Exit status 1 where a check fails.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph verify digits-mlp
   stepgraph verify --all
   stepgraph verify my.json other.json --replays 100000
-  stepgraph verify my.json --json > report.json")]
+  stepgraph verify my.json --json > report.json
+  stepgraph verify --random 200 --seed 1000 --device cpu")]
 pub struct VerifyArgs {
     /// Where the step runs: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
     /// Names of bundled presets, or paths of JSON files
-    #[arg(required_unless_present = "all", value_name = "PRESET")]
+    #[arg(required_unless_present_any = ["all", "random"], value_name = "PRESET")]
     pub presets: Vec<OsString>,
     /// Every bundled preset
     #[arg(long, conflicts_with = "presets")]
     pub all: bool,
+    /// N random networks; the first has the seed of --seed
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
+    #[arg(conflicts_with_all = ["presets", "all", "init", "batches"])]
+    pub random: Option<u64>,
+    /// Where the smallest network that fails is written; further ones are written beside it. Without it,
+    /// random-SEED.json in the current folder
+    #[arg(long, value_name = "FILE.json", requires = "random")]
+    pub out: Option<PathBuf>,
     /// Continue where the proofs take very long, or more memory than is free
     #[arg(long)]
     pub anyway: bool,
-    /// Replays of the endurance check
+    /// Replays of the endurance check; 20 for random networks
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub replays: Option<u64>,
     /// Seed of weights and batches

@@ -35,6 +35,7 @@ mod times;
 mod train;
 mod train_summary;
 mod verify;
+mod verify_random;
 
 use crate::exec::cpu::threads_variable;
 use args::{Cli, Command};

@@ -6,7 +6,8 @@
 
 use super::output;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// A signal that asks the program to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +25,8 @@ const ASKING: [Signal; 3] = [
 
 /// The number of the first signal that came; 0 for none.
 static CAME: AtomicI32 = AtomicI32::new(0);
-/// Whether the command ends by itself when it is asked.
-static ENDS_BY_ITSELF: AtomicBool = AtomicBool::new(false);
+/// What the command still does when it is asked to end, where it ends by itself.
+static FINISHES: OnceLock<&'static str> = OnceLock::new();
 
 impl Signal {
     fn of(number: i32) -> Option<Self> {
@@ -59,9 +60,10 @@ pub fn listen(lost: &'static str) {
     }
 }
 
-/// From here on the first signal is left to [`asked`], so that the command can save its results.
-pub fn finish_first() {
-    ENDS_BY_ITSELF.store(true, Ordering::Relaxed);
+/// From here on the first signal is left to [`asked`], so that the command can finish `what` it is at and save its
+/// results.
+pub fn finish_first(what: &'static str) {
+    FINISHES.get_or_init(|| what);
 }
 
 /// The signal that asked the command to end.
@@ -73,11 +75,11 @@ pub fn asked() -> Option<Signal> {
 fn heard(number: i32, lost: &str) {
     let Some(signal) = Signal::of(number) else { return };
     let is_first = CAME.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-    let ends_by_itself = ENDS_BY_ITSELF.load(Ordering::Relaxed);
-    if is_first && ends_by_itself {
-        return output::note(&format!("\nstopping after this step; {}", signal.again()));
+    let finishes = FINISHES.get();
+    if let Some(what) = finishes.filter(|_| is_first) {
+        return output::note(&format!("\nstopping after {what}; {}", signal.again()));
     }
-    let lost = if ends_by_itself { "what was not written by then is lost" } else { lost };
+    let lost = if finishes.is_some() { "what was not written by then is lost" } else { lost };
     output::note(&format!("\nended by {}: {lost}", signal.name));
     system::end(signal.status());
 }

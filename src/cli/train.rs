@@ -61,7 +61,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let (mut session, device_name) = prepare(&spec, args.device, device_name)?;
     let store = args.keep.then(folder_of_runs).transpose()?;
     // From here on there is something to save. The log is opened last: until here a mistake leaves no file at all.
-    stop::finish_first();
+    stop::finish_first("this step");
     let from = args.resume.as_ref().map(|_| GoesOn { step: session.done(), loss: session.last_loss() });
     let mut log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
     log.iter_mut().for_each(|log| log.set_maybe_trained(session.is_maybe_trained()));

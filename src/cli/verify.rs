@@ -3,7 +3,7 @@
 use super::args::VerifyArgs;
 use super::error::wrong;
 use super::presets::{DataLook, Loaded};
-use super::{device, output, presets};
+use super::{device, output, presets, verify_random};
 use crate::exec::available_bytes;
 use crate::model::BUNDLED;
 use crate::tensor::Bytes;
@@ -32,6 +32,9 @@ fn line(check: &Check) -> String {
 /// # Errors
 /// Where a preset, its data or a given file is wrong, or a step cannot run.
 pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+    if let Some(count) = args.random {
+        return verify_random::run(args, count);
+    }
     let names: Vec<&OsStr> = if args.all {
         BUNDLED.iter().map(|b| OsStr::new(b.name)).collect()
     } else {

@@ -16,6 +16,7 @@ pub mod layers;
 mod mistakes;
 mod nearest;
 mod preset;
+pub mod random;
 mod read;
 mod rng;
 mod settings;

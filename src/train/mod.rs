@@ -58,7 +58,8 @@ pub use summary::{BARS, Histogram, Picture, Statistics, Summary};
 pub use threads::{threads_for, time_threads, tune_threads};
 pub use tune::tune;
 pub use verify::{
-    Check, Compared, Culprit, Price, Progress, Proof, Report as VerifyReport, VerifyOptions, price, verify, verify_some,
+    Check, Compared, Culprit, Failure, Price, Progress, Proof, RandomEvent, RandomReport, RandomRun,
+    Report as VerifyReport, Tally, VerifyOptions, price, verify, verify_random, verify_some,
 };
 pub use weights::{TensorFile, read_tensors};
 pub use worker::{Command, Event, RunState, Worker};

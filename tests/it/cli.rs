@@ -12,6 +12,7 @@ mod notes;
 mod plan;
 mod predict;
 mod prepared;
+mod random;
 mod resume;
 mod signals;
 mod together;

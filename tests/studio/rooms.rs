@@ -210,6 +210,7 @@ fn a_failure_leads_to_its_operation_and_its_buffer() {
         name: "eager against replay".into(),
         passed: Some(false),
         figures: "3 steps, 1 buffers bit-equal: false".into(),
+        ratio: None,
         detail: vec!["params differs in 4 of 256 bytes; first written by op 3 gemm".into()],
         culprits: vec![Some(Culprit::Op(3))],
         compared: vec![Compared { buffer: BufferId(1), name: "the buffer".into(), bytes: 256, different: 4 }],

@@ -179,7 +179,9 @@ pub fn counted(n: usize, noun: &str) -> String {
 mod tests {
     use super::preset::SOURCES;
     use super::*;
-    use crate::model::LayerKind;
+    use crate::model::random::{Size, random_preset};
+    use crate::model::{LayerKind, LayerSpec};
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
     fn every_field_of_every_layer_reads_back_what_it_prints() {
@@ -196,6 +198,26 @@ mod tests {
                 let before = layer.clone();
                 assert!(set_layer_field(&mut layer, field.name, &field.value), "{} {}", kind.class, field.name);
                 assert_eq!(layer, before);
+            }
+        }
+    }
+
+    #[test]
+    fn random_networks_draw_every_field_of_every_layer() {
+        fn gather(layers: &[LayerSpec], drawn: &mut BTreeMap<(&'static str, &'static str), BTreeSet<String>>) {
+            for layer in layers {
+                for field in layer_fields(&LayerPath(vec![0]), layer) {
+                    drawn.entry((layer.kind().class, field.name)).or_default().insert(field.value.text());
+                }
+                gather(layer.children(), drawn);
+            }
+        }
+        let mut drawn = BTreeMap::new();
+        (0..400).for_each(|seed| gather(&random_preset(seed, Size::SMALL).layers, &mut drawn));
+        for kind in LayerKind::ALL {
+            for field in layer_fields(&LayerPath(vec![0]), &kind.example()) {
+                let values = drawn.get(&(kind.class, field.name)).map_or(0, BTreeSet::len);
+                assert!(values > 1, "{} {}: {values} values", kind.class, field.name);
             }
         }
     }

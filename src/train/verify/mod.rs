@@ -8,12 +8,15 @@ mod evaluation;
 mod gradient;
 mod graphs;
 mod proof;
+mod random;
 mod replay;
 mod resumed;
+mod rules;
 mod training;
 mod twins;
 
 pub use proof::{Check, Compared, Culprit, Progress, Proof};
+pub use random::{Failure, RandomEvent, RandomReport, RandomRun, Tally, verify_random};
 
 use super::feed::{Feed, write_real};
 use super::{DataChoice, Purpose, SessionSpec, TrainError, needs};
@@ -176,8 +179,8 @@ fn verify_with(
     run(Plan, "plan", &mut || plan_check(&model, options))?;
     run(Gradients, "gradient against central differences", &mut || gradient::against_differences(&model, options))?;
     run(Gradients, "fast kernels against reference", &mut || bounds::fast_against_reference(&model, options))?;
-    run(Gradients, "loss scale", &mut || gradient::loss_scale(&model, options))?;
-    run(Gradients, "update direction", &mut || gradient::update_direction(&model, options))?;
+    run(Gradients, "loss scale", &mut || rules::loss_scale(&model, options))?;
+    run(Gradients, "update direction", &mut || rules::update_direction(&model, options))?;
     if options.machine().as_cuda().is_none() {
         run(Gradients, "each kernel against its reference", &mut || bounds::each_kernel(&model, options))?;
     } else {

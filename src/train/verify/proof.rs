@@ -82,13 +82,16 @@ pub struct Compared {
 }
 
 /// One check and what came of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     pub name: String,
     /// `None` where the check does not apply, which `figures` explains.
     pub passed: Option<bool>,
     /// The figures in one line.
     pub figures: String,
+    /// The largest error as a share of its bound, of checks that have bounds; infinite where a value is not a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
     /// What failed, in words.
     pub detail: Vec<String>,
     /// Where each line of `detail` points to, as far as that is known.
@@ -102,11 +105,17 @@ pub struct Check {
 impl Check {
     pub(super) fn new(name: &str, passed: bool, figures: String) -> Self {
         let (detail, culprits, compared) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name: name.into(), passed: Some(passed), figures, detail, culprits, compared }
+        Self { name: name.into(), passed: Some(passed), figures, ratio: None, detail, culprits, compared }
     }
 
     pub(super) fn skipped(name: &str, why: &str) -> Self {
         Self { passed: None, ..Self::new(name, false, format!("skipped: {why}")) }
+    }
+
+    /// The check with its largest error as a share of its bound.
+    pub(super) const fn ratio(mut self, ratio: f64) -> Self {
+        self.ratio = Some(ratio);
+        self
     }
 
     /// The check with lines that say what failed, each with its place.

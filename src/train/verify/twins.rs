@@ -56,5 +56,5 @@ pub(super) fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, Tra
         "{count} kernels on random inputs of a batch of {batch}, {wrongs} wrong; largest error {worst:.2} of its bound{of}"
     );
     wrong.truncate(12);
-    Ok(Check::new("kernels against their twins (f64)", passed, figures).detail(wrong))
+    Ok(Check::new("kernels against their twins (f64)", passed, figures).ratio(worst).detail(wrong))
 }

@@ -39,6 +39,16 @@ pub trait Real:
         Self::of(self.f64().abs())
     }
 
+    /// `1 / sqrt(self + eps)`, where `self` is a variance: a sum of squares, which is never negative.
+    fn rstd(self, eps: f64) -> Self {
+        Self::of(1.0) / (self + Self::of(eps)).sqrt()
+    }
+
+    /// The same number, where mathematics says that it is between `low` and `high`.
+    fn within(self, _low: f64, _high: f64) -> Self {
+        self
+    }
+
     /// The larger of the two; NaN where one is NaN.
     fn larger(self, other: Self) -> Self {
         if other > self || other.f64().is_nan() { other } else { self }
