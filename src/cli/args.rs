@@ -238,9 +238,9 @@ pub struct VerifyArgs {
 /// Answer for the held-out samples with given weights: metrics, confusion matrix, probabilities
 ///
 /// Samples are prepared as those that the weights were trained with: mean, deviation, columns and classes are kept with
-/// the weights. The samples answered are those that the weights' own run held out; where the preset names other data,
-/// they are all of them, unless --held-out or --split divides these. Without a held-out part the answers are for the
-/// training part, and say so. What an earlier part of the run may have trained on is not called held out.
+/// them. Those that the weights' own run held out are answered; of other data all of them, unless --held-out or --split
+/// divides these; where nothing is held out, the training part. The answer says which, and calls nothing held out that
+/// an earlier part of the run may have trained on.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph train digits-mlp --save weights.safetensors
