@@ -237,10 +237,9 @@ pub struct VerifyArgs {
 
 /// Answer for the held-out samples with given weights: metrics, confusion matrix, probabilities
 ///
-/// Samples are prepared as those that the weights were trained with: mean, deviation, columns and classes are kept with
-/// them. Those that the weights' own run held out are answered; of other data all of them, unless --held-out or --split
-/// divides these; where nothing is held out, the training part. The answer says which, and calls nothing held out that
-/// an earlier part of the run may have trained on.
+/// Samples are prepared as those that the weights were trained with. Those that the weights' own run held out are
+/// answered; of other data all of them, unless --held-out or --split divides these; where nothing is held out, the
+/// training part. Nothing is called held out that an earlier part of the run may have trained on.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph train digits-mlp --save weights.safetensors
