@@ -101,8 +101,7 @@ pub struct TrainArgs {
     /// Train on batch.x and batch.y of a safetensors file, in order
     #[arg(long, value_name = "FILE")]
     pub batches: Option<PathBuf>,
-    /// Write one JSON object a step; FILE.part while the run lasts. An older log is replaced at the end; with --resume
-    /// it is continued
+    /// Write one JSON object a step; FILE.part while the run lasts. An older log is replaced; --resume continues it
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Write the final parameters and running statistics: a safetensors file
