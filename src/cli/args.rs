@@ -101,7 +101,8 @@ pub struct TrainArgs {
     /// Train on batch.x and batch.y of a safetensors file, in order
     #[arg(long, value_name = "FILE")]
     pub batches: Option<PathBuf>,
-    /// Write one JSON object a step; FILE.part while the run lasts. An older log is replaced at the end; with --resume it is gone on with
+    /// Write one JSON object a step; FILE.part while the run lasts. An older log is replaced at the end; with --resume
+    /// it is continued
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Write the final parameters and running statistics: a safetensors file
@@ -116,13 +117,13 @@ pub struct TrainArgs {
     /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
-    /// Write everything needed to go on later, at the end of the run
+    /// Write everything needed to resume later, at the end of the run
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
     /// Write the checkpoint every N steps too
     #[arg(long, value_name = "N", requires = "checkpoint", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub checkpoint_every: Option<u64>,
-    /// Go on from a checkpoint; --steps counts from the very start
+    /// Resume from a checkpoint; --steps counts from the very start
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
     /// Evaluate on the held-out part every N steps; the log has the result in the line of that step
@@ -182,27 +183,39 @@ pub struct PlanArgs {
 
 /// Check the step: gradients, eager against replay, pointers, determinism
 ///
+/// With --random, the proofs are run on networks that are drawn from seeds. What fails is made as small as its check
+/// allows and written to a file, with the command that repeats the failure. Ctrl+C ends after the current check.
+///
 /// Exit status 1 where a check fails.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph verify digits-mlp
   stepgraph verify --all
   stepgraph verify my.json other.json --replays 100000
-  stepgraph verify my.json --json > report.json")]
+  stepgraph verify my.json --json > report.json
+  stepgraph verify --random 200 --seed 1000 --device cpu")]
 pub struct VerifyArgs {
     /// Where the step runs: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: Device,
     /// Names of bundled presets, or paths of JSON files
-    #[arg(required_unless_present = "all", value_name = "PRESET")]
+    #[arg(required_unless_present_any = ["all", "random"], value_name = "PRESET")]
     pub presets: Vec<OsString>,
     /// Every bundled preset
     #[arg(long, conflicts_with = "presets")]
     pub all: bool,
-    /// Go on where the proofs take very long, or more memory than is free
+    /// N random networks; the first has the seed of --seed
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
+    #[arg(conflicts_with_all = ["presets", "all", "init", "batches"])]
+    pub random: Option<u64>,
+    /// Where the smallest network that fails is written; further ones are written beside it. Without it,
+    /// random-SEED.json in the current folder
+    #[arg(long, value_name = "FILE.json", requires = "random")]
+    pub out: Option<PathBuf>,
+    /// Continue where the proofs take very long, or more memory than is free
     #[arg(long)]
     pub anyway: bool,
-    /// Replays of the endurance check
+    /// Replays of the endurance check; 20 for random networks
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub replays: Option<u64>,
     /// Seed of weights and batches
@@ -227,7 +240,7 @@ pub struct VerifyArgs {
 /// Samples are prepared as those that the weights were trained with: mean, deviation, columns and classes are kept with
 /// the weights. The samples answered are those that the weights' own run held out; where the preset names other data,
 /// they are all of them, unless --held-out or --split divides these. Without a held-out part the answers are for the
-/// training part, and say so.
+/// training part, and say so. What an earlier part of the run may have trained on is not called held out.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph train digits-mlp --save weights.safetensors

@@ -16,6 +16,7 @@ mod functions;
 mod keep;
 pub mod kept_args;
 mod kernel_times;
+mod log_lines;
 mod numbers;
 mod output;
 mod places;
@@ -34,7 +35,9 @@ mod times;
 mod train;
 mod train_summary;
 mod verify;
+mod verify_random;
 
+use crate::exec::cpu::threads_variable;
 use args::{Cli, Command};
 use std::process::ExitCode;
 
@@ -46,6 +49,9 @@ pub fn run(cli: &Cli) -> ExitCode {
             Some(Command::Train(_)) => "no step was made, and nothing was saved",
             _ => "what was not written or printed by then is lost",
         });
+    }
+    if let Err(wrong) = check_environment(cli) {
+        return error::report(&wrong);
     }
     let outcome = match &cli.command {
         None => studio::run(cli.preset.as_deref()),
@@ -65,6 +71,21 @@ pub fn run(cli: &Cli) -> ExitCode {
         Some(Command::Completions(args)) => completions::run(args),
     };
     outcome.map_or_else(|e| error::report(&e), |()| ExitCode::SUCCESS)
+}
+
+/// Refuses a number of threads in the environment that is none, where the command makes steps.
+fn check_environment(cli: &Cli) -> anyhow::Result<()> {
+    match &cli.command {
+        Some(
+            Command::Arena(_)
+            | Command::Presets(_)
+            | Command::Runs(_)
+            | Command::Export(_)
+            | Command::Doctor(_)
+            | Command::Completions(_),
+        ) => Ok(()),
+        _ => threads_variable().map(drop).map_err(|wrong| error::wrong(wrong.to_string())),
+    }
 }
 
 /// Whether a command line opens the window, which keeps running where a part of it fails.

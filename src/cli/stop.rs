@@ -1,12 +1,13 @@
 //! Signals that ask the program to end: Ctrl+C, `kill`, a closed terminal.
 //!
-//! A command that a signal ends has 128 and the signal's number as exit status, as a shell tells it. Most commands end
-//! at once; a run that has made steps ends after the current one and saves what was asked for. The second signal always
-//! ends the program at once.
+//! A command that a signal ends has 128 and the signal's number as exit status, as a shell reports it. Most commands
+//! end at once; a run that has made steps ends after the current one and saves what was asked for. The second signal
+//! always ends the program at once.
 
 use super::output;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// A signal that asks the program to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +25,21 @@ const ASKING: [Signal; 3] = [
 
 /// The number of the first signal that came; 0 for none.
 static CAME: AtomicI32 = AtomicI32::new(0);
-/// Whether the command ends by itself when it is asked.
-static ENDS_BY_ITSELF: AtomicBool = AtomicBool::new(false);
+/// What the command still does when it is asked to end, where it ends by itself.
+static FINISHES: OnceLock<&'static str> = OnceLock::new();
 
 impl Signal {
     fn of(number: i32) -> Option<Self> {
         ASKING.into_iter().find(|s| i32::from(s.number) == number)
+    }
+
+    /// How to end the program at once after it, in words that fit how it came.
+    const fn again(self) -> &'static str {
+        match self.number {
+            1 => "the terminal was closed (SIGHUP); another signal ends the run at once",
+            2 => "press Ctrl+C again to end at once",
+            _ => "SIGTERM asked for it; another SIGTERM ends the run at once",
+        }
     }
 
     const fn status(self) -> u8 {
@@ -50,9 +60,10 @@ pub fn listen(lost: &'static str) {
     }
 }
 
-/// From here on the first signal is left to [`asked`], so that the command can save its results.
-pub fn finish_first() {
-    ENDS_BY_ITSELF.store(true, Ordering::Relaxed);
+/// From here on the first signal is left to [`asked`], so that the command can finish `what` it is at and save its
+/// results.
+pub fn finish_first(what: &'static str) {
+    FINISHES.get_or_init(|| what);
 }
 
 /// The signal that asked the command to end.
@@ -64,11 +75,11 @@ pub fn asked() -> Option<Signal> {
 fn heard(number: i32, lost: &str) {
     let Some(signal) = Signal::of(number) else { return };
     let is_first = CAME.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-    let ends_by_itself = ENDS_BY_ITSELF.load(Ordering::Relaxed);
-    if is_first && ends_by_itself {
-        return output::note("\nstopping after this step; press Ctrl+C again to end at once");
+    let finishes = FINISHES.get();
+    if let Some(what) = finishes.filter(|_| is_first) {
+        return output::note(&format!("\nstopping after {what}; {}", signal.again()));
     }
-    let lost = if ends_by_itself { "what was not written by then is lost" } else { lost };
+    let lost = if finishes.is_some() { "what was not written by then is lost" } else { lost };
     output::note(&format!("\nended by {}: {lost}", signal.name));
     system::end(signal.status());
 }
@@ -124,5 +135,9 @@ mod tests {
         let statuses: Vec<(i32, u8)> = [1, 2, 15].map(|n| (n, Signal::of(n).unwrap().status())).to_vec();
         assert_eq!(statuses, [(1, 129), (2, 130), (15, 143)]);
         assert_eq!(Signal::of(9), None);
+        // Whoever sent a signal need not have a keyboard.
+        let again = [1, 2, 15].map(|n| Signal::of(n).unwrap().again());
+        assert_eq!(again.map(|text| text.contains("Ctrl+C")), [false, true, false]);
+        assert!(again[0].contains("SIGHUP") && again[2].contains("another SIGTERM"));
     }
 }

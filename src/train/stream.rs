@@ -106,12 +106,16 @@ impl Session {
             records.clear();
             records.extend_from_slice(self.train.landed()?);
             for record in &records {
-                let report = self.watched.report(record, self.done + 1, fed_us);
+                let mut report = self.watched.report(record, self.done + 1, fed_us);
+                if let Some(change) = self.report_change {
+                    change(&mut report);
+                }
                 if !self.is_sound(&report)? {
                     failed = Some(report.loss);
                     break;
                 }
                 self.done += 1;
+                self.last_loss = Some(report.loss);
                 made += 1;
                 tell(&report);
             }

@@ -7,11 +7,15 @@ mod kept;
 #[cfg(target_os = "linux")]
 mod limits;
 mod mistakes;
+mod names;
+mod notes;
 mod plan;
 mod predict;
 mod prepared;
+mod random;
 mod resume;
 mod signals;
+mod together;
 mod train;
 
 use serde_json::Value;

@@ -1,10 +1,11 @@
 //! Random networks in numbers: fast kernels against plain loops in f64, replay against eager, threads, instruction sets and runs against each other.
 
-use super::nets::{LARGE, SMALL, Size, grad, model, prepared, random_preset, trained};
+use super::nets::{grad, model, prepared, trained};
 use stepgraph::compile::Options;
 use stepgraph::exec::cpu::host_target;
 use stepgraph::exec::{Executor, Step};
 use stepgraph::ir::Phase;
+use stepgraph::model::random::{Size, random_preset};
 use stepgraph::model::{Model, read_preset, write_preset};
 use stepgraph::select::{Isa, Policy, Target};
 
@@ -19,8 +20,9 @@ fn isas() -> Vec<Isa> {
 /// Small networks by the dozen, and a few that threads share; `STEPGRAPH_NETWORKS=20` draws twenty times as many.
 fn networks(small: u64, large: u64) -> impl Iterator<Item = Model> {
     let times = std::env::var("STEPGRAPH_NETWORKS").ok().and_then(|t| t.parse().ok()).unwrap_or(1u64);
-    let of = |size: Size, seeds: std::ops::Range<u64>| seeds.map(move |s| model(&random_preset(s, size)));
-    of(SMALL, 0..small * times).chain(of(LARGE, 1_000_000..1_000_000 + large * times))
+    // Differences are measured by the length of a tensor, which says little where fields are at the ends of their ranges.
+    let of = |size: Size, seeds: std::ops::Range<u64>| seeds.map(move |s| model(&random_preset(s, size.usual())));
+    of(Size::SMALL, 0..small * times).chain(of(Size::LARGE, 1_000_000..1_000_000 + large * times))
 }
 
 /// The gradients of the first batch at the initial parameters, by trained parameter.

@@ -1,11 +1,12 @@
 //! Properties of plans on random networks: every stage accepts them, the arena is as low as can be, spoiled plans are refused, artefacts and presets
 //! survive being written, and no document, however broken, does more than produce diagnostics.
 
-use super::nets::{LARGE, SMALL, model, random_preset};
+use super::nets::model;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use stepgraph::compile::{Compiled, Options, compile};
 use stepgraph::ir::Role;
+use stepgraph::model::random::{Size, random_preset};
 use stepgraph::model::{BUNDLED, Preset, Rng, check, read_preset, read_value, write_preset};
 use stepgraph::plan::arena::{self, Budget, Placement, Problem};
 use stepgraph::plan::{BindingPlan, BufferId, CapturePlan, referee};
@@ -18,7 +19,7 @@ fn target() -> Target {
 }
 
 fn presets(count: u64) -> impl Iterator<Item = Preset> {
-    (0..count).map(|seed| random_preset(seed, if seed % 4 == 0 { LARGE } else { SMALL }))
+    (0..count).map(|seed| random_preset(seed, if seed % 4 == 0 { Size::LARGE } else { Size::SMALL }))
 }
 
 fn compiled(preset: &Preset, options: &Options) -> Compiled {
@@ -271,7 +272,7 @@ fn names(path: &str, place: &str) -> bool {
 
 /// The document of a random network, with data and training length.
 fn document(seed: u64) -> Value {
-    let mut value: Value = serde_json::from_str(&write_preset(&random_preset(seed, SMALL))).unwrap();
+    let mut value: Value = serde_json::from_str(&write_preset(&random_preset(seed, Size::SMALL))).unwrap();
     let sources = [
         json!({"type": "digits", "held_out": 0.2}),
         json!({"type": "csv", "path": "a.csv", "target": "y", "standardize": true, "delimiter": ",", "header": "auto"}),

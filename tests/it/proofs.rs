@@ -1,8 +1,7 @@
 //! The proofs of `verify` on networks that are right: none may fail.
 
-use super::nets::{LARGE, SMALL, Size, random_preset};
 use stepgraph::model::{Preset, read_preset};
-use stepgraph::train::{VerifyOptions, verify};
+use stepgraph::train::{Proof, RandomRun, VerifyOptions, verify, verify_some};
 
 /// What fails of a preset, a line each.
 fn failures(preset: &Preset, seed: u64) -> Vec<String> {
@@ -18,8 +17,9 @@ fn failures(preset: &Preset, seed: u64) -> Vec<String> {
 #[test]
 fn right_networks_pass_every_proof() {
     let times = std::env::var("STEPGRAPH_NETWORKS").ok().and_then(|t| t.parse().ok()).unwrap_or(1u64);
-    let of = |size: Size, seeds: std::ops::Range<u64>| seeds.flat_map(move |s| failures(&random_preset(s, size), s));
-    let failed: Vec<String> = of(SMALL, 0..60 * times).chain(of(LARGE, 2_000_000..2_000_000 + 2 * times)).collect();
+    let options = VerifyOptions { threads: 2, ..VerifyOptions::default() };
+    let run = RandomRun { count: 60 * times, first: 0, seconds: 60.0, options };
+    let failed: Vec<String> = (0..run.count).flat_map(|seed| failures(&run.network(seed), seed)).collect();
     assert!(failed.is_empty(), "{} failures:\n{}", failed.len(), failed.join("\n"));
 }
 
@@ -29,7 +29,8 @@ fn a_bias_before_a_normalisation_is_no_failure() {
     let layers = [
         r#"{"type": "dense", "units": 12}, {"type": "batch_norm"}, {"type": "activation", "function": "relu"}"#,
         r#"{"type": "dense", "units": 12}, {"type": "batch_norm"}, {"type": "batch_norm"}"#,
-        r#"{"type": "dense", "units": 12}, {"type": "residual", "layers": [{"type": "dense", "units": 12}, {"type": "batch_norm"}]}"#,
+        r#"{"type": "dense", "units": 12},
+           {"type": "residual", "layers": [{"type": "dense", "units": 12}, {"type": "batch_norm"}]}"#,
     ];
     for (seed, layers) in (0..).zip(layers) {
         let text = format!(
@@ -39,5 +40,33 @@ fn a_bias_before_a_normalisation_is_no_failure() {
         );
         let failed = failures(&read_preset(&text).unwrap(), seed);
         assert!(failed.is_empty(), "{}", failed.join("\n"));
+    }
+}
+
+/// Normalisations of normalisations: what is known of a normalised value keeps its bound from growing without limit.
+#[test]
+fn bounds_of_many_normalisations_have_a_limit() {
+    let norm = r#"{"type": "batch_norm"}"#;
+    let both = r#"{"type": "layer_norm"}, {"type": "batch_norm"}"#;
+    let pool = r#"{"type": "max_pool2d", "size": 3, "stride": 1, "padding": 1}"#;
+    let cases = [
+        ("[2, 1, 2]", 3, format!(r#"{{"type": "repeat", "times": 40, "layers": [{norm}]}}"#)),
+        ("[2]", 2, format!(r#"{{"type": "repeat", "times": 18, "layers": [{both}]}}"#)),
+        ("[1, 1, 1]", 2, format!(r#"{{"type": "repeat", "times": 12, "layers": [{both}]}}"#)),
+        ("[1, 2, 1]", 3, format!(r#"{pool}, {{"type": "repeat", "times": 7, "layers": [{both}]}}"#)),
+    ];
+    for (seed, (shape, batch, layers)) in (0..).zip(cases) {
+        let text = format!(
+            r#"{{"version": 1, "name": "norms-{seed}", "input": {{"shape": {shape}, "batch": {batch}}},
+                "layers": [{layers}], "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 1e-9}}}}"#
+        );
+        let options = VerifyOptions { threads: 1, seed, ..VerifyOptions::default() };
+        let cancel = std::sync::Arc::default();
+        let report = verify_some(&read_preset(&text).unwrap(), &options, &[Proof::Gradients], &cancel, |_| {}).unwrap();
+        for check in report.checks {
+            assert!(check.passed != Some(false), "{text}: {check:?}");
+            let is_bounded = !check.figures.contains("by their length") && !check.figures.contains("without a bound");
+            assert!(is_bounded, "{text}: {}", check.figures);
+        }
     }
 }

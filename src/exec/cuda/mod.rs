@@ -22,12 +22,14 @@
 //! | `intake` | steps that fetch their own batches from a data set on the device |
 //! | `ledger` | what can have changed since the graphs were read, at every launch |
 //! | `shadow` | the half-width copy of the parameters |
+//! | `plant` | a fault that tests put into the kernels' text |
 //! | `step` | a plan in device memory, run op by op or replayed |
 //! | `timing` | how long operations take, and the host's part |
 //! | `tensors` | reading and writing its values |
 //! | `ceilings` | what the device can do at best |
 //! | `functions` | functions by themselves, to measure how exact they are |
 //! | `twin` | every kernel against its plain-loop reference |
+//! | `judge` | the bounds of such a comparison |
 
 mod bind;
 mod capture;
@@ -42,11 +44,14 @@ mod gpu;
 mod graph;
 mod group;
 mod intake;
+mod judge;
 mod ledger;
 mod library_nodes;
 mod memory;
 mod nodes;
 mod overlap;
+#[doc(hidden)]
+pub mod plant;
 mod probe;
 mod readback;
 mod shadow;

@@ -133,7 +133,7 @@ impl Lowerer<'_> {
         self.segments.iter().find(|(p, _)| *p == param).map(|(_, s)| *s)
     }
 
-    /// The lowered twin of a graph value, not yet aliased.
+    /// The lowered counterpart of a graph value, not yet aliased.
     fn twin(&mut self, id: ValueId, layout: Layout) -> LValueId {
         let v = self.graph.value(id);
         let node = v.producer.map(|n| self.graph.node(n));

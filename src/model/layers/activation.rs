@@ -1,5 +1,6 @@
 //! `activation`: a nonlinear function of each element.
 
+use super::super::random::Draw;
 use super::super::{Activation, Fields};
 use serde_json::{Map, Value};
 
@@ -16,5 +17,9 @@ impl ActivationLayer {
 
     pub(super) fn write(self, map: &mut Map<String, Value>) {
         map.insert("function".into(), self.function.name().into());
+    }
+
+    pub(super) fn drawn(draw: &mut Draw) -> Self {
+        Self { function: draw.function() }
     }
 }

@@ -1,5 +1,6 @@
 //! `residual` and `repeat`: blocks of layers.
 
+use super::super::random::Draw;
 use super::LayerSpec;
 use serde_json::{Map, Value};
 
@@ -27,6 +28,11 @@ impl Residual {
 }
 
 impl Repeat {
+    /// Without the layers inside.
+    pub(super) fn drawn(draw: &mut Draw) -> Self {
+        Self { times: draw.extreme_or(&[1, 5], |d| d.between(2, 3)), layers: Vec::new() }
+    }
+
     pub(super) fn write(&self, map: &mut Map<String, Value>) {
         map.insert("times".into(), self.times.into());
         write_layers(map, &self.layers);

@@ -2,6 +2,7 @@
 
 use super::super::check::{Infer, ParamKind};
 use super::super::mistakes::{FieldChecks, MAX_MEASURE};
+use super::super::random::Draw;
 use super::super::spec::pair_of;
 use super::super::{Activation, Fields};
 use super::pool::window_output;
@@ -127,6 +128,32 @@ impl Conv2d {
             let found = format!("{} groups for {} filters", self.groups, self.filters);
             fields.fail("groups", found, "the number of groups must divide the number of filters");
         }
+    }
+
+    /// Windows may be larger than the image, steps longer than windows, and the padding wide enough for windows of nothing
+    /// but zeros.
+    pub(super) fn drawn(draw: &mut Draw, input: &Shape) -> Self {
+        let channels = input.0[0];
+        let divisors: Vec<usize> = (1..=channels).filter(|d| channels.is_multiple_of(*d)).collect();
+        let groups = if draw.coin(0.4) { draw.pick(&divisors) } else { 1 };
+        let widest = if draw.size().sample > 1_000 { 16 } else { 6 };
+        let filters = groups * draw.between(1, widest / groups);
+        let both = |draw: &mut Draw, extremes: &[usize], most: usize| {
+            [0, 1].map(|_| draw.extreme_or(extremes, |d| d.between(1, most)))
+        };
+        let kernel = both(draw, &[5, 7], 4);
+        let stride = both(draw, &[5, 9, 64], 3);
+        let dilation = if draw.coin(0.3) { both(draw, &[4, 7], 3) } else { [1, 1] };
+        let padding = match draw.between(0, 2) {
+            0 => Padding::Valid,
+            1 if kernel.iter().all(|k| k % 2 == 1) => Padding::Same,
+            _ => Padding::Fixed([0, 1].map(|a| {
+                let reach = dilation[a] * (kernel[a] - 1) + 1;
+                draw.extreme_or(&[reach - 1, reach, reach + 1], |d| d.between(0, 3))
+            })),
+        };
+        let (bias, activation) = (draw.coin(0.6), draw.activation());
+        Self { filters, kernel, stride, padding, dilation, groups, bias, activation }
     }
 
     /// The rows and columns of the output, or a mistake where not even one window fits.

@@ -2,6 +2,7 @@
 
 use super::super::check::{Infer, ParamKind};
 use super::super::mistakes::FieldChecks;
+use super::super::random::Draw;
 use super::super::{Activation, Fields};
 use super::{read_activation, write_activation};
 use crate::tensor::Shape;
@@ -31,6 +32,12 @@ impl Dense {
         if self.units == 0 {
             fields.fail("units", "found 0", "a dense layer needs at least 1 unit");
         }
+    }
+
+    pub(super) fn drawn(draw: &mut Draw, input: &Shape) -> Self {
+        let most = if input.rank() == 3 { 9 } else { draw.size().sample / 12 };
+        let units = draw.extreme_or(&[1], |d| d.between(1, most));
+        Self { units, activation: draw.activation(), bias: draw.coin(0.7) }
     }
 
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {

@@ -2,6 +2,7 @@
 
 use super::super::Fields;
 use super::super::mistakes::FieldChecks;
+use super::super::random::Draw;
 use serde_json::{Map, Value};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +18,10 @@ impl Dropout {
 
     pub(super) fn write(self, map: &mut Map<String, Value>) {
         map.insert("rate".into(), self.rate.into());
+    }
+
+    pub(super) fn drawn(draw: &mut Draw) -> Self {
+        Self { rate: draw.extreme_or(&[0.0, 0.95, 0.999], |d| d.number(0.01, 0.6)) }
     }
 
     pub(super) fn check_fields(self, fields: &mut FieldChecks<'_>) {

@@ -18,6 +18,7 @@ pub use pool::{Pool, window_output};
 
 use super::check::Infer;
 use super::mistakes::FieldChecks;
+use super::random::Draw;
 use super::{Activation, Fields};
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -110,6 +111,12 @@ impl LayerKind {
             "residual" => LayerSpec::Residual(Residual { layers: Vec::new() }),
             _ => LayerSpec::Repeat(Repeat { times: 2, layers: Vec::new() }),
         }
+    }
+
+    /// A layer of this kind with random fields, of which most take `input`; blocks are empty.
+    #[must_use]
+    pub fn drawn(self, draw: &mut Draw, input: &Shape) -> LayerSpec {
+        self.example().drawn(draw, input)
     }
 }
 
@@ -229,6 +236,24 @@ impl LayerSpec {
         map
     }
 
+    /// A layer of the same kind with random fields.
+    fn drawn(&self, draw: &mut Draw, input: &Shape) -> Self {
+        match self {
+            Self::Dense(_) => Self::Dense(Dense::drawn(draw, input)),
+            Self::Conv2d(_) => Self::Conv2d(Conv2d::drawn(draw, input)),
+            Self::BatchNorm(_) => Self::BatchNorm(BatchNorm::drawn(draw)),
+            Self::LayerNorm(_) => Self::LayerNorm(LayerNorm::drawn(draw)),
+            Self::Activation(_) => Self::Activation(ActivationLayer::drawn(draw)),
+            Self::MaxPool2d(_) => Self::MaxPool2d(Pool::drawn(draw)),
+            Self::AvgPool2d(_) => Self::AvgPool2d(Pool::drawn(draw)),
+            Self::GlobalAvgPool => Self::GlobalAvgPool,
+            Self::Flatten => Self::Flatten,
+            Self::Dropout(_) => Self::Dropout(Dropout::drawn(draw)),
+            Self::Residual(_) => Self::Residual(Residual { layers: Vec::new() }),
+            Self::Repeat(_) => Self::Repeat(Repeat::drawn(draw)),
+        }
+    }
+
     /// Checks what each field may be whatever the input is.
     pub(super) fn check_fields(&self, fields: &mut FieldChecks<'_>) {
         match self {
@@ -242,7 +267,8 @@ impl LayerSpec {
         }
     }
 
-    /// The output shape of a sample, with the parameters and mistakes told to `cx`; `None` where it cannot be known.
+    /// The output shape of a sample, with the parameters and mistakes reported to `cx`; `None` where it cannot be
+    /// known.
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         match self {
             Self::Dense(l) => l.infer(cx),

@@ -3,6 +3,7 @@
 use super::super::Fields;
 use super::super::check::{Infer, ParamKind};
 use super::super::mistakes::FieldChecks;
+use super::super::random::Draw;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
 
@@ -40,6 +41,10 @@ fn check_eps(eps: f64, fields: &mut FieldChecks<'_>) {
     }
 }
 
+fn drawn_eps(draw: &mut Draw) -> f64 {
+    draw.extreme_or(&[1e-12, 1e-8, 0.1, 1.0], |d| if d.coin(0.7) { 1e-5 } else { d.magnitude(-6, -2) })
+}
+
 impl BatchNorm {
     pub(super) fn read(f: &mut Fields<'_>) -> Self {
         let d = Self::default();
@@ -61,6 +66,11 @@ impl BatchNorm {
         if !(0.0..=1.0).contains(&self.momentum) {
             fields.fail("momentum", format!("found {}", self.momentum), "expected a number from 0 to 1");
         }
+    }
+
+    pub(super) fn drawn(draw: &mut Draw) -> Self {
+        let momentum = draw.extreme_or(&[0.0, 0.999, 1.0], |d| if d.coin(0.3) { 0.1 } else { d.number(0.05, 0.5) });
+        Self { momentum, eps: drawn_eps(draw) }
     }
 
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
@@ -101,6 +111,10 @@ impl LayerNorm {
 
     pub(super) fn check_fields(&self, fields: &mut FieldChecks<'_>) {
         check_eps(self.eps, fields);
+    }
+
+    pub(super) fn drawn(draw: &mut Draw) -> Self {
+        Self { eps: drawn_eps(draw) }
     }
 
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {

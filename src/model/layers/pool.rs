@@ -3,6 +3,7 @@
 use super::super::Fields;
 use super::super::check::Infer;
 use super::super::mistakes::FieldChecks;
+use super::super::random::Draw;
 use super::pair_value;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
@@ -58,6 +59,14 @@ impl Pool {
         if self.size[0].saturating_mul(self.size[1]) > 65_536 {
             fields.fail("size", format!("found {}", pair_value(self.size)), "a window may hold at most 65536 elements");
         }
+    }
+
+    /// Windows of more than 256 elements need wider indices; the padding goes up to its limit, half the window.
+    pub(super) fn drawn(draw: &mut Draw) -> Self {
+        let size = [0, 1].map(|_| draw.extreme_or(&[5, 9, 17], |d| d.between(1, 3)));
+        let stride =
+            if draw.coin(0.3) { size } else { size.map(|s| draw.extreme_or(&[s + 1, s + 3, 64], |d| d.between(1, 3))) };
+        Self { size, stride, padding: size.map(|s| draw.between(0, s / 2)) }
     }
 
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {

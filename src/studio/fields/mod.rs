@@ -11,6 +11,7 @@ pub use preset::{preset_fields, set_preset_field};
 
 use crate::model::layers::Padding;
 use crate::model::{Activation, LayerPath};
+use crate::tensor::plural;
 
 /// Whose field it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,10 +58,6 @@ pub struct Field {
     pub value: FieldValue,
     pub options: Vec<&'static str>,
     pub help: &'static str,
-}
-
-fn plural(n: usize) -> &'static str {
-    if n == 1 { "" } else { "s" }
 }
 
 impl FieldValue {
@@ -175,14 +172,16 @@ impl List {
 /// A count with its noun: `3 layers`.
 #[must_use]
 pub fn counted(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", plural(n))
+    format!("{n} {}", plural(n as u64, noun))
 }
 
 #[cfg(test)]
 mod tests {
     use super::preset::SOURCES;
     use super::*;
-    use crate::model::LayerKind;
+    use crate::model::random::{Size, random_preset};
+    use crate::model::{LayerKind, LayerSpec};
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
     fn every_field_of_every_layer_reads_back_what_it_prints() {
@@ -199,6 +198,26 @@ mod tests {
                 let before = layer.clone();
                 assert!(set_layer_field(&mut layer, field.name, &field.value), "{} {}", kind.class, field.name);
                 assert_eq!(layer, before);
+            }
+        }
+    }
+
+    #[test]
+    fn random_networks_draw_every_field_of_every_layer() {
+        fn gather(layers: &[LayerSpec], drawn: &mut BTreeMap<(&'static str, &'static str), BTreeSet<String>>) {
+            for layer in layers {
+                for field in layer_fields(&LayerPath(vec![0]), layer) {
+                    drawn.entry((layer.kind().class, field.name)).or_default().insert(field.value.text());
+                }
+                gather(layer.children(), drawn);
+            }
+        }
+        let mut drawn = BTreeMap::new();
+        (0..400).for_each(|seed| gather(&random_preset(seed, Size::SMALL).layers, &mut drawn));
+        for kind in LayerKind::ALL {
+            for field in layer_fields(&LayerPath(vec![0]), &kind.example()) {
+                let values = drawn.get(&(kind.class, field.name)).map_or(0, BTreeSet::len);
+                assert!(values > 1, "{} {}: {values} values", kind.class, field.name);
             }
         }
     }

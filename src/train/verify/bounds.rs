@@ -14,14 +14,14 @@ use crate::tensor::DType;
 use crate::train::TrainError;
 
 /// Batches that are drawn until no maximum has its place decided by rounding.
-const DRAWS: u64 = 6;
+pub(super) const DRAWS: u64 = 6;
 /// Below this a difference is that of numbers too small for `f32`.
 const TINY: f64 = 1e-40;
 
 /// An exact value with the bound for a kernel's error.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bound {
-    value: f64,
+    pub(super) value: f64,
     pub(super) error: f64,
 }
 
@@ -33,42 +33,60 @@ impl<const SUM: i32, const PRODUCT: i32> From<Bounded<SUM, PRODUCT>> for Bound {
 
 /// The element whose error takes the largest part of its bound.
 #[derive(Clone, Debug, Default)]
-struct Worst {
+pub(super) struct Worst {
     /// Error over bound; infinite where a value is not a number and the exact one is.
-    ratio: f64,
-    /// Such as `layers.0.weight[17]: error 1.2e-9, bound 3.4e-8`.
-    text: String,
+    pub(super) ratio: f64,
+    /// Such as `layers.0.weight[17]: error 1.2e-9, bound 3.4e-8, ratio 0.04`.
+    pub(super) text: String,
+}
+
+/// Error over bound: 0 where there is no error, infinite where the error is not a number.
+pub(super) fn ratio(error: f64, bound: f64) -> f64 {
+    if error == 0.0 {
+        0.0
+    } else if error.is_nan() || bound.is_nan() {
+        f64::INFINITY
+    } else {
+        error / (bound + TINY)
+    }
+}
+
+/// An error with its bound, as every line of a check has them.
+pub(super) fn told(error: f64, bound: f64) -> String {
+    format!("error {error:.1e}, bound {bound:.1e}, ratio {}", ratio_text(ratio(error, bound)))
+}
+
+/// A ratio with two decimals, or with two digits where it is small or large.
+pub(super) fn ratio_text(ratio: f64) -> String {
+    if ratio == 0.0 || (0.01..100.0).contains(&ratio) { format!("{ratio:.2}") } else { format!("{ratio:.1e}") }
 }
 
 impl Worst {
     /// Takes the element in; true where it is within its bound.
-    fn meets(&mut self, name: impl Fn() -> String, index: usize, found: f64, bound: Bound) -> bool {
-        let error = (found - bound.value).abs();
+    pub(super) fn meets(&mut self, name: impl Fn() -> String, index: usize, found: f64, bound: Bound) -> bool {
         let both_same = found == bound.value || (found.is_nan() && bound.value.is_nan());
-        let ratio = if both_same {
-            0.0
-        } else if error.is_nan() {
-            f64::INFINITY
-        } else {
-            error / (bound.error + TINY)
-        };
+        let error = if both_same { 0.0 } else { (found - bound.value).abs() };
+        let ratio = ratio(error, bound.error);
         if ratio > self.ratio {
             self.ratio = ratio;
-            self.text = format!(
-                "{}[{index}]: error {error:.1e}, bound {:.1e} ({found:.6e} instead of {:.6e})",
-                name(),
-                bound.error,
-                bound.value
-            );
+            let values = format!("{found:.6e} instead of {:.6e}", bound.value);
+            self.text = format!("{}[{index}]: {} ({values})", name(), told(error, bound.error));
         }
         ratio <= 1.0
     }
 
-    fn figures(&self) -> String {
-        if self.text.is_empty() {
-            return "no difference".into();
+    /// Takes the other in where its error takes a larger part of its bound.
+    pub(super) fn join(&mut self, other: Self) {
+        if other.ratio > self.ratio {
+            *self = other;
         }
-        format!("largest error {:.2} of its bound, at {}", self.ratio, self.text)
+    }
+
+    pub(super) fn figures(&self) -> String {
+        if self.text.is_empty() {
+            return "no difference (error 0, ratio 0.00)".into();
+        }
+        format!("largest error at {}", self.text)
     }
 }
 
@@ -78,7 +96,7 @@ pub(super) struct Exact {
     pub(super) grads: Vec<Vec<Bound>>,
     pub(super) loss: Bound,
     /// Maxima whose place rounding decides.
-    undecided: u64,
+    pub(super) undecided: u64,
 }
 
 /// Gradients of the batch in `step`, with bounds for kernels that compute in `f64`.
@@ -118,7 +136,7 @@ fn run_bounded<const SUM: i32, const PRODUCT: i32>(
 }
 
 /// The share of its length by which a tensor may be off where its elements cannot be judged one by one.
-const fn tolerance(real: Real) -> f64 {
+pub(super) const fn tolerance(real: Real) -> f64 {
     match real {
         Real::F32 => 1e-3,
         Real::Tf32 | Real::F16 => 8e-2,
@@ -172,10 +190,12 @@ impl<'a> ByLength<'a> {
         Self { exact, longest: lengths.fold(0.0, f64::max), real, moved: Vec::new() }
     }
 
-    /// Whether the bounds of a tensor say less than its length would.
+    /// Whether elements of a tensor cannot be judged by their bounds. In `f32` that is where one has none; in coarser types
+    /// also where the bounds say less than the tensor's length.
     fn is_needed(&self, index: usize) -> bool {
-        let bounds = length(self.exact.grads[index].iter().map(|b| b.error));
-        bounds.is_nan() || bounds > tolerance(self.real) * self.longest
+        let bounds = || self.exact.grads[index].iter().map(|b| b.error);
+        let is_unlimited = bounds().any(|error| !error.is_finite());
+        is_unlimited || (self.real != Real::F32 && length(bounds()) > tolerance(self.real) * self.longest)
     }
 
     /// How far a tensor is off, and may be, as shares of its length or of a hundredth of the longest.
@@ -190,10 +210,23 @@ impl<'a> ByLength<'a> {
     }
 }
 
+/// The gradients of a step by trained parameter, scaled as the step scales them.
+type Gradients = Vec<(ParamId, Vec<f32>)>;
+
 /// Loss and gradients of the fast kernels against f64, from the same parameters and batch.
 pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+    judged(model, options, |_, _| {})
+}
+
+/// As [`fast_against_reference`]; `spoil` gets hold of the fast step's gradients before they are judged, so that a test
+/// can see the check fail.
+fn judged(
+    model: &Model,
+    options: &VerifyOptions,
+    spoil: impl FnOnce(&mut Gradients, &Exact),
+) -> Result<Check, TrainError> {
     const NAME: &str = "fast kernels against reference (f64)";
-    let small = model.with_batch(model.batch.clamp(2, 2 * BATCH));
+    let small = model.with_batch(model.batch.min(2 * BATCH));
     let compiling = options.compiling();
     let (mut fast, mut pool) = prepared(&small, &compiling, options.seed)?;
     let (real, scale) = (fast.compiled().selection.real, f64::from(scale_of(&fast)?));
@@ -201,7 +234,8 @@ pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> 
     if seed != options.seed {
         (fast, pool) = prepared(&small, &compiling, seed)?;
     }
-    let found = run_to_gradients(&mut fast, &mut pool, &small)?;
+    let mut found = run_to_gradients(&mut fast, &mut pool, &small)?;
+    spoil(&mut found, &exact);
     let (mut worst, mut failures, mut lengths) = (Worst::default(), Vec::new(), 0);
     let mut by_length = ByLength::new(&exact, real);
     for (index, (p, grad)) in found.iter().enumerate() {
@@ -211,54 +245,62 @@ pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> 
         for (i, (g, bound)) in unscaled.iter().zip(&exact.grads[index]).enumerate() {
             own.meets(name, i, *g, *bound);
         }
-        if by_length.is_needed(index) || (own.ratio > 1.0 && exact.undecided > 0) {
+        let is_needed = by_length.is_needed(index);
+        if is_needed || (own.ratio > 1.0 && exact.undecided > 0) {
             let (error, allowed) = by_length.judge(&small, seed, index, &unscaled)?;
             lengths += 1;
-            let ratio = if error.is_nan() { f64::INFINITY } else { error / allowed };
-            let text = format!("{}: off by {error:.1e} of its length, bound {allowed:.1e}", name());
-            own = Worst { ratio, text };
+            let text = format!("{}: of its length {}", name(), told(error, allowed));
+            let whole = Worst { ratio: ratio(error, allowed), text };
+            // In `f32`, elements that have a bound must keep to it beside others that have none.
+            match real == Real::F32 && is_needed && exact.undecided == 0 {
+                true => own.join(whole),
+                false => own = whole,
+            }
         }
         if own.ratio > 1.0 {
             failures.push((own.text.clone(), Some(culprit(&small, *p))));
         }
-        if own.ratio > worst.ratio {
-            worst = own;
-        }
+        worst.join(own);
     }
     let loss = f64::from(fast.stored::<f32>(fast.find("loss")?)?[0]);
     let size = exact.loss.value.abs();
-    let of_loss = if exact.loss.error <= size { exact.loss.error } else { tolerance(real) * size };
-    if !worst.meets(|| "loss".into(), 0, loss, Bound { error: of_loss, ..exact.loss }) {
-        failures.push((worst.text.clone(), None));
+    let is_bounded = if real == Real::F32 { exact.loss.error.is_finite() } else { exact.loss.error <= size };
+    let of_loss = if is_bounded { exact.loss.error } else { tolerance(real) * size };
+    let mut own = Worst::default();
+    if !own.meets(|| "loss".into(), 0, loss, Bound { error: of_loss, ..exact.loss }) {
+        failures.push((own.text.clone(), None));
     }
+    worst.join(own);
     let passed = failures.is_empty();
     let whole = match lengths {
         0 => String::new(),
         n => format!("; {n} of {} tensors judged by their length", found.len()),
     };
     failures.truncate(8);
-    Ok(Check::new(NAME, passed, format!("{}{whole}", worst.figures())).detail(failures))
+    Ok(Check::new(NAME, passed, format!("{}{whole}", worst.figures())).ratio(worst.ratio).detail(failures))
 }
 
 /// The seed of a batch in which rounding decides no maximum, where one is found in a few draws, and its exact gradients.
 fn decided(model: &Model, real: Real, scale: f64, first: u64) -> Result<(u64, Exact), TrainError> {
-    let mut seed = first;
+    let mut draw = 0;
     loop {
+        let seed = first.wrapping_add(draw);
         let (wide, _) = prepared(model, &Options::reference_f64(host_target(1)), seed)?;
         let exact = exact_gradients(model, &wide, real, scale)?;
         // In coarse types there are always some.
-        if exact.undecided == 0 || real != Real::F32 || seed >= first + DRAWS {
+        if exact.undecided == 0 || real != Real::F32 || draw >= DRAWS {
             return Ok((seed, exact));
         }
-        seed += 1;
+        draw += 1;
     }
 }
 
 /// Every kernel of a CPU's step against the plain loops in f64, from the memory that the step itself gives it.
 pub(super) fn each_kernel(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     const NAME: &str = "each kernel against its reference (f64)";
-    let small = model.with_batch(model.batch.clamp(2, 4 * BATCH));
+    let small = model.with_batch(model.batch.min(4 * BATCH));
     let (mut step, mut pool) = prepared(&small, &options.compiling(), options.seed)?;
+    super::training::leave_start(&mut step, &mut pool)?;
     let compiled = std::sync::Arc::clone(step.compiled());
     let ops = &compiled.plan.program.ops;
     let (mut worst, mut failures, mut undecided) = (Worst::default(), Vec::new(), 0);
@@ -278,7 +320,7 @@ pub(super) fn each_kernel(model: &Model, options: &VerifyOptions) -> Result<Chec
     let passed = failures.is_empty();
     let figures = format!("{} kernels, {}, {undecided} maxima left to rounding", ops.len(), worst.figures());
     failures.truncate(12);
-    Ok(Check::new(NAME, passed, figures).detail(failures))
+    Ok(Check::new(NAME, passed, figures).ratio(worst.ratio).detail(failures))
 }
 
 /// What is wrong with the results of an operation that has just run, where anything is.
@@ -302,9 +344,7 @@ fn compare_op(
             }
             let failed = own.ratio > 1.0;
             let text = own.text.clone();
-            if own.ratio > worst.ratio {
-                *worst = own;
-            }
+            worst.join(own);
             if failed {
                 return Ok(Some(text));
             }
@@ -316,4 +356,74 @@ fn compare_op(
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::random::{Size, random_preset};
+    use crate::model::{Precision, check};
+
+    /// The model of a random network in `f32`, and what to verify it with.
+    fn network(seed: u64) -> (Model, VerifyOptions) {
+        let preset = crate::model::Preset { precision: Precision::F32, ..random_preset(seed, Size::SMALL) };
+        (check(&preset).model.unwrap(), VerifyOptions { threads: 1, seed, ..VerifyOptions::default() })
+    }
+
+    #[test]
+    fn an_error_of_ten_times_the_bound_fails_in_every_tensor() {
+        let (mut planted, mut tensors) = (0, 0);
+        for seed in 0..12 {
+            let (model, options) = network(seed);
+            for index in 0..trained(&model).count() {
+                let mut place = None;
+                let check = judged(&model, &options, |found, exact| {
+                    // The element whose bound is largest: the one in which an error is least likely to be seen.
+                    let bounds = exact.grads[index].iter().map(|b| b.error).enumerate();
+                    let finite = bounds.filter(|(_, b)| b.is_finite() && *b > 0.0 && exact.undecided == 0);
+                    place = finite.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at);
+                    if let Some(at) = place {
+                        let Bound { value, error } = exact.grads[index][at];
+                        found[index].1[at] = (value + 10.0 * error) as f32;
+                    }
+                });
+                let check = check.unwrap();
+                tensors += 1;
+                let Some(at) = place else { continue };
+                planted += 1;
+                let name = &model.param(trained(&model).nth(index).unwrap()).name;
+                let lines = check.detail.join("\n");
+                assert!(check.passed == Some(false) && lines.contains(&format!("{name}[{at}]: error")), "{check:?}");
+                // Rounding the planted value to `f32` takes a little of it.
+                assert!(check.ratio > Some(9.0), "{check:?}");
+            }
+        }
+        assert!(planted * 10 >= tensors * 8, "errors in {planted} of {tensors} tensors");
+    }
+
+    #[test]
+    fn elements_in_f32_are_judged_by_their_bounds_wherever_they_have_one() {
+        // Bounds far above the network's longest gradient.
+        let exact = |error: f64| Exact {
+            grads: vec![vec![Bound { value: 1.0, error: 0.5 }, Bound { value: 0.1, error }]],
+            loss: Bound::default(),
+            undecided: 0,
+        };
+        let is_needed = |error: f64, real: Real| ByLength::new(&exact(error), real).is_needed(0);
+        assert!(!is_needed(100.0, Real::F32) && is_needed(100.0, Real::Bf16) && !is_needed(1e-3, Real::F32));
+        assert!([f64::INFINITY, f64::NAN].iter().all(|e| is_needed(*e, Real::F32) && is_needed(*e, Real::F16)));
+    }
+
+    #[test]
+    fn a_planted_error_is_shown_with_its_bound_and_ratio() {
+        assert_eq!(told(2e-3, 1e-3), "error 2.0e-3, bound 1.0e-3, ratio 2.00");
+        assert_eq!(told(0.0, 0.0), "error 0.0e0, bound 0.0e0, ratio 0.00");
+        let mut worst = Worst::default();
+        assert!(worst.meets(|| "a".into(), 0, 1.5, Bound { value: 1.0, error: 1.0 }));
+        assert!(!worst.meets(|| "b".into(), 3, 4.0, Bound { value: 1.0, error: 1.0 }));
+        assert!(worst.meets(|| "c".into(), 1, f64::NAN, Bound { value: f64::NAN, error: 0.0 }));
+        assert!(worst.figures().contains("b[3]: error 3.0e0, bound 1.0e0, ratio 3.00"), "{}", worst.figures());
+        assert!(!worst.meets(|| "d".into(), 1, f64::NAN, Bound { value: 1.0, error: 0.0 }));
+        assert!(worst.ratio.is_infinite());
+    }
 }

@@ -1,4 +1,4 @@
-//! Gradients: against central differences, fast against reference, their scale and direction.
+//! Gradients against central differences, and how a step is run as far as its gradients.
 
 use super::{Check, Culprit, VerifyOptions, bounds, prepared};
 use crate::compile::{Options, compile};
@@ -6,8 +6,7 @@ use crate::exec::Step;
 use crate::exec::cpu::{Pool, host_target};
 use crate::ir::Phase;
 use crate::lower::OpKind;
-use crate::model::layers::LayerSpec;
-use crate::model::{LossSpec, Model, OptimizerSpec, ParamId, Rng};
+use crate::model::{Model, OptimizerSpec, ParamId, Rng};
 use crate::train::TrainError;
 
 /// Samples in a gradient check: enough for batch statistics, few enough for plain loops.
@@ -98,7 +97,7 @@ pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
     const BYTES: f64 = 1e9;
     /// A number with a bound for its error takes so many times as long as one without.
     const BOUNDED: f64 = 6.0;
-    let small = model.with_batch(model.batch.clamp(2, BATCH));
+    let small = model.with_batch(model.batch.min(BATCH));
     let compiled = compile(&small, &Options::reference_f64(host_target(1)))?;
     let plan = &compiled.plan;
     let forward = |phase: Phase| matches!(phase, Phase::Forward | Phase::Loss);
@@ -107,8 +106,8 @@ pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
     let count = trained(&small).count();
     let passes = (count.div_ceil(count.div_ceil(COMPARED).max(1)) * DIRECTIONS * 2) as f64;
     let persistent = (small.trained_len() * 8 * 3) as f64;
-    // Steps in f64 and f32, and three with bounds for their errors.
-    let steps = 3.0 + 3.0 * BOUNDED;
+    // Steps in f64 and f32, and those with bounds for their errors, of which one is of twice the samples.
+    let steps = 3.0 + 6.0 * BOUNDED;
     let seconds = passes * (flops / FLOPS + persistent / BYTES) + steps * compiled.selection.flops() as f64 / FLOPS;
     // A step in f64 and one in f32, what is put back after each pass, gradients three times, and every value with its bound.
     let held = plan.arena_bytes + plan.arena_bytes / 2 + 2 * persistent as u64 + 2 * plan.unshared_bytes;
@@ -153,9 +152,21 @@ struct Difference {
 }
 
 impl Difference {
+    fn error(self) -> f64 {
+        (self.analytic - self.numeric).abs()
+    }
+
     fn ratio(self) -> f64 {
-        let error = (self.analytic - self.numeric).abs();
-        if error.is_nan() { f64::INFINITY } else { error / (self.bound + f64::MIN_POSITIVE) }
+        bounds::ratio(self.error(), self.bound)
+    }
+
+    /// The line that says how far it is off.
+    fn told(self, name: &str) -> String {
+        let Self { analytic, numeric, width, .. } = self;
+        format!(
+            "{name}: {} (analytic {analytic:.6e}, central difference {numeric:.6e} at half width {width:.0e})",
+            bounds::told(self.error(), self.bound)
+        )
     }
 }
 
@@ -205,7 +216,7 @@ fn direction(rng: &mut Rng, len: usize, single: bool) -> Vec<f64> {
 
 /// f64 analytic gradients against central differences along random directions and single elements of each parameter.
 pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    let small = model.with_batch(model.batch.clamp(2, BATCH));
+    let small = model.with_batch(model.batch.min(BATCH));
     let (mut step, mut pool) = prepared(&small, &Options::reference_f64(host_target(1)), options.seed)?;
     let (until, update) = (first_of(&step, Phase::Backward), update_at(&step));
     let saved = step.snapshot()?;
@@ -215,7 +226,8 @@ pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Res
         trained(&small).map(|p| Ok((p, step.grad::<f64>(p)?))).collect::<Result<_, TrainError>>()?;
     step.restore(&saved)?;
     let mut rng = Rng::new(options.seed, 0x6AAD);
-    let (mut worst, mut compared, mut failures) = (None::<(Difference, String)>, 0usize, Vec::new());
+    let (mut worst, mut failures) = (None::<(Difference, String)>, Vec::new());
+    let (mut compared, mut unbounded) = (0usize, 0usize);
     // A network of many parameters is sampled: each costs several forward passes on plain loops.
     let stride = grads.len().div_ceil(COMPARED);
     let errors = grads.iter().zip(&exact.grads);
@@ -225,101 +237,31 @@ pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Res
         for trial in 0..DIRECTIONS {
             let direction = direction(&mut rng, start.len(), trial > 0);
             let analytic = grad.iter().zip(&direction).map(|(g, d)| g * d).sum();
-            let slope_error = bounds.iter().zip(&direction).map(|(b, d)| b.error * d.abs()).sum();
+            // An element without a bound has no part in a direction that does not move it.
+            let moved = bounds.iter().zip(&direction).filter(|(_, d)| **d != 0.0);
+            let slope_error: f64 = moved.map(|(b, d)| b.error * d.abs()).sum();
+            unbounded += usize::from(!(slope_error + exact.loss.error).is_finite());
             let (step, pool, saved, param) = (&mut step, &mut pool, &saved[..], *p);
             let mut line = Line { step, pool, until, saved, param, start: &start, direction: &direction };
             let found = compare_slope(&mut line, analytic, slope_error, exact.loss.error)?;
             compared += 1;
             if found.ratio() > 1.0 {
-                let Difference { analytic, numeric, bound, width } = found;
-                let text = format!(
-                    "{name}: analytic {analytic:.6e}, central difference {numeric:.6e} at half width {width:.0e}, bound {bound:.1e}"
-                );
-                failures.push((text, Some(culprit(&small, *p))));
+                failures.push((found.told(name), Some(culprit(&small, *p))));
             }
             if worst.as_ref().is_none_or(|(w, _)| found.ratio() > w.ratio()) {
                 worst = Some((found, name.clone()));
             }
         }
     }
+    let ratio = worst.as_ref().map_or(0.0, |(w, _)| w.ratio());
     let most = worst.map_or_else(
         || "no parameter is trained".to_owned(),
-        |(w, name)| {
-            let (error, ratio) = ((w.analytic - w.numeric).abs(), w.ratio());
-            format!("largest error {ratio:.2} of its bound, at {name}: error {error:.1e}, bound {:.1e}", w.bound)
-        },
+        |(w, name)| format!("largest error at {name}: {}", bounds::told(w.error(), w.bound)),
     );
-    let (passed, figures) = (failures.is_empty(), format!("{compared} comparisons, {most}"));
+    let (passed, mut figures) = (failures.is_empty(), format!("{compared} comparisons, {most}"));
+    if unbounded > 0 {
+        figures += &format!("; {unbounded} of them without a bound");
+    }
     failures.truncate(8);
-    Ok(Check::new("gradient against central differences (f64)", passed, figures).detail(failures))
-}
-
-/// Whether the loss is the batch's mean or its sum: a batch that holds every sample twice must not change loss and gradients.
-pub(super) fn loss_scale(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    const NAME: &str = "loss scale";
-    let drops = model.layers.iter().any(|l| matches!(&l.spec, LayerSpec::Dropout(d) if d.rate > 0.0));
-    if drops {
-        return Ok(Check::skipped(NAME, "dropout masks differ between the two batches"));
-    }
-    let (once, twice) = (model.with_batch(BATCH), model.with_batch(2 * BATCH));
-    let compiling = Options::reference_f64(host_target(1));
-    let (mut a, mut pool) = prepared(&once, &compiling, options.seed)?;
-    let (mut b, _) = prepared(&twice, &compiling, options.seed)?;
-    let program = &a.compiled().plan.program;
-    let (x, y) = (program.x, program.y);
-    let samples = a.stored::<f64>(x)?.to_vec();
-    b.write(b.compiled().plan.program.x, &[samples.clone(), samples].concat())?;
-    if let (Some(y), Some(to)) = (y, b.compiled().plan.program.y) {
-        if matches!(model.loss, LossSpec::Mse) {
-            let t = a.stored::<f64>(y)?.to_vec();
-            b.write(to, &[t.clone(), t].concat())?;
-        } else {
-            let t = a.stored::<i32>(y)?.to_vec();
-            b.write(to, &[t.clone(), t].concat())?;
-        }
-    }
-    let mut largest = [0.0f64; 2];
-    for (step, size) in [&mut a, &mut b].into_iter().zip(&mut largest) {
-        let update = update_at(step);
-        step.run_ops(0, update, &mut pool)?;
-        for p in trained(model) {
-            *size = step.grad::<f64>(p)?.iter().fold(*size, |m, g| m.max(g.abs()));
-        }
-    }
-    let (loss_a, loss_b) = (a.stored::<f64>(a.find("loss")?)?[0], b.stored::<f64>(b.find("loss")?)?[0]);
-    let (loss, grad) = (loss_b / loss_a, largest[1] / largest[0]);
-    // Where no relu is above zero, every gradient is zero.
-    let grad = if largest == [0.0; 2] { 1.0 } else { grad };
-    let is_mean = (loss - 1.0).abs() < 1e-6 && (grad - 1.0).abs() < 1e-6;
-    let word = if is_mean { "mean over the batch" } else { "not the batch mean" };
-    let figures = format!("{word}: doubling the batch scales the loss by {loss:.6} and the gradients by {grad:.6}");
-    Ok(Check::new(NAME, is_mean, figures))
-}
-
-/// The first update must go against the gradient.
-pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    let (mut step, mut pool) = prepared(model, &options.compiling(), options.seed)?;
-    let before: Vec<Vec<f32>> = trained(model).map(|p| step.param::<f32>(p)).collect::<Result<_, _>>()?;
-    let grads = run_to_gradients(&mut step, &mut pool, model)?;
-    let (update, ops) = (update_at(&step), step.compiled().plan.program.ops.len());
-    step.run_ops(update, ops, &mut pool)?;
-    let mut product = 0.0f64;
-    for ((p, grad), before) in grads.iter().zip(&before) {
-        let p = *p;
-        let after = step.param::<f32>(p)?;
-        product += after.iter().zip(before).zip(grad).map(|((a, b), g)| f64::from(a - b) * f64::from(*g)).sum::<f64>();
-    }
-    let decays = model.optimizer.weight_decay() > 0.0;
-    let rule = match model.optimizer {
-        OptimizerSpec::Sgd { .. } => "SGD",
-        OptimizerSpec::Adam { decoupled: true, .. } => "AdamW",
-        OptimizerSpec::Adam { .. } => "Adam",
-    };
-    let figures = format!(
-        "{rule}: sum of update times gradient {product:.3e}{}",
-        if decays { " (weight decay included)" } else { "" }
-    );
-    let flat = || grads.iter().all(|(_, g)| g.iter().all(|g| *g == 0.0));
-    let still = product == 0.0 && (model.optimizer.lr() == 0.0 || flat());
-    Ok(Check::new("update direction", product < 0.0 || still, figures))
+    Ok(Check::new("gradient against central differences (f64)", passed, figures).ratio(ratio).detail(failures))
 }

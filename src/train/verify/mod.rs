@@ -4,12 +4,19 @@
 //! with those, replay with eager, one run with another, recorded addresses with planned ones.
 
 mod bounds;
+mod evaluation;
 mod gradient;
 mod graphs;
 mod proof;
+mod random;
 mod replay;
+mod resumed;
+mod rules;
+mod training;
+mod twins;
 
 pub use proof::{Check, Compared, Culprit, Progress, Proof};
+pub use random::{Failure, RandomEvent, RandomReport, RandomRun, Tally, verify_random};
 
 use super::feed::{Feed, write_real};
 use super::{DataChoice, Purpose, SessionSpec, TrainError, needs};
@@ -107,6 +114,7 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
     let step = compile(&model, &options.compiling())?;
     let step_us = step.selection.choices.iter().map(|c| c.cost_us).sum();
     let replay_seconds = replay::endurance_cost(options.replays, step_us);
+    let seconds = seconds + training::seconds(step_us) + twins::seconds(&step);
     let bytes = bytes.max(needs(&session_spec(preset, options), &step).bytes());
     Ok(Price { seconds: seconds + replay_seconds, replay_seconds, bytes })
 }
@@ -151,7 +159,7 @@ fn verify_with(
     mut progress: impl FnMut(Progress<'_>),
     spoil: impl FnOnce(&mut Step),
 ) -> Result<Report, TrainError> {
-    use Proof::{Determinism, EagerAgainstReplay, Gradients, Plan, PointerLedger};
+    use Proof::{Determinism, EagerAgainstReplay, Gradients, Plan, PointerLedger, TrainingRun};
     let checked = check(preset);
     let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
     let mut checks = Vec::new();
@@ -171,14 +179,14 @@ fn verify_with(
     run(Plan, "plan", &mut || plan_check(&model, options))?;
     run(Gradients, "gradient against central differences", &mut || gradient::against_differences(&model, options))?;
     run(Gradients, "fast kernels against reference", &mut || bounds::fast_against_reference(&model, options))?;
-    run(Gradients, "loss scale", &mut || gradient::loss_scale(&model, options))?;
-    run(Gradients, "update direction", &mut || gradient::update_direction(&model, options))?;
+    run(Gradients, "loss scale", &mut || rules::loss_scale(&model, options))?;
+    run(Gradients, "update direction", &mut || rules::update_direction(&model, options))?;
     if options.machine().as_cuda().is_none() {
         run(Gradients, "each kernel against its reference", &mut || bounds::each_kernel(&model, options))?;
     } else {
-        run(Gradients, "kernels against their twins", &mut || twins(&model, options))?;
+        run(Gradients, "kernels against their twins", &mut || twins::twins(&model, options))?;
     }
-    if proofs.iter().any(|p| matches!(p, EagerAgainstReplay | PointerLedger | Determinism)) {
+    if proofs.iter().any(|p| !matches!(p, Plan | Gradients)) {
         let mut rig = Rig::new(preset, &model, options, cancel)?;
         spoil(rig.step_mut());
         run(EagerAgainstReplay, "warm-up leaves no trace", &mut || rig.warm_up())?;
@@ -192,6 +200,9 @@ fn verify_with(
         }
         run(PointerLedger, fault, &mut || rig.recorded(fault, Rig::injected_faults))?;
         run(Determinism, endurance, &mut || rig.recorded(endurance, |rig| rig.endurance(options.replays)))?;
+        run(TrainingRun, training::NAME, &mut || rig.logged_steps())?;
+        run(TrainingRun, evaluation::NAME, &mut || rig.evaluation())?;
+        run(TrainingRun, resumed::NAME, &mut || rig.resumed_run(preset, options))?;
     }
     let passed = checks.iter().all(|c| c.passed != Some(false));
     Ok(Report { preset: preset.name.clone(), checks, passed })
@@ -225,33 +236,6 @@ fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainErro
         compiled.times.total().as_secs_f64() * 1e3
     );
     Ok(Check::new("plan", plan.arena_bytes >= plan.lower_bound_bytes, figures))
-}
-
-/// Every kernel of a GPU's step against its plain-loop twin, on fresh random inputs.
-fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    let small = model.with_batch(model.batch.clamp(2, 16));
-    let (mut worst, mut of, mut wrong, mut count) = (0.0f64, String::new(), Vec::new(), 0);
-    let compiling = options.compiling();
-    let times = super::gpu_times(&small, &compiling)?;
-    let compiled = Arc::new(compile(&small, &Options { gpu_times: times, ..compiling })?);
-    let Step::Cuda(mut step) = Step::new(Arc::clone(&compiled), 1)? else {
-        return Ok(Check::skipped("kernels against their twins", "the step runs on a CPU"));
-    };
-    for index in 0..compiled.plan.program.ops.len() {
-        let twin = step.compare_with_reference(index, options.seed)?;
-        count += 1;
-        if twin.error / twin.limit > worst {
-            (worst, of) =
-                (twin.error / twin.limit, format!("{} ({:.1e} of {:.1e})", twin.kernel, twin.error, twin.limit));
-        }
-        if !twin.wrong.is_empty() {
-            wrong.push((format!("op {index} {}: {}", twin.kernel, twin.wrong), Some(Culprit::Op(index))));
-        }
-    }
-    let passed = wrong.is_empty();
-    let figures = format!("{count} kernels on random inputs, {} wrong; nearest to its limit: {of}", wrong.len());
-    wrong.truncate(12);
-    Ok(Check::new("kernels against their twins (f64)", passed, figures).detail(wrong))
 }
 
 /// A step with initial parameters and one batch, in the precision of `compiling`.
@@ -312,13 +296,16 @@ mod tests {
     use super::*;
     use crate::exec::Fault;
 
-    const RECORDED: [&str; 6] = [
+    const RECORDED: [&str; 9] = [
         "warm-up leaves no trace",
         "eager against replay",
         "threads do not change results",
         "pointer ledger",
         "an injected fault is caught",
         "endurance and determinism",
+        "a run's batches and log",
+        "an evaluation against plain loops (f64)",
+        "a resumed run",
     ];
 
     #[test]

@@ -12,12 +12,19 @@ pub enum Proof {
     EagerAgainstReplay,
     PointerLedger,
     Determinism,
+    TrainingRun,
 }
 
 impl Proof {
     /// Every proof, in the order in which they are shown.
-    pub const ALL: [Self; 5] =
-        [Self::Plan, Self::Gradients, Self::EagerAgainstReplay, Self::PointerLedger, Self::Determinism];
+    pub const ALL: [Self; 6] = [
+        Self::Plan,
+        Self::Gradients,
+        Self::EagerAgainstReplay,
+        Self::PointerLedger,
+        Self::Determinism,
+        Self::TrainingRun,
+    ];
 
     /// The name on screen.
     #[must_use]
@@ -28,6 +35,7 @@ impl Proof {
             Self::EagerAgainstReplay => "Eager against replay",
             Self::PointerLedger => "Pointer ledger",
             Self::Determinism => "Determinism",
+            Self::TrainingRun => "Training run",
         }
     }
 
@@ -47,6 +55,10 @@ impl Proof {
                  changes one of every call and expects it to be named"
             }
             Self::Determinism => "Replays the run twice, and on one thread and several: the bits must be equal",
+            Self::TrainingRun => {
+                "Trains some steps as a run does, with its data, log, evaluation and a checkpoint, and compares each with what \
+                 the host computes"
+            }
         }
     }
 }
@@ -70,13 +82,16 @@ pub struct Compared {
 }
 
 /// One check and what came of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     pub name: String,
     /// `None` where the check does not apply, which `figures` explains.
     pub passed: Option<bool>,
     /// The figures in one line.
     pub figures: String,
+    /// The largest error as a share of its bound, of checks that have bounds; infinite where a value is not a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
     /// What failed, in words.
     pub detail: Vec<String>,
     /// Where each line of `detail` points to, as far as that is known.
@@ -90,11 +105,17 @@ pub struct Check {
 impl Check {
     pub(super) fn new(name: &str, passed: bool, figures: String) -> Self {
         let (detail, culprits, compared) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name: name.into(), passed: Some(passed), figures, detail, culprits, compared }
+        Self { name: name.into(), passed: Some(passed), figures, ratio: None, detail, culprits, compared }
     }
 
     pub(super) fn skipped(name: &str, why: &str) -> Self {
         Self { passed: None, ..Self::new(name, false, format!("skipped: {why}")) }
+    }
+
+    /// The check with its largest error as a share of its bound.
+    pub(super) const fn ratio(mut self, ratio: f64) -> Self {
+        self.ratio = Some(ratio);
+        self
     }
 
     /// The check with lines that say what failed, each with its place.

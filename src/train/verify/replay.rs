@@ -11,6 +11,10 @@ use std::time::{Duration, Instant};
 
 /// The time that the replays of the endurance check may take where no number is given; they are made twice.
 const STRESS: Duration = Duration::from_secs(6);
+/// The check's name.
+pub(super) const ENDURANCE: &str = "endurance and determinism";
+/// What is wrong with a run that leaves the numbers of its type.
+pub(super) const NOT_FINITE: &str = "updates are not finite";
 /// The least and the largest number of them then.
 const REPLAYS: (u64, u64) = (20, 10_000);
 
@@ -63,7 +67,7 @@ pub(super) struct Rig<'a> {
     pub(super) session: Session,
     start: Vec<u8>,
     /// Ends the checks where it is set.
-    cancel: &'a AtomicBool,
+    pub(super) cancel: &'a AtomicBool,
 }
 
 impl<'a> Rig<'a> {
@@ -106,7 +110,7 @@ impl<'a> Rig<'a> {
     }
 
     /// Runs `count` steps and gives the state after them with the update magnitudes on the way. Given batches start over at their end.
-    fn steps(&mut self, executor: Executor, count: u64) -> Result<(Vec<u8>, Vec<f32>), TrainError> {
+    pub(super) fn steps(&mut self, executor: Executor, count: u64) -> Result<(Vec<u8>, Vec<f32>), TrainError> {
         self.rewind()?;
         let Session { train, pool, feed, .. } = &mut self.session;
         let program = &train.compiled().plan.program;
@@ -292,7 +296,8 @@ impl<'a> Rig<'a> {
         let (second, _) = self.steps(Executor::Replay, count)?;
         let same = first == second;
         let finite = magnitudes.iter().all(|m| m.is_finite());
-        let alternating = alternates(&magnitudes);
+        // Updates that alternate when they are made op by op too are the network's own, not those of a reused buffer.
+        let alternating = alternates(&magnitudes) && self.steps(Executor::Eager, count)?.0 != first;
         let span = magnitudes.iter().fold((f32::INFINITY, 0f32), |(a, b), &m| (a.min(m), b.max(m)));
         let figures = format!(
             "{count} replays twice, {}; update magnitudes {:.1e} to {:.1e}, finite: {finite}, alternating: {alternating}",
@@ -301,12 +306,14 @@ impl<'a> Rig<'a> {
             span.1
         );
         self.rewind()?;
-        Ok(Check::new("endurance and determinism", same && finite && !alternating, figures))
+        let wrong = [(!same, "two runs differ"), (!finite, NOT_FINITE), (alternating, "updates alternate")];
+        let detail = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong).map(|(_, what)| (what.to_owned(), None));
+        Ok(Check::new(ENDURANCE, same && finite && !alternating, figures).detail(detail.collect()))
     }
 }
 
 /// Whether a buffer's bytes are still its own at the end of the step: nobody who lives later overlaps it.
-fn still_there(plan: &crate::plan::BindingPlan, b: &crate::plan::Buffer) -> bool {
+pub(super) fn still_there(plan: &crate::plan::BindingPlan, b: &crate::plan::Buffer) -> bool {
     let overlaps = |o: &crate::plan::Buffer| o.offset < b.offset + b.bytes && b.offset < o.offset + o.bytes;
     b.persistent || !plan.buffers.iter().any(|o| o.live[0] >= b.live[1] && overlaps(o))
 }

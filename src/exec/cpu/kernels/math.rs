@@ -305,7 +305,8 @@ mod tests {
         })
     }
 
-    /// How far `got` is from `exact`, in units in the last place; 0 where `exact` is beyond `f32` on either side and `got` says so.
+    /// How far `got` is from `exact`, in units in the last place; 0 where `exact` is beyond `f32` on either side and
+    /// `got` says so.
     fn units(got: f32, exact: f64) -> f64 {
         if exact.abs() > f64::from(f32::MAX) {
             return if f64::from(got.abs()) >= 0.999_999 * f64::from(f32::MAX) { 0.0 } else { f64::INFINITY };

@@ -18,8 +18,10 @@ fn target<T: Real>(label: Option<usize>, col: usize, classes: usize, smoothing: 
 fn log_sum_exp<T: Real>(logits: Buf<T>, row: usize, classes: usize) -> (T, T) {
     let row_of = |col: usize| logits.get(row * classes + col);
     let max = (1..classes).fold(row_of(0), |max, col| if row_of(col) > max { row_of(col) } else { max });
-    let sum = (0..classes).fold(T::ZERO, |sum, col| sum + (row_of(col) - max).exp());
-    (max, sum.ln())
+    // None of the terms is above 1, and one of them is 1.
+    let term = |col: usize| (row_of(col) - max).exp().within(0.0, 1.0);
+    let sum = (0..classes).fold(T::ZERO, |sum, col| sum + term(col));
+    (max, sum.ln().within(0.0, (classes as f64).ln()))
 }
 
 /// `- sum over classes of target * log probability` of one row; NaN where the label names no class.
@@ -51,7 +53,7 @@ pub(super) fn softmax_ce<T: Real>(args: Args, rows: usize, classes: usize, smoot
         row_losses.put(row, row_loss(logits, labels, row, classes, smoothing));
         let (max, log_sum) = log_sum_exp(logits, row, classes);
         for i in row * classes..(row + 1) * classes {
-            probs.put(i, (logits.get(i) - max - log_sum).exp());
+            probs.put(i, (logits.get(i) - max - log_sum).exp().within(0.0, 1.0));
         }
     }
 }
@@ -81,7 +83,7 @@ pub(super) fn softmax_ce_fused<T: Real>(args: Args, rows: usize, classes: usize,
             let (max, log_sum) = log_sum_exp(logits, row, classes);
             for col in 0..classes {
                 let i = row * classes + col;
-                let prob = (logits.get(i) - max - log_sum).exp();
+                let prob = (logits.get(i) - max - log_sum).exp().within(0.0, 1.0);
                 dlogits.set(i, (prob - target(label, col, classes, smoothing)) / T::of(rows as f64));
             }
         }

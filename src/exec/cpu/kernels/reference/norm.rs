@@ -15,6 +15,15 @@ fn moments<T: Real>(count: usize, value: impl Fn(usize) -> T) -> (T, T) {
     (mean, var)
 }
 
+/// The deviation of `x` from the mean of `count` values, over their standard deviation. It is at most the root of their
+/// number, because the variance is the mean of the squares of all deviations; a single value is its own mean.
+fn normalised<T: Real>(x: T, mean: T, rstd: T, count: usize) -> T {
+    /// The variance is rounded.
+    const ROUNDING: f64 = 1.01;
+    let most = if count == 1 { 0.0 } else { (count as f64).sqrt() * ROUNDING };
+    ((x - mean) * rstd).within(-most, most)
+}
+
 /// `x`, `y [rows, channels]`; `gamma`, `beta`, `mean`, `rstd` and the running statistics `[channels]`.
 pub(super) fn batch_norm<T: Real>(
     args: Args,
@@ -31,7 +40,7 @@ pub(super) fn batch_norm<T: Real>(
     let (keep, take) = (T::of(1.0 - momentum), T::of(momentum));
     for c in 0..channels {
         let (mean, var) = moments(rows, |row| x.get(row * channels + c));
-        let rstd = T::of(1.0) / (var + T::of(eps)).sqrt();
+        let rstd = var.rstd(eps);
         mean_out.put(c, mean);
         rstd_out.put(c, rstd);
         if running_mean.is_bound() {
@@ -43,8 +52,8 @@ pub(super) fn batch_norm<T: Real>(
         }
         for row in 0..rows {
             let i = row * channels + c;
-            let normalised = (x.get(i) - mean) * rstd;
-            y.set(i, activate(normalised * gamma.get_or(c, T::of(1.0)) + beta.get_or(c, T::ZERO), act));
+            let value = normalised(x.get(i), mean, rstd, rows);
+            y.set(i, activate(value * gamma.get_or(c, T::of(1.0)) + beta.get_or(c, T::ZERO), act));
         }
     }
 }
@@ -76,7 +85,7 @@ pub(super) fn batch_norm_bwd<T: Real>(
     for c in 0..channels {
         let at = |row: usize| row * channels + c;
         let g = |row: usize| act_grad.map_or(dy.get(at(row)), |f| dy.get(at(row)) * saved.get(at(row)).act_grad(f));
-        let normalised = |row: usize| (x.get(at(row)) - mean.get(c)) * rstd.get(c);
+        let normalised = |row: usize| normalised(x.get(at(row)), mean.get(c), rstd.get(c), rows);
         let sum_g = (0..rows).fold(T::ZERO, |sum, row| sum + g(row));
         let sum_gx = (0..rows).fold(T::ZERO, |sum, row| sum + g(row) * normalised(row));
         for row in 0..rows {
@@ -94,12 +103,12 @@ pub(super) fn layer_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64
     let (y, mean_out, rstd_out): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(3), args.buf(4), args.buf(5));
     for row in 0..rows {
         let (mean, var) = moments(cols, |col| x.get(row * cols + col));
-        let rstd = T::of(1.0) / (var + T::of(eps)).sqrt();
+        let rstd = var.rstd(eps);
         mean_out.put(row, mean);
         rstd_out.put(row, rstd);
         for col in 0..cols {
-            let normalised = (x.get(row * cols + col) - mean) * rstd;
-            let value = normalised * gamma.get_or(col, T::of(1.0)) + beta.get_or(col, T::ZERO);
+            let value = normalised(x.get(row * cols + col), mean, rstd, cols);
+            let value = value * gamma.get_or(col, T::of(1.0)) + beta.get_or(col, T::ZERO);
             y.set(row * cols + col, value);
         }
     }
@@ -111,7 +120,7 @@ pub(super) fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accu
     let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
     let (mean, rstd): (Buf<T>, Buf<T>) = (args.buf(3), args.buf(4));
     let (dx, dgamma, dbeta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(7), args.buf(8), args.buf(9));
-    let normalised = |row: usize, col: usize| (x.get(row * cols + col) - mean.get(row)) * rstd.get(row);
+    let normalised = |row: usize, col: usize| normalised(x.get(row * cols + col), mean.get(row), rstd.get(row), cols);
     for col in 0..cols {
         let sum_gx = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col) * normalised(row, col));
         dgamma.store(col, sum_gx, accumulate);

@@ -3,7 +3,8 @@
 use crate::model::Activation;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// `f32`, `f64`, or an `f64` with a bound for its error ([`super::bounded`]). Transcendental functions are computed in f64 and rounded once.
+/// `f32`, `f64`, or an `f64` with a bound for its error ([`super::bounded`]). Transcendental functions are computed in
+/// f64 and rounded once.
 pub trait Real:
     Copy
     + PartialOrd
@@ -36,6 +37,16 @@ pub trait Real:
 
     fn abs(self) -> Self {
         Self::of(self.f64().abs())
+    }
+
+    /// `1 / sqrt(self + eps)`, where `self` is a variance: a sum of squares, which is never negative.
+    fn rstd(self, eps: f64) -> Self {
+        Self::of(1.0) / (self + Self::of(eps)).sqrt()
+    }
+
+    /// The same number, where mathematics says that it is between `low` and `high`.
+    fn within(self, _low: f64, _high: f64) -> Self {
+        self
     }
 
     /// The larger of the two; NaN where one is NaN.

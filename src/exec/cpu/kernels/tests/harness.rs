@@ -304,6 +304,7 @@ pub fn run(op: &OpKind, inputs: &Values, how: &How) -> Values {
         table: kernel.table,
         phases: kernel.phases,
         parallel: kernel.parallel,
+        around: None,
     };
     execute(&call, how.parts);
     for (buffer, slot) in buffers.iter().zip(&slots) {

@@ -1,0 +1,254 @@
+//! Random networks without mistakes, over every layer, loss, optimizer and precision: what proofs and property tests are
+//! run on, and how one that fails is made smaller.
+//!
+//! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for what
+//! they may be, and is reached through the table that reads, writes and checks layers.
+
+mod draw;
+mod settings;
+mod shrink;
+
+pub use draw::Draw;
+pub use shrink::shrink;
+
+use super::{InputSpec, LayerKind, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, check};
+use crate::tensor::Shape;
+
+/// How large the networks of a generator are, and how unusual.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// Elements of one sample that no value exceeds.
+    pub sample: usize,
+    /// Layers in the outermost list, at most.
+    pub layers: usize,
+    /// Samples in a batch, at most.
+    pub batch: usize,
+    /// The share of fields that take a value at an end of what is allowed: a stride beyond the window, a rate near 1.
+    pub extreme: f64,
+}
+
+impl Size {
+    /// Networks whose plain-loop step in `f64` takes a fraction of a millisecond.
+    pub const SMALL: Self = Self { sample: 400, layers: 6, batch: 6, extreme: 0.12 };
+    /// Networks whose operations are large enough for threads to share.
+    pub const LARGE: Self = Self { sample: 6_000, layers: 5, batch: 48, extreme: 0.12 };
+
+    /// The same with fields as people choose them.
+    #[must_use]
+    pub const fn usual(self) -> Self {
+        Self { extreme: 0.0, ..self }
+    }
+}
+
+/// Blocks are nested at most this deep.
+const DEPTH: usize = 3;
+
+/// The network of a seed: the same on every machine.
+#[must_use]
+pub fn random_preset(seed: u64, size: Size) -> Preset {
+    let mut draw = Draw::new(seed, size);
+    loop {
+        let preset = preset(&mut draw, seed);
+        if check(&preset).model.is_some() {
+            return preset;
+        }
+    }
+}
+
+fn preset(draw: &mut Draw, seed: u64) -> Preset {
+    let size = draw.size();
+    let shape = input_shape(draw);
+    let batch = draw.extreme_or(&[1], |d| d.between(2, size.batch));
+    let count = draw.between(1, size.layers);
+    let mut builder = Builder { draw, batch };
+    let (mut layers, output) = builder.layers(count, &shape, 0, false);
+    let loss = settings::loss(draw);
+    if matches!(loss, LossSpec::SoftmaxCrossEntropy { .. }) {
+        if output.rank() == 3 {
+            layers.push(if draw.coin(0.5) { LayerSpec::Flatten } else { LayerSpec::GlobalAvgPool });
+        }
+        layers.push(settings::classifier(draw));
+    }
+    Preset {
+        name: format!("random-{seed}"),
+        about: String::new(),
+        input: InputSpec { shape, batch },
+        layers,
+        loss,
+        optimizer: settings::optimizer(draw),
+        precision: draw.pick(&Precision::ALL),
+        data: None,
+        train: settings::train(draw),
+    }
+}
+
+/// Features, or an image that need not be square and may be a single row, column or pixel.
+fn input_shape(draw: &mut Draw) -> Shape {
+    let sample = draw.size().sample;
+    let side = if sample > 1_000 { 16 } else { 9 };
+    if draw.coin(0.6) {
+        let mut measure = || draw.extreme_or(&[1, 2], |d| d.between(3, side));
+        let (height, width) = (measure(), measure());
+        Shape::from([draw.between(1, 5), height, width])
+    } else {
+        Shape::from([draw.extreme_or(&[1, 2], |d| d.between(1, sample / 16))])
+    }
+}
+
+/// Puts layers together that fit each other.
+struct Builder<'a> {
+    draw: &'a mut Draw,
+    batch: usize,
+}
+
+impl Builder<'_> {
+    /// `count` layers on an input, and the shape of their output; with `keep`, each keeps the shape.
+    fn layers(&mut self, count: usize, input: &Shape, depth: usize, keep: bool) -> (Vec<LayerSpec>, Shape) {
+        let (mut layers, mut shape) = (Vec::new(), input.clone());
+        while layers.len() < count {
+            let Some(mut layer) = self.layer(&shape, depth) else { continue };
+            if keep {
+                layer.keep_shape(&shape);
+            }
+            // A layer that keeps a large input's shape is always allowed, so that this ends.
+            let limit = self.draw.size().sample.max(shape.len());
+            let output = output_of(&layer, &shape, self.batch);
+            if let Some(output) = output.filter(|o| o.len() <= limit && (!keep || *o == shape)) {
+                layers.push(layer);
+                shape = output;
+            }
+        }
+        (layers, shape)
+    }
+
+    /// A layer of any kind; `None` where the kind is too deep here, or not wanted as often as others.
+    fn layer(&mut self, input: &Shape, depth: usize) -> Option<LayerSpec> {
+        let mut layer = self.draw.pick(&LayerKind::ALL).drawn(self.draw, input);
+        // A shape without its image leaves nothing for half of the layers to do.
+        let is_end = input.rank() == 3 && matches!(layer, LayerSpec::Flatten | LayerSpec::GlobalAvgPool);
+        if is_end && self.draw.coin(0.6) {
+            return None;
+        }
+        if let Some(children) = layer.children_mut() {
+            if depth >= DEPTH {
+                return None;
+            }
+            let count = self.draw.between(1, 3);
+            *children = self.layers(count, input, depth + 1, true).0;
+        }
+        Some(layer)
+    }
+}
+
+/// A layer's output for an input, where it takes it: the checker's own answer.
+fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
+    let preset = Preset {
+        name: String::new(),
+        about: String::new(),
+        input: InputSpec { shape: input.clone(), batch },
+        layers: vec![layer.clone()],
+        loss: LossSpec::Mse,
+        optimizer: OptimizerSpec::Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 },
+        precision: Precision::F32,
+        data: None,
+        train: None,
+    };
+    let checked = check(&preset);
+    // That nothing in a single layer can be trained is no mistake of the layer.
+    if checked.diagnostics.iter().any(|mistake| mistake.layer.is_some()) {
+        return None;
+    }
+    checked.facts.first()?.output.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{read_preset, write_preset};
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn kinds(layers: &[LayerSpec], depth: usize, seen: &mut BTreeMap<(&'static str, usize), usize>) {
+        for layer in layers {
+            *seen.entry((layer.kind().type_name, depth)).or_default() += 1;
+            kinds(layer.children(), depth + 1, seen);
+        }
+    }
+
+    #[test]
+    fn every_kind_of_layer_is_drawn_outside_and_inside_of_blocks() {
+        let mut seen = BTreeMap::new();
+        (0..400).for_each(|seed| kinds(&random_preset(seed, Size::SMALL).layers, 0, &mut seen));
+        for kind in LayerKind::ALL {
+            for depth in [0, 1] {
+                // A layer that changes the shape of every input is inside of blocks where the input has that shape already.
+                let is_found = seen.contains_key(&(kind.type_name, depth)) || kind.type_name == "global_avg_pool";
+                assert!(is_found, "{} at depth {depth}", kind.type_name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_network_forever() {
+        let text = write_preset(&random_preset(7, Size::SMALL));
+        assert_eq!(text, write_preset(&random_preset(7, Size::SMALL)));
+        assert_ne!(text, write_preset(&random_preset(8, Size::SMALL)).replace("random-8", "random-7"));
+        // Fowler, Noll and Vo's hash of the documents: a change of the generator changes it, and nothing else does.
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for seed in 0..300 {
+            let size = if seed % 4 == 0 { Size::LARGE } else { Size::SMALL };
+            for byte in write_preset(&random_preset(seed, size)).bytes() {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        assert_eq!(format!("{hash:016x}"), GOLDEN);
+    }
+
+    const GOLDEN: &str = "";
+
+    #[test]
+    fn networks_survive_being_written_and_stay_within_their_size() {
+        for seed in 0..200 {
+            let preset = random_preset(seed, Size::SMALL);
+            assert_eq!(read_preset(&write_preset(&preset)).as_ref(), Ok(&preset));
+            let largest = check(&preset).facts.iter().filter_map(|f| f.output.as_ref().map(Shape::len)).max();
+            let limit = Size::SMALL.sample.max(preset.input.shape.len());
+            assert!(largest.is_some_and(|l| l <= limit), "{}: {largest:?}", preset.name);
+        }
+    }
+
+    #[test]
+    fn batches_of_one_single_classes_and_every_setting_are_drawn() {
+        // A new loss, optimizer or precision does not compile here until it is drawn.
+        let loss = |loss: LossSpec| match loss {
+            LossSpec::Mse => 0,
+            LossSpec::SoftmaxCrossEntropy { .. } => 1,
+        };
+        let optimizer = |optimizer: OptimizerSpec| match optimizer {
+            OptimizerSpec::Sgd { momentum: 0.0, .. } => 0,
+            OptimizerSpec::Sgd { nesterov, .. } => 1 + usize::from(nesterov),
+            OptimizerSpec::Adam { decoupled, .. } => 3 + usize::from(decoupled),
+        };
+        let precision = |precision: Precision| match precision {
+            Precision::F32 => 0,
+            Precision::Tf32 => 1,
+            Precision::Bf16 => 2,
+            Precision::F16 => 3,
+        };
+        let (mut losses, mut optimizers, mut precisions) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut single, mut one_class) = (0, 0);
+        for seed in 0..600 {
+            let preset = random_preset(seed, Size::SMALL);
+            losses.insert(loss(preset.loss));
+            optimizers.insert(optimizer(preset.optimizer));
+            precisions.insert(precision(preset.precision));
+            single += usize::from(preset.input.batch == 1);
+            let units = match preset.layers.last() {
+                Some(LayerSpec::Dense(dense)) => dense.units,
+                _ => 0,
+            };
+            one_class += usize::from(loss(preset.loss) == 1 && units == 1);
+        }
+        assert_eq!((losses.len(), optimizers.len(), precisions.len()), (2, 5, 4));
+        assert!(single > 20 && one_class > 2, "{single} {one_class}");
+    }
+}

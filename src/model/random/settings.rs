@@ -1,0 +1,42 @@
+//! The loss, the optimizer and the length of training.
+
+use super::Draw;
+use crate::model::layers::Dense;
+use crate::model::{LayerSpec, LossSpec, OptimizerSpec, TrainSpec};
+
+pub(super) fn loss(draw: &mut Draw) -> LossSpec {
+    if draw.coin(0.4) {
+        return LossSpec::Mse;
+    }
+    let usual = |d: &mut Draw| if d.coin(0.3) { d.number(0.01, 0.3) } else { 0.0 };
+    LossSpec::SoftmaxCrossEntropy { label_smoothing: draw.extreme_or(&[0.999, 1.0], usual) }
+}
+
+/// The last layer in front of a softmax: 1 class, a few, or more than a vector register has numbers.
+pub(super) fn classifier(draw: &mut Draw) -> LayerSpec {
+    let units = draw.extreme_or(&[1, 1, 17, 40], |d| d.between(2, 12));
+    LayerSpec::Dense(Dense { units, activation: None, bias: draw.coin(0.8) })
+}
+
+/// Rates are such that a run of a few dozen steps stays finite: one that diverges says nothing about the program.
+pub(super) fn optimizer(draw: &mut Draw) -> OptimizerSpec {
+    let lr = draw.extreme_or(&[0.0, 1e-12, 0.05], |d| d.magnitude(-4, -2));
+    let weight_decay = draw.extreme_or(&[1.0, 5.0], |d| if d.coin(0.4) { d.magnitude(-4, -2) } else { 0.0 });
+    match draw.between(0, 3) {
+        0 => OptimizerSpec::Sgd { lr, momentum: 0.0, nesterov: false, weight_decay },
+        1 => {
+            let momentum = draw.extreme_or(&[1e-3, 0.999, 0.999_999], |d| d.number(0.5, 0.95));
+            OptimizerSpec::Sgd { lr, momentum, nesterov: draw.coin(0.5), weight_decay }
+        }
+        kind => {
+            let first = draw.extreme_or(&[0.0, 0.999, 0.999_999], |d| d.pick(&[0.5, 0.8, 0.9, 0.95]));
+            let second = draw.extreme_or(&[0.0, 0.9, 0.999_999], |d| d.pick(&[0.95, 0.99, 0.999]));
+            let eps = draw.extreme_or(&[1e-12, 1e-3, 1.0], |_| 1e-8);
+            OptimizerSpec::Adam { lr, betas: [first, second], eps, weight_decay, decoupled: kind == 2 }
+        }
+    }
+}
+
+pub(super) fn train(draw: &mut Draw) -> Option<TrainSpec> {
+    draw.coin(0.3).then(|| TrainSpec { steps: draw.between(1, 100), seed: draw.between(0, 1_000) as u64 })
+}

@@ -1,0 +1,312 @@
+//! Smaller networks of which something still holds.
+//!
+//! The shrinker works on the document, and knows no layer: whatever is a list of layers loses some, whatever holds layers
+//! gives way to them, fields go back to their defaults, and numbers become smaller and rounder. A document that the reader
+//! or the checker refuses is no candidate.
+
+use crate::model::{LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, check, read_value, write_preset};
+use serde_json::{Map, Value, json};
+
+/// The smallest network that is found from `preset` on and of which `holds` is true, one change at a time; `preset` itself
+/// where nothing smaller is. No single change makes the result smaller.
+pub fn shrink(preset: &Preset, mut holds: impl FnMut(&Preset) -> bool) -> Preset {
+    let mut best = preset.clone();
+    // What failed once at a place is not tried there again until everything else was.
+    let (mut at, mut since_success) = (0, 0);
+    loop {
+        let document = document(&best);
+        let changes = changes(&document);
+        if since_success >= changes.len() {
+            return best;
+        }
+        let change = &changes[at % changes.len()];
+        match smaller(&best, &document, change).filter(|smaller| holds(smaller)) {
+            Some(smaller) => {
+                best = smaller;
+                since_success = 0;
+            }
+            None => {
+                at = at % changes.len() + 1;
+                since_success += 1;
+            }
+        }
+    }
+}
+
+/// The network as a document.
+fn document(preset: &Preset) -> Value {
+    serde_json::from_str(&write_preset(preset)).unwrap_or_default()
+}
+
+/// The network after a change, where it has no mistake and is smaller.
+fn smaller(preset: &Preset, document: &Value, change: &Change) -> Option<Preset> {
+    let mut document = document.clone();
+    change.apply(&mut document)?;
+    let changed = repaired(read_value(&document).ok()?)?;
+    (cost(&changed) < cost(preset)).then_some(changed)
+}
+
+/// How large a network is: layers, then the sum of its whole numbers, then the settings that are not the simplest, then
+/// the length of its numbers as text. Every change makes it smaller, so that shrinking ends.
+fn cost(preset: &Preset) -> (usize, u64, usize, usize) {
+    fn layers(list: &[LayerSpec]) -> usize {
+        list.iter().map(|l| 1 + layers(l.children())).sum()
+    }
+    fn whole(value: &Value) -> u64 {
+        match value {
+            Value::Number(n) => n.as_u64().unwrap_or(0),
+            Value::Array(items) => items.iter().map(whole).fold(0, u64::saturating_add),
+            Value::Object(map) => map.values().map(whole).fold(0, u64::saturating_add),
+            _ => 0,
+        }
+    }
+    let loss = match preset.loss {
+        LossSpec::Mse => 0,
+        LossSpec::SoftmaxCrossEntropy { label_smoothing } => 1 + usize::from(label_smoothing != 0.0),
+    };
+    let optimizer = match preset.optimizer {
+        OptimizerSpec::Sgd { momentum, nesterov, .. } => usize::from(momentum != 0.0) + usize::from(nesterov),
+        OptimizerSpec::Adam { decoupled, .. } => 3 + usize::from(decoupled),
+    };
+    let decays = usize::from(preset.optimizer.weight_decay() != 0.0);
+    let settings = loss + optimizer + decays + usize::from(preset.precision != Precision::F32);
+    let document = document(preset);
+    (layers(&preset.layers), whole(&document), settings, document.to_string().len())
+}
+
+/// A change to a document.
+#[derive(Clone, Debug)]
+enum Change {
+    /// Takes items `from..to` out of the list at a place.
+    Cut {
+        list: Place,
+        from: usize,
+        to: usize,
+    },
+    /// Puts the layers of a block in its place.
+    Unwrap {
+        list: Place,
+        index: usize,
+    },
+    /// Takes a field away, which then has its default.
+    Remove {
+        object: Place,
+        field: String,
+    },
+    Set {
+        place: Place,
+        value: Value,
+    },
+}
+
+/// The keys that lead to a place in a document.
+type Place = Vec<Key>;
+
+#[derive(Clone, Debug)]
+enum Key {
+    Field(String),
+    Item(usize),
+}
+
+fn at<'v>(document: &'v mut Value, place: &[Key]) -> Option<&'v mut Value> {
+    place.iter().try_fold(document, |value, key| match key {
+        Key::Field(name) => value.get_mut(name),
+        Key::Item(index) => value.get_mut(index),
+    })
+}
+
+impl Change {
+    fn apply(&self, document: &mut Value) -> Option<()> {
+        match self {
+            Self::Cut { list, from, to } => {
+                at(document, list)?.as_array_mut()?.drain(*from..*to);
+            }
+            Self::Unwrap { list, index } => {
+                let list = at(document, list)?.as_array_mut()?;
+                let inner = list.get_mut(*index)?.get_mut("layers")?.as_array_mut()?;
+                let inner = std::mem::take(inner);
+                list.splice(*index..=*index, inner);
+            }
+            Self::Remove { object, field } => {
+                at(document, object)?.as_object_mut()?.shift_remove(field)?;
+            }
+            Self::Set { place, value } => *at(document, place)? = value.clone(),
+        }
+        Some(())
+    }
+}
+
+/// Every change that may make a document smaller, the boldest first.
+fn changes(document: &Value) -> Vec<Change> {
+    let mut out = Changes::default();
+    out.of(document, &mut Vec::new());
+    let Changes { mut bold, fields, numbers } = out;
+    let settings = [
+        ("optimizer", json!({ "type": "sgd", "lr": document["optimizer"]["lr"] })),
+        ("optimizer", json!({ "type": "sgd", "lr": 0.1 })),
+        ("loss", json!({ "type": "mse" })),
+        ("input", json!({ "shape": [1], "batch": document["input"]["batch"] })),
+    ];
+    let set = |(name, value): (&str, Value)| Change::Set { place: vec![Key::Field(name.into())], value };
+    bold.extend(settings.into_iter().map(set));
+    bold.into_iter().chain(fields).chain(numbers).collect()
+}
+
+#[derive(Default)]
+struct Changes {
+    bold: Vec<Change>,
+    fields: Vec<Change>,
+    numbers: Vec<Change>,
+}
+
+impl Changes {
+    fn of(&mut self, value: &Value, place: &mut Place) {
+        match value {
+            Value::Object(map) => self.of_object(map, place),
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    place.push(Key::Item(index));
+                    self.of(item, place);
+                    place.pop();
+                }
+            }
+            Value::Number(number) => {
+                let values = number.as_u64().map_or_else(|| rounder(number.as_f64()), smaller_counts);
+                self.numbers.extend(values.into_iter().map(|value| Change::Set { place: place.clone(), value }));
+            }
+            _ => {}
+        }
+    }
+
+    fn of_object(&mut self, map: &Map<String, Value>, place: &mut Place) {
+        for (name, value) in map {
+            self.fields.push(Change::Remove { object: place.clone(), field: name.clone() });
+            place.push(Key::Field(name.clone()));
+            match value.as_array().filter(|_| name == "layers") {
+                Some(layers) => self.of_layers(layers, place),
+                None => self.of(value, place),
+            }
+            place.pop();
+        }
+    }
+
+    /// Half of a list of layers, then single ones; blocks give way to what is in them.
+    fn of_layers(&mut self, layers: &[Value], place: &mut Place) {
+        let mut length = layers.len() / 2;
+        while length > 0 {
+            for from in (0..layers.len()).step_by(length) {
+                let to = (from + length).min(layers.len());
+                self.bold.push(Change::Cut { list: place.clone(), from, to });
+            }
+            length /= 2;
+        }
+        for (index, layer) in layers.iter().enumerate() {
+            if layer.get("layers").is_some() {
+                self.bold.push(Change::Unwrap { list: place.clone(), index });
+            }
+            place.push(Key::Item(index));
+            self.of(layer, place);
+            place.pop();
+        }
+    }
+}
+
+fn smaller_counts(n: u64) -> Vec<Value> {
+    let mut values = vec![0, 1, 2, n / 2, n.saturating_sub(1)];
+    values.retain(|v| *v < n);
+    values.dedup();
+    values.into_iter().map(Value::from).collect()
+}
+
+/// Simple numbers, and the nearest with one digit.
+fn rounder(number: Option<f64>) -> Vec<Value> {
+    let Some(number) = number else { return Vec::new() };
+    let short: Option<f64> = format!("{number:.0e}").parse().ok();
+    [Some(0.0), Some(0.5), Some(0.1), short].into_iter().flatten().filter(|v| *v != number).map(Value::from).collect()
+}
+
+/// The network with the shapes inside of blocks that must keep theirs made to agree; `None` where it has mistakes after that.
+fn repaired(mut preset: Preset) -> Option<Preset> {
+    /// Blocks in blocks are repaired from the outermost on, one a pass.
+    const PASSES: usize = 8;
+    for _ in 0..PASSES {
+        let checked = check(&preset);
+        if checked.model.is_some() {
+            return Some(preset);
+        }
+        let block = checked.diagnostics.iter().find_map(|mistake| {
+            let path = mistake.layer.as_ref().filter(|path| mistake.path == format!("{path}.layers"))?;
+            let input = checked.facts.iter().find(|fact| fact.path == *path)?.input.clone()?;
+            Some((path.clone(), input))
+        });
+        let (path, input) = block?;
+        let children = layer_mut(&mut preset.layers, &path)?.children_mut()?;
+        children.iter_mut().for_each(|child| child.keep_shape(&input));
+    }
+    None
+}
+
+fn layer_mut<'a>(layers: &'a mut [LayerSpec], path: &LayerPath) -> Option<&'a mut LayerSpec> {
+    let (last, blocks) = path.0.split_last()?;
+    let list =
+        blocks.iter().try_fold(layers, |list, index| Some(list.get_mut(*index)?.children_mut()?.as_mut_slice()))?;
+    list.get_mut(*last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::random::{Size, random_preset};
+
+    fn has(layers: &[LayerSpec], wanted: &impl Fn(&LayerSpec) -> bool) -> bool {
+        layers.iter().any(|l| wanted(l) || has(l.children(), wanted))
+    }
+
+    /// Shrinks the first networks in which there is such a layer; each must become as small as `most` says.
+    fn shrinks_to(most: (usize, u64), wanted: impl Fn(&LayerSpec) -> bool) {
+        let large = (0..).map(|seed| random_preset(seed, Size::SMALL)).filter(|p| has(&p.layers, &wanted));
+        for preset in large.take(12) {
+            let small = shrink(&preset, |p| has(&p.layers, &wanted));
+            assert!(check(&small).model.is_some() && has(&small.layers, &wanted));
+            let (layers, whole, settings, _) = cost(&small);
+            assert!((layers, whole) <= most && settings == 0, "{}", write_preset(&small));
+        }
+    }
+
+    #[test]
+    fn a_network_shrinks_to_the_layer_that_matters() {
+        // A layer without parameters needs one that has some beside it.
+        shrinks_to((1, 4), |l| matches!(l, LayerSpec::Dense(_)));
+        shrinks_to((1, 9), |l| matches!(l, LayerSpec::Conv2d(_)));
+        shrinks_to((1, 6), |l| matches!(l, LayerSpec::BatchNorm(_)));
+        shrinks_to((2, 9), |l| matches!(l, LayerSpec::Dropout(d) if d.rate > 0.2));
+        shrinks_to((2, 5), |l| matches!(l, LayerSpec::Residual(_)));
+        shrinks_to((2, 7), |l| matches!(l, LayerSpec::Repeat(r) if r.times > 1));
+        shrinks_to((2, 15), |l| matches!(l, LayerSpec::MaxPool2d(_)));
+    }
+
+    #[test]
+    fn settings_are_kept_where_they_matter() {
+        let preset = (0..).map(|seed| random_preset(seed, Size::SMALL)).find(|p| {
+            matches!(p.optimizer, OptimizerSpec::Adam { decoupled: true, .. }) && p.precision == Precision::Bf16
+        });
+        let wanted = |p: &Preset| p.optimizer.name() == "adamw" && p.precision == Precision::Bf16;
+        let small = shrink(&preset.unwrap(), wanted);
+        assert!(wanted(&small) && small.train.is_none() && small.input.batch == 1, "{}", write_preset(&small));
+        let (layers, _, settings, _) = cost(&small);
+        assert_eq!((layers, settings), (1, 5), "{}", write_preset(&small));
+    }
+
+    #[test]
+    fn nothing_smaller_is_the_network_itself() {
+        let preset = random_preset(3, Size::SMALL);
+        let mut tried = 0;
+        let same = shrink(&preset, |smaller| {
+            tried += 1;
+            assert!(cost(smaller) < cost(&preset) && check(smaller).model.is_some());
+            false
+        });
+        assert_eq!(same, preset);
+        assert!(tried > 10, "{tried}");
+    }
+}

@@ -1,0 +1,407 @@
+//! The proofs on random networks: what failed, how near to their bounds the errors came, and the smallest network of each
+//! failure.
+
+use super::replay::{ENDURANCE, NOT_FINITE};
+use super::{Check, Progress, Proof, VerifyOptions, prepared, price, verify_some};
+use crate::compile::Options;
+use crate::exec::Executor;
+use crate::exec::cpu::host_target;
+use crate::model::random::{Size, random_preset, shrink};
+use crate::model::{ParamId, Precision, Preset, check, init_values};
+use crate::select::Policy;
+use crate::train::TrainError;
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Which networks are drawn, and how they are verified.
+#[derive(Clone, Debug)]
+pub struct RandomRun {
+    /// The number of networks.
+    pub count: u64,
+    /// The seed of the first; those of the others follow. A network's seed is that of its weights and batch too.
+    pub first: u64,
+    /// The time of one network, in seconds: those that would take longer are left out, and one that does take longer is
+    /// ended. Making a failure smaller takes at most ten times as long.
+    pub seconds: f64,
+    /// With what; the seed in it is not used.
+    pub options: VerifyOptions,
+}
+
+/// One failure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Failure {
+    pub network: String,
+    pub seed: u64,
+    pub precision: Precision,
+    /// The name of the check that failed.
+    pub check: String,
+    /// What failed, in one line.
+    pub line: String,
+    /// The smallest network of which the same check fails.
+    #[serde(skip)]
+    pub smallest: Preset,
+    /// Layers of the network, and of the smallest.
+    pub layers: [usize; 2],
+    /// False where the time for making the network smaller was over.
+    pub is_smallest: bool,
+}
+
+/// What came of one check of all networks of a precision.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tally {
+    pub check: String,
+    pub precision: Precision,
+    pub passed: u64,
+    pub failed: u64,
+    pub skipped: u64,
+    /// The largest error as a share of its bound, of checks that have bounds.
+    pub worst_ratio: Option<f64>,
+    /// The seed of the network in which it was.
+    pub worst_seed: Option<u64>,
+}
+
+/// What came of all networks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RandomReport {
+    pub first: u64,
+    /// Networks on which every proof was run to its end.
+    pub networks: u64,
+    pub failed_networks: u64,
+    /// Networks that would have taken too long, or did.
+    pub skipped_networks: u64,
+    pub seconds: f64,
+    pub checks: Vec<Tally>,
+    /// Written by those who know where the smallest networks are kept.
+    #[serde(skip)]
+    pub failures: Vec<Failure>,
+    /// Whether it was ended before the last network.
+    pub cancelled: bool,
+    pub passed: bool,
+}
+
+/// What happens while networks are verified.
+#[derive(Clone, Copy, Debug)]
+pub enum RandomEvent<'a> {
+    /// The proofs of this network begin.
+    Begins {
+        seed: u64,
+    },
+    /// A check begins, of the network or of a smaller one.
+    Check,
+    /// A check failed; the network will be made smaller.
+    Shrinks {
+        seed: u64,
+        check: &'a str,
+    },
+    Failed(&'a Failure),
+    /// The network is done with.
+    Done {
+        seed: u64,
+    },
+    /// It was left out, or ended before its last check, for this reason.
+    Skipped {
+        seed: u64,
+        why: &'a str,
+    },
+}
+
+/// Verifies random networks one after another; `listen` sees what happens, and ends it where it gives false.
+pub fn verify_random(run: &RandomRun, mut listen: impl FnMut(RandomEvent<'_>) -> bool) -> RandomReport {
+    let started = Instant::now();
+    let mut report = RandomReport { first: run.first, ..RandomReport::default() };
+    for seed in (0..run.count).map(|index| run.first.wrapping_add(index)) {
+        if !listen(RandomEvent::Begins { seed }) || !run.one(seed, &mut report, &mut listen) {
+            report.cancelled = true;
+            break;
+        }
+    }
+    report.checks.sort_by_key(|tally| tally.precision.name());
+    report.seconds = started.elapsed().as_secs_f64();
+    report.passed = report.failures.is_empty();
+    report
+}
+
+/// How the proofs of a network ended.
+enum Ended {
+    /// At the last check that was asked for.
+    Done,
+    /// By who listens.
+    Asked,
+    TooLong,
+    Failed(TrainError),
+}
+
+/// Where the proofs themselves cannot be run, this stands for the check.
+const ERROR: &str = "the proofs can be run";
+
+/// Listens to what happens; false ends it.
+type Listener<'a> = &'a mut dyn FnMut(RandomEvent<'_>) -> bool;
+
+impl RandomRun {
+    /// The network of a seed as it is verified here: a CPU computes in `f32` whatever the precision is.
+    #[must_use]
+    pub fn network(&self, seed: u64) -> Preset {
+        // Every sixteenth has operations that threads share.
+        let size = if seed % 16 == 15 { Size::LARGE } else { Size::SMALL };
+        let preset = random_preset(seed, size);
+        let is_cpu = self.options.machine().as_cpu().is_some();
+        Preset { precision: if is_cpu { Precision::F32 } else { preset.precision }, ..preset }
+    }
+
+    fn options(&self, seed: u64) -> VerifyOptions {
+        VerifyOptions { seed, ..self.options.clone() }
+    }
+
+    /// Verifies the network of a seed; false where it was asked to end.
+    fn one(&self, seed: u64, report: &mut RandomReport, listen: Listener<'_>) -> bool {
+        let preset = self.network(seed);
+        let mut skip = |report: &mut RandomReport, why: &str| {
+            report.skipped_networks += 1;
+            listen(RandomEvent::Skipped { seed, why })
+        };
+        // What cannot even be compiled is found again by the proofs.
+        if let Ok(price) = price(&preset, &self.options(seed))
+            && price.seconds > self.seconds
+        {
+            return skip(report, &format!("its proofs take about {:.0} s", price.seconds));
+        }
+        let mut checks = Vec::new();
+        let time = Duration::from_secs_f64(self.seconds);
+        let ended = prove(&preset, &self.options(seed), time, &Proof::ALL, listen, &mut |proof, check| {
+            checks.push((proof, check.clone()));
+            true
+        });
+        let mut failed: Vec<(Proof, String, String)> = Vec::new();
+        for (proof, check) in &checks {
+            let verdict = self.verdict(&preset, seed, check);
+            report.count(check, verdict, preset.precision, seed);
+            if verdict == Some(false) {
+                let line = check.detail.first().unwrap_or(&check.figures);
+                failed.push((*proof, check.name.clone(), line.clone()));
+            }
+        }
+        match ended {
+            Ended::Asked => return false,
+            Ended::TooLong => {
+                report.skipped_networks += 1;
+                if !listen(RandomEvent::Skipped { seed, why: "its proofs took too long" }) {
+                    return false;
+                }
+            }
+            Ended::Failed(error) => {
+                failed.push((Proof::Plan, ERROR.into(), error.to_string()));
+                report.networks += 1;
+            }
+            Ended::Done => report.networks += 1,
+        }
+        report.failed_networks += u64::from(!failed.is_empty());
+        for (proof, check, line) in failed {
+            listen(RandomEvent::Shrinks { seed, check: &check });
+            let (smallest, is_smallest) = self.smallest(&preset, seed, proof, &check, listen);
+            let layers = [&preset, &smallest].map(|p| count(&p.layers));
+            let (network, precision) = (preset.name.clone(), preset.precision);
+            let failure = Failure { network, seed, precision, check, line, smallest, layers, is_smallest };
+            let goes_on = listen(RandomEvent::Failed(&failure));
+            report.failures.push(failure);
+            if !goes_on {
+                return false;
+            }
+        }
+        listen(RandomEvent::Done { seed })
+    }
+
+    /// What a check says of the program: nothing where training leaves the numbers of `f32` on plain loops too.
+    fn verdict(&self, preset: &Preset, seed: u64, check: &Check) -> Option<bool> {
+        let leaves = check.name == ENDURANCE && check.passed == Some(false) && check.detail == [NOT_FINITE];
+        if leaves && diverges(preset, seed, self.options.replays.unwrap_or(0)).unwrap_or(false) {
+            return None;
+        }
+        check.passed
+    }
+
+    /// The smallest network of which the check fails, and whether there was time to find it.
+    fn smallest(&self, preset: &Preset, seed: u64, proof: Proof, name: &str, listen: Listener<'_>) -> (Preset, bool) {
+        let (options, until) = (self.options(seed), Instant::now() + Duration::from_secs_f64(10.0 * self.seconds));
+        let mut is_over = false;
+        // An error may come from any of the proofs.
+        let proofs: &[Proof] = if name == ERROR { &Proof::ALL } else { &[proof] };
+        let smallest = shrink(preset, |smaller| {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || is_over {
+                is_over = true;
+                return false;
+            }
+            let mut fails = false;
+            let ended = prove(smaller, &options, left, proofs, listen, &mut |_, check| {
+                let is_it = check.name == name;
+                fails |= is_it && self.verdict(smaller, seed, check) == Some(false);
+                !is_it
+            });
+            is_over |= matches!(ended, Ended::Asked);
+            fails || (name == ERROR && matches!(ended, Ended::Failed(_)))
+        });
+        (smallest, !is_over)
+    }
+}
+
+/// Runs proofs until they are done, who listens ends them, `time` is over, or `done` gives false after a check.
+fn prove(
+    preset: &Preset,
+    options: &VerifyOptions,
+    time: Duration,
+    proofs: &[Proof],
+    listen: Listener<'_>,
+    done: &mut dyn FnMut(Proof, &Check) -> bool,
+) -> Ended {
+    let until = Instant::now() + time;
+    let cancel = Arc::new(AtomicBool::new(false));
+    let (flag, mut why) = (Arc::clone(&cancel), None);
+    let outcome = verify_some(preset, options, proofs, &cancel, |progress| {
+        let ended = match progress {
+            Progress::Done(proof, check) if !done(proof, check) => Some(Ended::Done),
+            Progress::Done(..) if Instant::now() > until => Some(Ended::TooLong),
+            Progress::Done(..) => None,
+            Progress::Begins(..) => (!listen(RandomEvent::Check)).then_some(Ended::Asked),
+        };
+        if let Some(ended) = ended {
+            flag.store(true, Ordering::Relaxed);
+            why.get_or_insert(ended);
+        }
+    });
+    match outcome {
+        Err(TrainError::Cancelled) => why.unwrap_or(Ended::Done),
+        Err(error) => Ended::Failed(error),
+        Ok(_) => Ended::Done,
+    }
+}
+
+/// Whether training leaves the numbers of `f32` on plain loops too, which run op by op and share nothing with the fast
+/// kernels: within twice as many steps, as rounding decides when exactly it does.
+fn diverges(preset: &Preset, seed: u64, steps: u64) -> Result<bool, TrainError> {
+    let Some(model) = check(preset).model else { return Ok(false) };
+    let compiling = Options { policy: Policy::Reference, ..Options::train(host_target(1)) };
+    let (mut step, mut pool) = prepared(&model, &compiling, seed)?;
+    for (index, param) in model.params.iter().enumerate() {
+        step.set_param(ParamId(index as u32), &init_values(param, index, seed))?;
+    }
+    let largest = step.find("update_max")?;
+    for _ in 0..2 * steps {
+        step.run(Executor::Eager, &mut pool)?;
+        if !step.stored::<f32>(largest)?[0].is_finite() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn count(layers: &[crate::model::LayerSpec]) -> usize {
+    layers.iter().map(|l| 1 + count(l.children())).sum()
+}
+
+impl RandomReport {
+    fn count(&mut self, check: &Check, verdict: Option<bool>, precision: Precision, seed: u64) {
+        let is_it = |tally: &Tally| tally.check == check.name && tally.precision == precision;
+        let at = self.checks.iter().position(is_it).unwrap_or_else(|| {
+            let name = check.name.clone();
+            let (passed, failed, skipped) = (0, 0, 0);
+            let (worst_ratio, worst_seed) = (None, None);
+            self.checks.push(Tally { check: name, precision, passed, failed, skipped, worst_ratio, worst_seed });
+            self.checks.len() - 1
+        });
+        let tally = &mut self.checks[at];
+        match verdict {
+            Some(true) => tally.passed += 1,
+            Some(false) => tally.failed += 1,
+            None => tally.skipped += 1,
+        }
+        if let Some(ratio) = check.ratio.filter(|ratio| tally.worst_ratio.is_none_or(|worst| *ratio > worst)) {
+            (tally.worst_ratio, tally.worst_seed) = (Some(ratio), Some(seed));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(count: u64) -> RandomRun {
+        let options = VerifyOptions { replays: Some(10), threads: 1, ..VerifyOptions::default() };
+        RandomRun { count, first: 40, seconds: 60.0, options }
+    }
+
+    #[test]
+    fn networks_are_counted_by_check_and_the_worst_ratio_is_kept() {
+        let report = verify_random(&run(3), |_| true);
+        assert!(report.passed && report.networks == 3 && !report.cancelled, "{:?}", report.failures);
+        let of = |name: &str| report.checks.iter().find(|t| t.check.starts_with(name)).unwrap();
+        let kernels = of("each kernel");
+        assert_eq!((kernels.passed, kernels.failed, kernels.precision), (3, 0, Precision::F32));
+        assert!(kernels.worst_ratio.is_some_and(|r| r > 0.0 && r <= 1.0), "{kernels:?}");
+        assert!(kernels.worst_seed.is_some_and(|s| (40..43).contains(&s)));
+        assert_eq!(of("threads do not").skipped, 3);
+        assert_eq!(of("warm-up").worst_ratio, None);
+    }
+
+    #[test]
+    fn a_run_ends_when_it_is_asked_and_leaves_out_what_takes_too_long() {
+        let mut begun = 0;
+        let report = verify_random(&run(1_000), |event| {
+            begun += u64::from(matches!(event, RandomEvent::Begins { .. }));
+            begun < 2
+        });
+        assert!(report.cancelled && report.networks == 1, "{report:?}");
+        let mut skipped = Vec::new();
+        let report = verify_random(&RandomRun { seconds: 1e-9, ..run(2) }, |event| {
+            if let RandomEvent::Skipped { seed, .. } = event {
+                skipped.push(seed);
+            }
+            true
+        });
+        assert_eq!((report.networks, report.skipped_networks, skipped), (0, 2, vec![40, 41]));
+        assert!(report.checks.is_empty() && report.passed);
+    }
+
+    #[test]
+    fn a_network_that_diverges_is_no_failure_of_the_program() {
+        let text = r#"{"version": 1, "name": "wild", "input": {"shape": [4], "batch": 4},
+            "layers": [{"type": "dense", "units": 8}, {"type": "dense", "units": 8}, {"type": "dense", "units": 4}],
+            "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 1000}}"#;
+        let wild = crate::model::read_preset(text).unwrap();
+        let tame = Preset {
+            optimizer: crate::model::OptimizerSpec::Sgd { lr: 0.01, momentum: 0.0, nesterov: false, weight_decay: 0.0 },
+            ..wild.clone()
+        };
+        assert!(diverges(&wild, 1, 30).unwrap() && !diverges(&tame, 1, 30).unwrap());
+        let run = RandomRun { options: VerifyOptions { replays: Some(30), ..run(1).options }, ..run(1) };
+        let found = Check::new(ENDURANCE, false, String::new()).detail(vec![(NOT_FINITE.into(), None)]);
+        assert_eq!((run.verdict(&wild, 1, &found), run.verdict(&tame, 1, &found)), (None, Some(false)));
+        // Two runs that differ are a failure, whatever else there is.
+        let both = vec![("two runs differ".into(), None), (NOT_FINITE.into(), None)];
+        assert_eq!(run.verdict(&wild, 1, &Check::new(ENDURANCE, false, String::new()).detail(both)), Some(false));
+    }
+
+    #[test]
+    fn a_failure_is_made_as_small_as_its_check_allows() {
+        // Proofs that cannot be run, because a file is missing, fail for every network.
+        let wanted = |preset: &Preset| preset.layers.iter().any(|l| l.kind().type_name == "dense");
+        let seed = (0..).find(|seed| wanted(&run(1).network(*seed))).unwrap();
+        let preset = run(1).network(seed);
+        let missing = VerifyOptions { batches: Some("none.safetensors".into()), ..run(1).options };
+        let run = RandomRun { options: missing, first: seed, ..run(1) };
+        let mut told = Vec::new();
+        let report = verify_random(&run, |event| {
+            if let RandomEvent::Failed(failure) = event {
+                told.push(failure.clone());
+            }
+            true
+        });
+        assert!(!report.passed && report.failed_networks == 1 && report.failures == told);
+        let failure = &told[0];
+        assert_eq!((failure.check.as_str(), failure.is_smallest), (ERROR, true));
+        assert!(failure.line.contains("none.safetensors"), "{}", failure.line);
+        assert_eq!(failure.layers, [count(&preset.layers), 1]);
+        assert!(check(&failure.smallest).model.is_some());
+    }
+}

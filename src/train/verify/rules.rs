@@ -1,0 +1,200 @@
+//! The rules that gradients and updates follow: the loss is the mean over a batch, and an update goes against the gradient.
+
+use super::bounds::{self, Bound, DRAWS, Exact, Worst};
+use super::gradient::{BATCH, culprit, run_to_gradients, scale_of, trained, update_at};
+use super::{Check, VerifyOptions, prepared};
+use crate::compile::Options;
+use crate::exec::cpu::host_target;
+use crate::model::layers::LayerSpec;
+use crate::model::{LossSpec, Model, OptimizerSpec};
+use crate::train::TrainError;
+
+/// Exact losses and gradients of a batch, and of one that holds every sample twice.
+fn once_and_twice(model: &Model, seed: u64) -> Result<[Exact; 2], TrainError> {
+    let (once, twice) = (model.with_batch(BATCH), model.with_batch(2 * BATCH));
+    let compiling = Options::reference_f64(host_target(1));
+    let ((a, _), (mut b, _)) = (prepared(&once, &compiling, seed)?, prepared(&twice, &compiling, seed)?);
+    let program = &a.compiled().plan.program;
+    let to = (b.compiled().plan.program.x, b.compiled().plan.program.y);
+    let samples = a.stored::<f64>(program.x)?.to_vec();
+    b.write(to.0, &samples.repeat(2))?;
+    if let (Some(y), Some(to)) = (program.y, to.1) {
+        if matches!(model.loss, LossSpec::Mse) {
+            let targets = a.stored::<f64>(y)?.to_vec();
+            b.write(to, &targets.repeat(2))?;
+        } else {
+            let labels = a.stored::<i32>(y)?.to_vec();
+            b.write(to, &labels.repeat(2))?;
+        }
+    }
+    Ok([bounds::double(&once, &a)?, bounds::double(&twice, &b)?])
+}
+
+/// Whether the loss is the batch's mean or its sum: a batch that holds every sample twice must not change loss and gradients by more than
+/// rounding in `f64` does.
+pub(super) fn loss_scale(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+    const NAME: &str = "loss scale";
+    let drops = model.layers.iter().any(|l| matches!(&l.spec, LayerSpec::Dropout(d) if d.rate > 0.0));
+    if drops {
+        return Ok(Check::skipped(NAME, "dropout masks differ between the two batches"));
+    }
+    let mut both = once_and_twice(model, options.seed)?;
+    for draw in 1..DRAWS {
+        if both.iter().all(|exact| exact.undecided == 0) {
+            break;
+        }
+        both = once_and_twice(model, options.seed.wrapping_add(draw))?;
+    }
+    let [once, twice] = &both;
+    // Where rounding decides the place of a maximum, the gradients of the two batches need not be the same.
+    let is_decided = both.iter().all(|exact| exact.undecided == 0);
+    let (mut worst, mut failures, mut largest) = (Worst::default(), Vec::new(), [0.0f64; 2]);
+    let between = |a: Bound, b: Bound| Bound { value: a.value, error: a.error + b.error };
+    if !worst.meets(|| "loss".into(), 0, twice.loss.value, between(once.loss, twice.loss)) {
+        failures.push((worst.text.clone(), None));
+    }
+    for (p, (a, b)) in trained(model).zip(once.grads.iter().zip(&twice.grads)).filter(|_| is_decided) {
+        let name = || model.param(p).name.clone();
+        let mut own = Worst::default();
+        for (index, (a, b)) in a.iter().zip(b).enumerate() {
+            own.meets(name, index, b.value, between(*a, *b));
+            largest = [largest[0].max(a.value.abs()), largest[1].max(b.value.abs())];
+        }
+        if own.ratio > 1.0 {
+            failures.push((own.text.clone(), Some(culprit(model, p))));
+        }
+        worst.join(own);
+    }
+    // Of two zeros, one is as large as the other.
+    let scaled = |a: f64, b: f64| if a == b { 1.0 } else { b / a };
+    let (loss, grad) = (scaled(once.loss.value, twice.loss.value), scaled(largest[0], largest[1]));
+    let is_mean = failures.is_empty();
+    let word = if is_mean { "mean over the batch" } else { "not the batch mean" };
+    let of_gradients = if is_decided {
+        format!("the gradients by {grad:.6}")
+    } else {
+        "the gradients, in which rounding decides the place of a maximum, were not compared".into()
+    };
+    let figures =
+        format!("{word}: doubling the batch scales the loss by {loss:.6} and {of_gradients}; {}", worst.figures());
+    failures.truncate(8);
+    Ok(Check::new(NAME, is_mean, figures).ratio(worst.ratio).detail(failures))
+}
+
+/// The first update must go against the gradient, of which weight decay is a part.
+pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+    let (mut step, mut pool) = prepared(model, &options.compiling(), options.seed)?;
+    let before: Vec<Vec<f32>> = trained(model).map(|p| step.param::<f32>(p)).collect::<Result<_, _>>()?;
+    let scale = f64::from(scale_of(&step)?);
+    let grads = run_to_gradients(&mut step, &mut pool, model)?;
+    let (update, ops) = (update_at(&step), step.compiled().plan.program.ops.len());
+    step.run_ops(update, ops, &mut pool)?;
+    let rule = Rule::of(&model.optimizer);
+    let mut sum = Sum::default();
+    for ((p, grad), before) in grads.iter().zip(&before) {
+        let after = step.param::<f32>(*p)?;
+        for ((after, before), grad) in after.iter().zip(before).zip(grad) {
+            sum.add(&rule, f64::from(*before), f64::from(*after), f64::from(*grad) / scale);
+        }
+    }
+    let name = match model.optimizer {
+        OptimizerSpec::Sgd { .. } => "SGD",
+        OptimizerSpec::Adam { decoupled: true, .. } => "AdamW",
+        OptimizerSpec::Adam { .. } => "Adam",
+    };
+    let Sum { product, bound, undecided } = sum;
+    let mut figures = format!("{name}: sum of update times gradient {product:.3e}");
+    if rule.decay > 0.0 {
+        figures += " (weight decay included)";
+    }
+    figures += &format!("; of an update against it, {}", bounds::told(product.max(0.0), bound));
+    if undecided > 0 {
+        figures += &format!("; rounding decides the direction of {undecided} elements");
+    }
+    let check = Check::new("update direction", product <= bound, figures);
+    Ok(check.ratio(bounds::ratio(product.max(0.0), bound)))
+}
+
+/// How an optimizer treats weight decay.
+struct Rule {
+    decay: f64,
+    /// What decay alone does to a parameter, where it is no part of the gradient.
+    keep: f64,
+    is_part_of_gradient: bool,
+}
+
+impl Rule {
+    const fn of(optimizer: &OptimizerSpec) -> Self {
+        let (lr, decay) = (optimizer.lr(), optimizer.weight_decay());
+        let is_apart = matches!(optimizer, OptimizerSpec::Adam { decoupled: true, .. });
+        Self { decay, keep: if is_apart { 1.0 - lr * decay } else { 1.0 }, is_part_of_gradient: !is_apart }
+    }
+}
+
+/// The sum of update times gradient, with what rounding in `f32` may add to it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    product: f64,
+    bound: f64,
+    /// Elements whose gradient is smaller than its own rounding.
+    undecided: u64,
+}
+
+impl Sum {
+    /// Half a unit in the last place of `f32`.
+    const U: f64 = 1.0 / (1u64 << 24) as f64;
+
+    fn add(&mut self, rule: &Rule, before: f64, after: f64, grad: f64) {
+        let decay = if rule.is_part_of_gradient { rule.decay * before } else { 0.0 };
+        let whole = grad + decay;
+        // The decay's product and the sum are rounded, and decay and gradient may cancel.
+        if whole.abs() <= 2.0 * Self::U * (grad.abs() + decay.abs()) {
+            self.undecided += u64::from(decay != 0.0);
+            return;
+        }
+        self.product += (after - rule.keep * before) * whole;
+        // The parameter is rounded after its decay and after its update; rate and decay are rounded to `f32`.
+        self.bound += 4.0 * Self::U * (before.abs() + after.abs()) * whole.abs();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(optimizer: &OptimizerSpec, elements: &[(f64, f64, f64)]) -> Sum {
+        let mut sum = Sum::default();
+        elements.iter().for_each(|(before, after, grad)| sum.add(&Rule::of(optimizer), *before, *after, *grad));
+        sum
+    }
+
+    #[test]
+    fn an_update_with_the_gradient_is_no_rounding() {
+        let plain = OptimizerSpec::Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+        let right = sum(&plain, &[(1.0, 0.99, 0.1), (2.0, 2.01, -0.1)]);
+        assert!(right.product < 0.0, "{right:?}");
+        let wrong = sum(&plain, &[(1.0, 1.01, 0.1), (2.0, 1.99, -0.1)]);
+        assert!(wrong.product > 10.0 * wrong.bound, "{wrong:?}");
+        // An update that is too small to change the parameter.
+        let none = sum(&plain, &[(1.0, 1.0, 1e-9)]);
+        assert!(none.product <= none.bound, "{none:?}");
+    }
+
+    #[test]
+    fn decay_against_the_gradient_is_part_of_it() {
+        let coupled = OptimizerSpec::Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 1.0 };
+        // The gradient says more, the decay says less, and the decay is larger.
+        let right = sum(&coupled, &[(1.0, 0.91, -0.1)]);
+        assert!(right.product < 0.0, "{right:?}");
+        let wrong = sum(&coupled, &[(1.0, 1.09, -0.1)]);
+        assert!(wrong.product > wrong.bound, "{wrong:?}");
+        let betas = [0.9, 0.999];
+        let apart = OptimizerSpec::Adam { lr: 0.1, betas, eps: 1e-8, weight_decay: 1.0, decoupled: true };
+        let right = sum(&apart, &[(2.0, 1.9, -0.1)]);
+        assert!(right.product < 0.0, "{right:?}");
+        let wrong = sum(&apart, &[(2.0, 1.7, -0.1)]);
+        assert!(wrong.product > wrong.bound, "{wrong:?}");
+        // Rounding alone decides which way a sum of almost nothing points.
+        assert_eq!(sum(&coupled, &[(1.0, 0.9, -1.0)]).undecided, 1);
+    }
+}
