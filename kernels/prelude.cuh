@@ -181,14 +181,14 @@ DEV FloatPair normal_tail(float t, FloatPair& bell, float& power) {
     // The quotient is a polynomial of z = 1 / (t + 3) - 7 / 64, 1e-8 of itself.
     const float sum = __fadd_rn(t, 3.0f), sum_lo = t - (sum - 3.0f);
     const float v = reciprocal(sum), off = __fmaf_rn(-v, sum_lo, __fmaf_rn(-v, sum, 1.0f)), z = v - 0.109375f;
-    float q = -534.750409f;
-    q = __fmaf_rn(q, z, 468.735827f);
-    q = __fmaf_rn(q, z, -56.7733892f);
-    q = __fmaf_rn(q, z, -57.7357413f);
-    q = __fmaf_rn(q, z, -3.03450944f);
-    q = __fmaf_rn(q, z, 11.7206009f);
-    q = __fmaf_rn(q, z, 7.61963451f);
-    q = __fmaf_rn(q, z, 2.91099887f);
+    float q = -554.784912f;
+    q = __fmaf_rn(q, z, 482.547089f);
+    q = __fmaf_rn(q, z, -60.1043472f);
+    q = __fmaf_rn(q, z, -57.4525642f);
+    q = __fmaf_rn(q, z, -3.02867436f);
+    q = __fmaf_rn(q, z, 11.7189589f);
+    q = __fmaf_rn(q, z, 7.61964321f);
+    q = __fmaf_rn(q, z, 2.91100144f);
     q = __fmaf_rn(q, z, 0.821401238f);
     // Rounded twice, the sum is a multiple of what the constant is one of, so that their difference is exact.
     FloatPair m;

@@ -1,5 +1,6 @@
 //! The command line as clap reads it: raw values, one struct a command, with examples in the help of each.
 
+use super::functions::FunctionsArgs;
 use super::kept_args::{CapsuleArgs, ExportArgs, RunsArgs};
 use super::numbers;
 use crate::model::SplitKind;
@@ -365,21 +366,6 @@ pub struct PresetsArgs {
 #[command(after_help = "Examples:\n  stepgraph doctor\n  stepgraph doctor --json")]
 pub struct DoctorArgs {
     /// Print the report as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Measure how exact the functions of a step are, over all inputs
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  stepgraph functions --every 1009\n  stepgraph functions --device cuda --json")]
-pub struct FunctionsArgs {
-    /// Where to measure: auto, cpu, cuda or cuda:N
-    #[arg(long, default_value = "auto", value_name = "DEVICE")]
-    pub device: Device,
-    /// Look at every Kth bit pattern
-    #[arg(long, default_value_t = 1, value_name = "K", allow_negative_numbers = true, value_parser = numbers::positive)]
-    pub every: u64,
-    /// Print the results as one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -103,7 +103,7 @@ fn dense_ce<T: Judged>(kind: &OpKind, get: &dyn Fn(&str) -> Vec<T>) -> Vec<(&'st
     vec![("dlogits", dlogits), ("row_loss", row_loss), ("row_right", right), ("dx", dx)]
 }
 
-/// The largest change and the sum of squares of all pairs; NaN where one is.
+/// The largest change and the norm of all pairs; NaN where one is.
 pub(super) fn totals<T: Judged>(parts: &[T]) -> [T; 2] {
     let larger = |most: T, v: &T| if most.f64().is_nan() { most } else { most.larger(*v) };
     let norms: Vec<T> = parts.iter().skip(1).step_by(2).copied().collect();
