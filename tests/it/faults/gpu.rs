@@ -115,7 +115,7 @@ pub fn table() -> Vec<KernelFault> {
             "the gradient's norm of a step's parts is its square",
             [
                 OPTIMIZER,
-                "if (a.has(4)) *a.at<float>(4) = sqrtf(total.square);",
+                "if (a.has(4)) *a.at<float>(4) = root_of_sum(total.square);",
                 "if (a.has(4)) *a.at<float>(4) = total.square;",
             ],
             &[TENSOR],
@@ -141,7 +141,7 @@ pub fn table() -> Vec<KernelFault> {
             "the gradient's norm is its square",
             [
                 OPTIMIZER,
-                "*a.at<float>(Rule::GRAD_NORM) = sqrtf(total.square);",
+                "*a.at<float>(Rule::GRAD_NORM) = root_of_sum(total.square);",
                 "*a.at<float>(Rule::GRAD_NORM) = total.square;",
             ],
             &[CLASSES, VALUES],
@@ -233,8 +233,8 @@ pub fn table() -> Vec<KernelFault> {
             "an evaluation leaves out the running mean",
             [
                 "norm.cu",
-                "activate<ACT>((v[i] - mean[i]) * scale[i] + beta[i])",
-                "activate<ACT>(v[i] * scale[i] + beta[i])",
+                "activate<ACT, T>((v[i] - mean[i]) * scale[i] + beta[i])",
+                "activate<ACT, T>(v[i] * scale[i] + beta[i])",
             ],
             &[CLASSES],
             EVALUATION,

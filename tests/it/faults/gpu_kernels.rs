@@ -247,7 +247,7 @@ pub fn table() -> Vec<KernelFault> {
         ),
         twin(
             "a tile's metrics are counted for each of its parts",
-            [GEMM, "parts[r * WIDE + c] = i == 0 ? sum : UpdateMetric{0u, 0.0f};", "parts[r * WIDE + c] = sum;"],
+            [GEMM, "parts[r * WIDE + c] = i == 0 ? all : UpdateMetric{0u, 0.0f};", "parts[r * WIDE + c] = all;"],
             &[TENSOR],
         ),
         twin(
