@@ -1,5 +1,5 @@
-//! An evaluation against one that goes through the held-out samples op by op with sums of its own, and against plain loops in f64 that
-//! carry a bound for the rounding of every value.
+//! An evaluation against one that goes through the held-out samples op by op with sums of its own, and against plain
+//! loops in f64 that carry a bound for the rounding of every value.
 
 use super::bounds::tolerance;
 use super::replay::Rig;
@@ -128,7 +128,8 @@ impl Rig<'_> {
                 .push((format!("{right} samples are right instead of {expected}, {undecided} left to rounding"), None));
         }
         let figures = format!(
-            "{} samples after {count} steps in batches of {}, the last of {}: op by op loss {:.6e}; {} of them on plain loops{of}: \
+            "{} samples after {count} steps in batches of {}, the last of {}: op by op loss {:.6e}; \
+             {} of them on plain loops{of}: \
              error {off:.1e}, bound {allowed:.1e}",
             found.samples,
             self.session.model.batch,
