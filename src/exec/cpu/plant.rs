@@ -1,8 +1,8 @@
 //! Faults for tests, planted in the steps that a thread makes: `verify` must find each of them.
 //!
-//! A fault is there while a [`Planted`] lives, in what its own thread makes meanwhile, and nowhere else. A step looks for one
-//! where it binds its calls, so that running a step costs the same with this as without. The plain-loop references are never
-//! changed.
+//! A fault is there while a [`Planted`] lives, in what its own thread makes meanwhile, and nowhere else. A step looks
+//! for one where it binds its calls, so that running a step costs the same with this as without. The plain-loop
+//! references are never changed.
 
 use super::call::{Call, KernelFn, MAX_ARGS, Part};
 use super::kernels;

@@ -22,7 +22,8 @@ impl<const SUM: i32, const PRODUCT: i32> Judged for Bounded<SUM, PRODUCT> {
     }
 }
 
-/// A device's approximate functions, and orders of its own in which it merges parts, are off by a few times what plain loops round.
+/// A device's approximate functions, and orders of its own in which it merges parts, are off by a few times what
+/// plain loops round.
 const SLACK: f64 = 8.0;
 
 /// How an output compares with what is expected.
@@ -32,7 +33,8 @@ pub(super) struct Verdict {
     pub(super) text: String,
 }
 
-/// Holds every element against its bound, and, where products are coarse and their bounds are wide, the whole against its length.
+/// Holds every element against its bound, and, where products are coarse and their bounds are wide, the whole against
+/// its length.
 pub(super) fn judge<T: Judged>(found: &[f64], expected: &[T], dtype: DType, coarse: Option<Real>) -> Verdict {
     let mut verdict = Verdict { ratio: 0.0, text: "is as expected".into() };
     for (i, (f, e)) in found.iter().zip(expected).enumerate() {

@@ -144,7 +144,8 @@ fn run_with<T: Judged>(kind: OpKind, bound: &mut [(&str, Vec<T>)], labels: &[i32
         // Nobody writes labels.
         call.ptr[index] = labels.as_ptr().cast_mut().cast();
     }
-    // SAFETY: every slot that the operation needs points at as many elements as its dimensions demand, and nobody else touches them.
+    // SAFETY: every slot that the operation needs points at as many elements as its dimensions demand, and nobody
+    // else touches them.
     unsafe { (call.run)(&call, Part::WHOLE) };
 }
 

@@ -1,8 +1,8 @@
-//! Every kernel against its reference twin: one operation of a step on fresh random inputs, on the device and by plain loops in f64 that carry
-//! a bound for the rounding of every value.
+//! Every kernel against its reference twin: one operation of a step on fresh random inputs, on the device and by
+//! plain loops in f64 that carry a bound for the rounding of every value.
 //!
-//! Outputs are poisoned before the kernel runs, so that an element that nobody writes shows, and what lies beside the outputs in flat vectors must come
-//! out as it went in.
+//! Outputs are poisoned before the kernel runs, so that an element that nobody writes shows, and what lies beside the
+//! outputs in flat vectors must come out as it went in.
 
 use super::judge::{Judged, is_product, judge};
 use super::{Step, stepped};
@@ -259,7 +259,8 @@ impl Step {
     }
 }
 
-/// The stretches of a value that an operation touches: the segments for an update, which leaves the padding between them alone.
+/// The stretches of a value that an operation touches: the segments for an update, which leaves the padding between
+/// them alone.
 fn parts(kind: &OpKind, slot: &str, start: usize, len: usize) -> Vec<(usize, usize)> {
     match kind {
         OpKind::AdamStep { segments, len: flat, .. } | OpKind::SgdStep { segments, len: flat, .. }
@@ -386,7 +387,8 @@ fn reference<T: Judged>(
     for buffer in &mut own {
         call.ptr[buffer.0] = buffer.4.as_mut_ptr().cast();
     }
-    // SAFETY: every bound slot points at as many elements as the program's verifier demands, and nobody else touches them.
+    // SAFETY: every bound slot points at as many elements as the program's verifier demands, and nobody else touches
+    // them.
     unsafe { (call.run)(&call, Part::WHOLE) };
     let results: Vec<(&str, Vec<T>)> =
         own.into_iter().filter(|b| b.2 == Dir::Out).map(|(_, slot, _, _, v)| (slot, permute(slot, v, false))).collect();

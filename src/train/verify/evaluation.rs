@@ -1,5 +1,5 @@
-//! An evaluation against one that goes through the held-out samples op by op with sums of its own, and against plain loops in f64 that
-//! carry a bound for the rounding of every value.
+//! An evaluation against one that goes through the held-out samples op by op with sums of its own, and against plain
+//! loops in f64 that carry a bound for the rounding of every value.
 
 use super::bounds::tolerance;
 use super::replay::Rig;
@@ -116,7 +116,8 @@ impl Rig<'_> {
             if bound <= tolerance(real) * loss.abs() { bound } else { tolerance(real) * loss.abs().max(1e-3) };
         let off = (found_of.loss - loss).abs();
         let both_wild = !loss.is_finite() && !found_of.loss.is_finite();
-        if !(off <= allowed || both_wild) {
+        let is_near = off <= allowed || both_wild;
+        if !is_near {
             wrong.push((format!("the loss is {:.6e} instead of {loss:.6e}, bound {allowed:.1e}", found_of.loss), None));
         }
         let right = found_of.accuracy.map(|share| (share * n).round() as usize);
@@ -127,7 +128,8 @@ impl Rig<'_> {
                 .push((format!("{right} samples are right instead of {expected}, {undecided} left to rounding"), None));
         }
         let figures = format!(
-            "{} samples after {count} steps in batches of {}, the last of {}: op by op loss {:.6e}; {} of them on plain loops{of}: \
+            "{} samples after {count} steps in batches of {}, the last of {}: op by op loss {:.6e}; \
+             {} of them on plain loops{of}: \
              error {off:.1e}, bound {allowed:.1e}",
             found.samples,
             self.session.model.batch,
@@ -146,7 +148,8 @@ fn difference(found: &Evaluation, expected: &Evaluation) -> Option<String> {
         return Some(format!("{} samples were counted instead of {}", found.samples, expected.samples));
     }
     let off = (found.loss - expected.loss).abs();
-    if !(off <= SUMMED * expected.loss.abs().max(1.0) || both_nan || found.loss == expected.loss) {
+    let is_near = off <= SUMMED * expected.loss.abs().max(1.0) || both_nan || found.loss == expected.loss;
+    if !is_near {
         return Some(format!("the loss is {:.9e}, op by op it is {:.9e}", found.loss, expected.loss));
     }
     if found.accuracy != expected.accuracy {

@@ -20,7 +20,8 @@ const BUDGET: Duration = Duration::from_secs(1);
 const MOST_BYTES: u64 = 1 << 30;
 
 impl Rig<'_> {
-    /// Steps, a checkpoint, and more steps in this session and in a new one that resumes: reports and state must be equal, bit for bit.
+    /// Steps, a checkpoint, and more steps in this session and in a new one that resumes: reports and state must be
+    /// equal, bit for bit.
     pub(super) fn resumed_run(&mut self, preset: &Preset, options: &VerifyOptions) -> Result<Check, TrainError> {
         let bytes = self.session.compiled().plan.persistent_bytes;
         if bytes > MOST_BYTES {
@@ -84,8 +85,8 @@ impl Rig<'_> {
             wrong.push((self.first_difference(&after, &state), None));
         }
         let figures = format!(
-            "{count} steps, a checkpoint, {count} steps more without a stop and in a new session: {different} of {} bytes of \
-             the state differ",
+            "{count} steps, a checkpoint, {count} steps more without a stop and in a new session: \
+             {different} of {} bytes of the state differ",
             state.len()
         );
         Ok(Check::new(NAME, wrong.is_empty(), figures).detail(wrong))

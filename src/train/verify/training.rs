@@ -1,5 +1,5 @@
-//! A run as it trains: the batches that its steps see and what its log says, against steps that are run op by op on batches
-//! that the host finds from data, seed and number of the step.
+//! A run as it trains: the batches that its steps see and what its log says, against steps that are run op by op on
+//! batches that the host finds from data, seed and number of the step.
 
 use super::replay::{Rig, still_there};
 use super::{Check, Culprit};
@@ -29,8 +29,9 @@ pub(super) fn seconds(step_us: f64) -> f64 {
     (2.0 * BUDGET.as_secs_f64()).min((2 * STEPS.1) as f64 * step_us * 1e-6) + 40.0 * step_us * 1e-6 + 1.0
 }
 
-/// Makes some steps, so that moments, running statistics and counters are not those of the beginning: a kernel that mixes them up or forgets
-/// them is right as long as they are zero. A step that diverges at once stays where it begins.
+/// Makes some steps, so that moments, running statistics and counters are not those of the beginning: a kernel that
+/// mixes them up or forgets them is right as long as they are zero. A step that diverges at once stays where it
+/// begins.
 pub(super) fn leave_start(step: &mut Step, pool: &mut Pool) -> Result<(), TrainError> {
     const STEPS: usize = 2;
     const WILD: f32 = 1e15;
@@ -199,8 +200,8 @@ impl Rig<'_> {
         Ok(started.elapsed())
     }
 
-    /// The steps to make: past the end of an epoch, and on a GPU more than its log keeps and in launches of every size, as far
-    /// as that can be waited for.
+    /// The steps to make: past the end of an epoch, and on a GPU more than its log keeps and in launches of every
+    /// size, as far as that can be waited for.
     fn wanted(&mut self) -> Result<u64, TrainError> {
         let one = self.one_step()?;
         let affordable = (BUDGET.as_nanos() / one.as_nanos().max(1)) as u64;
@@ -266,8 +267,8 @@ impl Rig<'_> {
         Ok(Trained { logged, other_batches, looked_at, state, ended })
     }
 
-    /// A run and the same steps op by op, on batches that the host finds: batches, reports and the state after them must be equal, bit
-    /// for bit.
+    /// A run and the same steps op by op, on batches that the host finds: batches, reports and the state after them
+    /// must be equal, bit for bit.
     pub(super) fn logged_steps(&mut self) -> Result<Check, TrainError> {
         if matches!(self.session.feed, Feed::Resident) {
             return Ok(Check::skipped(NAME, "the preset names no data, and no batches were given"));

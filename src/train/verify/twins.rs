@@ -19,8 +19,8 @@ pub(super) fn seconds(step: &Compiled) -> f64 {
     if step.selection.target.as_cuda().is_some() { step.selection.flops().min(FLOPS) as f64 / RATE } else { 0.0 }
 }
 
-/// The network with the batch that plain loops can follow: its own where they can. A GPU's kernels are made for their sizes, so those of
-/// another batch are others.
+/// The network with the batch that plain loops can follow: its own where they can. A GPU's kernels are made for their
+/// sizes, so those of another batch are others.
 fn followed(model: &Model, compiling: &Options) -> Result<Model, TrainError> {
     if model.batch <= BATCH.1 {
         return Ok(model.with_batch(model.batch.max(BATCH.0)));
@@ -53,7 +53,8 @@ pub(super) fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, Tra
     let passed = wrong.is_empty();
     let (batch, wrongs) = (small.batch, wrong.len());
     let figures = format!(
-        "{count} kernels on random inputs of a batch of {batch}, {wrongs} wrong; largest error {worst:.2} of its bound{of}"
+        "{count} kernels on random inputs of a batch of {batch}, {wrongs} wrong; \
+         largest error {worst:.2} of its bound{of}"
     );
     wrong.truncate(12);
     Ok(Check::new("kernels against their twins (f64)", passed, figures).ratio(worst).detail(wrong))

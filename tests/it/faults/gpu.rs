@@ -6,9 +6,11 @@ use stepgraph::exec::cuda::plant::TextFault;
 pub const TWINS: &str = "kernels against their twins";
 
 /// A classifier in TF32 whose weights are stepped where their gradients are made.
-pub const TENSOR: &str = r#"{"version": 1, "name": "tensor", "precision": "tf32", "input": {"shape": [64], "batch": 64}, "layers": [
+pub const TENSOR: &str = r#"{"version": 1, "name": "tensor", "precision": "tf32",
+    "input": {"shape": [64], "batch": 64}, "layers": [
     {"type": "dense", "units": 96, "activation": "relu"}, {"type": "dense", "units": 96, "activation": "relu"},
-    {"type": "dense", "units": 10}], "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001},
+    {"type": "dense", "units": 10}], "loss": {"type": "softmax_cross_entropy"},
+    "optimizer": {"type": "adamw", "lr": 0.001},
     "data": {"type": "digits", "held_out": 360, "split": "last"}, "train": {"steps": 1000}}"#;
 
 /// A mistake in the text of the kernels, networks in which it counts, and the check that must find it in one of them.

@@ -1,4 +1,5 @@
-//! Faults in the kernels of a GPU that compute layers and losses: each is found where the kernel is compared with its plain-loop twin.
+//! Faults in the kernels of a GPU that compute layers and losses: each is found where the kernel is compared with its
+//! plain-loop twin.
 
 use super::gpu::{KernelFault, TENSOR, TWINS, fault};
 use super::{CLASSES, IMAGES, VALUES};

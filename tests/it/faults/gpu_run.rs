@@ -1,5 +1,5 @@
-//! Runs the tables of faults in a GPU's kernels. Each fault has a process of its own, because it may hang or break the device's context, and
-//! because it stays planted as long as its process lives.
+//! Runs the tables of faults in a GPU's kernels. Each fault has a process of its own, because it may hang or break
+//! the device's context, and because it stays planted as long as its process lives.
 
 use super::gpu::{self, KernelFault, TENSOR, TWINS};
 use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, proof_of};

@@ -1,5 +1,5 @@
-//! Planted faults: each is one mistake that a program such as this one might have, and each must be found by the check of `verify`
-//! that is named with it.
+//! Planted faults: each is one mistake that a program such as this one might have, and each must be found by the
+//! check of `verify` that is named with it.
 
 mod gpu;
 mod gpu_kernels;
@@ -43,12 +43,14 @@ const CLASSES: &str = r#"{"version": 1, "name": "classes", "input": {"shape": [2
     "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1},
     "data": {"type": "spirals", "samples": 60, "classes": 3, "noise": 0.02, "held_out": 13}, "train": {"steps": 50}}"#;
 
-/// Convolutions with strides, dilation, groups and padding, and every kind of pooling; momentum of Nesterov's with weight decay.
+/// Convolutions with strides, dilation, groups and padding, and every kind of pooling; momentum of Nesterov's with
+/// weight decay.
 const IMAGES: &str = r#"{"version": 1, "name": "images", "input": {"shape": [3, 9, 7], "batch": 5}, "layers": [
     {"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 1], "padding": 1, "activation": "relu"},
     {"type": "conv2d", "filters": 6, "kernel": 3, "padding": "same", "dilation": 2, "groups": 3, "bias": false},
     {"type": "batch_norm"}, {"type": "max_pool2d", "size": 2, "stride": 1, "padding": 1},
-    {"type": "conv2d", "filters": 6, "kernel": 2}, {"type": "avg_pool2d", "size": [2, 3], "stride": [1, 2], "padding": 1},
+    {"type": "conv2d", "filters": 6, "kernel": 2},
+    {"type": "avg_pool2d", "size": [2, 3], "stride": [1, 2], "padding": 1},
     {"type": "residual", "layers": [{"type": "conv2d", "filters": 6, "kernel": 1, "activation": "silu"}]},
     {"type": "global_avg_pool"}, {"type": "dense", "units": 4}],
     "loss": {"type": "softmax_cross_entropy"},
@@ -58,7 +60,8 @@ const IMAGES: &str = r#"{"version": 1, "name": "images", "input": {"shape": [3, 
 const VALUES: &str = r#"{"version": 1, "name": "values", "input": {"shape": [3], "batch": 7}, "layers": [
     {"type": "dense", "units": 7, "activation": "silu"},
     {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 7, "activation": "sigmoid"}]},
-    {"type": "dense", "units": 3}], "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01, "weight_decay": 0.05},
+    {"type": "dense", "units": 3}], "loss": {"type": "mse"},
+    "optimizer": {"type": "adam", "lr": 0.01, "weight_decay": 0.05},
     "data": {"type": "regression", "samples": 50, "noise": 0.05, "held_out": 11}, "train": {"steps": 50}}"#;
 
 /// Where a fault is planted.
