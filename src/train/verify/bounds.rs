@@ -252,9 +252,10 @@ fn judged(
             let text = format!("{}: of its length {}", name(), told(error, allowed));
             let whole = Worst { ratio: ratio(error, allowed), text };
             // In `f32`, elements that have a bound must keep to it beside others that have none.
-            match real == Real::F32 && is_needed && exact.undecided == 0 {
-                true => own.join(whole),
-                false => own = whole,
+            if real == Real::F32 && is_needed && exact.undecided == 0 {
+                own.join(whole);
+            } else {
+                own = whole;
             }
         }
         if own.ratio > 1.0 {

@@ -4,6 +4,7 @@
 //! with those, replay with eager, one run with another, recorded addresses with planned ones.
 
 mod bounds;
+mod diverges;
 mod gradient;
 mod graphs;
 mod proof;

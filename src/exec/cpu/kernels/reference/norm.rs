@@ -120,8 +120,7 @@ pub(super) fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accu
     let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
     let (mean, rstd): (Buf<T>, Buf<T>) = (args.buf(3), args.buf(4));
     let (dx, dgamma, dbeta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(7), args.buf(8), args.buf(9));
-    let normalised =
-        |row: usize, col: usize| normalised(x.get(row * cols + col), mean.get(row), rstd.get(row), cols);
+    let normalised = |row: usize, col: usize| normalised(x.get(row * cols + col), mean.get(row), rstd.get(row), cols);
     for col in 0..cols {
         let sum_gx = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col) * normalised(row, col));
         dgamma.store(col, sum_gx, accumulate);
