@@ -25,7 +25,7 @@ impl Log for StderrLog {
     fn flush(&self) {}
 }
 
-/// `STEPGRAPH_LOG` is off, error, warn, info, debug or trace; errors are told unless it says otherwise.
+/// `STEPGRAPH_LOG` is off, error, warn, info, debug or trace; errors are logged unless it says otherwise.
 fn start_logging() {
     let level = std::env::var("STEPGRAPH_LOG").ok().and_then(|l| l.parse().ok());
     log::set_max_level(level.unwrap_or(LevelFilter::Error));

@@ -55,8 +55,8 @@ pub fn run(args: &ArenaArgs) -> anyhow::Result<()> {
     let proof =
         if report.proved_optimal { "no placement is smaller" } else { "a smaller one may exist; give more --time" };
     output::note(&format!(
-        "{} buffers: {} ({} bytes), {:.4} of the lower bound {}, unshared {}; by {} in {seconds:.2} s; {proof}",
-        output::count(table.ids.len() as u64),
+        "{}: {} ({} bytes), {:.4} of the lower bound {}, unshared {}; by {} in {seconds:.2} s; {proof}",
+        output::counted(table.ids.len() as u64, "buffer"),
         Bytes(report.placement.height),
         report.placement.height,
         report.ratio,
@@ -117,9 +117,9 @@ fn picture(table: &Table, report: &Report) -> String {
     let (sx, sy) = (WIDTH / (last - first).max(1) as f64, HEIGHT / report.placement.height.max(1) as f64);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 -28 {WIDTH} {}\" font-family=\"sans-serif\" font-size=\"14\">\n\
-         <rect y=\"-28\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"4\" y=\"-10\">{} buffers in {}, {:.4} of the lower bound</text>\n",
+         <rect y=\"-28\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"4\" y=\"-10\">{} in {}, {:.4} of the lower bound</text>\n",
         HEIGHT + 28.0,
-        items.len(),
+        output::counted(items.len() as u64, "buffer"),
         Bytes(report.placement.height),
         report.ratio
     );

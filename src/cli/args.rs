@@ -48,6 +48,8 @@ pub enum Command {
     Export(ExportArgs),
     Capsule(CapsuleArgs),
     Doctor(DoctorArgs),
+    #[command(hide = true)]
+    Functions(FunctionsArgs),
     Completions(CompletionsArgs),
 }
 
@@ -99,7 +101,8 @@ pub struct TrainArgs {
     /// Train on batch.x and batch.y of a safetensors file, in order
     #[arg(long, value_name = "FILE")]
     pub batches: Option<PathBuf>,
-    /// Write one JSON object a step; FILE.part while the run lasts. An older log is replaced at the end; with --resume it is gone on with
+    /// Write one JSON object a step; FILE.part while the run lasts. An older log is replaced at the end; with --resume
+    /// it is continued
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Write the final parameters and running statistics: a safetensors file
@@ -114,13 +117,13 @@ pub struct TrainArgs {
     /// Threads that share a step on a CPU; without it, as many as its cost or `bench --tune` says
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
     pub threads: Option<u16>,
-    /// Write everything needed to go on later, at the end of the run
+    /// Write everything needed to resume later, at the end of the run
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
     /// Write the checkpoint every N steps too
     #[arg(long, value_name = "N", requires = "checkpoint", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub checkpoint_every: Option<u64>,
-    /// Go on from a checkpoint; --steps counts from the very start
+    /// Resume from a checkpoint; --steps counts from the very start
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
     /// Evaluate on the held-out part every N steps; the log has the result in the line of that step
@@ -209,7 +212,7 @@ pub struct VerifyArgs {
     /// random-SEED.json in the current folder
     #[arg(long, value_name = "FILE.json", requires = "random")]
     pub out: Option<PathBuf>,
-    /// Go on where the proofs take very long, or more memory than is free
+    /// Continue where the proofs take very long, or more memory than is free
     #[arg(long)]
     pub anyway: bool,
     /// Replays of the endurance check; 20 for random networks
@@ -237,7 +240,7 @@ pub struct VerifyArgs {
 /// Samples are prepared as those that the weights were trained with: mean, deviation, columns and classes are kept with
 /// the weights. The samples answered are those that the weights' own run held out; where the preset names other data,
 /// they are all of them, unless --held-out or --split divides these. Without a held-out part the answers are for the
-/// training part, and say so.
+/// training part, and say so. What an earlier part of the run may have trained on is not called held out.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph train digits-mlp --save weights.safetensors
@@ -364,6 +367,21 @@ pub struct PresetsArgs {
 #[command(after_help = "Examples:\n  stepgraph doctor\n  stepgraph doctor --json")]
 pub struct DoctorArgs {
     /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Measure how exact the functions of a step are, over all inputs
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  stepgraph functions --every 1009\n  stepgraph functions --device cuda --json")]
+pub struct FunctionsArgs {
+    /// Where to measure: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: Device,
+    /// Look at every Kth bit pattern
+    #[arg(long, default_value_t = 1, value_name = "K", allow_negative_numbers = true, value_parser = numbers::positive)]
+    pub every: u64,
+    /// Print the results as one JSON object
     #[arg(long)]
     pub json: bool,
 }

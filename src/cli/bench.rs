@@ -14,7 +14,7 @@ use super::ceilings::Limits;
 use super::error::wrong;
 use super::output::{self, Distribution};
 use super::places::{Kind, Places};
-use super::presets::{self, Loaded};
+use super::presets::{self, DataLook, Loaded};
 use super::{device, kernel_times};
 use crate::compile::{Options, compile};
 use crate::exec::cpu::Pool;
@@ -89,7 +89,7 @@ struct Report {
     arena_bytes: u64,
     lower_bound_bytes: u64,
     unshared_bytes: u64,
-    /// The largest memory of this process so far, where the system tells.
+    /// The largest memory of this process so far, where the system reports it.
     peak_rss_bytes: Option<u64>,
     ops: Vec<OpTime>,
 }
@@ -119,7 +119,7 @@ struct OpTime {
 /// # Errors
 /// Where a preset is wrong, or the machine cannot run its step.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
-    let loaded = presets::load_all(args.presets.iter().map(OsString::as_os_str))?;
+    let loaded = presets::load_all(args.presets.iter().map(OsString::as_os_str), DataLook::Ignore)?;
     let mut places = Places::default();
     loaded.iter().for_each(|found| places.reads_preset(found));
     let graph = places.writes("the graph", Kind::Graph, args.graph.as_deref())?;
@@ -355,11 +355,11 @@ fn told(r: &Report, per_op: bool) -> String {
         format!("  {name:<10} median {median:>9}, p10 {p10:>9}, p99 {p99:>9}\n")
     };
     let mut out = format!(
-        "{} (batch {}, {} parameters, {} threads)\n",
+        "{} (batch {}, {}, {})\n",
         r.preset,
         r.batch,
-        output::count(r.parameters as u64),
-        r.threads
+        output::counted(r.parameters as u64, "parameter"),
+        output::counted(r.threads as u64, "thread")
     );
     if let Some(why) = &r.why_eager {
         out.push_str(&format!("  the step could not be captured, and what is called a replay ran op by op: {why}\n"));
@@ -373,8 +373,8 @@ fn told(r: &Report, per_op: bool) -> String {
         r.gflops
     ));
     out.push_str(&format!(
-        "  {} kernel calls, {} when each is timed by itself; {} a step without them ({} with the threads' meetings); estimated {}\n",
-        r.launches,
+        "  {}, {} when each is timed by itself; {} a step without them ({} with the threads' meetings); estimated {}\n",
+        output::counted(r.launches as u64, "kernel call"),
         output::micros(r.kernels_us),
         output::micros(r.host_us),
         output::micros(r.host_with_threads_us),

@@ -52,7 +52,7 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
             // With another seed it is another run.
             let parted = kept.as_ref().filter(|_| seed.is_none()).map(|kept| parts_at(kept, &capsule.losses()));
             capsule.write(file)?;
-            output::note(&format!("wrote {}: {} steps", file.display(), output::count(capsule.header.steps)));
+            output::note(&format!("wrote {}: {}", file.display(), output::counted(capsule.header.steps, "step")));
             if *json {
                 output::print_json(&serde_json::json!({
                     "what": what.to_string_lossy(),
@@ -76,7 +76,8 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
                     ExitCode::from(1)
                 }
                 Some(Ok(steps)) => {
-                    output::note(&format!("the kept run and its capsule agree to the bit over {steps} steps"));
+                    let steps = output::counted(steps as u64, "step");
+                    output::note(&format!("the kept run and its capsule agree to the bit over {steps}"));
                     ExitCode::SUCCESS
                 }
                 None => ExitCode::SUCCESS,
@@ -104,7 +105,7 @@ pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
 /// The error of a replay; where the data are not at their place, it says how to name another.
 fn lost_data(error: TrainError) -> anyhow::Error {
     match error {
-        TrainError::Data(DataError::Read { .. }) => {
+        TrainError::Data(DataError::Read { .. } | DataError::Several(_)) => {
             wrong(format!("{error}; where the data were moved, name their place with --data PATH"))
         }
         other => other.into(),

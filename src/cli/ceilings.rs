@@ -66,7 +66,8 @@ impl fmt::Display for Limits {
             ),
             Self::Cpu(c) => {
                 let rate = c.flops_per_us / 1e3;
-                write!(f, "  ceilings of {} on {} threads: arithmetic {rate:.1} GFLOP/s", c.isa.name(), c.threads)?;
+                let threads = super::output::counted(c.threads as u64, "thread");
+                write!(f, "  ceilings of {} on {threads}: arithmetic {rate:.1} GFLOP/s", c.isa.name())?;
                 for level in &c.levels {
                     let room = level.holds_bytes.map_or_else(String::new, |b| format!(" up to {}", Bytes(b)));
                     write!(f, ", {}{room} {:.1} GB/s", level.name, level.bytes_per_us / 1e3)?;

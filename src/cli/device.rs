@@ -57,7 +57,8 @@ pub fn choose_to_plan(device: Device, threads: usize) -> anyhow::Result<Target> 
     }
 }
 
-/// The kernel times remembered from this machine; a file of them that is of no use is told on standard error and otherwise ignored.
+/// The kernel times remembered from this machine; a file of them that is of no use is reported on standard error and
+/// otherwise ignored.
 #[must_use]
 pub fn tuning(target: &Target) -> Option<Arc<Tuning>> {
     crate::train::remembered_times(target).unwrap_or_else(|why| {
@@ -79,7 +80,8 @@ pub fn choose(device: Device, threads: usize) -> anyhow::Result<(Target, String)
                 Ok((gpu.target(), format!("cuda:{number} ({})", gpu.info().name)))
             }
             Err(why) => Err(wrong(format!(
-                "cuda:{number} cannot be used: {why}; `stepgraph doctor` tells what is missing; use --device cpu, or leave the option out"
+                "cuda:{number} cannot be used: {why}; `stepgraph doctor` says what is missing; use --device cpu, or \
+                 leave the option out"
             ))),
         },
         Device::Auto => match cuda::usable(0) {

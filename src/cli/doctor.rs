@@ -3,7 +3,7 @@
 use super::args::DoctorArgs;
 use super::output;
 use crate::exec::available_bytes;
-use crate::exec::cpu::{asked_threads, cpu_name, detect_isa, usable_cores};
+use crate::exec::cpu::{WrongThreads, asked_threads, cpu_name, detect_isa, threads_variable, usable_cores};
 use crate::exec::cuda::{Probe, gpu, probe};
 use crate::select::MOST_THREADS;
 use crate::tensor::Bytes;
@@ -89,7 +89,7 @@ fn examine() -> Report {
         isa: detect_isa().name(),
         isa_found: instructions(),
         threads: asked_threads().unwrap_or_else(|| usable_cores().min(MOST_THREADS)),
-        threads_why: threads_why(asked_threads()),
+        threads_why: threads_why(threads_variable()),
         memory_available_bytes: available_bytes(),
         studio,
         display,
@@ -102,11 +102,14 @@ fn examine() -> Report {
 }
 
 /// How the number of threads of a step comes about.
-fn threads_why(asked: Option<usize>) -> String {
-    asked.map_or_else(
-        || "as many as make a step fastest, by its cost or as `bench --tune` measured; --threads N decides".to_owned(),
-        |count| format!("{count}, by STEPGRAPH_THREADS"),
-    )
+fn threads_why(asked: Result<Option<usize>, WrongThreads>) -> String {
+    match asked {
+        Ok(None) => {
+            "as many as make a step fastest, by its cost or as `bench --tune` measured; --threads N decides".to_owned()
+        }
+        Ok(Some(count)) => format!("{count}, by STEPGRAPH_THREADS"),
+        Err(wrong) => format!("no step is made: {wrong}"),
+    }
 }
 
 fn os() -> String {

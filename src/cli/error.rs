@@ -14,7 +14,7 @@ use thiserror::Error;
 #[error("{0}")]
 pub struct Wrong(pub String);
 
-/// An error that is the user's to mend.
+/// An error that is the user's to fix.
 #[must_use]
 pub fn wrong(message: impl Into<String>) -> anyhow::Error {
     Wrong(message.into()).into()
@@ -56,7 +56,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|e| e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
 }
 
-/// An error with its causes, each told once: some messages hold those of their causes.
+/// An error with its causes, each reported once: some messages hold those of their causes.
 fn told(error: &anyhow::Error) -> String {
     error
         .chain()
@@ -65,7 +65,7 @@ fn told(error: &anyhow::Error) -> String {
         .fold(error.to_string(), |told, cause| if told.contains(&cause) { told } else { format!("{told}: {cause}") })
 }
 
-/// Tells an error on standard error and gives the exit status that belongs to it.
+/// Reports an error on standard error and gives the exit status that belongs to it.
 #[must_use]
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_pipe(error) {

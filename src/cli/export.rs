@@ -27,7 +27,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
     let named = args.format.map(|f| f.0).or_else(|| Format::of_path(&args.file));
     let format = named.ok_or_else(|| {
         let names = Format::ALL.map(Format::name).join(", ");
-        wrong(format!("{}: its name tells no format; give --format {names}", args.file.display()))
+        wrong(format!("{}: no format follows from its name; give --format {names}", args.file.display()))
     })?;
     let mut notes = Vec::new();
     let mut run = None;
@@ -57,7 +57,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
             if format != Format::TensorBoard {
                 places.writes("the export", Kind::Guarded, Some(&args.file))?;
             }
-            Subject::of_preset(&found.preset, &found.base, args.seed, args.weights.as_deref())
+            Subject::of_preset(&found.preset, &found.base, args.seed, args.weights.as_deref(), format)
         }
     }
     .map_err(advised)?;
@@ -71,10 +71,14 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
     }
     if args.json {
         let shown: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-        return output::print_json(
+        return output::print_json(&serde_json::json!({
+            "what": subject.name,
             // A name may be several runs': the id is the one that `last` or a few letters stood for.
-            &serde_json::json!({ "what": subject.name, "run": run, "format": format.name(), "files": shown, "notes": notes }),
-        );
+            "run": run,
+            "format": format.name(),
+            "files": shown,
+            "notes": notes,
+        }));
     }
     wrote(&files);
     Ok(())

@@ -17,7 +17,7 @@ pub struct Keeper {
     recorder: Recorder,
     reports: Vec<StepReport>,
     handed: Instant,
-    /// Whether it was told that nothing more is kept.
+    /// Whether it was reported that nothing more is kept.
     told: bool,
     preset: Preset,
     /// When the last checkpoint was written, and the time until the next.
@@ -49,7 +49,8 @@ impl Keeper {
     pub fn begin(store: &RunStore, session: &Session, spec: &SessionSpec, device: &str) -> anyhow::Result<Self> {
         // What was prepared knows better than what was asked for.
         let (seed, total) = (session.seed(), session.total());
-        let record = RunRecord { seed, total, device: device.to_owned(), ..RunRecord::of(spec) };
+        let (device, maybe_trained) = (device.to_owned(), session.is_maybe_trained());
+        let record = RunRecord { seed, total, device, maybe_trained, ..RunRecord::of(spec) };
         let compiled = session.compiled();
         let layers = LayerCurves::of(&compiled.model);
         let mut recorder = Recorder::begin(store, record, &PlanDigest::of(compiled), layers)?;
@@ -72,7 +73,7 @@ impl Keeper {
             if !self.told {
                 self.told = true;
                 output::note(
-                    "note: the run can no longer be kept (the end of the run tells why); it goes on, and what was kept stays",
+                    "note: the run can no longer be kept (the end of the run says why); it continues, and what was kept stays",
                 );
             }
             self.reports.clear();
@@ -122,7 +123,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Ends the run in this state, with its checkpoint where it has sound ones, and tells its id.
+    /// Ends the run in this state, with its checkpoint where it has sound ones, and reports its id.
     ///
     /// # Errors
     /// What could not be kept.

@@ -11,7 +11,8 @@ use std::str::FromStr;
 
 /// List the runs that were kept, or look at, rename, hide, delete one
 ///
-/// The studio keeps every run; `stepgraph train --keep` keeps its own. They lie in the user's data folder, or in the folder that STEPGRAPH_RUNS names.
+/// The studio keeps every run; `stepgraph train --keep` keeps its own. They are stored in the user's data folder, or in
+/// the folder that STEPGRAPH_RUNS names.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph runs
@@ -119,7 +120,7 @@ pub struct ExportArgs {
 
 /// Put a training run into one file, or replay one and compare every bit
 ///
-/// A capsule holds preset, seed, plan, initial parameters, what every step told, and the final parameters.
+/// A capsule holds preset, seed, plan, initial parameters, what every step reported, and the final parameters.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph capsule make digits-mlp digits.capsule --steps 200
@@ -167,8 +168,8 @@ pub enum CapsuleAction {
         #[arg(long, value_name = "FOLDER")]
         base: Option<PathBuf>,
         /// Where the data are now: once for each path that the preset names, in its order; refused where they are not
-        /// the capsule's
-        #[arg(long, value_name = "PATH")]
+        /// the capsule's. Relative ones are taken from the current folder, so --base says nothing of them
+        #[arg(long, value_name = "PATH", conflicts_with = "base")]
         data: Vec<PathBuf>,
         /// Where to run: auto, cpu, cuda or cuda:N; the capsule's kind of processor without
         #[arg(long, value_name = "DEVICE")]

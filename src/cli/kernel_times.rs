@@ -1,4 +1,5 @@
-//! `--tune` of `stepgraph bench`: times steps and kernels, and remembers the times where the user's cache folder takes them.
+//! `--tune` of `stepgraph bench`: times steps and kernels, and remembers the times where the user's cache folder takes
+//! them.
 
 use super::device;
 use super::error::wrong;
@@ -18,8 +19,8 @@ fn check_wanted() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Times a preset's whole step with several numbers of threads, adds the times to the user's file, and returns the fastest number. Where the file cannot
-/// be written, the number is this command's alone, and standard error says why.
+/// Times a preset's whole step with several numbers of threads, adds the times to the user's file, and returns the
+/// fastest number. Where the file cannot be written, the number is this command's alone, and standard error says why.
 ///
 /// # Errors
 /// Where remembered times are switched off, or the step cannot be compiled or run.
@@ -31,8 +32,9 @@ pub fn fastest_threads(found: &Loaded) -> anyhow::Result<Threads> {
     Ok(fastest)
 }
 
-/// Times every kernel of a preset's operations, adds the times to the user's file, and returns all that are known of this machine then. Where the
-/// file cannot be written, the times are this command's alone, and standard error says why.
+/// Times every kernel of a preset's operations, adds the times to the user's file, and returns all that are known of
+/// this machine then. Where the file cannot be written, the times are this command's alone, and standard error says
+/// why.
 ///
 /// # Errors
 /// Where remembered times are switched off, or a step cannot be compiled or run.
@@ -49,9 +51,11 @@ pub fn measured(found: &Loaded, target: &Target) -> anyhow::Result<Option<Arc<Tu
     let is_kept = remembered.is_ok();
     let kept = remembered.unwrap_or_else(not_remembered);
     output::note(&format!(
-        "{}: {timed} kernels timed for {distinct} distinct operations; \
-         {moved} of {calls} calls run otherwise than by estimate; {kept}",
+        "{}: {} timed for {}; {moved} of {} run otherwise than by estimate; {kept}",
         found.preset.name,
+        output::counted(timed as u64, "kernel"),
+        output::counted(distinct as u64, "distinct operation"),
+        output::counted(calls as u64, "call"),
     ));
     let known = device::tuning(target);
     if is_kept {

@@ -12,9 +12,11 @@ mod device;
 mod doctor;
 mod error;
 mod export;
+mod functions;
 mod keep;
 pub mod kept_args;
 mod kernel_times;
+mod log_lines;
 mod numbers;
 mod output;
 mod places;
@@ -35,6 +37,7 @@ mod train_summary;
 mod verify;
 mod verify_random;
 
+use crate::exec::cpu::threads_variable;
 use args::{Cli, Command};
 use std::process::ExitCode;
 
@@ -47,6 +50,9 @@ pub fn run(cli: &Cli) -> ExitCode {
             _ => "what was not written or printed by then is lost",
         });
     }
+    if let Err(wrong) = check_environment(cli) {
+        return error::report(&wrong);
+    }
     let outcome = match &cli.command {
         None => studio::run(cli.preset.as_deref()),
         Some(Command::Studio(args)) => studio::run(args.preset.as_deref()),
@@ -58,12 +64,28 @@ pub fn run(cli: &Cli) -> ExitCode {
         Some(Command::Arena(args)) => arena::run(args),
         Some(Command::Presets(args)) => presets::run(args),
         Some(Command::Doctor(args)) => doctor::run(args),
+        Some(Command::Functions(args)) => functions::run(args),
         Some(Command::Runs(args)) => runs::run(args),
         Some(Command::Export(args)) => export::run(args),
         Some(Command::Capsule(args)) => return capsule::run(args).unwrap_or_else(|e| error::report(&e)),
         Some(Command::Completions(args)) => completions::run(args),
     };
     outcome.map_or_else(|e| error::report(&e), |()| ExitCode::SUCCESS)
+}
+
+/// Refuses a number of threads in the environment that is none, where the command makes steps.
+fn check_environment(cli: &Cli) -> anyhow::Result<()> {
+    match &cli.command {
+        Some(
+            Command::Arena(_)
+            | Command::Presets(_)
+            | Command::Runs(_)
+            | Command::Export(_)
+            | Command::Doctor(_)
+            | Command::Completions(_),
+        ) => Ok(()),
+        _ => threads_variable().map(drop).map_err(|wrong| error::wrong(wrong.to_string())),
+    }
 }
 
 /// Whether a command line opens the window, which keeps running where a part of it fails.

@@ -37,7 +37,7 @@ fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let found = text.parse().ok().filter(|n| (least..=most).contains(n));
     let is_large = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text.bytes().any(|b| b != b'0');
     found.ok_or_else(|| match most {
-        // The bound is told to those who are beyond it.
+        // The upper bound is reported where it is exceeded.
         u64::MAX if !is_large => format!("expected a whole number, at least {least}"),
         _ => format!("expected a whole number from {least} to {most}"),
     })

@@ -1,7 +1,7 @@
 //! Standard output, figures for people, and places where results go.
 
 use super::error::{unwritable, wrong};
-use crate::tensor::{figure, is_wrong_place, remove_leftovers, temporary_in, write_advice, write_atomic};
+use crate::tensor::{figure, is_wrong_place, plural, remove_leftovers, temporary_in, write_advice, write_atomic};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -12,9 +12,14 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// Where it fails; a reader that went away is among these, and ends the program quietly.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    write_out(&harmless(text))
+}
+
+/// Writes to standard output. The error names it, and has the system's as its cause.
+fn write_out(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(harmless(text).as_bytes())?;
-    Ok(out.flush()?)
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|cause| anyhow::Error::new(cause).context("standard output cannot be written"))
 }
 
 /// Prints a table to standard output, byte for byte where no terminal reads it.
@@ -22,13 +27,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// # Errors
 /// As [`print`].
 pub fn print_table(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    if out.is_terminal() {
-        drop(out);
-        return print(text);
-    }
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    if io::stdout().is_terminal() { print(text) } else { write_out(text) }
 }
 
 /// The text with its control characters escaped, except line breaks and tabs: a name out of a file must not steer the terminal. The escapes are
@@ -41,7 +40,7 @@ fn harmless(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if steers(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
 }
 
-/// Tells something on standard error. Where even that fails nobody listens, and the work goes on.
+/// Writes a note to standard error. Where even that fails nobody listens, and the work continues.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", harmless(text));
 }
@@ -74,6 +73,12 @@ pub fn count(value: u64) -> String {
         out.push(c);
     }
     out
+}
+
+/// A number with its noun: `1 sample`, `12,345 samples`.
+#[must_use]
+pub fn counted(value: u64, noun: &str) -> String {
+    format!("{} {}", count(value), plural(value, noun))
 }
 
 /// A time in microseconds with three significant figures and a unit: `18.2 us`, `1.20 ms`; one too short for them: `<
@@ -182,7 +187,7 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Writes a picture and tells its name.
+/// Writes a picture and reports its name.
 ///
 /// # Errors
 /// Where it cannot be written; an old file of that name is untouched then.

@@ -49,7 +49,7 @@ pub fn replaceable(path: &Path, what: &str, kind: Kind<'_>) -> anyhow::Result<()
     })
 }
 
-/// What a command reads and writes. What it reads is told first; a result may replace what is told after it.
+/// What a command reads and writes. What it reads is added first; a result may replace what is added after it.
 #[derive(Default)]
 pub struct Places {
     inputs: Vec<Place>,

@@ -3,6 +3,7 @@
 use super::args::{Format, PlanArgs, Stage};
 use super::error::wrong;
 use super::places::{Kind, Places};
+use super::presets::DataLook;
 use super::{device, output, plan_json, plan_text, presets};
 use crate::compile::{Compiled, Options, compile};
 use crate::plan::arena::{Attempt, Budget, Planner};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// Where the preset is wrong, or a picture cannot be written.
 pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
-    let found = presets::load(&args.preset)?;
+    let found = presets::load(&args.preset, DataLook::Report)?;
     let svg = Places::of(&found).writes("the picture", Kind::Picture, args.svg.as_deref())?;
     let format = if args.json {
         Format::Json

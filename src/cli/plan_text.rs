@@ -49,22 +49,22 @@ fn summary(compiled: &Compiled, threads: Option<Threads>) -> String {
     let t = &compiled.times;
     let ms = |d: std::time::Duration| d.as_secs_f64() * 1e3;
     format!(
-        "{}: {} layers, {} parameters, input {} x {}\n\
+        "{}: {}, {}, input {} x {}\n\
          target       {}\n{shared}\
-         operations   {} ({}); {} before fusion, {} nodes in the IR\n\
+         operations   {} ({}); {} before fusion, {} in the IR\n\
          arithmetic   {} floating-point operations a step; estimated {}\n\
          memory       {}\n\
          compiled in  {:.2} ms: IR {:.2}, lowering {:.2}, selection {:.2}, plan {:.2}\n",
         model.name,
-        model.layers.len(),
-        output::count(model.trained_len() as u64),
+        output::counted(model.layers.len() as u64, "layer"),
+        output::counted(model.trained_len() as u64, "parameter"),
         model.batch,
         model.input,
         compiled.selection.target.name,
         ops.len(),
         phases.join(", "),
         compiled.program.ops.len(),
-        compiled.graph.nodes.len(),
+        output::counted(compiled.graph.nodes.len() as u64, "node"),
         output::count(compiled.selection.flops()),
         output::micros(compiled.selection.cost_us()),
         memory(plan),

@@ -5,10 +5,10 @@ use super::error::{unwritable, wrong};
 use super::output::{self, count};
 use super::places::{Kind, Places};
 use super::predict_data::{Chosen, Weights, choose};
-use super::presets;
+use super::presets::{self, DataLook};
 use crate::data::{Dataset, Target};
 use crate::model::{LossSpec, Model};
-use crate::tensor::{figure, write_advice, write_atomic};
+use crate::tensor::{figure, plural, write_advice, write_atomic};
 use crate::train::{DataChoice, Purpose, Session, SessionSpec, argmax};
 use serde::Serialize;
 use std::path::Path;
@@ -30,7 +30,8 @@ struct Summary {
     preset: String,
     device: String,
     init: String,
-    /// `held_out`, `train` where nothing is held out, or `all` where the weights were trained on other data.
+    /// `held_out`, `train` where nothing is held out, `all` where the weights were trained on other data, or
+    /// `maybe_trained` where a part of their run before the last one may have trained on the samples.
     part: &'static str,
     samples: usize,
     /// Mean loss, without label smoothing.
@@ -43,6 +44,8 @@ struct Summary {
     confusion: Vec<Vec<u32>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     out: Option<String>,
+    /// What a person should know of the samples and of their preparation.
+    notes: Vec<String>,
 }
 
 /// Answers for the held-out part, or for other data.
@@ -56,7 +59,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
             "--out - and --json both write to standard output; give --out a file, or leave one of them out",
         ));
     }
-    let found = presets::load(&args.preset)?;
+    let found = presets::load(&args.preset, DataLook::Report)?;
     if found.preset.data.is_none() {
         return Err(wrong("the preset names no data to answer for; add a \"data\" field to it"));
     }
@@ -79,7 +82,8 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let mut session = Session::prepare(&spec)?;
     presets::warn_of_precision(&found.preset, &target);
     let Chosen { set, samples, part, notes } = choose(&found, session.model(), &weights, args)?;
-    for note in session.notes().iter().chain(&notes) {
+    let notes: Vec<String> = session.notes().iter().cloned().chain(notes).collect();
+    for note in &notes {
         output::note(&format!("note: {note}"));
     }
     let outputs = session.answers(&set, &samples)?;
@@ -104,6 +108,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         classes: std::mem::take(&mut answers.classes),
         confusion: std::mem::take(&mut answers.confusion),
         out: out.map(|path| path.display().to_string()),
+        notes,
     };
     match table {
         Some(table) => {
@@ -227,7 +232,9 @@ fn told(s: &Summary) -> String {
         "held_out" => "held-out ",
         _ => "",
     };
-    let mut text = format!("{}: {} {part}samples, loss {}", s.preset, count(s.samples as u64), figure(s.loss, 4));
+    let doubt = if s.part == "maybe_trained" { " that may have been trained on" } else { "" };
+    let samples = format!("{} {part}{}{doubt}", count(s.samples as u64), plural(s.samples as u64, "sample"));
+    let mut text = format!("{}: {samples}, loss {}", s.preset, figure(s.loss, 4));
     if let Some(accuracy) = s.accuracy {
         text.push_str(&format!(", {:.2}% right", accuracy * 100.0));
     }

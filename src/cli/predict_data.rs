@@ -48,6 +48,9 @@ pub enum Part {
     Train,
     /// The weights were trained on other data.
     All,
+    /// Held out by the last part of the weights' run, which was resumed or begun from other weights: the parts before
+    /// may have trained on them.
+    MaybeTrained,
 }
 
 impl Part {
@@ -57,6 +60,7 @@ impl Part {
             Self::HeldOut => "held_out",
             Self::Train => "train",
             Self::All => "all",
+            Self::MaybeTrained => "maybe_trained",
         }
     }
 }
@@ -117,8 +121,21 @@ pub fn choose(found: &Loaded, model: &Model, weights: &Weights, args: &PredictAr
     notes.extend(Origin::assumption(origin, &set.preprocessing, &weights.name));
     // Data that are drawn with another seed are other data.
     let drawn_anew = own.data.source.is_drawn() && asked.seed != own.seed;
-    let is_own = origin.filter(|o| o.division().is_some()).map(|o| o.is_of(&set.digest()).unwrap_or(!drawn_anew));
+    let digest = origin.map(|_| set.digest()).unwrap_or_default();
+    let is_own = origin.filter(|o| o.division().is_some()).map(|o| o.is_of(&digest).unwrap_or(!drawn_anew));
+    if is_own != Some(false) {
+        let trained_on = if is_own.is_some() { &own } else { &asked };
+        notes.extend(data::training_notes(&set, &trained_on.split(&set)?.train));
+    }
     let (samples, part) = match is_own {
+        _ if is_own != Some(true) && origin.is_some_and(|o| o.has_trained_on(&digest)) => {
+            notes.push(format!(
+                "{} was trained on these data before it was trained on others, so every sample is answered, and all of \
+                 them may have been trained on",
+                weights.name
+            ));
+            ((0..set.len() as u32).collect(), Part::MaybeTrained)
+        }
         Some(true) => held_out_of(&own, &asked, &set, weights, &mut notes)?,
         Some(false) if args.held_out.is_none() && args.split.is_none() => {
             notes.push(format!("{} was trained on other data, so every sample is answered", weights.name));
@@ -144,17 +161,26 @@ fn held_out_of(
     let own_split = own.split(set)?;
     if asked.split(set).ok() != Some(own_split) {
         return Err(wrong(format!(
-            "{} was trained with {}, and the options ask for {}: samples that it was trained on would be answered as held \
-             out; leave out --seed, --held-out and --split",
+            "{} was trained with {}, and the options ask for {}: samples that it was trained on would be answered as \
+             held out; leave out --seed, --held-out and --split",
             weights.name,
             own.text(),
             asked.text()
         )));
     }
     let chosen = parts(own, set, Part::Train)?;
-    if chosen.1 == Part::HeldOut {
-        notes.push(format!("the samples are those that {} held out, with {}", weights.name, own.text()));
+    if chosen.1 != Part::HeldOut {
+        return Ok(chosen);
     }
+    let (name, with) = (&weights.name, own.text());
+    if weights.origin.as_ref().is_some_and(Origin::is_maybe_trained) {
+        notes.push(format!(
+            "the samples are those that the last part of the run of {name} did not train on, with {with}; the parts \
+             before trained on other samples, or on another part of these, so they may have been trained on"
+        ));
+        return Ok((chosen.0, Part::MaybeTrained));
+    }
+    notes.push(format!("the samples are those that {name} held out, with {with}"));
     Ok(chosen)
 }
 

@@ -3,10 +3,14 @@
 use super::args::PresetsArgs;
 use super::error::wrong;
 use super::output;
+use crate::data::{self, Request};
 use crate::model::{
-    BUNDLED, Diagnostic, MAX_PRESET_BYTES, Model, Precision, Preset, check, read_preset, read_preset_file,
+    BUNDLED, Diagnostic, LossSpec, MAX_PRESET_BYTES, Model, Precision, Preset, Rejected, check, did_you_mean,
+    read_partly, read_preset,
 };
 use crate::select::Target;
+use crate::tensor::Shape;
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -22,26 +26,67 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
 }
 
+/// What of a preset's data is looked at where the network has mistakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataLook {
+    /// Nothing, as the command does without them.
+    Ignore,
+    /// Their files: what is wrong with them is reported beside the mistakes of the network.
+    Report,
+}
+
 /// The preset of this name or path.
 ///
 /// # Errors
-/// Where there is none, or it has mistakes: all of them, one a line.
-pub fn load(given: &OsStr) -> anyhow::Result<Loaded> {
-    let (preset, base, file) = read(given)?;
-    let checked = check(&preset);
+/// Where there is none, or it has mistakes: all of them, one a line, with those of its data where `data` says so.
+pub fn load(given: &OsStr, data: DataLook) -> anyhow::Result<Loaded> {
     let shown = given.to_string_lossy();
-    let Some(model) = checked.model else { return Err(mistakes(&shown, &checked.diagnostics)) };
-    Ok(Loaded { preset, model, base, file })
+    let Document { path, base, text } = open(given)?;
+    let refused = |preset: Option<&Preset>, mut found: Vec<Diagnostic>| {
+        if let Some(preset) = preset.filter(|_| data == DataLook::Report) {
+            found.extend(data_mistakes(preset, &base, &found));
+        }
+        mistakes(&shown, &found)
+    };
+    let preset = match read_partly(&text) {
+        Ok(preset) => preset,
+        Err(rejected) => {
+            let Rejected { mistakes, preset } = *rejected;
+            return Err(refused(preset.as_ref(), mistakes));
+        }
+    };
+    let checked = check(&preset);
+    let Some(model) = checked.model else { return Err(refused(Some(&preset), checked.diagnostics)) };
+    Ok(Loaded { preset, model, base, file: path })
+}
+
+/// What is wrong with the data of a preset in which `found` are mistakes already.
+fn data_mistakes(preset: &Preset, base: &Path, found: &[Diagnostic]) -> Vec<Diagnostic> {
+    let is_sound = |field: &str| {
+        found.iter().all(|d| {
+            d.path.strip_prefix(field).is_none_or(|rest| !matches!(rest.chars().next(), None | Some('.' | '[')))
+        })
+    };
+    let Some(spec) = preset.data.as_ref().filter(|_| is_sound("data")) else { return Vec::new() };
+    let request = Request {
+        input: preset.input.shape.clone(),
+        output: Shape::from([1]),
+        wants_classes: matches!(preset.loss, LossSpec::SoftmaxCrossEntropy { .. }),
+        seed: preset.train.map_or(0, |t| t.seed),
+    };
+    // What samples are compared with must be the document's own.
+    let request = Some(&request).filter(|_| is_sound("input") && is_sound("loss"));
+    data::problems(spec, request, base).iter().map(|problem| problem.mistake(preset)).collect()
 }
 
 /// The presets of these names or paths.
 ///
 /// # Errors
 /// Where one or more of them are not there or have mistakes: all mistakes of all of them.
-pub fn load_all<'a>(given: impl IntoIterator<Item = &'a OsStr>) -> anyhow::Result<Vec<Loaded>> {
+pub fn load_all<'a>(given: impl IntoIterator<Item = &'a OsStr>, data: DataLook) -> anyhow::Result<Vec<Loaded>> {
     let (mut loaded, mut failures) = (Vec::new(), Vec::new());
     for name in given {
-        match load(name) {
+        match load(name, data) {
             Ok(found) => loaded.push(found),
             Err(error) => failures.push(error.to_string()),
         }
@@ -49,7 +94,7 @@ pub fn load_all<'a>(given: impl IntoIterator<Item = &'a OsStr>) -> anyhow::Resul
     if failures.is_empty() { Ok(loaded) } else { Err(wrong(failures.join("\n"))) }
 }
 
-/// Tells on standard error what the CPU does with a precision that it has no arithmetic for.
+/// Reports on standard error what the CPU does with a precision that it has no arithmetic for.
 pub fn warn_of_precision(preset: &Preset, target: &Target) {
     if preset.precision != Precision::F32 && target.as_cpu().is_some() {
         let name = preset.precision.name();
@@ -66,16 +111,28 @@ pub fn warn_of_precision(preset: &Preset, target: &Target) {
 /// # Errors
 /// Where there is none, or it cannot be read as a preset: all mistakes, one a line.
 pub fn read(given: &OsStr) -> anyhow::Result<(Preset, PathBuf, Option<PathBuf>)> {
-    let (path, shown) = (Path::new(given), given.to_string_lossy());
-    let given = &*shown;
-    if let Some(bundled) = BUNDLED.iter().find(|b| path.as_os_str() == b.name && !path.is_file()) {
-        let preset = read_preset(bundled.text).map_err(|e| mistakes(given, &e))?;
-        return Ok((preset, PathBuf::from("."), None));
+    let Document { path, base, text } = open(given)?;
+    let preset = read_partly(&text).map_err(|rejected| mistakes(&given.to_string_lossy(), &rejected.mistakes))?;
+    Ok((preset, base, path))
+}
+
+/// The bytes of a preset.
+struct Document {
+    /// `None` for a bundled one.
+    path: Option<PathBuf>,
+    /// The folder that relative paths in it are taken from.
+    base: PathBuf,
+    text: Cow<'static, [u8]>,
+}
+
+fn open(given: &OsStr) -> anyhow::Result<Document> {
+    let path = Path::new(given);
+    if let Some(bundled) = BUNDLED.iter().find(|b| given == b.name && !path.is_file()) {
+        return Ok(Document { path: None, base: PathBuf::from("."), text: bundled.text.as_bytes().into() });
     }
-    let bytes = read_bytes(given, path)?;
-    let preset = read_preset_file(&bytes).map_err(|e| mistakes(given, &e))?;
+    let text = read_bytes(&given.to_string_lossy(), path)?.into();
     let base = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    Ok((preset, base.to_owned(), Some(path.to_owned())))
+    Ok(Document { path: Some(path.to_owned()), base: base.to_owned(), text })
 }
 
 fn read_bytes(given: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
@@ -86,12 +143,25 @@ fn read_bytes(given: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
         if e.kind() != std::io::ErrorKind::NotFound {
             return wrong(format!("{given} cannot be read: {e}; check the path and its permissions"));
         }
-        let names: Vec<&str> = BUNDLED.iter().map(|b| b.name).collect();
-        wrong(format!("{given}: no such file, and no bundled preset of that name; bundled are {}", names.join(", ")))
+        let near = near_bundled(given);
+        wrong(format!(
+            "{given}: no such file, and no bundled preset of that name; {near}bundled are {}",
+            bundled_names()
+        ))
     };
     let mut bytes = Vec::new();
     File::open(path).and_then(|f| f.take(MAX_PRESET_BYTES + 1).read_to_end(&mut bytes)).map_err(cannot)?;
     Ok(bytes)
+}
+
+/// The names of all bundled presets.
+fn bundled_names() -> String {
+    BUNDLED.iter().map(|b| b.name).collect::<Vec<_>>().join(", ")
+}
+
+/// The question whether a bundled preset of a similar name is meant, where there is one.
+pub fn near_bundled(given: &str) -> String {
+    did_you_mean(given.strip_suffix(".json").unwrap_or(given), BUNDLED.iter().map(|b| b.name))
 }
 
 fn mistakes(given: &str, diagnostics: &[Diagnostic]) -> anyhow::Error {
@@ -111,9 +181,11 @@ fn mistakes(given: &str, diagnostics: &[Diagnostic]) -> anyhow::Error {
 pub fn run(args: &PresetsArgs) -> anyhow::Result<()> {
     if let Some(name) = &args.name {
         let found = BUNDLED.iter().find(|b| b.name == name);
-        let names = || BUNDLED.iter().map(|b| b.name).collect::<Vec<_>>().join(", ");
-        let found = found.ok_or_else(|| wrong(format!("no bundled preset is called {name}; there are {}", names())))?;
-        return output::print(found.text);
+        let unknown = || {
+            let near = near_bundled(name);
+            wrong(format!("no bundled preset is called {name}; {near}there are {}", bundled_names()))
+        };
+        return output::print(found.ok_or_else(unknown)?.text);
     }
     let mut list = Vec::new();
     let mut text = String::new();
@@ -130,10 +202,10 @@ pub fn run(args: &PresetsArgs) -> anyhow::Result<()> {
             "steps": preset.train.map(|t| t.steps),
         }));
         text.push_str(&format!(
-            "{}  ({} layers, {} parameters)\n",
+            "{}  ({}, {})\n",
             preset.name,
-            model.layers.len(),
-            output::count(params as u64)
+            output::counted(model.layers.len() as u64, "layer"),
+            output::counted(params as u64, "parameter")
         ));
         text.push_str(&output::wrapped(&preset.about, 76, "    "));
     }

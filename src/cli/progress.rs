@@ -50,12 +50,18 @@ impl Progress {
             }
             return;
         }
-        let stride = (self.total - self.first).div_ceil(LINES).max(1);
-        let due = made == 1 || made.is_multiple_of(stride) || report.step == self.total;
-        if due || now.duration_since(self.drawn) >= LINE_EVERY {
+        if self.is_due(report.step, now) {
             self.drawn = now;
             output::note(&format!("step {}/{}: {}", report.step, self.total, self.figures(report, made, now)));
         }
+    }
+
+    /// Whether a line is due after this step, where there is no bar.
+    fn is_due(&self, step: u64, now: Instant) -> bool {
+        let made = step - self.first;
+        let stride = (self.total - self.first).div_ceil(LINES).max(1);
+        let in_turn = made == 1 || made.is_multiple_of(stride) || step == self.total;
+        in_turn || now.duration_since(self.drawn) >= LINE_EVERY
     }
 
     fn figures(&self, report: &StepReport, made: u64, now: Instant) -> String {
@@ -67,12 +73,12 @@ impl Progress {
         format!("loss {loss}{accuracy}, {} samples/s", output::count(rate as u64))
     }
 
-    /// Tells an evaluation in between.
-    pub fn evaluated(&self, step: u64, found: &Evaluation) {
-        self.say(&format!("step {step}: {}", held_out(found)));
+    /// Reports an evaluation in between, in words.
+    pub fn evaluated(&self, step: u64, found: &str) {
+        self.say(&format!("step {step}: {found}"));
     }
 
-    /// Tells one line without tearing the bar.
+    /// Prints one line without tearing the bar.
     pub fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::note(line)),
@@ -88,9 +94,40 @@ impl Progress {
     }
 }
 
-/// An evaluation in words.
+/// An evaluation in words; its samples are called held out where they are not `maybe_trained` on before.
 #[must_use]
-pub fn held_out(found: &Evaluation) -> String {
+pub fn evaluation(found: &Evaluation, maybe_trained: bool) -> String {
+    let what = if maybe_trained { "may have been trained on" } else { "held out" };
     let accuracy = found.accuracy.map_or_else(String::new, |a| format!("accuracy {:.2} %, ", a * 100.0));
-    format!("held out: {accuracy}loss {} on {} samples", figure(found.loss, 4), output::count(found.samples as u64))
+    let samples = output::counted(found.samples as u64, "sample");
+    format!("{what}: {accuracy}loss {} on {samples}", figure(found.loss, 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_comes_in_time_and_short_runs_have_few() {
+        let started = Instant::now();
+        let of = |total| Progress { bar: None, batch: 1, first: 0, total, started, drawn: started };
+        let lines = |total: u64, step_every: Duration, steps: u64| {
+            let mut progress = of(total);
+            let mut due = Vec::new();
+            for step in 1..=steps {
+                let now = started + step_every * step as u32;
+                if progress.is_due(step, now) {
+                    progress.drawn = now;
+                    due.push(step);
+                }
+            }
+            due
+        };
+        // A minute of a run that lasts for months: no pause is longer than ten seconds.
+        let long = lines(1_000_000_000, Duration::from_millis(100), 600);
+        assert!(long.windows(2).all(|w| w[1] - w[0] <= 100) && long.len() <= 14, "{long:?}");
+        assert!(600 - long[long.len() - 1] <= 100, "{long:?}");
+        let short = lines(1600, Duration::from_micros(100), 1600);
+        assert!(short.len() as u64 <= LINES + 1 && short.last() == Some(&1600), "{short:?}");
+    }
 }

@@ -3,6 +3,7 @@
 use super::error::wrong;
 use super::kept_args::{RunsAction, RunsArgs};
 use super::output;
+use super::presets::DataLook;
 use crate::model::write_preset;
 use crate::tensor::figure;
 use crate::train::runs::{Label, RunEnd, RunEntry, RunStore, RunsError, calendar};
@@ -61,7 +62,7 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
         }
         Some(RunsAction::Preset { run }) => {
             let record = store.find(run)?.record;
-            let preset = record.read_preset().map(|p| write_preset(&p));
+            let preset = record.read_preset().map(|p| write_preset(&p.with_whole_paths(&record.base)));
             output::print(&preset.unwrap_or(record.preset))
         }
         Some(RunsAction::Rename { run, name }) => {
@@ -84,8 +85,10 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
             let trash = store.trash();
             let found = |given: &String| match trash.find(given) {
                 // What is damaged beyond a list still has the name of its folder.
-                Err(RunsError::Unknown(given)) if trash.path(&given).is_dir() => Ok(given),
-                Err(RunsError::Unknown(given)) => Err(RunsError::NotInTrash(given)),
+                Err(RunsError::Unknown(given) | RunsError::Misspelt { given, .. }) if trash.path(&given).is_dir() => {
+                    Ok(given)
+                }
+                Err(RunsError::Unknown(given) | RunsError::Misspelt { given, .. }) => Err(RunsError::NotInTrash(given)),
                 other => other.map(|e| e.id),
             };
             let ids = runs.iter().map(found).collect::<Result<Vec<_>, _>>()?;
@@ -126,20 +129,29 @@ fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
         let hidden = all.len();
         output::note(&match hidden {
             0 => "no runs are kept yet: train in the studio, or with stepgraph train PRESET --keep".to_owned(),
+            1 => "the only run is hidden; --all lists it".to_owned(),
             _ => format!("all {hidden} runs are hidden; --all lists them"),
         });
         return Ok(());
     }
     output::print(&rows_of(&shown))?;
-    // The window tells of the newest run alone, too.
+    // The window reports the newest run alone, too.
     if let Some((e, way)) = shown.first().and_then(|e| Some((e, e.way_on(output::count)?))) {
         output::note(&format!("note: {} was interrupted at step {}; {way}", e.id, output::count(e.record.steps)));
+    }
+    let doubtful: Vec<&str> = shown.iter().filter(|e| e.record.maybe_trained).map(|e| e.id.as_str()).collect();
+    if !doubtful.is_empty() {
+        output::note(&format!("note: {}: {NO_HELD_OUT}", doubtful.join(", ")));
     }
     for e in shown.iter().filter(|e| e.record.state == RunEnd::Damaged) {
         output::note(&format!("note: {}: {}", e.id, e.record.error.as_deref().unwrap_or_default()));
     }
     Ok(())
 }
+
+/// Why a run has no held-out figure.
+const NO_HELD_OUT: &str =
+    "no held-out figure: trained on other samples before, what is held out now may have been trained on";
 
 /// What was deleted and can be brought back.
 fn trash(store: &RunStore, json: bool) -> anyhow::Result<()> {
@@ -173,7 +185,7 @@ fn rows_of(shown: &[&RunEntry]) -> String {
             number(r.loss, 4),
             r.held_out_accuracy.map_or_else(|| number(r.held_out_loss, 4), |a| format!("{:.1} %", a * 100.0)),
             number(r.step_us, 1),
-            r.state.name().to_owned(),
+            format!("{}{}", r.state.name(), if e.label.hidden { ", hidden" } else { "" }),
         ]);
     }
     table(&rows)
@@ -202,6 +214,9 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     let mut line = |name: &str, value: String| out.push_str(&format!("{name:<18}{value}\n"));
     let error = r.error.as_ref().map(|e| format!(": {e}")).unwrap_or_default();
     line("state", format!("{}{error}", r.state.name()));
+    if entry.label.hidden {
+        line("hidden", "yes: `stepgraph runs` lists it with --all alone".to_owned());
+    }
     line("started", format!("{} UTC", day(r.started_ms)));
     if let Some(ended) = r.ended_ms {
         line("ended", format!("{} UTC", day(ended)));
@@ -215,17 +230,25 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     line("loss", format!("{} (mean of the last 32 steps)", number(r.loss)));
     line("held-out loss", number(r.held_out_loss));
     line("held-out accuracy", r.held_out_accuracy.map_or_else(|| "-".into(), |a| format!("{:.2} %", a * 100.0)));
+    if r.maybe_trained {
+        let accuracy = r.maybe_trained_accuracy.map_or_else(String::new, |a| format!(", accuracy {:.2} %", a * 100.0));
+        line("evaluated", format!("loss {}{accuracy}; {NO_HELD_OUT}", number(r.maybe_trained_loss)));
+    }
     line("step", r.step_us.map_or_else(|| "-".into(), |us| format!("{} (median)", output::micros(us))));
     line("plan", r.plan_hash.clone());
     let weights = match (entry.can_continue, entry.has_weights) {
         _ if entry.is_torn => "damaged",
-        (true, _) => "kept, with a checkpoint to go on from",
+        (true, _) => "kept, with a checkpoint to continue from",
         (false, true) => "kept",
         (false, false) => "none",
     };
     line("weights", weights.to_owned());
     if let Some(way) = entry.way_on(output::count) {
-        line("continue", format!("{way}; in the studio, or with train --resume and the checkpoint in its folder"));
+        let how = match entry.can_continue {
+            true => "in the studio, or with train --resume and the checkpoint in its folder".to_owned(),
+            false => format!("stepgraph runs preset {} prints its preset", entry.id),
+        };
+        line("continue", format!("{way}; {how}"));
     }
     if let Some(torn) = torn(entry, store) {
         line("curves", torn);
@@ -238,7 +261,7 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
 pub fn torn(entry: &RunEntry, store: &RunStore) -> Option<String> {
     let curves = store.curves(&entry.id).ok()?;
     let lacks = curves.last_step() < entry.record.steps && entry.record.state != RunEnd::Running;
-    lacks.then(|| format!("damaged: only the first {} steps can be read", output::count(curves.last_step())))
+    lacks.then(|| format!("damaged: only the first {} can be read", output::counted(curves.last_step(), "step")))
 }
 
 /// What names a run or a preset: a run comes first, and where there is none of that name, a preset is looked for.
@@ -253,6 +276,7 @@ pub enum Named {
 /// Where it is neither, or the preset has mistakes.
 pub fn find(what: &OsStr) -> anyhow::Result<Named> {
     let is_file = std::path::Path::new(what).is_file();
+    let mut near = None;
     // The names of runs are Unicode.
     if !is_file
         && let Some(given) = what.to_str()
@@ -268,10 +292,17 @@ pub fn find(what: &OsStr) -> anyhow::Result<Named> {
             Err(_) if given == "last" => {
                 return Err(wrong("no runs are kept yet: train in the studio, or with stepgraph train PRESET --keep"));
             }
+            Err(RunsError::Misspelt { near: run, .. }) => near = Some(run),
             Err(_) => {}
         }
     }
-    Ok(Named::Preset(Box::new(super::presets::load(what)?)))
+    match (super::presets::load(what, DataLook::Ignore), near) {
+        (Ok(found), _) => Ok(Named::Preset(Box::new(found))),
+        (Err(error), Some(run)) if !std::path::Path::new(what).exists() => {
+            Err(wrong(format!("{error}; a kept run is called \"{run}\"")))
+        }
+        (Err(error), _) => Err(error),
+    }
 }
 
 /// What was written, as JSON-free lines on standard error.

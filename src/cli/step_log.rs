@@ -6,15 +6,15 @@
 //! second, and before every checkpoint, which is never ahead of its log.
 
 use super::error::{unwritable, wrong};
+use super::log_lines::{GoesOn, Kept, kept_lines};
 use super::output;
 use super::places::{Kind, part_of, replaceable};
 use crate::tensor::sync_folder;
 use crate::train::export::{HeldOutFigures, write_line};
 use crate::train::{Evaluation, StepReport};
 use anyhow::Context;
-use serde::Deserialize;
 use std::fs::{File, TryLockError};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,11 @@ pub struct StepLog {
     flushed: Instant,
     /// Bytes of the old lines that stay, until the first new line follows them.
     keeps: Option<u64>,
+    /// Lines after those, which the first new line removes, and what was removed until that is told.
+    later: u64,
+    removed: Option<u64>,
+    /// Whether evaluations are of samples that may have been trained on before.
+    maybe_trained: bool,
     /// True where the unfinished log was there before.
     is_left: bool,
     /// Whether the name of the unfinished log survives a power failure.
@@ -44,19 +49,20 @@ pub struct StepLog {
 }
 
 impl StepLog {
-    /// Opens the log beside its final name, which is no link. A run that goes on from step `from` goes on with the log that is there; another one
-    /// replaces it when it is over. Nothing but a log is replaced.
+    /// Opens the log beside its final name, which is no link. A run that was resumed continues the log that is there;
+    /// another one replaces it when it is over. Nothing but a log is replaced.
     ///
     /// # Errors
-    /// Where that folder cannot be written to, another run writes that log, what is there is no log, or it ends before the run goes on.
-    pub fn open(path: &Path, from: Option<u64>) -> anyhow::Result<Self> {
+    /// Where that folder cannot be written to, another run writes that log, what is there is no log, it ends before the
+    /// step that the run resumes from, or it is the log of another run.
+    pub fn open(path: &Path, from: Option<GoesOn>) -> anyhow::Result<Self> {
         let part = part_of(path);
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(&part);
         let mut file = opened.map_err(|cause| {
             let message = format!("{} cannot be written: {cause}; give another name for the log", part.display());
             unwritable(cause, message)
         })?;
-        // A system without locks cannot tell; where it can, two runs never write into each other's lines.
+        // A system without locks cannot say; where it can, two runs never write into each other's lines.
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             let what = format!("the log {} is being written by another run; give another name", path.display());
             return Err(wrong(what));
@@ -64,7 +70,7 @@ impl StepLog {
         let unwritten = || format!("{} cannot be written", part.display());
         let is_left = file.metadata().is_ok_and(|m| m.len() > 0);
         let found = match from {
-            Some(step) if step > 0 => lines_before(path, &part, is_left, step),
+            Some(from) if from.step > 0 => kept_lines(path, &part, is_left, from),
             _ => [&part, path].into_iter().try_for_each(|p| replaceable(p, "the log", Kind::Log)).map(|()| None),
         };
         let found = found.inspect_err(|_| {
@@ -72,14 +78,14 @@ impl StepLog {
                 drop(std::fs::remove_file(&part));
             }
         })?;
-        let keeps = found.as_ref().map_or(0, |(_, end)| *end);
-        if let Some((old, _)) = found.filter(|(old, _)| *old == path) {
+        let (keeps, later) = found.as_ref().map_or((0, 0), |kept| (kept.end, kept.later));
+        if let Some(Kept { path: old, .. }) = found.filter(|kept| kept.path == path) {
             let from = File::open(old).with_context(|| format!("{} cannot be read", old.display()))?;
             file.set_len(0).and_then(|()| std::io::copy(&mut from.take(keeps), &mut file)).with_context(unwritten)?;
         }
         let is_old = |p: &Path| p.metadata().is_ok_and(|m| m.len() > 0);
         if keeps == 0 && (is_left || is_old(path)) {
-            let help = "--resume goes on from a checkpoint and its log; another name keeps both";
+            let help = "--resume continues from a checkpoint and its log; another name keeps both";
             output::note(&match is_left {
                 true => format!("note: {} of a run that was ended is begun anew; {help}", part.display()),
                 false => format!(
@@ -97,12 +103,28 @@ impl StepLog {
             path: path.to_owned(),
             flushed: Instant::now(),
             keeps: Some(keeps),
+            later,
+            removed: None,
+            maybe_trained: false,
             is_left,
             is_named: false,
         })
     }
 
-    /// Adds one step; `now` tells when to write. The newest line waits in memory for an evaluation after it.
+    /// Has evaluations called what they are where their samples may have been trained on before.
+    pub const fn set_maybe_trained(&mut self, maybe_trained: bool) {
+        self.maybe_trained = maybe_trained;
+    }
+
+    /// How many lines of the old log the first new line removed, once.
+    pub fn take_removed(&mut self) -> Option<String> {
+        let (count, path) = (self.removed.take()?, self.path.display());
+        let lines = if count == 1 { "1 later line was" } else { &format!("{} later lines were", output::count(count)) };
+        let are = if count == 1 { "it is" } else { "they are" };
+        Some(format!("note: {path}: {lines} removed, {are} from after the checkpoint"))
+    }
+
+    /// Adds one step; `now` decides when to write. The newest line waits in memory for an evaluation after it.
     ///
     /// # Errors
     /// Where the disk is full.
@@ -110,6 +132,7 @@ impl StepLog {
         if let Some(keeps) = self.keeps.take() {
             let cut = self.file.set_len(keeps).and_then(|()| self.file.seek(SeekFrom::Start(keeps)));
             self.checked(cut.map(drop))?;
+            self.removed = Some(std::mem::take(&mut self.later)).filter(|count| *count > 0);
         }
         self.write_in_time(now)?;
         self.newest = Some((*report, self.at + self.pending.len() as u64));
@@ -132,7 +155,8 @@ impl StepLog {
             self.at = begins;
         }
         self.pending.truncate((begins - self.at) as usize);
-        let figures = HeldOutFigures { loss: found.loss, accuracy: found.accuracy.unwrap_or(f64::NAN) };
+        let (loss, accuracy) = (found.loss, found.accuracy.unwrap_or(f64::NAN));
+        let figures = HeldOutFigures { loss, accuracy, maybe_trained: self.maybe_trained };
         let formatted = write_line(&mut self.pending, &report, Some(figures));
         self.checked(formatted)
     }
@@ -199,66 +223,14 @@ impl StepLog {
     }
 }
 
-/// The log that a run resumed from `step` continues, and where the line of that step ends in it; `None` where there is
-/// no log yet. What a killed run left is newer than what has the final name, and may hold less: a run that was killed
-/// again while it copied the first lines.
-fn lines_before<'a>(
-    path: &'a Path,
-    part: &'a Path,
-    is_left: bool,
-    step: u64,
-) -> anyhow::Result<Option<(&'a Path, u64)>> {
-    let candidates = [(part, is_left), (path, path.is_file())];
-    let mut failure = None;
-    for (old, _) in candidates.into_iter().filter(|(_, is_there)| *is_there) {
-        match end_of(old, step) {
-            Ok(end) => return Ok(Some((old, end))),
-            Err(error) => drop(failure.get_or_insert(error)),
-        }
-    }
-    failure.map_or(Ok(None), Err)
-}
-
-/// Where the line of `step` ends in a log: what follows is made again.
-fn end_of(path: &Path, step: u64) -> anyhow::Result<u64> {
-    #[derive(Deserialize)]
-    struct Line {
-        step: u64,
-    }
-    let file = File::open(path).with_context(|| format!("the log {} cannot be read", path.display()))?;
-    let (mut lines, mut line) = (BufReader::with_capacity(1 << 18, file), Vec::new());
-    let (mut end, mut last) = (0u64, 0);
-    loop {
-        line.clear();
-        let length = lines.read_until(b'\n', &mut line).with_context(|| format!("the log {}", path.display()))?;
-        if length == 0 || line.last() != Some(&b'\n') {
-            break;
-        }
-        let Ok(found) = serde_json::from_slice::<Line>(&line) else { break };
-        (end, last) = (end + length as u64, found.step);
-        if last >= step {
-            break;
-        }
-    }
-    if last == step {
-        return Ok(end);
-    }
-    let path = path.display();
-    let found = if last == 0 {
-        format!("{path} is no log of a run")
-    } else if last > step {
-        format!("the log {path} has no line of step {step}")
-    } else {
-        format!("the log {path} ends with step {last}")
-    };
-    Err(wrong(format!(
-        "{found}, and this run goes on from step {step}; give another name for the log, or move the old one away"
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A run of these tests goes on from `step`, whose loss is 0 in every line.
+    fn from(step: u64) -> Option<GoesOn> {
+        Some(GoesOn { step, loss: Some(0.0) })
+    }
 
     #[test]
     fn two_runs_never_share_a_log() {
@@ -278,7 +250,7 @@ mod tests {
     fn a_run_that_goes_on_appends_to_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
-        let write = |from: Option<u64>, steps: std::ops::RangeInclusive<u64>| {
+        let write = |from: Option<GoesOn>, steps: std::ops::RangeInclusive<u64>| {
             let mut log = StepLog::open(&path, from).unwrap();
             steps.for_each(|step| log.add(&StepReport { step, ..StepReport::default() }, Instant::now()).unwrap());
             log
@@ -291,22 +263,22 @@ mod tests {
         };
         write(None, 1..=20).finish().unwrap();
         write(None, 1..=10).finish().unwrap();
-        write(Some(10), 11..=15).finish().unwrap();
+        write(from(10), 11..=15).finish().unwrap();
         assert_eq!(steps(), (1..=15).collect::<Vec<_>>());
         // What was made after the checkpoint is made again.
-        write(Some(12), 13..=14).finish().unwrap();
+        write(from(12), 13..=14).finish().unwrap();
         assert_eq!(steps(), (1..=14).collect::<Vec<_>>());
         // A killed run leaves its part, with half a line at the end.
-        let mut killed = write(Some(14), 15..=20);
+        let mut killed = write(from(14), 15..=20);
         killed.pending.extend(b"{\"step\": 2");
         killed.write().unwrap();
         drop(killed);
-        write(Some(18), 19..=19).finish().unwrap();
+        write(from(18), 19..=19).finish().unwrap();
         assert_eq!(steps(), (1..=19).collect::<Vec<_>>());
-        let told = StepLog::open(&path, Some(30)).map(|_| ()).unwrap_err().to_string();
+        let told = StepLog::open(&path, from(30)).map(|_| ()).unwrap_err().to_string();
         assert!(told.contains("ends with step 19") && told.contains("another name"), "{told}");
         std::fs::write(&path, "a letter\n").unwrap();
-        let told = StepLog::open(&path, Some(3)).map(|_| ()).unwrap_err().to_string();
+        let told = StepLog::open(&path, from(3)).map(|_| ()).unwrap_err().to_string();
         assert!(told.contains("is no log") && std::fs::read_dir(folder.path()).unwrap().count() == 1, "{told}");
     }
 
@@ -345,11 +317,11 @@ mod tests {
         log.sync().unwrap();
         // The program is killed here.
         drop(log);
-        assert!(StepLog::open(&path, Some(7)).is_ok());
+        assert!(StepLog::open(&path, from(7)).is_ok());
         // Killed while it copied the first lines of the whole log: these are still there under its final name.
         std::fs::rename(part_of(&path), &path).unwrap();
         std::fs::write(part_of(&path), "{\"step\":1,\"lo").unwrap();
-        let mut log = StepLog::open(&path, Some(7)).unwrap();
+        let mut log = StepLog::open(&path, from(7)).unwrap();
         log.add(&StepReport { step: 8, ..StepReport::default() }, Instant::now()).unwrap();
         log.finish().unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 8);
@@ -381,7 +353,7 @@ mod tests {
         let path = folder.path().join("run.jsonl");
         let untouched = |names: &[&str]| {
             let before: Vec<_> = names.iter().map(|n| std::fs::read(folder.path().join(n)).unwrap()).collect();
-            for from in [None, Some(3)] {
+            for from in [None, from(3)] {
                 assert_eq!(StepLog::open(&path, from).unwrap().finish().unwrap(), None);
                 let after: Vec<_> = names.iter().map(|n| std::fs::read(folder.path().join(n)).unwrap()).collect();
                 assert_eq!((after, std::fs::read_dir(folder.path()).unwrap().count()), (before.clone(), names.len()));
@@ -400,5 +372,50 @@ mod tests {
         killed.write().unwrap();
         drop(killed);
         untouched(&["run.jsonl", "run.jsonl.part"]);
+    }
+
+    #[test]
+    fn the_log_of_another_run_is_refused_and_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.jsonl");
+        let write = |steps: u64, loss: f32| {
+            let mut log = StepLog::open(&path, None).unwrap();
+            let report = |step| StepReport { step, loss, ..StepReport::default() };
+            (1..=steps).for_each(|step| log.add(&report(step), Instant::now()).unwrap());
+            log
+        };
+        let loss = 0.1f32 + 0.2;
+        let at = |step, loss| Some(GoesOn { step, loss: Some(loss) });
+        write(9, loss).finish().unwrap();
+        let before = std::fs::read(&path).unwrap();
+        let refused = |from: Option<GoesOn>| StepLog::open(&path, from).map(|_| ()).unwrap_err().to_string();
+        let told = refused(at(5, f32::from_bits(loss.to_bits() + 1)));
+        assert!(told.contains("belongs to another run: its line of step 5 has loss 0.3"), "{told}");
+        assert!(told.contains("another name"), "{told}");
+        assert_eq!(
+            (std::fs::read(&path).unwrap(), std::fs::read_dir(folder.path()).unwrap().count()),
+            (before.clone(), 1)
+        );
+        // A checkpoint of an older version says no loss.
+        let mut log = StepLog::open(&path, Some(GoesOn { step: 5, loss: None })).unwrap();
+        log.add(&StepReport { step: 6, loss, ..StepReport::default() }, Instant::now()).unwrap();
+        assert_eq!(
+            (log.take_removed().unwrap().contains("4 later lines were removed"), log.take_removed()),
+            (true, None)
+        );
+        drop(log);
+        std::fs::remove_file(part_of(&path)).unwrap();
+        // What another run left when it was killed is not copied over.
+        let mut left = write(3, 7.0);
+        left.write().unwrap();
+        drop(left);
+        let others = std::fs::read(part_of(&path)).unwrap();
+        for step in [2, 5] {
+            assert!(refused(at(step, loss)).contains("run.jsonl.part"));
+            assert_eq!(
+                (std::fs::read(&path).unwrap(), std::fs::read(part_of(&path)).unwrap()),
+                (before.clone(), others.clone())
+            );
+        }
     }
 }

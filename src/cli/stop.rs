@@ -1,8 +1,8 @@
 //! Signals that ask the program to end: Ctrl+C, `kill`, a closed terminal.
 //!
-//! A command that a signal ends has 128 and the signal's number as exit status, as a shell tells it. Most commands end
-//! at once; a run that has made steps ends after the current one and saves what was asked for. The second signal always
-//! ends the program at once.
+//! A command that a signal ends has 128 and the signal's number as exit status, as a shell reports it. Most commands
+//! end at once; a run that has made steps ends after the current one and saves what was asked for. The second signal
+//! always ends the program at once.
 
 use super::output;
 use std::process::ExitCode;
@@ -31,6 +31,15 @@ static FINISHES: OnceLock<&'static str> = OnceLock::new();
 impl Signal {
     fn of(number: i32) -> Option<Self> {
         ASKING.into_iter().find(|s| i32::from(s.number) == number)
+    }
+
+    /// How to end the program at once after it, in words that fit how it came.
+    const fn again(self) -> &'static str {
+        match self.number {
+            1 => "the terminal was closed (SIGHUP); another signal ends the run at once",
+            2 => "press Ctrl+C again to end at once",
+            _ => "SIGTERM asked for it; another SIGTERM ends the run at once",
+        }
     }
 
     const fn status(self) -> u8 {
@@ -68,7 +77,7 @@ fn heard(number: i32, lost: &str) {
     let is_first = CAME.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     let finishes = FINISHES.get();
     if let Some(what) = finishes.filter(|_| is_first) {
-        return output::note(&format!("\nstopping after {what}; press Ctrl+C again to end at once"));
+        return output::note(&format!("\nstopping after {what}; {}", signal.again()));
     }
     let lost = if finishes.is_some() { "what was not written by then is lost" } else { lost };
     output::note(&format!("\nended by {}: {lost}", signal.name));
@@ -126,5 +135,9 @@ mod tests {
         let statuses: Vec<(i32, u8)> = [1, 2, 15].map(|n| (n, Signal::of(n).unwrap().status())).to_vec();
         assert_eq!(statuses, [(1, 129), (2, 130), (15, 143)]);
         assert_eq!(Signal::of(9), None);
+        // Whoever sent a signal need not have a keyboard.
+        let again = [1, 2, 15].map(|n| Signal::of(n).unwrap().again());
+        assert_eq!(again.map(|text| text.contains("Ctrl+C")), [false, true, false]);
+        assert!(again[0].contains("SIGHUP") && again[2].contains("another SIGTERM"));
     }
 }

@@ -1,8 +1,21 @@
 //! `stepgraph studio`: opens the window, or says why there is none.
 
-#[cfg(feature = "studio")]
+use super::args::Cli;
 use super::error::wrong;
+use crate::model::{BUNDLED, did_you_mean};
+use clap::CommandFactory;
 use std::ffi::OsStr;
+
+/// The error of a name that is neither a preset's nor a command's.
+fn unknown(given: &str) -> anyhow::Error {
+    let cli = Cli::command();
+    let commands = cli.get_subcommands().map(clap::Command::get_name);
+    let near = did_you_mean(given, BUNDLED.iter().map(|b| b.name).chain(commands));
+    wrong(format!(
+        "{given}: no such preset, and no command of that name; {near}give the path of a preset or the name of a \
+         bundled one; `stepgraph presets` lists them, `stepgraph --help` the commands"
+    ))
+}
 
 /// Opens the studio, with a preset where one is given.
 ///
@@ -13,13 +26,12 @@ pub fn run(preset: Option<&OsStr>) -> anyhow::Result<()> {
     let Some(given) = preset else { return crate::studio::run(None) };
     let path = std::path::Path::new(given);
     if path.is_file() {
-        // A network with mistakes is mended in the window; a file that is no preset has nothing to show there.
+        // A network with mistakes is fixed in the window; a file that is no preset has nothing to show there.
         super::presets::read(given)?;
         return crate::studio::run(Some(path.to_owned()));
     }
-    if !crate::model::BUNDLED.iter().any(|b| given == b.name) {
-        let help = "give the path of a preset or the name of a bundled one; `stepgraph presets` lists them, `stepgraph --help` the commands";
-        return Err(wrong(format!("{}: no such preset, and no command of that name; {help}", path.display())));
+    if !BUNDLED.iter().any(|b| given == b.name) {
+        return Err(unknown(&given.to_string_lossy()));
     }
     // The studio knows the bundled ones by name. They are no files: saving one asks for a place, and none is listed as a recent file.
     crate::studio::run(Some(path.to_owned()))
@@ -31,13 +43,9 @@ pub fn run(preset: Option<&OsStr>) -> anyhow::Result<()> {
 /// Always.
 #[cfg(not(feature = "studio"))]
 pub fn run(preset: Option<&OsStr>) -> anyhow::Result<()> {
-    let known =
-        preset.is_none_or(|p| std::path::Path::new(p).is_file() || crate::model::BUNDLED.iter().any(|b| p == b.name));
+    let known = preset.is_none_or(|p| std::path::Path::new(p).is_file() || BUNDLED.iter().any(|b| p == b.name));
     if let (false, Some(given)) = (known, preset) {
-        return Err(super::error::wrong(format!(
-            "{}: no such preset, and no command of that name; see stepgraph --help",
-            given.to_string_lossy()
-        )));
+        return Err(unknown(&given.to_string_lossy()));
     }
     anyhow::bail!(
         "this build has no window: it was made without the feature \"studio\"; build with `cargo build --release`, or use the commands, which \

@@ -14,7 +14,7 @@ pub(super) struct Times {
 
 impl Times {
     pub(super) fn new(steps: u64) -> Self {
-        // Most runs end long before this room is full; one that does not is thinned out as it goes on.
+        // Most runs end long before this room is full; one that does not is thinned out as it continues.
         let room = steps.min(MAX_TIMES) as usize;
         Self { stride: 1, step_us: Vec::with_capacity(room), feed_us: Vec::with_capacity(room) }
     }

@@ -3,9 +3,10 @@
 use super::args::{Device, ExecutorArg, TrainArgs};
 use super::error::wrong;
 use super::keep::{Keeper, folder_of_runs};
+use super::log_lines::GoesOn;
 use super::places::{Kind, Places};
-use super::presets::Loaded;
-use super::progress::Progress;
+use super::presets::{DataLook, Loaded};
+use super::progress::{Progress, evaluation};
 use super::step_log::StepLog;
 use super::stop::{self, Signal};
 use super::times::Times;
@@ -15,7 +16,7 @@ use crate::exec::{ExecError, Executor};
 use crate::model::Preset;
 use crate::select::Threads;
 use crate::tensor::Bytes;
-use crate::train::runs::RunEnd;
+use crate::train::runs::{RunEnd, missing_checkpoint};
 use crate::train::{DataChoice, Evaluation, Layout, Session, SessionSpec, StepReport, TrainError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,8 +35,12 @@ struct Outputs {
 /// Where what was given is wrong, the run fails, or its results cannot be written.
 pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
-    let mut found = presets::load(&args.preset)?;
+    let looks = if args.batches.is_some() { DataLook::Ignore } else { DataLook::Report };
+    let mut found = presets::load(&args.preset, looks)?;
     change_split(&mut found.preset, args)?;
+    if let Some((path, help)) = args.resume.as_ref().and_then(|path| Some((path, missing_checkpoint(path)?))) {
+        return Err(wrong(format!("{}: {help}", path.display())));
+    }
     let outputs = outputs(args, &found)?;
     let chosen = device::threads(args.threads, &found.model);
     let threads = chosen.count;
@@ -57,8 +62,9 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let store = args.keep.then(folder_of_runs).transpose()?;
     // From here on there is something to save. The log is opened last: until here a mistake leaves no file at all.
     stop::finish_first("this step");
-    let from = args.resume.as_ref().map(|_| session.done());
-    let log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
+    let from = args.resume.as_ref().map(|_| GoesOn { step: session.done(), loss: session.last_loss() });
+    let mut log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
+    log.iter_mut().for_each(|log| log.set_maybe_trained(session.is_maybe_trained()));
     presets::warn_of_precision(&found.preset, &target);
     introduce(&session, args);
     if store.is_some() {
@@ -141,9 +147,9 @@ fn outputs(args: &TrainArgs, found: &Loaded) -> anyhow::Result<Outputs> {
     let mut places = Places::of(found);
     places.reads("the initial parameters", args.init.as_deref());
     places.reads("the batches", args.batches.as_deref());
-    // A run that goes on may renew the checkpoint that it came from; nothing else may replace that.
+    // A resumed run may renew the checkpoint that it came from; nothing else may replace that.
     let checkpoint = places.writes("the checkpoint", Kind::Checkpoint(&network), args.checkpoint.as_deref())?;
-    places.reads("the checkpoint to go on from", args.resume.as_deref());
+    places.reads("the checkpoint to resume from", args.resume.as_deref());
     let log = places.writes_log(args.log.as_deref())?;
     let save = places.writes("the parameters", Kind::Weights(Some(&network)), args.save.as_deref())?;
     Ok(Outputs { log, save, checkpoint })
@@ -153,17 +159,17 @@ fn introduce(session: &Session, args: &TrainArgs) {
     let (model, plan) = (session.model(), &session.compiled().plan);
     let samples = session.dataset().map(|(set, split)| {
         format!(
-            ", {}: {} samples, {} held out",
+            ", {}: {}, {} held out",
             set.name,
-            output::count(set.len() as u64),
+            output::counted(set.len() as u64, "sample"),
             output::count(split.held_out.len() as u64)
         )
     });
     output::note(&format!(
-        "{}: {} parameters, {} operations, arena {}{}",
+        "{}: {}, {}, arena {}{}",
         model.name,
-        output::count(model.trained_len() as u64),
-        plan.program.ops.len(),
+        output::counted(model.trained_len() as u64, "parameter"),
+        output::counted(plan.program.ops.len() as u64, "operation"),
         Bytes(plan.arena_bytes),
         samples.unwrap_or_default()
     ));
@@ -176,7 +182,7 @@ fn introduce(session: &Session, args: &TrainArgs) {
     // Otherwise the closing summary says so.
     if args.json && session.done() >= session.total() {
         output::note(&format!(
-            "note: nothing is left to do, as step {} was made before; give more --steps to go on",
+            "note: nothing is left to do, as step {} was made before; give more --steps to continue",
             session.done()
         ));
     }
@@ -185,7 +191,8 @@ fn introduce(session: &Session, args: &TrainArgs) {
     }
     let asked = args.steps.unwrap_or(0);
     if asked > session.total() {
-        output::note(&format!("note: the file holds {} batches, so the run has that many steps", session.total()));
+        let batches = output::counted(session.total(), "batch");
+        output::note(&format!("note: the file holds {batches}, so the run has that many steps"));
     }
 }
 
@@ -248,6 +255,8 @@ impl Run {
             let made = session.steps(most, LOOK_UP_EVERY, |report| {
                 let now = Instant::now();
                 self.with_log(|text| progress.say(text), |log| log.add(report, now));
+                let removed = self.log.as_mut().and_then(StepLog::take_removed);
+                removed.iter().for_each(|text| progress.say(text));
                 self.times.add(report);
                 self.keep.iter_mut().for_each(|k| k.step(report, now));
                 self.last = Some(*report);
@@ -369,13 +378,13 @@ impl Run {
         if args.eval_every.is_some_and(|n| step.is_multiple_of(n))
             && let Some(found) = session.evaluate()?
         {
-            progress.evaluated(step, &found);
+            progress.evaluated(step, &evaluation(&found, session.is_maybe_trained()));
             self.with_log(|text| progress.say(text), |log| log.evaluated(step, &found));
             self.keep.iter_mut().for_each(|k| k.evaluated(step, &found));
             self.evaluations.push(HeldOut::new(step, &found));
         }
         if let Some(Err(error)) = self.keep.as_mut().map(|k| k.save_in_time(session)) {
-            progress.say(&format!("note: {error}; the run goes on"));
+            progress.say(&format!("note: {error}; the run continues"));
         }
         if let (Some(every), Some(path)) = (args.checkpoint_every, &outputs.checkpoint)
             && step.is_multiple_of(every)
@@ -384,7 +393,7 @@ impl Run {
             self.with_log(|text| progress.say(text), StepLog::sync);
             // The next one is tried again, and the last one's failure is the run's.
             if let Err(error) = session.save_checkpoint(path, preset) {
-                progress.say(&format!("note: {error}; the run goes on"));
+                progress.say(&format!("note: {error}; the run continues"));
             }
         }
         self.with_log(|text| progress.say(text), |log| log.write_in_time(Instant::now()));

@@ -2,7 +2,7 @@
 
 use super::args::{ExecutorArg, TrainArgs};
 use super::output::{self, Distribution};
-use super::progress::held_out;
+use super::progress::evaluation;
 use super::stop::Signal;
 use super::times::Times;
 use crate::exec::peak_bytes;
@@ -32,7 +32,12 @@ pub struct Summary {
     signal: Option<&'static str>,
     /// The loss of the last batch, before its update.
     loss: Option<f32>,
+    /// Absent where nothing is held out, or may have been trained on before.
     held_out: Option<HeldOut>,
+    /// The same for samples that are held out now, and may have been trained on before: the run was resumed with other
+    /// samples, or began from weights of others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    maybe_trained: Option<HeldOut>,
     evaluations: Vec<HeldOut>,
     /// From the first step to the end of the last, evaluations in between included.
     seconds: f64,
@@ -45,7 +50,7 @@ pub struct Summary {
     prepare_ms: f64,
     compile_ms: f64,
     arena_bytes: u64,
-    /// The largest memory of this process so far, where the system tells.
+    /// The largest memory of this process so far, where the system reports it.
     peak_rss_bytes: Option<u64>,
     lower_bound_bytes: u64,
     unshared_bytes: u64,
@@ -97,8 +102,9 @@ impl Outcome {
     pub fn summary(mut self, session: &Session, args: &TrainArgs) -> Summary {
         let (compiled, step) = (session.compiled(), session.done());
         let made = (step - self.first) as f64;
-        let held_out = self.held.as_ref().map(|h| HeldOut::new(step, h));
-        self.evaluations.extend(held_out.clone());
+        let last = self.held.as_ref().map(|h| HeldOut::new(step, h));
+        self.evaluations.extend(last.clone());
+        let (held_out, maybe_trained) = if session.is_maybe_trained() { (None, last) } else { (last, None) };
         let rate = if self.seconds > 0.0 { made / self.seconds } else { 0.0 };
         let resumed = session.resumed();
         let notes = session.notes().iter().chain(resumed.iter().flat_map(|r| &r.notes));
@@ -115,6 +121,7 @@ impl Outcome {
             signal: self.signal.map(|s| s.name),
             loss: self.last.map(|r| r.loss),
             held_out,
+            maybe_trained,
             evaluations: self.evaluations,
             seconds: self.seconds,
             steps_per_s: rate,
@@ -141,7 +148,7 @@ impl Outcome {
 pub fn told(s: &Summary) -> String {
     let mut out = if s.steps < s.first_step && !s.interrupted {
         format!(
-            "{}: nothing was left to do, as step {} was made before; give more --steps to go on\n",
+            "{}: nothing was left to do, as step {} was made before; give more --steps to continue\n",
             s.preset,
             output::count(s.steps)
         )
@@ -159,10 +166,10 @@ pub fn told(s: &Summary) -> String {
     if let Some(loss) = s.loss {
         out.push_str(&format!("last batch: loss {}\n", figure(f64::from(loss), 4)));
     }
-    match &s.held_out {
+    match s.held_out.as_ref().or(s.maybe_trained.as_ref()) {
         Some(h) => {
             let found = Evaluation { samples: h.samples, loss: h.loss, accuracy: h.accuracy, confusion: Vec::new() };
-            out.push_str(&format!("{}\n", held_out(&found)));
+            out.push_str(&format!("{}\n", evaluation(&found, s.maybe_trained.is_some())));
         }
         None => out.push_str("held out: nothing, so there is no evaluation\n"),
     }

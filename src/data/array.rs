@@ -1,7 +1,7 @@
 //! Numeric arrays as NPY and IDX files store them, and data sets made of a pair of them.
 
 use super::{DataError, Dataset, Loaded, Place, Preprocessing, Target};
-use crate::tensor::Shape;
+use crate::tensor::{Shape, plural};
 use std::borrow::Cow;
 
 /// The type of a stored number.
@@ -178,7 +178,7 @@ impl Pair<'_> {
             return Err(DataError::content(
                 &self.y_file,
                 Place::Whole,
-                format!("{targets} targets"),
+                format!("{targets} {}", plural(targets as u64, "target")),
                 format!("{n}, one for each sample of {}", self.x_file),
                 "both files must come from the same set and part (training or test)",
             ));

@@ -9,7 +9,7 @@ use crate::exec::{BatchPlace, Shuffle};
 use serde::{Deserialize, Serialize};
 
 /// The generator's first stream for shuffles; each epoch has the next one.
-const STREAM: u64 = 0x6461_7461_0100_0000;
+pub(crate) const STREAM: u64 = 0x6461_7461_0100_0000;
 
 /// How far a run has come through its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Position {
 pub struct Batches {
     /// The training part, in the split's order.
     train: Vec<u32>,
-    /// `train`, shuffled for the epoch that `shuffled` tells.
+    /// `train`, shuffled for the epoch that `shuffled` gives.
     order: Vec<u32>,
     shuffled: Option<u64>,
     batch: usize,

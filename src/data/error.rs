@@ -19,6 +19,9 @@ pub enum DataError {
     /// The file system refused.
     #[error("{file}: cannot be read: {cause}; {help}")]
     Read { file: String, cause: io::Error, help: &'static str },
+    /// The file system refused several files.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<Self>),
     /// The file's content is not what its format or the preset promises.
     #[error("{file}{at}: found {found}, expected {expected}; {help}")]
     Content { file: Box<str>, at: Place, found: Box<str>, expected: Box<str>, help: &'static str },
@@ -50,7 +53,7 @@ pub enum Place {
     Whole,
     /// A line, counted from 1.
     Line(u64),
-    /// A cell of a table: the line counted from 1, the column's index, which is told counted from 1, and its name.
+    /// A cell of a table: the line counted from 1, the column's index, which messages count from 1, and its name.
     Cell { line: u64, column: usize, name: Box<str> },
     /// An offset in bytes from the start, after decompression.
     Byte(u64),
@@ -111,7 +114,7 @@ impl DataError {
             },
             Self::Field { field, .. } => (None, format!("data.{field}")),
             Self::Batch { .. } => (None, "input.batch".to_owned()),
-            Self::Read { .. } | Self::Content { .. } | Self::Resume { .. } | Self::Cancelled => {
+            Self::Read { .. } | Self::Several(_) | Self::Content { .. } | Self::Resume { .. } | Self::Cancelled => {
                 (None, "data".to_owned())
             }
         };
@@ -119,7 +122,9 @@ impl DataError {
         let help = match self {
             Self::Read { help, .. } | Self::Content { help, .. } | Self::Field { help, .. } => help,
             Self::Fit { help, .. } => &**help,
-            Self::Batch { .. } | Self::Resume { .. } | Self::Cancelled => text.rsplit("; ").next().unwrap_or_default(),
+            Self::Several(_) | Self::Batch { .. } | Self::Resume { .. } | Self::Cancelled => {
+                text.rsplit("; ").next().unwrap_or_default()
+            }
         };
         let message = text.strip_suffix(help).map_or(&*text, |t| t.trim_end_matches("; "));
         Diagnostic { layer, path, message: message.to_owned(), help: help.to_owned() }

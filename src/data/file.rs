@@ -4,8 +4,8 @@ use super::{DataError, Place};
 use crate::exec;
 use flate2::read::MultiGzDecoder;
 use std::fs;
-use std::io::Read;
-use std::path::Path;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 /// Gzip's first two bytes.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -15,16 +15,30 @@ pub(super) fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
+/// The error of a file that the system does not let read.
+fn refused(path: &Path, cause: io::Error) -> DataError {
+    let help = "check the path and its permissions; relative paths start at the preset's folder";
+    DataError::Read { file: shown(path), cause, help }
+}
+
+/// What the system says of each of these files and folders that cannot be opened.
+pub(super) fn closed(paths: &[PathBuf], base: &Path) -> Vec<DataError> {
+    let open = |path: &Path| match fs::metadata(path)? {
+        kind if kind.is_dir() => fs::read_dir(path).map(drop),
+        kind if kind.is_file() => fs::File::open(path).map(drop),
+        // Opening a pipe may wait for its other end.
+        _ => Ok(()),
+    };
+    let paths = paths.iter().map(|path| base.join(path));
+    paths.filter_map(|path| open(&path).err().map(|cause| refused(&path, cause))).collect()
+}
+
 /// The bytes of a regular file.
 ///
 /// # Errors
 /// Where it is missing, not readable, or a folder, a device or a pipe (whose length nobody knows beforehand).
 pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
-    let refused = |cause| DataError::Read {
-        file: shown(path),
-        cause,
-        help: "check the path and its permissions; relative paths start at the preset's folder",
-    };
+    let refused = |cause| refused(path, cause);
     let kind = fs::metadata(path).map_err(refused)?.file_type();
     if !kind.is_file() {
         let found = if kind.is_dir() { "a folder" } else { "a device, pipe or socket" };

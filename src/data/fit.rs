@@ -2,7 +2,7 @@
 
 use super::error::Side;
 use super::{DataError, Dataset, Loaded, Place, Request, Target};
-use crate::tensor::Shape;
+use crate::tensor::{Shape, plural};
 
 /// The data set in the network's shapes.
 ///
@@ -79,7 +79,7 @@ fn matches_up_to_layout(a: &Shape, b: &Shape) -> bool {
 /// ` (64 values)` behind a shape of more than one dimension.
 fn counted(shape: &Shape) -> String {
     match shape.checked_len() {
-        Some(len) if shape.rank() > 1 => format!(" ({len} values)"),
+        Some(len) if shape.rank() > 1 => format!(" ({len} {})", plural(len as u64, "value")),
         _ => String::new(),
     }
 }
@@ -135,7 +135,10 @@ fn fit_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> 
     if let Some(classes) = loaded.dataset.classes()
         && classes < outputs
     {
-        loaded.dataset.notes.push(format!("{classes} classes for {outputs} outputs: the others are never right"));
+        loaded.dataset.notes.push(format!(
+            "{classes} {} for {outputs} outputs: the others are never right",
+            plural(classes as u64, "class")
+        ));
     }
     Ok(())
 }
@@ -179,8 +182,9 @@ fn fit_values(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     if let Target::Values { shape, .. } = &mut loaded.dataset.target {
         if !matches_up_to_layout(shape, &request.output) {
             let help = format!(
-                "give the last layer {} units, one for each value of a target; for classes use softmax_cross_entropy",
-                shape.len()
+                "give the last layer {} {}, one for each value of a target; for classes use softmax_cross_entropy",
+                shape.len(),
+                plural(shape.len() as u64, "unit")
             );
             return Err(DataError::fit(
                 Side::Output,

@@ -20,6 +20,7 @@ mod idx;
 mod images;
 #[cfg(test)]
 mod mutation;
+mod notes;
 mod npy;
 mod npz;
 mod preprocessing;
@@ -30,11 +31,13 @@ mod synthetic;
 mod table;
 
 pub use array::Array;
+pub(crate) use batches::STREAM as SHUFFLE_STREAM;
 pub use batches::{Batches, Position};
 pub use cifar::{CifarRecords, read_cifar};
 pub use error::{DataError, Place};
 pub use idx::read_idx;
 pub use images::read_image;
+pub use notes::training_notes;
 pub use npy::read_npy;
 pub use npz::read_npz;
 pub use preprocessing::Preprocessing;
@@ -45,6 +48,7 @@ pub use table::{CsvOptions, Table, read_csv};
 
 use crate::model::{DataSource, DataSpec, LossSpec, Model};
 use crate::tensor::{Fnv, Shape};
+use error::Side;
 use std::path::Path;
 
 /// Samples with their targets, in memory.
@@ -160,6 +164,23 @@ pub fn load_to_show(
     }
 }
 
+/// What is wrong with the data of `spec` whatever the network's output is: every file that cannot be opened, otherwise
+/// the first mistake in their contents. Contents are looked at where there is a `request` to read them for, whose
+/// output does not matter, and where they are not large.
+#[must_use]
+pub fn problems(spec: &DataSpec, request: Option<&Request>, base: &Path) -> Vec<DataError> {
+    /// Larger data are not read only to say what else is wrong.
+    const MOST_READ: u64 = 256 << 20;
+    let closed = file::closed(&spec.source.paths(), base);
+    let size = |request: &&Request| expected_size(&spec.source, request, base);
+    let request = request.filter(|_| closed.is_empty());
+    let found = request.filter(|r| size(r).held.saturating_add(size(r).reading) <= MOST_READ);
+    match found.map(|request| load(spec, request, base)) {
+        Some(Err(DataError::Fit { side: Side::Output, .. })) | Some(Ok(_)) | None => closed,
+        Some(Err(error)) => vec![error],
+    }
+}
+
 /// The data set of `spec`, its features standardised over the part that trains, where the source asks for that.
 fn learnt(spec: &DataSpec, request: &Request, base: &Path) -> Result<Loaded, DataError> {
     let mut loaded = read(spec, request, base, None)?;
@@ -172,6 +193,10 @@ fn learnt(spec: &DataSpec, request: &Request, base: &Path) -> Result<Loaded, Dat
 
 /// The data set of `spec` as its source gives it, with the columns that `known` names, where it names any.
 fn read(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preprocessing>) -> Result<Loaded, DataError> {
+    let closed = file::closed(&spec.source.paths(), base);
+    if closed.len() > 1 {
+        return Err(DataError::Several(closed));
+    }
     let classes = request.wants_classes;
     let loaded = match &spec.source {
         DataSource::Digits => bundled::digits()?,

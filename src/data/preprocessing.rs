@@ -1,4 +1,4 @@
-//! How samples are prepared before a network sees them, and what its outputs stand for.
+//! How samples are prepared before a network sees them, and what its outputs mean.
 //!
 //! Both belong to the weights and not to a file: a network that was trained on features with one mean and on classes in
 //! one order gives wrong answers for any other. A data set is loaded either to train on, which learns its
@@ -6,9 +6,10 @@
 
 use super::error::{Side, listed, quoted};
 use super::{DataError, Loaded, Place, Scaling, Target};
+use crate::tensor::plural;
 use serde::{Deserialize, Serialize};
 
-/// What weights expect of the samples that they are given, and what their outputs stand for.
+/// What weights expect of the samples that they are given, and what their outputs mean.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Preprocessing {
@@ -87,7 +88,7 @@ impl Preprocessing {
             Side::Input,
             &loaded.file,
             Place::Whole,
-            format!("{found} features{}", names(&loaded.dataset.feature_names)),
+            format!("{found} {}{}", plural(found as u64, "feature"), names(&loaded.dataset.feature_names)),
             format!("the {expected} that the weights were trained with{}", names(&self.features)),
             "give data with these features in this order, or a table whose header names them",
         ))
@@ -186,7 +187,7 @@ mod tests {
         let set = known.prepare(loaded(&[12.0, 3.0], &[0], &[])).unwrap();
         assert_eq!((set.dataset.x, set.dataset.preprocessing), (vec![1.0, 6.0], known.clone()));
         let error = known.prepare(loaded(&[1.0], &[0], &[])).err().unwrap().to_string();
-        assert!(error.contains("found 1 features, expected the 2") && error.contains("\"a\", \"b\""), "{error}");
+        assert!(error.contains("found 1 feature, expected the 2") && error.contains("\"a\", \"b\""), "{error}");
     }
 
     #[test]

@@ -6,9 +6,9 @@ use super::error::quoted;
 use super::file::{gunzip, is_gzip, read_file, shown};
 use super::{DataError, Dataset, Loaded, Place, Preprocessing, Target};
 use crate::model::{Header, TargetColumn};
-use crate::tensor::{Bytes, Shape};
+use crate::tensor::{Bytes, Shape, plural};
 use csv::{ReaderBuilder, StringRecord};
-use select::{Selected, name_of, select};
+use select::{Selected, select};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub struct Table {
     pub x: Vec<f32>,
     /// One class a line (unnamed where the cells are whole numbers), or one value a line.
     pub target: Target,
-    /// The header's names, or `column 1` and so on.
+    /// The header's names, or `column 1` and so on; of equal names the later ones have a number: `a`, `a.1`.
     pub feature_names: Vec<String>,
     /// The header's name for the target; `None` where there is no header.
     pub target_name: Option<String>,
@@ -184,7 +184,7 @@ impl<'a> Rows<'a> {
             }
             if cells.len() != self.width {
                 let expected = format!("{}, as in the first line", self.width);
-                let found = format!("{} columns", cells.len());
+                let found = format!("{} {}", cells.len(), plural(cells.len() as u64, "column"));
                 return Err(DataError::content(self.file, Place::Line(line), found, expected, RAGGED_HELP));
             }
             return Ok(Some(Row { line, cells }));
@@ -338,8 +338,9 @@ impl<'a> Columns<'a> {
             Targets::Values(values) => Target::Values { values, shape: Shape::default() },
             Targets::Classes { texts, cells } => self.classes(&texts, &cells, &mut notes)?,
         };
-        let feature_names = self.selected.features.iter().map(|&column| name_of(&self.names, column)).collect();
-        let target_name = self.header.then(|| name_of(&self.names, self.selected.target));
+        let name = |column: usize| self.selected.names[column].clone();
+        let feature_names = self.selected.features.iter().map(|&column| name(column)).collect();
+        let target_name = self.header.then(|| name(self.selected.target));
         Ok(Table { x: self.x, target, feature_names, target_name, lines: self.lines, notes })
     }
 

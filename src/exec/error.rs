@@ -17,7 +17,7 @@ pub enum ExecError {
         "op {op} ({kernel}, {layer}): argument {slot} was recorded at {found:#x}, but the plan has it at {expected:#x}; nothing was run"
     )]
     Ledger { op: usize, kernel: String, layer: String, slot: &'static str, expected: usize, found: usize },
-    #[error("the arena was recorded at {recorded:#x} and lies at {found:#x} now; nothing was run")]
+    #[error("the arena was recorded at {recorded:#x} and is at {found:#x} now; nothing was run")]
     ArenaMoved { recorded: usize, found: usize },
     #[error("the graph of {graph}: {why}; nothing was run")]
     Graph { graph: String, why: String },

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// Bytes of memory that can be taken without swapping, where the system tells: those of the machine, of the container
-/// or group that this program is in, or those that the limits of this process leave, whichever are fewest.
+/// Bytes of memory that can be taken without swapping, where the system reports it: those of the machine, of the
+/// container or group that this program is in, or those that the limits of this process leave, whichever are fewest.
 #[must_use]
 pub fn available_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
@@ -15,13 +15,13 @@ pub fn available_bytes() -> Option<u64> {
     [granted_bytes(Path::new("/sys/fs/cgroup"), &groups), limited].into_iter().flatten().chain([free]).min()
 }
 
-/// The largest memory that this process has had so far, where the system tells.
+/// The largest memory that this process has had so far, where the system reports it.
 #[must_use]
 pub fn peak_bytes() -> Option<u64> {
     sized(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
-/// The bytes that a line of the system's tables tells in units of 1024.
+/// The bytes that a line of the system's tables gives in units of 1024.
 fn sized(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix(name))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
@@ -38,7 +38,7 @@ fn left_of_limits(limits: &str, status: &str) -> Option<u64> {
     [left("Max address space", "VmSize:"), left("Max data size", "VmData:")].into_iter().flatten().min()
 }
 
-/// The files of a control group that tell its limit and what it has taken, and the line of its statistics about files
+/// The files of a control group that hold its limit and what it has taken, and the line of its statistics about files
 /// that nobody uses.
 struct GroupFiles {
     most: &'static str,
@@ -129,7 +129,8 @@ mod tests {
     fn limits_of_the_process_count() {
         let limits = |space: &str, data: &str| {
             format!(
-                "Limit  Soft Limit  Hard Limit  Units\nMax data size   {data}  unlimited  bytes\nMax address space   {space}  unlimited  bytes\n"
+                "Limit  Soft Limit  Hard Limit  Units\nMax data size   {data}  unlimited  bytes\n\
+                 Max address space   {space}  unlimited  bytes\n"
             )
         };
         let status = "VmPeak:\t  9 kB\nVmSize:\t  2 kB\nVmData:\t  1 kB\n";

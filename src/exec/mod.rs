@@ -3,10 +3,12 @@
 //! Everything before this module is data. Here a plan meets a machine. The type of a recorder has no way to allocate: it is given a
 //! [`SealedEnv`], which offers addresses and nothing else.
 
+mod accuracy;
 pub mod cpu;
 pub mod cuda;
 mod env;
 mod error;
+mod function;
 mod memory;
 mod pages;
 mod readback;
@@ -15,8 +17,10 @@ mod step;
 mod stream;
 mod streamed;
 
+pub use accuracy::{Accuracy, Survey, Unit};
 pub use env::{EnvBuilder, SealedEnv};
 pub use error::ExecError;
+pub use function::Function;
 pub use memory::{available_bytes, peak_bytes};
 pub(crate) use pages::{advise, copied, read_file, room, try_room, zero_bytes};
 pub use readback::{Fault, GraphRead, Undo};

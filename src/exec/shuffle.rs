@@ -7,8 +7,9 @@
 
 use crate::model::Rng;
 
-/// Rounds, each with its key. Over 40,000 epochs of 10 to 1,437 samples, no preference of samples for places or neighbours can be told from chance; with 8 rounds
-/// neighbours among 10 to 64 samples show one of 2 %, with 6 one of 6 %.
+/// Rounds, each with its key. Over 40,000 epochs of 10 to 1,437 samples, no preference of samples for places or
+/// neighbours can be distinguished from chance; with 8 rounds neighbours among 10 to 64 samples show one of 2 %, with 6
+/// one of 6 %.
 pub const ROUNDS: usize = 12;
 
 /// A permutation of `0..len`.
@@ -37,7 +38,7 @@ impl Shuffle {
         Self { len, low: bits - high, high, keys }
     }
 
-    /// What tells it from other permutations of as many numbers.
+    /// What distinguishes it from other permutations of as many numbers.
     #[must_use]
     pub const fn keys(&self) -> [u32; ROUNDS] {
         self.keys

@@ -62,7 +62,8 @@ impl Step {
         }
     }
 
-    /// Refuses a compiled step whose memory, with `beside` bytes that are taken after it, is not free now, on the device or here.
+    /// Refuses a compiled step whose memory, with `beside` bytes that are taken after it, is not free now, on the
+    /// device or here.
     ///
     /// # Errors
     /// Where memory is short, or the device cannot be used.
@@ -275,7 +276,7 @@ impl Step {
         }
     }
 
-    /// Tells which values are read after every step, so that a GPU fetches them by one copy.
+    /// Sets which values are read after every step, so that a GPU fetches them by one copy.
     ///
     /// # Errors
     /// Where memory is short.

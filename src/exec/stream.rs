@@ -1,4 +1,4 @@
-//! Steps that fetch their own batches from a data set on the device, launched ahead of what they tell.
+//! Steps that fetch their own batches from a data set on the device, launched ahead of what they report.
 
 use super::shuffle::ROUNDS;
 use super::{ExecError, Shuffle, Step, cuda};
@@ -60,7 +60,7 @@ impl BatchPlace {
     }
 }
 
-/// What a step that fetched its own batch told.
+/// What a step that fetched its own batch reported.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepRecord {
     /// The step counter before it.

@@ -122,7 +122,7 @@ impl Step {
         out.write_all(bytemuck::cast_slice(&self.ordered(id, &stored)))
     }
 
-    /// A value's elements in logical order, from those that lie in memory.
+    /// A value's elements in logical order, from those that are in memory.
     pub(super) fn ordered<'a, T: Element + Default>(&self, id: LValueId, stored: &'a [T]) -> Cow<'a, [T]> {
         let compiled = self.compiled();
         let value = compiled.plan.program.value(id);

@@ -34,7 +34,7 @@ impl fmt::Display for Graph {
     }
 }
 
-/// Fill colours by phase: one ramp of lightness, so that phases can be told apart without colour.
+/// Fill colours by phase: one ramp of lightness, so that phases can be distinguished without colour.
 pub(crate) const fn phase_fill(phase: Phase) -> &'static str {
     match phase {
         Phase::Forward => "#f3f6fa",

@@ -56,7 +56,7 @@ impl ParamOrder {
         }
     }
 
-    /// Values in logical order from values in stored order, as they stand where the two orders are one.
+    /// Values in logical order from values in stored order, as they are where the two orders are one.
     #[must_use]
     pub fn as_logical<T: Copy + Default>(self, stored: &[T]) -> Cow<'_, [T]> {
         if self == Self::Plain { Cow::Borrowed(stored) } else { Cow::Owned(self.to_logical(stored)) }

@@ -6,7 +6,7 @@ use super::settings::{check_input, check_loss, check_optimizer, check_output};
 use super::{
     Activation, Diagnostic, Init, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset,
 };
-use crate::tensor::Shape;
+use crate::tensor::{Shape, plural};
 use serde::{Deserialize, Serialize};
 
 /// A layer of a model: its position in [`Model::layers`].
@@ -235,11 +235,21 @@ impl Checker<'_> {
         let mut ids = Vec::with_capacity(specs.len());
         for (index, spec) in specs.iter().enumerate() {
             let path = parent.child(index);
-            let (id, output) = self.layer(spec, specs, index, &path, shape);
+            let (id, output) = self.layer(spec, specs, index, &path, shape.clone());
             ids.push(id);
-            shape = output;
+            // A block that must keep the shape has its input's once it is right, whatever is wrong inside it.
+            shape = output.or_else(|| shape.filter(|_| self.must_keep_shape(spec, &path)));
         }
         (ids, shape)
+    }
+
+    /// Whether a layer is a block that gives the shape that it takes.
+    fn must_keep_shape(&self, spec: &LayerSpec, path: &LayerPath) -> bool {
+        match spec {
+            LayerSpec::Residual(_) => true,
+            LayerSpec::Repeat(repeat) => repeat.times > 1 && self.mistakes.is_read(&format!("{path}.times")),
+            _ => false,
+        }
     }
 
     fn layer(
@@ -271,7 +281,7 @@ impl Checker<'_> {
         let first_param = self.params.len();
         let output = match spec {
             LayerSpec::Residual(_) | LayerSpec::Repeat(_) => self.block(spec, path, id, input),
-            // What stands in place of a layer that could not be read is no layer of the document.
+            // What takes the place of a layer that could not be read is no layer of the document.
             _ if !self.mistakes.is_read(&format!("{path}.type")) => None,
             _ => self.leaf(spec, activation_after(siblings, index), path, id, input.as_ref()),
         };
@@ -302,9 +312,10 @@ impl Checker<'_> {
             s.checked_len().and_then(|n| n.checked_mul(times)).is_none_or(|n| n > MAX_ELEMENTS)
         };
         if params.iter().any(|(_, s, _)| too_large(s, 1)) || output.as_ref().is_some_and(|s| too_large(s, self.batch)) {
+            let noun = plural(self.batch as u64, "sample");
             let found = output
                 .as_ref()
-                .map_or_else(String::new, |s| format!(" with an output of {} for each of {} samples", s, self.batch));
+                .map_or_else(String::new, |s| format!(" with an output of {s} for each of {} {noun}", self.batch));
             self.fail(path, "", format!("this layer is too large{found}"), "one buffer may hold at most 2^40 values");
             return None;
         }
@@ -337,8 +348,7 @@ impl Checker<'_> {
         if times == 0 {
             return None;
         }
-        let shapes_must_agree = times > 1 || matches!(spec, LayerSpec::Residual(_));
-        if shapes_must_agree && output != input {
+        if self.must_keep_shape(spec, path) && output != input {
             let why = if times > 1 { "repeated layers" } else { "the layers of a residual block" };
             let message = format!("the block turns {input} into {output}");
             self.fail(path, "layers", message, &format!("{why} must keep the shape"));
@@ -389,7 +399,9 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let Checker { layers, params, facts, .. } = checker;
     if let Some(output) = &output {
         check_output(preset, output, &mut mistakes);
-        if !preset.layers.is_empty() && !params.iter().any(|p| p.kind.is_trained()) {
+        // The parameters of a layer whose output is not known are not known either.
+        let are_all_known = facts.iter().all(|fact| fact.output.is_some());
+        if are_all_known && !preset.layers.is_empty() && !params.iter().any(|p| p.kind.is_trained()) {
             let help = "add a layer with weights, such as dense or conv2d";
             mistakes.fail("layers", "nothing here can be trained", help);
         }

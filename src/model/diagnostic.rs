@@ -49,7 +49,7 @@ pub struct Diagnostic {
     pub path: String,
     /// What is wrong, with what was found.
     pub message: String,
-    /// What is allowed, or how to mend it.
+    /// What is allowed, or how to fix it.
     pub help: String,
 }
 

@@ -15,7 +15,7 @@ const MODEL: &str = "Stepgraph opens presets, which are JSON files, and writes O
 const TORCH: &str = "Stepgraph opens presets, which are JSON files; write the network as a preset, save its weights with \
                      safetensors.torch.save_file, and begin from them with `stepgraph train PRESET --init FILE`";
 const WEIGHTS: &str = "open the preset that they belong to, a JSON file; `stepgraph train PRESET --init FILE` begins from weights, and \
-                       `stepgraph train PRESET --resume FILE` goes on from a checkpoint";
+                       `stepgraph train PRESET --resume FILE` continues from a checkpoint";
 const CAPSULE: &str = "replay it with `stepgraph capsule replay FILE`, or in the studio with Replay a capsule";
 const DATA: &str = "open a preset, a JSON file, and name this file in its data";
 const PICTURES: &str =
@@ -79,7 +79,8 @@ fn zip(bytes: &[u8]) -> Option<Foreign> {
     })
 }
 
-/// Safetensors: the length of a JSON header, and the header, whose metadata tell a capsule and a checkpoint of this program.
+/// Safetensors: the length of a JSON header, and the header, whose metadata mark a capsule and a checkpoint of this
+/// program.
 fn tensors(bytes: &[u8]) -> Option<Foreign> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;

@@ -13,7 +13,7 @@ pub(super) fn told(error: &serde_json::Error) -> String {
         _ if error.is_eof() => "it ends before its last bracket or quote is closed; add what is missing",
         "trailing comma" => "take the comma before the closing bracket away",
         "trailing characters" => "keep one object { ... } and nothing behind it",
-        "key must be a string" => "names of fields stand in double quotes, and comments are not allowed",
+        "key must be a string" => "put names of fields in double quotes, and comments are not allowed",
         "expected value" => {
             "expected a number such as 0.5, a text in double quotes, true, false, a list [ ... ] or an object { ... }; comments are not allowed"
         }
@@ -26,7 +26,7 @@ pub(super) fn told(error: &serde_json::Error) -> String {
             "close the text's quotes on its line, or write a line break as \\n"
         }
         _ if found.starts_with("expected `") => "add what is missing",
-        _ => "mend it there",
+        _ => "fix it there",
     };
     // Letters that serde_json leaves out of what it expects are no news, and some of its words are.
     let what = match found {

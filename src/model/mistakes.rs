@@ -1,7 +1,7 @@
 //! Mistakes as they are gathered: all of the document's, whichever stage finds them.
 //!
-//! The reader finds fields of a wrong type, the checker values out of range and shapes that do not fit. The checker runs
-//! on what the reader could read, and says nothing of a field that could not be read: its value there is not the
+//! The reader finds fields of a wrong type, the checker values out of range and shapes that do not fit. The checker
+//! runs on what the reader could read, and says nothing of a field that could not be read: its value there is not the
 //! document's.
 
 use super::{Diagnostic, LayerPath};

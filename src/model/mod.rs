@@ -14,6 +14,7 @@ mod init;
 mod json;
 pub mod layers;
 mod mistakes;
+mod nearest;
 mod preset;
 pub mod random;
 mod read;
@@ -28,11 +29,12 @@ pub use check::{Checked, Layer, LayerFacts, LayerId, Model, Param, ParamId, Para
 pub use diagnostic::{Diagnostic, LayerPath};
 pub use init::{Init, init_into, init_over, init_values};
 pub use layers::{LayerKind, LayerSpec};
+pub use nearest::{did_you_mean, nearest};
 pub use preset::{
     DataSource, DataSpec, Header, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn,
     TrainSpec,
 };
-pub use read::{FIELD_HELP, MAX_PRESET_BYTES, read_preset, read_preset_file, read_value};
+pub use read::{FIELD_HELP, MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
 pub use rng::Rng;
 pub use spec::Fields;
 pub use write::{write_loss, write_preset};

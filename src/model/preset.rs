@@ -21,6 +21,16 @@ pub struct Preset {
 }
 
 impl Preset {
+    /// The preset with the paths of its data made absolute, where `base` is the folder that relative ones start from,
+    /// so that it means the same wherever it is opened.
+    #[must_use]
+    pub fn with_whole_paths(mut self, base: &Path) -> Self {
+        let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        let paths = self.data.iter_mut().flat_map(|data| data.source.paths_mut());
+        paths.for_each(|path| *path = whole(base.join(&*path)));
+        self
+    }
+
     /// Whether both train the same network in the same way, however long, and whatever they are called.
     #[must_use]
     pub fn trains_as(&self, other: &Self) -> bool {
@@ -270,20 +280,8 @@ impl DataSource {
 
     /// The files and folders that the source reads, as the preset names them; none where samples are bundled or drawn.
     #[must_use]
-    pub fn paths(&self) -> Vec<&Path> {
-        match self {
-            Self::Csv { path, .. } | Self::Npz { path, .. } | Self::Images { path } => vec![path],
-            Self::Npy { x, y } => vec![x, y],
-            Self::Idx { images, labels } => vec![images, labels],
-            Self::Cifar10 { paths } => paths.iter().map(PathBuf::as_path).collect(),
-            Self::Digits
-            | Self::Iris
-            | Self::Spirals { .. }
-            | Self::Moons { .. }
-            | Self::Circles { .. }
-            | Self::Xor { .. }
-            | Self::Regression { .. } => Vec::new(),
-        }
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.clone().paths_mut().into_iter().map(std::mem::take).collect()
     }
 }
 

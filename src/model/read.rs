@@ -19,21 +19,45 @@ pub const FIELD_HELP: &str = "a preset is a JSON object with version, name, inpu
 /// Larger files are no presets: who reads one need not read more of it than a byte beyond that.
 pub const MAX_PRESET_BYTES: u64 = 64 << 20;
 
+/// A document that is no preset as it stands.
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    pub mistakes: Vec<Diagnostic>,
+    /// What could be read of it: fields with a mistake have a value that means nothing. `None` where the document is no
+    /// object of fields at all.
+    pub preset: Option<Preset>,
+}
+
+impl From<Vec<Diagnostic>> for Box<Rejected> {
+    fn from(mistakes: Vec<Diagnostic>) -> Self {
+        Self::new(Rejected { mistakes, preset: None })
+    }
+}
+
 /// Reads a preset from the bytes of a file.
 ///
 /// # Errors
 /// As [`read_preset`], and where they are another file's, too many, or no text.
 pub fn read_preset_file(bytes: &[u8]) -> Result<Preset, Vec<Diagnostic>> {
+    read_partly(bytes).map_err(|rejected| rejected.mistakes)
+}
+
+/// As [`read_preset_file`], for those who look at what could be read as well.
+///
+/// # Errors
+/// As [`read_preset_file`].
+pub fn read_partly(bytes: &[u8]) -> Result<Preset, Box<Rejected>> {
     if let Some(other) = foreign::of(bytes) {
-        return Err(whole(format!("this is no preset, it is {}", other.name), other.help));
+        return Err(whole(format!("this is no preset, it is {}", other.name), other.help).into());
     }
     if bytes.len() as u64 > MAX_PRESET_BYTES {
-        return Err(whole("this is larger than 64 MiB", "a preset is a short JSON file"));
+        return Err(whole("this is larger than 64 MiB", "a preset is a short JSON file").into());
     }
     match json::decode(bytes) {
-        Ok(text) => read_preset(&text),
+        Ok(text) => read_text(&text),
         Err(at) => {
-            Err(whole(format!("this is not text: byte {at} is not UTF-8"), "save it as UTF-8; a preset is a JSON file"))
+            let message = format!("this is not text: byte {at} is not UTF-8");
+            Err(whole(message, "save it as UTF-8; a preset is a JSON file").into())
         }
     }
 }
@@ -49,8 +73,12 @@ fn whole(message: impl Into<String>, help: &str) -> Vec<Diagnostic> {
 /// Every mistake of syntax or type, and, where there is one, every mistake of shape and range in what could be read
 /// besides. Mistakes of shape and range alone are found by [`super::check`].
 pub fn read_preset(text: &str) -> Result<Preset, Vec<Diagnostic>> {
+    read_text(text).map_err(|rejected| rejected.mistakes)
+}
+
+fn read_text(text: &str) -> Result<Preset, Box<Rejected>> {
     if text.trim().is_empty() {
-        return Err(whole("the file is empty", FIELD_HELP));
+        return Err(whole("the file is empty", FIELD_HELP).into());
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (value, repeated) =
@@ -69,22 +97,22 @@ pub fn read_preset(text: &str) -> Result<Preset, Vec<Diagnostic>> {
 /// # Errors
 /// As [`read_preset`].
 pub fn read_value(value: &Value) -> Result<Preset, Vec<Diagnostic>> {
-    read_after(value, Vec::new())
+    read_after(value, Vec::new()).map_err(|rejected| rejected.mistakes)
 }
 
 /// As [`read_value`], where these mistakes were found before.
-fn read_after(value: &Value, mut out: Vec<Diagnostic>) -> Result<Preset, Vec<Diagnostic>> {
+fn read_after(value: &Value, mut out: Vec<Diagnostic>) -> Result<Preset, Box<Rejected>> {
     let Value::Object(map) = value else {
-        return Err(whole("the document is not an object", FIELD_HELP));
+        return Err(whole("the document is not an object", FIELD_HELP).into());
     };
     let preset = read_fields(Fields::new(map, "", None, &mut out));
     if out.is_empty() {
         return Ok(preset);
     }
     let mut all = check_after(&preset, out).diagnostics;
-    // What belongs to one layer stands together, in the order of the layers.
+    // What belongs to one layer is listed together, in the order of the layers.
     all.sort_by(|a, b| a.layer.cmp(&b.layer));
-    Err(all)
+    Err(Box::new(Rejected { mistakes: all, preset: Some(preset) }))
 }
 
 /// The document's fields; what could not be read has a value that is no mistake of its own.
@@ -173,7 +201,7 @@ fn read_layers(f: &mut Fields<'_>) -> Vec<LayerSpec> {
     layers
 }
 
-/// Stands in place of a layer that could not be read, so that those behind it keep their numbers.
+/// Takes the place of a layer that could not be read, so that those behind it keep their numbers.
 const UNREAD: LayerSpec = LayerSpec::Flatten;
 
 fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut Vec<Diagnostic>) -> Option<LayerSpec> {
@@ -208,7 +236,8 @@ fn read_optimizer(f: &mut Fields<'_>) -> OptimizerSpec {
     }
     let kind = f.choice("type", &[("sgd", Kind::Sgd), ("adam", Kind::Adam), ("adamw", Kind::AdamW)], true);
     let lr = f.number("lr", None);
-    // PyTorch's AdamW decays by 0.01 unless told otherwise; a preset says what it does, so the default here is none for all three.
+    // PyTorch's AdamW decays by 0.01 unless another value is given; a preset says what it does, so the default here is
+    // none for all three.
     let weight_decay = f.number("weight_decay", Some(0.0));
     let Some(kind) = kind else {
         // Which other fields there are is known only of an optimizer that there is.

@@ -1,6 +1,6 @@
 //! Reading the fields of one JSON object, collecting every mistake instead of stopping at the first.
 
-use super::{Diagnostic, LayerPath};
+use super::{Diagnostic, LayerPath, did_you_mean};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -251,8 +251,8 @@ impl<'a> Fields<'a> {
         let unknown: Vec<String> = self.map.keys().filter(|k| !self.known.contains(&k.as_str())).cloned().collect();
         let known = self.known.join(", ");
         for name in unknown {
-            let near = self.known.iter().find(|k| close(k, &name)).map(|k| format!("did you mean \"{k}\"? "));
-            self.fail(&name, "unknown field", format!("{}known here: {known}", near.unwrap_or_default()));
+            let near = did_you_mean(&name, self.known.iter().copied());
+            self.fail(&name, "unknown field", format!("{near}known here: {known}"));
         }
     }
 }
@@ -269,23 +269,4 @@ pub(super) fn pair_of(v: &Value) -> Option<[usize; 2]> {
     }
     let list = v.as_array().filter(|a| a.len() == 2)?;
     Some([whole(&list[0])?, whole(&list[1])?])
-}
-
-/// True where two names differ by at most two single-letter edits.
-fn close(a: &str, b: &str) -> bool {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().abs_diff(b.len()) > 2 {
-        return false;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let cost = if ca == cb { diagonal } else { 1 + diagonal.min(row[j]).min(row[j + 1]) };
-            diagonal = row[j + 1];
-            row[j + 1] = cost;
-        }
-    }
-    row[b.len()] <= 2.min(a.len() / 2)
 }

@@ -78,7 +78,13 @@ fn write_data(data: &DataSpec) -> Map<String, Value> {
                 TargetColumn::Index(i) => json!(i),
                 TargetColumn::Name(n) => json!(n),
             };
-            json!({ "path": text(path), "header": header, "target": target, "standardize": standardize, "delimiter": delimiter })
+            json!({
+                "path": text(path),
+                "header": header,
+                "target": target,
+                "standardize": standardize,
+                "delimiter": delimiter,
+            })
         }
         DataSource::Npz { path, x, y } => json!({ "path": text(path), "x": x, "y": y }),
         DataSource::Npy { x, y } => json!({ "x": text(x), "y": text(y) }),

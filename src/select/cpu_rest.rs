@@ -16,6 +16,9 @@ const ROW_CHUNK: usize = 8_192;
 /// Chunks of rows at most; keeps the combination of their results short.
 const MAX_ROW_CHUNKS: usize = 512;
 
+/// Numbers that batch normalisation keeps for each chunk of rows and channel.
+pub const BATCH_NORM_MOMENTS: usize = 3;
+
 /// Work below which a second thread costs more than it saves, in nanoseconds.
 const PARALLEL_NS: u64 = 4_000;
 
@@ -42,9 +45,10 @@ pub fn workspace_bytes(op: &OpKind, variant: Variant, _threads: usize) -> usize 
     }
     let floats = match op {
         OpKind::BiasGrad { rows, cols, .. } => row_chunks(*rows, *cols) * cols,
-        OpKind::BatchNorm { rows, channels: cols, .. }
-        | OpKind::BatchNormBwd { rows, channels: cols, .. }
-        | OpKind::LayerNormBwd { rows, cols, .. } => 2 * row_chunks(*rows, *cols) * cols,
+        OpKind::BatchNorm { rows, channels: cols, .. } => BATCH_NORM_MOMENTS * row_chunks(*rows, *cols) * cols,
+        OpKind::BatchNormBwd { rows, channels: cols, .. } | OpKind::LayerNormBwd { rows, cols, .. } => {
+            2 * row_chunks(*rows, *cols) * cols
+        }
         OpKind::SoftmaxCeFused { rows, .. } => 2 * rows,
         OpKind::Mse { len } | OpKind::MseFused { len } => len.div_ceil(FLAT_CHUNK),
         OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } => {

@@ -1,7 +1,7 @@
 //! What no kernel can do without: the bytes that an operation must move and the arithmetic that it must do.
 //!
 //! Times are held against these figures, so they never count more than is needed: an argument is moved once however
-//! often a kernel passes over it, what a window skips or finds in the padding is left out, and so is what lies between
+//! often a kernel passes over it, what a window skips or finds in the padding is left out, and so is what is between
 //! the segments of a flat vector.
 
 use crate::lower::{ConvGeometry, Dir, LValueId, Op, OpKind, PoolGeometry, Program, Segment};
@@ -119,24 +119,18 @@ impl Windows {
 }
 
 fn conv_windows(g: &ConvGeometry) -> [Windows; 2] {
-    [(g.h, g.ho, 0), (g.w, g.wo, 1)].map(|(size, windows, i)| Windows {
-        size,
-        windows,
-        taps: g.kernel[i],
-        stride: g.stride[i],
-        padding: g.padding[i],
-        dilation: g.dilation[i],
-    })
+    windows([g.h, g.w], [g.ho, g.wo], |i| [g.kernel[i], g.stride[i], g.padding[i], g.dilation[i]])
 }
 
 fn pool_windows(g: &PoolGeometry) -> [Windows; 2] {
-    [(g.h, g.ho, 0), (g.w, g.wo, 1)].map(|(size, windows, i)| Windows {
-        size,
-        windows,
-        taps: g.size[i],
-        stride: g.stride[i],
-        padding: g.padding[i],
-        dilation: 1,
+    windows([g.h, g.w], [g.ho, g.wo], |i| [g.size[i], g.stride[i], g.padding[i], 1])
+}
+
+/// The windows along both axes of an image; `along` gives taps, stride, padding and dilation of an axis.
+fn windows(sizes: [usize; 2], counts: [usize; 2], along: impl Fn(usize) -> [usize; 4]) -> [Windows; 2] {
+    [0, 1].map(|axis| {
+        let [taps, stride, padding, dilation] = along(axis);
+        Windows { size: sizes[axis], windows: counts[axis], taps, stride, padding, dilation }
     })
 }
 

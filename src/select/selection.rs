@@ -109,7 +109,7 @@ pub struct Measured<'a> {
     pub force: Option<usize>,
 }
 
-/// Fuses (unless told to keep to references) and chooses a kernel for every operation.
+/// Fuses (unless it is to keep to references) and chooses a kernel for every operation.
 ///
 /// `precision` is what products and activations are made of on a GPU; a CPU computes in the program's own type.
 ///

@@ -1,5 +1,6 @@
 //! What is known about the machine that a step is planned for. Plain data: a plan for a machine can be made on another.
 
+use crate::tensor::plural;
 use serde::{Deserialize, Serialize};
 
 /// Instruction sets that CPU kernels are written for, in rising order of preference.
@@ -67,11 +68,8 @@ impl Target {
     /// A CPU with the given instruction set.
     #[must_use]
     pub fn cpu(isa: Isa, threads: usize) -> Self {
-        let plural = if threads == 1 { "thread" } else { "threads" };
-        Self {
-            name: format!("CPU, {}, {threads} {plural}", isa.name()),
-            device: Device::Cpu(CpuFacts { isa, threads }),
-        }
+        let noun = plural(threads as u64, "thread");
+        Self { name: format!("CPU, {}, {threads} {noun}", isa.name()), device: Device::Cpu(CpuFacts { isa, threads }) }
     }
 
     /// An NVIDIA GPU.

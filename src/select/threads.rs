@@ -7,6 +7,7 @@
 
 use super::{CpuFacts, Isa, Variant, catalogue, cpu_conv, cpu_gemm, cpu_rest};
 use crate::lower::{OpKind, Program};
+use crate::tensor::plural;
 use serde::Serialize;
 
 /// What an operation takes on one core, and whether threads share it.
@@ -43,7 +44,7 @@ pub struct Threads {
 impl std::fmt::Display for Threads {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { count, cores, by } = self;
-        let (threads, cores_are) = (plural(*count, "thread"), plural(*cores, "core"));
+        let (threads, cores_are) = (counted(*count, "thread"), counted(*cores, "core"));
         match by {
             ThreadsBy::Option => write!(f, "{threads} as asked; usable: {cores_are}"),
             ThreadsBy::Variable => write!(f, "{threads} by STEPGRAPH_THREADS; usable: {cores_are}"),
@@ -57,8 +58,8 @@ impl std::fmt::Display for Threads {
     }
 }
 
-fn plural(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {}", plural(count as u64, noun))
 }
 
 /// The most threads that share a step.
@@ -128,8 +129,9 @@ mod tests {
     /// The work of a network on AVX-512: its input, its batch and its layers.
     fn work(input: &str, batch: usize, layers: &str) -> Vec<Work> {
         let text = format!(
-            r#"{{"version": 1, "name": "n", "input": {{"shape": [{input}], "batch": {batch}}}, "layers": [{layers}, {{"type": "dense", "units": 10}}],
-            "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "adamw", "lr": 0.001, "weight_decay": 0.0001}}}}"#
+            r#"{{"version": 1, "name": "n", "input": {{"shape": [{input}], "batch": {batch}}},
+            "layers": [{layers}, {{"type": "dense", "units": 10}}], "loss": {{"type": "softmax_cross_entropy"}},
+            "optimizer": {{"type": "adamw", "lr": 0.001, "weight_decay": 0.0001}}}}"#
         );
         let model = check(&read_preset(&text).unwrap()).model.unwrap();
         work_of(&cpu_program(&model).unwrap(), Isa::Avx512)
@@ -150,8 +152,8 @@ mod tests {
         let wide = work("1024", 256, &[dense(1024), dense(1024)].join(", "));
         let normed = |filters: usize| {
             format!(
-                r#"{{"type": "conv2d", "filters": {filters}, "kernel": 3, "padding": 1, "bias": false}}, {{"type": "batch_norm"}},
-                {{"type": "activation", "function": "relu"}}"#
+                r#"{{"type": "conv2d", "filters": {filters}, "kernel": 3, "padding": 1, "bias": false}},
+                {{"type": "batch_norm"}}, {{"type": "activation", "function": "relu"}}"#
             )
         };
         let digits = [&normed(16), r#"{"type": "max_pool2d", "size": 2}"#, &normed(32), r#"{"type": "flatten"}"#];

@@ -201,7 +201,7 @@ impl StudioApp {
             Command::ShowPart(part) => studio.lab.values.part = part,
             Command::UseWeights(weights) => {
                 studio.lab.values.weights = Some(weights);
-                // Those of a run that goes on are taken anew.
+                // Those of a resumed run are taken anew.
                 studio.lab.moment_of = None;
             }
             Command::SelectLargestBuffer => {
@@ -321,10 +321,10 @@ impl StudioApp {
         SessionSpec { machine: target, tuning, metrics, ..SessionSpec::new(preset, self.studio.document.base()) }
     }
 
-    /// Trains what was made of the document: from its first step, or from where a kept run goes on.
+    /// Trains what was made of the document: from its first step, or from where a kept run continues.
     pub(super) fn begin_run(&mut self, spec: SessionSpec, order: Order, from: Option<Continuation>) {
         let wake = Arc::clone(&self.studio.wake);
-        // What was told of the run before, or of another network, is over.
+        // What was reported of the run before, or of another network, is over.
         self.studio.notice = None;
         self.studio.training.start(spec, order, from, move || wake());
         self.studio.training.device = Some(self.studio.devices.current().choice);
@@ -372,7 +372,7 @@ impl StudioApp {
         self.studio.files.ask(what, &name, document.path().and_then(Path::parent));
     }
 
-    /// Goes on after a question.
+    /// Continues after a question.
     pub(super) fn take_answer(&mut self, ctx: &egui::Context, answer: Answer) {
         match answer {
             Answer::SaveThen(then) => {

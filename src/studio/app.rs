@@ -50,7 +50,7 @@ pub struct StudioApp {
     pub(super) after_weights: Option<(Command, u64)>,
     /// True while a dialog was open in the last frame.
     has_dialog: bool,
-    /// The window's title as last set: not every system tells it.
+    /// The window's title as last set: not every system reports it.
     title: String,
     /// What is remembered as open: its file, and the document as it was saved.
     remembered: Option<(Option<PathBuf>, Arc<Preset>)>,

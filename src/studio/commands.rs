@@ -48,7 +48,7 @@ pub enum Command {
     Pause,
     Step,
     Stop,
-    /// Goes on with the run that was stopped.
+    /// Continues the run that was stopped.
     Continue,
     Reset,
     Back,
@@ -256,10 +256,8 @@ impl Command {
                 of("Pause", icons::PAUSE, keys(NONE, Key::F5), "Stops after the current step and keeps everything")
             }
             Self::Step => of("Step", icons::STEP, keys(NONE, Key::F10), "Makes a single step"),
-            Self::Stop => {
-                of("Stop", icons::STOP, keys(Modifiers::SHIFT, Key::F5), "Ends the run; Continue goes on with it")
-            }
-            Self::Continue => of("Continue", icons::PLAY, keys(CTRL, Key::F5), "Goes on with the run that was stopped"),
+            Self::Stop => of("Stop", icons::STOP, keys(Modifiers::SHIFT, Key::F5), "Ends the run; Continue resumes it"),
+            Self::Continue => of("Continue", icons::PLAY, keys(CTRL, Key::F5), "Resumes the run that was stopped"),
             Self::Reset => of(
                 "Reset",
                 icons::RESET,
@@ -275,7 +273,7 @@ impl Command {
                 of("Step graph", icons::STEPS, keys(CTRL, Key::Num2), "The operations of a step with their kernels")
             }
             Self::ShowTab(Tab::Arena) => {
-                of("Arena", icons::ARENA, keys(CTRL, Key::Num3), "Where every buffer lies, and when")
+                of("Arena", icons::ARENA, keys(CTRL, Key::Num3), "Where every buffer is, and when")
             }
             Self::ShowTab(Tab::Capture) => of(
                 "Capture plan",
@@ -325,7 +323,7 @@ impl Command {
             }
             Self::Prove(Some(proof)) => of(proof.name(), icons::CHECK, None, proof.about()),
             Self::CancelProofs => {
-                of("Cancel verification", icons::STOP, None, "Ends the proofs; what is proved stands")
+                of("Cancel verification", icons::STOP, None, "Ends the proofs; what is proved stays proved")
             }
             Self::CancelJob(_) => {
                 of("Cancel", icons::CLOSE, None, "Ends this job; what it would have found is not waited for")

@@ -18,7 +18,7 @@ struct Request {
     revision: u64,
     preset: Arc<Preset>,
     machine: Arc<Machine>,
-    /// The plan on screen, to tell what changes about it.
+    /// The plan on screen, to report what changes about it.
     before: Option<Arc<PlanView>>,
 }
 

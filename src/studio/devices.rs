@@ -198,7 +198,7 @@ impl Devices {
             DeviceChoice::Auto => first_gpu(),
             other => self.list.iter().find(|m| m.choice == other),
         };
-        // A GPU that was there last time and is not now gives way to the CPU.
+        // A GPU that was there last time and is not now is replaced by the CPU.
         let wanted = wanted.unwrap_or(&self.list[0]);
         let changed = wanted.choice != self.current.choice;
         if changed {

@@ -303,7 +303,7 @@ fn change(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
                 return None;
             }
             list.remove(index);
-            // The neighbour is what a person goes on with.
+            // The neighbour is what a person works on next.
             Some(if list.is_empty() { parent } else { parent.child(index.min(list.len() - 1)) })
         }
         Edit::Duplicate(path) => {

@@ -16,6 +16,7 @@ pub struct Earlier {
     both_ways: Option<TwoWays>,
     total: u64,
     evaluated_every: Option<u64>,
+    maybe_trained: bool,
     lr: f32,
 }
 
@@ -31,6 +32,7 @@ impl Earlier {
                 both_ways: run.both_ways.take(),
                 total: run.total,
                 evaluated_every: run.evaluated_every,
+                maybe_trained: run.maybe_trained,
                 lr: run.lr,
             })
         })
@@ -41,6 +43,7 @@ impl Earlier {
         (run.preset, run.device, run.history) = (self.preset, self.device, self.history);
         (run.rates, run.both_ways) = (self.rates, self.both_ways);
         (run.total, run.evaluated_every, run.lr) = (self.total, self.evaluated_every, self.lr);
+        run.maybe_trained = self.maybe_trained;
         run.set_smoothing(run.smoothing());
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a run that the window lets go: what it has to tell still is kept, away from the thread that draws.
+//! The end of a run that the window lets go: what it still has to report is kept, away from the thread that draws.
 
 use super::runs::Keeping;
 use crate::train::{Command, Event, Worker};
@@ -22,7 +22,8 @@ pub struct End {
 }
 
 impl End {
-    /// Keeps what the run still has to tell, and a checkpoint after its last step. Takes as long as a step and a disk do.
+    /// Keeps what the run still has to report, and a checkpoint after its last step. Takes as long as a step and a disk
+    /// do.
     pub fn carry_out(mut self) {
         /// For one step, and for a checkpoint on a slow disk.
         const PATIENCE: Duration = Duration::from_secs(120);

@@ -138,12 +138,12 @@ impl Files {
         self.count_in(Job::Read(path))
     }
 
-    /// Writes a preset, or tells what would be lost by it; the answer is an event. False where too much is waiting.
+    /// Writes a preset, or reports what would be lost by it; the answer is an event. False where too much is waiting.
     pub fn save(&self, path: PathBuf, preset: Arc<Preset>, onto: Onto) -> bool {
         self.count_in(Job::Save(path, preset, onto))
     }
 
-    /// Tells whether a place for weights is free; the answer is an event. False where too much is waiting.
+    /// Reports whether a place for weights is free; the answer is an event. False where too much is waiting.
     pub fn probe(&self, path: PathBuf) -> bool {
         self.jobs.try_send(Job::Probe(path)).is_ok()
     }
@@ -237,7 +237,7 @@ fn read_advice(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// What tells one state of a file from another.
+/// What distinguishes one state of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,

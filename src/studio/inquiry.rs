@@ -105,7 +105,8 @@ impl Studio {
         }
     }
 
-    /// Has the run copy its weights where they are looked at: those of a resting run as they are, of one that goes on as they were when asked for.
+    /// Has the run copy its weights where they are looked at: those of a resting run as they are, of one that continues
+    /// as they were when asked for.
     fn take_moment(&mut self) {
         let (run, done) = (self.training.run, self.training.done());
         self.lab.values.has_run = done > 0 && !self.is_stale();

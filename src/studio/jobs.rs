@@ -23,7 +23,7 @@ pub enum JobKind {
     /// Timing the run's steps eagerly and replayed.
     Timing,
     Capsule,
-    /// Writing a kept run to a file, or reading what it needs to go on.
+    /// Writing a kept run to a file, or reading what it needs to continue.
     Runs,
     Files,
 }

@@ -100,7 +100,7 @@ struct ValuesRequest {
     task: Task,
 }
 
-/// What the private copy told.
+/// What the private copy reported.
 #[derive(Debug)]
 enum ValuesAnswer {
     Look(Point, Box<Shown>),

@@ -48,7 +48,8 @@ impl Last {
 }
 
 impl Studio {
-    /// Opens the network that was open last, before the first frame. Where it is gone, that is told, and the first preset stays open.
+    /// Opens the network that was open last, before the first frame. Where it is gone, that is reported, and the first
+    /// preset stays open.
     pub(super) fn open_last(&mut self) {
         let Some(last) = self.settings.last.clone() else { return };
         match last.read() {

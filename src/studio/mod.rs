@@ -102,7 +102,8 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
     })
 }
 
-/// The system's own words. The library that opens windows puts the place in its source before them, which tells a user nothing.
+/// The system's own words. The library that opens windows puts the place in its source before them, which means nothing
+/// to a user.
 fn reason(told: &str) -> &str {
     told.split_once("os error at ").and_then(|(_, rest)| rest.split_once(": ")).map_or(told, |(_, reason)| reason)
 }

@@ -15,7 +15,7 @@ pub struct Notice {
     pub is_error: bool,
     /// What can be done about it, as buttons beside it.
     pub actions: Vec<Command>,
-    /// True where it tells what is wrong with the run: it goes when that is over.
+    /// True where it says what is wrong with the run: it goes when that is over.
     pub is_of_run: bool,
 }
 
@@ -71,7 +71,7 @@ impl Studio {
         self.notice = Some(Notice { text: text.into(), is_error: true, actions, is_of_run: true });
     }
 
-    /// Tells what went wrong with the run, and forgets it where what was wrong is so no more.
+    /// Reports what went wrong with the run, and forgets it where what was wrong is so no more.
     pub(super) fn take_news(&mut self) {
         let preset = Arc::clone(self.document.preset());
         let is_of_preset = !self.training.mistakes_of(&preset).is_empty();
@@ -96,7 +96,7 @@ impl Studio {
         }
     }
 
-    /// Ends the run on the Train tab. Where it is kept, that is told, with the way to it once it has a place.
+    /// Ends the run on the Train tab. Where it is kept, that is reported, with the way to it once it has a place.
     pub(super) fn let_run_go(&mut self) {
         let run = &self.training;
         let is_kept = run.keeping.is_recording() && run.done() > 0;
@@ -119,7 +119,8 @@ impl Studio {
         self.offer(text, ways.into_iter().flatten().collect());
     }
 
-    /// Tells at the start, with the first list of kept runs, that the newest run was cut off, unless the person has passed over that before.
+    /// Reports at the start, with the first list of kept runs, that the newest run was cut off, unless the person has
+    /// passed over that before.
     pub(super) fn tell_interrupted(&mut self) {
         if std::mem::replace(&mut self.runs.is_known, self.runs.problem.is_none()) {
             return;
@@ -133,25 +134,26 @@ impl Studio {
         let text = format!("{} was interrupted at step {}{way}.", run.name(), format::exact(run.record.steps));
         let go_on = run.can_continue.then(|| RunsCommand::ContinueRun(run.id.clone()));
         let actions = go_on.into_iter().chain([RunsCommand::Show(run.id.clone())]).map(Command::Runs).collect();
-        // Edits that a crash left are told of at the same time.
+        // Edits that a crash left are reported at the same time.
         let other = self.notice.take().map_or_else(String::new, |n| format!(" {}", n.text));
         self.offer(text + &other, actions);
     }
 
-    /// Takes the notice away. A run that was cut off is not told of again.
+    /// Takes the notice away. A run that was cut off is not reported again.
     pub(super) fn dismiss_notice(&mut self) {
         let shown = self.notice.take();
         let run = shown.and_then(|n| n.actions.iter().find_map(|a| self.interrupted_run(a)));
         self.settings.passed_over = run.or_else(|| self.settings.passed_over.take());
     }
 
-    /// Another network is open: what was told of the one before is over, and what was told of the last start is not.
+    /// Another network is open: what was reported of the one before is over, and what was reported of the last start is
+    /// not.
     pub(super) fn forget_notice(&mut self) {
         let shown = self.notice.take();
         self.notice = shown.filter(|n| n.actions.iter().any(|a| self.interrupted_run(a).is_some()));
     }
 
-    /// Id and name of the listed run that the notice offers to go on with.
+    /// Id and name of the listed run that the notice offers to continue.
     pub(super) fn offered_run(&self) -> Option<(String, String)> {
         let mut actions = self.notice.iter().flat_map(|n| &n.actions);
         let run = actions.find_map(|a| match a {
@@ -161,7 +163,7 @@ impl Studio {
         Some((run.id.clone(), run.name().to_owned()))
     }
 
-    /// The run that a notice about the last start offers to go on with.
+    /// The run that a notice about the last start offers to continue.
     fn interrupted_run(&self, action: &Command) -> Option<String> {
         let Command::Runs(RunsCommand::ContinueRun(id)) = action else { return None };
         self.runs.entry(id).filter(|run| run.record.state == RunEnd::Interrupted).map(|run| run.id.clone())

@@ -36,7 +36,7 @@ impl Predictions {
         Ok(Self { maker, view: None, generation: 0, run: 0, model: None, waiting: None, asked: None })
     }
 
-    /// Takes in answers, and asks where `shown` tells that somebody looks and the network has changed since.
+    /// Takes in answers, and asks where `shown` says that somebody looks and the network has changed since.
     pub fn follow(&mut self, training: &mut Training, shown: bool) {
         if self.run != training.run {
             (self.run, self.view, self.model, self.waiting, self.asked) = (training.run, None, None, None, None);
@@ -47,7 +47,8 @@ impl Predictions {
             let source = training.preset.as_ref().and_then(|p| p.data.as_ref()).map(|d| d.source.clone());
             if let (Some((set, split)), Some(source), Some(model)) = (&training.data, source, self.model(training)) {
                 let (set, split) = (Arc::clone(set), Arc::clone(split));
-                self.maker.ask(Question { run: self.run, model, source, set, split, looked });
+                let (run, maybe_trained) = (self.run, training.maybe_trained);
+                self.maker.ask(Question { run, model, source, set, split, maybe_trained, looked });
             }
         }
         if let Some(view) = self.maker.poll()

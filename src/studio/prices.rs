@@ -59,7 +59,7 @@ impl PriceList {
         self.timer.ask(Question { preset, base, machine, revision });
     }
 
-    /// Takes in what the thread has to tell.
+    /// Takes in what the thread has to report.
     pub fn poll(&mut self) {
         match self.timer.poll() {
             None => {}

@@ -1,4 +1,4 @@
-//! Proofs that the document's step is right, run on a thread of their own and told check by check.
+//! Proofs that the document's step is right, run on a thread of their own and reported check by check.
 
 use super::background::Background;
 use crate::exec::available_bytes;
@@ -22,7 +22,7 @@ pub struct Proved {
     pub seconds: f64,
 }
 
-/// What the thread tells.
+/// What the thread reports.
 enum Told {
     Begins(Proof, &'static str),
     /// The check and the time that it took, in seconds.
@@ -51,7 +51,7 @@ pub struct Estimate {
     /// The number of replays that was given.
     pub replays: Option<u64>,
     pub price: Price,
-    /// Memory that was free then, in bytes, where the system tells.
+    /// Memory that was free then, in bytes, where the system reports it.
     pub free: Option<u64>,
 }
 
@@ -173,7 +173,7 @@ impl Proofs {
         self.run.as_ref().map_or(0.0, |r| r.begun.elapsed().as_secs_f64())
     }
 
-    /// Takes in what the thread has to tell.
+    /// Takes in what the thread has to report.
     pub fn poll(&mut self) {
         if let Some(estimate) = self.pricer.as_mut().and_then(Background::poll) {
             self.estimate = estimate;
@@ -243,7 +243,7 @@ fn prove(
     });
     tell(Told::Over(match outcome {
         Ok(_) => None,
-        Err(TrainError::Cancelled) => Some("Cancelled. What was proved before stands.".into()),
+        Err(TrainError::Cancelled) => Some("Cancelled. What was proved before stays proved.".into()),
         Err(error) => Some(error.to_string()),
     }));
 }

@@ -33,7 +33,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Begins with a run that goes on after so many steps, or ends with it; its last rate stays.
+    /// Begins with a run that continues after so many steps, or ends with it; its last rate stays.
     pub fn change(&mut self, running: Option<u64>) {
         self.take_rate();
         self.arrivals.clear();
@@ -125,7 +125,8 @@ mod tests {
     #[test]
     fn steps_without_a_time_are_in_no_quantile() {
         let mut rates = Rates::default();
-        // A kept run that goes on has steps of which no time is known; a hundred and one others take 1 to 101 microseconds.
+        // A kept run that is continued has steps of which no time is known; a hundred and one others take 1 to 101
+        // microseconds.
         let times: Vec<f32> = (1..=101).flat_map(|us| [us as f32, f32::NAN]).collect();
         rates.measure(&times);
         assert_eq!((rates.statistics.median_us, rates.statistics.p99_us), (51.0, 100.0));

@@ -29,7 +29,7 @@ fn stamps_of(key: &DataKey) -> Stamps {
         let found = std::fs::metadata(key.base.join(path)).ok()?;
         Some((found.len(), found.modified().ok()))
     };
-    key.spec.source.paths().into_iter().map(stamp).collect()
+    key.spec.source.paths().iter().map(|path| stamp(path)).collect()
 }
 
 /// Loads what is ordered, and remembers what its files were when it failed.
@@ -111,7 +111,7 @@ impl Samples {
         }
     }
 
-    /// Takes in what the thread has to tell.
+    /// Takes in what the thread has to report.
     pub fn poll(&mut self) {
         match self.loader.poll() {
             None | Some(None) => {}

@@ -1,4 +1,5 @@
-//! What becomes of files: the document and weights that are saved, and what the thread that reads and writes them has to tell.
+//! What becomes of files: the document and weights that are saved, and what the thread that reads and writes them has
+//! to report.
 
 use super::app::StudioApp;
 use super::commands::Command;
@@ -53,7 +54,7 @@ impl StudioApp {
         }
     }
 
-    /// Takes in what the run has to tell about its weights.
+    /// Takes in what the run has to report about its weights.
     pub(super) fn take_saved_weights(&mut self, ctx: &egui::Context) {
         while let Some(outcome) = self.studio.training.take_saved() {
             match outcome {
@@ -75,7 +76,7 @@ impl StudioApp {
         }
     }
 
-    /// Takes in what the file thread has to tell.
+    /// Takes in what the file thread has to report.
     pub(super) fn take_file_events(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.studio.files.poll() {
             match event {
@@ -122,7 +123,7 @@ impl StudioApp {
         }
     }
 
-    /// A file that was not opened or not written is told at once and whole.
+    /// A file that was not opened or not written is reported at once and whole.
     pub(super) fn refuse(&mut self, text: String) {
         self.studio.complain(text);
         self.show_notice();

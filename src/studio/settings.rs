@@ -31,7 +31,7 @@ pub struct Settings {
     pub tour_done: bool,
     /// The run whose curves stand behind those of the Train tab.
     pub baseline: Option<String>,
-    /// The interrupted run that the person does not want to be told of again.
+    /// The interrupted run that the person does not want to be reminded of again.
     pub passed_over: Option<String>,
     /// Panels beside the tabs; `None` shows them where there is room.
     pub show_network: Option<bool>,

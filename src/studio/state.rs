@@ -90,7 +90,8 @@ pub struct Studio {
     checked: Option<Checked>,
     failure: Option<String>,
     answered: u64,
-    /// The plan before the edits that are undone together, and which those are: what they changed is told against it.
+    /// The plan before the edits that are undone together, and which those are: what they changed is reported against
+    /// it.
     before: Option<Arc<PlanView>>,
     group: u64,
     /// What the views were last made of.
@@ -273,7 +274,7 @@ impl Studio {
         }
     }
 
-    /// Why a command that looks possible is not, and what to do about it; `None` where nothing needs to be told.
+    /// Why a command that looks possible is not, and what to do about it; `None` where nothing needs to be said.
     #[must_use]
     pub fn objection(&self, command: &Command) -> Option<String> {
         match command {
@@ -301,7 +302,7 @@ impl Studio {
         ids.iter().find_map(of)
     }
 
-    /// Takes in what the other threads have to tell, within a part of a frame; true where something is left.
+    /// Takes in what the other threads have to report, within a part of a frame; true where something is left.
     pub fn take_answers(&mut self) -> bool {
         const BUDGET: Duration = Duration::from_millis(3);
         if self.devices.poll(self.settings.device) {
@@ -340,7 +341,7 @@ impl Studio {
         left
     }
 
-    /// What the rooms for data, predictions and proofs have to be told, and have to tell.
+    /// What the rooms for data, predictions and proofs need to know, and have to report.
     fn take_rooms(&mut self) {
         self.samples.poll();
         // A document that is being checked may have another output in a moment.

@@ -48,7 +48,7 @@ impl TourStep {
                 "Every buffer of the step is a rectangle: operations run to the right, bytes stack upwards. Open the map, click the largest buffer, and the inspector names the layer that owns it."
             }
             Self::Edit => {
-                "Change a number on a layer's card, its units for example. The step is planned anew at once, and the status line at the bottom tells the difference; click it to see what came and went."
+                "Change a number on a layer's card, its units for example. The step is planned anew at once, and the status line at the bottom says the difference; click it to see what came and went."
             }
         }
     }
@@ -57,8 +57,8 @@ impl TourStep {
     #[must_use]
     pub const fn praise(self) -> &'static str {
         match self {
-            Self::Train => "It learns. The curves are on the Train tab, and the run goes on while you look around.",
-            Self::Memory => "That is the buffer, and its layer stands in the inspector. Alt and arrow left goes back.",
+            Self::Train => "It learns. The curves are on the Train tab, and the run continues while you look around.",
+            Self::Memory => "That is the buffer, and its layer is in the inspector. Alt and arrow left goes back.",
             Self::Edit => "Planned anew. Undo (Ctrl+Z) takes the edit back; nothing is ever lost.",
         }
     }

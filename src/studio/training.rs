@@ -1,4 +1,4 @@
-//! A training run as the window sees it: the worker behind bounded channels, and everything it told, kept whole.
+//! A training run as the window sees it: the worker behind bounded channels, and everything it reported, kept whole.
 
 use super::curves::{History, TwoWays};
 use super::devices::DeviceChoice;
@@ -35,12 +35,14 @@ pub struct Training {
     pub notes: Vec<String>,
     /// What differs from the checkpoint that it was resumed from, until it is shown.
     resumed: Vec<String>,
+    /// Whether what is held out may have been trained on before.
+    pub maybe_trained: bool,
     pub problem: Option<String>,
     /// The run before, until this one is prepared.
     earlier: Option<Box<Earlier>>,
     /// True where the curves are those of the run before: this one could not be prepared.
     pub shows_earlier: bool,
-    /// What went wrong and was not told elsewhere yet.
+    /// What went wrong and was not reported elsewhere yet.
     news: Option<String>,
     /// The preset of a run that could not be prepared, and what is wrong with it.
     mistakes: Option<(Arc<Preset>, Vec<Diagnostic>)>,
@@ -82,6 +84,7 @@ impl Default for Training {
             rates: Rates::default(),
             notes: Vec::new(),
             resumed: Vec::new(),
+            maybe_trained: false,
             problem: None,
             earlier: None,
             shows_earlier: false,
@@ -106,7 +109,7 @@ impl Default for Training {
 }
 
 impl Training {
-    /// Prepares a run, or a kept one that goes on, and sends it a first command.
+    /// Prepares a run, or a kept one that is continued, and sends it a first command.
     pub fn start(
         &mut self,
         spec: SessionSpec,
@@ -183,13 +186,14 @@ impl Training {
         self.has_weights() && done > 0 && self.saved_at != Some(done) && !self.keeping.is_recording()
     }
 
-    /// Has the run write its weights; [`Self::take_saved`] tells what came of it. False where there is no run to do it.
+    /// Has the run write its weights; [`Self::take_saved`] reports what came of it. False where there is no run to do
+    /// it.
     #[must_use]
     pub fn save_weights(&self, path: PathBuf) -> bool {
         self.worker.as_ref().is_some_and(|w| w.send(Command::SaveWeights(path)))
     }
 
-    /// Has the run time steps eagerly and replayed; it goes on from where it was.
+    /// Has the run time steps eagerly and replayed; it continues from where it was.
     pub fn time_both_ways(&mut self, steps: usize) {
         self.is_timing = self.worker.as_ref().is_some_and(|w| w.send(Command::TimeBothWays(steps)));
     }
@@ -238,7 +242,8 @@ impl Training {
         }
     }
 
-    /// What pressing Train would do; `stale` tells that the document is no longer the one that was trained, `steps` is what it asks for.
+    /// What pressing Train would do; `stale` says that the document is no longer the one that was trained, `steps` is
+    /// what it asks for.
     #[must_use]
     pub fn next(&self, stale: bool, steps: u64) -> Next {
         match self.state {
@@ -251,7 +256,7 @@ impl Training {
         }
     }
 
-    /// Makes a finished run longer, and has it go on.
+    /// Makes a finished run longer, and has it continue.
     pub fn extend(&mut self, steps: u64, order: Command) {
         self.total += steps;
         self.keeping.set_total(self.total);
@@ -259,19 +264,19 @@ impl Training {
         self.send(order);
     }
 
-    /// True where the run obeys: while it can go on, and after its last step, because it may be made longer.
+    /// True where the run obeys: while it can continue, and after its last step, because it may be made longer.
     #[must_use]
     pub fn obeys(&self) -> bool {
         self.is_alive() || self.is_stopped() || (self.worker.is_some() && self.state == Some(RunState::Finished))
     }
 
-    /// True where a person ended the run, and it can go on from there.
+    /// True where a person ended the run, and it can continue from there.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.worker.is_some() && self.state == Some(RunState::Stopped)
     }
 
-    /// True while there is a run that can go on.
+    /// True while there is a run that can continue.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         matches!(self.state, Some(RunState::Preparing | RunState::Ready | RunState::Running | RunState::Paused))
@@ -288,7 +293,7 @@ impl Training {
         self.history.loss.raw.len() as u64
     }
 
-    /// What may be pressed; `ready` tells whether the document could be trained.
+    /// What may be pressed; `ready` says whether the document could be trained.
     #[must_use]
     pub fn transport(&self, ready: bool) -> Transport {
         let idle = matches!(self.state, Some(RunState::Ready | RunState::Paused));
@@ -315,7 +320,7 @@ impl Training {
         }
     }
 
-    /// Takes in what the worker told, for at most `budget`; true where something is left.
+    /// Takes in what the worker reported, for at most `budget`; true where something is left.
     pub fn drain(&mut self, budget: Duration) -> bool {
         let started = Instant::now();
         while let Some(event) = self.worker.as_ref().and_then(Worker::try_event) {
@@ -338,7 +343,8 @@ impl Training {
         }
         match event {
             Event::State(state) => {
-                // A run that has failed answers no more commands of use. A finished one may be made longer, and one that was stopped may go on.
+                // A run that has failed answers no more commands of use. A finished one may be made longer, and one
+                // that was stopped may continue.
                 if let RunState::Failed(why) = &state {
                     self.is_timing = false;
                     self.news = Some(format!("Training failed: {why}"));
@@ -352,7 +358,7 @@ impl Training {
                 }
                 self.change(state);
             }
-            Event::Prepared { compiled, recording, total, notes, data, resumed, lr } => {
+            Event::Prepared { compiled, recording, total, notes, data, resumed, maybe_trained, lr } => {
                 (self.recording, self.earlier) = (Some(recording), None);
                 let before = std::mem::take(&mut self.history.layers);
                 self.history.layers = LayerCurves::of(&compiled.model).after(before);
@@ -360,6 +366,7 @@ impl Training {
                 self.compiled = Some(compiled);
                 self.total = total;
                 (self.notes, self.resumed, self.lr) = (notes, resumed, lr);
+                self.maybe_trained = maybe_trained;
             }
             Event::Steps(reports) => self.steps(&reports),
             Event::LayerUpdates { values, spans, .. } => {

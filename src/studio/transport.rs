@@ -13,7 +13,7 @@ pub struct Transport {
 /// What pressing Train does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Begins the first run, or goes on after a pause.
+    /// Begins the first run, or continues after a pause.
     Train,
     /// Makes the finished run longer by this many steps.
     TrainOn(u64),

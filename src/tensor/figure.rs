@@ -18,9 +18,28 @@ pub fn scientific(value: f64, decimals: usize) -> String {
     format!("{number}e{power}")
 }
 
+/// A noun as it stands behind its number: `step` behind 1, `steps` behind every other.
+#[must_use]
+pub fn plural(count: u64, noun: &str) -> String {
+    match noun {
+        noun if count == 1 => noun.to_owned(),
+        noun if ["ch", "s", "x"].iter().any(|end| noun.ends_with(end)) => format!("{noun}es"),
+        noun => format!("{noun}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_of_a_thing_is_no_plural() {
+        assert_eq!(
+            [(0, "step"), (1, "step"), (2, "step"), (1, "class"), (3, "class"), (3, "batch")]
+                .map(|(n, s)| plural(n, s)),
+            ["steps", "step", "steps", "class", "classes", "batches"]
+        );
+    }
 
     #[test]
     fn a_large_number_is_written_in_scientific_form() {

@@ -103,7 +103,7 @@ fn remove_where_abandoned(path: &Path) {
     }
 }
 
-/// The error of a temporary file without the name of that file, which tells a person nothing.
+/// The error of a temporary file without the name of that file, which means nothing to a person.
 fn without_temporary(folder: &Path, error: &io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::NotFound && folder.is_dir() {
         // Some of the system's own folders take no files.

@@ -1,13 +1,12 @@
 //! What a run needs before its first step, brought up side by side: the compiled step in memory, its first parameters, its data.
 
-use super::checkpoint::check_recipe;
+use super::checkpoint::Compared;
 use super::evaluate::compiled_evaluation;
 use super::kept_state::{KeptState, Place};
 use super::needs::{Parts, needs_of};
 use super::recipe::Recipe;
-use super::session::DataChoice;
 use super::stopwatch::Stopwatch;
-use super::{Feed, Origin, Purpose, SessionSpec, TrainError, gpu_times, read_tensors};
+use super::{DataChoice, Feed, Origin, Purpose, SessionSpec, TrainError, gpu_times, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
 use crate::exec::{Step, room};
@@ -34,14 +33,21 @@ pub(super) struct BroughtUp {
     pub(super) feed: Feed,
     /// What the user should know about the data.
     pub(super) notes: Vec<String>,
+    /// What the checkpoint to go on from has otherwise, where there is one.
+    pub(super) compared: Option<Compared>,
     /// Room for a snapshot.
     pub(super) kept: KeptState,
     /// The evaluation's step, where it was compiled to count its memory.
     pub(super) evaluation: Option<Compiled>,
 }
 
-/// A feed, and what the user should know about its data.
-type Fed = (Feed, Vec<String>);
+/// A feed, and what was found on the way to it.
+struct Fed {
+    feed: Feed,
+    /// What the user should know about its data.
+    notes: Vec<String>,
+    compared: Option<Compared>,
+}
 
 /// Compiles the training step of `model` for `machine` and takes its memory, once all that the session will take was
 /// counted. Data are loaded meanwhile on a thread of their own.
@@ -62,13 +68,17 @@ pub(super) fn bring_up(
     watch.told("compiling");
     let here = machine.as_cuda().is_none();
     if !here {
-        // Before anything is read: the step's arena and that of its evaluation, by the estimated plan.
-        let of_evaluation = || compile(model, &Options::eval(machine.clone())).map(|e| e.plan.arena_bytes);
-        Step::check_room(&compiled, if evaluates(spec) { of_evaluation()? } else { 0 })?;
+        // What has no room is refused without timing the kernels of its evaluation before.
+        Step::check_room(&compiled, 0)?;
     }
-    let evaluation = (here && evaluates(spec)).then(|| compiled_evaluation(model, machine)).transpose()?;
+    let evaluation = evaluates(spec).then(|| compiled_evaluation(model, machine)).transpose()?;
+    if !here {
+        // Before anything is read: the step's arena and that of its evaluation.
+        Step::check_room(&compiled, evaluation.as_ref().map_or(0, |e| e.plan.arena_bytes))?;
+    }
     let fits = |keeps_in_memory| {
-        let evaluation = evaluation.as_ref();
+        // On a device, the evaluation has none of this memory.
+        let evaluation = evaluation.as_ref().filter(|_| here);
         needs_of(&Parts { spec, model, train: &compiled, evaluation, keeps_in_memory }).check_here()
     };
     // Room on the disk is looked for where the rest fits.
@@ -100,20 +110,20 @@ pub(super) fn bring_up(
             on_device(scope, &compiled, spec.shared_by(), model, seed, watch)?
         };
         watch.told("parameters");
-        let (feed, notes) = match joined(loading)? {
+        let Fed { feed, notes, compared } = match joined(loading)? {
             Some(fed) => fed,
-            None => (Feed::resident(&mut train, model, seed)?, Vec::new()),
+            None => Fed { feed: Feed::resident(&mut train, model, seed)?, notes: Vec::new(), compared: None },
         };
         watch.told("data");
         let kept = place.take(bytes, keeping.map(joined));
-        Ok(BroughtUp { train, feed, notes, kept, evaluation })
+        Ok(BroughtUp { train, feed, notes, compared, kept, evaluation })
     })
 }
 
 /// Whether samples will be held out, or answers asked for.
 fn evaluates(spec: &SessionSpec) -> bool {
-    let held_out = spec.preset.data.as_ref().is_some_and(|d| d.held_out > 0.0);
-    spec.data == DataChoice::Preset && (held_out || spec.purpose == Purpose::Predict)
+    let holds_out = spec.preset.data.as_ref().is_some_and(|d| d.held_out > 0.0);
+    spec.purpose == Purpose::Predict || (spec.data == DataChoice::Preset && holds_out)
 }
 
 /// A step in a device's memory with the first parameters of its seed, which are drawn here while it is compiled into
@@ -161,19 +171,24 @@ fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// Loads the data that a spec asks for, in the layout that the step reads. Nothing for a batch that the step makes up.
+/// The recipe of a checkpoint is compared before data are prepared as it says.
 fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<Option<Fed>, TrainError> {
+    let compare = |limit: Option<usize>| {
+        let own = Recipe::of(&spec.preset, seed, spec.data == DataChoice::Preset).of_steps(spec.total(limit));
+        spec.resume.as_ref().map_or(Ok(None), |path| Compared::ahead(path, &own))
+    };
     match &spec.data {
         DataChoice::Resident => Ok(None),
         DataChoice::Batches(path) => {
             let file = read_tensors(path)?;
-            Ok(Some((Feed::batches(&file, path, model, layout)?, Vec::new())))
+            let feed = Feed::batches(&file, path, model, layout)?;
+            let compared = compare(feed.limit())?;
+            Ok(Some(Fed { feed, notes: Vec::new(), compared }))
         }
         DataChoice::Preset => {
             let source = spec.preset.data.as_ref().ok_or(TrainError::NoData)?;
             let request = Request::of(model, seed);
-            if let Some(path) = &spec.resume {
-                check_recipe(path, &Recipe::of(&spec.preset, seed, true))?;
-            }
+            let compared = compare(None)?;
             // A checkpoint that cannot be read is refused where its parameters are.
             let resumed = spec.resume.as_ref().map(|path| (path, Origin::read(path).ok().flatten()));
             let of_checkpoint = resumed.as_ref().and_then(|(_, origin)| origin.as_ref()?.preprocessing.as_ref());
@@ -183,10 +198,12 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<
             };
             let split = data::split(set.len(), source, seed)?;
             let mut notes = set.notes.clone();
+            notes.extend(data::training_notes(&set, &split.train));
             notes.extend(resumed.and_then(|(path, origin)| {
                 Origin::assumption(origin.as_ref(), &set.preprocessing, &path.display().to_string())
             }));
-            Ok(Some((Feed::data(Arc::new(set), Arc::new(split), model, layout, seed)?, notes)))
+            let feed = Feed::data(Arc::new(set), Arc::new(split), model, layout, seed)?;
+            Ok(Some(Fed { feed, notes, compared }))
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::exec::cpu::host_target;
 use crate::exec::cuda;
 use crate::model::{Preset, read_preset, write_preset};
 use crate::select::{Isa, Target as Machine, Tuning};
-use crate::tensor::{HostTensor, TensorError, path_text};
+use crate::tensor::{HostTensor, TensorError, path_text, plural};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
@@ -103,7 +103,8 @@ pub struct CapsuleReport {
 impl fmt::Display for CapsuleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_bit_equal {
-            writeln!(f, "{}: bit-equal over {} steps, parameters included", self.preset, self.steps)?;
+            let steps = plural(self.steps, "step");
+            writeln!(f, "{}: bit-equal over {} {steps}, parameters included", self.preset, self.steps)?;
         } else if let Some(d) = &self.first_difference {
             writeln!(
                 f,
@@ -119,8 +120,11 @@ impl fmt::Display for CapsuleReport {
         } else {
             writeln!(
                 f,
-                "{}: {} of {} steps could be replayed, and these are bit-equal",
-                self.preset, self.replayed, self.steps
+                "{}: {} of {} {} could be replayed, and these are bit-equal",
+                self.preset,
+                self.replayed,
+                self.steps,
+                plural(self.steps, "step")
             )?;
         }
         writeln!(f, "made on {}, replayed on {}", self.recorded_on, self.replayed_on)?;
@@ -261,7 +265,11 @@ impl Capsule {
         if own.len() != paths.len() {
             let (given, wanted) = (paths.len(), own.len());
             let first = paths.first().map_or(Path::new("data"), PathBuf::as_path);
-            let message = format!("{given} paths of data are given, and the capsule's preset names {wanted}");
+            let message = format!(
+                "{given} {} of data {} given, and the capsule's preset names {wanted}",
+                plural(given as u64, "path"),
+                if given == 1 { "is" } else { "are" }
+            );
             let help = "give as many as the preset names, in its order; bundled and drawn data need none";
             return Err(TrainError::file(first, message, help));
         }
@@ -367,14 +375,14 @@ impl Capsule {
             return Ok(());
         }
         let paths = self.preset.data.iter().flat_map(|data| data.source.paths());
-        let first = paths.into_iter().next().unwrap_or(Path::new("data"));
+        let first = paths.into_iter().next().unwrap_or_else(|| "data".into());
         let text = |sum: &Option<String>| sum.clone().unwrap_or_else(|| "none".to_owned());
         let message = format!(
             "does not hold the samples that the capsule was made with: their checksum is {} and should be {}",
             text(&found),
             text(expected)
         );
-        Err(TrainError::file(first, message, "name the data that the run was trained on"))
+        Err(TrainError::file(&first, message, "name the data that the run was trained on"))
     }
 
     /// The machine of the capsule where this one can stand for it, otherwise this one: kernels for fewer instructions run here too, and what was made on a

@@ -1,7 +1,7 @@
 //! Evaluation on the held-out part: a forward-only step that shares the parameters.
 
 use super::feed::gather_samples;
-use super::{TrainError, gpu_times};
+use super::{TrainError, gpu_times, plant};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{Dataset, Target};
 use crate::exec::cpu::Pool;
@@ -61,7 +61,8 @@ impl Evaluator {
         compiled: Option<Compiled>,
     ) -> Result<Self, TrainError> {
         let compiled = compiled.map_or_else(|| compiled_evaluation(model, machine), Ok)?;
-        let step = Step::sharing(Arc::new(compiled), owner)?;
+        let stale = plant::stale_owner(owner)?;
+        let step = Step::sharing(Arc::new(compiled), stale.as_ref().unwrap_or(owner))?;
         Ok(Self { step, indices: vec![0; model.batch] })
     }
 
@@ -111,6 +112,7 @@ impl Evaluator {
         let classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
         let mut confusion = if classes && width <= MAX_CONFUSION { vec![vec![0u32; width]; width] } else { Vec::new() };
         let (mut loss, mut right) = (0.0f64, 0usize);
+        let indices = &*plant::held_out(indices, model.batch);
         self.outputs(pool, stored, indices, |chunk, values| {
             for (&i, row) in chunk.iter().zip(values.chunks_exact(width)) {
                 match &set.target {
@@ -132,7 +134,7 @@ impl Evaluator {
             }
         })?;
         let samples = indices.len();
-        let n = samples.max(1) as f64;
+        let n = plant::divisor(samples, model.batch).max(1) as f64;
         Ok(Evaluation { samples, loss: loss / n, accuracy: classes.then(|| right as f64 / n), confusion })
     }
 }

@@ -5,7 +5,7 @@ use crate::data::{Batches, Dataset, Position, Split, Target};
 use crate::exec::{BatchPlace, BatchTargets, Step, samples_to_stored};
 use crate::lower::{LValueId, Layout};
 use crate::model::{LossSpec, Model, Rng};
-use crate::tensor::DType;
+use crate::tensor::{DType, plural};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -305,7 +305,11 @@ fn same_count(path: &Path, x: usize, y: usize) -> Result<(), TrainError> {
     if x == y {
         return Ok(());
     }
-    Err(TrainError::file(path, format!("batch.x holds {x} batches and batch.y {y}"), "both need the same number"))
+    Err(TrainError::file(
+        path,
+        format!("batch.x holds {x} {} and batch.y {y}", plural(x as u64, "batch")),
+        "both need the same number",
+    ))
 }
 
 /// Copies samples, by index, to where a step reads them.

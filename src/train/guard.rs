@@ -8,7 +8,8 @@ use super::kept_state::KeptState;
 use super::{Feed, FeedPosition, TrainError};
 use crate::exec::cpu::Pool;
 use crate::exec::{Executor, Step};
-use crate::lower::{LValueId, Op};
+use crate::ir::Role;
+use crate::lower::{Dir, LValueId, Op};
 use crate::tensor::DType;
 
 /// Steps between snapshots.
@@ -124,7 +125,9 @@ fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> 
     }
     for (index, op) in program.ops.iter().enumerate() {
         step.run_ops(index, index + 1, pool)?;
-        let bad = op.bound(crate::lower::Dir::Out).find(|(_, v)| !is_finite(step, *v));
+        // A metric may be beyond `f32` while a run goes on; the loss may not.
+        let is_metric = |v: LValueId| program.value(v).role == Role::Metric && program.value(v).name != "loss";
+        let bad = op.bound(Dir::Out).find(|(_, v)| !is_metric(*v) && !is_finite(step, *v));
         if let Some((slot, value)) = bad {
             let kernel = &compiled.selection.choices[index].kernel;
             let layer = compiled.owner(index);
@@ -138,6 +141,19 @@ fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> 
         }
     }
     Ok("run op by op, the step stays finite".into())
+}
+
+/// Whether every parameter and running statistic is finite.
+///
+/// # Errors
+/// What went wrong on the device.
+pub(super) fn parameters_are_finite(step: &Step) -> Result<bool, TrainError> {
+    for slot in &step.compiled().plan.program.params {
+        if !step.stored::<f32>(slot.value)?.iter().all(|v| v.is_finite()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Runs nothing; true where every element is finite. Values that are no floats are.

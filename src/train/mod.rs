@@ -15,6 +15,8 @@ mod look;
 mod needs;
 mod open_tensors;
 mod origin;
+#[doc(hidden)]
+pub mod plant;
 mod probe;
 mod recipe;
 mod remembered;
@@ -23,17 +25,19 @@ pub mod runs;
 mod schedule;
 mod session;
 mod spans;
+mod spec;
 mod stopwatch;
 mod stream;
 mod streams;
 mod summary;
 mod threads;
+mod trained_on;
 mod tune;
 mod verify;
 mod weights;
 mod worker;
 
-pub use checkpoint::{Resumed, check_header, checkpoint_step};
+pub use checkpoint::{Resumed, check_header, checkpoint_end, checkpoint_step};
 pub use contents::{Contents, Holding, Layout};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, argmax};
@@ -46,8 +50,9 @@ pub use probe::{FirstBad, Held, Moment, OpTimes, Probe, held, held_part, measure
 pub use recipe::{Policy, RULES, Recipe, RecipeChange, Rule, refusal};
 pub use remembered::{StepTimes, TuningFile, processor, remembered_times, tuning_is_off};
 pub use replace::{NotReplaced, ResultKind, replaceable};
-pub use session::{DataChoice, Session, SessionSpec, StepReport};
+pub use session::{Session, StepReport};
 pub use spans::{Spans, Stretches, longest_from};
+pub use spec::{DataChoice, SessionSpec};
 pub use summary::{BARS, Histogram, Picture, Statistics, Summary};
 
 pub use threads::{threads_for, time_threads, tune_threads};

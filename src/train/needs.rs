@@ -59,11 +59,14 @@ pub struct Shortage {
     pub largest: Vec<Need>,
 }
 
+/// Stacks of threads, tables of a plan, logs.
+pub(super) const PROGRAM: u64 = 32 << 20;
+
 /// Items that a refusal names.
 const NAMED: usize = 4;
 
 impl Needs {
-    fn add(&mut self, what: &'static str, bytes: u64) {
+    pub(super) fn add(&mut self, what: &'static str, bytes: u64) {
         if bytes > 0 {
             self.0.push(Need { what, bytes });
             self.0.sort_by_key(|n| std::cmp::Reverse(n.bytes));
@@ -126,8 +129,6 @@ pub fn needs(spec: &SessionSpec, train: &Compiled) -> Needs {
 
 /// What preparing a session takes of the host's memory, and doing with it what it is for.
 pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
-    /// Stacks of threads, tables of a plan, logs.
-    const PROGRAM: u64 = 32 << 20;
     let Parts { spec, model, train, .. } = *parts;
     let plan = &train.plan;
     let here = train.selection.target.as_cuda().is_none();
@@ -164,12 +165,16 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
 /// The data of a session: the preset's, or a file of batches.
 fn data_size(spec: &SessionSpec, model: &Model) -> DataSize {
     match (&spec.data, &spec.preset.data) {
-        (DataChoice::Preset, Some(data)) => expected_size(&data.source, &Request::of(model, 0), &spec.base),
+        // Whoever answers brings the samples to a step that trains on none.
+        (DataChoice::Resident, _) if spec.purpose != Purpose::Predict => DataSize::default(),
+        (DataChoice::Preset | DataChoice::Resident, Some(data)) => {
+            expected_size(&data.source, &Request::of(model, 0), &spec.base)
+        }
         (DataChoice::Batches(path), _) => {
             let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
             DataSize { held: bytes, reading: bytes }
         }
-        (DataChoice::Preset | DataChoice::Resident, _) => DataSize::default(),
+        (DataChoice::Preset | DataChoice::Resident, None) => DataSize::default(),
     }
 }
 
@@ -233,6 +238,13 @@ mod tests {
         let params = 4 * compiled.model.trained_len() as u64;
         assert_eq!(of(Purpose::Capsule, false).bytes(), run.bytes() + 2 * params);
         assert!(of(Purpose::Predict, false).bytes() > run.bytes());
+        // Samples that are answered count without being trained on; those of a step that is timed are its own batch.
+        let resident = |purpose| {
+            let change = |s: &mut SessionSpec| (s.purpose, s.data) = (purpose, DataChoice::Resident);
+            needs(&text(512, 1000), change, false).0.bytes()
+        };
+        assert_eq!(resident(Purpose::Predict), of(Purpose::Predict, false).bytes());
+        assert_eq!(resident(Purpose::Time), of(Purpose::Time, false).bytes() - 1000 * 3 * 4);
         let more = needs(&text(512, 2000), |_| {}, false).0;
         assert_eq!(more.bytes(), run.bytes() + 1000 * 3 * 4);
         let resumed = needs(&text(512, 1000), |s| s.resume = Some("x".into()), false).0;

@@ -8,6 +8,7 @@ use super::checkpoint::{metadata_of, origin_of_checkpoint};
 use super::contents::Holding;
 use super::runs::{RunEntry, RunRecord, RunStore};
 use super::streams::{Stream, write_streams};
+use super::trained_on::{Division, TrainedOn};
 use super::{Feed, Session, TrainError};
 use crate::data::Preprocessing;
 use crate::model::{DataSpec, Preset, SplitKind, TrainSpec, read_preset, write_preset};
@@ -18,24 +19,6 @@ use std::path::Path;
 
 /// The key in a file's metadata, and the version of its contents.
 pub(super) const KEY: &str = "stepgraph.weights.1";
-
-/// How a run's samples are divided into those that train and those held out, as the preset or the command says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Division {
-    held_out: f64,
-    split: String,
-}
-
-impl Division {
-    fn of(data: &DataSpec) -> Self {
-        Self { held_out: data.held_out, split: data.split.name().to_owned() }
-    }
-
-    /// Which samples are held out.
-    fn kind(&self) -> SplitKind {
-        if self.split == SplitKind::Last.name() { SplitKind::Last } else { SplitKind::Shuffled }
-    }
-}
 
 /// Where weights come from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -51,6 +34,9 @@ pub struct Origin {
     pub preprocessing: Option<Preprocessing>,
     /// The checksum of the samples as they were trained on.
     data_digest: Option<String>,
+    /// Other samples, or others of the same, that the run trained on before it was resumed or begun from other weights.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trained_before: Vec<TrainedOn>,
 }
 
 impl Origin {
@@ -150,6 +136,32 @@ impl Origin {
         self.data_digest.as_ref().map(|own| own == digest)
     }
 
+    /// All that the weights were trained on, the newest last, as far as it is known.
+    pub(super) fn trained_on(&self) -> Vec<TrainedOn> {
+        let mut all = self.trained_before.clone();
+        // A preset without data is that of a run on the batches of a file.
+        let is_known = self.division.is_some() || (self.preset.is_object() && self.preset["data"].is_null());
+        let (data_digest, seed, division) = (self.data_digest.clone(), self.seed, self.division.clone());
+        let own = TrainedOn { data_digest, seed, division };
+        if is_known && !all.contains(&own) {
+            all.push(own);
+        }
+        all
+    }
+
+    /// Whether samples that the weights' run held out may have been trained on before, with other data or as a part of
+    /// other divisions.
+    #[must_use]
+    pub const fn is_maybe_trained(&self) -> bool {
+        !self.trained_before.is_empty()
+    }
+
+    /// Whether the run trained on samples with this checksum before it was resumed, or begun from other weights.
+    #[must_use]
+    pub fn has_trained_on(&self, digest: &str) -> bool {
+        self.trained_before.iter().any(|t| t.data_digest.as_deref() == Some(digest))
+    }
+
     /// What is assumed of weights that do not say how their samples were prepared, where it makes a difference for data
     /// that are prepared so; `whose` names the weights.
     #[must_use]
@@ -178,6 +190,7 @@ impl Session {
         Origin {
             preprocessing: set.map(|set| set.preprocessing.clone()),
             data_digest: set.map(|set| self.data_digest.get_or_init(|| set.digest()).clone()),
+            trained_before: self.past.clone(),
             ..Origin::recorded(&Preset { train, data, ..self.preset.clone() }, self.seed())
         }
     }

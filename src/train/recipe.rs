@@ -107,7 +107,8 @@ impl Recipe {
             doc.insert("data".into(), json!({ "type": "batches" }));
         } else if let (Some(data), Some(Value::Object(fields))) = (&preset.data, doc.get_mut("data")) {
             let files = data.source.paths();
-            let is_file = |v: &Value| v.is_array() || v.as_str().is_some_and(|s| files.contains(&Path::new(s)));
+            let is_file =
+                |v: &Value| v.is_array() || v.as_str().is_some_and(|s| files.iter().any(|f| f == Path::new(s)));
             fields.retain(|_, value| !is_file(value));
             if !files.is_empty() {
                 fields.insert("files".into(), json!(files));

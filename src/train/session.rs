@@ -3,94 +3,25 @@
 use super::bring_up::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
-use super::guard::Guard;
+use super::guard::{Guard, parameters_are_finite};
+use super::plant;
 use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
+use super::trained_on::TrainedOn;
 use super::weights::{export, import, open_tensors};
-use super::{Feed, Purpose, Stretches, TrainError};
+use super::{Feed, Origin, Purpose, SessionSpec, Stretches, TrainError};
 use crate::compile::Compiled;
-use crate::data::{self, Dataset, Preprocessing};
+use crate::data::{self, Dataset};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{BatchPlace, Executor, Recording, Step};
-use crate::ir::Metrics;
+use crate::exec::{BatchPlace, Executor, Recording, Step, StepRecord};
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
-use crate::select::{Target as Machine, Tuning};
 use crate::tensor::HostTensor;
 use serde::Serialize;
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-
-/// Where the batches come from.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum DataChoice {
-    /// The preset's data set.
-    #[default]
-    Preset,
-    /// `batch.x` and `batch.y` of a file, in order.
-    Batches(PathBuf),
-    /// One random batch, for benchmarks.
-    Resident,
-}
-
-/// What to train and how.
-#[derive(Clone, Debug)]
-pub struct SessionSpec {
-    pub preset: Preset,
-    /// The folder that relative paths in the preset are taken from.
-    pub base: PathBuf,
-    pub executor: Executor,
-    pub threads: usize,
-    /// The machine that trains; this one's CPU where none is given.
-    pub machine: Option<Machine>,
-    /// Overrides of the preset's training length and seed.
-    pub steps: Option<usize>,
-    pub seed: Option<u64>,
-    pub init: Option<PathBuf>,
-    /// The checkpoint to go on from.
-    pub resume: Option<PathBuf>,
-    pub data: DataChoice,
-    /// How the preset's data are prepared; where nothing is given, as the checkpoint to go on from says, or by their
-    /// own training part.
-    pub preprocessing: Option<Preprocessing>,
-    pub metrics: Metrics,
-    /// Kernel times remembered from this machine.
-    pub tuning: Option<Arc<Tuning>>,
-    /// What else will take memory beside the session.
-    pub purpose: Purpose,
-}
-
-impl SessionSpec {
-    /// The preset as it stands, replayed, on this machine's default number of threads.
-    #[must_use]
-    pub fn new(preset: Preset, base: PathBuf) -> Self {
-        Self {
-            preset,
-            base,
-            executor: Executor::Replay,
-            threads: crate::exec::cpu::default_threads(),
-            machine: None,
-            steps: None,
-            seed: None,
-            init: None,
-            resume: None,
-            data: DataChoice::Preset,
-            preprocessing: None,
-            metrics: Metrics::default(),
-            tuning: None,
-            purpose: Purpose::Train,
-        }
-    }
-
-    /// Threads that share the step: those that the machine's plan is made for, where one is given.
-    #[must_use]
-    pub fn shared_by(&self) -> usize {
-        self.machine.as_ref().and_then(Machine::as_cpu).map_or(self.threads, |cpu| cpu.threads)
-    }
-}
 
 /// What one step told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -101,7 +32,7 @@ pub struct StepReport {
     pub loss: f32,
     /// The largest change of any parameter; 0 where update metrics are off.
     pub update_max: f32,
-    /// The length of the whole gradient; 0 where update metrics are off.
+    /// The length of the whole gradient; 0 where update metrics are off, infinite where it is above `f32`'s range.
     pub grad_norm: f32,
     /// Share of the batch classified right, before the update; NaN where it is not measured.
     #[serde(skip_serializing_if = "f32_is_nan")]
@@ -149,6 +80,8 @@ pub struct Session {
     pub(super) recipe: Recipe,
     /// What became of the checkpoint that it goes on from.
     pub(super) resumed: Option<Resumed>,
+    /// Other samples that its parameters were trained on before.
+    pub(super) past: Vec<TrainedOn>,
     pub(super) guard: Guard,
     executor: Executor,
     pub(super) watched: Watched,
@@ -156,12 +89,18 @@ pub struct Session {
     pub(super) streams: bool,
     /// Where the batches of one launch stand.
     pub(super) places: Vec<BatchPlace>,
+    /// What the steps of one launch told.
+    pub(super) records: Vec<StepRecord>,
     /// How far parameters moved, where somebody collects it.
     pub(super) moved: Option<Stretches>,
     pub(super) done: u64,
+    /// The loss of the last step made, where it is known.
+    pub(super) last_loss: Option<f32>,
     pub(super) total: u64,
     seed: u64,
     notes: Vec<String>,
+    /// What a test does to reports; nothing in every other session.
+    pub(super) report_change: Option<fn(&mut StepReport)>,
 }
 
 impl Session {
@@ -177,10 +116,14 @@ impl Session {
         let machine = spec.machine.clone().unwrap_or_else(|| host_target(spec.threads));
         let mut watch = Stopwatch::start();
         let mut pool = Pool::new(spec.shared_by())?;
-        let BroughtUp { mut train, mut feed, mut notes, kept, evaluation } =
+        let BroughtUp { mut train, mut feed, mut notes, compared, kept, evaluation } =
             bring_up(spec, &model, &machine, seed, &mut watch)?;
+        let mut origin = None;
+        plant::change_feed(&mut feed);
         if let Some(path) = &spec.init {
-            import(&mut train, &model, &open_tensors(path)?, path)?;
+            let file = open_tensors(path)?;
+            import(&mut train, &model, &file, path)?;
+            origin = Origin::of_metadata(&file.metadata, path)?;
         }
         let watched = Watched::new(&train)?;
         let hyper = [model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32];
@@ -204,9 +147,9 @@ impl Session {
             ));
         }
         watch.told("warm-up");
-        let steps = spec.steps.or(train_spec.map(|t| t.steps)).or(feed.limit()).unwrap_or(1000);
-        let total = feed.limit().map_or(steps, |limit| steps.min(limit)) as u64;
-        let wants_evaluation = matches!(&feed, Feed::Data { split, .. } if !split.held_out.is_empty());
+        let total = spec.total(feed.limit());
+        let holds_out = matches!(&feed, Feed::Data { split, .. } if !split.held_out.is_empty());
+        let wants_evaluation = holds_out || spec.purpose == Purpose::Predict;
         let evaluator =
             if wants_evaluation { Some(Evaluator::new(&model, &machine, &train, evaluation)?) } else { None };
         let eager = evaluator.as_ref().and_then(Evaluator::why_eager);
@@ -223,6 +166,7 @@ impl Session {
             data_digest: OnceLock::new(),
             recipe: Recipe::of(&spec.preset, seed, matches!(feed, Feed::Data { .. })),
             resumed: None,
+            past: Vec::new(),
             model,
             train,
             evaluator,
@@ -233,14 +177,24 @@ impl Session {
             watched,
             streams,
             places: Vec::new(),
+            records: Vec::new(),
             moved: None,
             done: 0,
+            last_loss: None,
             total,
             seed,
             notes,
+            report_change: plant::report_change(),
         };
+        if let Some(path) = &spec.init {
+            session.past = session.past_of(origin.as_ref());
+            session.notes.extend(session.is_maybe_trained().then(|| {
+                let path = path.display();
+                format!("data: {path} was trained on other samples; those that are held out now may be among them")
+            }));
+        }
         if let Some(path) = &spec.resume {
-            session.load_checkpoint(path)?;
+            session.load_compared(path, compared)?;
         }
         Ok(session)
     }
@@ -272,6 +226,13 @@ impl Session {
     #[must_use]
     pub const fn done(&self) -> u64 {
         self.done
+    }
+
+    /// The loss of the last step, as its report had it; `None` before the first, and after a checkpoint that does not
+    /// say it.
+    #[must_use]
+    pub const fn last_loss(&self) -> Option<f32> {
+        self.last_loss
     }
 
     /// Steps of the whole run.
@@ -357,7 +318,7 @@ impl Session {
             Some(id) => self.train.stored::<f32>(id).map(|v| v[0]),
             None => Ok(or),
         };
-        let report = StepReport {
+        let mut report = StepReport {
             step: self.done + 1,
             loss: first(Some(w.loss), 0.0)?,
             update_max: first(w.update_max, 0.0)?,
@@ -368,11 +329,24 @@ impl Session {
             step_us,
             feed_us: (fed - started).as_secs_f32() * 1e6,
         };
-        if !(report.loss.is_finite() && report.update_max.is_finite() && report.grad_norm.is_finite()) {
+        if let Some(change) = self.report_change {
+            change(&mut report);
+        }
+        if !self.is_sound(&report)? {
             return Err(self.explain(report.loss)?.into());
         }
         self.done += 1;
+        self.last_loss = Some(report.loss);
         Ok(Some(report))
+    }
+
+    /// Whether a run can go on after a step: loss and parameters are finite. The metrics of the update need not be, where
+    /// they are beyond `f32`; but where the largest change is finite, so are the parameters.
+    pub(super) fn is_sound(&self, report: &StepReport) -> Result<bool, TrainError> {
+        if !report.loss.is_finite() {
+            return Ok(false);
+        }
+        Ok(report.update_max.is_finite() || parameters_are_finite(&self.train)?)
     }
 
     #[cold]

@@ -102,16 +102,24 @@ impl Session {
                 break;
             }
             let mut failed = None;
-            for record in self.train.landed()? {
-                let report = self.watched.report(record, self.done + 1, fed_us);
-                if !(report.loss.is_finite() && report.update_max.is_finite() && report.grad_norm.is_finite()) {
+            let mut records = std::mem::take(&mut self.records);
+            records.clear();
+            records.extend_from_slice(self.train.landed()?);
+            for record in &records {
+                let mut report = self.watched.report(record, self.done + 1, fed_us);
+                if let Some(change) = self.report_change {
+                    change(&mut report);
+                }
+                if !self.is_sound(&report)? {
                     failed = Some(report.loss);
                     break;
                 }
                 self.done += 1;
+                self.last_loss = Some(report.loss);
                 made += 1;
                 tell(&report);
             }
+            self.records = records;
             if let Some(loss) = failed {
                 self.train.abandon_launches()?;
                 return Err(self.explain(loss)?.into());

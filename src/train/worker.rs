@@ -73,6 +73,8 @@ pub enum Event {
         notes: Vec<String>,
         /// What differs from the checkpoint that the run was resumed from.
         resumed: Vec<String>,
+        /// Whether what is held out may have been trained on before.
+        maybe_trained: bool,
         /// The learning rate of the first step.
         lr: f32,
     },
@@ -244,8 +246,8 @@ fn run(spec: &SessionSpec, mut link: Link) {
             let (compiled, total, notes) = (Arc::clone(session.compiled()), session.total(), session.notes().to_vec());
             let resumed = session.resumed().map(|r| r.notes.clone()).unwrap_or_default();
             let lr = session.lr().unwrap_or(f32::NAN);
-            let recording = session.recording();
-            link.tell(Event::Prepared { compiled, recording, data, total, notes, resumed, lr });
+            let (recording, maybe_trained) = (session.recording(), session.is_maybe_trained());
+            link.tell(Event::Prepared { compiled, recording, data, total, notes, resumed, maybe_trained, lr });
             link.tell(Event::State(RunState::Ready));
             serve(&mut session, spec, &mut link);
         }

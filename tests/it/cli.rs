@@ -1,17 +1,21 @@
 //! The commands as a user runs them: the real program, its output, its exit status, and the files that it leaves.
 
+mod exactness;
 mod exports;
 mod files;
 mod kept;
 #[cfg(target_os = "linux")]
 mod limits;
 mod mistakes;
+mod names;
+mod notes;
 mod plan;
 mod predict;
 mod prepared;
 mod random;
 mod resume;
 mod signals;
+mod together;
 mod train;
 
 use serde_json::Value;

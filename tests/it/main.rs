@@ -2,6 +2,7 @@
 
 mod cli;
 mod cuda;
+mod faults;
 mod golden;
 mod nets;
 mod numerics;

@@ -29,7 +29,8 @@ fn a_bias_before_a_normalisation_is_no_failure() {
     let layers = [
         r#"{"type": "dense", "units": 12}, {"type": "batch_norm"}, {"type": "activation", "function": "relu"}"#,
         r#"{"type": "dense", "units": 12}, {"type": "batch_norm"}, {"type": "batch_norm"}"#,
-        r#"{"type": "dense", "units": 12}, {"type": "residual", "layers": [{"type": "dense", "units": 12}, {"type": "batch_norm"}]}"#,
+        r#"{"type": "dense", "units": 12},
+           {"type": "residual", "layers": [{"type": "dense", "units": 12}, {"type": "batch_norm"}]}"#,
     ];
     for (seed, layers) in (0..).zip(layers) {
         let text = format!(

@@ -33,9 +33,7 @@ fn select(robot: &mut Robot) -> String {
 /// Trains for a while, stops, and closes the window.
 fn train_a_while(folder: &Path) -> u64 {
     let mut robot = open(folder);
-    robot.write("steps", "100000000");
-    robot.settle();
-    robot.press("Train this network");
+    robot.train(100_000_000);
     robot.until("some steps", |app| app.studio.training.done() > 50);
     robot.press("Halve the learning rate");
     let now = robot.app().studio.training.done();
@@ -58,7 +56,7 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
     let id = select(&mut robot);
     robot.press("Continue the selected run");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
-    assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("goes on from step")));
+    assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("continues from step")));
     // How far each layer moved goes on where it was, too.
     robot.until("changes by layer", |app| {
         app.studio.training.history.layers.steps().last().is_some_and(|s| s[1] > done)
@@ -179,7 +177,7 @@ fn a_run_that_was_deleted_meanwhile_is_offered_no_more() {
         app.studio
             .notice
             .as_ref()
-            .is_some_and(|n| n.text.ends_with("was deleted and cannot go on.") && n.actions.is_empty())
+            .is_some_and(|n| n.text.ends_with("was deleted and cannot be continued.") && n.actions.is_empty())
     });
 }
 
@@ -220,7 +218,7 @@ fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
     let training = &robot.app().studio.training;
     assert_eq!((training.keeping.id(), training.lr), (Some(id.as_str()), 0.0625));
     let told = robot.app().studio.notice.as_ref().unwrap().text.clone();
-    assert!(told.contains("goes on from step") && told.contains("optimizer.lr: the checkpoint has "), "{told}");
+    assert!(told.contains("continues from step") && told.contains("optimizer.lr: the checkpoint has "), "{told}");
     assert!(told.contains("continues with 0.0625"), "{told}");
     drop(robot);
     let store = RunStore::at(folder.path().join("runs"));
@@ -232,9 +230,7 @@ fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
 fn a_stopped_run_goes_on_from_the_train_tab() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
-    robot.write("steps", "100000000");
-    robot.settle();
-    robot.press("Train this network");
+    robot.train(100_000_000);
     robot.until("some steps", |app| app.studio.training.done() > 20);
     robot.press("Stop");
     robot.until("the stop", |app| app.studio.training.state == Some(RunState::Stopped));
@@ -286,9 +282,7 @@ fn a_run_that_gave_way_to_another_network_goes_on_from_its_notice() {
     let mut robot = open(folder.path());
     perform(&mut robot, Command::NewFromPreset(stepgraph::studio::presets::index("spirals").unwrap()));
     robot.settle();
-    robot.write("steps", "100000000");
-    robot.settle();
-    robot.press("Train this network");
+    robot.train(100_000_000);
     robot.until("some steps", |app| app.studio.training.done() > 50 && app.studio.training.keeping.id().is_some());
     let id = robot.app().studio.training.keeping.id().unwrap().to_owned();
     perform(&mut robot, Command::NewFromPreset(stepgraph::studio::presets::index("digits-mlp").unwrap()));

@@ -45,10 +45,7 @@ fn a_run_on_another_device_than_the_chosen_one_begins_anew() {
     let mut robot = Robot::open(None);
     let cpu = robot.app().studio.devices.list()[0].name.clone();
     choose(&mut robot, &cpu);
-    robot.write("steps", "20");
-    robot.settle();
-    robot.press("Train this network");
-    robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
+    robot.train_to_the_end(20);
     assert_eq!(robot.app().studio.training.device, Some(DeviceChoice::Cpu));
     assert!(!robot.app().studio.is_stale());
     choose(&mut robot, "NVIDIA H200, plan only");
@@ -64,9 +61,7 @@ fn a_gpu_trains_from_the_window() {
     let mut robot = Robot::open(None);
     robot.until("the GPU", |app| matches!(app.studio.devices.current().choice, DeviceChoice::Gpu(0)));
     robot.settle();
-    robot.write("steps", "1000000");
-    robot.settle();
-    robot.press("Train this network");
+    robot.train(1_000_000);
     robot.until("many steps and an evaluation", |app| {
         let run = &app.studio.training;
         run.done() > 20_000 && !run.history.held_out_accuracy.is_empty()

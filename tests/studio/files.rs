@@ -141,7 +141,7 @@ fn weights_can_be_let_go() {
     robot.key(Modifiers::NONE, Key::F10);
     robot.until("one step", |app| app.studio.training.state == Some(RunState::Paused));
     perform(&mut robot, Command::New);
-    robot.press("Go on without");
+    robot.press("Continue without");
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().name, "untitled");
 }

@@ -43,10 +43,7 @@ fn label(node: &egui_kittest::Node<'_>) -> String {
 fn the_plots_of_runs_read_the_curves_at_the_pointer() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = Robot::start(Startup { runs: Some(RunStore::at(folder.path())), ..Startup::default() });
-    robot.write("steps", "60");
-    robot.settle();
-    robot.press("Train this network");
-    robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
+    robot.train_to_the_end(60);
     robot.until("the run", |app| app.studio.runs.entries.first().is_some_and(|e| e.has_weights));
     let id = robot.app().studio.runs.entries[0].id.clone();
     perform(&mut robot, Command::Runs(RunsCommand::Show(id.clone())));

@@ -6,6 +6,7 @@ use egui_kittest::kittest::Queryable as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use stepgraph::studio::{Startup, StudioApp};
+use stepgraph::train::RunState;
 
 pub struct Robot {
     pub window: Harness<'static, StudioApp>,
@@ -62,6 +63,19 @@ impl Robot {
         button.unwrap_or_else(|| panic!("no button {name}")).click();
         self.window.step();
         self.window.step();
+    }
+
+    /// Starts a run of so many steps.
+    pub fn train(&mut self, steps: u64) {
+        self.write("steps", &steps.to_string());
+        self.settle();
+        self.press("Train this network");
+    }
+
+    /// Makes a run of so many steps, and waits for its end.
+    pub fn train_to_the_end(&mut self, steps: u64) {
+        self.train(steps);
+        self.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
     }
 
     pub fn key(&mut self, modifiers: egui::Modifiers, key: egui::Key) {

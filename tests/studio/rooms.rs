@@ -265,7 +265,7 @@ fn a_broken_network_is_not_proved() {
     show(&mut robot, Tab::Verify);
     robot.write("L1 rate", "1.5");
     robot.settle();
-    assert!(robot.sees("Mend the network to prove its step"));
+    assert!(robot.sees("Fix the network to prove its step"));
     perform(&mut robot, Command::Prove(None));
     assert!(!robot.app().studio.proofs.is_running());
 }
@@ -281,10 +281,7 @@ fn an_empty_network_is_told_to_want_a_layer() {
 #[test]
 fn eager_is_measured_beside_replay_without_touching_the_run() {
     let mut robot = Robot::open(None);
-    robot.write("steps", "40");
-    robot.settle();
-    robot.press("Train this network");
-    robot.until("the end", |app| state(app) == Some(RunState::Finished));
+    robot.train_to_the_end(40);
     let loss = robot.app().studio.training.history.loss.raw.values().to_vec();
     perform(&mut robot, Command::TimeBothWays);
     robot.until("both ways", |app| app.studio.training.both_ways.is_some());
@@ -310,10 +307,7 @@ fn eager_is_measured_beside_replay_without_touching_the_run() {
 #[test]
 fn layers_have_curves_and_plots_are_hidden_and_freed() {
     let mut robot = Robot::open(None);
-    robot.write("steps", "30");
-    robot.settle();
-    robot.press("Train this network");
-    robot.until("the end", |app| state(app) == Some(RunState::Finished));
+    robot.train_to_the_end(30);
     let h = &robot.app().studio.training.history;
     assert_eq!(h.layers.names, ["L0:Dense", "L2:Dense"]);
     assert_eq!((h.lr.len(), h.layers.is_empty()), (30, false));

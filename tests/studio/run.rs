@@ -12,9 +12,7 @@ fn state(app: &stepgraph::studio::StudioApp) -> Option<RunState> {
 #[test]
 fn a_run_is_trained_paused_stepped_and_stopped() {
     let mut robot = Robot::open(None);
-    robot.write("steps", "100000000");
-    robot.settle();
-    robot.press("Train this network");
+    robot.train(100_000_000);
     robot.until("some steps", |app| app.studio.training.done() > 20);
     assert_eq!(state(robot.app()), Some(RunState::Running));
     robot.press("Pause");
@@ -40,10 +38,7 @@ fn a_run_is_trained_paused_stepped_and_stopped() {
 #[test]
 fn a_finished_run_is_made_longer_and_an_edited_one_begins_anew() {
     let mut robot = Robot::open(None);
-    robot.write("steps", "30");
-    robot.settle();
-    robot.press("Train this network");
-    robot.until("the end", |app| state(app) == Some(RunState::Finished));
+    robot.train_to_the_end(30);
     assert_eq!(robot.app().studio.training.done(), 30);
     let first = robot.app().studio.training.history.loss.raw.values().to_vec();
     // The button says what it does: the run goes on for as many steps again, and its curve with it.
@@ -146,10 +141,7 @@ fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
 #[test]
 fn a_run_that_cannot_be_prepared_leaves_the_curves_of_the_one_before() {
     let mut robot = Robot::open(None);
-    robot.write("steps", "30");
-    robot.settle();
-    robot.press("Train this network");
-    robot.until("the end", |app| state(app) == Some(RunState::Finished));
+    robot.train_to_the_end(30);
     let first = robot.app().studio.training.history.loss.raw.values().to_vec();
     let own = robot.value("sample shape");
     robot.write("sample shape", "32");

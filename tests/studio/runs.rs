@@ -78,9 +78,7 @@ fn a_window_that_can_keep_no_runs_says_why() {
 fn a_run_that_rests_is_told_as_paused() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
-    robot.write("steps", "100000000");
-    robot.settle();
-    robot.press("Train this network");
+    robot.train(100_000_000);
     robot.until("some steps", |app| app.studio.training.done() > 5);
     show(&mut robot, Tab::Runs);
     robot.until("the run", |app| app.studio.runs.entries.len() == 1);
@@ -311,9 +309,7 @@ fn a_run_that_is_let_go_keeps_its_weights_and_its_curve() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path().join("runs"));
     let mut robot = open(folder.path());
-    robot.write("steps", "100000000");
-    robot.settle();
-    robot.press("Train this network");
+    robot.train(100_000_000);
     robot.until("some steps", |app| app.studio.training.done() > 50);
     // The window closes while the run goes on.
     drop(robot);
@@ -366,9 +362,7 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
 fn the_run_on_the_train_tab_is_deleted_once_it_rests_and_its_pin_comes_back_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
-    robot.write("steps", "100000000");
-    robot.settle();
-    robot.press("Train this network");
+    robot.train(100_000_000);
     robot.until("a checkpoint", |app| app.studio.runs.entries.iter().any(|e| e.can_continue));
     let id = ids(robot.app())[0].clone();
     perform(&mut robot, RunsCommand::Select(id.clone()));

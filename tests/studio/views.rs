@@ -1,11 +1,12 @@
 //! View models as text.
 
 use stepgraph::compile::{Options, compile};
-use stepgraph::model::{LayerPath, check};
+use stepgraph::model::{DataSource, DataSpec, Header, LayerPath, SplitKind, TargetColumn, check};
 use stepgraph::select::{Isa, Target};
 use stepgraph::studio::presets;
 use stepgraph::studio::selection::{Related, Selection};
 use stepgraph::studio::view_models::PlanView;
+use stepgraph::studio::view_models::data::{DataKey, load_view};
 use stepgraph::studio::view_models::inspector::InspectorView;
 use stepgraph::studio::view_models::network::NetworkView;
 
@@ -91,4 +92,40 @@ fn a_selection_reaches_layers_ops_and_buffers() {
     let page = InspectorView::new(&Selection::Layer(LayerPath(vec![0])), &presets::digits(), Some(&plan), &[0.5, 0.25])
         .to_string();
     assert!(page.contains("weight: [64, 128]  Δ 0.5000"), "{page}");
+}
+
+#[test]
+fn the_notes_of_data_say_what_training_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("t.csv"), "1,2,ant\n".repeat(6) + &"2,1,bee\n".repeat(2)).unwrap();
+    let key = |wants_classes, target| DataKey {
+        spec: DataSpec {
+            source: DataSource::Csv {
+                path: "t.csv".into(),
+                header: Header::Auto,
+                target,
+                standardize: true,
+                delimiter: ',',
+            },
+            held_out: 2.0,
+            split: SplitKind::Last,
+        },
+        input: [2].into(),
+        output: Some([2].into()),
+        wants_classes,
+        seed: 0,
+        base: folder.path().to_owned(),
+    };
+    let text = load_view(&key(true, TargetColumn::Last)).unwrap().to_string();
+    assert!(
+        text.contains("note: no training sample is of the class \"bee\", so the network cannot learn it"),
+        "{text}"
+    );
+    assert!(text.contains("note: the table is read without a header, so columns are taken by position"), "{text}");
+    std::fs::write(folder.path().join("t.csv"), "a,a,y\n1,2,1000\n2,1,3000\n".to_owned() + &"1,1,0\n".repeat(2))
+        .unwrap();
+    let values = DataKey { output: Some([1].into()), ..key(false, TargetColumn::Last) };
+    let text = load_view(&values).unwrap().to_string();
+    assert!(text.contains("note: the header repeats names") && text.contains("\"a.1\""), "{text}");
+    assert!(text.contains("the standard deviation of the target \"y\" is 1000 over the training samples"), "{text}");
 }

@@ -3,10 +3,12 @@
 use crate::data::error::{Side, listed, quoted};
 use crate::data::{DataError, Place, Preprocessing};
 use crate::model::TargetColumn;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The columns of a table that are read, by number.
 pub(super) struct Selected {
+    /// A name for every column, no two alike.
+    pub(super) names: Vec<String>,
     pub(super) target: usize,
     /// In the order of a sample's features.
     pub(super) features: Vec<usize>,
@@ -15,11 +17,33 @@ pub(super) struct Selected {
 }
 
 /// The header's name of a column, or its number from 1.
-pub(super) fn name_of(names: &[String], column: usize) -> String {
+fn name_of(names: &[String], column: usize) -> String {
     match names.get(column).map_or("", String::as_str) {
         "" => format!("column {}", column + 1),
         name => name.to_owned(),
     }
+}
+
+/// The names, with a number behind each that repeats one before it: `a`, `a.1`, `a.2`. pandas names the columns of a
+/// table in the same way. A number is passed over where a column has that name already.
+fn distinct(names: &[String]) -> Vec<String> {
+    let given: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let mut used: HashMap<&str, usize> = HashMap::new();
+    let mut out = Vec::with_capacity(names.len());
+    for name in names {
+        let count = used.entry(name).or_insert(0);
+        *count += 1;
+        let mut own = name.clone();
+        if *count > 1 {
+            own = format!("{name}.{}", *count - 1);
+            while given.contains(own.as_str()) {
+                *count += 1;
+                own = format!("{name}.{}", *count - 1);
+            }
+        }
+        out.push(own);
+    }
+    out
 }
 
 /// Chooses the columns: every one but the target in the file's order, or those that `known` names, in its order, where
@@ -35,14 +59,45 @@ pub(super) fn select(
     header: bool,
     known: Option<&Preprocessing>,
 ) -> Result<Selected, DataError> {
-    let table = Header { file, line, names, is_there: header };
-    match known.filter(|known| known.is_named && header) {
-        Some(known) => table.select_by_name(target, known),
+    let spelt: Vec<String> = (0..names.len()).map(|column| name_of(names, column)).collect();
+    let table = Header { file, line, names, distinct: distinct(&spelt), is_there: header };
+    let repeated: Vec<String> =
+        table.distinct.iter().zip(&spelt).filter(|(name, spelt)| name != spelt).map(|(name, _)| name.clone()).collect();
+    let mut selected = match known.filter(|known| known.is_named && header) {
+        Some(known) => table.select_by_name(target, known)?,
         None => {
             let target = table.target(target)?;
             let features = (0..names.len()).filter(|&column| column != target).collect();
-            Ok(Selected { target, features, notes: Vec::new() })
+            let notes = by_position(target, header, known).into_iter().collect();
+            Selected { names: Vec::new(), target, features, notes }
         }
+    };
+    if !repeated.is_empty() {
+        let text = format!("the header repeats names; the columns that repeat one are called {}", listed(&repeated));
+        selected.notes.insert(0, text);
+    }
+    selected.names = table.distinct;
+    Ok(selected)
+}
+
+/// What a person should know of columns that are taken by position; nothing where the table's own header names them.
+fn by_position(target: usize, header: bool, known: Option<&Preprocessing>) -> Option<String> {
+    let column = target + 1;
+    match known {
+        Some(known) if known.is_named => Some(format!(
+            "the table has no header, so its columns are taken by position: column {column} is the target, and the \
+             others are, in this order, {}",
+            listed(&known.features)
+        )),
+        Some(known) if header && !known.features.is_empty() => Some(format!(
+            "the weights were trained on a table without a header, so columns are taken by position whatever their \
+             names are: column {column} is the target"
+        )),
+        _ if !header => Some(format!(
+            "the table is read without a header, so columns are taken by position: column {column} is the target; \
+             where the first line holds names, set data.header to true"
+        )),
+        _ => None,
     }
 }
 
@@ -50,22 +105,24 @@ pub(super) fn select(
 struct Header<'a> {
     file: &'a str,
     line: u64,
+    /// The cells of that line; empty texts where it is no header.
     names: &'a [String],
+    /// A name for every column, no two alike.
+    distinct: Vec<String>,
     is_there: bool,
 }
 
 impl Header<'_> {
     fn select_by_name(&self, asked: &TargetColumn, known: &Preprocessing) -> Result<Selected, DataError> {
         let target = self.known_target(asked, known)?;
-        let mut columns: HashMap<String, Vec<usize>> = HashMap::new();
-        // The last comes first, so that equal names are taken in the file's order.
-        for column in (0..self.names.len()).rev().filter(|&column| column != target) {
-            columns.entry(name_of(self.names, column)).or_default().push(column);
-        }
+        let others = (0..self.names.len()).filter(|&column| column != target);
+        let mut columns: HashMap<&str, usize> = others.map(|column| (self.distinct[column].as_str(), column)).collect();
         let mut features = Vec::with_capacity(known.features.len());
         let mut missing = Vec::new();
-        for name in &known.features {
-            match columns.get_mut(name).and_then(Vec::pop) {
+        // Weights of earlier versions name equal columns alike.
+        let wanted = distinct(&known.features);
+        for name in &wanted {
+            match columns.remove(name.as_str()) {
                 Some(column) => features.push(column),
                 None => missing.push(name),
             }
@@ -73,25 +130,25 @@ impl Header<'_> {
         if !missing.is_empty() {
             return Err(self.lacks(&missing, "every feature that the weights were trained with"));
         }
-        let mut unused: Vec<usize> = columns.into_values().flatten().collect();
+        let mut unused: Vec<usize> = columns.into_values().collect();
         unused.sort_unstable();
-        let unused: Vec<String> = unused.into_iter().map(|column| name_of(self.names, column)).collect();
+        let unused: Vec<String> = unused.into_iter().map(|column| self.distinct[column].clone()).collect();
         let notes = match unused.as_slice() {
             [] => Vec::new(),
             unused => vec![format!("columns that the weights do not use are ignored: {}", listed(unused))],
         };
-        Ok(Selected { target, features, notes })
+        Ok(Selected { names: Vec::new(), target, features, notes })
     }
 
     /// The target as the preset names it; where that gives a number, the column that the weights were trained with.
     fn known_target(&self, asked: &TargetColumn, known: &Preprocessing) -> Result<usize, DataError> {
         let wanted = known.targets.first().filter(|_| !matches!(asked, TargetColumn::Name(_)));
         let Some(wanted) = wanted else { return self.target(asked) };
-        if let Some(column) = (0..self.names.len()).find(|&column| name_of(self.names, column) == *wanted) {
+        if let Some(column) = self.distinct.iter().position(|name| name == wanted) {
             return Ok(column);
         }
         let column = self.target(asked)?;
-        if known.features.contains(&name_of(self.names, column)) {
+        if known.features.contains(&self.distinct[column]) {
             return Err(self.lacks(&[wanted], "the target that the weights were trained with"));
         }
         Ok(column)
@@ -127,7 +184,9 @@ impl Header<'_> {
     fn named_target(&self, name: &str) -> Result<usize, DataError> {
         let wanted = format!("the target column {}", quoted(name));
         let mut matching = (0..self.names.len()).filter(|&column| self.names[column] == name);
-        match (matching.next(), matching.next()) {
+        // A column that repeats a name is found by the name that it has got.
+        let numbered = || self.distinct.iter().position(|n| n == name).filter(|_| self.is_there);
+        match (matching.next().or_else(numbered), matching.next()) {
             (Some(column), None) => Ok(column),
             (Some(a), Some(b)) => {
                 let found = format!("{wanted} as column {} and as column {}", a + 1, b + 1);

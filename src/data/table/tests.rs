@@ -82,6 +82,52 @@ fn the_target_may_be_any_column() {
 }
 
 #[test]
+fn repeated_names_are_numbered_as_pandas_does() {
+    let t = table("a,b,a,a.1,a,y\n1,2,3,4,5,0\n", &auto(true));
+    assert_eq!(t.feature_names, ["a", "b", "a.2", "a.1", "a.3"]);
+    assert_eq!(t.notes, ["the header repeats names; the columns that repeat one are called \"a.2\", \"a.3\""]);
+    assert_eq!(t.x, [1.0, 2.0, 3.0, 4.0, 5.0]);
+    let named = |name: &str| options(Header::Auto, TargetColumn::Name(name.into()), true);
+    fails("a,a\n1,2", &named("a"), "\"a\" as column 1 and as column 2");
+    let t = table("a,a\n1,2", &named("a.1"));
+    assert_eq!((t.feature_names, t.target_name.as_deref()), (vec!["a".to_owned()], Some("a.1")));
+    assert!(table("a,b,y\n1,2,0\n", &auto(true)).notes.is_empty());
+    // Weights find the columns by these names, in any order, and weights of earlier versions by equal ones.
+    let known = |features: &[&str], target: &str| Preprocessing {
+        features: features.iter().map(ToString::to_string).collect(),
+        is_named: true,
+        targets: vec![target.to_owned()],
+        ..Preprocessing::default()
+    };
+    for features in [["a", "a.1", "b"], ["a", "a", "b"]] {
+        let found = read_known(b"b,y,a,a\n1,0,2,3\n", "t.csv", &auto(true), Some(&known(&features, "y"))).unwrap();
+        assert_eq!(found.x, [2.0, 3.0, 1.0]);
+    }
+    let found = read_known(b"a,b,a\n1,2,0\n", "t.csv", &auto(true), Some(&known(&["a", "b"], "a.1"))).unwrap();
+    assert_eq!((found.x.as_slice(), labels(&found).0), (&[1.0, 2.0][..], &[0][..]));
+}
+
+#[test]
+fn columns_that_are_taken_by_position_are_noted() {
+    let by_position = "the table is read without a header, so columns are taken by position: column 3 is the target";
+    for header in [Header::Auto, Header::No] {
+        let t = table("1,2,0\n3,4,1\n", &options(header, TargetColumn::Last, true));
+        assert!(t.notes.len() == 1 && t.notes[0].starts_with(by_position), "{:?}", t.notes);
+        assert!(t.notes[0].ends_with("set data.header to true"));
+    }
+    assert!(table("a,b,y\n1,2,0\n", &auto(true)).notes.is_empty());
+    let known =
+        |is_named| Preprocessing { features: vec!["a".into(), "b".into()], is_named, ..Preprocessing::default() };
+    let read =
+        |text: &str, is_named| read_known(text.as_bytes(), "t.csv", &auto(true), Some(&known(is_named))).unwrap().notes;
+    let bare = read("1,2,0\n", true);
+    assert!(bare[0].contains("no header") && bare[0].ends_with("in this order, \"a\", \"b\""), "{bare:?}");
+    let named = read("u,v,y\n1,2,0\n", false);
+    assert!(named[0].starts_with("the weights were trained on a table without a header"), "{named:?}");
+    assert!(read("b,a,y\n1,2,0\n", true).is_empty());
+}
+
+#[test]
 fn other_delimiters_quotes_and_line_ends() {
     for (delimiter, text) in
         [(';', "a;b\r\n1;2\r\n\r\n3;4\r\n"), ('\t', "\u{feff}a\tb\n1\t2\n\n3\t4"), (' ', "a b\n1 2\n\n3 4\n\n")]
@@ -123,7 +169,7 @@ fn wrong_cells_name_line_and_column() {
     fails("1,1\n1,inf\n", &auto(true), "line 2, column 2: found \"inf\"");
     fails("1,1\n1,99999999999\n", &auto(true), "found \"99999999999\"");
     fails("1,2\n\n\n1,2,3\n", &auto(true), "line 4: found 3 columns, expected 2, as in the first line");
-    fails("1,2\n1\n", &auto(true), "line 2: found 1 columns");
+    fails("1,2\n1\n", &auto(true), "line 2: found 1 column, expected 2");
     let long = "x".repeat(500);
     fails(format!("1,2\n{long},3\n"), &auto(true), "xxx...\", expected");
 }

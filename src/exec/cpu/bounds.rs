@@ -41,7 +41,8 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
         Self { compiled, memory, storage }
     }
 
-    /// Takes over what is in the memory of `step` before it runs: the batch, and everything that survives a step. All of it counts as exact.
+    /// Takes over what is in the memory of `step` before it runs: the batch, and everything that survives a step. All
+    /// of it counts as exact.
     ///
     /// # Errors
     /// Where `step` was made from another program.
@@ -56,7 +57,8 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
         Ok(())
     }
 
-    /// Takes over the arguments of operation `op` as they are in the memory of `step`, which must be of the same program.
+    /// Takes over the arguments of operation `op` as they are in the memory of `step`, which must be of the same
+    /// program.
     ///
     /// # Errors
     /// As [`Self::load_state`].
@@ -83,7 +85,8 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
         Ok(())
     }
 
-    /// Runs operations `from..to` with the reference kernels, and says how many maxima had their place decided by rounding.
+    /// Runs operations `from..to` with the reference kernels, and says how many maxima had their place decided by
+    /// rounding.
     ///
     /// # Errors
     /// Where an operation has no reference kernel.
@@ -102,10 +105,10 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
                 }
             }
             let kernel = reference::resolve::<Bounded<SUM, PRODUCT>>();
-            let call =
-                Call { run: kernel.run, op: op.kind.clone(), ptr, table: kernel.table, phases: 1, parallel: false };
-            // SAFETY: every pointer is to memory of this step that holds the whole value, in numbers of the kernel's type or as the plan's own
-            // integers, and nothing else runs on it.
+            let (op_kind, phases, parallel, around) = (op.kind.clone(), 1, false, None);
+            let call = Call { run: kernel.run, op: op_kind, ptr, table: kernel.table, phases, parallel, around };
+            // SAFETY: every pointer is to memory of this step that holds the whole value, in numbers of the kernel's
+            // type or as the plan's own integers, and nothing else runs on it.
             unsafe { (call.run)(&call, Part::WHOLE) };
             op.writes().for_each(|id| self.store(id));
         }

@@ -19,7 +19,7 @@ use std::path::Path;
 const LARGEST: u64 = 256 << 20;
 /// Bytes of it that one pass goes over, on each thread: few enough for a pass to fall between two interruptions.
 const WINDOW: usize = 1 << 20;
-/// Sizes of a core's first and second cache and of the shared third, where the system does not tell.
+/// Sizes of a core's first and second cache and of the shared third, where the system does not report them.
 const USUAL_CACHES: [u64; 3] = [32 << 10, 512 << 10, 8 << 20];
 
 /// One level of memory.
@@ -126,12 +126,12 @@ impl Ceilings {
     }
 }
 
-/// The folder in which the system tells about a cache of the first core.
+/// The folder in which the system describes a cache of the first core.
 fn cache_folder(index: usize) -> String {
     format!("/sys/devices/system/cpu/cpu0/cache/index{index}")
 }
 
-/// The sizes of the data caches of the first core, as far as the system tells them.
+/// The sizes of the data caches of the first core, as far as the system reports them.
 fn cache_bytes() -> [u64; 3] {
     let mut out = USUAL_CACHES;
     for index in 0..8 {
@@ -147,7 +147,7 @@ fn cache_bytes() -> [u64; 3] {
     out
 }
 
-/// The number of third caches of the machine, as far as the system tells; at least 1.
+/// The number of third caches of the machine, as far as the system reports them; at least 1.
 fn third_caches() -> u64 {
     let sharing = (0..8).find_map(|index| {
         let read = |name: &str| std::fs::read_to_string(Path::new(&cache_folder(index)).join(name)).ok();

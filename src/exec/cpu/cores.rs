@@ -19,7 +19,7 @@ pub fn usable_cores() -> usize {
     granted.min(cores_of(&allowed, siblings).unwrap_or(granted)).max(1)
 }
 
-/// The cores that these processors belong to, where the system tells of each which others share its core.
+/// The cores that these processors belong to, where the system reports of each which others share its core.
 fn cores_of(allowed: &[usize], siblings: impl Fn(usize) -> Option<String>) -> Option<usize> {
     let cores: Option<BTreeSet<Vec<usize>>> = allowed.iter().map(|cpu| siblings(*cpu).map(|s| numbers(&s))).collect();
     cores.map(|c| c.len()).filter(|count| *count > 0)

@@ -2,6 +2,7 @@
 
 use super::cores::usable_cores;
 use crate::select::{Isa, MOST_THREADS, Target};
+use thiserror::Error;
 
 /// The best instruction set that kernels are written for and this processor has. `STEPGRAPH_ISA` (`portable`, `avx2`, `avx512`) lowers it, to compare.
 #[must_use]
@@ -34,11 +35,37 @@ fn native_isa() -> Isa {
     Isa::Portable
 }
 
-/// The number of threads that `STEPGRAPH_THREADS` asks for.
+/// A value of `STEPGRAPH_THREADS` that no number of threads follows from.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "STEPGRAPH_THREADS is \"{}\"; expected a whole number from 1 to {}; correct it, or unset it for the number that is \
+     best for each step",
+    .0.escape_debug(),
+    MOST_THREADS
+)]
+pub struct WrongThreads(String);
+
+/// The number of threads that `STEPGRAPH_THREADS` asks for; none where it is not set, or empty.
+///
+/// # Errors
+/// Where it is set to anything else than a number of threads.
+pub fn threads_variable() -> Result<Option<usize>, WrongThreads> {
+    match std::env::var_os("STEPGRAPH_THREADS") {
+        Some(text) if !text.is_empty() => threads_of(&text.to_string_lossy()).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn threads_of(text: &str) -> Result<usize, WrongThreads> {
+    let found = text.parse().ok().filter(|t| (1..=MOST_THREADS).contains(t));
+    found.ok_or_else(|| WrongThreads(text.to_owned()))
+}
+
+/// The number of threads that `STEPGRAPH_THREADS` asks for, where it does; a program that heeds it has refused a wrong
+/// value at its start.
 #[must_use]
 pub fn asked_threads() -> Option<usize> {
-    let text = std::env::var("STEPGRAPH_THREADS").ok()?;
-    text.parse().ok().filter(|t| (1..=MOST_THREADS).contains(t))
+    threads_variable().ok().flatten()
 }
 
 /// Threads where it is not known what step they are to share: two, where there are two cores. `STEPGRAPH_THREADS`
@@ -54,10 +81,25 @@ pub fn host_target(threads: usize) -> Target {
     Target::cpu(detect_isa(), threads)
 }
 
-/// The processor's name, where the system tells.
+/// The processor's name, where the system reports it.
 #[must_use]
 pub fn cpu_name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|l| l.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_that_is_no_number_of_threads_is_refused() {
+        assert_eq!((threads_of("1"), threads_of("64")), (Ok(1), Ok(64)));
+        for text in ["abc", "0", "65", "9999", "-1", "2.5", " 2"] {
+            let told = threads_of(text).unwrap_err().to_string();
+            assert!(told.starts_with(&format!("STEPGRAPH_THREADS is \"{text}\"; expected a whole number")), "{told}");
+            assert!(told.contains("from 1 to 64; correct it, or unset it"), "{told}");
+        }
+    }
 }

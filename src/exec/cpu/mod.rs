@@ -5,6 +5,7 @@
 //! | `bounds` | a step on numbers that carry a bound for their error |
 //! | `call` | a kernel with its arguments fixed |
 //! | `kernels` | the kernels, one family a file, and their plain-loop references |
+//! | `plant` | faults that tests put into steps |
 //! | `pool` | the threads that share a step |
 //! | `detect` | what this processor can do |
 //! | `cores` | the cores that this program may use |
@@ -19,6 +20,8 @@ mod cores;
 mod detect;
 pub mod kernels;
 mod ledger;
+#[doc(hidden)]
+pub mod plant;
 mod pool;
 mod step;
 mod tensors;
@@ -26,7 +29,7 @@ mod tensors;
 pub use bounds::{BoundedStep, Storage};
 pub use ceilings::{Ceilings, Floor, Level};
 pub use cores::usable_cores;
-pub use detect::{asked_threads, cpu_name, default_threads, detect_isa, host_target};
+pub use detect::{WrongThreads, asked_threads, cpu_name, default_threads, detect_isa, host_target, threads_variable};
 pub use ledger::Ledger;
 pub use pool::Pool;
 pub use step::Step;

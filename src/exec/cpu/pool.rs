@@ -3,7 +3,8 @@
 //! A step of small operations lasts tens of microseconds, so that waking a sleeping thread for each operation would cost more than the work.
 //! The caller walks the list and publishes each shared phase; the other threads spin beside it and claim parts. Whoever is there does the work:
 //! where the system has taken a thread's core away, the caller claims its parts too, so that a busy machine slows a step but does not stall it. Results do
-//! not depend on who ran which part. Between steps the threads spin for a while before they sleep.
+//! not depend on who ran which part. Threads without work spin for a while before they sleep; one that falls asleep while a long call is under way is
+//! woken for the next shared phase.
 
 use super::call::Part;
 use crate::exec::ExecError;
@@ -107,7 +108,7 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Wakes the threads that sleep: worth its price before a list of phases, not before each.
+    /// Wakes the threads that sleep, ahead of the first phase of a list: they are awake when it is published.
     pub fn wake(&self) {
         if self.workers.is_empty() {
             return;
@@ -116,6 +117,15 @@ impl Pool {
         self.shared.calls.0.fetch_add(1, Ordering::SeqCst);
         if self.shared.asleep.0.load(Ordering::SeqCst) > 0 {
             self.workers.iter().for_each(|(thread, _)| thread.unpark());
+        }
+    }
+
+    /// Wakes the threads that are known to sleep. Costs one load where none does. A thread that falls asleep at this very moment is missed, and the
+    /// next phase wakes it.
+    #[inline]
+    fn wake_sleepers(&self) {
+        if self.shared.asleep.0.load(Ordering::Relaxed) > 0 {
+            self.wake();
         }
     }
 
@@ -133,6 +143,7 @@ impl Pool {
         shared.done.0.store(0, Ordering::Relaxed);
         self.epoch = (self.epoch + 1) & u64::from(u32::MAX);
         shared.claim.0.store(self.epoch << 32, Ordering::Release);
+        self.wake_sleepers();
         shared.work(self.epoch);
         let mut spins = 0u32;
         while shared.done.0.load(Ordering::Acquire) < shared.count {
@@ -212,10 +223,10 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeping_pool_wakes_and_a_pool_that_is_not_woken_still_finishes() {
+    fn a_sleeping_pool_finishes_a_phase() {
         let mut pool = Pool::new(3).unwrap();
         for wake in [true, false, true] {
-            thread::sleep(std::time::Duration::from_millis(20));
+            asleep(&pool);
             let count = AtomicU64::new(0);
             if wake {
                 pool.wake();
@@ -224,6 +235,33 @@ mod tests {
                 count.fetch_add(1, Ordering::SeqCst);
             });
             assert_eq!(count.load(Ordering::SeqCst), 3);
+        }
+    }
+
+    /// Threads fall asleep while the caller runs a long call alone. The shared calls after it must have them again.
+    #[test]
+    fn threads_that_fell_asleep_are_woken_for_the_next_phase() {
+        let mut pool = Pool::new(3).unwrap();
+        pool.wake();
+        asleep(&pool);
+        // Each part waits until every part has begun, which only three threads that are awake can do.
+        let begun = AtomicU64::new(0);
+        let late = AtomicBool::new(false);
+        pool.share(0, &|_| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+            while begun.load(Ordering::SeqCst) < 3 && !late.load(Ordering::SeqCst) {
+                late.store(std::time::Instant::now() > until, Ordering::SeqCst);
+                thread::yield_now();
+            }
+        });
+        assert!(!late.load(Ordering::SeqCst), "a sleeping thread was not woken");
+    }
+
+    /// Waits until every thread but the caller's sleeps.
+    fn asleep(pool: &Pool) {
+        while pool.shared.asleep.0.load(Ordering::SeqCst) < pool.threads() - 1 {
+            thread::sleep(std::time::Duration::from_millis(1));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::call::{Call, KernelImpl, Part};
 use super::ledger::Ledger;
+use super::plant::{plant_in, plant_in_plan};
 use super::{Pool, kernels};
 use crate::compile::Compiled;
 use crate::exec::{EnvBuilder, ExecError, Executor, SealedEnv, copied};
@@ -30,6 +31,7 @@ impl Step {
     /// # Errors
     /// Where memory is short.
     pub fn new(compiled: Arc<Compiled>, threads: usize) -> Result<Self, ExecError> {
+        let compiled = plant_in_plan(compiled);
         let env = EnvBuilder::allocate(&compiled.plan)?.seal(&compiled.plan);
         Self::record(compiled, env, threads)
     }
@@ -51,14 +53,17 @@ impl Step {
         for (index, (op, choice)) in compiled.plan.program.ops.iter().zip(&compiled.selection.choices).enumerate() {
             let found = kernels::resolve(&op.kind, choice.variant, threads);
             let found = found.ok_or_else(|| ExecError::MissingKernel { op: index, kernel: choice.kernel.clone() })?;
-            calls.push(Call {
+            let mut call = Call {
                 run: found.run,
                 op: op.kind.clone(),
                 ptr: ledger.row(index).map(|a| a as *mut u8),
                 table: found.table,
                 phases: found.phases,
                 parallel: found.parallel && choice.shared && threads > 1,
-            });
+                around: None,
+            };
+            plant_in(&mut call, &compiled, index, true);
+            calls.push(call);
         }
         let parallel = calls.iter().any(|c| c.parallel);
         Ok(Self { compiled, env, calls, parallel, ledger, eager: HashMap::new(), trace: None, threads })
@@ -135,14 +140,16 @@ impl Step {
         }
         let Some(found) = self.eager.get(&key) else { return Ok(()) };
         let addresses = Ledger::new_row(&compiled, &self.env, index);
-        let call = Call {
+        let mut call = Call {
             run: found.run,
             op: key.0,
             ptr: addresses.map(|a| a as *mut u8),
             table: found.table.clone(),
             phases: found.phases,
             parallel: found.parallel && choice.shared && threads > 1,
+            around: None,
         };
+        plant_in(&mut call, &compiled, index, false);
         if call.parallel {
             pool.wake();
         }

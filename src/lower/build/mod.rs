@@ -133,7 +133,7 @@ impl Lowerer<'_> {
         self.segments.iter().find(|(p, _)| *p == param).map(|(_, s)| *s)
     }
 
-    /// The lowered twin of a graph value, not yet aliased.
+    /// The lowered counterpart of a graph value, not yet aliased.
     fn twin(&mut self, id: ValueId, layout: Layout) -> LValueId {
         let v = self.graph.value(id);
         let node = v.producer.map(|n| self.graph.node(n));
@@ -379,7 +379,7 @@ impl Lowerer<'_> {
                 let (a, b) = (self.twin(node.outputs[0], Layout::Plain), self.twin(node.outputs[1], Layout::Plain));
                 let bound = [
                     ("update_max_seg", Some(max)),
-                    ("grad_sq_seg", Some(sq)),
+                    ("grad_norm_seg", Some(sq)),
                     ("update_max", Some(a)),
                     ("grad_norm", Some(b)),
                 ];

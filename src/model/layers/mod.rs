@@ -267,7 +267,8 @@ impl LayerSpec {
         }
     }
 
-    /// The output shape of a sample, with the parameters and mistakes told to `cx`; `None` where it cannot be known.
+    /// The output shape of a sample, with the parameters and mistakes reported to `cx`; `None` where it cannot be
+    /// known.
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         match self {
             Self::Dense(l) => l.infer(cx),

@@ -37,7 +37,7 @@ pub(super) enum Verdict {
     Solved(Vec<u64>),
     /// No placement under the target exists.
     Impossible,
-    /// The nodes were used up, or the search was told to stop.
+    /// The nodes were used up, or the search was asked to stop.
     Stopped,
 }
 

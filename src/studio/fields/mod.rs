@@ -11,6 +11,7 @@ pub use preset::{preset_fields, set_preset_field};
 
 use crate::model::layers::Padding;
 use crate::model::{Activation, LayerPath};
+use crate::tensor::plural;
 
 /// Whose field it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,10 +58,6 @@ pub struct Field {
     pub value: FieldValue,
     pub options: Vec<&'static str>,
     pub help: &'static str,
-}
-
-fn plural(n: usize) -> &'static str {
-    if n == 1 { "" } else { "s" }
 }
 
 impl FieldValue {
@@ -175,7 +172,7 @@ impl List {
 /// A count with its noun: `3 layers`.
 #[must_use]
 pub fn counted(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", plural(n))
+    format!("{n} {}", plural(n as u64, noun))
 }
 
 #[cfg(test)]

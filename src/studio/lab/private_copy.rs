@@ -42,7 +42,8 @@ impl PrivateCopy {
         let from = request.moment.as_ref().map(|m| m.step);
         if from != self.from {
             if !probe.start_from(request.moment.as_deref())? {
-                let why = "The run trains another network than the one on screen. Look at the initial weights, or train anew.";
+                let why = "The run trains another network than the one on screen. Look at the initial weights, or \
+                           train anew.";
                 return Ok(ValuesAnswer::Failed(why.into()));
             }
             self.from = from;

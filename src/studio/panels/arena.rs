@@ -47,7 +47,7 @@ const FADE_S: f64 = 0.12;
 /// Shows the panel.
 pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Queue) {
     let Some(plan) = &studio.plan else {
-        return empty_ui(ui, "No arena yet", "Mend the problems in the network; its memory plan appears here at once.");
+        return empty_ui(ui, "No arena yet", "Fix the problems in the network; its memory plan appears here at once.");
     };
     super::outdated_ui(ui, studio, out);
     let view = &plan.arena;
@@ -218,7 +218,7 @@ fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Queu
         ui.add_space(6.0);
         let hint = "wheel zooms, Shift in time only; drag pans, Shift picks bytes";
         let hint = RichText::new(hint).size(12.0).color(theme::colors(ui).weak);
-        // A few letters of it tell nothing; the list of shortcuts has it too.
+        // A few letters of it mean nothing; the list of shortcuts has it too.
         if ui.available_width() > 160.0 {
             ui.add(egui::Label::new(hint).truncate());
         }

@@ -2,6 +2,7 @@
 
 use super::layer_card::fold_ui;
 use crate::studio::commands::{Command, Queue};
+use crate::studio::fields::counted;
 use crate::studio::folds::{FoldCommand, Sideways};
 use crate::studio::icons;
 use crate::studio::selection::Selection;
@@ -56,7 +57,7 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
         return empty_ui(
             ui,
             "No capture plan yet",
-            "Mend the problems in the network; its buffers appear here at once.",
+            "Fix the problems in the network; its buffers appear here at once.",
         );
     };
     super::outdated_ui(ui, studio, out);
@@ -110,7 +111,7 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
     // The table as a whole takes the keyboard, like the list of layers.
     let id = Id::unique("capture rows");
     let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), half));
-    let frame = list_ui(ui, id, room, &format!("Buffers by layer, {rows} rows"));
+    let frame = list_ui(ui, id, room, &format!("Buffers by layer, {}", counted(rows, "row")));
     if frame.has_focus() {
         let line = Stroke::new(1.0, theme::colors(ui).accent);
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);

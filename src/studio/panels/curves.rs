@@ -62,7 +62,7 @@ pub fn metrics_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         ui.checkbox(on, name).on_hover_text(about);
         if let Some(p) = prices {
             let (added, share) = (p.added_us()[i], p.added_us()[i] / p.all_us.max(1e-6) * 100.0);
-            // Less than the machine's noise is told as such.
+            // Less than the machine's noise is reported as such.
             let price = if share < 0.5 { "no measurable cost".to_owned() } else { format!("{share:.1}% of a step") };
             let exact =
                 format!("{added:+.2} µs on a step of {} without it", format::micros(f64::from(p.all_us - added)));
@@ -130,17 +130,18 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
         _ => None,
     };
     let loss_note = loss_note(run.preset.as_deref());
+    let points_name = if run.maybe_trained { "maybe trained on" } else { "held-out" };
     let mut plots = vec![PlotSpec {
         note: if h.held_out_loss.is_empty() { "" } else { &loss_note },
         points: &h.held_out_loss,
-        points_name: "held-out",
+        points_name,
         points_every: run.evaluated_every,
         ..plot("Loss", "", Curve::Smoothed(&h.loss))
     }];
     if h.accuracy.raw.last().is_some_and(f32::is_finite) || !h.held_out_accuracy.is_empty() {
         plots.push(PlotSpec {
             points: &h.held_out_accuracy,
-            points_name: "held-out",
+            points_name,
             points_every: run.evaluated_every,
             range: Some((0.0, 1.0)),
             log: false,

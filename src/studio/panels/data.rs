@@ -3,6 +3,7 @@
 use super::network::section_ui;
 use crate::model::DataSource;
 use crate::studio::commands::{Command, Queue};
+use crate::studio::fields::counted;
 use crate::studio::samples::RETRY_AFTER;
 use crate::studio::state::Studio;
 use crate::studio::theme;
@@ -249,7 +250,7 @@ fn samples_ui(ui: &mut Ui, studio: &Studio, view: &DataView, panel: &mut DataPan
             };
             let samples: Vec<u32> = view.scatter.iter().filter(wanted).copied().collect();
             if samples.len() < panel.list.len() {
-                weak_ui(ui, format!("{} of {} samples, spread evenly", samples.len(), panel.list.len()));
+                weak_ui(ui, format!("{} of {}, spread evenly", samples.len(), counted(panel.list.len(), "sample")));
             }
             plane_ui(ui, "Samples in the plane", &view.set, &samples, None);
         }

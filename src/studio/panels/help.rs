@@ -58,7 +58,7 @@ const IN_PLACE: [(&str, &str, &str); 20] = [
     ("Questions", "Enter, Escape", "Gives the first answer, or cancels"),
     ("Command palette", "Up, Down, Enter", "Chooses and runs"),
     ("Everywhere", "Tab, Space", "Goes from control to control, and presses it"),
-    ("Everywhere", "F6, Shift+F6", "Goes to the next panel, and to the one before; Tab goes on inside it"),
+    ("Everywhere", "F6, Shift+F6", "Goes to the next panel, and to the one before; Tab moves inside it"),
 ];
 
 /// Shows the open page.

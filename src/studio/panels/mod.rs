@@ -37,11 +37,11 @@ use super::widgets::keys::FocusRing;
 /// Says why the network cannot be used yet, where [`Studio::is_ready`] is false.
 pub(super) fn unready_ui(ui: &mut egui::Ui, studio: &Studio, to: &str) {
     if studio.document.preset().layers.is_empty() {
-        let next = "Press Add layer in the network at the left: what a layer does stands beside its name.";
+        let next = "Press Add layer in the network at the left: what a layer does is said beside its name.";
         empty_ui(ui, &format!("Add a layer to {to}"), next);
     } else if studio.problems() > 0 {
         let next = "The problems are marked in the network at the left, each with its remedy.";
-        empty_ui(ui, &format!("Mend the network to {to}"), next);
+        empty_ui(ui, &format!("Fix the network to {to}"), next);
     } else if studio.devices.current().trains() {
         empty_ui(ui, "Compiling…", &format!("The network is being planned; then you can {to}."));
     } else {

@@ -42,7 +42,7 @@ pub enum Question {
     DeleteRuns(Vec<String>),
     /// Runs in the trash are to be removed for good.
     RemoveRuns(Vec<String>),
-    /// A run is to go on, and another network is open: `change` tells what is different in it.
+    /// A run is to be continued, and another network is open: `change` says what is different in it.
     Continue { id: String, change: String },
 }
 
@@ -183,7 +183,7 @@ impl Question {
                 answers: vec![
                     ("Save weights first", Answer::SaveWeightsThen(then.clone())),
                     cancel,
-                    ("Go on without", Answer::LoseWeightsThen(then.clone())),
+                    ("Continue without", Answer::LoseWeightsThen(then.clone())),
                 ],
             },
             Self::DeleteRuns(ids) => Wording {
@@ -212,7 +212,7 @@ impl Question {
             Self::Continue { id, change } => Wording {
                 title: format!("Open the network of {} to continue it?", studio.runs.name(id)),
                 about: format!(
-                    "The network that is open is another one ({change}), and a run goes on with the one it began with. To train the open one, \
+                    "The network that is open is another one ({change}), and a run continues with the one it began with. To train the open one, \
                      press Train: that begins a run of its own."
                 ),
                 answers: vec![

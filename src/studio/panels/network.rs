@@ -24,7 +24,7 @@ pub struct NetworkPanel {
     heights: HashMap<RowKey, f32>,
     /// The selection that was last brought into view.
     shown: Selection,
-    /// The row that the keys have led to, where no selection tells.
+    /// The row that the keys have led to, where no selection says.
     at: Option<RowKey>,
     /// The room of the list as last drawn.
     frame: Rect,

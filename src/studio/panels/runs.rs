@@ -3,6 +3,7 @@
 use super::run_tools::{tool_ui, tools_ui};
 use super::trash::trash_ui;
 use crate::studio::commands::{Command, Queue};
+use crate::studio::fields::counted;
 use crate::studio::icons;
 use crate::studio::runs::{LoadedRun, RunsCommand};
 use crate::studio::state::Studio;
@@ -51,9 +52,10 @@ pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Qu
     }
     if runs.view.rows.is_empty() {
         let (title, next) = match runs.view.hidden {
-            _ if runs.problem.is_some() => {
-                ("No run can be kept", "Why stands above. What is trained meanwhile is lost when the window is closed.")
-            }
+            _ if runs.problem.is_some() => (
+                "No run can be kept",
+                "The reason is above. What is trained meanwhile is lost when the window is closed.",
+            ),
             0 => ("No runs yet", "Press Train: every run is kept here with its curves, its network and its weights."),
             _ => ("Every run is hidden", "Tick “hidden” above to list them."),
         };
@@ -103,7 +105,7 @@ fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) -> 
     let runs = &studio.runs;
     let rows = &runs.view.rows;
     let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), panel.height));
-    let frame = list_ui(ui, runs_id(), room, &format!("Kept runs, {} rows", rows.len()));
+    let frame = list_ui(ui, runs_id(), room, &format!("Kept runs, {}", counted(rows.len(), "row")));
     if frame.has_focus() {
         let line = Stroke::new(1.0, theme::colors(ui).accent);
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
@@ -133,7 +135,7 @@ const COLUMNS: usize = Field::ALL.len() + 1;
 fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, out: &mut Queue) {
     let runs = &studio.runs;
     let jump = walk_ui(ui, studio, panel, out);
-    // Name and figures fit a narrow window whole: the name gives way. What a run was made with follows to the right.
+    // Name and figures fit a narrow window whole: the name is shortened. What a run was made with follows to the right.
     let figures = [84.0, 76.0, 68.0, 58.0, 62.0, 68.0];
     let taken = 48.0 + figures.iter().sum::<f32>() + 8.0 * (figures.len() + 2) as f32;
     let name = (ui.available_width() - taken).clamp(110.0, 220.0);

@@ -81,7 +81,7 @@ fn small(text: impl Into<String>) -> RichText {
     RichText::new(text).size(12.0)
 }
 
-/// The problems, the plan, the difference and the notice, as far as they have room: the plan gives way first.
+/// The problems, the plan, the difference and the notice, as far as they have room: the plan is shortened first.
 fn left_ui(ui: &mut Ui, studio: &Studio, notice: Option<&Notice>, out: &mut Queue) {
     let c = theme::colors(ui);
     let problems = studio.problems();

@@ -135,7 +135,7 @@ fn is_in(layer: &str, of: &str) -> bool {
 /// Shows the panel.
 pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, out: &mut Queue) {
     let Some(plan) = &studio.plan else {
-        return empty_ui(ui, "No step yet", "Mend the problems in the network; its step appears here at once.");
+        return empty_ui(ui, "No step yet", "Fix the problems in the network; its step appears here at once.");
     };
     super::outdated_ui(ui, studio, out);
     let measured = studio.lab.measured(studio.plan_revision);

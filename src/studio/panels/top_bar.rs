@@ -49,7 +49,7 @@ pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     });
 }
 
-/// The widths of the window, in points, below which the device, and what the transport does, are told by signs alone.
+/// The widths of the window, in points, below which the device, and what the transport does, are shown by signs alone.
 const ROOM_FOR_DEVICE: f32 = 1000.0;
 const ROOM_FOR_NAMES: f32 = 800.0;
 
@@ -106,7 +106,7 @@ fn device_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
         if let Some(why) = &studio.devices.why_no_gpu {
             ui.separator();
             ui.set_max_width(360.0);
-            let text = format!("No GPU can be used: {why}. The command stepgraph doctor tells more.");
+            let text = format!("No GPU can be used: {why}. The command stepgraph doctor says more.");
             let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);
             ui.add(egui::Label::new(text).wrap().halign(Align::LEFT));
         }
@@ -129,7 +129,7 @@ fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
     } else {
         let c = theme::colors(ui);
         let next = studio.next();
-        // A run that was stopped goes on sooner than another one begins.
+        // Continuing a stopped run comes before beginning another one.
         let leads = t.train && !studio.training.is_stopped();
         let text = RichText::new(format!("{}  {}", icons::PLAY, next.label())).color(match (leads, t.train) {
             (true, _) => c.on_accent,
@@ -143,11 +143,11 @@ fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
         let about = match next {
             Next::Train => Command::Train.tooltip(ui.ctx()),
             Next::TrainOn(steps) => format!(
-                "The run is over: goes on from here for {} more steps. Reset begins again from new weights.",
+                "The run is over: continues from here for {} more steps. Reset begins again from new weights.",
                 format::exact(steps)
             ),
             Next::TrainAnew if studio.training.is_stopped() => format!(
-                "Begins another run from new weights. {} goes on with the one that was stopped.",
+                "Begins another run from new weights. {} resumes the one that was stopped.",
                 Command::Continue.name_with_keys(ui.ctx())
             ),
             Next::TrainAnew if studio.training.keeping.is_recording() => {

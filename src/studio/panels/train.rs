@@ -81,7 +81,8 @@ fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         ui.add_space(4.0);
         let steps = preset.train.map_or(1000, |t| t.steps);
         let data = preset.data.as_ref().map_or("no data", |d| d.source.name());
-        weak_ui(ui, format!("{} steps of {} samples on {data}", format::exact(steps as u64), preset.input.batch));
+        let samples = format::counted(preset.input.batch as u64, "sample");
+        weak_ui(ui, format!("{} of {samples} on {data}", format::counted(steps as u64, "step")));
         ui.add_space(16.0);
         metrics_ui(ui, studio, out);
     });
@@ -118,11 +119,6 @@ fn columns_ui(ui: &mut Ui, numbers: &[Number]) {
     }
 }
 
-/// `1 step`, `500 steps`.
-pub(super) fn counted_steps(n: u64) -> String {
-    format!("{} step{}", format::exact(n), if n == 1 { "" } else { "s" })
-}
-
 fn numbers_ui(ui: &mut Ui, studio: &Studio) {
     let (run, h) = (&studio.training, &studio.training.history);
     let last = |points: &[[f64; 2]]| points.last().map(|p| p[1]);
@@ -136,11 +132,19 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
         value: or_dash(value),
         about: about.into(),
     };
-    let rhythm = run.evaluated_every.map_or_else(String::new, |n| format!(", every {}", counted_steps(n)));
+    let rhythm = run.evaluated_every.map_or_else(String::new, |n| format!(", every {}", format::counted(n, "step")));
     let loss = mean_of_last(h.loss.raw.values()).map(|v| format::number(f64::from(v)));
     let accuracy = last(&h.held_out_accuracy).map(|a| format!("{:.1}%", a * 100.0));
     // A number that is cut would read as a smaller one.
     let total = if run.total < 100_000 { format::exact(run.total) } else { format::count(run.total as f64) };
+    let [loss_name, accuracy_name, samples] = match run.maybe_trained {
+        true => [
+            "evaluated loss",
+            "evaluated acc.",
+            "samples that the run may have trained on before it was resumed with others, so it is no held-out figure",
+        ],
+        false => ["held-out loss", "held-out acc.", "samples the run never trains on"],
+    };
     let mut numbers = vec![
         number(
             &format!("step of {total}"),
@@ -148,16 +152,8 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
             &format!("Steps made, of the {} of the run", format::exact(run.total)),
         ),
         number("training loss", loss, "Mean loss of the last 32 batches, before each update, as in the table of runs"),
-        number(
-            "held-out loss",
-            last(&h.held_out_loss).map(format::number),
-            &format!("Mean loss over samples the run never trains on{rhythm}"),
-        ),
-        number(
-            "held-out acc.",
-            accuracy,
-            &format!("Held-out accuracy: share of samples the run never trains on that it classifies right{rhythm}"),
-        ),
+        number(loss_name, last(&h.held_out_loss).map(format::number), &format!("Mean loss over {samples}{rhythm}")),
+        number(accuracy_name, accuracy, &format!("Share that it classifies right of {samples}{rhythm}")),
         number(
             "steps/s",
             rate(s.steps_per_s),
@@ -234,7 +230,7 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue
         "Share of the past in the bold curves, of training and of held-out samples alike: they follow the raw ones, \
          which are drawn faintly, about {} late. The first points are averages of what there is: each curve starts \
          at its first value.",
-        counted_steps(lag.round() as u64)
+        format::counted(lag.round() as u64, "step")
     ));
     if response.changed() {
         out.push(Command::SetSmoothing(smoothing));
@@ -247,7 +243,7 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue
         if panel.view.frozen {
             command_ui(ui, Command::FollowPlots, true, out);
         } else {
-            let freeze = ui.button("Freeze").on_hover_text("Keeps the axes as they are while the run goes on");
+            let freeze = ui.button("Freeze").on_hover_text("Keeps the axes as they are while the run continues");
             panel.view.frozen = freeze.clicked();
         }
         plots_menu_ui(ui, studio, out);

@@ -9,7 +9,7 @@ use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use egui::{Align, Button, Layout, RichText, Ui};
 use egui_extras::{Column, TableBuilder};
 
-/// What is told of a run in the trash, with the width of its column; the name takes what is left.
+/// What is shown of a run in the trash, with the width of its column; the name takes what is left.
 const FIELDS: [(Field, f32); 4] =
     [(Field::State, 84.0), (Field::Started, 84.0), (Field::Steps, 76.0), (Field::Loss, 68.0)];
 

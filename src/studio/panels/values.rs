@@ -48,7 +48,7 @@ pub fn values_ui(ui: &mut Ui, studio: &Studio, cache: &mut PictureCache, out: &m
         });
     });
     if !studio.lab.values.on {
-        weak_ui(ui, "Runs the step up to the scrubber on a private copy and shows what lies here.");
+        weak_ui(ui, "Runs the step up to the scrubber on a private copy and shows what is stored here.");
         return;
     }
     if studio.is_plan_outdated() {

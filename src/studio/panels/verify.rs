@@ -123,7 +123,7 @@ fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         // As high as its button, so that nothing moves when that comes and goes.
         ui.set_min_height(24.0);
         if proofs.is_running() {
-            // A check that takes long tells so, even where nothing else moves.
+            // A check that takes long says so, even where nothing else moves.
             ui.ctx().request_repaint_after(Duration::from_millis(500));
             let text =
                 proofs.current.map_or_else(|| "preparing".to_owned(), |(p, name)| format!("{}: {name}", p.name()));

@@ -70,7 +70,7 @@ pub struct ExportOrder {
 pub enum Job {
     List,
     Load(String),
-    /// Reads what a run needs to go on.
+    /// Reads what a run needs to continue.
     Continue(String),
     SetLabel(String, Label),
     Delete(Vec<String>),
@@ -92,9 +92,9 @@ impl Job {
 pub enum DeskEvent {
     Listed(Result<Vec<RunEntry>, String>),
     Loaded(Arc<LoadedRun>),
-    /// A run can go on.
+    /// A run can be continued.
     Continuable(Box<Continuation>),
-    /// The run that should go on was deleted meanwhile.
+    /// The run that should be continued was deleted meanwhile.
     Gone,
     Deleted(Vec<String>),
     Restored(Vec<String>),
@@ -126,7 +126,7 @@ pub struct Desk {
     pub progress: Arc<AtomicU64>,
     cancel: Arc<AtomicBool>,
     is_busy: Arc<AtomicBool>,
-    /// Runs that wait to be exported or to go on, the one that is under way among them.
+    /// Runs that wait to be exported or continued, the one that is under way among them.
     writing: Arc<AtomicUsize>,
 }
 
@@ -179,7 +179,7 @@ impl Desk {
         is_taken
     }
 
-    /// True while a run is exported, or read to go on.
+    /// True while a run is exported, or read to be continued.
     #[must_use]
     pub fn is_writing(&self) -> bool {
         self.writing.load(Ordering::Relaxed) > 0
@@ -285,21 +285,21 @@ fn carry_out(store: &RunStore, job: Job) -> DeskEvent {
         Job::List => list(),
         Job::Load(id) => match store.entry(&id).and_then(|entry| Ok((store.curves(&id)?, entry))) {
             Ok((curves, entry)) => DeskEvent::Loaded(Arc::new(LoadedRun::new(&entry, curves))),
-            // It was deleted meanwhile: the list tells.
+            // It was deleted meanwhile: the list shows it.
             Err(RunsError::Unknown(_)) => list(),
             Err(error) => DeskEvent::Failed(error.to_string()),
         },
         Job::Continue(id) if !store.path(&id).is_dir() => DeskEvent::Gone,
         Job::Continue(id) => match Continuation::read(store, &id) {
             Ok(found) => DeskEvent::Continuable(Box::new(found)),
-            Err(why) => DeskEvent::Failed(format!("The run cannot go on: {why}")),
+            Err(why) => DeskEvent::Failed(format!("The run cannot be continued: {why}")),
         },
         Job::SetLabel(id, label) => match store.set_label(&id, &label) {
             Ok(()) => list(),
             Err(error) => DeskEvent::Failed(error.to_string()),
         },
         Job::Delete(ids) => {
-            // The store tells of one that is still being written.
+            // The store reports one that is still being written.
             let delete = |id: &str| {
                 is_let_go(store, id);
                 store.delete(id)
@@ -323,7 +323,11 @@ fn export(store: &RunStore, order: &ExportOrder) -> Result<Vec<PathBuf>, ExportE
         if order.path.exists() && !order.replace {
             return Err(ExportError::Exists(order.path.clone()));
         }
-        let read = |id: &String| Ok((store.find(id)?.name().to_owned(), store.curves(id)?));
+        let read = |id: &String| {
+            let (entry, mut curves) = (store.find(id)?, store.curves(id)?);
+            curves.maybe_trained = entry.record.maybe_trained;
+            Ok((entry.name().to_owned(), curves))
+        };
         let runs = order.ids.iter().map(read).collect::<Result<Vec<_>, RunsError>>()?;
         let runs: Vec<(&str, &Curves)> = runs.iter().map(|(name, curves)| (name.as_str(), curves)).collect();
         write_picture(order.format, &order.path, &plot_svg(&runs, order.options))?;

@@ -12,7 +12,7 @@ pub struct Keeping {
     /// Where runs are kept; `None` keeps none.
     pub store: Option<RunStore>,
     record: Option<RunRecord>,
-    /// Where the run that is prepared goes on.
+    /// Where the run that is prepared continues.
     from: Option<ResumePoint>,
     recorder: Option<Recorder>,
     /// Steps made when a checkpoint was last asked for, and last kept.
@@ -27,10 +27,10 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// A run is prepared; it is kept from its first step on, or goes on in the run that it is `from`.
+    /// A run is prepared; it is kept from its first step on, or continues the run that it is `from`.
     pub fn prepare(&mut self, spec: &SessionSpec, from: Option<ResumePoint>) {
         self.record = Some(RunRecord::of(spec));
-        // What it goes on from is what is kept of it.
+        // What it continues from is what is kept of it.
         self.kept_at = from.as_ref().map(|f| f.step);
         self.asked_at = self.kept_at;
         self.from = from;
@@ -39,9 +39,9 @@ impl Keeping {
     /// Takes an event of the run. True where it is about the checkpoint that is kept here, which nobody else waits for.
     pub fn hear(&mut self, event: &Event) -> bool {
         match event {
-            Event::Prepared { compiled, total, .. } => {
+            Event::Prepared { compiled, total, maybe_trained, .. } => {
                 if let (Some(store), Some(record)) = (&self.store, self.record.take()) {
-                    let record = RunRecord { total: *total, ..record };
+                    let record = RunRecord { total: *total, maybe_trained: *maybe_trained, ..record };
                     let compiled = Arc::clone(compiled);
                     let recorder = match self.from.take() {
                         Some(from) => Recorder::resume_unseen(store, &from, record, compiled),

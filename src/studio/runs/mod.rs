@@ -177,7 +177,7 @@ impl Runs {
         }
         let wanted = self.selected.iter().chain(&self.baseline_id);
         for id in wanted {
-            // A baseline that is remembered may be gone; the list tells.
+            // A baseline that is remembered may be gone; the list shows it.
             let Some(steps) = self.entries.iter().find(|e| e.id == *id).map(|e| e.record.steps) else { continue };
             let is_fresh = self.loaded.get(id).is_some_and(|l| l.steps == steps);
             if !is_fresh && !self.asked_for.contains(id) && desk.give(Job::Load(id.clone())) {

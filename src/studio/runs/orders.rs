@@ -36,11 +36,11 @@ pub enum RunsCommand {
     PinRun(String),
     Unpin,
     OpenPreset,
-    /// Goes on from the run's checkpoint; asks first where another network is open.
+    /// Continues from the run's checkpoint; asks first where another network is open.
     Continue,
-    /// Goes on with this run, in its own network.
+    /// Continues this run, in its own network.
     ContinueRun(String),
-    /// Opens the run's own network and goes on.
+    /// Opens the run's own network and continues.
     ContinueOwn(String),
     CopyFolder,
     Export(Format),
@@ -55,7 +55,7 @@ pub enum RunsCommand {
 }
 
 /// What continuing does.
-const GOES_ON: &str = "Goes on from the run's last checkpoint, with its optimizer, in the same curves";
+const GOES_ON: &str = "Continues from the run's last checkpoint, with its optimizer, in the same curves";
 
 impl RunsCommand {
     /// What the palette lists.

@@ -1,7 +1,6 @@
 //! What each command about kept runs does, and what becomes of the desk's answers.
 
 use super::{DeskEvent, ExportOrder, Job, MOST_COMPARED, RunsCommand, size};
-use crate::model::Preset;
 use crate::studio::app::StudioApp;
 use crate::studio::commands::{Command, Tab};
 use crate::studio::fields::counted;
@@ -10,14 +9,7 @@ use crate::studio::panels::modals::Question;
 use crate::train::SessionSpec;
 use crate::train::export::{Across, Format, PlotOptions};
 use crate::train::runs::{Label, RunEntry};
-use std::path::{Path, PathBuf};
-
-/// The preset with every path in it made whole, so that it means the same wherever it is opened.
-pub(super) fn with_whole_paths(mut preset: Preset, base: &Path) -> Preset {
-    let paths = preset.data.iter_mut().flat_map(|data| data.source.paths_mut());
-    paths.for_each(|path| *path = base.join(&*path));
-    preset
-}
+use std::path::PathBuf;
 
 impl StudioApp {
     /// Carries out a command about kept runs.
@@ -158,7 +150,7 @@ impl StudioApp {
     fn pin(&mut self, id: String) {
         let name = self.studio.runs.name(&id).to_owned();
         self.studio.runs.set_baseline(Some(id));
-        self.studio.say(format!("{name} stands behind the curves of the Train tab."));
+        self.studio.say(format!("{name} is drawn behind the curves of the Train tab."));
     }
 
     /// The folder of the first selected run.
@@ -171,7 +163,7 @@ impl StudioApp {
         let Some(entry) = self.studio.runs.first() else { return };
         match entry.record.read_preset() {
             Some(preset) => {
-                let preset = with_whole_paths(preset, &entry.record.base);
+                let preset = preset.with_whole_paths(&entry.record.base);
                 self.open_document(preset, None);
             }
             None => {
@@ -227,7 +219,7 @@ impl StudioApp {
         }
     }
 
-    /// Takes in what the desk has to tell.
+    /// Takes in what the desk has to report.
     pub(in crate::studio) fn take_desk_events(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.studio.runs.desk.as_ref().and_then(super::Desk::poll) {
             match event {
@@ -238,7 +230,7 @@ impl StudioApp {
                         && self.studio.runs.problem.is_none()
                         && self.studio.runs.entry(&id).is_none()
                     {
-                        self.studio.say(format!("The run {name} was deleted and cannot go on."));
+                        self.studio.say(format!("The run {name} was deleted and cannot be continued."));
                     }
                     self.studio.tell_interrupted();
                 }

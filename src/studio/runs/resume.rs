@@ -1,6 +1,5 @@
-//! Going on with a kept run: from its checkpoint, in the same curves, with the network that it began with.
+//! Continuing a kept run: from its checkpoint, in the same curves, with the network that it began with.
 
-use super::perform::with_whole_paths;
 use super::{Job, RunsCommand};
 use crate::model::{Preset, write_preset};
 use crate::studio::app::StudioApp;
@@ -9,13 +8,13 @@ use crate::studio::curves::History;
 use crate::studio::panels::modals::Question;
 use crate::studio::view_models::format;
 use crate::train::runs::{ResumePoint, RunStore, change};
-use crate::train::{Command as Order, Recipe, SessionSpec, checkpoint_step, refusal};
+use crate::train::{Command as Order, Recipe, SessionSpec, refusal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const GONE: &str = "This run is not there any more: it was deleted meanwhile. Choose another one in Runs.";
 
-/// Where a kept run goes on, and what is known of it until there.
+/// Where a kept run continues, and what is known of it until there.
 #[derive(Debug)]
 pub struct Continuation {
     pub point: ResumePoint,
@@ -32,13 +31,8 @@ impl Continuation {
         if !is_let_go(store, id) {
             return Err("it is being written by another program; stop it there, then continue it here".to_owned());
         }
-        let checkpoint = store.checkpoint(id);
-        let step = checkpoint_step(&checkpoint).map_err(|e| e.to_string())?;
-        let mut curves = store.curves(id).map_err(|e| e.to_string())?;
-        curves.go_back(step);
-        let ms = curves.len().checked_sub(1).map_or(0.0, |last| curves.ms(last));
-        let point = ResumePoint { id: id.to_owned(), step, ms };
-        Ok(Self { point, history: History::of(&curves), checkpoint })
+        let (point, curves) = store.resume_point(id).map_err(|e| e.to_string())?;
+        Ok(Self { point, history: History::of(&curves), checkpoint: store.checkpoint(id) })
     }
 }
 
@@ -58,17 +52,16 @@ pub(super) fn is_let_go(store: &RunStore, id: &str) -> bool {
 /// What a run would be trained with, as a document: what a person reads only is left out.
 fn essence(preset: &Preset, base: &Path) -> String {
     let preset = Preset { name: String::new(), about: String::new(), ..preset.clone() };
-    write_preset(&with_whole_paths(preset, &std::path::absolute(base).unwrap_or_default()))
+    write_preset(&preset.with_whole_paths(base))
 }
 
 /// The recipe of a preset whose data are found from this folder.
 fn recipe(preset: &Preset, base: &Path) -> Recipe {
-    let base = std::path::absolute(base).unwrap_or_default();
-    Recipe::of(&with_whole_paths(preset.clone(), &base), preset.train.map_or(0, |t| t.seed), true)
+    Recipe::of(&preset.clone().with_whole_paths(base), preset.train.map_or(0, |t| t.seed), true)
 }
 
 impl StudioApp {
-    /// Goes on with the first selected run. Where another network is open, a question comes first.
+    /// Continues the first selected run. Where another network is open, a question comes first.
     pub(super) fn ask_to_continue(&mut self, ctx: &egui::Context) {
         let Some(entry) = self.studio.runs.first() else { return };
         let id = entry.id.clone();
@@ -78,7 +71,7 @@ impl StudioApp {
             return self.perform(ctx, order);
         }
         if self.studio.training.is_running() {
-            let text = "Another run is going on. Stop it on the Train tab, then continue this one.";
+            let text = "Another run is in progress. Stop it on the Train tab, then continue this one.";
             return self.studio.complain(text);
         }
         match self.difference_from_open(&id) {
@@ -93,14 +86,14 @@ impl StudioApp {
     fn difference_from_open(&self, id: &str) -> Result<Option<String>, &'static str> {
         let entry = self.studio.runs.entry(id).ok_or(GONE)?;
         let preset = entry.record.read_preset();
-        let preset = preset.ok_or("The preset of this run is of another version, which alone can go on with it.")?;
+        let preset = preset.ok_or("The preset of this run is of another version, which alone can continue it.")?;
         let document = &self.studio.document;
         let own = essence(&preset, &entry.record.base);
         Ok(change(&own, &essence(document.preset(), &document.base())))
     }
 
-    /// Whether a run can go on with the open network as it is: what was changed of it is applied, and reported once the
-    /// run is prepared.
+    /// Whether a run can continue with the open network as it is: what was changed of it is applied, and reported once
+    /// the run is prepared.
     fn resumes_as_open(&self, id: &str) -> bool {
         let Some(entry) = self.studio.runs.entry(id) else { return false };
         let document = &self.studio.document;
@@ -108,7 +101,7 @@ impl StudioApp {
         own.is_some_and(|own| refusal(&own.changes(&recipe(document.preset(), &document.base()))).is_none())
     }
 
-    /// Goes on with this run. Its own network is opened where it is not; edits that nobody saved are asked about.
+    /// Continues this run. Its own network is opened where it is not; edits that nobody saved are asked about.
     pub(super) fn continue_run(&mut self, ctx: &egui::Context, id: String) {
         if self.studio.runs.entry(&id).is_none() {
             return self.run_is_gone();
@@ -122,17 +115,17 @@ impl StudioApp {
         }
     }
 
-    /// Tells that a run which should go on was deleted; what offered it goes away.
+    /// Reports that a run which should be continued was deleted; what offered it goes away.
     pub(super) fn run_is_gone(&mut self) {
         self.studio.complain(GONE);
         self.list_runs();
     }
 
-    /// Opens a run's own network and goes on with it.
+    /// Opens a run's own network and continues it.
     pub(super) fn continue_own(&mut self, id: String) {
         let Some(entry) = self.studio.runs.entry(&id) else { return self.run_is_gone() };
         let Some(preset) = entry.record.read_preset() else { return };
-        let preset = with_whole_paths(preset, &entry.record.base);
+        let preset = preset.with_whole_paths(&entry.record.base);
         self.open_document(preset, None);
         self.read_to_continue(id);
     }
@@ -143,7 +136,7 @@ impl StudioApp {
         }
     }
 
-    /// Goes on with a run that was read.
+    /// Continues a run that was read.
     pub(super) fn go_on(&mut self, ctx: &egui::Context, from: Continuation) {
         if self.studio.training.is_running() {
             return self.studio.complain("Another run was begun meanwhile. Stop it on the Train tab, and try again.");
@@ -156,7 +149,7 @@ impl StudioApp {
         let preset = self.studio.document.preset();
         let (id, step) = (from.point.id.clone(), from.point.step);
         let asked = preset.train.map_or(1000, |t| t.steps as u64);
-        // A run that was over goes on for as long again.
+        // A run that was over continues for as long again.
         let total = if asked > step { asked } else { step + asked };
         let spec = SessionSpec {
             steps: usize::try_from(total).ok(),
@@ -166,15 +159,15 @@ impl StudioApp {
         self.begin_run(spec, Order::Start, Some(from));
         self.perform(ctx, Command::ShowTab(Tab::Train));
         let name = self.studio.runs.name(&id).to_owned();
-        self.studio.say(format!("{name} goes on from step {}.", format::exact(step)));
+        self.studio.say(format!("{name} continues from step {}.", format::exact(step)));
     }
 
-    /// Goes on with the run on the Train tab after it was stopped.
+    /// Continues the run on the Train tab after it was stopped.
     pub(in crate::studio) fn continue_stopped(&mut self) {
         let stale = self.studio.is_stale();
         self.studio.training.send(Order::Start);
         if stale {
-            let text = "The run goes on with the network and the device that it began with. Train anew trains what is open now.";
+            let text = "The run continues with the network and the device that it began with. Train anew trains what is open now.";
             self.studio.say(text);
         }
     }

@@ -1,7 +1,7 @@
 //! What an edit changed about the plan: operations and kernels that came and went, buffers that came, went and grew.
 //!
-//! A layer put before others gives them new numbers, so that what is told apart by its name alone would all come and go. Things are therefore
-//! matched by name first, and what is left by what they are.
+//! A layer put before others gives them new numbers, so that what is distinguished by its name alone would all come and
+//! go. Things are therefore matched by name first, and what is left by what they are.
 
 use super::PlanView;
 use super::arena::BufferRect;

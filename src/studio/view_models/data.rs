@@ -1,9 +1,9 @@
 //! A data set as the window shows it: its samples, its classes, its features, its split.
 
 use super::format;
-use crate::data::{DataError, Dataset, Request, Split, Target, load_to_show, split};
+use crate::data::{DataError, Dataset, Request, Split, Target, load_to_show, split, training_notes};
 use crate::model::{DataSource, DataSpec};
-use crate::tensor::Shape;
+use crate::tensor::{Shape, plural};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,8 +79,9 @@ const LISTED: usize = 512;
 pub fn load_view(key: &DataKey) -> Result<DataView, DataError> {
     let output = key.output.clone().unwrap_or_else(|| Shape::from([1]));
     let request = Request { input: key.input.clone(), output, wants_classes: key.wants_classes, seed: key.seed };
-    let (set, misfit) = load_to_show(&key.spec, &request, &key.base)?;
+    let (mut set, misfit) = load_to_show(&key.spec, &request, &key.base)?;
     let split = split(set.len(), &key.spec, key.seed)?;
+    set.notes.extend(training_notes(&set, &split.train));
     // Without a network to compare with, what was compared with a guess says nothing.
     let misfit = misfit.filter(|_| key.output.is_some()).map(Arc::new);
     Ok(DataView::new(set, split, &key.spec.source, misfit))
@@ -254,9 +255,10 @@ impl fmt::Display for DataView {
         let (train, held) = (self.split.train.len(), self.split.held_out.len());
         writeln!(
             f,
-            "{}: {} samples of {}, {train} train, {held} held out",
+            "{}: {} {} of {}, {train} train, {held} held out",
             self.set.name,
             self.set.len(),
+            plural(self.set.len() as u64, "sample"),
             self.set.sample
         )?;
         for c in &self.classes {

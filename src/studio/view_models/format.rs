@@ -1,6 +1,6 @@
 //! Numbers for people.
 
-use crate::tensor::scientific;
+use crate::tensor::{plural, scientific};
 
 /// A count with a thousand's letter: `3.4 M`; one beyond the letters in scientific form.
 #[must_use]
@@ -16,6 +16,12 @@ pub fn count(value: f64) -> String {
         unit += 1;
     }
     if unit == 0 && scaled.fract() == 0.0 { format!("{scaled}") } else { format!("{scaled:.1}{}", UNITS[unit]) }
+}
+
+/// A count with its noun: `1 step`, `12 345 steps`.
+#[must_use]
+pub fn counted(n: u64, noun: &str) -> String {
+    format!("{} {}", exact(n), plural(n, noun))
 }
 
 /// A time in microseconds, in the unit that suits it.

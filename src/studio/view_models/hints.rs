@@ -1,6 +1,7 @@
 //! What is unusual about a network that may train all the same.
 
 use crate::model::{DataSource, LayerPath, LayerSpec, LossSpec, Preset};
+use crate::studio::fields::counted;
 use crate::tensor::Shape;
 
 /// Something unusual about a layer, with what is usual.
@@ -38,7 +39,7 @@ pub fn hints(preset: &Preset, output: &Shape, classes: usize) -> Vec<Hint> {
         let rest = if both { " and no activation" } else { "" };
         out.push(Hint {
             path,
-            text: format!("the data has {classes} classes: give this layer {classes} {unit}{rest}"),
+            text: format!("the data has {}: give this layer {classes} {unit}{rest}", counted(classes, "class")),
         });
     }
     if let Some((path, last, function)) = curved.filter(|(path, ..)| out.iter().all(|h| h.path != *path)) {

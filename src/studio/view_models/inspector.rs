@@ -188,7 +188,7 @@ fn layer(path: &LayerPath, preset: &Preset, plan: Option<&PlanView>, updates: &[
         Row::Fact {
             label: name,
             value: format!("{}{change}", p.shape),
-            exact: format!("{}: {} values", p.name, format::exact(p.shape.len() as u64)),
+            exact: format!("{}: {}", p.name, format::counted(p.shape.len() as u64, "value")),
         }
     });
     page.groups.push(Group { title: "Parameters", rows: params.collect() });

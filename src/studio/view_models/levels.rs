@@ -7,6 +7,7 @@ use crate::ir::{NodeId, Phase};
 use crate::lower::{Dir, LValueId, Op, Program, dims};
 use crate::model::{LayerId, LayerPath};
 use crate::select::{cpu_rest, least};
+use crate::studio::fields::counted;
 use crate::studio::selection::{Related, Selection, lowered_into};
 use crate::studio::view_models::format;
 use crate::tensor::Bytes;
@@ -309,7 +310,8 @@ impl std::fmt::Display for LevelRow {
             write!(f, " {}", Bytes(bytes))?;
         }
         if let (Some(phases), Some(threads)) = (self.phases, self.threads) {
-            write!(f, " {phases} phases on {threads} threads")?;
+            let [phases, threads] = [(phases, "phase"), (threads, "thread")].map(|(n, noun)| counted(n, noun));
+            write!(f, " {phases} on {threads}")?;
         }
         write!(f, " ({})", self.detail.replace('\n', "; "))
     }

@@ -23,6 +23,8 @@ pub struct Question {
     pub source: DataSource,
     pub set: Arc<Dataset>,
     pub split: Arc<Split>,
+    /// Whether what is held out may have been trained on before.
+    pub maybe_trained: bool,
     pub looked: Box<Looked>,
 }
 
@@ -174,16 +176,21 @@ fn softmax(row: &[f32], out: &mut Vec<f32>) {
 /// Makes the view of an answer.
 #[must_use]
 pub fn view(question: &Question) -> PredictionsView {
-    let Question { run, model, source, set, split, looked } = question;
+    let Question { run, model, source, set, split, maybe_trained, looked } = question;
     let outputs = model.output.len().max(1);
     let is_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
     let (all, part) = (if split.held_out.is_empty() { &split.train } else { &split.held_out }, samples_of(split).1);
     let count = looked.outputs.len() / outputs;
     let noun = if count == 1 { "sample" } else { "samples" };
+    // A figure that is no held-out one is not called so.
+    let (part, doubt) = match *maybe_trained && !split.held_out.is_empty() {
+        true => (String::new(), " that may have been trained on"),
+        false => (format!("{part} "), ""),
+    };
     let what = if count < all.len() {
-        format!("the first {count} of {} {part} {noun}", all.len())
+        format!("the first {count} of {} {part}{noun}{doubt}", all.len())
     } else {
-        format!("{count} {part} {noun}")
+        format!("{count} {part}{noun}{doubt}")
     };
     let shape = picture(set, source);
     let mut out = PredictionsView {
@@ -412,7 +419,7 @@ mod tests {
         let (set, split) = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s))).unwrap();
         let model = Arc::new(session.model().clone());
         let looked = Box::new(session.look(question(&model, &set, &split, &source)).unwrap());
-        (view(&Question { run: 1, model, source, set, split, looked }), session)
+        (view(&Question { run: 1, model, source, set, split, maybe_trained: false, looked }), session)
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::inspector::{Group, InspectorView, Row, buffer_link, bytes, cut, fact,
 use super::levels::{Level, addresses, bound_values};
 use super::tenancy::Tenancy;
 use crate::ir::NodeId;
+use crate::studio::fields::counted;
 use crate::studio::selection::{Related, Selection, lowered_into};
 use crate::tensor::Bytes;
 
@@ -121,7 +122,7 @@ pub(super) fn kernel(id: &str, plan: &PlanView) -> InspectorView {
     let cost: f64 = ops.iter().map(|i| plan.ops[*i].cost_us).sum();
     let share = if plan.cost_us > 0.0 { cost / plan.cost_us } else { 0.0 };
     let rows = vec![
-        fact("runs in", format!("{} of {} ops", ops.len(), plan.ops.len())),
+        fact("runs in", format!("{} of {}", ops.len(), counted(plan.ops.len(), "op"))),
         flops(sum(|o| o.flops)),
         bytes("moved at least", sum(|o| o.bytes)),
         fact("estimated time", format!("{} ({} of the step)", format::micros(cost), format::percent(share))),

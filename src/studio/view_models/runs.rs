@@ -179,17 +179,20 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
     };
     let [y, mo, d, h, mi, s] = calendar(r.started_ms);
     let mut tooltip = format!(
-        "{}\n{}\nstarted {y:04}-{mo:02}-{d:02} {h:02}:{mi:02}:{s:02} UTC\nseed {}, plan {}\n{} of {} steps, {} on disk",
+        "{}\n{}\nstarted {y:04}-{mo:02}-{d:02} {h:02}:{mi:02}:{s:02} UTC\nseed {}, plan {}\n{} of {}, {} on disk",
         e.name(),
         e.id,
         r.seed,
         r.plan_hash,
         format::exact(r.steps),
-        format::exact(r.total),
+        format::counted(r.total, "step"),
         crate::tensor::Bytes(e.bytes)
     );
     if let Some(way) = e.way_on(format::exact) {
         tooltip.push_str(&format!("\ninterrupted at step {}; {way}", format::exact(r.steps)));
+    }
+    if r.maybe_trained {
+        tooltip.push_str("\nwhat it holds out may have been trained on before, so it has no held-out figure");
     }
     if let Some(error) = &r.error {
         tooltip.push_str(&format!("\n{error}"));

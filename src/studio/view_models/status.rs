@@ -4,6 +4,7 @@ use super::PlanView;
 use super::format;
 use crate::exec::Recording;
 use crate::exec::cpu::Ceilings;
+use crate::studio::fields::counted;
 use crate::studio::training::Training;
 use crate::tensor::Bytes;
 use crate::train::RunState;
@@ -83,14 +84,14 @@ pub const fn state_name(state: Option<&RunState>) -> &'static str {
 #[must_use]
 pub fn plan_text(plan: &PlanView) -> String {
     format!(
-        "arena {} · {} ops · step about {}",
+        "arena {} · {} · step about {}",
         Bytes(plan.compiled.plan.arena_bytes),
-        plan.ops.len(),
+        counted(plan.ops.len(), "op"),
         format::micros(plan.cost_us)
     )
 }
 
-/// Whether the step is recorded, and if not, why. `trains` tells whether the chosen device is there to train on.
+/// Whether the step is recorded, and if not, why. `trains` says whether the chosen device is there to train on.
 #[must_use]
 pub fn recorded_text(training: &Training, trains: bool) -> String {
     if !trains {
@@ -98,8 +99,8 @@ pub fn recorded_text(training: &Training, trains: bool) -> String {
     }
     match (&training.recording, &training.state) {
         (Some(Recording { why_eager: Some(why), .. }), _) => format!("runs op by op: {why}"),
-        (Some(r), _) if r.nodes > 0 => format!("captured, {} nodes", r.nodes),
-        (Some(r), _) => format!("recorded, {} calls", r.calls),
+        (Some(r), _) if r.nodes > 0 => format!("captured, {}", counted(r.nodes, "node")),
+        (Some(r), _) => format!("recorded, {}", counted(r.calls, "call")),
         (None, Some(RunState::Preparing)) => "recording".into(),
         (None, Some(RunState::Failed(_))) => "not recorded: the run could not be prepared".into(),
         (None, _) => "not recorded: press Train or Step".into(),
@@ -125,7 +126,7 @@ pub fn recording_text(training: &Training) -> String {
         1 => ", each step gathers its own batch".into(),
         steps => format!(", up to {steps} steps in one launch, each gathers its own batch"),
     };
-    format!("{} calls, {held}{launch}", r.calls)
+    format!("{}, {held}{launch}", counted(r.calls, "call"))
 }
 
 /// What the status line says of the run; empty where there is none.

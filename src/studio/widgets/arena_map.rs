@@ -3,6 +3,7 @@
 //! What is out of view is left out, and all that is in view is one mesh, so that thousands of buffers cost little.
 
 use crate::plan::BufferId;
+use crate::studio::fields::counted;
 use crate::studio::theme::{self, Colors};
 use crate::studio::view_models::arena::{ArenaView, BufferRect};
 use crate::studio::view_models::format;
@@ -238,7 +239,11 @@ pub fn map_ui(
         });
     }
     response.widget_info(|| {
-        egui::WidgetInfo::labeled(egui::Role::Image, true, format!("Arena map, {} buffers", view.rects.len()))
+        egui::WidgetInfo::labeled(
+            egui::Role::Image,
+            true,
+            format!("Arena map, {}", counted(view.rects.len(), "buffer")),
+        )
     });
     let nudge = keys(ui, &response);
     MapResponse { response, clicked, pointer, stretch, nudge }

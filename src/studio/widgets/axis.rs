@@ -97,7 +97,7 @@ pub(super) fn linear_marks(input: &GridInput, most: f64) -> Vec<GridMark> {
     (first..=last.min(first + 64)).map(|i| GridMark { value: i as f64 * step, step_size: step }).collect()
 }
 
-/// The decimals that tell values of this distance apart; none where it is not known.
+/// The decimals that distinguish values of this distance; none where it is not known.
 fn decimals(step: f64) -> i32 {
     if step > 0.0 && step.is_finite() { -(step.log10() + 1e-9).floor() as i32 } else { i32::MIN }
 }

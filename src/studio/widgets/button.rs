@@ -51,7 +51,7 @@ pub fn button_width(ui: &Ui, text: impl Into<egui::WidgetText>) -> f32 {
 }
 
 /// The answers of a dialog in one line at its right end, in the order in which the keyboard goes through them. `given` sees each button as it is
-/// shown, and tells whether it was chosen; gives the one that was.
+/// shown, and says whether it was chosen; gives the one that was.
 pub fn answers_ui(ui: &mut Ui, answers: &[&str], mut given: impl FnMut(Response, usize) -> bool) -> Option<usize> {
     ui.horizontal(|ui| {
         let width: f32 = answers.iter().map(|text| button_width(ui, *text)).sum();

@@ -1,4 +1,4 @@
-//! Classes as colours that colour-blind eyes tell apart, each with a marker of its own besides.
+//! Classes as colours that colour-blind eyes distinguish, each with a marker of its own besides.
 
 use egui::{Color32, Pos2, Response, Sense, Ui, Vec2};
 use egui_plot::MarkerShape;

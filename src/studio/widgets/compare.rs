@@ -29,7 +29,7 @@ pub fn run_color(ui: &Ui, index: usize) -> Color32 {
     if color == Color32::BLACK { theme::colors(ui).text } else { color }
 }
 
-/// A run's letter over a stroke of its colour: the colour alone tells nobody anything.
+/// A run's letter over a stroke of its colour: the colour alone means nothing to anybody.
 pub fn letter_ui(ui: &mut Ui, letter: char, index: usize) {
     let color = run_color(ui, index);
     let response = ui.label(RichText::new(letter.to_string()).font(theme::strong(12.0)));

@@ -211,7 +211,7 @@ fn text_ui(
     }
     let is_done = |i: &egui::InputState| i.key_pressed(Key::Enter) || i.key_pressed(Key::Escape);
     if response.lost_focus() && matches!(field.owner, Owner::Layer(_)) && ui.input(is_done) {
-        // Back to the list, whose keys go on from this layer.
+        // Back to the list, whose keys continue from this layer.
         ui.memory_mut(|m| m.request_focus(layers_id()));
     }
     (response, error)

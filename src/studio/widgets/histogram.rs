@@ -33,7 +33,7 @@ fn marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
         }
     }
     let stride = (found.len() as f64 / room.max(1.0)).ceil().max(1.0) as usize;
-    // The size of a step tells the plot how far apart marks are: labels of close ones would fade.
+    // The size of a step gives the plot how far apart marks are: labels of close ones would fade.
     let step_size = (high - low) / (found.len() / stride).max(1) as f64;
     found.into_iter().step_by(stride).map(|value| GridMark { value, step_size }).collect()
 }
@@ -54,7 +54,7 @@ pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: 
             let h = bars.histogram;
             let text = format!("{} {}, p99 {}", bars.name, format::micros(h.median_us), format::micros(h.p99_us));
             ui.label(RichText::new(text).size(12.0))
-                .on_hover_text(format!("Median and 99th percentile of {} steps", format::exact(h.count as u64)));
+                .on_hover_text(format!("Median and 99th percentile of {}", format::counted(h.count as u64, "step")));
             ui.add_space(4.0);
         }
     });

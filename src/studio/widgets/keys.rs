@@ -144,7 +144,8 @@ impl FocusRing {
         painter.rect_stroke(rect, 4, Stroke::new(RING, color), StrokeKind::Outside);
     }
 
-    /// Gives the keyboard back to a field whose text was entered, and to the control whose list was closed: the next Tab goes on from there.
+    /// Gives the keyboard back to a field whose text was entered, and to the control whose list was closed: the next
+    /// Tab continues from there.
     fn keep(&mut self, ctx: &Context) {
         let (focused, stands) = ctx.memory(|m| (m.focused(), m.top_modal_layer().is_some()));
         let is_on_panel = |id: Id| ctx.read_response(id).is_some_and(|r| r.layer_id.order == Order::Background);
@@ -190,7 +191,7 @@ impl FocusRing {
             (Some(now), false) => (1..=count).map(|n| (now + n) % count).collect(),
             (Some(now), true) => (1..=count).map(|n| (now + count - n) % count).collect(),
         };
-        // A panel without a control, such as a status line that only tells, is passed over.
+        // A panel without a control, such as a status line that only reports, is passed over.
         if let Some(first) = order.into_iter().find_map(|n| firsts[n]) {
             ctx.memory_mut(|m| m.request_focus(first));
             ctx.request_repaint();

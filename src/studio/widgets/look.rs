@@ -5,7 +5,7 @@ use crate::studio::view_models::format;
 use crate::train::{Histogram, Picture};
 use egui::{Color32, ColorImage, Rect, Sense, Stroke, TextureHandle, TextureOptions, Ui, Vec2};
 
-/// The colours of the scale: blue for the least, orange for the largest, told apart by lightness too.
+/// The colours of the scale: blue for the least, orange for the largest, distinguished by lightness too.
 const LOW: [f32; 3] = [0.0, 114.0, 178.0];
 const HIGH: [f32; 3] = [230.0, 159.0, 0.0];
 
@@ -67,8 +67,8 @@ pub fn histogram_ui(ui: &mut Ui, histogram: &Histogram, height: f32) {
     if let Some(i) = hovered {
         let step = (histogram.to - histogram.from) / bars as f64;
         let (a, b) = (histogram.from + step * i as f64, histogram.from + step * (i + 1) as f64);
-        let n = format::exact(u64::from(histogram.counts[i]));
-        response.on_hover_text(format!("{n} values from {} to {}", format::number(a), format::number(b)));
+        let n = format::counted(u64::from(histogram.counts[i]), "value");
+        response.on_hover_text(format!("{n} from {} to {}", format::number(a), format::number(b)));
     }
 }
 
@@ -84,7 +84,7 @@ pub fn texture(ctx: &egui::Context, picture: &Picture, dark: bool) -> Option<Tex
     Some(ctx.load_texture("values", image, TextureOptions::NEAREST))
 }
 
-/// Shows the picture with its scale; the cell under the pointer is told.
+/// Shows the picture with its scale; the cell under the pointer is described.
 pub fn picture_ui(ui: &mut Ui, picture: &Picture, texture: &TextureHandle) {
     let width = ui.available_width();
     let (rows, cols) = (picture.rows as f32, picture.cols as f32);

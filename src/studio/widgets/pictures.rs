@@ -24,7 +24,7 @@ impl Strips {
         }
     }
 
-    /// The texture of a row of pictures side by side, `columns` of them as [`Self::begin`] was told.
+    /// The texture of a row of pictures side by side, `columns` of them as given to [`Self::begin`].
     pub fn row(
         &mut self,
         ctx: &Context,

@@ -17,7 +17,7 @@ use std::collections::HashSet;
 
 /// What runs along the steps.
 pub enum Curve<'a> {
-    /// A curve over every step, with its smoothed twin.
+    /// A curve over every step, with its smoothed copy.
     Smoothed(&'a Smoothed),
     Plain(&'a Series),
     /// One curve a layer; `marked` is drawn bold.
@@ -68,7 +68,7 @@ pub struct PlotView {
     own_y: HashSet<&'static str>,
     /// What was drawn with the pointer, until the plot of this title has taken it.
     zoom: Option<(&'static str, Zoom)>,
-    /// Where the drag that goes on began.
+    /// Where the current drag began.
     pressed: Option<Pos2>,
 }
 

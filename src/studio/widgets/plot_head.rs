@@ -50,7 +50,7 @@ pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out
                     key_ui(ui, c.accent, spec.curve_name);
                     let key = key_ui(ui, c.warning, spec.points_name);
                     if let Some(every) = spec.points_every {
-                        key.on_hover_text(format!("Evaluated every {} steps", format::exact(every)));
+                        key.on_hover_text(format!("Evaluated every {}", format::counted(every, "step")));
                     }
                 }
                 if let Some((name, _)) = spec.baseline {

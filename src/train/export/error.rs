@@ -1,6 +1,6 @@
 //! Why something is not exported, and what an export may replace.
 
-use crate::tensor::{Shape, TensorError, is_wrong_place, write_advice};
+use crate::tensor::{Bytes, Shape, TensorError, is_wrong_place, write_advice};
 use crate::train::runs::RunsError;
 use crate::train::{NotReplaced, TrainError};
 use std::io;
@@ -30,8 +30,8 @@ pub enum ExportError {
     Missing(String),
     #[error("{name} has shape {found}, the network needs {expected}; give the weights of this network")]
     WrongShape { name: String, found: Shape, expected: Shape },
-    #[error("the network takes more than the {limit} bytes that {what} allows; export safetensors")]
-    TooLarge { what: &'static str, limit: u64 },
+    #[error("the network's parameters take {needed}, and {what} allows {limit} a file; export safetensors or pytorch")]
+    TooLarge { what: &'static str, needed: Bytes, limit: Bytes },
     #[error("the preset of {0} cannot be read by this version; export its curves or its weights")]
     Preset(String),
     #[error("the picture cannot be drawn; export SVG")]

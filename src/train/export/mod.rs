@@ -9,6 +9,7 @@ mod onnx;
 mod plot;
 mod protobuf;
 mod pytorch;
+mod room;
 mod tensorboard;
 #[cfg(test)]
 mod tests;
@@ -20,8 +21,11 @@ pub use plot::{Across, LINE_COLORS, PlotOptions, axis_title, plot_svg, svg_to_pn
 pub use text::{HeldOutFigures, write_line};
 
 use super::contents::Holding;
+use super::open_tensors::OpenTensors;
 use super::runs::{Curves, Quantity, RunEnd, RunEntry, RunStore};
-use super::{Origin, ResultKind, TensorFile, TrainError, read_tensors, replaceable};
+use super::streams::{Stream, write_streams};
+use super::weights::open_tensors;
+use super::{Origin, ResultKind, TensorFile, TrainError, replaceable};
 use crate::data::{self, Dataset, Preprocessing, Request, Split, Target};
 use crate::model::{Model, Preset, check, init_values};
 use crate::tensor::{HostTensor, Shape, write_atomic, write_atomic_with};
@@ -160,24 +164,25 @@ impl Subject {
     /// Where its files cannot be read.
     pub fn of_run(store: &RunStore, entry: &RunEntry, format: Format) -> Result<Self, ExportError> {
         let record = &entry.record;
-        let curves = if format.shows_curves() { Some(store.curves(&entry.id)?) } else { None };
+        let mut curves = if format.shows_curves() { Some(store.curves(&entry.id)?) } else { None };
+        curves.iter_mut().for_each(|curves| curves.maybe_trained = record.maybe_trained);
         if record.steps > 0 && curves.as_ref().is_some_and(Curves::is_empty) {
             let told = record.error.clone().filter(|_| record.state == RunEnd::Damaged);
             return Err(ExportError::Lost(told.unwrap_or_else(|| format!("the curves of {} are lost", entry.name()))));
         }
         let wants_weights = !format.shows_curves() && entry.has_weights;
         let path = store.weights(&entry.id);
-        let file = if wants_weights { Some(read_tensors(&path)?) } else { None };
-        let origin = match &file {
-            Some(file) => Origin::of_metadata(&file.metadata, &path)?.or_else(|| Some(Origin::of_record(record))),
-            None => None,
-        };
-        let mut weights = file.map(|file| file.tensors);
-        // A checkpoint holds the optimizer's state too, which is no weight.
-        weights.iter_mut().for_each(|w| w.retain(|(name, _)| !name.starts_with("state.")));
+        let preset = record.read_preset();
+        let (mut weights, mut origin) = (None, None);
+        if wants_weights {
+            room::check_room(preset.as_ref(), &record.base, Some(&path), format)?;
+            let file = open_tensors(&path)?;
+            origin = Origin::of_metadata(&file.metadata, &path)?.or_else(|| Some(Origin::of_record(record)));
+            weights = Some(parameters(&file)?);
+        }
         Ok(Self {
             name: entry.name().to_owned(),
-            preset: record.read_preset(),
+            preset,
             base: record.base.clone(),
             seed: record.seed,
             steps: record.total,
@@ -188,24 +193,26 @@ impl Subject {
         })
     }
 
-    /// A preset with the weights of a file, or its initial ones.
+    /// A preset with the weights of a file, or its initial ones, as far as the format needs it.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// Where the file cannot be read, or the export has no room.
     pub fn of_preset(
         preset: &Preset,
         base: &Path,
         seed: Option<u64>,
         file: Option<&Path>,
+        format: Format,
     ) -> Result<Self, ExportError> {
+        room::check_room(Some(preset), base, file, format)?;
         let own_seed = |origin: Option<&Origin>| {
             seed.or(origin.and_then(|o| o.seed)).or(preset.train.map(|t| t.seed)).unwrap_or(0)
         };
         let (weights, origin) = match (file, check(preset).model) {
             (Some(path), _) => {
-                let file = read_tensors(path)?;
+                let file = open_tensors(path)?;
                 let origin = Origin::of_metadata(&file.metadata, path)?;
-                (Some(file.tensors), Some(origin.unwrap_or_default()))
+                (Some(parameters(&file)?), Some(origin.unwrap_or_default()))
             }
             (None, Some(model)) => (Some(initial_weights(&model, own_seed(None))?), None),
             (None, None) => (None, None),
@@ -286,7 +293,8 @@ impl Subject {
             Format::Safetensors => {
                 let metadata =
                     self.origin.as_ref().map_or_else(|| Holding::Weights.metadata(), Origin::weights_metadata);
-                TensorFile { tensors: self.weights()?.to_vec(), metadata }.write(main)?;
+                let streams: Vec<Stream> = self.weights()?.iter().map(|(name, t)| Stream::held(name, t)).collect();
+                write_streams(main, &streams, &metadata)?;
             }
             Format::Onnx => {
                 let model = self.model()?;
@@ -376,18 +384,21 @@ impl Subject {
         let weights = self.weights()?;
         let mut kept = Vec::with_capacity(model.params.len());
         for param in &model.params {
-            kept.push((param.name.clone(), weight(weights, &param.name, &param.shape)?.clone()));
+            kept.push(Stream::held(&param.name, weight(weights, &param.name, &param.shape)?));
         }
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let companions = pytorch::Companions { weights: name(&files[1]), data: files.get(2).map(name) };
+        let maybe_trained = self.origin.as_ref().is_some_and(Origin::is_maybe_trained);
+        let companions =
+            pytorch::Companions { weights: name(&files[1]), data: files.get(2).map(name), maybe_trained };
         // The script comes last: whoever finds it finds what it needs.
         let mut meaning = self.known().map_or_else(Meaning::default, |known| Meaning::known(known, &model));
         if let (Some(path), Some(preset)) = (files.get(2), &self.preset) {
             let (set, split) = self.samples(preset, &model)?;
-            save(path, data_tensors(&set, &split)?, Holding::Data)?;
+            let tensors = data_tensors(&set, &split)?;
+            TensorFile { tensors, metadata: Holding::Data.metadata() }.write(path)?;
             meaning = Meaning::of(&set);
         }
-        save(&files[1], kept, Holding::Weights)?;
+        write_streams(&files[1], &kept, &Holding::Weights.metadata())?;
         put(&files[0], pytorch::script(&model, self.steps, self.seed, &companions, &meaning).as_bytes())
     }
 }
@@ -427,8 +438,10 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
     write_atomic(path, bytes).map_err(|cause| ExportError::Write { path: path.to_owned(), cause })
 }
 
-fn save(path: &Path, tensors: Vec<(String, HostTensor)>, holding: Holding) -> Result<(), ExportError> {
-    Ok(TensorFile { tensors, metadata: holding.metadata() }.write(path)?)
+/// The tensors of a file, without the optimizer's state that a checkpoint holds too.
+fn parameters(file: &OpenTensors) -> Result<Vec<(String, HostTensor)>, ExportError> {
+    let wanted = file.entries.iter().filter(|entry| !entry.name.starts_with(room::STATE));
+    wanted.map(|entry| Ok((entry.name.clone(), file.read(entry)?))).collect()
 }
 
 fn data_tensors(set: &Dataset, split: &Split) -> Result<Vec<(String, HostTensor)>, ExportError> {

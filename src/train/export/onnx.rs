@@ -7,14 +7,14 @@ use super::protobuf::Message;
 use super::{ExportError, Meaning};
 use crate::model::layers::Pool;
 use crate::model::{Activation, LayerId, LayerSpec, LossSpec, Model};
-use crate::tensor::{DType, HostTensor};
+use crate::tensor::{Bytes, DType, HostTensor};
 
 const OPSET: i64 = 17;
 /// The file format's version that opset 17 came with.
 const IR_VERSION: i64 = 8;
 const FLOAT: i64 = 1;
 /// Protocol buffers end at two gigabytes.
-const MAX_BYTES: usize = 0x7fff_0000;
+pub(super) const MAX_BYTES: usize = 0x7fff_0000;
 
 /// An attribute of a node.
 enum Attribute<'a> {
@@ -260,7 +260,8 @@ pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) 
         };
         bytes += raw.len();
         if bytes > MAX_BYTES {
-            return Err(ExportError::TooLarge { what: "ONNX", limit: MAX_BYTES as u64 });
+            let (needed, limit) = (Bytes(bytes as u64), Bytes(MAX_BYTES as u64));
+            return Err(ExportError::TooLarge { what: "ONNX", needed, limit });
         }
         writer.put(5, &tensor(&param.name, &param.shape.0, &raw));
     }

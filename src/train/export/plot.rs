@@ -170,6 +170,8 @@ struct Line {
     raw: Vec<[f64; 2]>,
     smooth: Vec<[f64; 2]>,
     held_out: Vec<[f64; 2]>,
+    /// What the samples of those figures are called.
+    dashed: &'static str,
 }
 
 impl Line {
@@ -199,7 +201,11 @@ impl Line {
             Quantity::Accuracy => held_out(|e| e.accuracy),
             _ => Vec::new(),
         };
-        Self { name: name.to_owned(), raw, smooth, held_out }
+        let dashed = match curves.maybe_trained {
+            true => " (dashed: on samples that may have been trained on)",
+            false => " (dashed: held-out)",
+        };
+        Self { name: name.to_owned(), raw, smooth, held_out, dashed }
     }
 }
 
@@ -294,7 +300,7 @@ fn legend(out: &mut String, index: usize, count: usize, line: &Line, color: &str
     let width = ((WIDTH - LEFT - RIGHT) / count.max(1) as f64).min(320.0);
     let at = LEFT + width * index as f64;
     let most = ((width - 40.0) / 7.0).max(4.0) as usize;
-    let held_out = if line.held_out.is_empty() { "" } else { " (dashed: held-out)" };
+    let held_out = if line.held_out.is_empty() { "" } else { line.dashed };
     let mut name: String = line.name.chars().take(most).collect();
     if name.len() < line.name.len() {
         name.push('…');

@@ -14,6 +14,8 @@ pub struct Companions {
     pub weights: String,
     /// `None` where the preset names no data.
     pub data: Option<String>,
+    /// Whether the samples that are held out may have been trained on before.
+    pub maybe_trained: bool,
 }
 
 fn flag(value: bool) -> &'static str {
@@ -141,6 +143,10 @@ pub fn script(model: &Model, steps: u64, seed: u64, companions: &Companions, mea
             format!("F.cross_entropy(output, y, label_smoothing={label_smoothing:?})")
         }
         LossSpec::Mse => "F.mse_loss(output, y)".to_owned(),
+    };
+    let evaluated = match companions.maybe_trained {
+        true => "('held-out' if args.fresh else 'maybe trained on')",
+        false => "'held-out'",
     };
     let plain_loss = if classes { "F.cross_entropy(output, y)" } else { "F.mse_loss(output, y)" };
     let precision = match model.precision {
@@ -358,7 +364,7 @@ def main():
     part = held_out if len(held_out) else training
     loss, accuracy = evaluate(net, x[part], y[part])
     told = "" if accuracy is None else f", accuracy {{accuracy:.4f}}"
-    print(f"{{NAME}}: {{'held-out' if len(held_out) else 'training'}} loss {{loss:.6f}}{{told}}")
+    print(f"{{NAME}}: {{{evaluated} if len(held_out) else 'training'}} loss {{loss:.6f}}{{told}}")
     if args.save:
         save_weights(net, args.save)
 
@@ -378,7 +384,7 @@ mod tests {
     fn every_layer_becomes_a_module_in_its_place() {
         let text = include_str!("../../../tests/data/everything.json");
         let model = check(&read_preset(text).unwrap()).model.unwrap();
-        let beside = Companions { weights: "w.safetensors".into(), data: None };
+        let beside = Companions { weights: "w.safetensors".into(), data: None, maybe_trained: false };
         let script = script(&model, 50, 7, &beside, &Meaning::default());
         let modules: Vec<&str> =
             script.split("return Block([\n").nth(1).unwrap().split("\n    ])").next().unwrap().lines().collect();
@@ -396,7 +402,10 @@ mod tests {
         assert!(
             script.contains("label_smoothing=0.1") && script.contains("nesterov=True") && script.contains("SEED = 7")
         );
-        assert!(script.contains("DATA = None"));
+        assert!(script.contains("DATA = None") && script.contains("{'held-out' if len(held_out) else 'training'}"));
+        let doubtful = Companions { maybe_trained: true, ..beside };
+        let script = super::script(&model, 50, 7, &doubtful, &Meaning::default());
+        assert!(script.contains("{('held-out' if args.fresh else 'maybe trained on') if len(held_out) else 'training'}"));
     }
 
     #[test]

@@ -75,6 +75,7 @@ pub fn write_events(out: &mut dyn Write, curves: &Curves, started_ms: u64) -> io
     let measured: Vec<Quantity> =
         Quantity::ALL.into_iter().filter(|q| curves.values(*q).iter().any(|v| v.is_finite())).collect();
     let mut evaluations = curves.evaluations.iter().peekable();
+    let evaluated = ["loss", "accuracy"].map(|what| format!("{what}/{}", curves.evaluated_name()));
     let ms = |step: u64| curves.ms(step.saturating_sub(curves.before + 1) as usize);
     for (layer, name) in curves.layers.names.iter().enumerate() {
         let name = format!("update/{name}");
@@ -95,9 +96,9 @@ pub fn write_events(out: &mut dyn Write, curves: &Curves, started_ms: u64) -> io
         }
         while let Some(e) = evaluations.next_if(|e| e.step <= step) {
             let wall_s = start_s + e.ms * 1e-3;
-            scalar(out, wall_s, e.step, "loss/held_out", e.loss as f32)?;
+            scalar(out, wall_s, e.step, &evaluated[0], e.loss as f32)?;
             if e.accuracy.is_finite() {
-                scalar(out, wall_s, e.step, "accuracy/held_out", e.accuracy as f32)?;
+                scalar(out, wall_s, e.step, &evaluated[1], e.accuracy as f32)?;
             }
         }
     }

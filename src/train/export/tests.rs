@@ -1,7 +1,7 @@
 //! Exports of a small run, as files.
 
 use super::*;
-use crate::train::StepReport;
+use crate::train::{StepReport, read_tensors};
 use crate::train::runs::{EvaluationPoint, LayerCurves};
 
 /// Thirty steps, with an evaluation after the twentieth.
@@ -43,7 +43,7 @@ pub fn with_layers() -> Curves {
 fn subject(preset: &str) -> Subject {
     let text = crate::model::BUNDLED.iter().find(|b| b.name == preset).unwrap().text;
     let preset = crate::model::read_preset(text).unwrap();
-    Subject::of_preset(&preset, Path::new("."), None, None).unwrap()
+    Subject::of_preset(&preset, Path::new("."), None, None, Format::Safetensors).unwrap()
 }
 
 #[test]

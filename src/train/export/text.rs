@@ -16,18 +16,24 @@ struct Line {
     accuracy: f32,
     #[serde(skip_serializing_if = "is_not_finite")]
     grad_norm: f32,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    held_out: Option<HeldOutFigures>,
+    #[serde(skip_serializing_if = "is_not_finite")]
+    held_out_loss: f64,
+    #[serde(skip_serializing_if = "is_not_finite")]
+    held_out_accuracy: f64,
+    #[serde(skip_serializing_if = "is_not_finite")]
+    maybe_trained_loss: f64,
+    #[serde(skip_serializing_if = "is_not_finite")]
+    maybe_trained_accuracy: f64,
 }
 
 /// What an evaluation on the held-out part after a step found.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeldOutFigures {
-    #[serde(rename = "held_out_loss", skip_serializing_if = "is_not_finite")]
     pub loss: f64,
     /// NaN where there are no classes.
-    #[serde(rename = "held_out_accuracy", skip_serializing_if = "is_not_finite")]
     pub accuracy: f64,
+    /// Whether the run may have trained on the samples before: they have another name then.
+    pub maybe_trained: bool,
 }
 
 fn is_not_finite(value: &(impl Copy + Into<f64>)) -> bool {
@@ -45,23 +51,44 @@ pub fn write_line(
     held_out: Option<HeldOutFigures>,
 ) -> io::Result<()> {
     let StepReport { step, loss, update_max, step_us, accuracy, grad_norm, .. } = *report;
-    serde_json::to_writer(&mut *out, &Line { step, loss, update_max, step_us, accuracy, grad_norm, held_out })?;
+    let of = |maybe_trained: bool| {
+        let found = held_out.filter(|found| found.maybe_trained == maybe_trained);
+        found.map_or((f64::NAN, f64::NAN), |found| (found.loss, found.accuracy))
+    };
+    let ((held_out_loss, held_out_accuracy), (maybe_trained_loss, maybe_trained_accuracy)) = (of(false), of(true));
+    let line = Line {
+        step,
+        loss,
+        update_max,
+        step_us,
+        accuracy,
+        grad_norm,
+        held_out_loss,
+        held_out_accuracy,
+        maybe_trained_loss,
+        maybe_trained_accuracy,
+    };
+    serde_json::to_writer(&mut *out, &line)?;
     out.write_all(b"\n")
 }
 
 /// The evaluations of a run, in order of its steps.
-struct Evaluations<'a>(std::iter::Peekable<std::slice::Iter<'a, EvaluationPoint>>);
+struct Evaluations<'a> {
+    points: std::iter::Peekable<std::slice::Iter<'a, EvaluationPoint>>,
+    maybe_trained: bool,
+}
 
 impl<'a> Evaluations<'a> {
     fn of(curves: &'a Curves) -> Self {
-        Self(curves.evaluations.iter().peekable())
+        Self { points: curves.evaluations.iter().peekable(), maybe_trained: curves.maybe_trained }
     }
 
     /// The last one up to this step that was not asked for yet.
     fn at(&mut self, step: u64) -> Option<HeldOutFigures> {
         let mut found = None;
-        while let Some(e) = self.0.next_if(|e| e.step <= step) {
-            found = Some(HeldOutFigures { loss: e.loss, accuracy: e.accuracy });
+        while let Some(e) = self.points.next_if(|e| e.step <= step) {
+            let maybe_trained = self.maybe_trained;
+            found = Some(HeldOutFigures { loss: e.loss, accuracy: e.accuracy, maybe_trained });
         }
         found
     }
@@ -111,7 +138,8 @@ pub fn write_jsonl(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
 /// Where `out` cannot be written.
 pub fn write_csv(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
     let names = Quantity::ALL.map(Quantity::name).join(",");
-    write!(out, "step,time_s,{names},held_out_loss,held_out_accuracy")?;
+    let evaluated = curves.evaluated_name();
+    write!(out, "step,time_s,{names},{evaluated}_loss,{evaluated}_accuracy")?;
     let mut moves = Moves::new(&curves.layers);
     for name in curves.layers.names.iter().take(moves.tops.len()) {
         write!(out, ",update_max {name}")?;

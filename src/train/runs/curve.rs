@@ -109,9 +109,17 @@ pub struct Curves {
     pub layers: LayerCurves,
     /// True where the file ended in the middle of a chunk.
     pub is_torn: bool,
+    /// Whether the run may have trained on the samples of its evaluations before, as its record says.
+    pub maybe_trained: bool,
 }
 
 impl Curves {
+    /// What the samples of the evaluations are called in files for other programs.
+    #[must_use]
+    pub const fn evaluated_name(&self) -> &'static str {
+        if self.maybe_trained { "maybe_trained" } else { "held_out" }
+    }
+
     /// The number of values of each quantity.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -16,6 +16,8 @@ pub enum RunsError {
     Damaged { path: PathBuf, why: String },
     #[error("no run is called {0}; `stepgraph runs` lists them")]
     Unknown(String),
+    #[error("no run is called {given}; did you mean \"{near}\"? `stepgraph runs` lists them")]
+    Misspelt { given: String, near: String },
     #[error("no run in the trash is called {0}; `stepgraph runs trash` lists them")]
     NotInTrash(String),
     #[error("{0} names several runs: {1}; give more letters of one")]
@@ -42,6 +44,7 @@ impl RunsError {
     pub const fn is_user(&self) -> bool {
         match self {
             Self::Unknown(_)
+            | Self::Misspelt { .. }
             | Self::NotInTrash(_)
             | Self::Ambiguous(..)
             | Self::Name(_)

@@ -3,6 +3,7 @@
 //! A [`Recorder`] writes one run from a thread of its own while it lasts; a [`RunStore`] reads all of them.
 
 mod chunks;
+mod continuing;
 mod curve;
 mod desk;
 mod differences;
@@ -16,6 +17,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use continuing::{ResumePoint, missing_checkpoint};
 pub use curve::{Curves, EvaluationPoint, Quantity, mean_of_last};
 pub use differences::{FieldDifference, change, preset_differences};
 pub use digest::PlanDigest;
@@ -23,5 +25,5 @@ pub use error::RunsError;
 pub use layers::{LayerCurves, Stretch};
 pub use outline::Outline;
 pub use record::{Label, RunEnd, RunEntry, RunRecord, calendar, now_ms};
-pub use recorder::{FIRST_SAVE, Recorder, ResumePoint, SAVE_EVERY, SAVE_SHARE};
+pub use recorder::{FIRST_SAVE, Recorder, SAVE_EVERY, SAVE_SHARE};
 pub use store::RunStore;

@@ -75,6 +75,11 @@ pub struct RunRecord {
     pub loss: Option<f64>,
     pub held_out_loss: Option<f64>,
     pub held_out_accuracy: Option<f64>,
+    /// Whether what is held out may have been trained on before: the run was resumed with other samples, or began from
+    /// weights of others. Its figures are the next two then, and not the two above.
+    pub maybe_trained: bool,
+    pub maybe_trained_loss: Option<f64>,
+    pub maybe_trained_accuracy: Option<f64>,
     /// The median host time of the last 4096 steps, in microseconds.
     pub step_us: Option<f64>,
 }
@@ -139,8 +144,13 @@ impl RunRecord {
         self.loss = curves.recent_mean(Quantity::Loss).map(f64::from);
         self.step_us = curves.median(Quantity::StepUs).map(f64::from);
         if let Some(last) = curves.evaluations.last() {
-            self.held_out_loss = Some(last.loss);
-            self.held_out_accuracy = last.accuracy.is_finite().then_some(last.accuracy);
+            let found = (Some(last.loss), last.accuracy.is_finite().then_some(last.accuracy));
+            if self.maybe_trained {
+                (self.maybe_trained_loss, self.maybe_trained_accuracy) = found;
+                (self.held_out_loss, self.held_out_accuracy) = (None, None);
+            } else {
+                (self.held_out_loss, self.held_out_accuracy) = found;
+            }
         }
     }
 }
@@ -178,16 +188,6 @@ impl RunEntry {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.title
-    }
-
-    /// How a run that was cut off can go on, with `number` for how a step is written; `None` where it was not, or cannot.
-    #[must_use]
-    pub fn way_on(&self, number: impl Fn(u64) -> String) -> Option<String> {
-        let from = self.checkpoint_step?;
-        Some(match from < self.record.steps {
-            true => format!("Continue goes on from step {}, its last checkpoint", number(from)),
-            false => "Continue goes on from there".to_owned(),
-        })
     }
 }
 

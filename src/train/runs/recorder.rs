@@ -5,7 +5,7 @@
 
 use super::curve::EvaluationPoint;
 use super::desk::Desk;
-use super::{LayerCurves, PlanDigest, RunEnd, RunRecord, RunStore, RunsError};
+use super::{LayerCurves, PlanDigest, ResumePoint, RunEnd, RunRecord, RunStore, RunsError};
 use crate::compile::Compiled;
 use crate::train::{Evaluation, Spans, StepReport};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -46,15 +46,6 @@ pub(super) enum Message {
 /// Where a checkpoint waits until the curve reaches its step: nobody resumes from one that is ahead of its curve.
 pub(super) fn next_checkpoint(checkpoint: &Path) -> PathBuf {
     checkpoint.with_extension("next")
-}
-
-/// Where a kept run goes on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ResumePoint {
-    pub id: String,
-    /// The step of its checkpoint, and the running time until then in milliseconds.
-    pub step: u64,
-    pub ms: f64,
 }
 
 /// A run that is being written. Dropping it writes what is left, without waiting for that.

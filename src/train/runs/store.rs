@@ -16,7 +16,8 @@ use super::curve::{MAGIC, first_chunk_ends};
 use super::differences::tell_apart;
 use super::record::started_of;
 use super::{Curves, Label, PlanDigest, RunEnd, RunEntry, RunRecord, RunsError, calendar};
-use crate::tensor::write_atomic;
+use crate::model::nearest;
+use crate::tensor::{plural, write_atomic};
 use crate::train::{check_header, checkpoint_step, read_tensors};
 use std::fs;
 use std::io::{self, Read};
@@ -68,6 +69,15 @@ fn plain(name: &str) -> String {
 /// A name out of a file, without control characters, which would tear a list apart.
 fn one_line(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// The error of a name that no run has, with the one of a similar name.
+fn unknown(given: &str, all: &[RunEntry]) -> RunsError {
+    let given_names = all.iter().filter(|e| e.title != e.record.preset_name).map(|e| e.title.as_str());
+    match nearest(given, given_names.chain(all.iter().map(|e| e.id.as_str())).chain(["last"])) {
+        Some(near) => RunsError::Misspelt { given: given.to_owned(), near: near.to_owned() },
+        None => RunsError::Unknown(given.to_owned()),
+    }
 }
 
 impl RunStore {
@@ -301,9 +311,10 @@ impl RunStore {
         let expected = if steps > 0 { record.curve_bytes.max(first) } else { 0 };
         match looked {
             Err(e) if e.kind() == io::ErrorKind::NotFound && steps == 0 => Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound && !self.is_busy(id) => {
-                Err(RunsError::Damaged { path, why: format!("its curves are missing, and it made {steps} steps") })
-            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !self.is_busy(id) => Err(RunsError::Damaged {
+                path,
+                why: format!("its curves are missing, and it made {steps} {}", plural(steps, "step")),
+            }),
             // A run that was cut off has what was written in time.
             Ok(bytes) if is_curve && (bytes >= expected || record.state == RunEnd::Running) => Ok(()),
             Ok(_) if is_curve && !self.is_busy(id) => {
@@ -342,7 +353,7 @@ impl RunStore {
             found = by(&|e| e.id.starts_with(given));
         }
         match found.len() {
-            0 => Err(RunsError::Unknown(given.to_owned())),
+            0 => Err(unknown(given, &all)),
             1 => Ok(found.swap_remove(0)),
             _ => {
                 let ids = found.iter().map(|e| e.id.as_str()).collect::<Vec<_>>().join(", ");

@@ -315,3 +315,48 @@ fn a_checkpoint_takes_its_place_when_the_curve_reaches_it() {
     assert_eq!((step_of(), store.curves(&id).unwrap().last_step(), store.record(&id).unwrap().steps), (Some(5), 5, 5));
     recorder.finish().unwrap();
 }
+
+#[test]
+fn a_run_goes_on_only_from_its_own_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path());
+    let preset = record().read_preset().unwrap();
+    let trained = |seed: u64, steps: u64| {
+        let spec = SessionSpec { threads: 1, seed: Some(seed), ..SessionSpec::new(preset.clone(), ".".into()) };
+        let (mut session, mut reports) = (Session::prepare(&spec).unwrap(), Vec::new());
+        session.steps(steps, Duration::from_secs(60), |report| reports.push(*report)).unwrap();
+        (session, reports)
+    };
+    let (session, reports) = trained(3, 5);
+    let mut recorder = begin(&store);
+    let id = recorder.id().unwrap().to_owned();
+    assert!(missing_checkpoint(&store.checkpoint(&id)).unwrap().contains("has no checkpoint"));
+    recorder.set_running(true);
+    recorder.steps(&reports);
+    session.save_checkpoint(&recorder.next_checkpoint().unwrap(), &preset).unwrap();
+    recorder.take_checkpoint();
+    recorder.finish().unwrap();
+    assert_eq!(missing_checkpoint(&store.checkpoint(&id)), None);
+    assert_eq!(missing_checkpoint(&folder.path().join("none.ckpt")), None);
+    let (point, curves) = store.resume_point(&id).unwrap();
+    assert_eq!((point.step, curves.last_step()), (5, 5));
+    // Another run's checkpoint in its place would have the curve cut.
+    trained(4, 4).0.save_checkpoint(&store.checkpoint(&id), &preset).unwrap();
+    let told = store.resume_point(&id).unwrap_err().to_string();
+    assert!(told.contains("is no checkpoint of this run: its loss at step 4 is "), "{told}");
+    assert_eq!(store.curves(&id).unwrap().last_step(), 5);
+}
+
+#[test]
+fn a_run_whose_samples_were_trained_on_before_has_no_held_out_figure() {
+    let mut curves = Curves::default();
+    curves.append(&[report(1)], 0.0, 1.0);
+    curves.evaluations.push(EvaluationPoint { step: 1, ms: 1.0, loss: 0.5, accuracy: 0.75 });
+    let mut record = record();
+    record.sum_up(&curves);
+    assert_eq!((record.held_out_loss, record.maybe_trained_loss), (Some(0.5), None));
+    record.maybe_trained = true;
+    record.sum_up(&curves);
+    assert_eq!((record.held_out_loss, record.held_out_accuracy), (None, None));
+    assert_eq!((record.maybe_trained_loss, record.maybe_trained_accuracy), (Some(0.5), Some(0.75)));
+}

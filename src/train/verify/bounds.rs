@@ -136,7 +136,7 @@ fn run_bounded<const SUM: i32, const PRODUCT: i32>(
 }
 
 /// The share of its length by which a tensor may be off where its elements cannot be judged one by one.
-const fn tolerance(real: Real) -> f64 {
+pub(super) const fn tolerance(real: Real) -> f64 {
     match real {
         Real::F32 => 1e-3,
         Real::Tf32 | Real::F16 => 8e-2,
@@ -301,6 +301,7 @@ pub(super) fn each_kernel(model: &Model, options: &VerifyOptions) -> Result<Chec
     const NAME: &str = "each kernel against its reference (f64)";
     let small = model.with_batch(model.batch.min(4 * BATCH));
     let (mut step, mut pool) = prepared(&small, &options.compiling(), options.seed)?;
+    super::training::leave_start(&mut step, &mut pool)?;
     let compiled = std::sync::Arc::clone(step.compiled());
     let ops = &compiled.plan.program.ops;
     let (mut worst, mut failures, mut undecided) = (Worst::default(), Vec::new(), 0);

@@ -5,12 +5,16 @@
 
 mod bounds;
 mod diverges;
+mod evaluation;
 mod gradient;
 mod graphs;
 mod proof;
 mod random;
 mod replay;
+mod resumed;
 mod rules;
+mod training;
+mod twins;
 
 pub use proof::{Check, Compared, Culprit, Progress, Proof};
 pub use random::{Failure, RandomEvent, RandomReport, RandomRun, Tally, verify_random};
@@ -111,6 +115,7 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
     let step = compile(&model, &options.compiling())?;
     let step_us = step.selection.choices.iter().map(|c| c.cost_us).sum();
     let replay_seconds = replay::endurance_cost(options.replays, step_us);
+    let seconds = seconds + training::seconds(step_us) + twins::seconds(&step);
     let bytes = bytes.max(needs(&session_spec(preset, options), &step).bytes());
     Ok(Price { seconds: seconds + replay_seconds, replay_seconds, bytes })
 }
@@ -155,7 +160,7 @@ fn verify_with(
     mut progress: impl FnMut(Progress<'_>),
     spoil: impl FnOnce(&mut Step),
 ) -> Result<Report, TrainError> {
-    use Proof::{Determinism, EagerAgainstReplay, Gradients, Plan, PointerLedger};
+    use Proof::{Determinism, EagerAgainstReplay, Gradients, Plan, PointerLedger, TrainingRun};
     let checked = check(preset);
     let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
     let mut checks = Vec::new();
@@ -180,9 +185,9 @@ fn verify_with(
     if options.machine().as_cuda().is_none() {
         run(Gradients, "each kernel against its reference", &mut || bounds::each_kernel(&model, options))?;
     } else {
-        run(Gradients, "kernels against their twins", &mut || twins(&model, options))?;
+        run(Gradients, "kernels against their twins", &mut || twins::twins(&model, options))?;
     }
-    if proofs.iter().any(|p| matches!(p, EagerAgainstReplay | PointerLedger | Determinism)) {
+    if proofs.iter().any(|p| !matches!(p, Plan | Gradients)) {
         let mut rig = Rig::new(preset, &model, options, cancel)?;
         spoil(rig.step_mut());
         run(EagerAgainstReplay, "warm-up leaves no trace", &mut || rig.warm_up())?;
@@ -196,6 +201,9 @@ fn verify_with(
         }
         run(PointerLedger, fault, &mut || rig.recorded(fault, Rig::injected_faults))?;
         run(Determinism, endurance, &mut || rig.recorded(endurance, |rig| rig.endurance(options.replays)))?;
+        run(TrainingRun, training::NAME, &mut || rig.logged_steps())?;
+        run(TrainingRun, evaluation::NAME, &mut || rig.evaluation())?;
+        run(TrainingRun, resumed::NAME, &mut || rig.resumed_run(preset, options))?;
     }
     let passed = checks.iter().all(|c| c.passed != Some(false));
     Ok(Report { preset: preset.name.clone(), checks, passed })
@@ -229,33 +237,6 @@ fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainErro
         compiled.times.total().as_secs_f64() * 1e3
     );
     Ok(Check::new("plan", plan.arena_bytes >= plan.lower_bound_bytes, figures))
-}
-
-/// Every kernel of a GPU's step against its plain-loop twin, on fresh random inputs.
-fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    let small = model.with_batch(model.batch.min(16));
-    let (mut worst, mut of, mut wrong, mut count) = (0.0f64, String::new(), Vec::new(), 0);
-    let compiling = options.compiling();
-    let times = super::gpu_times(&small, &compiling)?;
-    let compiled = Arc::new(compile(&small, &Options { gpu_times: times, ..compiling })?);
-    let Step::Cuda(mut step) = Step::new(Arc::clone(&compiled), 1)? else {
-        return Ok(Check::skipped("kernels against their twins", "the step runs on a CPU"));
-    };
-    for index in 0..compiled.plan.program.ops.len() {
-        let twin = step.compare_with_reference(index, options.seed)?;
-        count += 1;
-        let ratio = bounds::ratio(twin.error, twin.limit);
-        if ratio > worst {
-            (worst, of) = (ratio, format!("{}: {}", twin.kernel, bounds::told(twin.error, twin.limit)));
-        }
-        if !twin.wrong.is_empty() {
-            wrong.push((format!("op {index} {}: {}", twin.kernel, twin.wrong), Some(Culprit::Op(index))));
-        }
-    }
-    let passed = wrong.is_empty();
-    let figures = format!("{count} kernels on random inputs, {} wrong; largest error at {of}", wrong.len());
-    wrong.truncate(12);
-    Ok(Check::new("kernels against their twins (f64)", passed, figures).ratio(worst).detail(wrong))
 }
 
 /// A step with initial parameters and one batch, in the precision of `compiling`.
@@ -316,13 +297,16 @@ mod tests {
     use super::*;
     use crate::exec::Fault;
 
-    const RECORDED: [&str; 6] = [
+    const RECORDED: [&str; 9] = [
         "warm-up leaves no trace",
         "eager against replay",
         "threads do not change results",
         "pointer ledger",
         "an injected fault is caught",
         "endurance and determinism",
+        "a run's batches and log",
+        "an evaluation against plain loops (f64)",
+        "a resumed run",
     ];
 
     #[test]

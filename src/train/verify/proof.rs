@@ -12,12 +12,19 @@ pub enum Proof {
     EagerAgainstReplay,
     PointerLedger,
     Determinism,
+    TrainingRun,
 }
 
 impl Proof {
     /// Every proof, in the order in which they are shown.
-    pub const ALL: [Self; 5] =
-        [Self::Plan, Self::Gradients, Self::EagerAgainstReplay, Self::PointerLedger, Self::Determinism];
+    pub const ALL: [Self; 6] = [
+        Self::Plan,
+        Self::Gradients,
+        Self::EagerAgainstReplay,
+        Self::PointerLedger,
+        Self::Determinism,
+        Self::TrainingRun,
+    ];
 
     /// The name on screen.
     #[must_use]
@@ -28,6 +35,7 @@ impl Proof {
             Self::EagerAgainstReplay => "Eager against replay",
             Self::PointerLedger => "Pointer ledger",
             Self::Determinism => "Determinism",
+            Self::TrainingRun => "Training run",
         }
     }
 
@@ -47,6 +55,10 @@ impl Proof {
                  changes one of every call and expects it to be named"
             }
             Self::Determinism => "Replays the run twice, and on one thread and several: the bits must be equal",
+            Self::TrainingRun => {
+                "Trains some steps as a run does, with its data, log, evaluation and a checkpoint, and compares each with what \
+                 the host computes"
+            }
         }
     }
 }

@@ -67,7 +67,7 @@ pub(super) struct Rig<'a> {
     pub(super) session: Session,
     start: Vec<u8>,
     /// Ends the checks where it is set.
-    cancel: &'a AtomicBool,
+    pub(super) cancel: &'a AtomicBool,
 }
 
 impl<'a> Rig<'a> {
@@ -110,7 +110,7 @@ impl<'a> Rig<'a> {
     }
 
     /// Runs `count` steps and gives the state after them with the update magnitudes on the way. Given batches start over at their end.
-    fn steps(&mut self, executor: Executor, count: u64) -> Result<(Vec<u8>, Vec<f32>), TrainError> {
+    pub(super) fn steps(&mut self, executor: Executor, count: u64) -> Result<(Vec<u8>, Vec<f32>), TrainError> {
         self.rewind()?;
         let Session { train, pool, feed, .. } = &mut self.session;
         let program = &train.compiled().plan.program;
@@ -313,7 +313,7 @@ impl<'a> Rig<'a> {
 }
 
 /// Whether a buffer's bytes are still its own at the end of the step: nobody who lives later overlaps it.
-fn still_there(plan: &crate::plan::BindingPlan, b: &crate::plan::Buffer) -> bool {
+pub(super) fn still_there(plan: &crate::plan::BindingPlan, b: &crate::plan::Buffer) -> bool {
     let overlaps = |o: &crate::plan::Buffer| o.offset < b.offset + b.bytes && b.offset < o.offset + o.bytes;
     b.persistent || !plan.buffers.iter().any(|o| o.live[0] >= b.live[1] && overlaps(o))
 }

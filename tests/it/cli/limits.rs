@@ -91,9 +91,22 @@ fn what_does_not_fit_is_refused_before_it_is_taken() {
         assert!(told.contains("this takes ") && told.contains("are free: 1.0 GiB for the step's arena"), "{told}");
         assert!(told.contains("use fewer units or a smaller batch") && stdout(&output).is_empty(), "{told}");
     }
-    let output = limited(900_000, &["verify", &file, "--device", "cpu"]);
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("of memory"), "{}", stderr(&output));
+    // Nothing that was given is wrong: every command has the same status.
+    let [weights, capsule] = ["w.safetensors", "x.capsule"].map(|name| at(&folder, name));
+    super::succeed(&["train", "xor", "--steps", "1", "--save", &weights]);
+    for args in [
+        &["verify", &file, "--device", "cpu"][..],
+        &["predict", &file, "--device", "cpu", "--init", &weights],
+        &["capsule", "make", &file, &capsule, "--device", "cpu", "--steps", "1"],
+        &["export", &file, &at(&folder, "x.py")],
+    ] {
+        let kib = if args[0] == "export" { 250_000 } else { 900_000 };
+        let output = limited(kib, args);
+        let told = stderr(&output);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{args:?}: {told}");
+        assert!(told.contains("of memory, and ") && told.contains(" are free"), "{args:?}: {told}");
+    }
+    assert_eq!(super::listing(folder.path()), ["large.json", "w.safetensors"]);
 }
 
 #[test]
@@ -107,6 +120,24 @@ fn parameters_of_ten_gigabytes_are_refused_at_once() {
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("37.3 GiB for the step's arena"), "{told}");
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+}
+
+#[test]
+fn an_export_that_has_no_room_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = at(&folder, "huge.json");
+    std::fs::write(&file, preset(&[50_000, 50_000, 2], 2, MOONS)).unwrap();
+    let started = Instant::now();
+    let output = limited(4 << 20, &["export", &file, &at(&folder, "a.safetensors")]);
+    let told = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("this takes 18.7 GiB of memory") && told.contains("9.3 GiB for the parameters"), "{told}");
+    // What the format does not allow is no matter of memory.
+    let output = limited(4 << 20, &["export", &file, &at(&folder, "a.onnx")]);
+    let told = super::was_refused(&["export"], &output);
+    assert!(told.contains("take 9.3 GiB, and ONNX allows 2.0 GiB") && told.contains("export safetensors"), "{told}");
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert_eq!(super::listing(folder.path()), ["huge.json"]);
 }
 
 #[test]

@@ -237,7 +237,7 @@ fn results_never_replace_what_the_command_reads() {
     }
     for option in ["--save", "--log"] {
         let args = ["train", &tabled, "--resume", &checkpoint, option, &checkpoint];
-        fails(&args, "the checkpoint to go on from", &checkpoint);
+        fails(&args, "the checkpoint to resume from", &checkpoint);
     }
     fails(&["plan", &tabled, "--svg", &tabled], "the preset", &tabled);
     fails(&["plan", &tabled, "--svg", &table], "the preset's data", &table);
@@ -351,8 +351,8 @@ fn a_number_that_an_option_does_not_take_is_told_in_words() {
     }
 }
 
-/// Two mistakes or more in each kind of layer and in each part of a preset: of type, of range, and fields that there are
-/// none of.
+/// Two mistakes or more in each kind of layer and in each part of a preset: of type, of range, and fields that do not
+/// exist.
 const FULL_OF_MISTAKES: &str = r#"{
   "version": 2, "name": 3,
   "input": { "shape": [1, 8, "x"], "batch": 0, "channels": 1 },
@@ -377,7 +377,8 @@ const FULL_OF_MISTAKES: &str = r#"{
   "loss": { "type": "softmax_cross_entropy", "label_smoothing": 2, "margin": 1 },
   "optimizer": { "type": "adam", "lr": -1, "betas": [2, 3], "eps": "tiny", "weight_decay": -1, "momentum": 0.9 },
   "precision": "f8",
-  "data": { "type": "spirals", "classes": 1, "noise": -1, "samples": "all", "held_out": -1, "split": "random", "x": 1 },
+  "data": { "type": "spirals", "classes": 1, "noise": -1, "samples": "all",
+    "held_out": -1, "split": "random", "x": 1 },
   "train": { "steps": 0, "seed": -1, "epoch": 3 },
   "trains": {}
 }"#;

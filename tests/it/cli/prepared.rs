@@ -246,12 +246,87 @@ fn a_run_that_is_resumed_prepares_its_samples_as_before() {
     // The held-out part is that of one class, whose own mean would hide what tells it.
     place.write("table.csv", &table((0..240usize).filter(|i| i.is_multiple_of(2)), "a,b,c,answer"));
     let resumed = place.json(&["train", "table.json", "--resume", "c.ckpt", "--steps", "200", "--json"]);
-    assert_eq!(resumed["held_out"]["accuracy"], 1.0);
+    assert_eq!((&resumed["held_out"], &resumed["maybe_trained"]["accuracy"]), (&Value::Null, &1.0.into()));
     let notes = resumed["notes"].as_array().unwrap();
     assert!(notes.iter().any(|n| n.as_str().unwrap().contains("may have been trained on")), "{notes:?}");
     place.write("table.csv", &table(0..120, "a,b,answer"));
     let told = place.refused(&["train", "table.json", "--resume", "c.ckpt", "--steps", "300"]);
     assert!(told.contains("no column \"c\""), "{told}");
+}
+
+/// The table that a run is resumed with: half of its 120 rows are others.
+fn other_rows() -> String {
+    table((0..240usize).filter(|i| i % 4 < 2), "a,b,c,answer")
+}
+
+#[test]
+fn what_may_have_been_trained_on_before_is_never_called_held_out() {
+    let place = Place::new();
+    place.json(&["train", "table.json", "--checkpoint", "c.ckpt", "--json"]);
+    place.write("table.csv", &other_rows());
+    let files = ["--save", "w.safetensors", "--checkpoint", "d.ckpt", "--keep", "--log", "run.jsonl"];
+    let args = [&["train", "table.json", "--resume", "c.ckpt", "--steps", "210"][..], &files].concat();
+    let output = place.run(&args);
+    let told = succeeded(&args, &output);
+    assert!(told.contains("may have been trained on: accuracy ") && !told.contains("held out"), "{told}");
+    let log = std::fs::read_to_string(place.path().join("run.jsonl")).unwrap();
+    let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert!(last["maybe_trained_loss"].is_f64() && last.get("held_out_loss").is_none(), "{last}");
+    let doubtful = |weights: [&str; 2], samples: u64| {
+        let args = [&["predict", "table.json"][..], &weights].concat();
+        let output = place.run(&args);
+        let (told, notes) = (succeeded(&args, &output), stderr(&output));
+        assert!(told.contains("samples that may have been trained on") && !told.contains("held-out"), "{told}");
+        assert!(notes.contains("may have been trained on") && !notes.contains(" held out, with"), "{notes}");
+        let found = place.json(&[&args[..], &["--json"]].concat());
+        assert_eq!((&found["part"], &found["samples"]), (&"maybe_trained".into(), &samples.into()), "{weights:?}");
+    };
+    WEIGHTS[..2].iter().chain(&[["--init", "d.ckpt"]]).for_each(|weights| doubtful(*weights, 24));
+    let run = &place.json(&["runs", "--json"])[0];
+    assert!(run["held_out_accuracy"].is_null() && run["maybe_trained_accuracy"].is_f64(), "{run}");
+    let shown = succeeded(&["runs"], &place.run(&["runs", "show", "last"]));
+    let line = |name: &str| shown.lines().find(|l| l.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(line("held-out accuracy").ends_with('-') && line("evaluated").contains("no held-out figure"), "{shown}");
+    assert!(stderr(&place.run(&["runs"])).contains("no held-out figure"));
+    succeeded(&["export"], &place.run(&["export", "last", "run.csv"]));
+    let csv = std::fs::read_to_string(place.path().join("run.csv")).unwrap();
+    assert!(csv.contains(",maybe_trained_loss,") && !csv.contains("held_out"), "{csv}");
+    // A second part with the samples of the first one before, and a run that begins from the weights, know it too.
+    place.json(&["train", "table.json", "--resume", "d.ckpt", "--steps", "220", "--save", "e.safetensors", "--json"]);
+    doubtful(["--init", "e.safetensors"], 24);
+    place.json(&[
+        "train",
+        "table.json",
+        "--init",
+        "e.safetensors",
+        "--steps",
+        "9",
+        "--save",
+        "f.safetensors",
+        "--json",
+    ]);
+    doubtful(["--init", "f.safetensors"], 24);
+    succeeded(&["export"], &place.run(&["export", "table.json", "g.safetensors", "--weights", "f.safetensors"]));
+    doubtful(["--init", "g.safetensors"], 24);
+    // The rows of the very first part are no other data.
+    place.write("table.csv", &table(0..120, "a,b,c,answer"));
+    doubtful(["--init", "w.safetensors"], 120);
+}
+
+#[test]
+fn a_run_from_other_weights_holds_out_what_these_held_out() {
+    let place = Place::new();
+    place.json(&["train", "table.json", "--save", "w.safetensors", "--json"]);
+    let part = |args: &[&str]| {
+        let train = ["train", "table.json", "--init", "w.safetensors", "--steps", "9", "--save", "x.safetensors"];
+        place.json(&[&train[..], &["--json"], args].concat());
+        place.json(&["predict", "table.json", "--init", "x.safetensors", "--json"])["part"].clone()
+    };
+    assert_eq!(part(&[]), "held_out");
+    // Other samples are held out: those before were trained on.
+    assert_eq!(part(&["--seed", "4"]), "maybe_trained");
+    assert_eq!(part(&["--split", "last"]), "maybe_trained");
+    assert_eq!(part(&["--held-out", "9"]), "maybe_trained");
 }
 
 #[test]

@@ -58,6 +58,27 @@ fn another_batch_seed_or_data_set_is_refused_with_both_values() {
 }
 
 #[test]
+fn the_log_of_another_run_is_refused_before_the_first_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let [half, log, other] = ["half.ckpt", "run.jsonl", "other.jsonl"].map(|n| at(&folder, n));
+    succeed(&["train", "xor", "--steps", "20", "--checkpoint", &half, "--log", &log]);
+    succeed(&["train", "xor", "--steps", "30", "--seed", "5", "--log", &other]);
+    let (before, names) = (std::fs::read(&other).unwrap(), listing(folder.path()));
+    let told = refused(&["train", "xor", "--steps", "1000000000", "--resume", &half, "--log", &other]);
+    assert!(told.contains("other.jsonl belongs to another run: its line of step 20 has loss "), "{told}");
+    assert!(told.contains("give another name for the log") && !told.contains("step 21"), "{told}");
+    assert_eq!((std::fs::read(&other).unwrap(), listing(folder.path())), (before, names));
+    // Its own log may go on beyond the checkpoint: what is made again is removed, and that is said.
+    let resume = |steps: &str| run(&["train", "xor", "--steps", steps, "--resume", &half, "--log", &log]);
+    assert!(!stderr(&resume("30")).contains("removed"));
+    let told = stderr(&resume("25"));
+    assert!(told.contains("10 later lines were removed, they are from after the checkpoint"), "{told}");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let steps = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["step"].as_u64().unwrap());
+    assert!(steps.eq(1..=25), "{text}");
+}
+
+#[test]
 fn evaluations_are_in_the_lines_of_their_steps() {
     let folder = tempfile::tempdir().unwrap();
     let log = at(&folder, "run.jsonl");
@@ -161,5 +182,56 @@ mod killed {
         let found = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["step"].as_u64().unwrap());
         assert!(found.eq(1..=end));
         assert_eq!(listing(folder.path()), ["c.ckpt", "run.jsonl"], "nothing half written is left");
+    }
+
+    #[test]
+    fn a_kept_run_that_is_killed_before_its_first_checkpoint_says_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("runs");
+        let in_place = |args: &[&str]| {
+            let mut command = command(args);
+            command.env("STEPGRAPH_RUNS", &runs);
+            command
+        };
+        let endless = ["train", "xor", "--threads", "1", "--steps", "1000000000", "--keep"];
+        let mut child = in_place(&endless).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let started = Instant::now();
+        let own = || std::fs::read_dir(&runs).ok()?.flatten().next().map(|e| e.path());
+        let size = |name: &str| own().and_then(|own| std::fs::metadata(own.join(name)).ok()).map_or(0, |m| m.len());
+        while size("curve.bin") < 1000 {
+            assert!(started.elapsed() < Duration::from_secs(60), "the curve grows while the run lasts");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if size("checkpoint.safetensors") > 0 {
+            println!("skipped: this machine was so slow that the run had a checkpoint");
+            return;
+        }
+        let told = stderr(&in_place(&["runs"]).output().unwrap());
+        assert!(
+            told.contains("was interrupted at step") && told.contains("ended before its first checkpoint"),
+            "{told}"
+        );
+        assert!(told.contains("train it anew"), "{told}");
+        let shown = super::super::stdout(&in_place(&["runs", "show", "last"]).output().unwrap());
+        assert!(
+            shown.contains("ended before its first checkpoint") && shown.contains("stepgraph runs preset"),
+            "{shown}"
+        );
+        let own = own().unwrap();
+        for path in [own.join("checkpoint.safetensors"), own.clone()] {
+            let args = ["train", "xor", "--steps", "9", "--resume", path.to_str().unwrap()];
+            let told = super::super::was_refused(&args, &in_place(&args).output().unwrap());
+            assert!(told.contains("has no checkpoint") && told.contains("train it anew"), "{told}");
+        }
+        // The folder of a run that has one names it.
+        let whole = ["train", "xor", "--steps", "9", "--keep"];
+        assert!(in_place(&whole).output().unwrap().status.success());
+        let folders = std::fs::read_dir(&runs).unwrap().flatten().map(|e| e.path());
+        let kept = folders.into_iter().find(|p| p.join("checkpoint.safetensors").is_file()).unwrap();
+        let args = ["train", "xor", "--steps", "12", "--resume", kept.to_str().unwrap()];
+        let told = super::super::was_refused(&args, &in_place(&args).output().unwrap());
+        assert!(told.contains("is the file checkpoint.safetensors in that folder"), "{told}");
     }
 }

@@ -18,6 +18,9 @@ fn a_run_without_results_says_that_nothing_was_saved() {
         lines.read_to_string(&mut told).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(status), "{told}");
         assert!(told.contains("stopped after step ") && told.contains("nothing was saved; --save"), "{told}");
+        // What ends the run at once is told in words that fit how the signal came.
+        assert_eq!(told.contains("press Ctrl+C again"), name == "INT", "{told}");
+        assert!(name == "INT" || told.contains(&format!("SIG{name}")), "{told}");
     }
 }
 

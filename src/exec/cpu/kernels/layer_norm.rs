@@ -1,5 +1,8 @@
 //! Normalisation of each row of `x [rows, cols]`.
 //!
+//! A mean of 10,000 is rounded by a two-thousandth, which matters beside a deviation of 1: the pass over the deviations
+//! sums these themselves too, and makes up for the rounding.
+//!
 //! Threads share the rows. The gradients of gamma and beta are summed over fixed chunks of rows, then over the chunks in order.
 
 use super::columns::{Term, flat_sums};
@@ -27,18 +30,18 @@ unsafe fn load_or<V: Lanes>(vector: *const f32, at: usize, n: usize, default: f3
     if vector.is_null() { V::splat(default) } else { unsafe { V::load_n(vector.add(at), n) } }
 }
 
-/// Squared deviations from a mean.
+/// Deviations from a mean, and their squares.
 struct Deviations {
     x: *const f32,
     mean: f32,
 }
 
-impl<V: Lanes> Term<V, 1> for Deviations {
+impl<V: Lanes> Term<V, 2> for Deviations {
     #[inline(always)]
-    unsafe fn at(&self, at: usize, _j: usize, n: usize) -> [V; 1] {
+    unsafe fn at(&self, at: usize, _j: usize, n: usize) -> [V; 2] {
         // SAFETY: promised by the caller.
         let deviation = (unsafe { V::load_n(self.x.add(at), n) } - V::splat(self.mean)).first(n);
-        [deviation * deviation]
+        [deviation, deviation * deviation]
     }
 }
 
@@ -56,18 +59,22 @@ unsafe fn layer_norm<V: Lanes>(call: &Call, part: Part) {
         unsafe {
             let [sum] = flat_sums::<V, 1, _>(&Values(x), start, cols);
             let mean = sum * inverse;
-            let [squares] = flat_sums::<V, 1, _>(&Deviations { x, mean }, start, cols);
-            let rstd = 1.0 / (squares * inverse + eps.get() as f32).sqrt();
+            let [deviations, squares] = flat_sums::<V, 2, _>(&Deviations { x, mean }, start, cols);
+            let rest = deviations * inverse;
+            // Squares about the mean itself; rounding must not leave less than nothing.
+            let about_mean = squares - deviations * rest;
+            let var = f64::from(if about_mean < 0.0 { 0.0 } else { about_mean }) / cols as f64;
+            let rstd = (1.0 / (var + eps.get()).sqrt()) as f32;
             if !mean_out.is_null() {
-                *mean_out.add(row) = mean;
+                *mean_out.add(row) = mean + rest;
             }
             if !rstd_out.is_null() {
                 *rstd_out.add(row) = rstd;
             }
-            let (mean, rstd) = (V::splat(mean), V::splat(rstd));
+            let (mean, rest, rstd) = (V::splat(mean), V::splat(rest), V::splat(rstd));
             for j in (0..cols).step_by(LANES) {
                 let n = (cols - j).min(LANES);
-                let normalised = (V::load_n(x.add(start + j), n) - mean) * rstd;
+                let normalised = ((V::load_n(x.add(start + j), n) - mean) - rest) * rstd;
                 let value = normalised * load_or(gamma, j, n, 1.0) + load_or(beta, j, n, 0.0);
                 value.store_n(y.add(start + j), n);
             }

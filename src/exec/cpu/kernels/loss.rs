@@ -369,6 +369,9 @@ unsafe fn accuracy<V: Lanes>(call: &Call, part: Part) {
 }
 
 /// Squared errors; with a gradient bound, also writes it.
+///
+/// Errors are multiplied by a power of two before they are squared, so that no sum of squares is beyond `f32` where their
+/// mean is not.
 struct Errors<V> {
     y: *const f32,
     target: *const f32,
@@ -376,6 +379,17 @@ struct Errors<V> {
     dy: *mut f32,
     /// `2 / len`.
     scale: V,
+    /// What an error is multiplied by before it is squared.
+    shrink: V,
+}
+
+/// A power of two whose square is at most `1 / len`, and more than a quarter of it or 1.
+fn shrinking(len: usize) -> f32 {
+    let (mut shrink, mut size) = (1.0, 1usize);
+    while size < len {
+        (shrink, size) = (shrink * 0.5, size.saturating_mul(4));
+    }
+    shrink
 }
 
 impl<V: Lanes> Term<V, 1> for Errors<V> {
@@ -387,7 +401,8 @@ impl<V: Lanes> Term<V, 1> for Errors<V> {
             if !self.dy.is_null() {
                 (self.scale * error).store_n(self.dy.add(at), n);
             }
-            [error * error]
+            let shrunk = self.shrink * error;
+            [shrunk * shrunk]
         }
     }
 }
@@ -406,7 +421,8 @@ unsafe fn mean_square<V: Lanes>(errors: &Errors<V>, len: usize, loss: *mut f32, 
             }
         } else if part.index == 0 && !loss.is_null() {
             let sum = (0..chunks).fold(0.0, |sum, chunk| sum + f64::from(*work.add(chunk)));
-            *loss = (sum / len as f64) as f32;
+            let shrink = f64::from(shrinking(len));
+            *loss = (sum / (len as f64 * shrink * shrink)) as f32;
         }
     }
 }
@@ -415,7 +431,8 @@ unsafe fn mean_square<V: Lanes>(errors: &Errors<V>, len: usize, loss: *mut f32, 
 #[inline(always)]
 unsafe fn mse<V: Lanes>(call: &Call, part: Part) {
     let OpKind::Mse { len } = call.op else { return };
-    let errors = Errors { y: call.arg(0), target: call.arg(1), dy: std::ptr::null_mut(), scale: V::zero() };
+    let (scale, shrink) = (V::zero(), V::splat(shrinking(len)));
+    let errors = Errors { y: call.arg(0), target: call.arg(1), dy: std::ptr::null_mut(), scale, shrink };
     // SAFETY: the call's buffers are as the operation says.
     unsafe { mean_square(&errors, len, call.arg(2), call.arg(3), part) };
 }
@@ -425,7 +442,8 @@ unsafe fn mse<V: Lanes>(call: &Call, part: Part) {
 unsafe fn mse_fused<V: Lanes>(call: &Call, part: Part) {
     let OpKind::MseFused { len } = call.op else { return };
     let scale = V::splat((2.0 / len as f64) as f32);
-    let errors = Errors { y: call.arg(0), target: call.arg(1), dy: call.arg(2), scale };
+    let shrink = V::splat(shrinking(len));
+    let errors = Errors { y: call.arg(0), target: call.arg(1), dy: call.arg(2), scale, shrink };
     // SAFETY: the call's buffers are as the operation says.
     unsafe { mean_square(&errors, len, call.arg(3), call.arg(4), part) };
 }

@@ -7,6 +7,7 @@ mod columns;
 mod conv;
 pub mod dropout;
 mod elementwise;
+pub mod functions;
 mod gemm;
 pub(in crate::exec::cpu) mod lanes;
 mod layer_norm;

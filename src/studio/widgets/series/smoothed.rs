@@ -1,8 +1,8 @@
-//! A curve with its smoothed twin: an average over the past that begins with the first value.
+//! A curve with its smoothed copy: an average over the past that begins with the first value.
 
 use super::{FAN, Series, Span, Stretch, Tail, Whole};
 
-/// A curve with its smoothed twin.
+/// A curve with its smoothed copy.
 #[derive(Clone, Debug, Default)]
 pub struct Smoothed {
     pub raw: Series,
@@ -14,7 +14,7 @@ pub struct Smoothed {
 }
 
 impl Smoothed {
-    /// A curve whose smoothed twin averages logarithms: for times, where one slow step should not hide a hundred usual
+    /// A curve whose smoothed copy averages logarithms: for times, where one slow step should not hide a hundred usual
     /// ones.
     #[must_use]
     pub fn geometric() -> Self {

@@ -2,7 +2,8 @@
 //!
 //! One kernel serves products and convolutions. Its `b` rows are vectors over the columns of the tile, its `a` elements are broadcast; the
 //! reduction index runs over segments, each a stretch of equal length that starts somewhere else in `a` (the taps of a convolution), while `b`
-//! simply goes on. What is done to the finished elements is done in registers, but for functions that take long: see [`super::finish`].
+//! simply continues. What is done to the finished elements is done in registers, but for functions that take long: see
+//! [`super::finish`].
 
 #![allow(
     clippy::needless_range_loop,

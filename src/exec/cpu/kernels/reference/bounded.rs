@@ -1,8 +1,9 @@
-//! Numbers that carry a bound for their rounding error: the reference kernels run on them, and every result then says how far a kernel in a
-//! lower precision may be from it.
+//! Numbers that carry a bound for their rounding error: the reference kernels run on them, and every result then says
+//! how far a kernel in a lower precision may be from it.
 //!
-//! This is a running error analysis (Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.3): each operation adds what it rounds
-//! by, and passes on what its operands are off by, to first order and above where the operation is not linear.
+//! This is a running error analysis (Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.3): each
+//! operation adds what it rounds by, and passes on what its operands are off by, to first order and above where the
+//! operation is not linear.
 
 use super::Real;
 use crate::model::Activation;
@@ -10,8 +11,8 @@ use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// An `f64` value and a bound for what a kernel may be off by that adds with unit roundoff `2^-SUM` and whose products round their operands to
-/// `2^-PRODUCT`.
+/// An `f64` value and a bound for what a kernel may be off by that adds with unit roundoff `2^-SUM` and whose products
+/// round their operands to `2^-PRODUCT`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Bounded<const SUM: i32, const PRODUCT: i32> {
@@ -113,7 +114,8 @@ impl<const SUM: i32, const PRODUCT: i32> PartialOrd for Bounded<SUM, PRODUCT> {
 impl<const SUM: i32, const PRODUCT: i32> Add for Bounded<SUM, PRODUCT> {
     type Output = Self;
 
-    /// Adding an exact zero rounds nothing. Kernels add their terms in orders of their own, whose partial sums may be larger than these.
+    /// Adding an exact zero rounds nothing. Kernels add their terms in orders of their own, whose partial sums may be
+    /// larger than these.
     fn add(self, b: Self) -> Self {
         let value = self.value + b.value;
         let squares = self.squares + b.squares;

@@ -3,7 +3,8 @@
 use crate::model::Activation;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// `f32`, `f64`, or an `f64` with a bound for its error ([`super::bounded`]). Transcendental functions are computed in f64 and rounded once.
+/// `f32`, `f64`, or an `f64` with a bound for its error ([`super::bounded`]). Transcendental functions are computed in
+/// f64 and rounded once.
 pub trait Real:
     Copy
     + PartialOrd

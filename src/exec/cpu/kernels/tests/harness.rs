@@ -136,7 +136,7 @@ fn length(op: &OpKind, name: &str) -> usize {
         OpKind::StepInc | OpKind::BiasCorr { .. } => 2,
         OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } => match name {
             "hyper" | "corr" => 2,
-            "update_max" | "grad_sq" => segments.len(),
+            "update_max" | "grad_norm_seg" => segments.len(),
             _ => *len,
         },
         OpKind::UpdateMetrics { segments } => match name {
@@ -304,6 +304,7 @@ pub fn run(op: &OpKind, inputs: &Values, how: &How) -> Values {
         table: kernel.table,
         phases: kernel.phases,
         parallel: kernel.parallel,
+        around: None,
     };
     execute(&call, how.parts);
     for (buffer, slot) in buffers.iter().zip(&slots) {

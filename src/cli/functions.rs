@@ -1,0 +1,160 @@
+//! `stepgraph functions`: how exact the functions are that a step computes, over all inputs.
+
+use super::args::{Device, FunctionsArgs};
+use super::{device, output};
+use crate::exec::cuda::usable;
+use crate::exec::{Accuracy, Function, Survey, Unit};
+use crate::select::Target;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What was found of one function on one device or instruction set.
+#[derive(Serialize)]
+struct Row {
+    function: String,
+    on: String,
+    #[serde(flatten)]
+    accuracy: Accuracy,
+}
+
+/// Everything that was found.
+#[derive(Serialize)]
+struct Report {
+    device: String,
+    /// Every how many bit patterns of an `f32` one was taken.
+    every: u64,
+    rows: Vec<Row>,
+}
+
+/// Measures every function and prints a table.
+///
+/// # Errors
+/// Where the device cannot be used, or fails.
+pub fn run(args: &FunctionsArgs) -> anyhow::Result<()> {
+    let (target, name) = device::choose(args.device, 1)?;
+    let units = units(&target, args.device)?;
+    let mut report = Report { device: name, every: args.every, rows: Vec::new() };
+    for function in Function::all() {
+        let progress = Progress::new(&function.name());
+        // A signal ends the program, and with it the survey.
+        let survey =
+            Survey { every: args.every, progress: &|share| progress.tell(share), stop: &AtomicBool::new(false) };
+        let found = survey.measure(function, &units)?;
+        progress.finish();
+        let rows = units.iter().zip(found.into_iter().flatten());
+        let row = |(unit, accuracy): (&Unit, Accuracy)| Row { function: function.name(), on: unit.name(), accuracy };
+        report.rows.extend(rows.map(row));
+    }
+    if args.json { output::print_json(&report) } else { output::print(&text(&report)) }
+}
+
+/// What computes functions on a device: on a CPU, each instruction set that it has.
+fn units(target: &Target, asked: Device) -> anyhow::Result<Vec<Unit>> {
+    match target.as_cuda() {
+        Some(facts) => {
+            let gpu = usable(facts.ordinal).map_err(|why| {
+                super::error::wrong(format!(
+                    "{asked:?} cannot be used: {why}; `stepgraph doctor` tells what is missing"
+                ))
+            })?;
+            Ok(vec![Unit::Gpu(gpu)])
+        }
+        None => Ok(Unit::cpu()),
+    }
+}
+
+/// The table: one line for what is the same on all instruction sets.
+fn text(report: &Report) -> String {
+    let every = match report.every {
+        1 => "all 2^32 inputs".to_owned(),
+        n => format!("every {n}th of 2^32 inputs"),
+    };
+    let mut out = format!(
+        "{}, {every}\nunits: error in units in the last place of the exact result; relative: error over it; both of normal \
+         results\nabsolute: error of results up to 2; denormal: error of smaller results in multiples of 2^-149\n\n\
+         {:<12} {:<14} {:>12} {:>15} {:>10} {:>10} {:>12}  {}\n",
+        report.device, "function", "on", "units", "at", "relative", "absolute", "denormal", "wrong"
+    );
+    for rows in report.rows.chunk_by(|a, b| a.function == b.function) {
+        let same = rows.iter().all(|row| row.accuracy.is_same(&rows[0].accuracy));
+        let on = rows.iter().map(|row| row.on.as_str()).collect::<Vec<_>>().join(", ");
+        let lines = if same { vec![(on, &rows[0])] } else { rows.iter().map(|row| (row.on.clone(), row)).collect() };
+        for (on, Row { function, accuracy: a, .. }) in lines {
+            out.push_str(&format!(
+                "{function:<12} {on:<14} {:>12} {:>15} {:>10.1e} {:>10.1e} {:>12}  {}\n",
+                units_text(a.units),
+                format!("{:e}", a.units_at),
+                a.relative,
+                a.absolute,
+                units_text(a.denormal_units),
+                match a.wrong_at {
+                    None => "none".to_owned(),
+                    Some(bits) => format!("{} such as {:e}", a.wrong, f32::from_bits(bits)),
+                }
+            ));
+        }
+    }
+    out
+}
+
+/// A number of units: three decimals while they count.
+fn units_text(units: f64) -> String {
+    if units < 1e4 { format!("{units:.3}") } else { format!("{units:.1e}") }
+}
+
+/// The progress of one function: a bar on a terminal, otherwise a line when it is done.
+struct Progress {
+    bar: Option<ProgressBar>,
+    name: String,
+    /// Thousandths that are done.
+    done: AtomicU64,
+}
+
+impl Progress {
+    fn new(name: &str) -> Self {
+        let bar = output::is_terminal().then(|| {
+            let bar = ProgressBar::new(1000);
+            let style = ProgressStyle::with_template("{bar:28} {msg}, {eta} left");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_message(name.to_owned());
+            bar
+        });
+        Self { bar, name: name.to_owned(), done: AtomicU64::new(0) }
+    }
+
+    fn tell(&self, share: f64) {
+        let now = (share * 1000.0) as u64;
+        if self.done.fetch_max(now, Ordering::Relaxed) < now
+            && let Some(bar) = &self.bar
+        {
+            bar.set_position(now);
+        }
+    }
+
+    fn finish(self) {
+        match self.bar {
+            Some(bar) => bar.finish_and_clear(),
+            None => output::note(&format!("{}: done", self.name)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_the_same_on_all_instruction_sets_takes_one_line() {
+        let row = |on: &str, units| Row {
+            function: "tanh".into(),
+            on: on.into(),
+            accuracy: Accuracy { inputs: 7, units, ..Accuracy::default() },
+        };
+        let report =
+            |units| Report { device: "a CPU".into(), every: 7, rows: vec![row("portable", 0.5), row("avx2", units)] };
+        let lines = |units| text(&report(units)).lines().filter(|l| l.starts_with("tanh")).count();
+        assert_eq!((lines(0.5), lines(0.6)), (1, 2));
+        assert!(text(&report(0.5)).contains("every 7th of 2^32 inputs"));
+    }
+}

@@ -1,0 +1,98 @@
+//! Functions by themselves, as the kernels of a step compute them: for measuring how exact they are.
+
+use super::elementwise::for_flat;
+use super::lanes::{LANES, Lanes, for_isa};
+use super::{math, resolve};
+use crate::exec::Function;
+use crate::exec::cpu::call::{Call, KernelImpl, MAX_ARGS, Part};
+use crate::lower::OpKind;
+use crate::model::Activation;
+use crate::select::{Isa, Variant};
+
+/// A line of the cache.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([f32; LANES]);
+
+/// Floats that begin with a line of the cache, as kernels ask for.
+pub struct Numbers {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+impl Numbers {
+    /// `len` zeros.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        Self { lines: vec![Line([0.0; LANES]); len.div_ceil(LANES)], len }
+    }
+
+    #[must_use]
+    pub fn as_slice(&self) -> &[f32] {
+        // SAFETY: lines are floats without gaps, at least `len` of them.
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+    }
+
+    pub fn as_mut_slice(&mut self) -> &mut [f32] {
+        // SAFETY: as above, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+    }
+}
+
+/// Slots: x, y; the length is that of the operation.
+#[inline(always)]
+unsafe fn exponential<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::Act { len, .. } = call.op else { return };
+    let (x, y) = (call.arg::<f32>(0), call.arg::<f32>(1));
+    // SAFETY: both buffers hold `len` floats, and stretches stay below `len`.
+    for_flat!(part, len, |at, n| { unsafe { V::load_n(x.add(at), n).map(math::exp).store_n(y.add(at), n) } });
+}
+
+/// As [`exponential`].
+#[inline(always)]
+unsafe fn logarithm<V: Lanes>(call: &Call, part: Part) {
+    let OpKind::Act { len, .. } = call.op else { return };
+    let (x, y) = (call.arg::<f32>(0), call.arg::<f32>(1));
+    // SAFETY: both buffers hold `len` floats, and stretches stay below `len`.
+    for_flat!(part, len, |at, n| { unsafe { V::load_n(x.add(at), n).map(math::ln).store_n(y.add(at), n) } });
+}
+
+/// The function of every number, by the kernel of a step that is compiled for `isa`, which this processor must have.
+///
+/// # Panics
+/// Where `x` and `y` are not of the same length.
+pub fn evaluate(function: Function, isa: Isa, x: &Numbers, y: &mut Numbers) {
+    assert_eq!(x.len, y.len, "every input has one result");
+    let len = x.len;
+    // What no function is asked of stands for the length alone.
+    let unary = OpKind::Act { func: Activation::Relu, len };
+    let (op, kernel) = match function {
+        Function::Exp => (unary, Some(KernelImpl::simple(for_isa!(isa, exponential), false))),
+        Function::Ln => (unary, Some(KernelImpl::simple(for_isa!(isa, logarithm), false))),
+        Function::Activation(func) => {
+            let op = OpKind::Act { func, len };
+            let kernel = resolve(&op, Variant::Fast(isa), 1);
+            (op, kernel)
+        }
+        Function::Derivative(func) => {
+            let op = OpKind::ActBwd { func, len };
+            let kernel = resolve(&op, Variant::Fast(isa), 1);
+            (op, kernel)
+        }
+    };
+    let Some(kernel) = kernel else { return };
+    let mut ptr = [std::ptr::null_mut(); MAX_ARGS];
+    let out: *mut u8 = y.lines.as_mut_ptr().cast();
+    let from: *mut u8 = x.lines.as_ptr().cast_mut().cast();
+    if matches!(op, OpKind::ActBwd { .. }) {
+        // The derivative is multiplied by the gradient, which lies where the result goes.
+        y.as_mut_slice().fill(1.0);
+        (ptr[0], ptr[1], ptr[2]) = (out, from, out);
+    } else {
+        (ptr[0], ptr[1]) = (from, out);
+    }
+    let call = Call { run: kernel.run, op, ptr, table: kernel.table, phases: 1, parallel: false };
+    // SAFETY: the buffers hold as many floats as the operation says and begin with a line of the cache; a result may lie on the first
+    // argument, and nothing is written to `x`.
+    unsafe { (call.run)(&call, Part::WHOLE) };
+}

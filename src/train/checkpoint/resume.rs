@@ -1,0 +1,211 @@
+//! Going on from a checkpoint: what a run takes from it, and what it refuses.
+
+use super::KEY;
+use super::header::{Header, metadata_of};
+use crate::model::Model;
+use crate::tensor::HostTensor;
+use crate::train::open_tensors::{Entry, OpenTensors};
+use crate::train::recipe::{Recipe, RecipeChange, refusal};
+use crate::train::trained_on::TrainedOn;
+use crate::train::weights::{import, open_tensors};
+use crate::train::{Feed, Origin, Session, TrainError, plant};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// What a resumed run took from its checkpoint, and what not.
+#[derive(Clone, Debug, Default)]
+pub struct Resumed {
+    /// Fields of the recipe that the run has otherwise than its checkpoint.
+    pub changes: Vec<RecipeChange>,
+    /// What a person should know of it, changes included.
+    pub notes: Vec<String>,
+}
+
+/// What the comparison of a run with a checkpoint's recipe found.
+#[derive(Clone, Debug)]
+pub(in crate::train) struct Compared {
+    /// The checkpoint's header: another file may take its place before its tensors are read.
+    text: String,
+    header: Header,
+    /// `None` where this version cannot read it.
+    theirs: Option<Recipe>,
+    note: Option<&'static str>,
+    changes: Vec<RecipeChange>,
+}
+
+impl Compared {
+    /// Compares the header `text` of the checkpoint at `path` with a run's recipe.
+    ///
+    /// # Errors
+    /// Where the run cannot go on from the checkpoint for it, or the header is broken.
+    fn new(text: &str, own: &Recipe, path: &Path) -> Result<Self, TrainError> {
+        let help = "give a file that was written as a checkpoint";
+        let header: Header = serde_json::from_str(text)
+            .map_err(|e| TrainError::file(path, format!("has a broken header: {e}"), help))?;
+        let (theirs, note) = header.recipe();
+        let changes = theirs.as_ref().map(|theirs| theirs.changes(own)).unwrap_or_default();
+        if let Some(lines) = refusal(&changes) {
+            let help = "resume with the values that it has, or begin a new run (docs/resume.md lists what may change)";
+            return Err(TrainError::file(path, format!("was made with another recipe:{lines}"), help));
+        }
+        Ok(Self { text: text.to_owned(), header, theirs, note, changes })
+    }
+
+    /// Compares the checkpoint at `path` by its header alone, before data are prepared as it says; nothing for a file
+    /// that is no checkpoint, which is refused where it is read.
+    ///
+    /// # Errors
+    /// As [`Session::load_checkpoint`], for the recipe.
+    pub(in crate::train) fn ahead(path: &Path, own: &Recipe) -> Result<Option<Self>, TrainError> {
+        let text = metadata_of(path).and_then(|mut metadata| metadata.remove(KEY));
+        text.map(|text| Self::new(&text, own, path)).transpose()
+    }
+}
+
+impl Session {
+    /// Takes the run back to a checkpoint of the same network and data.
+    ///
+    /// # Errors
+    /// Where the file is no checkpoint, or one of another network.
+    pub fn load_checkpoint(&mut self, path: &Path) -> Result<(), TrainError> {
+        self.load_compared(path, None)
+    }
+
+    /// As [`Self::load_checkpoint`], where the recipe of the file may have been `compared` before.
+    ///
+    /// # Errors
+    /// As [`Self::load_checkpoint`].
+    pub(in crate::train) fn load_compared(
+        &mut self,
+        path: &Path,
+        compared: Option<Compared>,
+    ) -> Result<(), TrainError> {
+        let file = open_tensors(path)?;
+        let help = "give a file that was written as a checkpoint";
+        let text = file.metadata.get(KEY).ok_or_else(|| TrainError::file(path, "is not a checkpoint", help))?;
+        let Compared { header, theirs, note, changes, .. } = match compared.filter(|c| c.text == *text) {
+            Some(compared) => compared,
+            None => Compared::new(text, &self.recipe.clone().of_steps(self.total), path)?,
+        };
+        let (past, of_data) = self.check_data(&file.metadata, path)?;
+        let notes = note.map(str::to_owned).into_iter().chain(changes.iter().map(RecipeChange::note));
+        let resumed = Resumed { notes: notes.chain(of_data).collect(), changes };
+        // What the checkpoint lacks begins at zero.
+        let mut wanted: Vec<(String, Option<Entry>)> = Vec::new();
+        for name in self.state_names() {
+            let shape = &self.compiled().plan.program.value(self.train.find(&name)?).shape;
+            let found = file.get(&format!("state.{name}")).filter(|t| t.shape == *shape);
+            if found.is_none() && name == "scaler" {
+                // Written by a step that scales no loss: this one starts with the scale that it has.
+                continue;
+            }
+            if found.is_none()
+                && name.starts_with("momentum.")
+                && theirs.as_ref().is_some_and(Recipe::is_without_momentum)
+            {
+                // Written by a step without momentum: it begins with none.
+                wanted.push((name, None));
+                continue;
+            }
+            let Some(found) = found else {
+                return Err(TrainError::file(
+                    path,
+                    format!("lacks the state {name} {shape}"),
+                    "give a checkpoint of this network and optimizer",
+                ));
+            };
+            wanted.push((name, Some(found.clone())));
+        }
+        let model = self.model().clone();
+        // The session is changed only from here on: parameters are checked as a whole before the first is set.
+        self.state_changed()?;
+        let result = self.apply(&file, &model, &wanted, path).and_then(|()| {
+            let resumed = self.renew_rates(resumed)?;
+            self.feed.resume(plant::resumed_at(header.position)).map(|()| resumed)
+        });
+        self.resumed = match result {
+            Ok(resumed) => Some(resumed),
+            Err(error) => {
+                self.guard.put_back(&mut self.train)?;
+                return Err(error);
+            }
+        };
+        (self.done, self.last_loss, self.past) = (header.step, header.loss, past);
+        self.state_changed()?;
+        Ok(())
+    }
+
+    /// Refuses a checkpoint whose samples were prepared otherwise than this run's. Otherwise gives the other samples
+    /// that the run trained on until there, and a note of them.
+    fn check_data(
+        &self,
+        metadata: &HashMap<String, String>,
+        path: &Path,
+    ) -> Result<(Vec<TrainedOn>, Option<String>), TrainError> {
+        let theirs = Origin::of_metadata(metadata, path)?;
+        let past = self.past_of(theirs.as_ref());
+        let (Some(theirs), Feed::Data { set, .. }) = (theirs, &self.feed) else { return Ok((past, None)) };
+        if theirs.preprocessing.as_ref().is_some_and(|p| !p.is_as(&set.preprocessing)) {
+            return Err(TrainError::file(
+                path,
+                "was made with samples that were prepared otherwise: mean, deviation or the order of classes differ",
+                "begin a run that goes on from it, which prepares its samples as the checkpoint says",
+            ));
+        }
+        if past.is_empty() {
+            return Ok((past, None));
+        }
+        let what = match self.data_digest.get().and_then(|own| theirs.is_of(own)) {
+            Some(false) => "the samples are not those of the checkpoint",
+            _ => "the run was trained on other samples before",
+        };
+        let note = format!("data: {what}; those that are held out now may have been trained on");
+        Ok((past, Some(note)))
+    }
+
+    /// Sets the learning rate and weight decay that the recipe changed. What a person set while the run was trained
+    /// stays.
+    fn renew_rates(&mut self, mut resumed: Resumed) -> Result<Resumed, TrainError> {
+        let stored = self.train.stored::<f32>(self.watched.hyper)?;
+        let mut rates = [stored[0], stored[1]];
+        let optimizer = self.model().optimizer;
+        let wanted = [("optimizer.lr", optimizer.lr()), ("optimizer.weight_decay", optimizer.weight_decay())];
+        for (rate, (field, wanted)) in rates.iter_mut().zip(wanted) {
+            if resumed.changes.iter().any(|c| c.field == field) {
+                *rate = wanted as f32;
+            } else if *rate != wanted as f32 {
+                let note = format!(
+                    "{field}: this run continues with {rate}, the checkpoint's last value; the preset has {wanted}"
+                );
+                resumed.notes.push(note);
+            }
+        }
+        self.train.write(self.watched.hyper, &rates)?;
+        Ok(resumed)
+    }
+
+    fn apply(
+        &mut self,
+        file: &OpenTensors,
+        model: &Model,
+        wanted: &[(String, Option<Entry>)],
+        path: &Path,
+    ) -> Result<(), TrainError> {
+        import(&mut self.train, model, file, path)?;
+        for (name, entry) in wanted {
+            let id = self.train.find(name)?;
+            let dtype = self.train.tensor_dtype(id);
+            let Some(entry) = entry else {
+                let shape = self.compiled().plan.program.value(id).shape.clone();
+                self.train.set_tensor(id, &HostTensor::zeros(dtype, shape))?;
+                continue;
+            };
+            if entry.dtype != dtype {
+                let message = format!("holds {} for the state {name}", entry.dtype);
+                return Err(TrainError::file(path, message, "the checkpoint is damaged"));
+            }
+            self.train.set_tensor(id, &file.read(entry)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! Faults for tests, planted in the sessions that a thread makes: `verify` must find each of them.
+//!
+//! A fault is there while a [`Planted`] lives, for its own thread, and nowhere else. Faults in kernels and plans of a CPU's step
+//! are in `exec::cpu::plant`, those in a GPU's kernels in `exec::cuda::plant`.
+
+use super::{Feed, FeedPosition, StepReport, TrainError};
+use crate::exec::Step;
+use crate::model::ParamId;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A fault in a session.
+#[derive(Clone, Copy)]
+pub enum Plant {
+    /// In the feed, once it was made.
+    Feed(fn(&mut Feed)),
+    /// In what a step reports.
+    Report(fn(&mut StepReport)),
+    /// In the samples that an evaluation goes through; the second argument is the size of a batch.
+    HeldOut(fn(&mut Vec<u32>, usize)),
+    /// In the number of samples that an evaluation divides by; the second argument is the size of a batch.
+    Divisor(fn(usize, usize) -> usize),
+    /// The evaluation has the parameters of the moment when it was made.
+    StaleEvaluation,
+    /// A checkpoint lacks the values whose names begin so, and nobody misses them.
+    Forgets(&'static str),
+    /// A resumed run begins with the first batch.
+    ForgetsPosition,
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
+}
+
+/// Keeps a fault planted for the thread that made it.
+pub struct Planted(PhantomData<*const ()>);
+
+impl Planted {
+    #[must_use]
+    pub fn new(plant: Plant) -> Self {
+        PLANTED.set(Some(plant));
+        Self(PhantomData)
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        PLANTED.set(None);
+    }
+}
+
+/// Changes the feed of a new session.
+pub(super) fn change_feed(feed: &mut Feed) {
+    if let Some(Plant::Feed(change)) = PLANTED.get() {
+        change(feed);
+    }
+}
+
+/// What changes the reports of a new session.
+pub(super) fn report_change() -> Option<fn(&mut StepReport)> {
+    match PLANTED.get() {
+        Some(Plant::Report(change)) => Some(change),
+        _ => None,
+    }
+}
+
+/// The samples of an evaluation in batches of `batch`.
+pub(super) fn held_out(indices: &[u32], batch: usize) -> Cow<'_, [u32]> {
+    let Some(Plant::HeldOut(change)) = PLANTED.get() else { return Cow::Borrowed(indices) };
+    let mut changed = indices.to_vec();
+    change(&mut changed, batch);
+    Cow::Owned(changed)
+}
+
+/// The number of samples that an evaluation divides by.
+pub(super) fn divisor(samples: usize, batch: usize) -> usize {
+    match PLANTED.get() {
+        Some(Plant::Divisor(change)) => change(samples, batch),
+        _ => samples,
+    }
+}
+
+/// A copy of the step whose parameters an evaluation would share.
+pub(super) fn stale_owner(owner: &Step) -> Result<Option<Step>, TrainError> {
+    let (Some(Plant::StaleEvaluation), Step::Cpu(_)) = (PLANTED.get(), owner) else { return Ok(None) };
+    let mut copy = Step::new(Arc::clone(owner.compiled()), 1)?;
+    for index in 0..owner.compiled().model.params.len() {
+        let id = ParamId(index as u32);
+        copy.set_param(id, &owner.param::<f32>(id)?)?;
+    }
+    Ok(Some(copy))
+}
+
+/// Whether a checkpoint leaves a value out.
+pub(super) fn forgets(name: &str) -> bool {
+    matches!(PLANTED.get(), Some(Plant::Forgets(start)) if name.starts_with(start))
+}
+
+/// Where a resumed run goes on.
+pub(super) fn resumed_at(position: FeedPosition) -> FeedPosition {
+    match (PLANTED.get(), position) {
+        (Some(Plant::ForgetsPosition), FeedPosition::Data(_)) => FeedPosition::Data(crate::data::Position::default()),
+        (Some(Plant::ForgetsPosition), FeedPosition::Batches(_)) => FeedPosition::Batches(0),
+        _ => position,
+    }
+}

@@ -1,0 +1,81 @@
+//! Where a kept run can go on, and what to do where it cannot.
+
+use super::{Curves, Quantity, RunEnd, RunEntry, RunStore, RunsError};
+use crate::train::{TrainError, checkpoint_end};
+use std::path::Path;
+
+/// Where a kept run goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResumePoint {
+    pub id: String,
+    /// The step of its checkpoint, and the running time until then in milliseconds.
+    pub step: u64,
+    pub ms: f64,
+}
+
+impl RunStore {
+    /// Where a run goes on, and its curves until there.
+    ///
+    /// # Errors
+    /// Where it has no checkpoint, its files cannot be read, or the checkpoint is that of another run: the curve would
+    /// be cut for it.
+    pub fn resume_point(&self, id: &str) -> Result<(ResumePoint, Curves), TrainError> {
+        let path = self.checkpoint(id);
+        let (step, loss) = checkpoint_end(&path)?;
+        let unread = |e: RunsError| TrainError::file(&self.path(id), e.to_string(), "go back to a copy of the run");
+        let mut curves = self.curves(id).map_err(unread)?;
+        let is_reached = curves.last_step() >= step;
+        curves.go_back(step);
+        // A step whose values were lost when a program was killed has none.
+        let last = curves.values(Quantity::Loss).last().copied().filter(|loss| is_reached && loss.is_finite());
+        if let Some((found, loss)) = last.zip(loss).filter(|(found, loss)| found.to_bits() != loss.to_bits()) {
+            let message = format!(
+                "is no checkpoint of this run: its loss at step {step} is {loss}, and the run's curve has {found}"
+            );
+            return Err(TrainError::file(&path, message, "put the run's own checkpoint back, or train it anew"));
+        }
+        let ms = curves.len().checked_sub(1).map_or(0.0, |last| curves.ms(last));
+        Ok((ResumePoint { id: id.to_owned(), step, ms }, curves))
+    }
+}
+
+/// What a run without a checkpoint was, and what to do.
+const NO_CHECKPOINT: &str = "it was ended before its first checkpoint, a few seconds after its first step";
+
+impl RunEntry {
+    /// How a run that was cut off can go on, or why it cannot and what to do, with `number` for how a step is written;
+    /// `None` where it was not cut off, or is damaged.
+    #[must_use]
+    pub fn way_on(&self, number: impl Fn(u64) -> String) -> Option<String> {
+        if self.record.state == RunEnd::Interrupted && !self.has_weights {
+            return Some(format!("{NO_CHECKPOINT}, so it has no weights and cannot go on: train it anew"));
+        }
+        let from = self.checkpoint_step?;
+        Some(match from < self.record.steps {
+            true => format!("Continue goes on from step {}, its last checkpoint", number(from)),
+            false => "Continue goes on from there".to_owned(),
+        })
+    }
+}
+
+/// What to do where the checkpoint at `path` is not there, and the folder is that of a kept run; `None` for any other
+/// path.
+#[must_use]
+pub fn missing_checkpoint(path: &Path) -> Option<String> {
+    let folder = if path.is_dir() { path } else { path.parent().filter(|_| !path.exists())? };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    if !folder.join("run.json").is_file() {
+        return None;
+    }
+    let id = folder.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned();
+    let name = RunStore::at(folder.parent()?).checkpoint(&id);
+    let name = name.file_name()?.to_string_lossy();
+    Some(if folder.join(&*name).is_file() {
+        format!("the checkpoint of the kept run {id} is the file {name} in that folder; give its path")
+    } else {
+        format!(
+            "the kept run {id} has no checkpoint, and nothing to go on from: {NO_CHECKPOINT}, or its files were \
+             removed; train it anew (stepgraph runs preset {id} prints its preset)"
+        )
+    })
+}

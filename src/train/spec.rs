@@ -1,0 +1,84 @@
+//! What is asked of a session: a preset, a machine, and where batches and parameters come from.
+
+use super::Purpose;
+use crate::data::Preprocessing;
+use crate::exec::Executor;
+use crate::ir::Metrics;
+use crate::model::Preset;
+use crate::select::{Target as Machine, Tuning};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Where the batches come from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum DataChoice {
+    /// The preset's data set.
+    #[default]
+    Preset,
+    /// `batch.x` and `batch.y` of a file, in order.
+    Batches(PathBuf),
+    /// One random batch, for benchmarks.
+    Resident,
+}
+
+/// What to train and how.
+#[derive(Clone, Debug)]
+pub struct SessionSpec {
+    pub preset: Preset,
+    /// The folder that relative paths in the preset are taken from.
+    pub base: PathBuf,
+    pub executor: Executor,
+    pub threads: usize,
+    /// The machine that trains; this one's CPU where none is given.
+    pub machine: Option<Machine>,
+    /// Overrides of the preset's training length and seed.
+    pub steps: Option<usize>,
+    pub seed: Option<u64>,
+    pub init: Option<PathBuf>,
+    /// The checkpoint to go on from.
+    pub resume: Option<PathBuf>,
+    pub data: DataChoice,
+    /// How the preset's data are prepared; where nothing is given, as the checkpoint to go on from says, or by their
+    /// own training part.
+    pub preprocessing: Option<Preprocessing>,
+    pub metrics: Metrics,
+    /// Kernel times remembered from this machine.
+    pub tuning: Option<Arc<Tuning>>,
+    /// What else will take memory beside the session.
+    pub purpose: Purpose,
+}
+
+impl SessionSpec {
+    /// The preset as it stands, replayed, on this machine's default number of threads.
+    #[must_use]
+    pub fn new(preset: Preset, base: PathBuf) -> Self {
+        Self {
+            preset,
+            base,
+            executor: Executor::Replay,
+            threads: crate::exec::cpu::default_threads(),
+            machine: None,
+            steps: None,
+            seed: None,
+            init: None,
+            resume: None,
+            data: DataChoice::Preset,
+            preprocessing: None,
+            metrics: Metrics::default(),
+            tuning: None,
+            purpose: Purpose::Train,
+        }
+    }
+
+    /// Steps of the whole run, where there are batches for at most `limit` of them.
+    pub(super) fn total(&self, limit: Option<usize>) -> u64 {
+        let steps = self.steps.or(self.preset.train.map(|t| t.steps)).or(limit).unwrap_or(1000);
+        limit.map_or(steps, |limit| steps.min(limit)) as u64
+    }
+
+    /// Threads that share the step: those that the machine's plan is made for, where one is given.
+    #[must_use]
+    pub fn shared_by(&self) -> usize {
+        self.machine.as_ref().and_then(Machine::as_cpu).map_or(self.threads, |cpu| cpu.threads)
+    }
+}

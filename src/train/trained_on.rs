@@ -1,0 +1,123 @@
+//! The samples that parameters were trained on: a sample is held out only where no part of the run has trained on it.
+//!
+//! A run that is resumed with other rows in its files, or begun from other weights, has trained on samples of which
+//! nothing but a checksum is kept. Whether those of today are among them is not known, so no figure is called held out
+//! from then on.
+
+use super::{Feed, Origin, Session};
+use crate::model::{DataSpec, SplitKind};
+use serde::{Deserialize, Serialize};
+
+/// How a run's samples are divided into those that train and those held out, as the preset or the command says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Division {
+    pub(super) held_out: f64,
+    split: String,
+}
+
+impl Division {
+    pub(super) fn of(data: &DataSpec) -> Self {
+        Self { held_out: data.held_out, split: data.split.name().to_owned() }
+    }
+
+    /// Which samples are held out.
+    pub(super) fn kind(&self) -> SplitKind {
+        if self.split == SplitKind::Last.name() { SplitKind::Last } else { SplitKind::Shuffled }
+    }
+
+    /// Whether the same samples of the same data are held out.
+    fn is_as(&self, other: &Self, has_same_seed: bool) -> bool {
+        let is_same_part = self.kind() == other.kind() && (self.kind() == SplitKind::Last || has_same_seed);
+        self.held_out == other.held_out && (self.held_out == 0.0 || is_same_part)
+    }
+}
+
+/// Samples that a run has trained on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct TrainedOn {
+    /// The checksum of all samples, those held out included; `None` for the batches of a file, and where an older
+    /// version wrote the weights.
+    pub(super) data_digest: Option<String>,
+    /// The seed, from which a shuffled split follows.
+    pub(super) seed: Option<u64>,
+    /// How they were divided; `None` for the batches of a file.
+    pub(super) division: Option<Division>,
+}
+
+impl TrainedOn {
+    /// Whether both have trained on the same samples, as far as that is known: what an older version did not write is
+    /// taken as the same.
+    fn is_as(&self, other: &Self) -> bool {
+        fn agree<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
+            a.zip(b).is_none_or(|(a, b)| a == b)
+        }
+        match (&self.division, &other.division) {
+            (None, None) => true,
+            (Some(own), Some(others)) => {
+                let has_same_seed = agree(self.seed.as_ref(), other.seed.as_ref());
+                agree(self.data_digest.as_ref(), other.data_digest.as_ref()) && own.is_as(others, has_same_seed)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Session {
+    /// What parameters of this `origin` were trained on, but for what this run trains on; nothing where that is not
+    /// known.
+    pub(super) fn past_of(&self, origin: Option<&Origin>) -> Vec<TrainedOn> {
+        let theirs = origin.map(Origin::trained_on).unwrap_or_default();
+        let own = match &self.feed {
+            Feed::Data { set, .. } => TrainedOn {
+                // All samples are read for it: only where there is something to compare it with.
+                data_digest: theirs
+                    .iter()
+                    .any(|t| t.data_digest.is_some())
+                    .then(|| self.data_digest.get_or_init(|| set.digest()).clone()),
+                seed: Some(self.seed()),
+                division: self.preset.data.as_ref().map(Division::of),
+            },
+            _ => TrainedOn::default(),
+        };
+        theirs.into_iter().filter(|t| !t.is_as(&own)).collect()
+    }
+
+    /// Whether the samples that are held out now may have been trained on before: the run was resumed with other
+    /// samples, or began from weights that were trained on others, or on others of the same.
+    #[must_use]
+    pub fn is_maybe_trained(&self) -> bool {
+        let holds_out = matches!(&self.feed, Feed::Data { split, .. } if !split.held_out.is_empty());
+        holds_out && !self.past.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(digest: Option<&str>, seed: u64, held_out: f64, split: SplitKind) -> TrainedOn {
+        let division = Division { held_out, split: split.name().to_owned() };
+        TrainedOn { data_digest: digest.map(str::to_owned), seed: Some(seed), division: Some(division) }
+    }
+
+    #[test]
+    fn samples_are_the_same_where_data_and_division_are() {
+        let own = samples(Some("a"), 1, 0.2, SplitKind::Shuffled);
+        assert!(own.is_as(&own.clone()) && own.is_as(&samples(None, 1, 0.2, SplitKind::Shuffled)));
+        for other in [
+            samples(Some("b"), 1, 0.2, SplitKind::Shuffled),
+            samples(Some("a"), 2, 0.2, SplitKind::Shuffled),
+            samples(Some("a"), 1, 0.1, SplitKind::Shuffled),
+            samples(Some("a"), 1, 0.2, SplitKind::Last),
+            samples(Some("a"), 1, 0.0, SplitKind::Shuffled),
+            TrainedOn::default(),
+        ] {
+            assert!(!own.is_as(&other) && !other.is_as(&own), "{other:?}");
+        }
+        // The last samples follow from no seed, and neither do none at all.
+        assert!(samples(Some("a"), 1, 0.2, SplitKind::Last).is_as(&samples(Some("a"), 2, 0.2, SplitKind::Last)));
+        assert!(samples(Some("a"), 1, 0.0, SplitKind::Last).is_as(&samples(Some("a"), 2, 0.0, SplitKind::Shuffled)));
+        assert!(TrainedOn::default().is_as(&TrainedOn::default()));
+    }
+}

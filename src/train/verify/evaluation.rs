@@ -1,0 +1,246 @@
+//! An evaluation against one that goes through the held-out samples op by op with sums of its own, and against plain loops in f64 that
+//! carry a bound for the rounding of every value.
+
+use super::bounds::tolerance;
+use super::replay::Rig;
+use super::{Check, prepared};
+use crate::compile::{Options, compile};
+use crate::data::{Dataset, Target};
+use crate::exec::cpu::kernels::reference::bounded::Bounded;
+use crate::exec::cpu::{BoundedStep, Storage, host_target};
+use crate::exec::{Executor, Step};
+use crate::ir::Mode;
+use crate::model::{Model, ParamId};
+use crate::select::cuda::Real;
+use crate::train::{Evaluation, Feed, Session, TrainError};
+use std::sync::Arc;
+
+pub(super) const NAME: &str = "an evaluation against plain loops (f64)";
+
+/// Steps before it, so that parameters and running statistics are not those of the beginning.
+const STEPS: u64 = 10;
+const FEW: u64 = 2;
+/// Arithmetic that plain loops may do, with bounds for what they compute.
+const FLOPS: f64 = 6e7;
+/// Samples of one pass of the plain loops.
+const AT_ONCE: usize = 32;
+/// By how much two sums of the same numbers may differ, relative to what is summed.
+const SUMMED: f64 = 1e-10;
+
+/// Loss and answers by the plain loops over some samples.
+#[derive(Default)]
+struct Exact {
+    samples: usize,
+    loss: f64,
+    /// What the loss may be off by.
+    error: f64,
+    right: usize,
+    /// Samples whose answer rounding decides.
+    undecided: usize,
+}
+
+impl Exact {
+    /// Takes in the outputs of a sample.
+    fn add(&mut self, row: &[(f64, f64)], set: &Dataset, sample: usize) {
+        self.samples += 1;
+        match &set.target {
+            Target::Classes { labels, .. } => {
+                let label = labels[sample] as usize;
+                let (best, (score, margin)) = largest(row);
+                let sum: f64 = row.iter().map(|(v, _)| (v - score).exp()).sum();
+                self.loss += score + sum.ln() - row[label].0;
+                // The loss moves by no more than twice the largest error of a score.
+                self.error += 2.0 * row.iter().fold(0.0, |most: f64, (_, e)| most.max(*e));
+                self.right += usize::from(best == label);
+                let rivals = row.iter().enumerate().filter(|(i, (v, e))| *i != best && v + e >= score - margin);
+                self.undecided += usize::from(rivals.count() > 0);
+            }
+            Target::Values { values, .. } => {
+                let target = &values[sample * row.len()..][..row.len()];
+                for ((v, e), t) in row.iter().zip(target) {
+                    let off = v - f64::from(*t);
+                    self.loss += off * off / row.len() as f64;
+                    self.error += (2.0 * off.abs() * e + e * e) / row.len() as f64;
+                }
+            }
+        }
+    }
+}
+
+/// The first of the largest scores with its place.
+fn largest(row: &[(f64, f64)]) -> (usize, (f64, f64)) {
+    let first = (0, row.first().copied().unwrap_or_default());
+    row.iter().copied().enumerate().fold(first, |best, at| if at.1.0 > best.1.0 { at } else { best })
+}
+
+/// Samples one after the other, in logical order.
+fn rows(set: &Dataset, samples: &[u32]) -> Vec<f32> {
+    let width = set.sample.len();
+    samples.iter().flat_map(|i| &set.x[*i as usize * width..][..width]).copied().collect()
+}
+
+impl Rig<'_> {
+    /// What the session's evaluation finds after some steps, against both.
+    pub(super) fn evaluation(&mut self) -> Result<Check, TrainError> {
+        let Feed::Data { set, split, .. } = &self.session.feed else {
+            return Ok(Check::skipped(NAME, "the preset names no data"));
+        };
+        let (set, split) = (Arc::clone(set), Arc::clone(split));
+        if split.held_out.is_empty() {
+            return Ok(Check::skipped(NAME, "the preset holds no samples out"));
+        }
+        let count = if self.one_step()?.as_millis() > 50 { FEW } else { STEPS };
+        self.steps(Executor::Replay, count)?;
+        let Some(found) = self.session.evaluate()? else {
+            return Ok(Check::skipped(NAME, "the session has no evaluation"));
+        };
+        let mut wrong = Vec::new();
+        let counts = !found.confusion.is_empty();
+        let by_hand = one_by_one(&mut self.session, &set, &split.held_out, counts)?;
+        wrong.extend(difference(&found, &by_hand).map(|text| (text, None)));
+        let session = &mut self.session;
+        let (exact, of) = against_reference(session, &set, &split.held_out)?;
+        let some = &split.held_out[..exact.samples];
+        let found_of = match (&mut session.evaluator, &session.feed) {
+            (Some(evaluator), Feed::Data { stored, .. }) if exact.samples < split.held_out.len() => {
+                evaluator.evaluate(&mut session.pool, &session.model, &set, stored, some)?
+            }
+            _ => found.clone(),
+        };
+        self.rewind()?;
+        let n = exact.samples.max(1) as f64;
+        let (loss, real) = (exact.loss / n, self.session.compiled().selection.real);
+        let bound = exact.error / n + SUMMED * loss.abs().max(1.0);
+        // Where bounds say less than the size of the loss, it is judged by that.
+        let allowed =
+            if bound <= tolerance(real) * loss.abs() { bound } else { tolerance(real) * loss.abs().max(1e-3) };
+        let off = (found_of.loss - loss).abs();
+        let both_wild = !loss.is_finite() && !found_of.loss.is_finite();
+        if !(off <= allowed || both_wild) {
+            wrong.push((format!("the loss is {:.6e} instead of {loss:.6e}, bound {allowed:.1e}", found_of.loss), None));
+        }
+        let right = found_of.accuracy.map(|share| (share * n).round() as usize);
+        let undecided = if real == Real::F32 { exact.undecided } else { exact.undecided.max(some.len().div_ceil(20)) };
+        if let Some(right) = right.filter(|right| right.abs_diff(exact.right) > undecided && !both_wild) {
+            let expected = exact.right;
+            wrong
+                .push((format!("{right} samples are right instead of {expected}, {undecided} left to rounding"), None));
+        }
+        let figures = format!(
+            "{} samples after {count} steps in batches of {}, the last of {}: op by op loss {:.6e}; {} of them on plain loops{of}: \
+             error {off:.1e}, bound {allowed:.1e}",
+            found.samples,
+            self.session.model.batch,
+            (split.held_out.len() - 1) % self.session.model.batch + 1,
+            by_hand.loss,
+            exact.samples,
+        );
+        Ok(Check::new(NAME, wrong.is_empty(), figures).detail(wrong))
+    }
+}
+
+/// What differs between an evaluation and the same outputs summed by hand.
+fn difference(found: &Evaluation, expected: &Evaluation) -> Option<String> {
+    let both_nan = found.loss.is_nan() && expected.loss.is_nan();
+    if found.samples != expected.samples {
+        return Some(format!("{} samples were counted instead of {}", found.samples, expected.samples));
+    }
+    let off = (found.loss - expected.loss).abs();
+    if !(off <= SUMMED * expected.loss.abs().max(1.0) || both_nan || found.loss == expected.loss) {
+        return Some(format!("the loss is {:.9e}, op by op it is {:.9e}", found.loss, expected.loss));
+    }
+    if found.accuracy != expected.accuracy {
+        return Some(format!("the accuracy is {:?}, op by op it is {:?}", found.accuracy, expected.accuracy));
+    }
+    (found.confusion != expected.confusion)
+        .then(|| "the confusion matrix is not that of the answers op by op".to_owned())
+}
+
+/// The evaluation's step op by op over all samples; rows beyond the last sample are filled with others and left out.
+fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bool) -> Result<Evaluation, TrainError> {
+    let Session { evaluator, pool, model, .. } = session;
+    let width = model.output.len();
+    let mut confusion = if counts { vec![vec![0u32; width]; width] } else { Vec::new() };
+    let (mut loss, mut right) = (0.0, 0);
+    let Some(step) = evaluator.as_mut().map(|e| e.step_mut()) else {
+        return Err(crate::exec::ExecError::NoValue("evaluation".into()).into());
+    };
+    let output = step.compiled().plan.program.output;
+    for chunk in held_out.chunks(model.batch) {
+        let filled: Vec<u32> = chunk.iter().cycle().copied().take(model.batch).collect();
+        step.set_x(&rows(set, &filled))?;
+        step.run(Executor::Eager, pool)?;
+        let values = step.stored::<f32>(output)?;
+        for (sample, row) in chunk.iter().zip(values.chunks_exact(width)) {
+            let sample = *sample as usize;
+            match &set.target {
+                Target::Classes { labels, .. } => {
+                    let label = labels[sample] as usize;
+                    let scores: Vec<(f64, f64)> = row.iter().map(|v| (f64::from(*v), 0.0)).collect();
+                    let (best, (score, _)) = largest(&scores);
+                    loss += scores.iter().map(|(v, _)| (v - score).exp()).sum::<f64>().ln() + score - scores[label].0;
+                    right += usize::from(best == label);
+                    if counts {
+                        confusion[label][best] += 1;
+                    }
+                }
+                Target::Values { values, .. } => {
+                    let off = |(v, t): (&f32, &f32)| f64::from(v - t) * f64::from(v - t);
+                    loss += row.iter().zip(&values[sample * width..][..width]).map(off).sum::<f64>() / width as f64;
+                }
+            }
+        }
+    }
+    let n = held_out.len() as f64;
+    let accuracy = matches!(set.target, Target::Classes { .. }).then(|| right as f64 / n);
+    Ok(Evaluation { samples: held_out.len(), loss: loss / n, accuracy, confusion })
+}
+
+/// The first samples, as many as plain loops can go through in a while, with the session's parameters in f64.
+fn against_reference(session: &Session, set: &Dataset, held_out: &[u32]) -> Result<(Exact, &'static str), TrainError> {
+    let reference = || Options::reference_f64(host_target(1));
+    let evaluation = |model: &Model| compile(model, &Options { mode: Mode::Eval, ..reference() });
+    let of_one = evaluation(&session.model.with_batch(2))?.selection.flops().max(2) as f64 / 2.0;
+    let count = held_out.len().min(((FLOPS / of_one) as usize).max(2));
+    let model = session.model.with_batch(count.clamp(2, AT_ONCE));
+    let (mut owner, _) = prepared(&model, &reference(), 0)?;
+    for index in 0..model.params.len() {
+        let id = ParamId(index as u32);
+        let values: Vec<f64> = session.train.param::<f32>(id)?.into_iter().map(f64::from).collect();
+        owner.set_param(id, &values)?;
+    }
+    let mut step = Step::sharing(Arc::new(evaluation(&model)?), &owner)?;
+    let mut exact = Exact::default();
+    for chunk in held_out[..count].chunks(model.batch) {
+        let filled: Vec<u32> = chunk.iter().cycle().copied().take(model.batch).collect();
+        let samples: Vec<f64> = rows(set, &filled).into_iter().map(f64::from).collect();
+        step.set_x(&samples)?;
+        let outputs = outputs(&step, session.compiled().selection.real)?;
+        let width = outputs.len() / model.batch;
+        for (sample, row) in chunk.iter().zip(outputs.chunks_exact(width)) {
+            exact.add(row, set, *sample as usize);
+        }
+    }
+    Ok((exact, if count < held_out.len() { " (more would take too long)" } else { "" }))
+}
+
+/// The outputs of the batch in `step`, each with a bound for kernels that compute as `real` does.
+fn outputs(step: &Step, real: Real) -> Result<Vec<(f64, f64)>, TrainError> {
+    let half = |relative: f64, absolute: f64| Storage { relative, absolute };
+    match real {
+        Real::F32 => bounded::<24, 24>(step, Storage::default()),
+        Real::Tf32 => bounded::<24, 11>(step, Storage::default()),
+        Real::F16 => bounded::<24, 11>(step, half(2f64.powi(-11), 2f64.powi(-25))),
+        Real::Bf16 => bounded::<24, 8>(step, half(2f64.powi(-8), 0.0)),
+    }
+}
+
+fn bounded<const SUM: i32, const PRODUCT: i32>(step: &Step, storage: Storage) -> Result<Vec<(f64, f64)>, TrainError> {
+    let Step::Cpu(memory) = step else { unreachable!("the reference in f64 runs on a CPU") };
+    let compiled = step.compiled();
+    let mut bounded = BoundedStep::<SUM, PRODUCT>::new(Arc::clone(compiled), storage);
+    bounded.load_state(memory)?;
+    bounded.run(0, compiled.plan.program.ops.len())?;
+    let of = |real: &Bounded<SUM, PRODUCT>| (real.value, real.error);
+    Ok(bounded.reals(compiled.plan.program.output).unwrap_or(&[]).iter().map(of).collect())
+}

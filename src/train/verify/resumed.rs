@@ -1,0 +1,103 @@
+//! A run that is written to a checkpoint and resumed by another session must go on as if it had never stopped.
+
+use super::replay::Rig;
+use super::training::Logged;
+use super::{Check, VerifyOptions, session_spec};
+use crate::exec::ExecError;
+use crate::model::Preset;
+use crate::tensor::Bytes;
+use crate::train::{Purpose, Session, SessionSpec, TrainError};
+use std::time::Duration;
+
+pub(super) const NAME: &str = "a resumed run";
+
+/// Steps before the checkpoint and after it; fewer where a step is long.
+const STEPS: u64 = 7;
+const FEW: u64 = 2;
+/// What those steps may take.
+const BUDGET: Duration = Duration::from_secs(1);
+/// A larger state is not written for a check.
+const MOST_BYTES: u64 = 1 << 30;
+
+impl Rig<'_> {
+    /// Steps, a checkpoint, and more steps in this session and in a new one that resumes: reports and state must be equal, bit for bit.
+    pub(super) fn resumed_run(&mut self, preset: &Preset, options: &VerifyOptions) -> Result<Check, TrainError> {
+        let bytes = self.session.compiled().plan.persistent_bytes;
+        if bytes > MOST_BYTES {
+            return Ok(Check::skipped(NAME, &format!("a checkpoint takes about {}", Bytes(bytes))));
+        }
+        let mut count = if self.one_step()? * 3 * STEPS as u32 > BUDGET { FEW } else { STEPS };
+        if let Some(limit) = self.session.feed.limit() {
+            count = count.min(limit as u64 / 2);
+        }
+        if count == 0 {
+            return Ok(Check::skipped(NAME, "one batch is too few to stop and go on"));
+        }
+        let folder = tempfile::tempdir().map_err(|cause| TrainError::Write { path: std::env::temp_dir(), cause })?;
+        let path = folder.path().join("resumed.safetensors");
+        self.begin_run()?;
+        if let Some(why) = made(&mut self.session, count)?.1 {
+            return Ok(Check::skipped(NAME, &format!("the run diverges before its checkpoint: {why}")));
+        }
+        // A person may change the rate: it must be kept too.
+        let lr = self.session.lr()?;
+        self.session.set_lr(lr / 2.0)?;
+        match self.session.save_checkpoint(&path, preset) {
+            Err(TrainError::Write { cause, .. }) => {
+                return Ok(Check::skipped(NAME, &format!("a checkpoint could not be written: {cause}")));
+            }
+            written => written?,
+        }
+        let (expected, ended) = made(&mut self.session, count)?;
+        let state = self.session.train.snapshot()?;
+        self.rewind()?;
+        if let Some(why) = ended {
+            return Ok(Check::skipped(NAME, &format!("the run diverges after its checkpoint: {why}")));
+        }
+        let spec = SessionSpec { resume: Some(path), purpose: Purpose::Train, ..session_spec(preset, options) };
+        let mut resumed = match Session::prepare(&spec) {
+            Ok(session) => session,
+            Err(error @ (TrainError::Shortage(_) | TrainError::Exec(ExecError::OutOfMemory { .. }))) => {
+                return Ok(Check::skipped(NAME, &format!("there is no room for a second session: {error}")));
+            }
+            Err(TrainError::Cancelled) => return Err(TrainError::Cancelled),
+            Err(error) => {
+                let lines = vec![(error.to_string(), None)];
+                return Ok(Check::new(NAME, false, "the checkpoint cannot be resumed".into()).detail(lines));
+            }
+        };
+        resumed.total = self.session.total;
+        let first = resumed.done + 1;
+        let (found, ended) = made(&mut resumed, count)?;
+        let mut wrong = Vec::new();
+        if first != count + 1 {
+            wrong.push((format!("it goes on with step {first} instead of {}", count + 1), None));
+        }
+        wrong.extend(found.iter().zip(&expected).filter_map(|(f, e)| f.difference(e)).take(3).map(|text| (text, None)));
+        if found.len() != expected.len() {
+            let why = ended.map_or_else(String::new, |why| format!(": {why}"));
+            wrong.push((format!("{} steps were made instead of {}{why}", found.len(), expected.len()), None));
+        }
+        let after = resumed.train.snapshot()?;
+        let different = after.iter().zip(&state).filter(|(a, b)| a != b).count();
+        if different > 0 && found.len() == expected.len() {
+            wrong.push((self.first_difference(&after, &state), None));
+        }
+        let figures = format!(
+            "{count} steps, a checkpoint, {count} steps more without a stop and in a new session: {different} of {} bytes of \
+             the state differ",
+            state.len()
+        );
+        Ok(Check::new(NAME, wrong.is_empty(), figures).detail(wrong))
+    }
+}
+
+/// Makes steps and gives what they reported, and why they ended early.
+fn made(session: &mut Session, count: u64) -> Result<(Vec<Logged>, Option<String>), TrainError> {
+    let mut logged = Vec::new();
+    match session.steps(count, Duration::from_secs(1 << 20), |report| logged.push(Logged::of(report))) {
+        Ok(_) => Ok((logged, None)),
+        Err(TrainError::Exec(error @ ExecError::NonFinite { .. })) => Ok((logged, Some(error.to_string()))),
+        Err(other) => Err(other),
+    }
+}

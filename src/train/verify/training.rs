@@ -1,0 +1,321 @@
+//! A run as it trains: the batches that its steps see and what its log says, against steps that are run op by op on batches
+//! that the host finds from data, seed and number of the step.
+
+use super::replay::{Rig, still_there};
+use super::{Check, Culprit};
+use crate::data::{SHUFFLE_STREAM, Target};
+use crate::exec::cpu::Pool;
+use crate::exec::{ExecError, Executor, Shuffle, Step};
+use crate::model::ParamId;
+use crate::train::feed::Labels;
+use crate::train::{Feed, Session, StepReport, TrainError};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+pub(super) const NAME: &str = "a run's batches and log";
+
+/// What the run, and the steps op by op that it is compared with, may take each.
+const BUDGET: Duration = Duration::from_secs(2);
+/// The least number of steps, and the most.
+const STEPS: (u64, u64) = (4, 400);
+/// The first steps are made one by one, so that their batches can be looked at.
+const LOOKED_AT: u64 = 3;
+/// A run does not end by itself for so long.
+const NEVER: Duration = Duration::from_secs(1 << 20);
+
+/// Seconds that the checks of a run take where a step takes `step_us`, roughly.
+pub(super) fn seconds(step_us: f64) -> f64 {
+    // Beside the run there are steps for the evaluation, and before and after a checkpoint.
+    (2.0 * BUDGET.as_secs_f64()).min((2 * STEPS.1) as f64 * step_us * 1e-6) + 40.0 * step_us * 1e-6 + 1.0
+}
+
+/// Makes some steps, so that moments, running statistics and counters are not those of the beginning: a kernel that mixes them up or forgets
+/// them is right as long as they are zero. A step that diverges at once stays where it begins.
+pub(super) fn leave_start(step: &mut Step, pool: &mut Pool) -> Result<(), TrainError> {
+    const STEPS: usize = 2;
+    const WILD: f32 = 1e15;
+    let compiled = std::sync::Arc::clone(step.compiled());
+    let before = step.snapshot()?;
+    for _ in 0..STEPS {
+        step.run_ops(0, compiled.plan.program.ops.len(), pool)?;
+    }
+    let ids = (0..compiled.model.params.len()).map(|index| ParamId(index as u32));
+    let params: Vec<Vec<f32>> = ids.map(|p| step.param::<f32>(p)).collect::<Result<_, _>>()?;
+    // A NaN is not below anything.
+    if !params.iter().flatten().all(|v| v.abs() < WILD) {
+        step.restore(&before)?;
+    }
+    Ok(())
+}
+
+/// What a step reports, as bits: a NaN is equal to itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Logged {
+    step: u64,
+    values: [u32; FIELDS.len()],
+}
+
+const FIELDS: [&str; 6] = ["loss", "accuracy", "update magnitude", "gradient norm", "learning rate", "loss scale"];
+/// The values of a step that they are read from.
+const READ: [&str; FIELDS.len()] = ["loss", "accuracy", "update_max", "grad_norm", "hyper", "loss_scale"];
+
+impl Logged {
+    pub(super) fn of(report: &StepReport) -> Self {
+        let StepReport { step, loss, accuracy, update_max, grad_norm, lr, loss_scale, .. } = *report;
+        Self { step, values: [loss, accuracy, update_max, grad_norm, lr, loss_scale].map(bits) }
+    }
+
+    /// What the step that just ran found, as the host reads it.
+    fn read(step: &Step, number: u64) -> Result<Self, ExecError> {
+        let mut values = [0; FIELDS.len()];
+        for (value, name) in values.iter_mut().zip(READ) {
+            let absent = if matches!(name, "accuracy" | "loss_scale") { f32::NAN } else { 0.0 };
+            *value = bits(match step.find(name) {
+                Ok(id) => step.stored::<f32>(id)?[0],
+                Err(_) => absent,
+            });
+        }
+        Ok(Self { step: number, values })
+    }
+
+    fn is_finite(&self) -> bool {
+        [0, 2, 3].iter().all(|at| f32::from_bits(self.values[*at]).is_finite())
+    }
+
+    /// What is different, where anything is.
+    pub(super) fn difference(&self, expected: &Self) -> Option<String> {
+        if self.step != expected.step {
+            return Some(format!("step {} is reported as step {}", expected.step, self.step));
+        }
+        let at = (0..FIELDS.len()).find(|at| self.values[*at] != expected.values[*at])?;
+        let [found, wanted] = [self, expected].map(|l| f32::from_bits(l.values[at]));
+        Some(format!("step {}: {} {found:e} was reported, the step found {wanted:e}", self.step, FIELDS[at]))
+    }
+}
+
+fn bits(value: f32) -> u32 {
+    if value.is_nan() { f32::NAN.to_bits() } else { value.to_bits() }
+}
+
+/// A batch as a step has it in memory.
+struct Batch {
+    x: Vec<f32>,
+    y: Vec<u8>,
+}
+
+impl Batch {
+    fn read(step: &Step) -> Result<Self, ExecError> {
+        let program = &step.compiled().plan.program;
+        let x = step.stored::<f32>(program.x)?.into_owned();
+        let y = program.y.map(|y| step.tensor(y)).transpose()?.map_or_else(Vec::new, |t| t.bytes().to_vec());
+        Ok(Self { x, y })
+    }
+}
+
+/// Whether the batch is still in its place when the step is over.
+fn batch_stays(step: &Step) -> bool {
+    let plan = &step.compiled().plan;
+    let stays = |id| plan.place(id).is_none_or(|place| still_there(plan, plan.buffer(place.buffer)));
+    stays(plan.program.x) && plan.program.y.is_none_or(stays)
+}
+
+/// Writes the batch of a step, counted from 0, that the host finds from data, seed and that number.
+///
+/// # Errors
+/// Never for a step of the session's network.
+fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
+    let (batch, seed) = (session.model.batch, session.seed());
+    let Session { train, feed, .. } = session;
+    let y = train.compiled().plan.program.y;
+    match feed {
+        Feed::Data { set, split, .. } => {
+            let rows = split.train.len();
+            let (epoch, first) = (number / (rows / batch) as u64, number as usize % (rows / batch) * batch);
+            let shuffle = Shuffle::new(rows as u32, seed, SHUFFLE_STREAM.wrapping_add(epoch));
+            let samples: Vec<usize> =
+                (first..first + batch).map(|at| split.train[shuffle.at(at as u32) as usize] as usize).collect();
+            let (set, width) = (std::sync::Arc::clone(set), set.sample.len());
+            let x: Vec<f32> = samples.iter().flat_map(|i| &set.x[i * width..(i + 1) * width]).copied().collect();
+            train.set_x(&x)?;
+            match (&set.target, y) {
+                (Target::Classes { labels, .. }, Some(y)) => {
+                    train.write(y, &samples.iter().map(|i| labels[*i]).collect::<Vec<i32>>())?;
+                }
+                (Target::Values { values, shape }, Some(y)) => {
+                    let width = shape.len();
+                    let of = |i: &usize| values[i * width..(i + 1) * width].to_vec();
+                    train.write(y, &samples.iter().flat_map(of).collect::<Vec<f32>>())?;
+                }
+                (_, None) => {}
+            }
+        }
+        Feed::Batches { x, y: labels, count, .. } => {
+            let part = |len: usize| number as usize * (len / *count)..(number as usize + 1) * (len / *count);
+            train.write(train.compiled().plan.program.x, &x[part(x.len())])?;
+            match (labels, y) {
+                (Labels::Classes(v), Some(y)) => train.write(y, &v[part(v.len())])?,
+                (Labels::Values(v), Some(y)) => train.write(y, &v[part(v.len())])?,
+                (_, None) => {}
+            }
+        }
+        Feed::Resident => {}
+    }
+    Ok(())
+}
+
+/// Steps that were made op by op.
+struct Expected {
+    logged: Vec<Logged>,
+    /// Those of the first steps.
+    batches: Vec<Batch>,
+    state: Vec<u8>,
+}
+
+/// Steps that were made as a run makes them.
+struct Trained {
+    logged: Vec<Logged>,
+    /// Those of the first steps that have another batch, where batches stay in their place.
+    other_batches: Vec<u64>,
+    looked_at: usize,
+    state: Vec<u8>,
+    /// Why it ended early.
+    ended: Option<String>,
+}
+
+impl Rig<'_> {
+    /// Puts everything back to where a run begins.
+    pub(super) fn begin_run(&mut self) -> Result<(), TrainError> {
+        self.rewind()?;
+        self.session.done = 0;
+        self.session.total = self.session.feed.limit().map_or(u64::MAX, |limit| limit as u64);
+        self.session.state_changed()
+    }
+
+    /// How long a step takes that is made op by op.
+    pub(super) fn one_step(&mut self) -> Result<Duration, TrainError> {
+        self.steps(Executor::Eager, 1)?;
+        let started = Instant::now();
+        self.steps(Executor::Eager, 1)?;
+        Ok(started.elapsed())
+    }
+
+    /// The steps to make: past the end of an epoch, and on a GPU more than its log keeps and in launches of every size, as far
+    /// as that can be waited for.
+    fn wanted(&mut self) -> Result<u64, TrainError> {
+        let one = self.one_step()?;
+        let affordable = (BUDGET.as_nanos() / one.as_nanos().max(1)) as u64;
+        let epoch = self.session.feed.epoch_len().map_or(0, |len| (len / self.session.model.batch) as u64);
+        let launches = match self.session.recording().steps_a_launch as u64 {
+            0 => 0,
+            most => 5 * most + most / 8 + 1,
+        };
+        let wanted = (LOOKED_AT + epoch + 2).max(launches).clamp(STEPS.0 + LOOKED_AT, STEPS.1);
+        let limit = self.session.feed.limit().map_or(u64::MAX, |limit| limit as u64);
+        Ok(wanted.min(affordable).max(STEPS.0).min(limit))
+    }
+
+    /// Steps op by op on batches that the host finds.
+    fn expected(&mut self, count: u64) -> Result<Expected, TrainError> {
+        self.begin_run()?;
+        let (mut logged, mut batches) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(TrainError::Cancelled);
+            }
+            write_batch(&mut self.session, number)?;
+            let Session { train, pool, .. } = &mut self.session;
+            if number < LOOKED_AT {
+                batches.push(Batch::read(train)?);
+            }
+            train.run(Executor::Eager, pool)?;
+            logged.push(Logged::read(train, number + 1)?);
+        }
+        Ok(Expected { logged, batches, state: self.session.train.snapshot()? })
+    }
+
+    /// Steps as a run makes them: its own batches, several in a launch where the device can, and its own reports.
+    fn trained(&mut self, count: u64, batches: &[Batch]) -> Result<Trained, TrainError> {
+        self.begin_run()?;
+        let (mut logged, mut other_batches, mut ended) = (Vec::new(), Vec::new(), None);
+        let looked_at = if batch_stays(&self.session.train) { batches.len() } else { 0 };
+        let session = &mut self.session;
+        let mut made = |session: &mut Session, most: u64| match session
+            .steps(most, NEVER, |report| logged.push(Logged::of(report)))
+        {
+            Ok(_) => Ok(None),
+            Err(TrainError::Exec(error @ ExecError::NonFinite { .. })) => Ok(Some(error.to_string())),
+            Err(other) => Err(other),
+        };
+        for (number, batch) in (1..).zip(batches) {
+            ended = made(session, 1)?;
+            if ended.is_some() {
+                break;
+            }
+            if looked_at > 0 {
+                let found = Batch::read(&session.train)?;
+                let same = found.y == batch.y && found.x.iter().zip(&batch.x).all(|(a, b)| bits(*a) == bits(*b));
+                if !same {
+                    other_batches.push(number);
+                }
+            }
+        }
+        if ended.is_none() && count > batches.len() as u64 {
+            ended = made(session, count - batches.len() as u64)?;
+        }
+        let state = session.train.snapshot()?;
+        Ok(Trained { logged, other_batches, looked_at, state, ended })
+    }
+
+    /// A run and the same steps op by op, on batches that the host finds: batches, reports and the state after them must be equal, bit
+    /// for bit.
+    pub(super) fn logged_steps(&mut self) -> Result<Check, TrainError> {
+        if matches!(self.session.feed, Feed::Resident) {
+            return Ok(Check::skipped(NAME, "the preset names no data, and no batches were given"));
+        }
+        let count = self.wanted()?;
+        let expected = self.expected(count)?;
+        let trained = self.trained(count, &expected.batches)?;
+        self.rewind()?;
+        let mut wrong: Vec<(String, Option<Culprit>)> = Vec::new();
+        for number in &trained.other_batches {
+            wrong.push((format!("step {number} saw another batch than data, seed and its number give"), None));
+        }
+        let pairs = trained.logged.iter().zip(&expected.logged);
+        let differences: Vec<String> = pairs.filter_map(|(found, wanted)| found.difference(wanted)).collect();
+        let different = differences.len();
+        wrong.extend(differences.into_iter().take(4).map(|text| (text, None)));
+        let made = trained.logged.len();
+        let mut figures = format!(
+            "{made} steps in the way of a run and op by op, {} batches compared, {different} reports differ",
+            trained.looked_at
+        );
+        match &trained.ended {
+            // Where values stop being finite, they must do so op by op too.
+            Some(why) if expected.logged.get(made).is_some_and(Logged::is_finite) => wrong.push((why.clone(), None)),
+            Some(_) => figures += "; both diverge after them",
+            None if made as u64 != count => wrong.push((format!("{made} of {count} steps were reported"), None)),
+            None => {
+                let bytes = trained.state.iter().zip(&expected.state).filter(|(a, b)| a != b).count();
+                figures += &format!(", {bytes} of {} bytes of the state differ", expected.state.len());
+                if bytes > 0 {
+                    wrong.push((self.first_difference(&trained.state, &expected.state), None));
+                }
+            }
+        }
+        Ok(Check::new(NAME, wrong.is_empty(), figures).detail(wrong))
+    }
+
+    /// The first value in which two states differ, in words.
+    pub(super) fn first_difference(&self, found: &[u8], expected: &[u8]) -> String {
+        let at = found.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(0) as u64;
+        let buffers = &self.session.compiled().plan.buffers;
+        let holds = |from: u64, bytes: u64| (from..from + bytes).contains(&at);
+        let buffer = buffers.iter().find(|b| b.persistent && !b.external && holds(b.offset, b.bytes));
+        let Some(buffer) = buffer else { return format!("byte {at} of the state differs") };
+        let part = buffer.parts.iter().find(|p| holds(buffer.offset + p.start, p.bytes));
+        format!(
+            "{} differs after the last step, first at byte {at} of the state",
+            part.map_or(&buffer.name, |p| &p.name)
+        )
+    }
+}

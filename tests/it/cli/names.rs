@@ -1,0 +1,157 @@
+//! Names that nearly exist, numbers in the environment, and where a result can be used.
+
+use super::{at, command, refused, stderr, stdout, succeeded, was_refused};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Output;
+
+/// The program with a folder of its own for runs, started in this folder.
+fn run(folder: &Path, args: &[&str]) -> Output {
+    command(args).current_dir(folder).env("STEPGRAPH_RUNS", folder.join("runs")).output().unwrap()
+}
+
+#[test]
+fn a_misspelt_preset_is_told_the_right_one() {
+    for args in [&["train", "digits-mpl"][..], &["plan", "Digits-MLP"], &["plan", "digits-mlp.json"]] {
+        let told = refused(args);
+        assert!(told.contains("did you mean \"digits-mlp\"? bundled are "), "{told}");
+    }
+    assert!(refused(&["presets", "spiral"]).contains("did you mean \"spirals\"? there are "));
+    assert!(!refused(&["train", "no-such-preset"]).contains("did you mean"));
+    if cfg!(feature = "studio") {
+        assert!(refused(&["studio", "moon"]).contains("did you mean \"moons\"?"));
+    }
+    // Options and commands are those that the parser knows.
+    assert!(refused(&["train", "xor", "--stepz", "3"]).contains("--steps"));
+    assert!(refused(&["trian", "xor"]).contains("trian"));
+}
+
+#[test]
+fn a_misspelt_run_is_told_the_right_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let refused = |args: &[&str]| was_refused(args, &run(here, args));
+    succeeded(&["train"], &run(here, &["train", "xor", "--steps", "3", "--keep"]));
+    succeeded(&["rename"], &run(here, &["runs", "rename", "last", "first-try"]));
+    let told = refused(&["runs", "show", "frist-try"]);
+    assert!(told.contains("no run is called frist-try; did you mean \"first-try\"?"), "{told}");
+    let told = refused(&["export", "frist-try", "c.csv"]);
+    assert!(told.contains("no such file") && told.contains("a kept run is called \"first-try\""), "{told}");
+    let told = refused(&["runs", "show", "nobody"]);
+    assert!(told.contains("no run is called nobody") && !told.contains("did you mean"), "{told}");
+    assert!(refused(&["runs", "restore", "frist-try"]).contains("no run in the trash"));
+}
+
+#[test]
+fn a_number_of_threads_that_is_none_is_refused() {
+    let with = |args: &[&str], value: &str| command(args).env("STEPGRAPH_THREADS", value).output().unwrap();
+    for value in ["abc", "0", "9999"] {
+        for args in [&["train", "xor", "--steps", "1"][..], &["plan", "xor"], &["bench", "xor"], &["verify", "xor"]] {
+            let told = was_refused(args, &with(args, value));
+            assert!(
+                told.contains(&format!("STEPGRAPH_THREADS is \"{value}\"; expected a whole number from 1")),
+                "{told}"
+            );
+            assert!(told.contains("unset it"), "{told}");
+        }
+        // What makes no step works as ever, and the doctor says what is wrong.
+        succeeded(&["presets"], &with(&["presets"], value));
+        let report = succeeded(&["doctor"], &with(&["doctor", "--json"], value));
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert!(report["threads_why"].as_str().unwrap().contains("STEPGRAPH_THREADS is"), "{report}");
+    }
+    for value in ["", "1"] {
+        succeeded(&["train"], &with(&["train", "xor", "--steps", "1"], value));
+    }
+}
+
+#[test]
+fn the_preset_of_a_run_works_from_any_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let rows = "1,2,0\n2,1,1\n3,3,1\n".repeat(5);
+    std::fs::write(folder.path().join("t.csv"), format!("a,b,y\n{rows}")).unwrap();
+    let preset = r#"{ "version": 1, "name": "t", "input": { "shape": [2], "batch": 4 },
+        "layers": [{ "type": "dense", "units": 2 }], "loss": { "type": "softmax_cross_entropy" },
+        "optimizer": { "type": "sgd", "lr": 0.1 }, "data": { "type": "csv", "path": "t.csv" } }"#;
+    std::fs::write(folder.path().join("p.json"), preset).unwrap();
+    let here = folder.path();
+    succeeded(&["train"], &run(here, &["train", "p.json", "--steps", "3", "--keep"]));
+    let printed = succeeded(&["runs"], &run(here, &["runs", "preset", "last"]));
+    std::fs::write(elsewhere.path().join("q.json"), printed).unwrap();
+    succeeded(&["train"], &run(elsewhere.path(), &["train", "q.json", "--steps", "3"]));
+    // The same data by another path is the same data to a run that is resumed.
+    let checkpoint = at(&folder, "c.ckpt");
+    succeeded(&["train"], &run(here, &["train", "p.json", "--steps", "3", "--checkpoint", &checkpoint]));
+    succeeded(&["train"], &run(elsewhere.path(), &["train", "q.json", "--steps", "5", "--resume", &checkpoint]));
+}
+
+#[test]
+fn hidden_runs_are_marked_where_all_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for _ in 0..2 {
+        succeeded(&["train"], &run(here, &["train", "xor", "--steps", "3", "--keep"]));
+    }
+    succeeded(&["hide"], &run(here, &["runs", "hide", "last"]));
+    let all = succeeded(&["runs"], &run(here, &["runs", "--all"]));
+    let states: Vec<&str> = all.lines().skip(1).map(|l| l.rsplit("  ").next().unwrap()).collect();
+    assert_eq!(states, ["finished, hidden", "finished"], "{all}");
+    assert!(!succeeded(&["runs"], &run(here, &["runs"])).contains("hidden"));
+    assert!(succeeded(&["runs"], &run(here, &["runs", "show", "last"])).contains("\nhidden "));
+}
+
+#[test]
+fn a_capsule_takes_its_data_from_one_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = at(&folder, "x.capsule");
+    succeeded(&["capsule"], &run(folder.path(), &["capsule", "make", "xor", &file, "--steps", "1"]));
+    let both = ["capsule", "replay", &file, "--base", ".", "--data", "t.csv"];
+    let told = was_refused(&both, &run(folder.path(), &both));
+    assert!(told.contains("--base") && told.contains("--data") && told.contains("cannot be used with"), "{told}");
+    let replayed = succeeded(&["capsule"], &run(folder.path(), &["capsule", "replay", &file]));
+    assert!(replayed.contains("bit-equal over 1 step, parameters included"), "{replayed}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_standard_output_that_is_full_is_named() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let Ok(_) = full() else {
+        println!("skipped: this system has no /dev/full");
+        return;
+    };
+    for args in [&["presets"][..], &["plan", "xor"], &["doctor", "--json"], &["train", "xor", "--steps", "1"]] {
+        let output = command(args).stdout(full().unwrap()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let told = stderr(&output);
+        assert!(told.contains("error: standard output cannot be written: No space left on device"), "{args:?}: {told}");
+        assert_eq!(stdout(&output), "");
+    }
+}
+
+#[test]
+fn one_of_a_thing_is_no_plural() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = "a,b,y\n".to_owned() + &"1,2,0\n2,1,1\n".repeat(4);
+    std::fs::write(folder.path().join("t.csv"), rows).unwrap();
+    let preset = r#"{ "version": 1, "name": "t", "input": { "shape": [2], "batch": 1 },
+        "layers": [{ "type": "dense", "units": 2 }], "loss": { "type": "softmax_cross_entropy" },
+        "optimizer": { "type": "sgd", "lr": 0.1 }, "data": { "type": "csv", "path": "t.csv", "held_out": 1 } }"#;
+    std::fs::write(folder.path().join("p.json"), preset).unwrap();
+    let here = folder.path();
+    let train = ["train", "p.json", "--steps", "1", "--threads", "1", "--save", "w.safetensors"];
+    let is_plain = |output: &Output| {
+        let text = stdout(output) + &stderr(output);
+        for noun in ["sample", "thread", "step", "layer", "check", "path", "operation", "parameter", "batches"] {
+            let wrong =
+                text.lines().find(|l| l.contains(&format!(" 1 {noun}s")) && !l.contains(&format!("1 {noun}s/")));
+            assert_eq!(wrong, None, "{text}");
+        }
+        text
+    };
+    assert!(is_plain(&run(here, &train)).contains("on 1 sample\n"));
+    assert!(is_plain(&run(here, &["predict", "p.json", "--init", "w.safetensors"])).contains("1 held-out sample,"));
+    assert!(is_plain(&run(here, &["plan", "p.json", "--threads", "1"])).contains("t: 1 layer, 6 parameters"));
+    assert!(is_plain(&run(here, &["bench", "p.json", "--seconds", "0.05", "--threads", "1"])).contains("1 thread"));
+}

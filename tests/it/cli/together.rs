@@ -1,0 +1,115 @@
+//! Mistakes are reported at once: those of shape behind a block, and those of data beside those of the network.
+
+use super::{at, listing, refused, succeed};
+
+/// A preset of images with these layers and this data.
+fn preset(layers: &str, data: &str) -> String {
+    format!(
+        r#"{{ "version": 1, "name": "n", "input": {{ "shape": [3, 8, 8], "batch": 4 }}, "layers": [{layers}],
+          "loss": {{ "type": "softmax_cross_entropy" }}, "optimizer": {{ "type": "sgd", "lr": 0.1 }}{data} }}"#
+    )
+}
+
+/// The paths of the mistakes in a document that a command reports, in order, and all that it says.
+fn told(folder: &tempfile::TempDir, command: &[&str], text: &str) -> (Vec<String>, String) {
+    let path = at(folder, "p.json");
+    std::fs::write(&path, text).unwrap();
+    let before = listing(folder.path());
+    let told = refused(&[&command[..1], &[path.as_str()], &command[1..]].concat());
+    assert_eq!(listing(folder.path()), before);
+    (told.lines().skip(1).map(|l| l.split(": ").next().unwrap().to_owned()).collect(), told)
+}
+
+fn paths(layers: &str) -> Vec<String> {
+    told(&tempfile::tempdir().unwrap(), &["plan"], &preset(layers, "")).0
+}
+
+const WIDER: &str = r#"{ "type": "conv2d", "filters": 5, "kernel": 3, "padding": "same" }"#;
+
+#[test]
+fn shapes_behind_a_block_that_is_wrong_are_checked_too() {
+    let residual = format!(r#"{{ "type": "residual", "layers": [{WIDER}] }}"#);
+    let repeat = format!(r#"{{ "type": "repeat", "times": 2, "layers": [{WIDER}] }}"#);
+    let large = r#"{ "type": "max_pool2d", "size": 9 }"#;
+    // Both blocks must give [3, 8, 8], on which a window of 9 has no room.
+    let wanted = ["layers[0].layers", "layers[1].layers", "layers[2].size"];
+    assert_eq!(paths(&format!("{residual}, {repeat}, {large}")), wanted);
+    // A mistake inside a block is none of what follows it, and hides nothing of that.
+    let inner = format!(r#"{{ "type": "residual", "layers": [{large}, {WIDER}] }}"#);
+    let outer = format!(r#"{{ "type": "residual", "layers": [{residual}, {WIDER}] }}"#);
+    let wanted =
+        ["layers[0].layers[0].size", "layers[1].layers[0].layers", "layers[1].layers", "layers[2].layers", "loss"];
+    let mut found = paths(&format!("{inner}, {outer}, {repeat}"));
+    found.sort();
+    let mut wanted = wanted.map(str::to_owned);
+    wanted.sort();
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn what_is_not_known_behind_a_block_is_no_mistake() {
+    // What a block that is not repeated gives is not known, so nothing is said of the window behind it.
+    let once = r#"{ "type": "repeat", "times": 1, "layers": [{ "type": "max_pool2d", "size": 9 }] }"#;
+    let behind = r#"{ "type": "max_pool2d", "size": 9 }"#;
+    assert_eq!(paths(&format!("{once}, {behind}")), ["layers[0].layers[0].size"]);
+    // The weights of the convolution could not be counted, which does not mean that there are none.
+    let block = r#"{ "type": "residual", "layers": [{ "type": "conv2d", "filters": 3, "kernel": 9 }] }"#;
+    let rest = r#"{ "type": "global_avg_pool" }"#;
+    assert_eq!(paths(&format!("{block}, {rest}")), ["layers[0].layers[0].kernel"]);
+    // A number of times that could not be read may be 1.
+    let unread = format!(r#"{{ "type": "repeat", "times": "two", "layers": [{WIDER}] }}, {rest}"#);
+    assert_eq!(paths(&unread), ["layers[0].times"]);
+}
+
+#[test]
+fn missing_files_of_data_are_reported_beside_the_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let block = format!(r#"{{ "type": "residual", "layers": [{WIDER}] }}, {{ "type": "global_avg_pool" }}"#);
+    let npy = r#", "data": { "type": "npy", "x": "x.npy", "y": "y.npy" }"#;
+    for command in [&["train"][..], &["plan"], &["verify"]] {
+        let (paths, told) = told(&folder, command, &preset(&block, npy));
+        assert_eq!(paths, ["layers[0].layers", "data", "data"], "{told}");
+        assert!(told.contains("p.json has 3 mistakes:") && told.contains("x.npy: cannot be read"), "{told}");
+        assert!(told.contains("y.npy: cannot be read") && told.contains("the preset's folder"), "{told}");
+    }
+    // Fields that cannot be read and the files of others are one list as well.
+    let unread = preset(r#"{ "type": "dense", "units": "many" }"#, npy);
+    assert_eq!(told(&folder, &["train"], &unread).0, ["layers[0].units", "data", "data"]);
+    // Where batches are given, or none are needed, the files do not matter.
+    let batches = ["train", "--batches", "none.safetensors"];
+    assert_eq!(told(&folder, &batches, &preset(&block, npy)).0, ["layers[0].layers"]);
+    assert_eq!(told(&folder, &["bench"], &preset(&block, npy)).0, ["layers[0].layers"]);
+    // A network without mistakes is planned without its data, and where it is trained all missing files are named.
+    let sound = preset(r#"{ "type": "global_avg_pool" }, { "type": "dense", "units": 2 }"#, npy);
+    let path = at(&folder, "sound.json");
+    std::fs::write(&path, &sound).unwrap();
+    succeed(&["plan", &path, "--device", "cpu"]);
+    let told = refused(&["train", &path, "--steps", "1"]);
+    assert!(told.contains("x.npy: cannot be read") && told.contains("y.npy: cannot be read"), "{told}");
+}
+
+#[test]
+fn mistakes_in_data_are_reported_beside_the_network() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("t.csv"), "a,b,y\n1,2,0\n3,x,1\n5,6,1\n").unwrap();
+    let flat = |layers: &str, more: &str| {
+        let data = format!(r#", "data": {{ "type": "csv", "path": "t.csv"{more} }}"#);
+        preset(layers, &data).replace("[3, 8, 8]", "[2]")
+    };
+    let wrong = r#"{ "type": "dense", "units": 0 }"#;
+    let (paths, text) = told(&folder, &["train"], &flat(wrong, ""));
+    assert_eq!(paths, ["layers[0].units", "data"]);
+    assert!(text.contains("t.csv, line 3, column 2 (b): found \"x\", expected a finite number"), "{text}");
+    std::fs::write(folder.path().join("t.csv"), "a,b,c,y\n1,2,3,0\n3,4,5,1\n5,6,7,1\n").unwrap();
+    let (paths, text) = told(&folder, &["verify"], &flat(wrong, ""));
+    assert_eq!(paths, ["layers[0].units", "input.shape"]);
+    assert!(text.contains("found samples of shape [3], expected [2]"), "{text}");
+    // The number of classes is compared with an output, which is not known here; nor is a shape that is wrong itself.
+    std::fs::write(folder.path().join("t.csv"), "a,b,y\n1,2,0\n3,4,7\n5,6,1\n").unwrap();
+    assert_eq!(told(&folder, &["train"], &flat(wrong, "")).0, ["layers[0].units"]);
+    let shapeless = flat(r#"{ "type": "dense", "units": 2 }"#, "").replace("[2]", "[0]");
+    assert_eq!(told(&folder, &["train"], &shapeless).0, ["input.shape"]);
+    // With a mistake in its fields, the data are not looked at.
+    let field = flat(wrong, r#", "held_out": -1"#);
+    assert_eq!(told(&folder, &["train"], &field).0, ["data.held_out", "layers[0].units"]);
+}
