@@ -405,7 +405,9 @@ mod tests {
         assert!(script.contains("DATA = None") && script.contains("{'held-out' if len(held_out) else 'training'}"));
         let doubtful = Companions { maybe_trained: true, ..beside };
         let script = super::script(&model, 50, 7, &doubtful, &Meaning::default());
-        assert!(script.contains("{('held-out' if args.fresh else 'maybe trained on') if len(held_out) else 'training'}"));
+        assert!(
+            script.contains("{('held-out' if args.fresh else 'maybe trained on') if len(held_out) else 'training'}")
+        );
     }
 
     #[test]

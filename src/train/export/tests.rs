@@ -1,8 +1,8 @@
 //! Exports of a small run, as files.
 
 use super::*;
-use crate::train::{StepReport, read_tensors};
 use crate::train::runs::{EvaluationPoint, LayerCurves};
+use crate::train::{StepReport, read_tensors};
 
 /// Thirty steps, with an evaluation after the twentieth.
 pub fn curves() -> Curves {
