@@ -69,6 +69,7 @@ fn preset(draw: &mut Draw, seed: u64) -> Preset {
         }
         layers.push(settings::classifier(draw));
     }
+    let has_vectors = shape.rank() == 1 && output.rank() == 1 && loss == LossSpec::Mse;
     Preset {
         name: format!("random-{seed}"),
         about: String::new(),
@@ -77,7 +78,7 @@ fn preset(draw: &mut Draw, seed: u64) -> Preset {
         loss,
         optimizer: settings::optimizer(draw),
         precision: draw.pick(&Precision::ALL),
-        data: None,
+        data: if has_vectors { settings::data(draw, batch) } else { None },
         train: settings::train(draw),
     }
 }
@@ -235,13 +236,14 @@ mod tests {
             Precision::F16 => 3,
         };
         let (mut losses, mut optimizers, mut precisions) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let (mut single, mut one_class) = (0, 0);
+        let (mut single, mut one_class, mut with_data) = (0, 0, 0);
         for seed in 0..600 {
             let preset = random_preset(seed, Size::SMALL);
             losses.insert(loss(preset.loss));
             optimizers.insert(optimizer(preset.optimizer));
             precisions.insert(precision(preset.precision));
             single += usize::from(preset.input.batch == 1);
+            with_data += usize::from(preset.data.is_some());
             let units = match preset.layers.last() {
                 Some(LayerSpec::Dense(dense)) => dense.units,
                 _ => 0,
@@ -249,6 +251,6 @@ mod tests {
             one_class += usize::from(loss(preset.loss) == 1 && units == 1);
         }
         assert_eq!((losses.len(), optimizers.len(), precisions.len()), (2, 5, 4));
-        assert!(single > 20 && one_class > 2, "{single} {one_class}");
+        assert!(single > 20 && one_class > 2 && with_data > 10, "{single} {one_class} {with_data}");
     }
 }

@@ -64,7 +64,9 @@ pub(super) fn ratio_text(ratio: f64) -> String {
 impl Worst {
     /// Takes the element in; true where it is within its bound.
     pub(super) fn meets(&mut self, name: impl Fn() -> String, index: usize, found: f64, bound: Bound) -> bool {
-        let both_same = found == bound.value || (found.is_nan() && bound.value.is_nan());
+        // What may be beyond the range of `f32` may be infinite there.
+        let leaves = found.is_infinite() && bound.value.abs() + bound.error >= f64::from(f32::MAX);
+        let both_same = found == bound.value || (found.is_nan() && bound.value.is_nan()) || leaves;
         let error = if both_same { 0.0 } else { (found - bound.value).abs() };
         let ratio = ratio(error, bound.error);
         if ratio > self.ratio {
@@ -424,6 +426,7 @@ mod tests {
         assert!(!worst.meets(|| "b".into(), 3, 4.0, Bound { value: 1.0, error: 1.0 }));
         assert!(worst.meets(|| "c".into(), 1, f64::NAN, Bound { value: f64::NAN, error: 0.0 }));
         assert!(worst.figures().contains("b[3]: error 3.0e0, bound 1.0e0, ratio 3.00"), "{}", worst.figures());
+        assert!(worst.meets(|| "e".into(), 2, f64::INFINITY, Bound { value: 3e38, error: 1e38 }));
         assert!(!worst.meets(|| "d".into(), 1, f64::NAN, Bound { value: 1.0, error: 0.0 }));
         assert!(worst.ratio.is_infinite());
     }
