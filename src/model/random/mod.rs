@@ -1,7 +1,9 @@
-//! Random networks without mistakes, over every layer, loss, optimizer and precision: what proofs and property tests are
+//! Random networks without mistakes, over every layer, loss, optimizer and precision: what proofs and property tests
+//! are
 //! run on, and how one that fails is made smaller.
 //!
-//! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for what
+//! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for
+//! what
 //! they may be, and is reached through the table that reads, writes and checks layers.
 
 mod draw;
@@ -181,7 +183,8 @@ mod tests {
         (0..400).for_each(|seed| kinds(&random_preset(seed, Size::SMALL).layers, 0, &mut seen));
         for kind in LayerKind::ALL {
             for depth in [0, 1] {
-                // A layer that changes the shape of every input is inside of blocks where the input has that shape already.
+                // A layer that changes the shape of every input is inside of blocks where the input has that shape
+                // already.
                 let is_found = seen.contains_key(&(kind.type_name, depth)) || kind.type_name == "global_avg_pool";
                 assert!(is_found, "{} at depth {depth}", kind.type_name);
             }

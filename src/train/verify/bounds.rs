@@ -1,4 +1,5 @@
-//! Fast kernels against plain loops in f64, each difference held against what rounding may cause: a bound for each element, from the arithmetic
+//! Fast kernels against plain loops in f64, each difference held against what rounding may cause: a bound for each
+//! element, from the arithmetic
 //! that made it.
 
 use super::diverges::has_large_arguments;
@@ -150,7 +151,8 @@ pub(super) const fn tolerance(real: Real) -> f64 {
 /// Rounding of activations and of their gradients beside that of parameters.
 const ROUNDING: f64 = 4.0;
 
-/// The nearest number with as many bits as products have of a type; for `f32` the next but one, as nothing is rounded there.
+/// The nearest number with as many bits as products have of a type; for `f32` the next but one, as nothing is rounded
+/// there.
 fn coarse(value: f64, real: Real) -> f64 {
     let bits = (value as f32).to_bits();
     let drop = match real {
@@ -165,7 +167,8 @@ fn length(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|v| v * v).sum::<f64>().sqrt()
 }
 
-/// Gradients in f64 where the parameters alone are rounded: how far a network's gradients move for that, and how many a relu turns the other way.
+/// Gradients in f64 where the parameters alone are rounded: how far a network's gradients move for that, and how many
+/// a relu turns the other way.
 fn moved_gradients(model: &Model, real: Real, seed: u64) -> Result<Vec<Vec<f64>>, TrainError> {
     let (mut step, mut pool) = prepared(model, &Options::reference_f64(host_target(1)), seed)?;
     for p in trained(model) {
@@ -177,7 +180,8 @@ fn moved_gradients(model: &Model, real: Real, seed: u64) -> Result<Vec<Vec<f64>>
     trained(model).map(|p| Ok(step.grad::<f64>(p)?)).collect()
 }
 
-/// Tensors whose elements cannot be judged one by one, because their bounds are as large as the network's gradients or rounding decides the
+/// Tensors whose elements cannot be judged one by one, because their bounds are as large as the network's gradients or
+/// rounding decides the
 /// place of a maximum: each is judged by its length.
 struct ByLength<'a> {
     exact: &'a Exact,
@@ -193,7 +197,8 @@ impl<'a> ByLength<'a> {
         Self { exact, longest: lengths.fold(0.0, f64::max), real, moved: Vec::new() }
     }
 
-    /// Whether elements of a tensor cannot be judged by their bounds. In `f32` that is where one has none; in coarser types
+    /// Whether elements of a tensor cannot be judged by their bounds. In `f32` that is where one has none; in coarser
+    /// types
     /// also where the bounds say less than the tensor's length.
     fn is_needed(&self, index: usize) -> bool {
         let bounds = || self.exact.grads[index].iter().map(|b| b.error);
@@ -284,7 +289,8 @@ fn judged(
     Ok(Check::new(NAME, passed, format!("{}{whole}", worst.figures())).ratio(worst.ratio).detail(failures))
 }
 
-/// The seed of a batch in which rounding decides no maximum, where one is found in a few draws, and its exact gradients.
+/// The seed of a batch in which rounding decides no maximum, where one is found in a few draws, and its exact
+/// gradients.
 fn decided(model: &Model, real: Real, scale: f64, first: u64) -> Result<(u64, Exact), TrainError> {
     let mut draw = 0;
     loop {

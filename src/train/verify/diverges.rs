@@ -77,7 +77,8 @@ mod tests {
     fn model(lr: f64) -> Model {
         let text = format!(
             r#"{{"version": 1, "name": "wild", "input": {{"shape": [4], "batch": 4}},
-            "layers": [{{"type": "dense", "units": 8}}, {{"type": "dense", "units": 8}}, {{"type": "dense", "units": 4}}],
+            "layers": [{{"type": "dense", "units": 8}}, {{"type": "dense", "units": 8}},
+                       {{"type": "dense", "units": 4}}],
             "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": {lr}}}}}"#
         );
         check(&read_preset(&text).unwrap()).model.unwrap()

@@ -1,4 +1,5 @@
-//! The proofs on random networks: what failed, how near to their bounds the errors came, and the smallest network of each
+//! The proofs on random networks: what failed, how near to their bounds the errors came, and the smallest network of
+//! each
 //! failure.
 
 use super::diverges::diverges;
