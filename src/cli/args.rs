@@ -209,7 +209,7 @@ pub struct VerifyArgs {
     #[arg(conflicts_with_all = ["presets", "all", "init", "batches"])]
     pub random: Option<u64>,
     /// Where the smallest network that fails is written, further ones beside it [default: random-SEED.json]
-    #[arg(long, value_name = "FILE.json", requires = "random")]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["presets", "all"])]
     pub out: Option<PathBuf>,
     /// Continue where the proofs take very long, or more memory than is free
     #[arg(long)]

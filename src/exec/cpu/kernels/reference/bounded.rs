@@ -219,6 +219,14 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
         Self::off(value, error + UNITS * Self::rounding(most))
     }
 
+    fn without_error(self) -> Self {
+        Self::exact(self.value)
+    }
+
+    fn with_error_of(self, other: Self) -> Self {
+        Self { error: self.error + other.error, ..self }
+    }
+
     /// Either side is as far away as the interval is long, and a rounding beyond its ends.
     fn within(self, low: f64, high: f64) -> Self {
         let range = (self.value - low).max(high - self.value).max(0.0);
