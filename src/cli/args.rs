@@ -183,8 +183,8 @@ pub struct PlanArgs {
 
 /// Check the step: gradients, eager against replay, pointers, determinism
 ///
-/// With --random, the proofs are run on networks that are drawn from seeds. What fails is made as small as its check
-/// allows and written to a file, with the command that repeats the failure. Ctrl+C ends after the current check.
+/// With --random, networks are drawn from seeds. What fails is made as small as its check allows and written to a file,
+/// with the command that repeats the failure. Ctrl+C ends after the current check.
 ///
 /// Exit status 1 where a check fails.
 #[derive(Debug, Args)]
@@ -208,9 +208,8 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     #[arg(conflicts_with_all = ["presets", "all", "init", "batches"])]
     pub random: Option<u64>,
-    /// Where the smallest network that fails is written; further ones are written beside it. Without it,
-    /// random-SEED.json in the current folder
-    #[arg(long, value_name = "FILE.json", requires = "random")]
+    /// Where the smallest network that fails is written, further ones beside it [default: random-SEED.json]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["presets", "all"])]
     pub out: Option<PathBuf>,
     /// Continue where the proofs take very long, or more memory than is free
     #[arg(long)]

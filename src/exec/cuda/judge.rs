@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn elements_are_judged_by_their_bounds_and_coarse_products_by_their_length_too() {
-        let expected = |error: f64| [1.0, 2.37743e-3].map(|value| Bounded::<24, 24> { value, error });
+        let expected = |error: f64| [1.0, 2.37743e-3].map(|value| Bounded::<24, 24>::off(value, error));
         // A mean near zero is off by what its terms round, not by what it rounds itself.
         let found = [1.0, 2.37751e-3];
         assert!(judge(&found, &expected(2e-8), DType::F32, None).ratio < 1.0);
