@@ -1,5 +1,6 @@
 //! The command line as clap reads it: raw values, one struct a command, with examples in the help of each.
 
+use super::functions::FunctionsArgs;
 use super::kept_args::{CapsuleArgs, ExportArgs, RunsArgs};
 use super::numbers;
 use crate::model::SplitKind;
@@ -101,8 +102,7 @@ pub struct TrainArgs {
     /// Train on batch.x and batch.y of a safetensors file, in order
     #[arg(long, value_name = "FILE")]
     pub batches: Option<PathBuf>,
-    /// Write one JSON object a step; FILE.part while the run lasts. An older log is replaced at the end; with --resume
-    /// it is continued
+    /// Write one JSON object a step; FILE.part while the run lasts. An older log is replaced; --resume continues it
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Write the final parameters and running statistics: a safetensors file
@@ -183,8 +183,8 @@ pub struct PlanArgs {
 
 /// Check the step: gradients, eager against replay, pointers, determinism
 ///
-/// With --random, the proofs are run on networks that are drawn from seeds. What fails is made as small as its check
-/// allows and written to a file, with the command that repeats the failure. Ctrl+C ends after the current check.
+/// With --random, networks are drawn from seeds. What fails is made as small as its check allows and written to a file,
+/// with the command that repeats the failure. Ctrl+C ends after the current check.
 ///
 /// Exit status 1 where a check fails.
 #[derive(Debug, Args)]
@@ -208,9 +208,8 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     #[arg(conflicts_with_all = ["presets", "all", "init", "batches"])]
     pub random: Option<u64>,
-    /// Where the smallest network that fails is written; further ones are written beside it. Without it,
-    /// random-SEED.json in the current folder
-    #[arg(long, value_name = "FILE.json", requires = "random")]
+    /// Where the smallest network that fails is written, further ones beside it [default: random-SEED.json]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["presets", "all"])]
     pub out: Option<PathBuf>,
     /// Continue where the proofs take very long, or more memory than is free
     #[arg(long)]
@@ -237,10 +236,9 @@ pub struct VerifyArgs {
 
 /// Answer for the held-out samples with given weights: metrics, confusion matrix, probabilities
 ///
-/// Samples are prepared as those that the weights were trained with: mean, deviation, columns and classes are kept with
-/// the weights. The samples answered are those that the weights' own run held out; where the preset names other data,
-/// they are all of them, unless --held-out or --split divides these. Without a held-out part the answers are for the
-/// training part, and say so. What an earlier part of the run may have trained on is not called held out.
+/// Samples are prepared as those that the weights were trained with. Those that the weights' own run held out are
+/// answered; of other data all of them, unless --held-out or --split divides these; where nothing is held out, the
+/// training part. Nothing is called held out that an earlier part of the run may have trained on.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph train digits-mlp --save weights.safetensors
@@ -367,21 +365,6 @@ pub struct PresetsArgs {
 #[command(after_help = "Examples:\n  stepgraph doctor\n  stepgraph doctor --json")]
 pub struct DoctorArgs {
     /// Print the report as one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Measure how exact the functions of a step are, over all inputs
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  stepgraph functions --every 1009\n  stepgraph functions --device cuda --json")]
-pub struct FunctionsArgs {
-    /// Where to measure: auto, cpu, cuda or cuda:N
-    #[arg(long, default_value = "auto", value_name = "DEVICE")]
-    pub device: Device,
-    /// Look at every Kth bit pattern
-    #[arg(long, default_value_t = 1, value_name = "K", allow_negative_numbers = true, value_parser = numbers::positive)]
-    pub every: u64,
-    /// Print the results as one JSON object
     #[arg(long)]
     pub json: bool,
 }

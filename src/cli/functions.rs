@@ -1,13 +1,29 @@
 //! `stepgraph functions`: how exact the functions are that a step computes, over all inputs.
 
-use super::args::{Device, FunctionsArgs};
-use super::{device, output};
+use super::args::Device;
+use super::{device, numbers, output};
 use crate::exec::cuda::usable;
 use crate::exec::{Accuracy, Function, Survey, Unit};
 use crate::select::Target;
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Measure how exact the functions of a step are, over all inputs
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  stepgraph functions --every 1009\n  stepgraph functions --device cuda --json")]
+pub struct FunctionsArgs {
+    /// Where to measure: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: Device,
+    /// Look at every Kth bit pattern
+    #[arg(long, default_value_t = 1, value_name = "K", allow_negative_numbers = true, value_parser = numbers::positive)]
+    pub every: u64,
+    /// Print the results as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// What was found of one function on one device or instruction set.
 #[derive(Serialize)]

@@ -4,8 +4,9 @@ use super::error::wrong;
 use super::output::{folder_of, writable};
 use super::presets::Loaded;
 use crate::model::Preset;
-use crate::train::NotReplaced;
 pub use crate::train::ResultKind as Kind;
+use crate::train::{Layout, NotReplaced, name_aside, set_aside};
+use anyhow::Context;
 use std::path::{Path, PathBuf};
 
 /// A file or folder, in the user's words and as the system knows it.
@@ -44,9 +45,42 @@ fn resolved(path: &Path) -> PathBuf {
 /// Where it is something else, or cannot be read.
 pub fn replaceable(path: &Path, what: &str, kind: Kind<'_>) -> anyhow::Result<()> {
     crate::train::replaceable(path, kind).map_err(|error| match error {
-        NotReplaced::Other { .. } => wrong(format!("{error}; give another name for {what}, or move that file away")),
+        NotReplaced::Other { .. } | NotReplaced::OtherWeights { .. } => {
+            wrong(format!("{error}; give another name for {what}, or move that file away"))
+        }
         unread @ NotReplaced::Unread { .. } => unread.into(),
     })
+}
+
+/// Where a network's parameters go.
+pub struct WeightsFile {
+    pub path: PathBuf,
+    /// What is there, where it is the weights of another network, in words that follow the file's name.
+    others: Option<String>,
+}
+
+impl WeightsFile {
+    /// What becomes of the weights of another network, where such are there.
+    #[must_use]
+    pub fn plan(&self) -> Option<String> {
+        let (is, path) = (self.others.as_ref()?, self.path.display());
+        let aside = name_aside(&self.path);
+        Some(format!("{path} {is}; they get the name {} when the new ones are saved", aside.display()))
+    }
+
+    /// Gives the weights of another network another name, where such are there, and says which.
+    ///
+    /// # Errors
+    /// Where the file cannot be renamed.
+    pub fn make_room(&self) -> anyhow::Result<Option<String>> {
+        let path = self.path.display();
+        if self.others.is_none() || !self.path.exists() {
+            return Ok(None);
+        }
+        let aside = set_aside(&self.path)
+            .with_context(|| format!("{path} holds the weights of another network and cannot be renamed"))?;
+        Ok(Some(format!("the weights of another network that were in {path} are now in {}", aside.display())))
+    }
 }
 
 /// What a command reads and writes. What it reads is added first; a result may replace what is added after it.
@@ -93,10 +127,34 @@ impl Places {
         kind: Kind<'_>,
         path: Option<&Path>,
     ) -> anyhow::Result<Option<PathBuf>> {
+        let Some(target) = self.finds(what, path)? else { return Ok(None) };
+        replaceable(&target, what, kind)?;
+        Ok(Some(target))
+    }
+
+    /// Adds the file of a network's parameters. Weights of another network that are there get another name when the new
+    /// ones are saved.
+    ///
+    /// # Errors
+    /// As [`Self::writes`], but for weights of another network.
+    pub fn writes_weights(&mut self, network: &Layout, path: Option<&Path>) -> anyhow::Result<Option<WeightsFile>> {
+        let what = "the parameters";
+        let Some(path) = self.finds(what, path)? else { return Ok(None) };
+        let others = match crate::train::replaceable(&path, Kind::Weights(Some(network))) {
+            Err(NotReplaced::OtherWeights { is, .. }) => Some(is),
+            _ => {
+                replaceable(&path, what, Kind::Weights(Some(network)))?;
+                None
+            }
+        };
+        Ok(Some(WeightsFile { path, others }))
+    }
+
+    /// Adds a result to a place of its own that can be written to, where one is asked for.
+    fn finds(&mut self, what: &'static str, path: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
         let Some(path) = path else { return Ok(None) };
         let target = writable(path, what)?;
         self.keeps_apart(what, &target, path)?;
-        replaceable(&target, what, kind)?;
         Ok(Some(target))
     }
 

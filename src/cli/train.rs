@@ -4,7 +4,7 @@ use super::args::{Device, ExecutorArg, TrainArgs};
 use super::error::wrong;
 use super::keep::{Keeper, folder_of_runs};
 use super::log_lines::GoesOn;
-use super::places::{Kind, Places};
+use super::places::{Kind, Places, WeightsFile};
 use super::presets::{DataLook, Loaded};
 use super::progress::{Progress, evaluation};
 use super::step_log::StepLog;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// Where results go, each looked at before the first step.
 struct Outputs {
     log: Option<PathBuf>,
-    save: Option<PathBuf>,
+    save: Option<WeightsFile>,
     checkpoint: Option<PathBuf>,
 }
 
@@ -67,6 +67,9 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     log.iter_mut().for_each(|log| log.set_maybe_trained(session.is_maybe_trained()));
     presets::warn_of_precision(&found.preset, &target);
     introduce(&session, args);
+    if let Some(text) = outputs.save.as_ref().and_then(WeightsFile::plan) {
+        output::note(&format!("note: {text}"));
+    }
     if store.is_some() {
         session.collect_updates();
     }
@@ -151,7 +154,7 @@ fn outputs(args: &TrainArgs, found: &Loaded) -> anyhow::Result<Outputs> {
     let checkpoint = places.writes("the checkpoint", Kind::Checkpoint(&network), args.checkpoint.as_deref())?;
     places.reads("the checkpoint to resume from", args.resume.as_deref());
     let log = places.writes_log(args.log.as_deref())?;
-    let save = places.writes("the parameters", Kind::Weights(Some(&network)), args.save.as_deref())?;
+    let save = places.writes_weights(&network, args.save.as_deref())?;
     Ok(Outputs { log, save, checkpoint })
 }
 
@@ -305,9 +308,12 @@ impl Run {
         preset: &Preset,
         signal: Option<Signal>,
     ) -> Option<Evaluation> {
-        if let Some(path) = &outputs.save {
-            let saved = session.save_weights(path);
-            self.wrote("the parameters", path, saved.map_err(late));
+        if let Some(file) = &outputs.save {
+            let saved = file.make_room().and_then(|made| {
+                made.iter().for_each(|text| output::note(&format!("note: {text}")));
+                session.save_weights(&file.path).map_err(late)
+            });
+            self.wrote("the parameters", &file.path, saved);
         }
         if let Some(path) = &outputs.checkpoint {
             self.with_log(output::note, StepLog::sync);

@@ -122,8 +122,7 @@ fn scale(values: &[f32], width: usize, names: &[String], train: &[u32]) -> Vec<S
         let (mean, deviation) = (significant(mean), significant(deviation));
         notes.push(format!(
             "targets are not standardised: the standard deviation of {name} is {deviation} over the training samples \
-             (mean {mean}), far from 1; training is easier with (target - mean) / deviation in the data, and answers \
-             times the deviation plus the mean are in the target's unit again{others}"
+             (mean {mean}), far from 1; learn (target - mean) / deviation instead, and convert answers back{others}"
         ));
     }
     notes

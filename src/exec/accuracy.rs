@@ -64,7 +64,8 @@ pub struct Accuracy {
 
 /// The distance of neighbouring `f32` numbers at the size of `exact`.
 fn unit(exact: f64) -> f64 {
-    libm::ldexp(1.0, libm::frexp(exact).1.max(-125) - 24)
+    // Zero and all that is below the normal numbers have the distance of the smallest of these.
+    libm::ldexp(1.0, libm::frexp(exact.abs().max(f64::from(f32::MIN_POSITIVE))).1 - 24)
 }
 
 impl Accuracy {

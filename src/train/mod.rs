@@ -49,7 +49,7 @@ pub use origin::Origin;
 pub use probe::{FirstBad, Held, Moment, OpTimes, Probe, held, held_part, measure_ops};
 pub use recipe::{Policy, RULES, Recipe, RecipeChange, Rule, refusal};
 pub use remembered::{StepTimes, TuningFile, processor, remembered_times, tuning_is_off};
-pub use replace::{NotReplaced, ResultKind, replaceable};
+pub use replace::{NotReplaced, ResultKind, name_aside, replaceable, set_aside};
 pub use session::{Session, StepReport};
 pub use spans::{Spans, Stretches, longest_from};
 pub use spec::{DataChoice, SessionSpec};

@@ -46,6 +46,9 @@ pub enum NotReplaced {
     /// It is something else, in words that follow the file's name.
     #[error("{path} {is}, so it is not replaced")]
     Other { path: PathBuf, is: String },
+    /// It holds the weights of another network, in words that follow the file's name. They may be set aside.
+    #[error("{path} {is}, so it is not replaced")]
+    OtherWeights { path: PathBuf, is: String },
 }
 
 impl NotReplaced {
@@ -54,7 +57,7 @@ impl NotReplaced {
     pub fn is_user(&self) -> bool {
         match self {
             Self::Unread { cause, .. } => is_wrong_place(cause),
-            Self::Other { .. } => true,
+            Self::Other { .. } | Self::OtherWeights { .. } => true,
         }
     }
 }
@@ -77,14 +80,48 @@ pub fn replaceable(path: &Path, kind: ResultKind<'_>) -> Result<(), NotReplaced>
     if head.is_empty() {
         return Ok(());
     }
+    let path = path.to_owned();
     let is = match kind.holding() {
-        Some(holding) => {
-            Contents::read(path).map_err(unread)?.map_or_else(|| kind.missed(), |c| kind.objection(holding, &c))
-        }
+        Some(holding) => match Contents::read(&path).map_err(unread)? {
+            Some(found) => match kind.objection(holding, &found) {
+                Some(is) if found.holding == Holding::Weights && holding == Holding::Weights => {
+                    return Err(NotReplaced::OtherWeights { path, is });
+                }
+                is => is,
+            },
+            None => kind.missed(),
+        },
         None if kind.is_begun_by(&head) => None,
         None => kind.missed(),
     };
-    is.map_or(Ok(()), |is| Err(NotReplaced::Other { path: path.to_owned(), is }))
+    is.map_or(Ok(()), |is| Err(NotReplaced::Other { path, is }))
+}
+
+/// The first name beside `path` that no file has: `net.1.safetensors` for `net.safetensors`, then `net.2.safetensors`.
+#[must_use]
+pub fn name_aside(path: &Path) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default();
+    let name = |number: u32| {
+        let mut name = stem.to_owned();
+        name.push(format!(".{number}"));
+        if let Some(extension) = path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        path.with_file_name(name)
+    };
+    let free = (1..u32::MAX).map(name).find(|other| other.symlink_metadata().is_err());
+    free.unwrap_or_else(|| name(u32::MAX))
+}
+
+/// Gives a file the name of [`name_aside`], and returns it.
+///
+/// # Errors
+/// Where the file cannot be renamed.
+pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let aside = name_aside(path);
+    std::fs::rename(path, &aside)?;
+    Ok(aside)
 }
 
 impl ResultKind<'_> {
@@ -193,6 +230,23 @@ mod tests {
         }
         std::fs::write(&path, "").unwrap();
         replaceable(&path, ResultKind::Picture).unwrap();
+    }
+
+    #[test]
+    fn what_is_set_aside_takes_the_first_free_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, first, second) in
+            [("net.safetensors", "net.1.safetensors", "net.2.safetensors"), ("net", "net.1", "net.2")]
+        {
+            for (text, aside) in [("old", first), ("older", second)] {
+                std::fs::write(at(name), text).unwrap();
+                assert_eq!(set_aside(&at(name)).unwrap(), at(aside));
+                assert_eq!(std::fs::read_to_string(at(aside)).unwrap(), text);
+                assert!(!at(name).exists());
+            }
+        }
+        assert!(set_aside(&at("absent")).is_err());
     }
 
     #[test]

@@ -129,17 +129,15 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
         }
     }
 
-    /// Adds what storing a value rounds by, where it does not survive the step.
+    /// Stores a value for operations to read, and adds what storing rounds by where it does not survive the step.
     fn store(&mut self, id: LValueId) {
         let program = &self.compiled.plan.program;
-        let (value, storage) = (program.value(id), self.storage);
         let (root, start) = program.root(id);
-        if storage == Storage::default() || program.value(root).persistent {
-            return;
-        }
-        let len = value.shape.len();
+        let storage = if program.value(root).persistent { Storage::default() } else { self.storage };
+        let len = program.value(id).shape.len();
         if let Some(Memory::Reals(reals)) = &mut self.memory[root.0 as usize] {
             for real in &mut reals[start..start + len] {
+                *real = real.stored();
                 if real.value != 0.0 || real.error != 0.0 {
                     real.error += storage.relative * real.value.abs() + storage.absolute;
                 }

@@ -130,7 +130,8 @@ impl Conv2d {
         }
     }
 
-    /// Windows may be larger than the image, steps longer than windows, and the padding wide enough for windows of nothing
+    /// Windows may be larger than the image, steps longer than windows, and the padding wide enough for windows of
+    /// nothing
     /// but zeros.
     pub(super) fn drawn(draw: &mut Draw, input: &Shape) -> Self {
         let channels = input.0[0];

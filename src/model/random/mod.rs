@@ -1,7 +1,9 @@
-//! Random networks without mistakes, over every layer, loss, optimizer and precision: what proofs and property tests are
+//! Random networks without mistakes, over every layer, loss, optimizer and precision: what proofs and property tests
+//! are
 //! run on, and how one that fails is made smaller.
 //!
-//! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for what
+//! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for
+//! what
 //! they may be, and is reached through the table that reads, writes and checks layers.
 
 mod draw;
@@ -69,6 +71,7 @@ fn preset(draw: &mut Draw, seed: u64) -> Preset {
         }
         layers.push(settings::classifier(draw));
     }
+    let has_vectors = shape.rank() == 1 && output.rank() == 1 && loss == LossSpec::Mse;
     Preset {
         name: format!("random-{seed}"),
         about: String::new(),
@@ -77,7 +80,7 @@ fn preset(draw: &mut Draw, seed: u64) -> Preset {
         loss,
         optimizer: settings::optimizer(draw),
         precision: draw.pick(&Precision::ALL),
-        data: None,
+        data: if has_vectors { settings::data(draw, batch) } else { None },
         train: settings::train(draw),
     }
 }
@@ -180,7 +183,8 @@ mod tests {
         (0..400).for_each(|seed| kinds(&random_preset(seed, Size::SMALL).layers, 0, &mut seen));
         for kind in LayerKind::ALL {
             for depth in [0, 1] {
-                // A layer that changes the shape of every input is inside of blocks where the input has that shape already.
+                // A layer that changes the shape of every input is inside of blocks where the input has that shape
+                // already.
                 let is_found = seen.contains_key(&(kind.type_name, depth)) || kind.type_name == "global_avg_pool";
                 assert!(is_found, "{} at depth {depth}", kind.type_name);
             }
@@ -235,13 +239,14 @@ mod tests {
             Precision::F16 => 3,
         };
         let (mut losses, mut optimizers, mut precisions) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let (mut single, mut one_class) = (0, 0);
+        let (mut single, mut one_class, mut with_data) = (0, 0, 0);
         for seed in 0..600 {
             let preset = random_preset(seed, Size::SMALL);
             losses.insert(loss(preset.loss));
             optimizers.insert(optimizer(preset.optimizer));
             precisions.insert(precision(preset.precision));
             single += usize::from(preset.input.batch == 1);
+            with_data += usize::from(preset.data.is_some());
             let units = match preset.layers.last() {
                 Some(LayerSpec::Dense(dense)) => dense.units,
                 _ => 0,
@@ -249,6 +254,6 @@ mod tests {
             one_class += usize::from(loss(preset.loss) == 1 && units == 1);
         }
         assert_eq!((losses.len(), optimizers.len(), precisions.len()), (2, 5, 4));
-        assert!(single > 20 && one_class > 2, "{single} {one_class}");
+        assert!(single > 20 && one_class > 2 && with_data > 10, "{single} {one_class} {with_data}");
     }
 }

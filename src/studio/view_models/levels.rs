@@ -345,7 +345,7 @@ mod tests {
         let selected = l.rows(Level::Selected)[0].to_string();
         assert!(selected.contains("gemm_bias_relu") && selected.contains("estimated"), "{selected}");
         let recorded = l.rows(Level::Recorded)[0].to_string();
-        assert!(recorded.contains("=+0x") && recorded.contains("phases on"), "{recorded}");
+        assert!(recorded.contains("=+0x") && recorded.contains(" 1 phase on "), "{recorded}");
     }
 
     #[test]

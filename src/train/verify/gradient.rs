@@ -27,7 +27,8 @@ fn first_of(step: &Step, phase: Phase) -> usize {
     ops.iter().position(|o| o.phase == phase).unwrap_or(ops.len())
 }
 
-/// The operation that changes parameters, once all gradients are there; a GPU's plan advances counters before it. One past the last operation where updates
+/// The operation that changes parameters, once all gradients are there; a GPU's plan advances counters before it. One
+/// past the last operation where updates
 /// stand between the gradients.
 pub(super) fn update_at(step: &Step) -> usize {
     let ops = &step.compiled().plan.program.ops;
@@ -39,8 +40,10 @@ pub(super) fn update_at(step: &Step) -> usize {
     }
 }
 
-/// Runs a step that starts afresh as far as its gradients, and gives these, scaled as the step scales them. Where updates ride on the gradients or stand
-/// between them, the whole step is run, and they are read off the first moment, which was zero: `m = (1 - beta1) g`, with `wd p` in `g` unless decoupled.
+/// Runs a step that starts afresh as far as its gradients, and gives these, scaled as the step scales them. Where
+/// updates ride on the gradients or stand
+/// between them, the whole step is run, and they are read off the first moment, which was zero: `m = (1 - beta1) g`,
+/// with `wd p` in `g` unless decoupled.
 pub(super) fn run_to_gradients(
     step: &mut Step,
     pool: &mut Pool,
@@ -109,7 +112,8 @@ pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
     // Steps in f64 and f32, and those with bounds for their errors, of which one is of twice the samples.
     let steps = 3.0 + 6.0 * BOUNDED;
     let seconds = passes * (flops / FLOPS + persistent / BYTES) + steps * compiled.selection.flops() as f64 / FLOPS;
-    // A step in f64 and one in f32, what is put back after each pass, gradients three times, and every value with its bound.
+    // A step in f64 and one in f32, what is put back after each pass, gradients three times, and every value with its
+    // bound.
     let held = plan.arena_bytes + plan.arena_bytes / 2 + 2 * persistent as u64 + 2 * plan.unshared_bytes;
     Ok((seconds, held))
 }
@@ -170,7 +174,8 @@ impl Difference {
     }
 }
 
-/// Compares at narrower and narrower widths until a difference is within its bound, so that a kink (a relu or a maximum that switches) inside the
+/// Compares at narrower and narrower widths until a difference is within its bound, so that a kink (a relu or a
+/// maximum that switches) inside the
 /// interval is left behind. A wrong slope stays wrong at every width.
 fn compare_slope(
     line: &mut Line<'_>,

@@ -4,6 +4,7 @@
 //! with those, replay with eager, one run with another, recorded addresses with planned ones.
 
 mod bounds;
+mod diverges;
 mod evaluation;
 mod gradient;
 mod graphs;

@@ -1,4 +1,5 @@
-//! The rules that gradients and updates follow: the loss is the mean over a batch, and an update goes against the gradient.
+//! The rules that gradients and updates follow: the loss is the mean over a batch, and an update goes against the
+//! gradient.
 
 use super::bounds::{self, Bound, DRAWS, Exact, Worst};
 use super::gradient::{BATCH, culprit, run_to_gradients, scale_of, trained, update_at};
@@ -30,7 +31,8 @@ fn once_and_twice(model: &Model, seed: u64) -> Result<[Exact; 2], TrainError> {
     Ok([bounds::double(&once, &a)?, bounds::double(&twice, &b)?])
 }
 
-/// Whether the loss is the batch's mean or its sum: a batch that holds every sample twice must not change loss and gradients by more than
+/// Whether the loss is the batch's mean or its sum: a batch that holds every sample twice must not change loss and
+/// gradients by more than
 /// rounding in `f64` does.
 pub(super) fn loss_scale(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     const NAME: &str = "loss scale";

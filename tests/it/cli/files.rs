@@ -334,7 +334,6 @@ fn tensors_of_another_kind_are_never_replaced() {
         refused(&export(file), file, holds);
     }
     for file in [&of_iris, &old_of_iris] {
-        refused(&save(file), file, &format!("the weights {another}"));
         refused(&checkpoint(file), file, "the weights of a network");
         refused(&make(file), file, "the weights of a network");
     }
@@ -352,4 +351,36 @@ fn tensors_of_another_kind_are_never_replaced() {
     super::succeed(&["export", "iris", &script, "--replace"]);
     super::succeed(&["export", "xor", &of_iris, "--replace"]);
     assert_eq!(listing(folder.path()), before);
+}
+
+#[test]
+fn weights_of_another_network_are_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let [weights, first, second] =
+        ["w.safetensors", "w.1.safetensors", "w.2.safetensors"].map(|name| at(&folder, name));
+    let save = |preset, steps| {
+        let args = ["train", preset, "--steps", steps, "--save", &weights];
+        let output = super::run(&args);
+        super::succeeded(&args, &output);
+        super::stderr(&output)
+    };
+    save("iris", "2");
+    let of_iris = std::fs::read(&weights).unwrap();
+    let told = save("xor", "2");
+    assert!(told.contains("holds the weights of another network (layers."), "{told}");
+    assert!(told.contains(&format!("they get the name {first} when the new ones are saved")), "{told}");
+    assert!(
+        told.contains(&format!("the weights of another network that were in {weights} are now in {first}")),
+        "{told}"
+    );
+    assert_eq!(std::fs::read(&first).unwrap(), of_iris);
+    // Those of the same network are replaced.
+    let of_xor = std::fs::read(&weights).unwrap();
+    let told = save("xor", "3");
+    assert!(!told.contains("another network"), "{told}");
+    assert_ne!(std::fs::read(&weights).unwrap(), of_xor);
+    save("iris", "2");
+    assert_eq!(std::fs::read(&first).unwrap(), of_iris);
+    assert_eq!(std::fs::read(&weights).unwrap(), of_iris);
+    assert!(Path::new(&second).is_file());
 }

@@ -19,7 +19,8 @@ fn a_misspelt_preset_is_told_the_right_one() {
     assert!(refused(&["presets", "spiral"]).contains("did you mean \"spirals\"? there are "));
     assert!(!refused(&["train", "no-such-preset"]).contains("did you mean"));
     if cfg!(feature = "studio") {
-        assert!(refused(&["studio", "moon"]).contains("did you mean \"moons\"?"));
+        assert!(refused(&["studio", "spiral"]).contains("did you mean \"spirals\"?"));
+        assert!(refused(&["trian"]).contains("did you mean \"train\"?"));
     }
     // Options and commands are those that the parser knows.
     assert!(refused(&["train", "xor", "--stepz", "3"]).contains("--steps"));

@@ -58,8 +58,8 @@ pub unsafe fn deactivate<V: Lanes>(func: Option<Activation>, dy: V, saved: *cons
         Activation::LeakyRelu => V::select(s.le(V::zero()), V::splat(0.01), one),
         Activation::Gelu => s.map(math::gelu_grad),
         Activation::Silu => s.map(math::silu_grad),
-        Activation::Sigmoid => s * (one - s),
-        Activation::Tanh => (one - s) * (one + s),
+        Activation::Sigmoid => s.map(math::sigmoid_grad),
+        Activation::Tanh => s.map(math::tanh_grad),
     }
 }
 

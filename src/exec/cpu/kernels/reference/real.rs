@@ -49,6 +49,16 @@ pub trait Real:
         self
     }
 
+    /// The same number without what it may be off by.
+    fn without_error(self) -> Self {
+        self
+    }
+
+    /// The same number, off by what the other may be off by besides.
+    fn with_error_of(self, _other: Self) -> Self {
+        self
+    }
+
     /// The larger of the two; NaN where one is NaN.
     fn larger(self, other: Self) -> Self {
         if other > self || other.f64().is_nan() { other } else { self }
