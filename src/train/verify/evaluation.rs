@@ -1,7 +1,7 @@
 //! An evaluation against one that goes through the held-out samples op by op with sums of its own, and against plain
 //! loops in f64 that carry a bound for the rounding of every value.
 
-use super::bounds::tolerance;
+use super::bounds::{ratio, told, tolerance};
 use super::replay::Rig;
 use super::{Check, prepared};
 use crate::compile::{Options, compile};
@@ -117,6 +117,7 @@ impl Rig<'_> {
         let off = (found_of.loss - loss).abs();
         let both_wild = !loss.is_finite() && !found_of.loss.is_finite();
         let is_near = off <= allowed || both_wild;
+        let error = if both_wild { 0.0 } else { off };
         if !is_near {
             wrong.push((format!("the loss is {:.6e} instead of {loss:.6e}, bound {allowed:.1e}", found_of.loss), None));
         }
@@ -129,15 +130,15 @@ impl Rig<'_> {
         }
         let figures = format!(
             "{} samples after {count} steps in batches of {}, the last of {}: op by op loss {:.6e}; \
-             {} of them on plain loops{of}: \
-             error {off:.1e}, bound {allowed:.1e}",
+             {} of them on plain loops{of}: {}",
             found.samples,
             self.session.model.batch,
             (split.held_out.len() - 1) % self.session.model.batch + 1,
             by_hand.loss,
             exact.samples,
+            told(error, allowed),
         );
-        Ok(Check::new(NAME, wrong.is_empty(), figures).detail(wrong))
+        Ok(Check::new(NAME, wrong.is_empty(), figures).ratio(ratio(error, allowed)).detail(wrong))
     }
 }
 
