@@ -146,8 +146,7 @@ mod tests {
             on: on.into(),
             accuracy: Accuracy { inputs: 7, units, ..Accuracy::default() },
         };
-        let report =
-            |units| Report { every: 7, rows: vec![row("portable", 0.5), row("avx2", units)] };
+        let report = |units| Report { every: 7, rows: vec![row("portable", 0.5), row("avx2", units)] };
         let lines = |units| text(&report(units)).lines().filter(|l| l.starts_with("tanh")).count();
         assert_eq!((lines(0.5), lines(0.6)), (1, 2));
         assert!(text(&report(0.5)).contains("every 7th of 2^32 inputs"));

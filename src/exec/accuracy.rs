@@ -3,9 +3,9 @@
 //! The exact values are those of `f64` functions, which are good to about 2^-46 of themselves: more than enough to judge
 //! results of 24 bits.
 
+use super::Function;
 use super::cpu::kernels::functions::{Numbers, evaluate};
 use super::cpu::{detect_isa, usable_cores};
-use super::Function;
 use crate::select::Isa;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -172,9 +172,7 @@ impl Survey<'_> {
             for (isa, own) in sets.iter().zip(own.iter_mut()) {
                 evaluate(function, *isa, &x, &mut y);
                 let results = x.as_slice().iter().zip(y.as_slice()).zip(&exact).take(used);
-                results
-                    .filter(|((x, _), _)| function.meets(**x))
-                    .for_each(|((x, y), exact)| own.take(*x, *y, *exact));
+                results.filter(|((x, _), _)| function.meets(**x)).for_each(|((x, y), exact)| own.take(*x, *y, *exact));
             }
             (self.progress)((chunk + 1) as f64 / chunks as f64);
         }
