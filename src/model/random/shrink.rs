@@ -100,6 +100,12 @@ enum Change {
         place: Place,
         value: Value,
     },
+    /// Makes all whole numbers of a layer smaller at once: a window may allow no smaller padding, and the padding no
+    /// smaller window.
+    Together {
+        layer: Place,
+        smaller: fn(u64) -> u64,
+    },
 }
 
 /// The keys that lead to a place in a document.
@@ -134,8 +140,25 @@ impl Change {
                 at(document, object)?.as_object_mut()?.shift_remove(field)?;
             }
             Self::Set { place, value } => *at(document, place)? = value.clone(),
+            Self::Together { layer, smaller } => make_smaller(at(document, layer)?, *smaller),
         }
         Some(())
+    }
+}
+
+/// Makes the whole numbers of a value smaller, except those of layers inside it.
+fn make_smaller(value: &mut Value, smaller: fn(u64) -> u64) {
+    match value {
+        Value::Number(number) => {
+            if let Some(n) = number.as_u64() {
+                *value = smaller(n).into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| make_smaller(item, smaller)),
+        Value::Object(map) => {
+            map.iter_mut().filter(|(name, _)| *name != "layers").for_each(|(_, value)| make_smaller(value, smaller));
+        }
+        _ => {}
     }
 }
 
@@ -208,6 +231,8 @@ impl Changes {
                 self.bold.push(Change::Unwrap { list: place.clone(), index });
             }
             place.push(Key::Item(index));
+            let ways: [fn(u64) -> u64; 2] = [|n| n.div_ceil(2), |n| n.saturating_sub(1)];
+            self.numbers.extend(ways.map(|smaller| Change::Together { layer: place.clone(), smaller }));
             self.of(layer, place);
             place.pop();
         }
@@ -284,8 +309,8 @@ mod tests {
         shrinks_to((1, 9), |l| matches!(l, LayerSpec::Conv2d(_)));
         shrinks_to((1, 6), |l| matches!(l, LayerSpec::BatchNorm(_)));
         shrinks_to((2, 9), |l| matches!(l, LayerSpec::Dropout(d) if d.rate > 0.2));
-        shrinks_to((3, 9), |l| matches!(l, LayerSpec::Residual(_)));
-        shrinks_to((3, 9), |l| matches!(l, LayerSpec::Repeat(r) if r.times > 1));
+        shrinks_to((3, 12), |l| matches!(l, LayerSpec::Residual(_)));
+        shrinks_to((3, 12), |l| matches!(l, LayerSpec::Repeat(r) if r.times > 1));
         shrinks_to((2, 15), |l| matches!(l, LayerSpec::MaxPool2d(_)));
     }
 
