@@ -84,3 +84,18 @@ fn a_mean_of_almost_nothing_but_zeros_is_no_failure() {
         assert!(failed.is_empty(), "{}", failed.join("\n"));
     }
 }
+
+/// The normalisation of a single value is exact, but the evaluation's loss is the square of a difference in `f32`.
+#[test]
+fn an_exact_output_is_subtracted_from_its_target_in_f32() {
+    for seed in 0..4 {
+        let text = format!(
+            r#"{{"version": 1, "name": "exact-{seed}", "input": {{"shape": [1], "batch": 2}},
+                "layers": [{{"type": "layer_norm"}}], "loss": {{"type": "mse"}},
+                "optimizer": {{"type": "sgd", "lr": 0.1}},
+                "data": {{"type": "regression", "samples": 12, "noise": 0.1, "held_out": 0.4, "split": "last"}}}}"#
+        );
+        let failed = failures(&read_preset(&text).unwrap(), seed);
+        assert!(failed.is_empty(), "{}", failed.join("\n"));
+    }
+}

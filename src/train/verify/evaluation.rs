@@ -59,6 +59,8 @@ impl Exact {
                 let target = &values[sample * row.len()..][..row.len()];
                 for ((v, e), t) in row.iter().zip(target) {
                     let off = v - f64::from(*t);
+                    // The evaluation subtracts in `f32`, and rounds there.
+                    let e = e + (off.abs() + e) / f64::from(1u32 << 24);
                     self.loss += off * off / row.len() as f64;
                     self.error += (2.0 * off.abs() * e + e * e) / row.len() as f64;
                 }
