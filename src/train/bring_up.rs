@@ -68,17 +68,14 @@ pub(super) fn bring_up(
     watch.told("compiling");
     let here = machine.as_cuda().is_none();
     if !here {
-        // What has no room is refused without timing the kernels of its evaluation before.
-        Step::check_room(&compiled, 0)?;
+        // Before anything is read: the step's arena and that of its evaluation, by the estimated plan. Its kernels are
+        // timed when it is needed.
+        let of_evaluation = || compile(model, &Options::eval(machine.clone())).map(|e| e.plan.arena_bytes);
+        Step::check_room(&compiled, if evaluates(spec) { of_evaluation()? } else { 0 })?;
     }
-    let evaluation = evaluates(spec).then(|| compiled_evaluation(model, machine)).transpose()?;
-    if !here {
-        // Before anything is read: the step's arena and that of its evaluation.
-        Step::check_room(&compiled, evaluation.as_ref().map_or(0, |e| e.plan.arena_bytes))?;
-    }
+    let evaluation = (here && evaluates(spec)).then(|| compiled_evaluation(model, machine)).transpose()?;
     let fits = |keeps_in_memory| {
-        // On a device, the evaluation has none of this memory.
-        let evaluation = evaluation.as_ref().filter(|_| here);
+        let evaluation = evaluation.as_ref();
         needs_of(&Parts { spec, model, train: &compiled, evaluation, keeps_in_memory }).check_here()
     };
     // Room on the disk is looked for where the rest fits.
