@@ -1,13 +1,12 @@
 //! Training that leaves the numbers of `f32` because the network does, and not because a kernel is wrong.
 
-use super::prepared;
-use crate::compile::Options;
+use super::{VerifyOptions, session_spec};
+use crate::exec::Step;
 use crate::exec::cpu::{BoundedStep, Pool, Storage, host_target};
-use crate::exec::{Executor, Step};
 use crate::lower::{Dir, Op};
-use crate::model::{Model, ParamId, init_values};
+use crate::model::Preset;
 use crate::tensor::DType;
-use crate::train::TrainError;
+use crate::train::{FeedPosition, Session, TrainError};
 
 /// Numbers from here on have no square in `f32`: what kernels make of them in between leaves its range.
 const LARGE: f32 = 1e18;
@@ -15,18 +14,19 @@ const LARGE: f32 = 1e18;
 /// Whether training on this machine's CPU leaves the numbers of `f32` within so many steps, and is right to: the first
 /// operation whose results are not finite has arguments that have no squares in `f32`, or results on plain loops in
 /// `f64` that are beyond its range.
-pub(super) fn diverges(model: &Model, seed: u64, steps: u64) -> Result<bool, TrainError> {
-    let (mut step, mut pool) = prepared(model, &Options::train(host_target(1)), seed)?;
-    for (index, param) in model.params.iter().enumerate() {
-        step.set_param(ParamId(index as u32), &init_values(param, index, seed))?;
-    }
-    let largest = step.find("update_max")?;
+pub(super) fn diverges(preset: &Preset, options: &VerifyOptions, steps: u64) -> Result<bool, TrainError> {
+    let options = VerifyOptions { machine: Some(host_target(1)), threads: 1, tuning: None, ..options.clone() };
+    let mut session = Session::prepare(&session_spec(preset, &options))?;
+    let Session { train, pool, feed, .. } = &mut session;
+    let (x, y) = (train.compiled().plan.program.x, train.compiled().plan.program.y);
     for _ in 0..steps {
-        let before = step.snapshot()?;
-        step.run(Executor::Eager, &mut pool)?;
-        if !step.stored::<f32>(largest)?[0].is_finite() {
-            step.restore(&before)?;
-            return leaves_rightly(&mut step, &mut pool);
+        // Given batches start over at their end.
+        if !feed.next(train, x, y)? {
+            feed.resume(FeedPosition::Batches(0))?;
+            feed.next(train, x, y)?;
+        }
+        if let Some(is_right) = first_not_finite(train, pool)? {
+            return Ok(is_right);
         }
     }
     Ok(false)
@@ -45,60 +45,65 @@ pub(super) fn has_large_arguments(step: &Step, op: &Op) -> Result<bool, TrainErr
     Ok(false)
 }
 
-/// Runs a step operation by operation up to the first result that is not finite, and says whether that is right.
-fn leaves_rightly(step: &mut Step, pool: &mut Pool) -> Result<bool, TrainError> {
+/// Runs a step operation by operation up to the first result that is not finite, and says whether that is right; nothing
+/// where all results are finite.
+fn first_not_finite(step: &mut Step, pool: &mut Pool) -> Result<Option<bool>, TrainError> {
     let compiled = std::sync::Arc::clone(step.compiled());
     let program = &compiled.plan.program;
     for (index, op) in program.ops.iter().enumerate() {
-        let Step::Cpu(memory) = &*step else { return Ok(false) };
+        let Step::Cpu(memory) = &*step else { return Ok(Some(false)) };
         let mut bounded = BoundedStep::<24, 24>::new(std::sync::Arc::clone(&compiled), Storage::default());
         bounded.load_arguments(memory, index)?;
         let has_large = has_large_arguments(step, op)?;
-        bounded.run(index, index + 1)?;
         step.run_ops(index, index + 1, pool)?;
         for (_, id) in op.bound(Dir::Out).filter(|(_, id)| program.value(*id).dtype == DType::F32) {
             let found = step.stored::<f32>(id)?;
             let Some(at) = found.iter().position(|v| !v.is_finite()) else { continue };
-            let fits = |at: usize| {
-                let exact = bounded.reals(id).map(|reals| reals[at]);
-                exact.is_some_and(|exact| exact.value.abs() + exact.error < f64::from(f32::MAX))
-            };
-            return Ok(has_large || !fits(at));
+            bounded.run(index, index + 1)?;
+            let exact = bounded.reals(id).map(|reals| reals[at]);
+            let fits = exact.is_some_and(|exact| exact.value.abs() + exact.error < f64::from(f32::MAX));
+            return Ok(Some(has_large || !fits));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{check, read_preset};
+    use crate::compile::Options;
+    use crate::model::{ParamId, check, read_preset};
+    use crate::train::verify::prepared;
 
-    fn model(lr: f64) -> Model {
+    fn preset(lr: f64, data: &str) -> Preset {
         let text = format!(
             r#"{{"version": 1, "name": "wild", "input": {{"shape": [4], "batch": 4}},
             "layers": [{{"type": "dense", "units": 8}}, {{"type": "dense", "units": 8}},
                        {{"type": "dense", "units": 4}}],
-            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": {lr}}}}}"#
+            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": {lr}}}{data}}}"#
         );
-        check(&read_preset(&text).unwrap()).model.unwrap()
+        read_preset(&text).unwrap()
     }
 
     #[test]
     fn a_network_that_leaves_the_numbers_of_its_type_is_told_from_one_that_does_not() {
-        assert!(diverges(&model(1000.0), 1, 30).unwrap());
-        assert!(!diverges(&model(0.01), 1, 30).unwrap());
+        let options = VerifyOptions { seed: 1, ..VerifyOptions::default() };
+        for data in ["", r#", "data": {"type": "regression", "samples": 40, "noise": 0.1}"#] {
+            assert!(diverges(&preset(1000.0, data), &options, 30).unwrap());
+            assert!(!diverges(&preset(0.01, data), &options, 30).unwrap());
+        }
     }
 
     #[test]
     fn a_result_that_should_be_finite_is_not_excused() {
-        let model = model(0.01);
+        let model = check(&preset(0.01, "")).model.unwrap();
         let (mut step, mut pool) = prepared(&model, &Options::train(host_target(1)), 1).unwrap();
-        assert!(!leaves_rightly(&mut step, &mut pool).unwrap());
+        assert_eq!(first_not_finite(&mut step, &mut pool).unwrap(), None);
         // Parameters whose products are beyond the range.
-        let huge = vec![1e30f32; model.params[0].shape.len()];
-        step.set_param(ParamId(0), &huge).unwrap();
-        step.set_param(ParamId(2), &vec![1e30f32; model.params[2].shape.len()]).unwrap();
-        assert!(leaves_rightly(&mut step, &mut pool).unwrap());
+        for index in [0, 2] {
+            let huge = vec![1e30f32; model.params[index].shape.len()];
+            step.set_param(ParamId(index as u32), &huge).unwrap();
+        }
+        assert_eq!(first_not_finite(&mut step, &mut pool).unwrap(), Some(true));
     }
 }

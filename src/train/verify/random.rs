@@ -217,8 +217,7 @@ impl RandomRun {
             return check.passed;
         }
         let steps = self.options.replays.unwrap_or(0);
-        let is_right = crate::model::check(preset).model.map(|model| diverges(&model, seed, steps));
-        if matches!(is_right, Some(Ok(true))) { None } else { check.passed }
+        if matches!(diverges(preset, &self.options(seed), steps), Ok(true)) { None } else { check.passed }
     }
 
     /// The smallest network of which the check fails, and whether there was time to find it.
