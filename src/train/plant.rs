@@ -1,7 +1,7 @@
 //! Faults for tests, planted in the sessions that a thread makes: `verify` must find each of them.
 //!
 //! A fault is there while a [`Planted`] lives, for its own thread, and nowhere else. Faults in kernels and plans of a
-//! CPU's step are in `exec::cpu::plant`, those in a GPU's kernels in `exec::cuda::plant`.
+//! CPU's step are in `exec::cpu::plant`.
 
 use super::{Feed, FeedPosition, StepReport, TrainError};
 use crate::exec::Step;

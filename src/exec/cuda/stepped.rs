@@ -119,6 +119,7 @@ fn run_with(kind: OpKind, bound: &mut [(&str, Vec<f64>)], labels: &[i32]) {
         table: Box::default(),
         phases: 1,
         parallel: false,
+        around: None,
         op: kind,
     };
     for (slot, values) in bound.iter_mut().filter(|(_, values)| !values.is_empty()) {

@@ -351,6 +351,7 @@ fn reference(
         table: Box::default(),
         phases: 1,
         parallel: false,
+        around: None,
     };
     for &(index, slot, dir, id) in slots.iter().filter(|s| s.0 < MAX_ARGS) {
         let (root, start) = program.root(id);

@@ -14,7 +14,6 @@ mod replay;
 mod resumed;
 mod rules;
 mod training;
-mod twins;
 
 pub use proof::{Check, Compared, Culprit, Progress, Proof};
 pub use random::{Failure, RandomEvent, RandomReport, RandomRun, Tally, verify_random};
@@ -115,7 +114,7 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
     let step = compile(&model, &options.compiling())?;
     let step_us = step.selection.choices.iter().map(|c| c.cost_us).sum();
     let replay_seconds = replay::endurance_cost(options.replays, step_us);
-    let seconds = seconds + training::seconds(step_us) + twins::seconds(&step);
+    let seconds = seconds + training::seconds(step_us);
     let bytes = bytes.max(needs(&session_spec(preset, options), &step).bytes());
     Ok(Price { seconds: seconds + replay_seconds, replay_seconds, bytes })
 }
@@ -185,7 +184,7 @@ fn verify_with(
     if options.machine().as_cuda().is_none() {
         run(Gradients, "each kernel against its reference", &mut || bounds::each_kernel(&model, options))?;
     } else {
-        run(Gradients, "kernels against their twins", &mut || twins::twins(&model, options))?;
+        run(Gradients, "kernels against their twins", &mut || twins(&model, options))?;
     }
     if proofs.iter().any(|p| !matches!(p, Plan | Gradients)) {
         let mut rig = Rig::new(preset, &model, options, cancel)?;
@@ -237,6 +236,33 @@ fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainErro
         compiled.times.total().as_secs_f64() * 1e3
     );
     Ok(Check::new("plan", plan.arena_bytes >= plan.lower_bound_bytes, figures))
+}
+
+/// Every kernel of a GPU's step against its plain-loop twin, on fresh random inputs.
+fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+    let small = model.with_batch(model.batch.clamp(2, 16));
+    let (mut worst, mut of, mut wrong, mut count) = (0.0f64, String::new(), Vec::new(), 0);
+    let compiling = options.compiling();
+    let times = super::gpu_times(&small, &compiling)?;
+    let compiled = Arc::new(compile(&small, &Options { gpu_times: times, ..compiling })?);
+    let Step::Cuda(mut step) = Step::new(Arc::clone(&compiled), 1)? else {
+        return Ok(Check::skipped("kernels against their twins", "the step runs on a CPU"));
+    };
+    for index in 0..compiled.plan.program.ops.len() {
+        let twin = step.compare_with_reference(index, options.seed)?;
+        count += 1;
+        if twin.error / twin.limit > worst {
+            (worst, of) =
+                (twin.error / twin.limit, format!("{} ({:.1e} of {:.1e})", twin.kernel, twin.error, twin.limit));
+        }
+        if !twin.wrong.is_empty() {
+            wrong.push((format!("op {index} {}: {}", twin.kernel, twin.wrong), Some(Culprit::Op(index))));
+        }
+    }
+    let passed = wrong.is_empty();
+    let figures = format!("{count} kernels on random inputs, {} wrong; nearest to its limit: {of}", wrong.len());
+    wrong.truncate(12);
+    Ok(Check::new("kernels against their twins (f64)", passed, figures).ratio(worst).detail(wrong))
 }
 
 /// A step with initial parameters and one batch, in the precision of `compiling`.
