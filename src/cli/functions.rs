@@ -1,10 +1,8 @@
 //! `stepgraph functions`: how exact the functions are that a step computes, over all inputs.
 
-use super::args::Device;
-use super::{device, numbers, output};
-use crate::exec::cuda::usable;
-use crate::exec::{Accuracy, Function, Survey, Unit};
-use crate::select::Target;
+use super::{numbers, output};
+use crate::exec::{Accuracy, Function, Survey, instruction_sets};
+use crate::select::Isa;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -12,11 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Measure how exact the functions of a step are, over all inputs
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  stepgraph functions --every 1009\n  stepgraph functions --device cuda --json")]
+#[command(after_help = "Examples:\n  stepgraph functions --every 1009\n  stepgraph functions --json")]
 pub struct FunctionsArgs {
-    /// Where to measure: auto, cpu, cuda or cuda:N
-    #[arg(long, default_value = "auto", value_name = "DEVICE")]
-    pub device: Device,
     /// Look at every Kth bit pattern
     #[arg(long, default_value_t = 1, value_name = "K", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub every: u64,
@@ -25,7 +20,7 @@ pub struct FunctionsArgs {
     pub json: bool,
 }
 
-/// What was found of one function on one device or instruction set.
+/// What was found of one function on one instruction set.
 #[derive(Serialize)]
 struct Row {
     function: String,
@@ -37,47 +32,31 @@ struct Row {
 /// Everything that was found.
 #[derive(Serialize)]
 struct Report {
-    device: String,
     /// Every how many bit patterns of an `f32` one was taken.
     every: u64,
     rows: Vec<Row>,
 }
 
-/// Measures every function and prints a table.
+/// Measures every function on each instruction set of this processor and prints a table.
 ///
 /// # Errors
-/// Where the device cannot be used, or fails.
+/// Where nothing can be printed.
 pub fn run(args: &FunctionsArgs) -> anyhow::Result<()> {
-    let (target, name) = device::choose(args.device, 1)?;
-    let units = units(&target, args.device)?;
-    let mut report = Report { device: name, every: args.every, rows: Vec::new() };
+    let sets = instruction_sets();
+    let mut report = Report { every: args.every, rows: Vec::new() };
     for function in Function::all() {
         let progress = Progress::new(&function.name());
         // A signal ends the program, and with it the survey.
         let survey =
             Survey { every: args.every, progress: &|share| progress.tell(share), stop: &AtomicBool::new(false) };
-        let found = survey.measure(function, &units)?;
+        let found = survey.measure(function, &sets);
         progress.finish();
-        let rows = units.iter().zip(found.into_iter().flatten());
-        let row = |(unit, accuracy): (&Unit, Accuracy)| Row { function: function.name(), on: unit.name(), accuracy };
+        let rows = sets.iter().zip(found.into_iter().flatten());
+        let row =
+            |(isa, accuracy): (&Isa, Accuracy)| Row { function: function.name(), on: isa.name().into(), accuracy };
         report.rows.extend(rows.map(row));
     }
     if args.json { output::print_json(&report) } else { output::print(&text(&report)) }
-}
-
-/// What computes functions on a device: on a CPU, each instruction set that it has.
-fn units(target: &Target, asked: Device) -> anyhow::Result<Vec<Unit>> {
-    match target.as_cuda() {
-        Some(facts) => {
-            let gpu = usable(facts.ordinal).map_err(|why| {
-                super::error::wrong(format!(
-                    "{asked:?} cannot be used: {why}; `stepgraph doctor` tells what is missing"
-                ))
-            })?;
-            Ok(vec![Unit::Gpu(gpu)])
-        }
-        None => Ok(Unit::cpu()),
-    }
 }
 
 /// The table: one line for what is the same on all instruction sets.
@@ -87,10 +66,10 @@ fn text(report: &Report) -> String {
         n => format!("every {n}th of 2^32 inputs"),
     };
     let mut out = format!(
-        "{}, {every}\nunits: error in units in the last place of the exact result; relative: error over it; both of normal \
+        "{every}\nunits: error in units in the last place of the exact result; relative: error over it; both of normal \
          results\nabsolute: error of results up to 2; denormal: error of smaller results in multiples of 2^-149\n\n\
          {:<12} {:<14} {:>12} {:>15} {:>10} {:>10} {:>12}  {}\n",
-        report.device, "function", "on", "units", "at", "relative", "absolute", "denormal", "wrong"
+        "function", "on", "units", "at", "relative", "absolute", "denormal", "wrong"
     );
     for rows in report.rows.chunk_by(|a, b| a.function == b.function) {
         let same = rows.iter().all(|row| row.accuracy.is_same(&rows[0].accuracy));
@@ -167,8 +146,7 @@ mod tests {
             on: on.into(),
             accuracy: Accuracy { inputs: 7, units, ..Accuracy::default() },
         };
-        let report =
-            |units| Report { device: "a CPU".into(), every: 7, rows: vec![row("portable", 0.5), row("avx2", units)] };
+        let report = |units| Report { every: 7, rows: vec![row("portable", 0.5), row("avx2", units)] };
         let lines = |units| text(&report(units)).lines().filter(|l| l.starts_with("tanh")).count();
         assert_eq!((lines(0.5), lines(0.6)), (1, 2));
         assert!(text(&report(0.5)).contains("every 7th of 2^32 inputs"));

@@ -3,41 +3,24 @@
 //! The exact values are those of `f64` functions, which are good to about 2^-46 of themselves: more than enough to judge
 //! results of 24 bits.
 
+use super::Function;
 use super::cpu::kernels::functions::{Numbers, evaluate};
 use super::cpu::{detect_isa, usable_cores};
-use super::cuda::{Gpu, GpuFunctions};
-use super::{ExecError, Function};
 use crate::select::Isa;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// Bit patterns of an `f32`.
 const PATTERNS: u64 = 1 << 32;
+/// Inputs that a thread takes at a time.
+const CHUNK: u64 = 1 << 16;
 
-/// What computes a function.
-#[derive(Clone)]
-pub enum Unit {
-    Cpu(Isa),
-    Gpu(Arc<Gpu>),
-}
-
-impl Unit {
-    /// The instruction sets of this machine's processor that kernels are compiled for.
-    #[must_use]
-    pub fn cpu() -> Vec<Self> {
-        let best = detect_isa();
-        [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= best).map(Self::Cpu).collect()
-    }
-
-    /// The name in reports.
-    #[must_use]
-    pub fn name(&self) -> String {
-        match self {
-            Self::Cpu(isa) => isa.name().to_owned(),
-            Self::Gpu(gpu) => gpu.info().name.clone(),
-        }
-    }
+/// The instruction sets of this machine's processor that kernels are compiled for.
+#[must_use]
+pub fn instruction_sets() -> Vec<Isa> {
+    let best = detect_isa();
+    [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= best).collect()
 }
 
 /// How far results are from exact values.
@@ -99,7 +82,7 @@ impl Accuracy {
         }
     }
 
-    /// Whether two units err alike; which input is named does not matter.
+    /// Whether two instruction sets err alike; which input is named does not matter.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let of = |a: &Self| (a.inputs, a.units, a.relative, a.absolute, a.denormal_units, a.wrong);
@@ -134,29 +117,18 @@ pub struct Survey<'a> {
 }
 
 impl Survey<'_> {
-    /// The accuracy of a function on each of `units`; `None` where it was stopped. Threads share the inputs; results do
+    /// The accuracy of a function on each of `sets`; `None` where it was stopped. Threads share the inputs; results do
     /// not depend on their number, but for which of several inputs with the same error is named.
-    ///
-    /// # Errors
-    /// What went wrong on a device, or where the system refuses a thread.
-    pub fn measure(&self, function: Function, units: &[Unit]) -> Result<Option<Vec<Accuracy>>, ExecError> {
+    pub fn measure(&self, function: Function, sets: &[Isa]) -> Option<Vec<Accuracy>> {
         let count = PATTERNS.div_ceil(self.every.max(1));
-        let gpus: Vec<Option<Mutex<GpuFunctions>>> =
-            units.iter().map(|u| gpu_part(u, function)).collect::<Result<_, _>>()?;
-        let chunk = if gpus.iter().any(Option::is_some) { GpuFunctions::LEN } else { 1 << 16 };
-        let chunks = count.div_ceil(chunk as u64);
-        let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
-        let all: Mutex<(Vec<Accuracy>, Option<ExecError>)> = Mutex::new((vec![Accuracy::default(); units.len()], None));
+        let chunks = count.div_ceil(CHUNK);
+        let next = AtomicU64::new(0);
+        let all = Mutex::new(vec![Accuracy::default(); sets.len()]);
         let work = || {
-            let mut own = vec![Accuracy::default(); units.len()];
-            let failed =
-                self.work(function, units, &gpus, [count, chunks, chunk as u64], (&next, &ended), &mut own).err();
+            let mut own = vec![Accuracy::default(); sets.len()];
+            self.work(function, sets, [count, chunks], &next, &mut own);
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-            all.0.iter_mut().zip(&own).for_each(|(all, own)| all.merge(own));
-            if failed.is_some() {
-                ended.store(true, Ordering::Relaxed);
-                all.1 = failed;
-            }
+            all.iter_mut().zip(&own).for_each(|(all, own)| all.merge(own));
         };
         std::thread::scope(|scope| {
             for index in 1..usable_cores().min(chunks as usize).max(1) {
@@ -168,64 +140,41 @@ impl Survey<'_> {
             }
             work();
         });
-        let (found, failed) = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match failed {
-            Some(error) => Err(error),
-            None => Ok((!self.stop.load(Ordering::Relaxed)).then_some(found)),
-        }
+        let found = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (!self.stop.load(Ordering::Relaxed)).then_some(found)
     }
 
     /// Takes chunks of inputs until there are none.
     fn work(
         &self,
         function: Function,
-        units: &[Unit],
-        gpus: &[Option<Mutex<GpuFunctions>>],
-        [count, chunks, len]: [u64; 3],
-        (next, ended): (&AtomicU64, &AtomicBool),
+        sets: &[Isa],
+        [count, chunks]: [u64; 2],
+        next: &AtomicU64,
         own: &mut [Accuracy],
-    ) -> Result<(), ExecError> {
-        let (mut x, mut y) = (Numbers::new(len as usize), Numbers::new(len as usize));
-        let mut exact = vec![0.0; len as usize];
+    ) {
+        let (mut x, mut y) = (Numbers::new(CHUNK as usize), Numbers::new(CHUNK as usize));
+        let mut exact = vec![0.0; CHUNK as usize];
         loop {
             let chunk = next.fetch_add(1, Ordering::Relaxed);
-            if chunk >= chunks || self.stop.load(Ordering::Relaxed) || ended.load(Ordering::Relaxed) {
-                return Ok(());
+            if chunk >= chunks || self.stop.load(Ordering::Relaxed) {
+                return;
             }
-            let used = (count - chunk * len).min(len) as usize;
+            let used = (count - chunk * CHUNK).min(CHUNK) as usize;
             for (i, x) in x.as_mut_slice().iter_mut().enumerate() {
-                // Behind the last input stand others that were looked at.
-                let index = (chunk * len + i as u64) % count;
+                // After the last input come others that were looked at.
+                let index = (chunk * CHUNK + i as u64) % count;
                 *x = f32::from_bits((index * self.every) as u32);
             }
             for (x, exact) in x.as_slice()[..used].iter().zip(&mut exact) {
                 *exact = function.exact(f64::from(*x));
             }
-            for ((unit, gpu), own) in units.iter().zip(gpus).zip(own.iter_mut()) {
-                match (unit, gpu) {
-                    (Unit::Cpu(isa), _) => evaluate(function, *isa, &x, &mut y),
-                    (_, Some(gpu)) => {
-                        let mut gpu = gpu.lock().unwrap_or_else(PoisonError::into_inner);
-                        gpu.evaluate(x.as_slice(), y.as_mut_slice()).map_err(ExecError::Gpu)?;
-                    }
-                    (Unit::Gpu(_), None) => {}
-                }
-                let meets = |x: f32| function.meets(x) && (gpu.is_none() || GpuFunctions::meets(function, x));
+            for (isa, own) in sets.iter().zip(own.iter_mut()) {
+                evaluate(function, *isa, &x, &mut y);
                 let results = x.as_slice().iter().zip(y.as_slice()).zip(&exact).take(used);
-                results.filter(|((x, _), _)| meets(**x)).for_each(|((x, y), exact)| own.take(*x, *y, *exact));
+                results.filter(|((x, _), _)| function.meets(**x)).for_each(|((x, y), exact)| own.take(*x, *y, *exact));
             }
             (self.progress)((chunk + 1) as f64 / chunks as f64);
-        }
-    }
-}
-
-/// What a GPU needs for a function; nothing for a CPU.
-fn gpu_part(unit: &Unit, function: Function) -> Result<Option<Mutex<GpuFunctions>>, ExecError> {
-    match unit {
-        Unit::Cpu(_) => Ok(None),
-        Unit::Gpu(gpu) => {
-            let made = GpuFunctions::new(gpu, function).map_err(ExecError::Gpu)?;
-            Ok(Some(Mutex::new(made)))
         }
     }
 }

@@ -82,9 +82,6 @@ fn rows(set: &Dataset, samples: &[u32]) -> Vec<f32> {
 impl Rig<'_> {
     /// What the session's evaluation finds after some steps, against both.
     pub(super) fn evaluation(&mut self) -> Result<Check, TrainError> {
-        if matches!(self.session.train, Step::Cuda(_)) {
-            return Ok(Check::skipped(NAME, super::training::ON_A_GPU));
-        }
         let Feed::Data { set, split, .. } = &self.session.feed else {
             return Ok(Check::skipped(NAME, "the preset names no data"));
         };

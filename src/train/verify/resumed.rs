@@ -3,7 +3,7 @@
 use super::replay::Rig;
 use super::training::Logged;
 use super::{Check, VerifyOptions, session_spec};
-use crate::exec::{ExecError, Step};
+use crate::exec::ExecError;
 use crate::model::Preset;
 use crate::tensor::Bytes;
 use crate::train::{Purpose, Session, SessionSpec, TrainError};
@@ -23,9 +23,6 @@ impl Rig<'_> {
     /// Steps, a checkpoint, and more steps in this session and in a new one that resumes: reports and state must be
     /// equal, bit for bit.
     pub(super) fn resumed_run(&mut self, preset: &Preset, options: &VerifyOptions) -> Result<Check, TrainError> {
-        if matches!(self.session.train, Step::Cuda(_)) {
-            return Ok(Check::skipped(NAME, super::training::ON_A_GPU));
-        }
         let bytes = self.session.compiled().plan.persistent_bytes;
         if bytes > MOST_BYTES {
             return Ok(Check::skipped(NAME, &format!("a checkpoint takes about {}", Bytes(bytes))));

@@ -14,9 +14,6 @@ use std::time::{Duration, Instant};
 
 pub(super) const NAME: &str = "a run's batches and log";
 
-/// Why nothing is compared where a GPU trains.
-pub(super) const ON_A_GPU: &str = "a GPU's run is not compared with the host's steps yet";
-
 /// What the run, and the steps op by op that it is compared with, may take each.
 const BUDGET: Duration = Duration::from_secs(2);
 /// The least number of steps, and the most.
@@ -273,9 +270,6 @@ impl Rig<'_> {
     /// A run and the same steps op by op, on batches that the host finds: batches, reports and the state after them
     /// must be equal, bit for bit.
     pub(super) fn logged_steps(&mut self) -> Result<Check, TrainError> {
-        if matches!(self.session.train, Step::Cuda(_)) {
-            return Ok(Check::skipped(NAME, ON_A_GPU));
-        }
         if matches!(self.session.feed, Feed::Resident) {
             return Ok(Check::skipped(NAME, "the preset names no data, and no batches were given"));
         }
