@@ -59,7 +59,9 @@ impl Accuracy {
         // Next to the end of the range, rounding decides between the largest number and infinity.
         let near_end = |v: f64| v.abs() >= LARGEST * (1.0 - 1e-6) && v.is_sign_negative() == exact.is_sign_negative();
         if exact.is_nan() || found.is_nan() || size > LARGEST || found.is_infinite() {
-            if exact.is_nan() != found.is_nan() || (!exact.is_nan() && !(near_end(exact) && near_end(found))) {
+            // Comparisons with what is not a number are false.
+            let agree = (exact.is_nan() && found.is_nan()) || (near_end(exact) && near_end(found));
+            if !agree {
                 self.wrong += 1;
                 self.wrong_at.get_or_insert(x.to_bits());
             }

@@ -104,6 +104,7 @@ mod tests {
     use super::*;
 
     /// Values from a computation with 60 digits.
+    #[allow(clippy::excessive_precision, reason = "more digits than an `f64` has, as they were computed")]
     #[test]
     fn exact_values_agree_with_those_of_60_digits() {
         let table = [

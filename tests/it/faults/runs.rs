@@ -41,7 +41,7 @@ fn now_and_then(f: &Faulty<'_>) {
         static CALLS: Cell<u32> = const { Cell::new(0) };
     }
     CALLS.set(CALLS.get() + 1);
-    if CALLS.get() % 7 == 0 { scaled(f, "c", 1.001) } else { f.run() }
+    if CALLS.get().is_multiple_of(7) { scaled(f, "c", 1.001) } else { f.run() }
 }
 
 /// Other batches out of the same data set.
