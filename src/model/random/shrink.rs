@@ -231,7 +231,8 @@ impl Changes {
                 self.bold.push(Change::Unwrap { list: place.clone(), index });
             }
             place.push(Key::Item(index));
-            let ways: [fn(u64) -> u64; 2] = [|n| n.div_ceil(2), |n| n.saturating_sub(1)];
+            let ways: [fn(u64) -> u64; 3] =
+                [|n| n.div_ceil(2), |n| if n > 1 { n / 2 } else { n }, |n| if n > 1 { n - 1 } else { n }];
             self.numbers.extend(ways.map(|smaller| Change::Together { layer: place.clone(), smaller }));
             self.of(layer, place);
             place.pop();
