@@ -184,7 +184,7 @@ pub struct PlanArgs {
 /// Check the step: gradients, eager against replay, pointers, determinism
 ///
 /// With --random, networks are drawn from seeds. What fails is made as small as its check allows and written to a file,
-/// with the command that repeats the failure. Ctrl+C ends after the current check.
+/// with the command that repeats the failure. There, Ctrl+C ends after the current check.
 ///
 /// Exit status 1 where a check fails.
 #[derive(Debug, Args)]

@@ -140,23 +140,26 @@ impl Change {
                 at(document, object)?.as_object_mut()?.shift_remove(field)?;
             }
             Self::Set { place, value } => *at(document, place)? = value.clone(),
-            Self::Together { layer, smaller } => make_smaller(at(document, layer)?, *smaller),
+            Self::Together { layer, smaller } => make_smaller(at(document, layer)?, *smaller, 1),
         }
         Some(())
     }
 }
 
-/// Makes the whole numbers of a value smaller, except those of layers inside it.
-fn make_smaller(value: &mut Value, smaller: fn(u64) -> u64) {
+/// Makes the whole numbers of a value smaller, except those of layers inside it. Padding may become 0; other numbers
+/// stay at 1, which most of them need.
+fn make_smaller(value: &mut Value, smaller: fn(u64) -> u64, least: u64) {
     match value {
         Value::Number(number) => {
             if let Some(n) = number.as_u64() {
-                *value = smaller(n).into();
+                *value = smaller(n).max(least.min(n)).into();
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| make_smaller(item, smaller)),
+        Value::Array(items) => items.iter_mut().for_each(|item| make_smaller(item, smaller, least)),
         Value::Object(map) => {
-            map.iter_mut().filter(|(name, _)| *name != "layers").for_each(|(_, value)| make_smaller(value, smaller));
+            for (name, value) in map.iter_mut().filter(|(name, _)| *name != "layers") {
+                make_smaller(value, smaller, u64::from(name != "padding"));
+            }
         }
         _ => {}
     }
@@ -231,8 +234,7 @@ impl Changes {
                 self.bold.push(Change::Unwrap { list: place.clone(), index });
             }
             place.push(Key::Item(index));
-            let ways: [fn(u64) -> u64; 3] =
-                [|n| n.div_ceil(2), |n| if n > 1 { n / 2 } else { n }, |n| if n > 1 { n - 1 } else { n }];
+            let ways: [fn(u64) -> u64; 2] = [|n| n / 2, |n| n.saturating_sub(1)];
             self.numbers.extend(ways.map(|smaller| Change::Together { layer: place.clone(), smaller }));
             self.of(layer, place);
             place.pop();
