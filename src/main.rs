@@ -1,10 +1,9 @@
 //! The program: arguments, logging, dispatch.
 
-use clap::Parser;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::io::{Write, stderr};
 use std::process::ExitCode;
-use stepgraph::cli::{self, args::Cli};
+use stepgraph::cli;
 use stepgraph::exec::cuda;
 
 /// Messages of libraries and of our own, on standard error. Where that is closed, nobody listens.
@@ -54,7 +53,7 @@ fn main() -> ExitCode {
         return if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     cuda::may_start_compilers();
-    let cli = Cli::parse();
+    let cli = cli::parse();
     explain_panics(!cli::opens_window(&cli));
     start_logging();
     cli::run(&cli)

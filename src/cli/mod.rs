@@ -38,8 +38,36 @@ mod verify;
 mod verify_random;
 
 use crate::exec::cpu::threads_variable;
+use crate::model::{BUNDLED, did_you_mean};
 use args::{Cli, Command};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+use std::path::Path;
 use std::process::ExitCode;
+
+/// The command line as it was given. One that cannot be read ends the program with exit status 2.
+#[must_use]
+pub fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        let first = std::env::args_os().nth(1).and_then(|arg| arg.into_string().ok());
+        let more = matches!(error.kind(), ErrorKind::ArgumentConflict | ErrorKind::UnknownArgument);
+        match first.filter(|_| more).and_then(|first| unknown_command(&first)) {
+            Some(text) => Cli::command().error(ErrorKind::InvalidSubcommand, text).exit(),
+            None => error.exit(),
+        }
+    })
+}
+
+/// What is said of a first word with more behind it that is no command; nothing where it is one, an option or a preset.
+fn unknown_command(first: &str) -> Option<String> {
+    let command = Cli::command();
+    let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+    let is_preset = Path::new(first).exists() || BUNDLED.iter().any(|b| b.name == first);
+    if first.starts_with('-') || first == "help" || is_preset || names.contains(&first) {
+        return None;
+    }
+    Some(format!("there is no command {first:?}; {}`stepgraph --help` lists all", did_you_mean(first, names)))
+}
 
 /// Carries out a command line and gives the exit status.
 #[must_use]

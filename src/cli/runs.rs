@@ -128,7 +128,10 @@ fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
     if shown.is_empty() {
         let hidden = all.len();
         output::note(&match hidden {
-            0 => "no runs are kept yet: train in the studio, or with stepgraph train PRESET --keep".to_owned(),
+            0 => format!(
+                "no runs are kept in {} yet: train in the studio, or with stepgraph train PRESET --keep",
+                store.folder().display()
+            ),
             1 => "the only run is hidden; --all lists it".to_owned(),
             _ => format!("all {hidden} runs are hidden; --all lists them"),
         });

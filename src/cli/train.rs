@@ -17,7 +17,7 @@ use crate::model::Preset;
 use crate::select::Threads;
 use crate::tensor::Bytes;
 use crate::train::runs::{RunEnd, missing_checkpoint};
-use crate::train::{DataChoice, Evaluation, Layout, Session, SessionSpec, StepReport, TrainError};
+use crate::train::{DataChoice, Evaluation, Layout, Session, SessionSpec, StepReport, TrainError, checkpoint_step};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -68,6 +68,9 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     presets::warn_of_precision(&found.preset, &target);
     introduce(&session, args);
     if let Some(text) = outputs.save.as_ref().and_then(WeightsFile::plan) {
+        output::note(&format!("note: {text}"));
+    }
+    if let Some(text) = replaced_checkpoint(args) {
         output::note(&format!("note: {text}"));
     }
     if store.is_some() {
@@ -122,6 +125,17 @@ fn prepare(spec: &SessionSpec, asked: Device, name: String) -> anyhow::Result<(S
         }
         other => Ok((other?, name)),
     }
+}
+
+/// What becomes of the checkpoint of another run, where one has the name that this run writes to.
+fn replaced_checkpoint(args: &TrainArgs) -> Option<String> {
+    let path = args.checkpoint.as_ref().filter(|path| args.resume.as_ref() != Some(*path))?;
+    let step = output::count(checkpoint_step(path).ok()?);
+    let path = path.display();
+    Some(format!(
+        "{path} holds another run until step {step}, which this run's first checkpoint replaces; to keep it, copy the \
+         file now, or give another name to --checkpoint"
+    ))
 }
 
 /// A file that could be written before the run and cannot now is nobody's mistake in the command: status 1.

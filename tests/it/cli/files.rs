@@ -354,6 +354,22 @@ fn tensors_of_another_kind_are_never_replaced() {
 }
 
 #[test]
+fn a_checkpoint_that_is_replaced_is_named_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = at(&folder, "c.safetensors");
+    let train = |steps, more: &[&str]| {
+        let args = [&["train", "xor", "--steps", steps, "--checkpoint", &checkpoint], more].concat();
+        let output = super::run(&args);
+        super::succeeded(&args, &output);
+        super::stderr(&output)
+    };
+    assert!(!train("5", &[]).contains("which this run's first checkpoint replaces"));
+    assert!(!train("9", &["--resume", &checkpoint]).contains("which this run's first checkpoint replaces"));
+    let told = train("3", &[]);
+    assert!(told.contains("holds another run until step 9, which this run's first checkpoint replaces"), "{told}");
+}
+
+#[test]
 fn weights_of_another_network_are_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     let [weights, first, second] =

@@ -22,6 +22,10 @@ fn a_misspelt_preset_is_told_the_right_one() {
         assert!(refused(&["studio", "spiral"]).contains("did you mean \"spirals\"?"));
         assert!(refused(&["trian"]).contains("did you mean \"train\"?"));
     }
+    for args in [["trian", "xor"], ["trian", "cls.json"], ["verfy", "iris"]] {
+        let told = refused(&args);
+        assert!(told.contains(&format!("there is no command {:?}; did you mean ", args[0])), "{told}");
+    }
     // Options are those that the parser knows.
     assert!(refused(&["train", "xor", "--stepz", "3"]).contains("--steps"));
 }
