@@ -11,6 +11,10 @@ const ENDLESS: [&str; 6] = ["train", "xor", "--threads", "1", "--steps", "100000
 #[test]
 fn a_run_without_results_says_that_nothing_was_saved() {
     for (name, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        if name == "HUP" && is_ignored(1) {
+            println!("skipped: a closed terminal is ignored here, as behind nohup");
+            continue;
+        }
         let mut child = spawn(&ENDLESS);
         let mut lines = wait_for_steps(&mut child);
         signal(&child, name);
@@ -22,6 +26,13 @@ fn a_run_without_results_says_that_nothing_was_saved() {
         assert_eq!(told.contains("press Ctrl+C again"), name == "INT", "{told}");
         assert!(name == "INT" || told.contains(&format!("SIG{name}")), "{told}");
     }
+}
+
+/// Whether this process ignores a signal, which its children inherit; false where the system does not say so.
+fn is_ignored(number: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & (1 << (number - 1)) != 0)
 }
 
 #[test]
