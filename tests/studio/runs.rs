@@ -354,8 +354,7 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
     assert!(robot.app().studio.runs.selected.len() == 1 && robot.app().studio.runs.selected[0] != id);
     // Without a run there is nothing to tell.
     robot.window.state_mut().perform(&ctx, Command::New);
-    robot.window.run_steps(2);
-    assert!(robot.app().studio.notice.is_none());
+    robot.until("no notice", |app| app.studio.notice.is_none());
 }
 
 #[test]
