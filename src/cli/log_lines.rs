@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Where a resumed run goes on.
+/// Where a resumed run continues.
 #[derive(Clone, Copy, Debug)]
 pub struct GoesOn {
     /// Steps made before.
@@ -20,13 +20,13 @@ pub struct GoesOn {
 #[derive(Debug)]
 pub struct Kept<'a> {
     pub path: &'a Path,
-    /// Bytes up to the end of the line of the step that the run goes on from.
+    /// Bytes up to the end of the line of the step that the run continues from.
     pub end: u64,
     /// Whole lines after it, which the run makes again.
     pub later: u64,
 }
 
-/// Why a log is not the one to go on with.
+/// Why a log is not the one to continue.
 enum Unfit {
     Unread(anyhow::Error),
     /// It has no line of the step.
@@ -51,7 +51,7 @@ impl Unfit {
 /// first lines.
 ///
 /// # Errors
-/// Where no log has the line of the step that the run goes on from, it is that of another run, or what a killed run
+/// Where no log has the line of the step that the run continues from, it is that of another run, or what a killed run
 /// left would be lost and is no beginning of the log.
 pub fn kept_lines<'a>(path: &'a Path, part: &'a Path, is_left: bool, from: GoesOn) -> anyhow::Result<Option<Kept<'a>>> {
     let of_path = || path.is_file().then(|| kept(path, from));

@@ -37,7 +37,7 @@ pub struct StepLog {
     flushed: Instant,
     /// Bytes of the old lines that stay, until the first new line follows them.
     keeps: Option<u64>,
-    /// Lines after those, which the first new line removes, and what was removed until that is told.
+    /// Lines after those, which the first new line removes, and what was removed until that is reported.
     later: u64,
     removed: Option<u64>,
     /// Whether evaluations are of samples that may have been trained on before.
@@ -227,7 +227,7 @@ impl StepLog {
 mod tests {
     use super::*;
 
-    /// A run of these tests goes on from `step`, whose loss is 0 in every line.
+    /// A run of these tests continues from `step`, whose loss is 0 in every line.
     fn from(step: u64) -> Option<GoesOn> {
         Some(GoesOn { step, loss: Some(0.0) })
     }

@@ -240,7 +240,7 @@ impl Progress {
         self.alive();
     }
 
-    /// Tells how far it is, where it is time.
+    /// Reports how far it is, where it is time.
     fn alive(&mut self) {
         if self.bar.is_none() && self.told.elapsed() >= LINE_EVERY {
             self.told = Instant::now();

@@ -33,7 +33,7 @@ pub(super) struct BroughtUp {
     pub(super) feed: Feed,
     /// What the user should know about the data.
     pub(super) notes: Vec<String>,
-    /// What the checkpoint to go on from has otherwise, where there is one.
+    /// What the checkpoint to continue from has otherwise, where there is one.
     pub(super) compared: Option<Compared>,
     /// Room for a snapshot.
     pub(super) kept: KeptState,

@@ -125,7 +125,7 @@ fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> 
     }
     for (index, op) in program.ops.iter().enumerate() {
         step.run_ops(index, index + 1, pool)?;
-        // A metric may be beyond `f32` while a run goes on; the loss may not.
+        // A metric may be beyond `f32` while a run continues; the loss may not.
         let is_metric = |v: LValueId| program.value(v).role == Role::Metric && program.value(v).name != "loss";
         let bad = op.bound(Dir::Out).find(|(_, v)| !is_metric(*v) && !is_finite(step, *v));
         if let Some((slot, value)) = bad {

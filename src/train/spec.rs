@@ -35,10 +35,10 @@ pub struct SessionSpec {
     pub steps: Option<usize>,
     pub seed: Option<u64>,
     pub init: Option<PathBuf>,
-    /// The checkpoint to go on from.
+    /// The checkpoint to continue from.
     pub resume: Option<PathBuf>,
     pub data: DataChoice,
-    /// How the preset's data are prepared; where nothing is given, as the checkpoint to go on from says, or by their
+    /// How the preset's data are prepared; where nothing is given, as the checkpoint to continue from says, or by their
     /// own training part.
     pub preprocessing: Option<Preprocessing>,
     pub metrics: Metrics,
@@ -49,7 +49,7 @@ pub struct SessionSpec {
 }
 
 impl SessionSpec {
-    /// The preset as it stands, replayed, on this machine's default number of threads.
+    /// The preset as it is, replayed, on this machine's default number of threads.
     #[must_use]
     pub fn new(preset: Preset, base: PathBuf) -> Self {
         Self {

@@ -21,7 +21,7 @@ pub(super) struct Header {
     /// Absent in checkpoints of earlier versions, whose preset says the same but for the number of steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) recipe: Option<Recipe>,
-    /// The loss of the last step, as its log has it: whether a log belongs to the run can be told by it. Absent before
+    /// The loss of the last step, as its log has it: it shows whether a log belongs to the run. Absent before
     /// the first step, and in checkpoints of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) loss: Option<f32>,

@@ -1,4 +1,4 @@
-//! Checkpoints: everything that a run needs to go on as if it had never stopped.
+//! Checkpoints: everything that a run needs to continue as if it had never stopped.
 
 mod header;
 mod resume;

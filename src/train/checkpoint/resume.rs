@@ -1,4 +1,4 @@
-//! Going on from a checkpoint: what a run takes from it, and what it refuses.
+//! Continuing from a checkpoint: what a run takes from it, and what it refuses.
 
 use super::KEY;
 use super::header::{Header, metadata_of};
@@ -37,7 +37,7 @@ impl Compared {
     /// Compares the header `text` of the checkpoint at `path` with a run's recipe.
     ///
     /// # Errors
-    /// Where the run cannot go on from the checkpoint for it, or the header is broken.
+    /// Where the run cannot continue from the checkpoint for it, or the header is broken.
     fn new(text: &str, own: &Recipe, path: &Path) -> Result<Self, TrainError> {
         let help = "give a file that was written as a checkpoint";
         let header: Header = serde_json::from_str(text)

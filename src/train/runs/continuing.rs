@@ -1,10 +1,10 @@
-//! Where a kept run can go on, and what to do where it cannot.
+//! Where a kept run can continue, and what to do where it cannot.
 
 use super::{Curves, Quantity, RunEnd, RunEntry, RunStore, RunsError};
 use crate::train::{TrainError, checkpoint_end};
 use std::path::Path;
 
-/// Where a kept run goes on.
+/// Where a kept run continues.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResumePoint {
     pub id: String,
@@ -14,7 +14,7 @@ pub struct ResumePoint {
 }
 
 impl RunStore {
-    /// Where a run goes on, and its curves until there.
+    /// Where a run continues, and its curves until there.
     ///
     /// # Errors
     /// Where it has no checkpoint, its files cannot be read, or the checkpoint is that of another run: the curve would
@@ -43,7 +43,7 @@ impl RunStore {
 const NO_CHECKPOINT: &str = "it was ended before its first checkpoint, a few seconds after its first step";
 
 impl RunEntry {
-    /// How a run that was cut off can go on, or why it cannot and what to do, with `number` for how a step is written;
+    /// How a run that was cut off can continue, or why it cannot and what to do, with `number` for how a step is written;
     /// `None` where it was not cut off, or is damaged.
     #[must_use]
     pub fn way_on(&self, number: impl Fn(u64) -> String) -> Option<String> {

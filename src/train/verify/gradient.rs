@@ -41,8 +41,7 @@ pub(super) fn update_at(step: &Step) -> usize {
 }
 
 /// Runs a step that starts afresh as far as its gradients, and gives these, scaled as the step scales them. Where
-/// updates ride on the gradients or stand
-/// between them, the whole step is run, and they are read off the first moment, which was zero: `m = (1 - beta1) g`,
+/// updates ride on the gradients or are between them, the whole step is run, and they are read off the first moment, which was zero: `m = (1 - beta1) g`,
 /// with `wd p` in `g` unless decoupled.
 pub(super) fn run_to_gradients(
     step: &mut Step,

@@ -1,6 +1,5 @@
 //! The proofs on random networks: what failed, how near to their bounds the errors came, and the smallest network of
-//! each
-//! failure.
+//! each failure.
 
 use super::diverges::diverges;
 use super::replay::{ENDURANCE, NOT_FINITE};
@@ -131,7 +130,7 @@ enum Ended {
     Failed(TrainError),
 }
 
-/// Where the proofs themselves cannot be run, this stands for the check.
+/// Where the proofs themselves cannot be run, this is the check's name.
 const ERROR: &str = "the proofs can be run";
 
 /// Listens to what happens; false ends it.

@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::train::{TrainError, gpu_times};
 use std::sync::Arc;
 
-/// Every kernel of a GPU's step against its plain-loop twin, on fresh random inputs.
+/// Every kernel of a GPU's step against plain loops, on fresh random inputs.
 pub(super) fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     let small = model.with_batch(model.batch.min(16));
     let (mut worst, mut of, mut wrong, mut count) = (0.0f64, String::new(), Vec::new(), 0);

@@ -85,14 +85,14 @@ pub fn evaluate(function: Function, isa: Isa, x: &Numbers, y: &mut Numbers) {
     let out: *mut u8 = y.lines.as_mut_ptr().cast();
     let from: *mut u8 = x.lines.as_ptr().cast_mut().cast();
     if matches!(op, OpKind::ActBwd { .. }) {
-        // The derivative is multiplied by the gradient, which lies where the result goes.
+        // The derivative is multiplied by the gradient, which is where the result goes.
         y.as_mut_slice().fill(1.0);
         (ptr[0], ptr[1], ptr[2]) = (out, from, out);
     } else {
         (ptr[0], ptr[1]) = (from, out);
     }
     let call = Call { run: kernel.run, op, ptr, table: kernel.table, phases: 1, parallel: false, around: None };
-    // SAFETY: the buffers hold as many floats as the operation says and begin with a line of the cache; a result may lie on the first
+    // SAFETY: the buffers hold as many floats as the operation says and begin with a line of the cache; a result may be in place of the first
     // argument, and nothing is written to `x`.
     unsafe { (call.run)(&call, Part::WHOLE) };
 }
