@@ -6,7 +6,7 @@ use crate::select::Isa;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Measure how exact the functions of a step are, over all inputs
 #[derive(Debug, Args)]
@@ -46,12 +46,10 @@ pub fn run(args: &FunctionsArgs) -> anyhow::Result<()> {
     let mut report = Report { every: args.every, rows: Vec::new() };
     for function in Function::all() {
         let progress = Progress::new(&function.name());
-        // A signal ends the program, and with it the survey.
-        let survey =
-            Survey { every: args.every, progress: &|share| progress.tell(share), stop: &AtomicBool::new(false) };
+        let survey = Survey { every: args.every, progress: &|share| progress.tell(share) };
         let found = survey.measure(function, &sets);
         progress.finish();
-        let rows = sets.iter().zip(found.into_iter().flatten());
+        let rows = sets.iter().zip(found);
         let row =
             |(isa, accuracy): (&Isa, Accuracy)| Row { function: function.name(), on: isa.name().into(), accuracy };
         report.rows.extend(rows.map(row));

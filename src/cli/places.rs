@@ -44,12 +44,17 @@ fn resolved(path: &Path) -> PathBuf {
 /// # Errors
 /// Where it is something else, or cannot be read.
 pub fn replaceable(path: &Path, what: &str, kind: Kind<'_>) -> anyhow::Result<()> {
-    crate::train::replaceable(path, kind).map_err(|error| match error {
+    crate::train::replaceable(path, kind).map_err(|error| refusal(error, what))
+}
+
+/// The error of a result that must not replace what is there.
+fn refusal(error: NotReplaced, what: &str) -> anyhow::Error {
+    match error {
         NotReplaced::Other { .. } | NotReplaced::OtherWeights { .. } => {
             wrong(format!("{error}; give another name for {what}, or move that file away"))
         }
         unread @ NotReplaced::Unread { .. } => unread.into(),
-    })
+    }
 }
 
 /// Where a network's parameters go.
@@ -141,11 +146,9 @@ impl Places {
         let what = "the parameters";
         let Some(path) = self.finds(what, path)? else { return Ok(None) };
         let others = match crate::train::replaceable(&path, Kind::Weights(Some(network))) {
+            Ok(()) => None,
             Err(NotReplaced::OtherWeights { is, .. }) => Some(is),
-            _ => {
-                replaceable(&path, what, Kind::Weights(Some(network)))?;
-                None
-            }
+            Err(error) => return Err(refusal(error, what)),
         };
         Ok(Some(WeightsFile { path, others }))
     }

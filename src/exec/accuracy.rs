@@ -8,7 +8,7 @@ use super::cpu::kernels::functions::{Numbers, evaluate};
 use super::cpu::{detect_isa, usable_cores};
 use crate::select::Isa;
 use serde::Serialize;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Bit patterns of an `f32`.
@@ -108,20 +108,19 @@ impl Accuracy {
     }
 }
 
-/// How often a function is looked at, and who may stop it.
+/// How many inputs of a function are looked at.
 pub struct Survey<'a> {
     /// Every how many bit patterns one is taken; at least 1.
     pub every: u64,
-    /// Is told the share that is done, from several threads.
+    /// Receives the share that is done, from several threads.
     pub progress: &'a (dyn Fn(f64) + Sync),
-    /// Ends the survey where it is set.
-    pub stop: &'a AtomicBool,
 }
 
 impl Survey<'_> {
-    /// The accuracy of a function on each of `sets`; `None` where it was stopped. Threads share the inputs; results do
-    /// not depend on their number, but for which of several inputs with the same error is named.
-    pub fn measure(&self, function: Function, sets: &[Isa]) -> Option<Vec<Accuracy>> {
+    /// The accuracy of a function on each of `sets`. Threads share the inputs; results do not depend on their number,
+    /// but for which of several inputs with the same error is named.
+    #[must_use]
+    pub fn measure(&self, function: Function, sets: &[Isa]) -> Vec<Accuracy> {
         let count = PATTERNS.div_ceil(self.every.max(1));
         let chunks = count.div_ceil(CHUNK);
         let next = AtomicU64::new(0);
@@ -142,8 +141,7 @@ impl Survey<'_> {
             }
             work();
         });
-        let found = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (!self.stop.load(Ordering::Relaxed)).then_some(found)
+        all.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes chunks of inputs until there are none.
@@ -159,7 +157,7 @@ impl Survey<'_> {
         let mut exact = vec![0.0; CHUNK as usize];
         loop {
             let chunk = next.fetch_add(1, Ordering::Relaxed);
-            if chunk >= chunks || self.stop.load(Ordering::Relaxed) {
+            if chunk >= chunks {
                 return;
             }
             let used = (count - chunk * CHUNK).min(CHUNK) as usize;

@@ -5,10 +5,10 @@
 
 use super::{Feed, FeedPosition, StepReport, TrainError};
 use crate::exec::Step;
+use crate::exec::cpu::plant::Planted;
 use crate::model::ParamId;
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// A fault in a session.
@@ -34,20 +34,11 @@ thread_local! {
     static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
 }
 
-/// Keeps a fault planted for the thread that made it.
-pub struct Planted(PhantomData<*const ()>);
-
-impl Planted {
+impl Plant {
+    /// Plants the fault for as long as the result lives.
     #[must_use]
-    pub fn new(plant: Plant) -> Self {
-        PLANTED.set(Some(plant));
-        Self(PhantomData)
-    }
-}
-
-impl Drop for Planted {
-    fn drop(&mut self) {
-        PLANTED.set(None);
+    pub fn planted(self) -> Planted<Self> {
+        Planted::new(&PLANTED, self)
     }
 }
 
@@ -98,7 +89,7 @@ pub(super) fn forgets(name: &str) -> bool {
     matches!(PLANTED.get(), Some(Plant::Forgets(start)) if name.starts_with(start))
 }
 
-/// Where a resumed run goes on.
+/// Where a resumed run continues.
 pub(super) fn resumed_at(position: FeedPosition) -> FeedPosition {
     match (PLANTED.get(), position) {
         (Some(Plant::ForgetsPosition), FeedPosition::Data(_)) => FeedPosition::Data(crate::data::Position::default()),

@@ -89,7 +89,7 @@ pub struct Session {
     pub(super) streams: bool,
     /// Where the batches of one launch stand.
     pub(super) places: Vec<BatchPlace>,
-    /// What the steps of one launch told.
+    /// What the steps of one launch reported.
     pub(super) records: Vec<StepRecord>,
     /// How far parameters moved, where somebody collects it.
     pub(super) moved: Option<Stretches>,
@@ -329,24 +329,26 @@ impl Session {
             step_us,
             feed_us: (fed - started).as_secs_f32() * 1e6,
         };
-        if let Some(change) = self.report_change {
-            change(&mut report);
-        }
-        if !self.is_sound(&report)? {
+        if !self.accept(&mut report)? {
             return Err(self.explain(report.loss)?.into());
         }
-        self.done += 1;
-        self.last_loss = Some(report.loss);
         Ok(Some(report))
     }
 
-    /// Whether a run can go on after a step: loss and parameters are finite. The metrics of the update need not be, where
-    /// they are beyond `f32`; but where the largest change is finite, so are the parameters.
-    pub(super) fn is_sound(&self, report: &StepReport) -> Result<bool, TrainError> {
-        if !report.loss.is_finite() {
-            return Ok(false);
+    /// Counts a step that was made, where the run can continue after it: loss and parameters are finite. The metrics of
+    /// the update need not be, where they are beyond `f32`; but where the largest change is finite, so are the
+    /// parameters.
+    pub(super) fn accept(&mut self, report: &mut StepReport) -> Result<bool, TrainError> {
+        if let Some(change) = self.report_change {
+            change(report);
         }
-        Ok(report.update_max.is_finite() || parameters_are_finite(&self.train)?)
+        let is_sound =
+            report.loss.is_finite() && (report.update_max.is_finite() || parameters_are_finite(&self.train)?);
+        if is_sound {
+            self.done += 1;
+            self.last_loss = Some(report.loss);
+        }
+        Ok(is_sound)
     }
 
     #[cold]

@@ -107,15 +107,10 @@ impl Session {
             records.extend_from_slice(self.train.landed()?);
             for record in &records {
                 let mut report = self.watched.report(record, self.done + 1, fed_us);
-                if let Some(change) = self.report_change {
-                    change(&mut report);
-                }
-                if !self.is_sound(&report)? {
+                if !self.accept(&mut report)? {
                     failed = Some(report.loss);
                     break;
                 }
-                self.done += 1;
-                self.last_loss = Some(report.loss);
                 made += 1;
                 tell(&report);
             }

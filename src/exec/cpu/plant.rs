@@ -12,6 +12,7 @@ use crate::select::Variant;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::thread::LocalKey;
 
 /// Where a changed kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,23 +36,35 @@ thread_local! {
 }
 
 /// Keeps a fault planted for the thread that made it.
-pub struct Planted(PhantomData<*const ()>);
+pub struct Planted<P: 'static> {
+    place: &'static LocalKey<Cell<Option<P>>>,
+    /// It stays with its thread.
+    thread: PhantomData<*const ()>,
+}
 
-impl Planted {
-    #[must_use]
-    pub fn new(plant: Plant) -> Self {
-        PLANTED.set(Some(plant));
-        Self(PhantomData)
+impl<P> Planted<P> {
+    /// Plants a fault where its thread looks for one.
+    pub(crate) fn new(place: &'static LocalKey<Cell<Option<P>>>, plant: P) -> Self {
+        place.set(Some(plant));
+        Self { place, thread: PhantomData }
     }
 }
 
-impl Drop for Planted {
+impl<P> Drop for Planted<P> {
     fn drop(&mut self) {
-        PLANTED.set(None);
+        self.place.set(None);
     }
 }
 
-/// What stands around a kernel that was changed.
+impl Plant {
+    /// Plants the fault for as long as the result lives.
+    #[must_use]
+    pub fn planted(self) -> Planted<Self> {
+        Planted::new(&PLANTED, self)
+    }
+}
+
+/// What is around a kernel that was changed.
 pub struct Around {
     real: KernelFn,
     phases: usize,

@@ -1,7 +1,7 @@
-//! A run that is written to a checkpoint and resumed by another session must go on as if it had never stopped.
+//! A run that is written to a checkpoint and resumed by another session must continue as if it had never stopped.
 
 use super::replay::Rig;
-use super::training::Logged;
+use super::training::make;
 use super::{Check, VerifyOptions, session_spec};
 use crate::exec::ExecError;
 use crate::model::Preset;
@@ -37,7 +37,7 @@ impl Rig<'_> {
         let folder = tempfile::tempdir().map_err(|cause| TrainError::Write { path: std::env::temp_dir(), cause })?;
         let path = folder.path().join("resumed.safetensors");
         self.begin_run()?;
-        if let Some(why) = made(&mut self.session, count)?.1 {
+        if let Some(why) = make(&mut self.session, count, &mut Vec::new())? {
             return Ok(Check::skipped(NAME, &format!("the run diverges before its checkpoint: {why}")));
         }
         // A person may change the rate: it must be kept too.
@@ -49,7 +49,8 @@ impl Rig<'_> {
             }
             written => written?,
         }
-        let (expected, ended) = made(&mut self.session, count)?;
+        let mut expected = Vec::new();
+        let ended = make(&mut self.session, count, &mut expected)?;
         let state = self.session.train.snapshot()?;
         self.rewind()?;
         if let Some(why) = ended {
@@ -69,7 +70,8 @@ impl Rig<'_> {
         };
         resumed.total = self.session.total;
         let first = resumed.done + 1;
-        let (found, ended) = made(&mut resumed, count)?;
+        let mut found = Vec::new();
+        let ended = make(&mut resumed, count, &mut found)?;
         let mut wrong = Vec::new();
         if first != count + 1 {
             wrong.push((format!("it goes on with step {first} instead of {}", count + 1), None));
@@ -90,15 +92,5 @@ impl Rig<'_> {
             state.len()
         );
         Ok(Check::new(NAME, wrong.is_empty(), figures).detail(wrong))
-    }
-}
-
-/// Makes steps and gives what they reported, and why they ended early.
-fn made(session: &mut Session, count: u64) -> Result<(Vec<Logged>, Option<String>), TrainError> {
-    let mut logged = Vec::new();
-    match session.steps(count, Duration::from_secs(1 << 20), |report| logged.push(Logged::of(report))) {
-        Ok(_) => Ok((logged, None)),
-        Err(TrainError::Exec(error @ ExecError::NonFinite { .. })) => Ok((logged, Some(error.to_string()))),
-        Err(other) => Err(other),
     }
 }

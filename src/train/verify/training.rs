@@ -98,6 +98,19 @@ fn bits(value: f32) -> u32 {
     if value.is_nan() { f32::NAN.to_bits() } else { value.to_bits() }
 }
 
+/// Makes up to `count` steps as a run does, adds what they report to `logged`, and gives why they ended where a value
+/// that is not finite ended them.
+///
+/// # Errors
+/// Where a step fails in another way.
+pub(super) fn make(session: &mut Session, count: u64, logged: &mut Vec<Logged>) -> Result<Option<String>, TrainError> {
+    match session.steps(count, NEVER, |report| logged.push(Logged::of(report))) {
+        Ok(_) => Ok(None),
+        Err(TrainError::Exec(error @ ExecError::NonFinite { .. })) => Ok(Some(error.to_string())),
+        Err(other) => Err(other),
+    }
+}
+
 /// A batch as a step has it in memory.
 struct Batch {
     x: Vec<f32>,
@@ -240,15 +253,8 @@ impl Rig<'_> {
         let (mut logged, mut other_batches, mut ended) = (Vec::new(), Vec::new(), None);
         let looked_at = if batch_stays(&self.session.train) { batches.len() } else { 0 };
         let session = &mut self.session;
-        let mut made = |session: &mut Session, most: u64| match session
-            .steps(most, NEVER, |report| logged.push(Logged::of(report)))
-        {
-            Ok(_) => Ok(None),
-            Err(TrainError::Exec(error @ ExecError::NonFinite { .. })) => Ok(Some(error.to_string())),
-            Err(other) => Err(other),
-        };
         for (number, batch) in (1..).zip(batches) {
-            ended = made(session, 1)?;
+            ended = make(session, 1, &mut logged)?;
             if ended.is_some() {
                 break;
             }
@@ -261,7 +267,7 @@ impl Rig<'_> {
             }
         }
         if ended.is_none() && count > batches.len() as u64 {
-            ended = made(session, count - batches.len() as u64)?;
+            ended = make(session, count - batches.len() as u64, &mut logged)?;
         }
         let state = session.train.snapshot()?;
         Ok(Trained { logged, other_batches, looked_at, state, ended })

@@ -94,8 +94,8 @@ fn checks(network: &str, proof: Proof, place: Option<Place>) -> Result<Vec<(Stri
     let options = VerifyOptions { replays: Some(20), threads: 2, ..VerifyOptions::default() };
     let (mut in_step, mut in_run) = (None, None);
     match place {
-        Some(Place::Step(fault)) => in_step = Some(plant::Planted::new(fault)),
-        Some(Place::Run(fault)) => in_run = Some(run_plant::Planted::new(fault)),
+        Some(Place::Step(fault)) => in_step = Some(fault.planted()),
+        Some(Place::Run(fault)) => in_run = Some(fault.planted()),
         None => {}
     }
     let report = verify_some(&preset, &options, &[proof], &std::sync::Arc::default(), |_| {});
