@@ -106,7 +106,7 @@ template <class T, int FUNC, i64 LEN> struct Act : Elementwise<Act<T, FUNC, LEN>
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& x) {
         Vec<T, N> y;
 #pragma unroll
-        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(activate<FUNC>(to_float(x.v[i])));
+        for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(activate<FUNC, T>(to_float(x.v[i])));
         store(a.at<T>(1) + at, y);
     }
 };
@@ -118,7 +118,7 @@ template <class T, int FUNC, i64 LEN> struct ActBwd : Elementwise<ActBwd<T, FUNC
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
         Vec<T, N> dx;
 #pragma unroll
-        for (int i = 0; i < N; ++i) dx.v[i] = narrow<T>(to_float(in.a.v[i]) * activate_grad<FUNC>(to_float(in.b.v[i])));
+        for (int i = 0; i < N; ++i) dx.v[i] = narrow<T>(to_float(in.a.v[i]) * activate_grad<FUNC, T>(to_float(in.b.v[i])));
         store(a.at<T>(2) + at, dx);
     }
 };
@@ -138,8 +138,8 @@ template <class T, int ACT, int ACT_GRAD, i64 LEN> struct AddAct : Elementwise<A
         Vec<T, N> y;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            float v = activate<ACT>(to_float(in.a.v[i]) + to_float(in.b.v[i]));
-            if constexpr (ACT_GRAD != NONE) v *= activate_grad<ACT_GRAD>(to_float(in.saved.v[i]));
+            float v = activate<ACT, T>(to_float(in.a.v[i]) + to_float(in.b.v[i]));
+            if constexpr (ACT_GRAD != NONE) v *= activate_grad<ACT_GRAD, T>(to_float(in.saved.v[i]));
             y.v[i] = narrow<T>(v);
         }
         store(a.at<T>(3) + at, y);
@@ -604,14 +604,14 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
 #pragma unroll
             for (int i = 0; i < EACH; ++i) sum.v[i] += more.v[i];
         }
-        UpdateMetric m = {0u, 0.0f};
+        UpdateSum m = {0u, 0.0};
         if (inside) {
             Vec<T, EACH> copy;
 #pragma unroll
             for (int i = 0; i < EACH; ++i) {
                 const float before = param.v[i], g = sum.v[i];
                 param.v[i] = rule.step(before, g, state[0].v[i], state[1].v[i]);
-                m.add(UpdateMetric{__float_as_uint(fabsf(param.v[i] - before)), g * g});
+                m.count(param.v[i] - before, g);
                 copy.v[i] = narrow<T>(param.v[i]);
             }
             store<float, EACH>(a.at<float>(Rule::PARAM) + col, param);
@@ -621,19 +621,20 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
         }
         if (!a.has(Slots::PARTS)) return;
         UpdateMetric* const parts = a.at<UpdateMetric>(Slots::PARTS);
-        m = warp_metric(m);
-        if (lane < EACH && block * EACH + lane < PARTS) parts[block * EACH + lane] = lane == 0 ? m : UpdateMetric{0u, 0.0f};
+        const UpdateMetric all = lanes_metric(m).stored();
+        if (lane < EACH && block * EACH + lane < PARTS) parts[block * EACH + lane] = lane == 0 ? all : UpdateMetric{0u, 0.0f};
         if (block == 0) fill_parts<ceil_div(PARTS, 32) * 32 - PARTS>(parts, PARTS, UpdateMetric{0u, 0.0f});
     }
 };
 
 // update_max [1] = largest of update_max_seg [SEGMENTS] (not a number where one is not) and grad_norm [1] = square root of the sum of
-// grad_sq_seg [SEGMENTS], each where both its input and its output are bound. Floats; one block, which adds in a fixed order; overwrites.
+// the squares of grad_norm_seg [SEGMENTS], each where both its input and its output are bound. Floats; one block, which adds in a fixed order, in double:
+// squares of finite norms may be beyond a float. Overwrites.
 template <int SEGMENTS> struct UpdateMetrics {
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
-    static constexpr int smem(int) { return 4 * THREADS / 32; }
+    static constexpr int smem(int) { return 8 * THREADS / 32; }
     template <class R> DEV float reduce(const float* from, char* smem) {
         float v = 0.0f;
 #pragma unroll 4
@@ -646,8 +647,19 @@ template <int SEGMENTS> struct UpdateMetrics {
             if (threadIdx.x == 0) a.at<float>(2)[0] = largest;
         }
         if (a.has(1) && a.has(3)) {
-            const float sum = reduce<Sum>(a.at<float>(1), smem);
-            if (threadIdx.x == 0) a.at<float>(3)[0] = sqrtf(sum);
+            UpdateMetric* const of_warp = (UpdateMetric*)smem;
+            UpdateSum sum = {0u, 0.0};
+#pragma unroll 4
+            for (int i = threadIdx.x; i < SEGMENTS; i += THREADS) sum.add(UpdateMetric{0u, a.at<float>(1)[i]});
+            sum = lanes_metric(sum);
+            // The largest change is no longer looked at there.
+            __syncthreads();
+            if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = sum.stored();
+            __syncthreads();
+            if (threadIdx.x == 0) {
+                for (int w = 1; w < THREADS / 32; ++w) sum.add(of_warp[w]);
+                a.at<float>(3)[0] = root_of_sum(sum.square);
+            }
         }
     }
 };

@@ -51,7 +51,7 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
         }
     }
 
-    __device__ __forceinline__ void finish(const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateMetric&) const {
+    __device__ __forceinline__ void finish(const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
         const i64 at = row * N + col;
         Vec<Out, V> out;
         Vec<T, V> before;
@@ -87,7 +87,7 @@ template <class T, int N, class Rule, int GRAIN, bool ALONE, int V> struct Tail<
         for (int s = 0; s < Rule::STATES; ++s) state[s] = load<float, V>(a.at<float>(Rule::STATE + s) + at);
     }
 
-    __device__ __forceinline__ void finish(const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateMetric& sum) const {
+    __device__ __forceinline__ void finish(const Args& a, i64 row, int col, const Vec<float, V>& product, UpdateSum& sum) const {
         const i64 at = row * N + col;
         Vec<float, V> p = param, s0 = state[0], s1 = state[1];
         Vec<T, V> copy;
@@ -95,7 +95,7 @@ template <class T, int N, class Rule, int GRAIN, bool ALONE, int V> struct Tail<
         for (int i = 0; i < V; ++i) {
             const float g = product.v[i];
             p.v[i] = rule.step(param.v[i], g, s0.v[i], s1.v[i]);
-            sum.add(UpdateMetric{__float_as_uint(fabsf(p.v[i] - param.v[i])), g * g});
+            sum.count(p.v[i] - param.v[i], g);
             copy.v[i] = narrow<T>(p.v[i]);
         }
         store<float, V>(a.at<float>(Rule::PARAM) + at, p);
@@ -109,28 +109,30 @@ template <class T, int N, class Rule, int GRAIN, bool ALONE, int V> struct Tail<
 template <class Epi> struct Ending {
     static constexpr int A = SLOT_A, B = SLOT_B;
     static constexpr bool ALONE = false;
-    template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args&, int, int, const UpdateMetric&) {}
+    template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args&, int, int, const UpdateSum&) {}
 };
 
 template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN, ALONE_>> {
     static constexpr bool ALONE = ALONE_;
     static constexpr int A = StepSlots<Rule>::A, B = StepSlots<Rule>::B;
-    template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args& a, int row, int col, const UpdateMetric& own) {
+    template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args& a, int row, int col, const UpdateSum& own) {
         if (!a.has(StepSlots<Rule>::PARTS)) return;
         constexpr int WARPS = THREADS / 32, HIGH = ceil_div(M, GRAIN), WIDE = ceil_div(N, 16);
         static_assert(BM % GRAIN == 0 && BN % 16 == 0, "a block's tile is made of whole parts");
         __shared__ UpdateMetric of_warp[WARPS];
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        UpdateMetric sum = warp_metric(own);
-        if (lane == 0) of_warp[warp] = sum;
+        UpdateSum sum = lanes_metric(own);
+        if (lane == 0) of_warp[warp] = sum.stored();
         __syncthreads();
         if (warp != 0) return;
-        sum = warp_metric(lane < WARPS ? of_warp[lane] : UpdateMetric{0u, 0.0f});
+        sum = UpdateSum{0u, 0.0};
+        if (lane < WARPS) sum.add(of_warp[lane]);
+        const UpdateMetric all = lanes_metric(sum).stored();
         UpdateMetric* const parts = a.at<UpdateMetric>(StepSlots<Rule>::PARTS);
         constexpr int ACROSS = BN / 16;
         for (int i = lane; i < BM / GRAIN * ACROSS; i += 32) {
             const int r = row / GRAIN + i / ACROSS, c = col / 16 + i % ACROSS;
-            if (r < HIGH && c < WIDE) parts[r * WIDE + c] = i == 0 ? sum : UpdateMetric{0u, 0.0f};
+            if (r < HIGH && c < WIDE) parts[r * WIDE + c] = i == 0 ? all : UpdateMetric{0u, 0.0f};
         }
         if (row == 0 && col == 0) fill_parts<ceil_div(HIGH * WIDE, 32) * 32 - HIGH * WIDE>(parts, HIGH * WIDE, UpdateMetric{0u, 0.0f});
     }
@@ -189,7 +191,7 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
 
     // Sums the groups' accumulators and stores the tile; all of them must be visible to the block.
     DEV void finish(const Args& a, const Place& p, const float* staged, const Held& held) {
-        UpdateMetric metric = {0u, 0.0f};
+        UpdateSum metric = {0u, 0.0};
 #pragma unroll(ITEMS <= 4 ? ITEMS : 2)
         for (int i = 0; i < ITEMS; ++i) {
             int row, col;
@@ -231,7 +233,7 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
 #pragma unroll
             for (int v = 0; v < V; ++v) sum.v[v] += part.v[v];
         }
-        UpdateMetric none;
+        UpdateSum none;
         ends.finish(a, row, col, sum, none);
     }
 };
@@ -912,7 +914,7 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
                 store<float, 4>((float*)room + staged_at(m0 + g * RQ + q, n0 / 4 + t * (CQ / 2) + p), v);
             }
         __syncthreads();
-        UpdateMetric metric = {0u, 0.0f};
+        UpdateSum metric = {0u, 0.0};
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             int row, col;

@@ -488,7 +488,7 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
 #pragma unroll
                 for (int c = 0; c < CLASSES; ++c) dx = fmaf(grads[c], w[e][c], dx);
                 if constexpr (KEPT != 0x3f800000u) dx *= __uint_as_float(KEPT);
-                if constexpr (ACT_GRAD != NONE) dx *= activate_grad<ACT_GRAD>(saved[r][e]);
+                if constexpr (ACT_GRAD != NONE) dx *= activate_grad<ACT_GRAD, T>(saved[r][e]);
                 a.at<T>(9)[(i64)row * FEATURES + feature(e)] = narrow<T>(dx);
             }
             // What is left is one warp's work.
@@ -510,9 +510,22 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
 
 // ---------------------------------------------------------------------------------------------------- mean squared error
 
-// This thread's share of the sum of `(y - target)^2`; writes `dy = factor (y - target)` where `dy` is not null. BLOCKS blocks stride over
+// Errors are multiplied by a power of two before they are squared, so that no sum of LEN squares is beyond a float where their mean is not.
+template <i64 LEN> __host__ __device__ constexpr float error_scale() {
+    float scale = 1.0f;
+    for (i64 size = 1; size < LEN; size *= 4) scale *= 0.5f;
+    return scale;
+}
+// The mean of LEN squares from the sum of the squares of scaled errors.
+template <i64 LEN> DEV float mean_square(float sum) {
+    constexpr float SCALE = error_scale<LEN>();
+    return sum / ((float)LEN * SCALE * SCALE);
+}
+
+// This thread's share of the sum of the squares of scaled `y - target`; writes `dy = factor (y - target)` where `dy` is not null. BLOCKS blocks stride over
 // groups of 16 bytes, up to four of them under way; the few elements after the last whole group fall to block 0.
 template <class T, i64 LEN, int THREADS, int BLOCKS> DEV float loss_errors(const T* y, const T* target, T* dy, float factor, int block) {
+    constexpr float SCALE = error_scale<LEN>();
     constexpr int V = 16 / (int)sizeof(T);
     constexpr i64 VECS = LEN / V, WHOLE = VECS * V;
     constexpr int FLIGHT = min_i(4, max_i(1, (int)((VECS + (i64)THREADS * BLOCKS - 1) / ((i64)THREADS * BLOCKS))));
@@ -534,7 +547,7 @@ template <class T, i64 LEN, int THREADS, int BLOCKS> DEV float loss_errors(const
 #pragma unroll
             for (int j = 0; j < V; ++j) {
                 const float error = to_float(have[f].v[j]) - to_float(want[f].v[j]);
-                sum += error * error;
+                sum += error * SCALE * (error * SCALE);
                 have[f].v[j] = narrow<T>(factor * error);
             }
             if (dy != nullptr) store<T, V>(dy + at * V, have[f]);
@@ -544,7 +557,7 @@ template <class T, i64 LEN, int THREADS, int BLOCKS> DEV float loss_errors(const
         if (block == 0 && threadIdx.x < LEN - WHOLE) {
             const i64 at = WHOLE + threadIdx.x;
             const float error = to_float(y[at]) - to_float(target[at]);
-            sum += error * error;
+            sum += error * SCALE * (error * SCALE);
             if (dy != nullptr) dy[at] = narrow<T>(factor * error);
         }
     }
@@ -568,7 +581,7 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct Mse {
         loss_block_sum<1, THREADS>(sum, (float*)smem);
         if (threadIdx.x != 0) return;
         if constexpr (PHASE + 1 < PHASES) a.at<float>(3)[block] = sum[0];
-        else *a.at<float>(2) = sum[0] / LEN;
+        else *a.at<float>(2) = mean_square<LEN>(sum[0]);
     }
 };
 
@@ -596,6 +609,23 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseFused {
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const float factor = (float)(2.0 / LEN) * (a.has(5) ? *a.at<float>(5) : 1.0f);
         float sum[1] = {loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(0), a.at<T>(1), a.at<T>(2), factor, block)};
-        if (loss_total<1, THREADS, BLOCKS>(sum, a.at<float>(4), a.at<u32>(6), block, smem) && a.has(3)) *a.at<float>(3) = sum[0] / LEN;
+        if (loss_total<1, THREADS, BLOCKS>(sum, a.at<float>(4), a.at<u32>(6), block, smem) && a.has(3)) *a.at<float>(3) = mean_square<LEN>(sum[0]);
+    }
+};
+
+// ---------------------------------------------------------------------------------------------------- functions by themselves
+
+// y [LEN] = what the losses take for e^x, or for the logarithm of x where LOG, of x [LEN]. Floats; overwrites. No step runs this: it is how the exactness of
+// these functions is measured. Slots: x, y.
+template <bool LOG, i64 LEN> struct LossFunction {
+    static constexpr int PHASES = 1, THREADS = 256;
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return ceil_div(LEN, THREADS); }
+    static constexpr int smem(int) { return 0; }
+    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const i64 at = (i64)block * THREADS + threadIdx.x;
+        if (at >= LEN) return;
+        const float x = a.at<float>(0)[at];
+        a.at<float>(1)[at] = LOG ? logf(x) : loss_exp(x);
     }
 };

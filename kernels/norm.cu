@@ -323,7 +323,7 @@ template <class T, int ROWS, int C, int V, int TX, int THREADS_, u64 EPS, u64 MO
                     for (int i = 0; i < V; ++i) d[r][i] += beside[i];
                 }
 #pragma unroll
-                for (int i = 0; i < V; ++i) d[r][i] = activate<ACT>(d[r][i]);
+                for (int i = 0; i < V; ++i) d[r][i] = activate<ACT, T>(d[r][i]);
                 norms::put<T, V>(y + (size_t)row * C, d[r]);
             }
         }
@@ -463,7 +463,7 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
                 for (int i = 0; i < V; ++i) v[i] += more[i];
             }
 #pragma unroll
-            for (int i = 0; i < V; ++i) v[i] = activate<ACT>(v[i]);
+            for (int i = 0; i < V; ++i) v[i] = activate<ACT, T>(v[i]);
             if (t.valid) norms::put<T, V>(y - (size_t)j * C, v);
         });
     }
@@ -497,7 +497,7 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, in
         norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
             item.widen(v);
 #pragma unroll
-            for (int i = 0; i < V; ++i) v[i] = activate<ACT>((v[i] - mean[i]) * scale[i] + beta[i]);
+            for (int i = 0; i < V; ++i) v[i] = activate<ACT, T>((v[i] - mean[i]) * scale[i] + beta[i]);
             if (t.valid) norms::put<T, V>(y + (size_t)j * C, v);
         });
     }
@@ -526,7 +526,7 @@ template <class T, int V, int ACT_GRAD> struct BwdItem {
             float s[V];
             saved.widen(s);
 #pragma unroll
-            for (int i = 0; i < V; ++i) g[i] *= activate_grad<ACT_GRAD>(s[i]);
+            for (int i = 0; i < V; ++i) g[i] *= activate_grad<ACT_GRAD, T>(s[i]);
         }
     }
 };

@@ -95,7 +95,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
     };
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const bool metrics = a.has(Rule::UPDATE_MAX) || a.has(Rule::GRAD_SQ) || a.has(Rule::TOTAL_MAX) || a.has(Rule::GRAD_NORM);
+        const bool metrics = a.has(Rule::UPDATE_MAX) || a.has(Rule::GRAD_NORM_SEG) || a.has(Rule::TOTAL_MAX) || a.has(Rule::GRAD_NORM);
         if constexpr (PHASE == 1) {
             begin(a);
             if (!metrics || overflowed(a)) return;
@@ -145,7 +145,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(there) : "r"(shared_address(at)));
             asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(counter) : "r"(shared_address(arrivals(smem))));
             asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(there), "r"(m.max),
-                         "r"(__float_as_uint(m.square)), "r"(counter)
+                         "r"(__float_as_uint(m.norm)), "r"(counter)
                          : "memory");
             return;
         }
@@ -225,7 +225,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             return false;
         }
 
-        UpdateMetric sum = {0u, 0.0f};
+        UpdateSum sum = {0u, 0.0};
         int valid[EACH];
         const auto write_one = [&](int round, int e) {
             const i64 at = (i64)(unit_of(round, e) + half) * UNIT + lane % LANES * V;
@@ -262,24 +262,22 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                 }
                 const int rest = unit < END ? row.len - (int)(unit - row.start) * UNIT - lane % LANES * V : 0;
                 valid[e] = max_i(min_i(rest, V), 0);
-                UpdateMetric m = {0u, 0.0f};
+                UpdateSum m = {0u, 0.0};
 #pragma unroll
                 for (int j = 0; j < V; ++j) {
                     const float old = own[e].p.v[j], g = own[e].g.v[j] * unscale;
                     own[e].p.v[j] = rule.step(old, g, own[e].s[0].v[j], own[e].s[1].v[j]);
-                    if (j < valid[e]) m.add(UpdateMetric{__float_as_uint(fabsf(own[e].p.v[j] - old)), g * g});
+                    if (j < valid[e]) m.count(own[e].p.v[j] - old, g);
                 }
                 if constexpr (!LATE) write_one(round, e);
                 if (!metrics) continue;
                 if (!CLUSTER && single) sum.add(m);
                 else {
-#pragma unroll
-                    for (int mask = LANES / 2; mask > 0; mask >>= 1)
-                        m.add(UpdateMetric{__shfl_xor_sync(0xffffffffu, m.max, mask), __shfl_xor_sync(0xffffffffu, m.square, mask)});
+                    const UpdateMetric all = lanes_metric<LANES>(m).stored();
                     if (REMOTE && !waited) met(), waited = true;
                     if constexpr (CLUSTER) {
-                        if (lane % LANES == 0 && unit < END) post(shared + (unit - FIRST), m, smem);
-                    } else if (lane % LANES == 0) shared[unit - first] = m;
+                        if (lane % LANES == 0 && unit < END) post(shared + (unit - FIRST), all, smem);
+                    } else if (lane % LANES == 0) shared[unit - first] = all;
                 }
             }
         }
@@ -296,22 +294,26 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             // Where a segment starts with the block, no block has the pair before.
             if (DIRECT && threadIdx.x == 0 && block > 0 && low.start == first) work[low_s - 1] = UpdateMetric{0u, 0.0f};
             if (single) {
-                sum = warp_metric(sum);
+                sum = lanes_metric(sum);
                 if (WARPS > 1) {
-                    if (lane == 0) scratch[warp] = sum;
+                    if (lane == 0) scratch[warp] = sum.stored();
                     __syncthreads();
-                    if (warp == 0) sum = warp_metric(lane < WARPS ? scratch[lane] : UpdateMetric{0u, 0.0f});
+                    if (warp == 0) {
+                        sum = UpdateSum{0u, 0.0};
+                        if (lane < WARPS) sum.add(scratch[lane]);
+                        sum = lanes_metric(sum);
+                    }
                 }
-                if (threadIdx.x == 0) work[low_s] = sum;
+                if (threadIdx.x == 0) work[low_s] = sum.stored();
             } else {
                 __syncthreads();
                 for (int s = low_s + warp; s <= high_s; s += WARPS) {
                     const Row row = row_at(s);
                     const int from = row.start > first ? row.start - first : 0, to = (int)(min(row.start + units(row), past) - first);
-                    UpdateMetric m = {0u, 0.0f};
+                    UpdateSum m = {0u, 0.0};
                     for (int i = from + lane; i < to; i += 32) m.add(shared[i]);
-                    m = warp_metric(m);
-                    if (lane == 0) work[s] = m;
+                    m = lanes_metric(m);
+                    if (lane == 0) work[s] = m.stored();
                 }
                 __syncthreads();
             }
@@ -383,7 +385,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
                     if constexpr (!CLUSTER) from = from / PER_BLOCK + s, to = (to - 1) / PER_BLOCK + s + 1;
                     from = max_i(from - tile, 0), to = min_i(to - tile, TILE);
                 }
-                UpdateMetric m = {0u, 0.0f};
+                UpdateSum m = {0u, 0.0};
                 if constexpr (STEPS <= 8) {
                     // All of them under way at once.
                     UpdateMetric part[STEPS];
@@ -398,19 +400,18 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 #pragma unroll 4
                     for (int i = from + share; i < to; i += SHARE) m.add(staged[i]);
                 }
-#pragma unroll
-                for (int mask = SHARE / 2; mask > 0; mask >>= 1)
-                    m.add(UpdateMetric{__shfl_xor_sync(0xffffffffu, m.max, mask), __shfl_xor_sync(0xffffffffu, m.square, mask)});
+                m = lanes_metric<SHARE>(m);
                 if (share != 0 || s >= COUNT) continue;
                 if (tile > 0) m.add(results[s]);
-                if constexpr (!DIRECT) results[s] = m;
+                const UpdateMetric all = m.stored();
+                if constexpr (!DIRECT) results[s] = all;
                 if (tile + TILE < PARTS) continue;
-                if (a.has(Rule::UPDATE_MAX)) a.at<u32>(Rule::UPDATE_MAX)[s] = m.max;
-                if (a.has(Rule::GRAD_SQ)) a.at<float>(Rule::GRAD_SQ)[s] = m.square;
+                if (a.has(Rule::UPDATE_MAX)) a.at<u32>(Rule::UPDATE_MAX)[s] = all.max;
+                if (a.has(Rule::GRAD_NORM_SEG)) a.at<float>(Rule::GRAD_NORM_SEG)[s] = all.norm;
             }
         }
         if (!a.has(Rule::TOTAL_MAX) && !a.has(Rule::GRAD_NORM)) return;
-        UpdateMetric total = {0u, 0.0f};
+        UpdateSum total = {0u, 0.0};
         if constexpr (DIRECT) {
             // The last warp, which has the fewest segments, does not wait for the others.
             if (threadIdx.x / 32 != WARPS - 1) return;
@@ -421,17 +422,17 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
             if (threadIdx.x >= 32) return;
             for (int s = lane; s < COUNT; s += 32) total.add(results[s]);
         }
-        total = warp_metric(total);
+        total = lanes_metric(total);
         if (lane != 0) return;
         if (a.has(Rule::TOTAL_MAX)) *a.at<u32>(Rule::TOTAL_MAX) = total.max;
-        if (a.has(Rule::GRAD_NORM)) *a.at<float>(Rule::GRAD_NORM) = sqrtf(total.square);
+        if (a.has(Rule::GRAD_NORM)) *a.at<float>(Rule::GRAD_NORM) = root_of_sum(total.square);
     }
 
     // What a step that overflowed reports.
     static __device__ __forceinline__ void write_zeros(const Args& a) {
         for (int s = threadIdx.x; s < COUNT; s += THREADS) {
             if (a.has(Rule::UPDATE_MAX)) a.at<float>(Rule::UPDATE_MAX)[s] = 0.0f;
-            if (a.has(Rule::GRAD_SQ)) a.at<float>(Rule::GRAD_SQ)[s] = 0.0f;
+            if (a.has(Rule::GRAD_NORM_SEG)) a.at<float>(Rule::GRAD_NORM_SEG)[s] = 0.0f;
         }
         if (threadIdx.x != 0) return;
         if (a.has(Rule::TOTAL_MAX)) *a.at<float>(Rule::TOTAL_MAX) = 0.0f;
@@ -496,7 +497,7 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
 // ---------------------------------------------------------------------------------------------------- metrics of updates that ride on gradients
 
 // The metrics of a step from the parts that its updates left: pairs, of which 32 that follow one another, a unit, belong to one segment. `rows` of Segments is
-// the first unit and the units of each of its COUNT segments, declared as above; UNITS are all of them. Slots: parts, update_max_seg, grad_sq_seg, update_max,
+// the first unit and the units of each of its COUNT segments, declared as above; UNITS are all of them. Slots: parts, update_max_seg, grad_norm_seg, update_max,
 // grad_norm, each output where bound. One block, which adds in a fixed order; all parts are under way before the first is used. Moves 256 bytes a unit.
 template <class Segments, int UNITS> struct StepMetrics {
     static constexpr int PHASES = 1, COUNT = Segments::COUNT;
@@ -523,30 +524,33 @@ template <class Segments, int UNITS> struct StepMetrics {
 #pragma unroll
             for (int i = 0; i < FLIGHT; ++i) {
                 const int unit = warp + (base + i) * WARPS;
-                const UpdateMetric sum = warp_metric(UpdateMetric{__float_as_uint(part[i].x), part[i].y});
-                if (lane == 0 && unit < UNITS) units[unit] = sum;
+                UpdateSum sum = {0u, 0.0};
+                sum.add(UpdateMetric{__float_as_uint(part[i].x), part[i].y});
+                sum = lanes_metric(sum);
+                if (lane == 0 && unit < UNITS) units[unit] = sum.stored();
             }
         }
         __syncthreads();
         for (int s = warp; s < COUNT; s += WARPS) {
             if (s != warp) first = rows[s * 2], count = rows[s * 2 + 1];
-            UpdateMetric sum = {0u, 0.0f};
+            UpdateSum sum = {0u, 0.0};
             for (u32 i = lane; i < count; i += 32) sum.add(units[first + i]);
-            sum = warp_metric(sum);
+            sum = lanes_metric(sum);
             if (lane != 0) continue;
-            results[s] = sum;
-            if (a.has(1)) a.at<u32>(1)[s] = sum.max;
-            if (a.has(2)) a.at<float>(2)[s] = sum.square;
+            const UpdateMetric all = sum.stored();
+            results[s] = all;
+            if (a.has(1)) a.at<u32>(1)[s] = all.max;
+            if (a.has(2)) a.at<float>(2)[s] = all.norm;
         }
         if (!a.has(3) && !a.has(4)) return;
         __syncthreads();
         if (warp != 0) return;
-        UpdateMetric total = {0u, 0.0f};
+        UpdateSum total = {0u, 0.0};
         for (int s = lane; s < COUNT; s += 32) total.add(results[s]);
-        total = warp_metric(total);
+        total = lanes_metric(total);
         if (lane != 0) return;
         if (a.has(3)) *a.at<u32>(3) = total.max;
-        if (a.has(4)) *a.at<float>(4) = sqrtf(total.square);
+        if (a.has(4)) *a.at<float>(4) = root_of_sum(total.square);
     }
 };
 

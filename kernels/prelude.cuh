@@ -116,32 +116,168 @@ template <class T> __host__ __device__ constexpr int vec_width(long long n) {
 
 enum Activation { NONE = 0, RELU = 1, LEAKY_RELU = 2, GELU = 3, SILU = 4, SIGMOID = 5, TANH = 6 };
 
-DEV float sigmoidf_(float x) { return 1.0f / (1.0f + expf(-x)); }
-// The normal distribution function.
-DEV float normal_cdf(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
+// Functions of floats are computed in pairs of floats where one would not do: the upper part is the rounded value, the lower one what it was rounded
+// by. All are within two units in the last place of the exact result, in the tails too. Products whose rounding is looked at are never fused.
+struct FloatPair { float hi, lo; };
 
-// f(x); NaN stays NaN.
-template <int F> DEV float activate(float x) {
+// 2^64 and 2^-64. Tails are multiplied by the first until the end, so that they are normal numbers where a result is.
+static constexpr float TAIL_SCALE = 18446744073709551616.0f, TAIL_UNSCALE = 5.42101086e-20f;
+
+// 1 / x to one unit in the last place, for x that is neither denormal nor beyond 2^126.
+DEV float reciprocal(float x) {
+    float out;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
+// Adding it rounds a small number to an integer n, which is then in the low bits of the sum; of this sum, 2^64 2^n.
+static constexpr float ROUND_SHIFT = 12582912.0f;
+DEV float tail_power(float shifted) { return __int_as_float((__float_as_int(shifted) + (127 + 64)) << 23); }
+
+// e^-|x| 2^64; beyond 110 as at 110, where it is below every float.
+DEV FloatPair tail_exp(float x) {
+    const float size = fabsf(x), at = size > 110.0f ? -110.0f : -size;
+    const float shifted = __fmaf_rn(at, 1.44269504f, ROUND_SHIFT), count = shifted - ROUND_SHIFT;
+    // The upper part of ln 2 times a small integer leaves an exact difference.
+    const float r = __fmaf_rn(count, 1.90465430e-9f, __fmaf_rn(count, -0.69314718246f, at));
+    // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, 3e-9 of e^r.
+    float q = 0.00138145577f;
+    q = __fmaf_rn(q, r, 0.00836873577f);
+    q = __fmaf_rn(q, r, 0.0416683899f);
+    q = __fmaf_rn(q, r, 0.166665205f);
+    q = __fmaf_rn(q, r, 0.499999934f);
+    const float rise = __fmaf_rn(__fmul_rn(r, r), q, r), e = __fadd_rn(1.0f, rise), power = tail_power(shifted);
+    return FloatPair{__fmul_rn(e, power), (rise - (e - 1.0f)) * power};
+}
+
+// sigmoid(x) = the result times `scale`, which is 1 for x >= 0; `other` is sigmoid(-x) there.
+DEV float sigmoid_of(float x, float& scale, float& other) {
+    // Between 0 and 1, e^-|x| can neither overflow nor hide the 1.
+    const bool negative = x < 0.0f;
+    const FloatPair tail = tail_exp(x);
+    const float sum = __fmaf_rn(tail.hi, TAIL_UNSCALE, 1.0f), rest = __fmaf_rn(tail.hi, TAIL_UNSCALE, 1.0f - sum);
+    const float over = negative ? tail.hi : 1.0f, inverse = reciprocal(sum), quotient = __fmul_rn(over, inverse);
+    const float left = __fmaf_rn(-quotient, rest, __fmaf_rn(-quotient, sum, over)) + (negative ? tail.lo : 0.0f);
+    scale = negative ? TAIL_UNSCALE : 1.0f;
+    other = tail.hi * TAIL_UNSCALE * inverse;
+    return __fmaf_rn(left, inverse, quotient);
+}
+
+// With t = |x|, at most 15: the normal distribution function at -t over `bell`, which is e^(-t^2 / 2) over `power` 2^-64.
+DEV FloatPair normal_tail(float t, FloatPair& bell, float& power) {
+    const float square = __fmul_rn(t, t), square_lo = __fmaf_rn(t, t, -square);
+    const float shifted = __fmaf_rn(square, -0.72134752f, ROUND_SHIFT), count = shifted - ROUND_SHIFT;
+    power = tail_power(shifted);
+    // What is left of the square; the function of it is e^(-left / 2), with the coefficients of `tail_exp`.
+    const float left = __fmaf_rn(count, 1.38629436493f, square), left_lo = __fmaf_rn(count, -3.80930860e-9f, square_lo), all = left + left_lo;
+    float e = 2.15852470e-5f;
+    e = __fmaf_rn(e, all, -2.61522992e-4f);
+    e = __fmaf_rn(e, all, 0.00260427431f);
+    e = __fmaf_rn(e, all, -2.08331505e-2f);
+    e = __fmaf_rn(e, all, 0.124999985f);
+    const float head = __fmaf_rn(left, -0.5f, 1.0f);
+    const float more = __fmaf_rn(__fmul_rn(all, all), e, __fmaf_rn(left_lo, -0.5f, __fmaf_rn(left, -0.5f, 1.0f - head)));
+    bell.hi = __fadd_rn(head, more);
+    bell.lo = more - (bell.hi - head);
+    // The quotient is a polynomial of z = 1 / (t + 3) - 7 / 64, 1e-8 of itself.
+    const float sum = __fadd_rn(t, 3.0f), sum_lo = t - (sum - 3.0f);
+    const float v = reciprocal(sum), off = __fmaf_rn(-v, sum_lo, __fmaf_rn(-v, sum, 1.0f)), z = v - 0.109375f;
+    float q = -554.784912f;
+    q = __fmaf_rn(q, z, 482.547089f);
+    q = __fmaf_rn(q, z, -60.1043472f);
+    q = __fmaf_rn(q, z, -57.4525642f);
+    q = __fmaf_rn(q, z, -3.02867436f);
+    q = __fmaf_rn(q, z, 11.7189589f);
+    q = __fmaf_rn(q, z, 7.61964321f);
+    q = __fmaf_rn(q, z, 2.91100144f);
+    q = __fmaf_rn(q, z, 0.821401238f);
+    // Rounded twice, the sum is a multiple of what the constant is one of, so that their difference is exact.
+    FloatPair m;
+    m.hi = __fadd_rn(__fmul_rn(q, z), 0.0633444563f);
+    // The derivative by t is t m - 1 / sqrt(2 pi); it makes up for what 1 / (t + 3) was rounded by.
+    m.lo = __fmaf_rn(__fmaf_rn(-t, m.hi, 0.398942280f), sum * off, __fmaf_rn(q, z, 0.0633444563f - m.hi));
+    return m;
+}
+
+// x times the normal distribution function at x.
+DEV float gelu(float x) {
+    const float size = fabsf(x), t = size > 15.0f ? 15.0f : size;
+    float power;
+    FloatPair bell;
+    const FloatPair m = normal_tail(t, bell, power);
+    const bool negative = x < 0.0f;
+    const float product = __fmul_rn(m.hi, bell.hi);
+    const float product_lo = __fmaf_rn(m.hi, bell.hi, -product) + __fmaf_rn(m.hi, bell.lo, m.lo * bell.hi);
+    // Below zero the result is the tail, above zero x less the tail.
+    const float factor = t * power, base = negative ? 0.0f : t * TAIL_SCALE;
+    const float y = __fmaf_rn(-factor, product, base), y_lo = __fmaf_rn(-factor, product, base - y);
+    return size > 15.0f && !negative ? x : __fadd_rn(y, __fmaf_rn(-factor, product_lo, y_lo)) * TAIL_UNSCALE;
+}
+
+// The derivative of gelu.
+DEV float gelu_grad(float x) {
+    const float size = fabsf(x), t = size > 15.0f ? 15.0f : size;
+    float power;
+    FloatPair bell;
+    const FloatPair m = normal_tail(t, bell, power);
+    const float rest = __fmaf_rn(-t, 0.398942280f, m.hi), rest_lo = __fmaf_rn(-t, 0.398942280f, m.hi - rest) + m.lo;
+    const float below = __fmul_rn((rest + rest_lo) * bell.hi, power) * TAIL_UNSCALE;
+    return x < 0.0f ? below : 1.0f - below;
+}
+
+DEV float sigmoid(float x) {
+    float scale, other;
+    const float s = sigmoid_of(x, scale, other);
+    return s * scale;
+}
+
+// x sigmoid(x).
+DEV float silu(float x) {
+    float scale, other;
+    const float s = sigmoid_of(x, scale, other);
+    return __fmul_rn(s, x < -110.0f ? -110.0f : x) * scale;
+}
+
+// The derivative of silu.
+DEV float silu_grad(float x) {
+    const float at = x < -110.0f ? -110.0f : x > 110.0f ? 110.0f : x;
+    float scale, other;
+    const float s = sigmoid_of(at, scale, other);
+    return __fmul_rn(s, __fmaf_rn(at, x < 0.0f ? __fmaf_rn(-s, scale, 1.0f) : other, 1.0f)) * scale;
+}
+
+// For results of 16 bits single floats do, which are faster: memory keeps up with fewer instructions an element there.
+DEV float sigmoid_for_half(float x) { return 1.0f / (1.0f + expf(-x)); }
+DEV float normal_cdf_for_half(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
+
+// f(x), to be stored as a T; NaN stays NaN.
+template <int F, class T = float> DEV float activate(float x) {
+    constexpr bool HALF = sizeof(T) < 4;
     if constexpr (F == RELU) return x <= 0.0f ? 0.0f : x;
     if constexpr (F == LEAKY_RELU) return x <= 0.0f ? 0.01f * x : x;
-    if constexpr (F == GELU) return x * normal_cdf(x);
-    if constexpr (F == SILU) return x * sigmoidf_(x);
-    if constexpr (F == SIGMOID) return sigmoidf_(x);
+    if constexpr (F == GELU) return HALF ? x * normal_cdf_for_half(x) : gelu(x);
+    if constexpr (F == SILU) return HALF ? x * sigmoid_for_half(x) : silu(x);
+    if constexpr (F == SIGMOID) return HALF ? sigmoid_for_half(x) : sigmoid(x);
     if constexpr (F == TANH) return tanhf(x);
     return x;
 }
 
-// f' at what the function saved: its output for relu, leaky_relu, sigmoid and tanh, its input for gelu and silu.
-template <int F> DEV float activate_grad(float s) {
+// f' at what the function saved: its output for relu, leaky_relu, sigmoid and tanh, its input for gelu and silu. T is what it was saved as.
+template <int F, class T = float> DEV float activate_grad(float s) {
+    constexpr bool HALF = sizeof(T) < 4;
     if constexpr (F == RELU) return s <= 0.0f ? 0.0f : 1.0f;
     if constexpr (F == LEAKY_RELU) return s <= 0.0f ? 0.01f : 1.0f;
-    if constexpr (F == GELU) return normal_cdf(s) + s * expf(-0.5f * s * s) * 0.3989422804014327f;
+    if constexpr (F == GELU) {
+        if constexpr (HALF) return normal_cdf_for_half(s) + s * expf(-0.5f * s * s) * 0.3989422804014327f;
+        return gelu_grad(s);
+    }
     if constexpr (F == SILU) {
-        const float t = sigmoidf_(s);
+        if constexpr (!HALF) return silu_grad(s);
+        const float t = sigmoid_for_half(s);
         return t * (1.0f + s * (1.0f - t));
     }
-    if constexpr (F == SIGMOID) return s * (1.0f - s);
-    if constexpr (F == TANH) return 1.0f - s * s;
+    // s (1 - s) and 1 - s^2, each rounded once.
+    if constexpr (F == SIGMOID) return __fmaf_rn(-s, s, s);
+    if constexpr (F == TANH) return __fmaf_rn(-s, s, 1.0f);
     return 1.0f;
 }
 
@@ -230,7 +366,7 @@ DEV float optimizer_root(float v) {
 template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam {
     static constexpr int STATES = 2;
     // Slots; the states follow one another.
-    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 4, CORR = 5, PARAM = 6, STATE = 7, UPDATE_MAX = 9, GRAD_SQ = 10;
+    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 4, CORR = 5, PARAM = 6, STATE = 7, UPDATE_MAX = 9, GRAD_NORM_SEG = 10;
     static constexpr int WORK = 11, SCALER = 12, SHADOW = 13, TOTAL_MAX = 14, GRAD_NORM = 15, TICKET = 16;
     float lr, wd, corr0, corr1;
     __device__ __forceinline__ void read(const Args& a) {
@@ -253,7 +389,7 @@ template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam {
 // Gradient descent; the momentum's buffer is bound where MOMENTUM is not zero.
 template <u64 MOMENTUM, bool NESTEROV> struct Sgd {
     static constexpr int STATES = MOMENTUM << 1 != 0 ? 1 : 0;
-    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 3, PARAM = 4, STATE = 5, UPDATE_MAX = 6, GRAD_SQ = 7;
+    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 3, PARAM = 4, STATE = 5, UPDATE_MAX = 6, GRAD_NORM_SEG = 7;
     static constexpr int WORK = 8, SCALER = 9, SHADOW = 10, TOTAL_MAX = 11, GRAD_NORM = 12, TICKET = 13;
     float lr, wd;
     __device__ __forceinline__ void read(const Args& a) {
@@ -270,24 +406,59 @@ template <u64 MOMENTUM, bool NESTEROV> struct Sgd {
     }
 };
 
-// The largest change, as the bits of a float without a sign, and the sum of squared gradients. As integers, such bits are ordered as the
-// floats are, with NaN above all of them.
+// The largest change, as the bits of a float without a sign, and the norm of the gradients: the root of the sum of their squares. As integers, such bits
+// are ordered as the floats are, with NaN above all of them. A norm is a float wherever it is finite, which the sum of squares is not: in memory stand
+// norms, and sums are double.
 struct alignas(8) UpdateMetric {
     u32 max;
-    float square;
-    __device__ __forceinline__ void add(const UpdateMetric& other) {
+    float norm;
+};
+
+// The root of a sum of squares, rounded to a float; no double is divided or rooted, which takes long on most devices.
+DEV float root_of_sum(double square) {
+    const int high = __double2hiint(square), exponent = (high >> 20) - 1023;
+    // Zero stays, and what is not finite is not finite as a float.
+    if (exponent == -1023 || exponent == 1024) return (float)square;
+    // 4^half times a number between 1 and 4.
+    const int half = exponent >> 1;
+    const float rest = (float)__hiloint2double(high - (half << 21), __double2loint(square));
+    const int first = half >> 1, second = half - first;
+    return sqrtf(rest) * __int_as_float((first + 127) << 23) * __int_as_float((second + 127) << 23);
+}
+
+// Metrics while they are summed.
+struct UpdateSum {
+    u32 max;
+    double square;
+    // The change of an element by its gradient.
+    __device__ __forceinline__ void count(float change, float grad) {
+        const u32 size = __float_as_uint(fabsf(change));
+        max = max > size ? max : size;
+        square += (double)grad * (double)grad;
+    }
+    __device__ __forceinline__ void add(const UpdateSum& other) {
         max = max > other.max ? max : other.max;
         square += other.square;
     }
+    __device__ __forceinline__ void add(const UpdateMetric& other) { add(UpdateSum{other.max, (double)other.norm * (double)other.norm}); }
+    __device__ __forceinline__ UpdateMetric stored() const { return UpdateMetric{max, root_of_sum(square)}; }
 };
 
-// Every lane gets the result.
-DEV UpdateMetric warp_metric(const UpdateMetric& m) { return UpdateMetric{__reduce_max_sync(0xffffffffu, m.max), warp_reduce<Sum>(m.square)}; }
+// Over groups of LANES neighbouring lanes, a power of two; every lane gets its group's result, and the order is fixed.
+template <int LANES = 32> DEV UpdateSum lanes_metric(UpdateSum m) {
+#pragma unroll
+    for (int mask = LANES / 2; mask > 0; mask >>= 1) {
+        const u32 max = __shfl_xor_sync(0xffffffffu, m.max, mask);
+        const int high = __shfl_xor_sync(0xffffffffu, __double2hiint(m.square), mask), low = __shfl_xor_sync(0xffffffffu, __double2loint(m.square), mask);
+        m.add(UpdateSum{max, __hiloint2double(high, low)});
+    }
+    return m;
+}
 
 // An operation that makes a gradient and steps its parameter at once has the slots of the rule, with its factors in place of the gradient and of the squares,
 // its parts in place of the largest changes, and the parameter's copy in place of the scale.
 template <class Rule> struct StepSlots {
-    static constexpr int A = Rule::GRAD, B = Rule::GRAD_SQ, PARTS = Rule::UPDATE_MAX, SHADOW = Rule::SCALER;
+    static constexpr int A = Rule::GRAD, B = Rule::GRAD_NORM_SEG, PARTS = Rule::UPDATE_MAX, SHADOW = Rule::SCALER;
 };
 
 // Writes pairs `first + i` of a parameter's parts for i < COUNT, by one warp: the first is `m`, the others are zero.

@@ -1,8 +1,10 @@
 //! `stepgraph functions`: how exact the functions are that a step computes, over all inputs.
 
-use super::{numbers, output};
-use crate::exec::{Accuracy, Function, Survey, instruction_sets};
-use crate::select::Isa;
+use super::args::Device;
+use super::{device, numbers, output};
+use crate::exec::cuda::usable;
+use crate::exec::{Accuracy, Function, Survey, Unit};
+use crate::select::Target;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -10,8 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Measure how exact the functions of a step are, over all inputs
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  stepgraph functions --every 1009\n  stepgraph functions --json")]
+#[command(after_help = "Examples:\n  stepgraph functions --every 1009\n  stepgraph functions --device cuda --json")]
 pub struct FunctionsArgs {
+    /// Where to measure: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    pub device: Device,
     /// Look at every Kth bit pattern
     #[arg(long, default_value_t = 1, value_name = "K", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub every: u64,
@@ -20,7 +25,7 @@ pub struct FunctionsArgs {
     pub json: bool,
 }
 
-/// What was found of one function on one instruction set.
+/// What was found of one function on one device or instruction set.
 #[derive(Serialize)]
 struct Row {
     function: String,
@@ -32,29 +37,45 @@ struct Row {
 /// Everything that was found.
 #[derive(Serialize)]
 struct Report {
+    device: String,
     /// Every how many bit patterns of an `f32` one was taken.
     every: u64,
     rows: Vec<Row>,
 }
 
-/// Measures every function on each instruction set of this processor and prints a table.
+/// Measures every function and prints a table.
 ///
 /// # Errors
-/// Where nothing can be printed.
+/// Where the device cannot be used, or fails.
 pub fn run(args: &FunctionsArgs) -> anyhow::Result<()> {
-    let sets = instruction_sets();
-    let mut report = Report { every: args.every, rows: Vec::new() };
+    let (target, name) = device::choose(args.device, 1)?;
+    let units = units(&target, args.device)?;
+    let mut report = Report { device: name, every: args.every, rows: Vec::new() };
     for function in Function::all() {
         let progress = Progress::new(&function.name());
         let survey = Survey { every: args.every, progress: &|share| progress.tell(share) };
-        let found = survey.measure(function, &sets);
+        let found = survey.measure(function, &units)?;
         progress.finish();
-        let rows = sets.iter().zip(found);
-        let row =
-            |(isa, accuracy): (&Isa, Accuracy)| Row { function: function.name(), on: isa.name().into(), accuracy };
+        let rows = units.iter().zip(found);
+        let row = |(unit, accuracy): (&Unit, Accuracy)| Row { function: function.name(), on: unit.name(), accuracy };
         report.rows.extend(rows.map(row));
     }
     if args.json { output::print_json(&report) } else { output::print(&text(&report)) }
+}
+
+/// What computes functions on a device: on a CPU, each instruction set that it has.
+fn units(target: &Target, asked: Device) -> anyhow::Result<Vec<Unit>> {
+    match target.as_cuda() {
+        Some(facts) => {
+            let gpu = usable(facts.ordinal).map_err(|why| {
+                super::error::wrong(format!(
+                    "{asked:?} cannot be used: {why}; `stepgraph doctor` tells what is missing"
+                ))
+            })?;
+            Ok(vec![Unit::Gpu(gpu)])
+        }
+        None => Ok(Unit::cpu()),
+    }
 }
 
 /// The table: one line for what is the same on all instruction sets.
@@ -64,10 +85,10 @@ fn text(report: &Report) -> String {
         n => format!("every {n}th of 2^32 inputs, {} of them", output::count((1u64 << 32).div_ceil(n))),
     };
     let mut out = format!(
-        "{every}\nunits: error in units in the last place of the exact result; relative: error over it; both of normal \
+        "{}, {every}\nunits: error in units in the last place of the exact result; relative: error over it; both of normal \
          results\nabsolute: error of results up to 2; denormal: error of smaller results in multiples of 2^-149\n\n\
          {:<12} {:<14} {:>12} {:>15} {:>10} {:>10} {:>12}  {}\n",
-        "function", "on", "units", "at", "relative", "absolute", "denormal", "wrong"
+        report.device, "function", "on", "units", "at", "relative", "absolute", "denormal", "wrong"
     );
     for rows in report.rows.chunk_by(|a, b| a.function == b.function) {
         let same = rows.iter().all(|row| row.accuracy.is_same(&rows[0].accuracy));
@@ -144,7 +165,8 @@ mod tests {
             on: on.into(),
             accuracy: Accuracy { inputs: 7, units, ..Accuracy::default() },
         };
-        let report = |units| Report { every: 7, rows: vec![row("portable", 0.5), row("avx2", units)] };
+        let report =
+            |units| Report { device: "a CPU".into(), every: 7, rows: vec![row("portable", 0.5), row("avx2", units)] };
         let lines = |units| text(&report(units)).lines().filter(|l| l.starts_with("tanh")).count();
         assert_eq!((lines(0.5), lines(0.6)), (1, 2));
         assert!(text(&report(0.5)).contains("every 7th of 2^32 inputs"));

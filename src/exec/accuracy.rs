@@ -3,24 +3,41 @@
 //! The exact values are those of `f64` functions, which are good to about 2^-46 of themselves: more than enough to judge
 //! results of 24 bits.
 
-use super::Function;
 use super::cpu::kernels::functions::{Numbers, evaluate};
 use super::cpu::{detect_isa, usable_cores};
+use super::cuda::{Gpu, GpuFunctions};
+use super::{ExecError, Function};
 use crate::select::Isa;
 use serde::Serialize;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bit patterns of an `f32`.
 const PATTERNS: u64 = 1 << 32;
-/// Inputs that a thread takes at a time.
-const CHUNK: u64 = 1 << 16;
 
-/// The instruction sets of this machine's processor that kernels are compiled for.
-#[must_use]
-pub fn instruction_sets() -> Vec<Isa> {
-    let best = detect_isa();
-    [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= best).collect()
+/// What computes a function.
+#[derive(Clone)]
+pub enum Unit {
+    Cpu(Isa),
+    Gpu(Arc<Gpu>),
+}
+
+impl Unit {
+    /// The instruction sets of this machine's processor that kernels are compiled for.
+    #[must_use]
+    pub fn cpu() -> Vec<Self> {
+        let best = detect_isa();
+        [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= best).map(Self::Cpu).collect()
+    }
+
+    /// The name in reports.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Cpu(isa) => isa.name().to_owned(),
+            Self::Gpu(gpu) => gpu.info().name.clone(),
+        }
+    }
 }
 
 /// How far results are from exact values.
@@ -84,7 +101,7 @@ impl Accuracy {
         }
     }
 
-    /// Whether two instruction sets err alike; which input is named does not matter.
+    /// Whether two units err alike; which input is named does not matter.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let of = |a: &Self| (a.inputs, a.units, a.relative, a.absolute, a.denormal_units, a.wrong);
@@ -117,19 +134,29 @@ pub struct Survey<'a> {
 }
 
 impl Survey<'_> {
-    /// The accuracy of a function on each of `sets`. Threads share the inputs; results do not depend on their number,
+    /// The accuracy of a function on each of `units`. Threads share the inputs; results do not depend on their number,
     /// but for which of several inputs with the same error is named.
-    #[must_use]
-    pub fn measure(&self, function: Function, sets: &[Isa]) -> Vec<Accuracy> {
+    ///
+    /// # Errors
+    /// What went wrong on a device, or where the system refuses a thread.
+    pub fn measure(&self, function: Function, units: &[Unit]) -> Result<Vec<Accuracy>, ExecError> {
         let count = PATTERNS.div_ceil(self.every.max(1));
-        let chunks = count.div_ceil(CHUNK);
-        let next = AtomicU64::new(0);
-        let all = Mutex::new(vec![Accuracy::default(); sets.len()]);
+        let gpus: Vec<Option<Mutex<GpuFunctions>>> =
+            units.iter().map(|u| gpu_part(u, function)).collect::<Result<_, _>>()?;
+        let chunk = if gpus.iter().any(Option::is_some) { GpuFunctions::LEN } else { 1 << 16 };
+        let chunks = count.div_ceil(chunk as u64);
+        let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+        let all: Mutex<(Vec<Accuracy>, Option<ExecError>)> = Mutex::new((vec![Accuracy::default(); units.len()], None));
         let work = || {
-            let mut own = vec![Accuracy::default(); sets.len()];
-            self.work(function, sets, [count, chunks], &next, &mut own);
+            let mut own = vec![Accuracy::default(); units.len()];
+            let failed =
+                self.work(function, units, &gpus, [count, chunks, chunk as u64], (&next, &ended), &mut own).err();
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-            all.iter_mut().zip(&own).for_each(|(all, own)| all.merge(own));
+            all.0.iter_mut().zip(&own).for_each(|(all, own)| all.merge(own));
+            if failed.is_some() {
+                ended.store(true, Ordering::Relaxed);
+                all.1 = failed;
+            }
         };
         std::thread::scope(|scope| {
             for index in 1..usable_cores().min(chunks as usize).max(1) {
@@ -141,40 +168,61 @@ impl Survey<'_> {
             }
             work();
         });
-        all.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let (found, failed) = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failed.map_or(Ok(found), Err)
     }
 
     /// Takes chunks of inputs until there are none.
     fn work(
         &self,
         function: Function,
-        sets: &[Isa],
-        [count, chunks]: [u64; 2],
-        next: &AtomicU64,
+        units: &[Unit],
+        gpus: &[Option<Mutex<GpuFunctions>>],
+        [count, chunks, len]: [u64; 3],
+        (next, ended): (&AtomicU64, &AtomicBool),
         own: &mut [Accuracy],
-    ) {
-        let (mut x, mut y) = (Numbers::new(CHUNK as usize), Numbers::new(CHUNK as usize));
-        let mut exact = vec![0.0; CHUNK as usize];
+    ) -> Result<(), ExecError> {
+        let (mut x, mut y) = (Numbers::new(len as usize), Numbers::new(len as usize));
+        let mut exact = vec![0.0; len as usize];
         loop {
             let chunk = next.fetch_add(1, Ordering::Relaxed);
-            if chunk >= chunks {
-                return;
+            if chunk >= chunks || ended.load(Ordering::Relaxed) {
+                return Ok(());
             }
-            let used = (count - chunk * CHUNK).min(CHUNK) as usize;
+            let used = (count - chunk * len).min(len) as usize;
             for (i, x) in x.as_mut_slice().iter_mut().enumerate() {
                 // After the last input come others that were looked at.
-                let index = (chunk * CHUNK + i as u64) % count;
+                let index = (chunk * len + i as u64) % count;
                 *x = f32::from_bits((index * self.every) as u32);
             }
             for (x, exact) in x.as_slice()[..used].iter().zip(&mut exact) {
                 *exact = function.exact(f64::from(*x));
             }
-            for (isa, own) in sets.iter().zip(own.iter_mut()) {
-                evaluate(function, *isa, &x, &mut y);
+            for ((unit, gpu), own) in units.iter().zip(gpus).zip(own.iter_mut()) {
+                match (unit, gpu) {
+                    (Unit::Cpu(isa), _) => evaluate(function, *isa, &x, &mut y),
+                    (_, Some(gpu)) => {
+                        let mut gpu = gpu.lock().unwrap_or_else(PoisonError::into_inner);
+                        gpu.evaluate(x.as_slice(), y.as_mut_slice()).map_err(ExecError::Gpu)?;
+                    }
+                    (Unit::Gpu(_), None) => {}
+                }
+                let meets = |x: f32| function.meets(x) && (gpu.is_none() || GpuFunctions::meets(function, x));
                 let results = x.as_slice().iter().zip(y.as_slice()).zip(&exact).take(used);
-                results.filter(|((x, _), _)| function.meets(**x)).for_each(|((x, y), exact)| own.take(*x, *y, *exact));
+                results.filter(|((x, _), _)| meets(**x)).for_each(|((x, y), exact)| own.take(*x, *y, *exact));
             }
             (self.progress)((chunk + 1) as f64 / chunks as f64);
+        }
+    }
+}
+
+/// What a GPU needs for a function; nothing for a CPU.
+fn gpu_part(unit: &Unit, function: Function) -> Result<Option<Mutex<GpuFunctions>>, ExecError> {
+    match unit {
+        Unit::Cpu(_) => Ok(None),
+        Unit::Gpu(gpu) => {
+            let made = GpuFunctions::new(gpu, function).map_err(ExecError::Gpu)?;
+            Ok(Some(Mutex::new(made)))
         }
     }
 }

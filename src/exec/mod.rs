@@ -17,7 +17,7 @@ mod step;
 mod stream;
 mod streamed;
 
-pub use accuracy::{Accuracy, Survey, instruction_sets};
+pub use accuracy::{Accuracy, Survey, Unit};
 pub use env::{EnvBuilder, SealedEnv};
 pub use error::ExecError;
 pub use function::Function;

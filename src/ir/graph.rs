@@ -188,9 +188,9 @@ pub enum NodeKind {
     StepInc,
     /// `counter -> corr`
     BiasCorr { betas: [f64; 2] },
-    /// `hyper, [corr], params.., grads.., moments.. -> params.., moments.., [update_max_seg, grad_sq_seg]`
+    /// `hyper, [corr], params.., grads.., moments.. -> params.., moments.., [update_max_seg, grad_norm_seg]`
     OptimizerStep { rule: OptimizerRule, measured: bool },
-    /// `update_max_seg, grad_sq_seg -> update_max, grad_norm`
+    /// `update_max_seg, grad_norm_seg -> update_max, grad_norm`
     UpdateMetrics,
 }
 

@@ -205,7 +205,7 @@ pub enum OpKind {
     },
     /// Adam over the flat parameters. With `g` the gradient (plus `wd * p` unless `decoupled`): `m = b1 m + (1-b1) g`, `v = b2 v + (1-b2) g^2`,
     /// `p -= lr wd p` first where `decoupled`, then `p -= lr corr0 m / (sqrt(v) corr1 + eps)`. `hyper [2]` is learning rate, weight decay.
-    /// Where bound: `update_max [segments]` is the largest |change| and `grad_sq [segments]` the sum of squared (undecayed) gradients of each segment,
+    /// Where bound: `update_max [segments]` is the largest |change| and `grad_norm_seg [segments]` the norm of the (undecayed) gradient of each segment,
     /// `total_max` and `grad_norm` are those of `UpdateMetrics`, `shadow` is a copy of the parameters in the type that products read, and `scaler` is that of
     /// `ScaleUpdate`: gradients are multiplied by its third value, and where its fourth is 1 nothing changes.
     AdamStep {
@@ -224,12 +224,13 @@ pub enum OpKind {
         momentum: Scalar,
         nesterov: bool,
     },
-    /// `update_max [1]` = largest of the segments', `grad_norm [1]` = square root of the sum of the segments' `grad_sq`.
+    /// `update_max [1]` = largest of the segments', `grad_norm [1]` = square root of the sum of the squares of the
+    /// segments' `grad_norm_seg`.
     UpdateMetrics {
         segments: usize,
     },
     /// The gradient `a [k, m]^T b [k, n]` of a dense layer's weight and its Adam step in one pass: the gradient is never in memory. Where bound, `parts`
-    /// holds the largest |change| and the sum of squared gradients of tiles of `grain` by 16 elements, row by row, padded with zeros to a multiple of
+    /// holds the largest |change| and the norm of the gradients of tiles of `grain` by 16 elements, row by row, padded with zeros to a multiple of
     /// 32 pairs; where a kernel's own tile is larger, its first pair stands for all of it. `together` counts the tiles of 96 by 64 elements of all such
     /// operations that end a step at the same time; 0 of those in its middle.
     WeightStep {
@@ -253,7 +254,7 @@ pub enum OpKind {
         decoupled: bool,
     },
     /// The metrics of a step from the `parts` of its updates, of which `segments[i]` is the stretch of parameter `i`, in pairs: `update_max_seg`,
-    /// `grad_sq_seg`, and, over all of them, `update_max` and `grad_norm`, each where bound.
+    /// `grad_norm_seg`, and, over all of them, `update_max` and `grad_norm`, each where bound.
     StepMetrics {
         segments: Vec<Segment>,
     },

@@ -130,7 +130,7 @@ impl OpKind {
             o("m"),
             o("v"),
             o("update_max"),
-            o("grad_sq"),
+            o("grad_norm_seg"),
             WORK,
             i("scaler"),
             o("shadow"),
@@ -146,7 +146,7 @@ impl OpKind {
             o("param"),
             o("momentum"),
             o("update_max"),
-            o("grad_sq"),
+            o("grad_norm_seg"),
             WORK,
             i("scaler"),
             o("shadow"),
@@ -171,8 +171,8 @@ impl OpKind {
             o("shadow"),
         ];
         const STEP_METRICS: &[Slot] =
-            &[i("parts"), o("update_max_seg"), o("grad_sq_seg"), o("update_max"), o("grad_norm")];
-        const METRICS: &[Slot] = &[i("update_max_seg"), i("grad_sq_seg"), o("update_max"), o("grad_norm")];
+            &[i("parts"), o("update_max_seg"), o("grad_norm_seg"), o("update_max"), o("grad_norm")];
+        const METRICS: &[Slot] = &[i("update_max_seg"), i("grad_norm_seg"), o("update_max"), o("grad_norm")];
         const CAST: &[Slot] = &[i("x"), o("y")];
         const SCALE: &[Slot] = &[i("grad"), i("scaler_prev"), o("scaler"), WORK, t("ticket")];
         match self {

@@ -109,7 +109,7 @@ fn required(kind: &OpKind, slot: &str) -> bool {
         (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "grad_norm") => false,
         (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "parts") | (OpKind::BiasStep { .. }, "b") => false,
         (OpKind::StepMetrics { .. }, slot) => slot == "parts",
-        (_, "update_max" | "grad_sq") => matches!(kind, OpKind::UpdateMetrics { .. }),
+        (_, "update_max" | "grad_norm_seg") => matches!(kind, OpKind::UpdateMetrics { .. }),
         (OpKind::SoftmaxCeFused { .. }, "accuracy") | (OpKind::MaxPool { .. }, "index") => false,
         (OpKind::SgdStep { momentum, .. }, "momentum_prev" | "momentum") => momentum.get() > 0.0,
         (OpKind::BatchNormBwd { act_grad, .. }, "saved") => act_grad.is_some(),
@@ -210,13 +210,13 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
         (_, "loss") | (OpKind::LossMean { .. }, "accuracy") => 1,
         (OpKind::LossMean { rows }, _) => *rows,
         (OpKind::Mse { len } | OpKind::MseGrad { len } | OpKind::MseFused { len }, _) => *len,
-        (OpKind::AdamStep { segments, .. } | OpKind::SgdStep { segments, .. }, "update_max" | "grad_sq") => {
+        (OpKind::AdamStep { segments, .. } | OpKind::SgdStep { segments, .. }, "update_max" | "grad_norm_seg") => {
             segments.len()
         }
         (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "hyper" | "corr") => 2,
         (OpKind::AdamStep { len, .. } | OpKind::SgdStep { len, .. }, _) => *len,
-        (OpKind::UpdateMetrics { segments }, "update_max_seg" | "grad_sq_seg") => *segments,
-        (OpKind::StepMetrics { segments }, "update_max_seg" | "grad_sq_seg") => segments.len(),
+        (OpKind::UpdateMetrics { segments }, "update_max_seg" | "grad_norm_seg") => *segments,
+        (OpKind::StepMetrics { segments }, "update_max_seg" | "grad_norm_seg") => segments.len(),
         (OpKind::StepMetrics { segments }, "parts") => 2 * segments.iter().map(|s| s.len).sum::<usize>(),
         (OpKind::UpdateMetrics { .. } | OpKind::StepMetrics { .. }, _) => 1,
         (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "hyper" | "corr") => 2,

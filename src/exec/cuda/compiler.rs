@@ -3,6 +3,7 @@
 //! An entry of the cache holds the whole source that it was made from, so that neither a collision of hashes nor a changed kernel can bring back the wrong
 //! code; a checksum rejects damaged ones.
 
+use super::plant;
 use crate::tensor::Fnv;
 use cudarc::nvrtc::sys;
 use std::ffi::{CStr, CString};
@@ -79,10 +80,10 @@ fn beginning(file: &str, ty: &str, args: &str) -> String {
 /// The source of one compilation: the kernels of one operation, phase by phase, or those of several that share a launch. Each is given by its file and its type.
 #[must_use]
 pub fn unit(ops: &[(&str, &str)]) -> String {
-    let mut text = String::from(PRELUDE);
+    let mut text = plant::text("prelude.cuh", PRELUDE).into_owned();
     for (name, source) in sources() {
         if ops.iter().any(|(file, _)| *file == name) {
-            text.push_str(source);
+            text.push_str(&plant::text(name, source));
         }
     }
     for (index, (_, ty)) in ops.iter().enumerate() {

@@ -22,11 +22,14 @@
 //! | `intake` | steps that fetch their own batches from a data set on the device |
 //! | `ledger` | what can have changed since the graphs were read, at every launch |
 //! | `shadow` | the half-width copy of the parameters |
+//! | `plant` | a fault that tests put into the kernels' text |
 //! | `step` | a plan in device memory, run op by op or replayed |
 //! | `timing` | how long operations take, and the host's part |
 //! | `tensors` | reading and writing its values |
 //! | `ceilings` | what the device can do at best |
+//! | `functions` | functions by themselves, to measure how exact they are |
 //! | `twin` | every kernel against its plain-loop reference |
+//! | `judge` | the bounds of such a comparison |
 
 mod bind;
 mod capture;
@@ -36,15 +39,19 @@ mod compiler;
 mod cublaslt;
 mod cudnn;
 mod faults;
+mod functions;
 mod gpu;
 mod graph;
 mod group;
 mod intake;
+mod judge;
 mod ledger;
 mod library_nodes;
 mod memory;
 mod nodes;
 mod overlap;
+#[doc(hidden)]
+pub mod plant;
 mod probe;
 mod readback;
 mod shadow;
@@ -58,6 +65,7 @@ mod workers;
 pub use ceilings::GpuCeilings;
 pub use compiler::{Arch, cache_folder, compile_unit, source_hash, sources, unit};
 pub use faults::Undo;
+pub(in crate::exec) use functions::GpuFunctions;
 pub use gpu::{Gpu, gpu, usable};
 pub(in crate::exec) use intake::MAX_WATCHED;
 pub use probe::{DeviceInfo, Library, Probe, probe};

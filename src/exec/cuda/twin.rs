@@ -1,12 +1,15 @@
-//! Every kernel against its reference twin: one operation of a step on fresh random inputs, on the device and by plain loops in f64.
+//! Every kernel against its reference twin: one operation of a step on fresh random inputs, on the device and by
+//! plain loops in f64 that carry a bound for the rounding of every value.
 //!
-//! Outputs are poisoned before the kernel runs, so that an element that nobody writes shows, and what lies beside the outputs in flat vectors must come
-//! out as it went in.
+//! Outputs are poisoned before the kernel runs, so that an element that nobody writes shows, and what lies beside the
+//! outputs in flat vectors must come out as it went in.
 
+use super::judge::{Judged, is_product, judge};
 use super::{Step, stepped};
 use crate::exec::ExecError;
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
-use crate::exec::cpu::kernels::reference::{self, Real as _};
+use crate::exec::cpu::kernels::reference;
+use crate::exec::cpu::kernels::reference::bounded::Bounded;
 use crate::lower::{Dir, LValueId, OpKind, ParamOrder};
 use crate::model::Rng;
 use crate::select::cuda::{Real, real_of};
@@ -19,17 +22,17 @@ use std::collections::BTreeMap;
 pub struct Twin {
     pub op: usize,
     pub kernel: String,
-    /// The length of the difference over the length of the reference, of the worst output.
-    pub error: f64,
-    /// What is allowed.
-    pub limit: f64,
+    /// The largest part that an error takes of what is allowed.
+    pub ratio: f64,
+    /// Where that is; empty where there is no error.
+    pub at: String,
     /// What is wrong, in words; empty where nothing is.
     pub wrong: String,
 }
 
 /// The memory of one root value, on the host.
-enum Host {
-    Real(Vec<f64>),
+enum Host<T> {
+    Real(Vec<T>),
     Raw(Vec<u8>),
 }
 
@@ -43,11 +46,11 @@ fn round(value: f64, dtype: DType) -> f64 {
     }
 }
 
-fn to_bytes(values: &[f64], dtype: DType) -> Vec<u8> {
+fn to_bytes<T: Judged>(values: &[T], dtype: DType) -> Vec<u8> {
     match dtype {
-        DType::Bf16 => values.iter().flat_map(|v| bf16::from_f64(*v).to_le_bytes()).collect(),
-        DType::F16 => values.iter().flat_map(|v| f16::from_f64(*v).to_le_bytes()).collect(),
-        _ => values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect(),
+        DType::Bf16 => values.iter().flat_map(|v| bf16::from_f64(v.f64()).to_le_bytes()).collect(),
+        DType::F16 => values.iter().flat_map(|v| f16::from_f64(v.f64()).to_le_bytes()).collect(),
+        _ => values.iter().flat_map(|v| (v.f64() as f32).to_le_bytes()).collect(),
     }
 }
 
@@ -68,7 +71,7 @@ const fn is_real(dtype: DType) -> bool {
 fn draw(kind: &OpKind, slot: &str, rng: &mut Rng) -> f64 {
     match (kind, slot) {
         (_, "rstd" | "var_prev" | "running_var" | "v_prev") => rng.range(0.05, 1.5),
-        (_, "parts" | "probs" | "corr" | "grad_sq_seg" | "update_max_seg" | "row_loss") => rng.range(0.1, 1.2),
+        (_, "parts" | "probs" | "corr" | "grad_norm_seg" | "update_max_seg" | "row_loss") => rng.range(0.1, 1.2),
         (_, "hyper") => rng.range(1e-3, 1e-2),
         (_, "gamma") => rng.range(0.5, 1.5),
         _ => rng.normal(),
@@ -102,16 +105,28 @@ impl Step {
     /// # Errors
     /// Where the device fails. A difference is no error: it is in the result.
     pub fn compare_with_reference(&mut self, index: usize, seed: u64) -> Result<Twin, ExecError> {
+        let program = &self.compiled.plan.program;
+        let op = &program.ops[index];
+        let real = real_of(program, op, self.compiled.selection.real);
+        match real {
+            _ if !is_product(&op.kind) => self.compare::<Bounded<24, 24>>(index, seed, None),
+            Real::F32 => self.compare::<Bounded<24, 24>>(index, seed, None),
+            Real::Tf32 | Real::F16 => self.compare::<Bounded<24, 11>>(index, seed, Some(real)),
+            Real::Bf16 => self.compare::<Bounded<24, 8>>(index, seed, Some(real)),
+        }
+    }
+
+    /// As [`Self::compare_with_reference`], where products round their operands as `coarse` does.
+    fn compare<T: Judged>(&mut self, index: usize, seed: u64, coarse: Option<Real>) -> Result<Twin, ExecError> {
         let compiled = std::sync::Arc::clone(&self.compiled);
         let (program, plan) = (&compiled.plan.program, &compiled.plan);
         let op = &program.ops[index];
-        let real = real_of(program, op, compiled.selection.real);
         let mut rng = Rng::new(seed, index as u64);
         let mut twin = Twin {
             op: index,
             kernel: compiled.selection.choices[index].kernel.clone(),
-            error: 0.0,
-            limit: limit(&op.kind, real),
+            ratio: 0.0,
+            at: String::new(),
             wrong: String::new(),
         };
         let slots: Vec<(usize, &str, Dir, LValueId)> = op
@@ -123,14 +138,14 @@ impl Step {
             .filter_map(|(i, (slot, arg))| Some((i, slot.name, slot.dir, (*arg)?)))
             .collect();
         // Everything that the operation touches, poisoned, then its inputs drawn.
-        let mut hosts: BTreeMap<LValueId, Host> = BTreeMap::new();
+        let mut hosts: BTreeMap<LValueId, Host<T>> = BTreeMap::new();
         for (_, _, _, id) in &slots {
             let (root, _) = program.root(*id);
             let value = program.value(root);
             hosts.entry(root).or_insert_with(|| {
                 if is_real(value.dtype) {
                     // Padding between the parts of a flat vector is zero; written stretches are poisoned below.
-                    Host::Real(vec![0.0; value.shape.len()])
+                    Host::Real(vec![T::ZERO; value.shape.len()])
                 } else {
                     Host::Raw(vec![0xff; value.bytes() as usize])
                 }
@@ -146,12 +161,12 @@ impl Step {
                         let stretches = parts(&op.kind, slot, start, len);
                         for i in stretches.into_iter().flat_map(|(from, to)| from..to) {
                             values[i] = match dir {
-                                Dir::In => round(draw(&op.kind, slot, &mut rng), value.dtype),
-                                _ => f64::NAN,
+                                Dir::In => T::exact(round(draw(&op.kind, slot, &mut rng), value.dtype)),
+                                _ => T::exact(f64::NAN),
                             };
                         }
                         if matches!(*slot, "scaler" | "scaler_prev" | "scale" | "skipped") && *dir == Dir::In {
-                            let set = [1024.0, 5.0, 1.0 / 1024.0, 0.0, 3.0];
+                            let set = [1024.0, 5.0, 1.0 / 1024.0, 0.0, 3.0].map(T::exact);
                             let set = if *slot == "skipped" { &set[4..] } else { &set[..] };
                             values[start..start + len].copy_from_slice(&set[..len]);
                         }
@@ -170,8 +185,10 @@ impl Step {
             |name: &str| slots.iter().find(|s| s.1 == name).map(|s| (program.root(s.3), program.value(s.3).clone()));
         if let (Some(((root, start), bias)), Some(((copy, from), narrow))) = (slot("bias"), slot("bias_half")) {
             let len = bias.shape.len();
-            let rounded: Vec<f64> = match hosts.get(&root) {
-                Some(Host::Real(v)) => v[start..start + len].iter().map(|v| round(*v, narrow.dtype)).collect(),
+            let rounded: Vec<T> = match hosts.get(&root) {
+                Some(Host::Real(v)) => {
+                    v[start..start + len].iter().map(|v| T::exact(round(v.f64(), narrow.dtype))).collect()
+                }
                 _ => Vec::new(),
             };
             for (root, start) in [(root, start), (copy, from)] {
@@ -193,10 +210,6 @@ impl Step {
         }
         self.run_ops(index, index + 1)?;
         self.synchronize()?;
-        let before: BTreeMap<LValueId, Vec<f64>> = hosts
-            .iter()
-            .filter_map(|(id, h)| if let Host::Real(v) = h { Some((*id, v.clone())) } else { None })
-            .collect();
         let filters = filter_slot(&op.kind).and_then(|slot| {
             let id = op.arg(slot)?;
             let param = program.value(id).param?;
@@ -218,25 +231,17 @@ impl Step {
                     // How a kernel spreads parts is its own affair.
                     let expected = if is_parts { &folded } else { expected };
                     if is_parts {
-                        found = stepped::totals(&found).to_vec();
+                        found = stepped::totals(&found.iter().map(|v| T::exact(*v)).collect::<Vec<T>>())
+                            .map(T::f64)
+                            .to_vec();
                     }
-                    let error = distance(&found, expected);
-                    if error > twin.error || error.is_nan() {
-                        twin.error = error;
+                    let judged = judge(&found, expected, value.dtype, coarse);
+                    let text = format!("{} {}", value.name, judged.text);
+                    if judged.ratio > 1.0 {
+                        worst.push(text.clone());
                     }
-                    if error > twin.limit || error.is_nan() {
-                        let at = found.iter().zip(expected).position(|(f, e)| {
-                            (f - e).abs() > twin.limit * e.abs().max(1e-3) * 10.0 || f.is_nan() != e.is_nan()
-                        });
-                        let at = at.unwrap_or(0);
-                        let was = before.get(root).map_or(f64::NAN, |b| b[at]);
-                        worst.push(format!(
-                            "{} is off by {error:.1e}; element {at} of {} is {:e}, expected {:e} (before: {was:e})",
-                            value.name,
-                            found.len(),
-                            found[at],
-                            expected[at]
-                        ));
+                    if judged.ratio > twin.ratio {
+                        (twin.ratio, twin.at) = (judged.ratio, text);
                     }
                 }
                 Host::Raw(expected) => {
@@ -254,11 +259,12 @@ impl Step {
     }
 }
 
-/// The stretches of a value that an operation touches: the segments for an update, which leaves the padding between them alone.
+/// The stretches of a value that an operation touches: the segments for an update, which leaves the padding between
+/// them alone.
 fn parts(kind: &OpKind, slot: &str, start: usize, len: usize) -> Vec<(usize, usize)> {
     match kind {
         OpKind::AdamStep { segments, len: flat, .. } | OpKind::SgdStep { segments, len: flat, .. }
-            if len == *flat && slot != "grad_sq" && slot != "update_max" =>
+            if len == *flat && slot != "grad_norm_seg" && slot != "update_max" =>
         {
             segments.iter().map(|s| (start + s.start, start + s.start + s.len)).collect()
         }
@@ -276,38 +282,39 @@ const fn filter_slot(kind: &OpKind) -> Option<&'static str> {
 }
 
 /// Runs the reference on the host's copies, and puts what came out where the device would have put it.
-fn reference(
+fn reference<T: Judged>(
     kind: &OpKind,
     slots: &[(usize, &str, Dir, LValueId)],
     program: &crate::lower::Program,
-    hosts: &mut BTreeMap<LValueId, Host>,
+    hosts: &mut BTreeMap<LValueId, Host<T>>,
     filters: Option<(&str, ParamOrder)>,
 ) {
-    let reals = |hosts: &BTreeMap<LValueId, Host>, name: &str| -> Option<Vec<f64>> {
+    let reals = |hosts: &BTreeMap<LValueId, Host<T>>, name: &str| -> Option<Vec<T>> {
         let (_, _, _, id) = slots.iter().find(|s| s.1 == name)?;
         let (root, start) = program.root(*id);
         match hosts.get(&root) {
             Some(Host::Real(v)) => Some(v[start..start + program.value(*id).shape.len()].to_vec()),
             // Labels.
             Some(Host::Raw(bytes)) if program.value(*id).dtype == DType::I32 => {
-                let words = bytes.chunks_exact(4).map(|b| f64::from(i32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+                let number = |b: &[u8]| T::exact(f64::from(i32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+                let words = bytes.chunks_exact(4).map(number);
                 Some(words.skip(start).take(program.value(*id).shape.len()).collect())
             }
             _ => None,
         }
     };
     let scaler = reals(hosts, "scaler").or_else(|| reals(hosts, "scaler_prev"));
-    let scale = reals(hosts, "scale").map_or(1.0, |s| s[0]);
+    let scale = reals(hosts, "scale").map_or(T::exact(1.0), |s| s[0]);
     if let OpKind::ScaleUpdate { .. } = kind {
         let grads = reals(hosts, "grad").unwrap_or_default();
-        let [s, count, skipped] = scaler.map_or([1.0, 0.0, 0.0], |s| [s[0], s[1], s[4]]);
-        let overflow = grads.iter().any(|g| !g.is_finite());
+        let [s, count, skipped] = scaler.map_or([1.0, 0.0, 0.0], |s| [s[0], s[1], s[4]].map(T::f64));
+        let overflow = grads.iter().any(|g| !g.f64().is_finite());
         let next = if overflow {
             [(s * 0.5).max(1.0), 0.0, 1.0 / s, 1.0, skipped + 1.0]
         } else {
             [s, count + 1.0, 1.0 / s, 0.0, skipped]
         };
-        put(hosts, slots, program, "scaler", &next);
+        put(hosts, slots, program, "scaler", &next.map(T::exact));
         return;
     }
     if let Some(results) = stepped::reference(kind, &|slot| reals(hosts, slot)) {
@@ -319,7 +326,7 @@ fn reference(
     if let OpKind::AddAct { act, act_grad, .. } = kind {
         let [a, b, saved] = ["a", "b", "saved"].map(|s| reals(hosts, s).unwrap_or_default());
         let sum = |i: usize| act.map_or(a[i] + b[i], |f| (a[i] + b[i]).act(f));
-        let y: Vec<f64> = (0..a.len()).map(|i| act_grad.map_or(sum(i), |f| sum(i) * saved[i].act_grad(f))).collect();
+        let y: Vec<T> = (0..a.len()).map(|i| act_grad.map_or(sum(i), |f| sum(i) * saved[i].act_grad(f))).collect();
         put(hosts, slots, program, "y", &y);
         return;
     }
@@ -333,8 +340,8 @@ fn reference(
         _ => (kind, None),
     };
     // Buffers of the reference's own: filters in its order, gradients with their scale taken off.
-    let mut own: Vec<(usize, &str, Dir, LValueId, Vec<f64>)> = Vec::new();
-    let permute = |slot: &str, values: Vec<f64>, to_cpu: bool| -> Vec<f64> {
+    let mut own: Vec<(usize, &str, Dir, LValueId, Vec<T>)> = Vec::new();
+    let permute = |slot: &str, values: Vec<T>, to_cpu: bool| -> Vec<T> {
         match filters {
             Some((name, ParamOrder::Ohwi { f, c, kh, kw })) if name == slot || (name == "c" && slot == "c_prev") => {
                 let (device, cpu) = (ParamOrder::Ohwi { f, c, kh, kw }, ParamOrder::Hwio { f, c, kh, kw });
@@ -345,7 +352,7 @@ fn reference(
         }
     };
     let mut call = Call {
-        run: reference::resolve::<f64>().run,
+        run: reference::resolve::<T>().run,
         op: kind.clone(),
         ptr: [std::ptr::null_mut(); MAX_ARGS],
         table: Box::default(),
@@ -363,7 +370,7 @@ fn reference(
                 if slot == "grad"
                     && let Some(scaler) = &scaler
                 {
-                    values.iter_mut().for_each(|v| *v *= scaler[2]);
+                    values.iter_mut().for_each(|v| *v = *v * scaler[2]);
                 }
                 own.push((index, slot, dir, id, values));
             }
@@ -380,39 +387,40 @@ fn reference(
     for buffer in &mut own {
         call.ptr[buffer.0] = buffer.4.as_mut_ptr().cast();
     }
-    // SAFETY: every bound slot points at as many elements as the program's verifier demands, and nobody else touches them.
+    // SAFETY: every bound slot points at as many elements as the program's verifier demands, and nobody else touches
+    // them.
     unsafe { (call.run)(&call, Part::WHOLE) };
-    let results: Vec<(&str, Vec<f64>)> =
+    let results: Vec<(&str, Vec<T>)> =
         own.into_iter().filter(|b| b.2 == Dir::Out).map(|(_, slot, _, _, v)| (slot, permute(slot, v, false))).collect();
     for (slot, values) in &results {
         let mut values = values.clone();
         if matches!(*slot, "dlogits" | "dy") {
-            values.iter_mut().for_each(|v| *v *= scale);
+            values.iter_mut().for_each(|v| *v = *v * scale);
         }
         if let Some(residual) = residual.as_ref().filter(|_| *slot == "y") {
-            let act = |v: f64| after.map_or(v, |f| v.act(f));
-            values.iter_mut().zip(residual).for_each(|(v, r)| *v = act(*v + r));
+            let act = |v: T| after.map_or(v, |f| v.act(f));
+            values.iter_mut().zip(residual).for_each(|(v, r)| *v = act(*v + *r));
         }
         put_parts(hosts, slots, program, kind, slot, &values);
     }
     let find = |name: &str| results.iter().find(|r| r.0 == name).map(|r| r.1.clone());
     if let Some(max) = find("update_max") {
-        put(hosts, slots, program, "total_max", &[max.iter().copied().fold(0.0, f64::max)]);
+        put(hosts, slots, program, "total_max", &[max.iter().copied().fold(T::ZERO, T::larger)]);
     }
-    if let Some(squares) = find("grad_sq") {
-        put(hosts, slots, program, "grad_norm", &[squares.iter().sum::<f64>().sqrt()]);
+    if let Some(norms) = find("grad_norm_seg") {
+        put(hosts, slots, program, "grad_norm", &[stepped::root_of_squares(&norms)]);
     }
     if let Some(params) = find("param") {
         put_parts(hosts, slots, program, kind, "shadow", &params);
     }
 }
 
-fn put(
-    hosts: &mut BTreeMap<LValueId, Host>,
+fn put<T: Judged>(
+    hosts: &mut BTreeMap<LValueId, Host<T>>,
     slots: &[(usize, &str, Dir, LValueId)],
     program: &crate::lower::Program,
     name: &str,
-    values: &[f64],
+    values: &[T],
 ) {
     let Some((_, _, _, id)) = slots.iter().find(|s| s.1 == name) else { return };
     let (root, start) = program.root(*id);
@@ -422,13 +430,13 @@ fn put(
 }
 
 /// As [`put`], for the stretches alone that the operation writes.
-fn put_parts(
-    hosts: &mut BTreeMap<LValueId, Host>,
+fn put_parts<T: Judged>(
+    hosts: &mut BTreeMap<LValueId, Host<T>>,
     slots: &[(usize, &str, Dir, LValueId)],
     program: &crate::lower::Program,
     kind: &OpKind,
     name: &str,
-    values: &[f64],
+    values: &[T],
 ) {
     let Some((_, _, _, id)) = slots.iter().find(|s| s.1 == name) else { return };
     let (root, start) = program.root(*id);
@@ -436,40 +444,5 @@ fn put_parts(
         for (from, to) in parts(kind, name, start, values.len()) {
             host[from..to].copy_from_slice(&values[from - start..to - start]);
         }
-    }
-}
-
-/// The length of the difference over the length of what is expected; NaN where one has a NaN and the other not.
-fn distance(found: &[f64], expected: &[f64]) -> f64 {
-    let (mut difference, mut length) = (0.0f64, 0.0f64);
-    for (f, e) in found.iter().zip(expected) {
-        match (f.is_nan(), e.is_nan()) {
-            (true, true) => {}
-            (false, false) => {
-                difference += (f - e) * (f - e);
-                length += e * e;
-            }
-            _ => return f64::NAN,
-        }
-    }
-    if difference == 0.0 { 0.0 } else { (difference / length.max(1e-30)).sqrt() }
-}
-
-/// How far a kernel's output may lie from the reference: rounding of the type, some more for products.
-fn limit(kind: &OpKind, real: Real) -> f64 {
-    let product = matches!(
-        kind,
-        OpKind::Gemm(_)
-            | OpKind::WeightStep { .. }
-            | OpKind::Conv2d { .. }
-            | OpKind::Conv2dBwdX { .. }
-            | OpKind::Conv2dBwdW { .. }
-    );
-    match real {
-        Real::F32 => 1e-5,
-        Real::Tf32 if product => 1e-3,
-        Real::Tf32 => 1e-5,
-        Real::F16 => 1e-3,
-        Real::Bf16 => 6e-3,
     }
 }

@@ -62,7 +62,8 @@ impl Builder<'_> {
         let measured = metrics.updates;
         let segments = Shape::from([trained.len()]);
         let measures = measured.then(|| {
-            ["update_max_seg", "grad_sq_seg"].map(|name| self.value(name.into(), Role::Metric, segments.clone(), real))
+            ["update_max_seg", "grad_norm_seg"]
+                .map(|name| self.value(name.into(), Role::Metric, segments.clone(), real))
         });
         outputs.extend(measures.iter().flatten());
         self.node(NodeKind::OptimizerStep { rule, measured }, inputs, outputs);

@@ -379,7 +379,7 @@ impl Lowerer<'_> {
                 let (a, b) = (self.twin(node.outputs[0], Layout::Plain), self.twin(node.outputs[1], Layout::Plain));
                 let bound = [
                     ("update_max_seg", Some(max)),
-                    ("grad_sq_seg", Some(sq)),
+                    ("grad_norm_seg", Some(sq)),
                     ("update_max", Some(a)),
                     ("grad_norm", Some(b)),
                 ];

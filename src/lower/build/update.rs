@@ -87,7 +87,7 @@ impl Lowerer<'_> {
                     ("param", new_params),
                     ("momentum", next),
                     ("update_max", max),
-                    ("grad_sq", sq),
+                    ("grad_norm_seg", sq),
                 ];
                 self.emit(kind, &bound);
             }
@@ -108,7 +108,7 @@ impl Lowerer<'_> {
                     ("m", m),
                     ("v", v),
                     ("update_max", max),
-                    ("grad_sq", sq),
+                    ("grad_norm_seg", sq),
                 ];
                 self.emit(kind, &bound);
             }

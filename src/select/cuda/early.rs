@@ -80,7 +80,7 @@ impl Plan {
             matches!(op.kind, OpKind::UpdateMetrics { .. }) && op.arg("update_max_seg") == update.arg("update_max")
         });
         let metrics = metrics.map(|at| program.ops[at].clone());
-        let measured = update.arg("update_max").is_some() || update.arg("grad_sq").is_some();
+        let measured = update.arg("update_max").is_some() || update.arg("grad_norm_seg").is_some();
         let (mut aliases, readers) = (Aliases::of(program), Readers::of(program, &update));
         let mut steps: Vec<(usize, usize, Op)> = Vec::new();
         let last = program.segments.iter().map(|(_, segment)| readers.last_of(*segment)).max().unwrap_or(0);
@@ -174,7 +174,7 @@ impl Plan {
             }
         };
         pass_on(update, "update_max", "update_max_seg");
-        pass_on(update, "grad_sq", "grad_sq_seg");
+        pass_on(update, "grad_norm_seg", "grad_norm_seg");
         if let Some(metrics) = metrics {
             pass_on(metrics, "update_max", "update_max");
             pass_on(metrics, "grad_norm", "grad_norm");

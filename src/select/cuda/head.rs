@@ -193,7 +193,7 @@ mod tests {
         for (between, rate, left) in [
             (dense("relu"), 0.0, 0),
             (with("relu"), 0.5, 0),
-            // Whether another activation's output is zero does not tell whether it was dropped.
+            // Whether another activation's output is zero does not say whether it was dropped.
             (with("tanh"), 0.0, 2),
         ] {
             let program = adapted(&between);

@@ -108,14 +108,14 @@ fn part_of(program: &mut Program, update: &Op, segments: &Range<usize>) -> Op {
     // A stretch of each vector: of elements, or of numbers for each segment.
     let elements =
         ["param_prev", "m_prev", "v_prev", "param", "m", "v", "shadow"].map(|slot| (slot, start, end - start));
-    let numbers = ["update_max", "grad_sq"].map(|slot| (slot, segments.start, segments.len()));
+    let numbers = ["update_max", "grad_norm_seg"].map(|slot| (slot, segments.start, segments.len()));
     for (slot, from, len) in elements.into_iter().chain(numbers) {
         let Some(whole) = update.arg(slot) else { continue };
         let (root, first) = program.root(whole);
         let (name, value) = (format!("{}.{}", program.value(whole).name, segments.start), program.value(root).clone());
         let alias = Some(Alias { of: root, start: first + from });
         // What consists of parts that are written one by one has parameters' names on them.
-        let param = if slot == "update_max" || slot == "grad_sq" { of.first().map(|o| o.0) } else { value.param };
+        let param = if slot == "update_max" || slot == "grad_norm_seg" { of.first().map(|o| o.0) } else { value.param };
         let made = push(program, LValue { name, alias, param, shape: Shape::from([len]), ..value });
         set(&mut part, slot, made);
     }

@@ -115,7 +115,7 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
     let step = compile(&model, &options.compiling())?;
     let step_us = step.selection.choices.iter().map(|c| c.cost_us).sum();
     let replay_seconds = replay::endurance_cost(options.replays, step_us);
-    let seconds = seconds + training::seconds(step_us);
+    let seconds = seconds + training::seconds(step_us) + twins::seconds(&step);
     let bytes = bytes.max(needs(&session_spec(preset, options), &step).bytes());
     Ok(Price { seconds: seconds + replay_seconds, replay_seconds, bytes })
 }
@@ -201,16 +201,9 @@ fn verify_with(
         }
         run(PointerLedger, fault, &mut || rig.recorded(fault, Rig::injected_faults))?;
         run(Determinism, endurance, &mut || rig.recorded(endurance, |rig| rig.endurance(options.replays)))?;
-        // Their bounds and ways were seen to hold on CPUs alone.
-        if options.machine().as_cuda().is_some() {
-            for name in [training::NAME, evaluation::NAME, resumed::NAME] {
-                run(TrainingRun, name, &mut || Ok(Check::skipped(name, "on a GPU this is not checked yet")))?;
-            }
-        } else {
-            run(TrainingRun, training::NAME, &mut || rig.logged_steps())?;
-            run(TrainingRun, evaluation::NAME, &mut || rig.evaluation())?;
-            run(TrainingRun, resumed::NAME, &mut || rig.resumed_run(preset, options))?;
-        }
+        run(TrainingRun, training::NAME, &mut || rig.logged_steps())?;
+        run(TrainingRun, evaluation::NAME, &mut || rig.evaluation())?;
+        run(TrainingRun, resumed::NAME, &mut || rig.resumed_run(preset, options))?;
     }
     let passed = checks.iter().all(|c| c.passed != Some(false));
     Ok(Report { preset: preset.name.clone(), checks, passed })

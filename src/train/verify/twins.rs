@@ -1,17 +1,40 @@
-//! The kernels of a GPU's step, each against its plain loops.
+//! The kernels of a GPU's step, each against its plain-loop twin.
 
-use super::{Check, Culprit, VerifyOptions, bounds};
-use crate::compile::{Options, compile};
+use super::{Check, Culprit, VerifyOptions};
+use crate::compile::{Compiled, Options, compile};
 use crate::exec::Step;
 use crate::model::Model;
 use crate::train::{TrainError, gpu_times};
 use std::sync::Arc;
 
+/// The most floating-point operations of a step that the plain loops compute.
+const FLOPS: u64 = 1_000_000_000;
+/// Floating-point operations that they do in a second on one core.
+const RATE: f64 = 3e8;
+/// The smallest batch of any network, and the largest of one that does too much arithmetic.
+const BATCH: (usize, usize) = (2, 16);
+
+/// Seconds that plain loops take to follow a GPU's step, roughly.
+pub(super) fn seconds(step: &Compiled) -> f64 {
+    if step.selection.target.as_cuda().is_some() { step.selection.flops().min(FLOPS) as f64 / RATE } else { 0.0 }
+}
+
+/// The network with the batch that plain loops can follow: its own where they can. A GPU's kernels are made for their
+/// sizes, so those of another batch are others.
+fn followed(model: &Model, compiling: &Options) -> Result<Model, TrainError> {
+    if model.batch <= BATCH.1 {
+        return Ok(model.with_batch(model.batch.max(BATCH.0)));
+    }
+    let each = compile(model, compiling)?.selection.flops() / model.batch as u64;
+    let most = usize::try_from(FLOPS / each.max(1)).unwrap_or(usize::MAX);
+    Ok(model.with_batch(model.batch.min(most.max(BATCH.1))))
+}
+
 /// Every kernel of a GPU's step against plain loops, on fresh random inputs.
 pub(super) fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    let small = model.with_batch(model.batch.min(16));
-    let (mut worst, mut of, mut wrong, mut count) = (0.0f64, String::new(), Vec::new(), 0);
     let compiling = options.compiling();
+    let small = followed(model, &compiling)?;
+    let (mut worst, mut of, mut wrong, mut count) = (0.0f64, String::new(), Vec::new(), 0);
     let times = gpu_times(&small, &compiling)?;
     let compiled = Arc::new(compile(&small, &Options { gpu_times: times, ..compiling })?);
     let Step::Cuda(mut step) = Step::new(Arc::clone(&compiled), 1)? else {
@@ -20,16 +43,19 @@ pub(super) fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, Tra
     for index in 0..compiled.plan.program.ops.len() {
         let twin = step.compare_with_reference(index, options.seed)?;
         count += 1;
-        let ratio = bounds::ratio(twin.error, twin.limit);
-        if ratio > worst {
-            (worst, of) = (ratio, format!(" at {}: {}", twin.kernel, bounds::told(twin.error, twin.limit)));
+        if twin.ratio > worst {
+            (worst, of) = (twin.ratio, format!(" at {}: {}", twin.kernel, twin.at));
         }
         if !twin.wrong.is_empty() {
             wrong.push((format!("op {index} {}: {}", twin.kernel, twin.wrong), Some(Culprit::Op(index))));
         }
     }
     let passed = wrong.is_empty();
-    let figures = format!("{count} kernels on random inputs, {} wrong; largest error{of}", wrong.len());
+    let (batch, wrongs) = (small.batch, wrong.len());
+    let figures = format!(
+        "{count} kernels on random inputs of a batch of {batch}, {wrongs} wrong; \
+         largest error {worst:.2} of its bound{of}"
+    );
     wrong.truncate(12);
     Ok(Check::new("kernels against their twins (f64)", passed, figures).ratio(worst).detail(wrong))
 }

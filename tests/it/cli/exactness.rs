@@ -8,7 +8,7 @@ use stepgraph::tensor::{HostTensor, Shape};
 
 #[test]
 fn functions_are_exact_on_every_instruction_set() {
-    let report = json(&["functions", "--every", "1009", "--json"]);
+    let report = json(&["functions", "--device", "cpu", "--every", "1009", "--json"]);
     let rows = report["rows"].as_array().unwrap();
     assert!(rows.len() >= 14, "{report}");
     for row in rows {
@@ -22,7 +22,7 @@ fn functions_are_exact_on_every_instruction_set() {
         }
         assert!(of("inputs") > 1e6, "{row}");
     }
-    let text = succeed(&["functions", "--every", "1000003"]);
+    let text = succeed(&["functions", "--device", "cpu", "--every", "1000003"]);
     assert!(text.contains("every 1000003th of 2^32 inputs") && text.contains("gelu'"), "{text}");
 }
 
@@ -76,7 +76,7 @@ fn normalisations_keep_their_digits_where_the_mean_is_large() {
             let y: Vec<f32> = (0..BATCH * sample).map(|_| rng.normal() as f32).collect();
             let whole: Vec<usize> = [1, BATCH].into_iter().chain(shape.iter().copied()).collect();
             save(Path::new(&batches), &[("batch.x", tensor(&whole, &x)), ("batch.y", tensor(&whole, &y))]);
-            succeed(&["train", &preset, "--batches", &batches, "--save", &end, "--log", &log]);
+            succeed(&["train", &preset, "--device", "cpu", "--batches", &batches, "--save", &end, "--log", &log]);
             let plane = sample / shape[0];
             let (loss, variance) = match layer {
                 "batch_norm" => exact(&x, &y, shape[0], |i| i % sample / plane),
@@ -115,7 +115,7 @@ fn with_large_numbers(x: f32, y: f32, lr: f64, steps: usize) -> Vec<Value> {
     let full = |shape: &[usize], value: f32| tensor(shape, &vec![value; shape.iter().product()]);
     save(Path::new(&batches), &[("batch.x", full(&[steps, 8, 4], x)), ("batch.y", full(&[steps, 8, 3], y))]);
     save(Path::new(&init), &[("init.layers.0.weight", full(&[4, 3], 0.0)), ("init.layers.0.bias", full(&[3], 0.0))]);
-    let run = ["train", &preset, "--batches", &batches, "--init", &init, "--save", &end];
+    let run = ["train", &preset, "--device", "cpu", "--batches", &batches, "--init", &init, "--save", &end];
     succeed(&[&run[..], &["--log", &log]].concat());
     let bytes = std::fs::read(&end).unwrap();
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();

@@ -1,6 +1,9 @@
 //! Planted faults: each is one mistake that a program such as this one might have, and each must be found by the
 //! check of `verify` that is named with it.
 
+mod gpu;
+mod gpu_kernels;
+mod gpu_run;
 mod layers;
 mod products;
 mod runs;

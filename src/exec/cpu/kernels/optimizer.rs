@@ -1,8 +1,10 @@
-//! Optimizers over the flat parameter vector, with the size of the update and the gradient's square in the same pass; the step counter,
-//! bias corrections and the metrics of a step.
+//! Optimizers over the flat parameter vector, with the size of the update and the gradient's norm in the same pass; the
+//! step counter, bias corrections and the metrics of a step.
 //!
-//! The vector is worked on in fixed chunks. Where a chunk meets a segment is a *piece*: its largest change and its sum of squares go to the
-//! workspace, and are combined segment by segment in the second phase. Segments lie in rising order; padding between them is left alone.
+//! The vector is worked on in fixed chunks. Where a chunk meets a segment is a *piece*: its largest change and its
+//! gradient's norm go to the workspace, and are combined segment by segment in the second phase. A norm is finite in
+//! `f32` wherever the gradient is of a size that it can have, which its square is not. Segments lie in rising order;
+//! padding between them is left alone.
 
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
@@ -109,20 +111,53 @@ trait Rule<V: Lanes> {
     /// # Safety
     /// The elements lie within the parameter vector.
     unsafe fn update(&self, at: usize, n: usize) -> (V, V, V);
+
+    /// The gradient, of as many elements as the parameter vector.
+    fn grad(&self) -> *const f32;
+}
+
+/// The sums of squares that `f32` adds up without squares that are lost above or below its range.
+const SOUND_SQUARES: std::ops::RangeInclusive<f32> = 1e-30..=f32::MAX;
+
+/// The square root of the sum of the squares of `len` numbers, whose sum in `f32` was `squares`.
+///
+/// # Safety
+/// `len` numbers can be read at `values`.
+#[inline(always)]
+unsafe fn norm(squares: f32, values: *const f32, len: usize) -> f32 {
+    // SAFETY: promised by the caller.
+    if SOUND_SQUARES.contains(&squares) { squares.sqrt() } else { unsafe { wide_norm(values, len) } }
+}
+
+/// As [`norm`], in `f64`, which no square of an `f32` leaves.
+///
+/// # Safety
+/// As for [`norm`].
+#[cold]
+unsafe fn wide_norm(values: *const f32, len: usize) -> f32 {
+    // SAFETY: promised by the caller.
+    let values = unsafe { std::slice::from_raw_parts(values, len) };
+    let mut lanes = [0.0f64; LANES];
+    for stretch in values.chunks(LANES) {
+        for (lane, value) in lanes.iter_mut().zip(stretch) {
+            *lane += f64::from(*value) * f64::from(*value);
+        }
+    }
+    lanes.iter().sum::<f64>().sqrt() as f32
 }
 
 /// Where the metrics of an update go.
 struct Metrics {
     update_max: *mut f32,
-    grad_sq: *mut f32,
-    /// The largest change and the sum of squares of the piece of segment `s` in chunk `c`, at `2 (s + c)`. From piece to piece, `s` or `c`
+    grad_norm_seg: *mut f32,
+    /// The largest change and the gradient's norm of the piece of segment `s` in chunk `c`, at `2 (s + c)`. From piece to piece, `s` or `c`
     /// or both move on, so no two pieces meet.
     work: *mut f32,
 }
 
 impl Metrics {
     fn are_bound(&self) -> bool {
-        !self.update_max.is_null() || !self.grad_sq.is_null()
+        !self.update_max.is_null() || !self.grad_norm_seg.is_null()
     }
 }
 
@@ -157,7 +192,8 @@ unsafe fn update_chunks<V: Lanes, R: Rule<V>, const TALLY: bool>(
         let (begin, end) = (chunk * FLAT_CHUNK, chunk * FLAT_CHUNK + FLAT_CHUNK);
         while let Some(segment) = segments.get(s).filter(|segment| segment.start < end) {
             let stop = segment.start + segment.len;
-            let (mut at, to) = (segment.start.max(begin), stop.min(end));
+            let (from, to) = (segment.start.max(begin), stop.min(end));
+            let mut at = from;
             let mut tally = Tally::<V>::new();
             // SAFETY: the piece lies within its segment and thus within the vectors; its pair lies within the workspace.
             unsafe {
@@ -177,7 +213,7 @@ unsafe fn update_chunks<V: Lanes, R: Rule<V>, const TALLY: bool>(
                 if TALLY {
                     let pair = metrics.work.add(2 * (s + chunk));
                     *pair = largest_magnitude(tally.largest.to_array());
-                    *pair.add(1) = tally.squares.sum();
+                    *pair.add(1) = norm(tally.squares.sum(), rule.grad().add(from), to - from);
                 }
             }
             if stop > end {
@@ -205,12 +241,12 @@ unsafe fn combine(segments: &[Segment], metrics: &Metrics, part: Part) {
         if segment.len > 0 {
             for chunk in segment.start / FLAT_CHUNK..=(segment.start + segment.len - 1) / FLAT_CHUNK {
                 // SAFETY: the first phase wrote this pair.
-                let (max, sum) = unsafe {
+                let (max, norm) = unsafe {
                     let pair = metrics.work.add(2 * (s + chunk));
                     (*pair, *pair.add(1))
                 };
                 largest = largest_magnitude([largest, max]);
-                squares += f64::from(sum);
+                squares += f64::from(norm) * f64::from(norm);
             }
         }
         // SAFETY: where bound, the outputs hold one number a segment.
@@ -218,8 +254,8 @@ unsafe fn combine(segments: &[Segment], metrics: &Metrics, part: Part) {
             if !metrics.update_max.is_null() {
                 *metrics.update_max.add(s) = largest;
             }
-            if !metrics.grad_sq.is_null() {
-                *metrics.grad_sq.add(s) = squares as f32;
+            if !metrics.grad_norm_seg.is_null() {
+                *metrics.grad_norm_seg.add(s) = squares.sqrt() as f32;
             }
         }
     }
@@ -245,6 +281,11 @@ struct Adam<V, const DECOUPLED: bool> {
 
 impl<V: Lanes, const DECOUPLED: bool> Rule<V> for Adam<V, DECOUPLED> {
     #[inline(always)]
+    fn grad(&self) -> *const f32 {
+        self.grad
+    }
+
+    #[inline(always)]
     unsafe fn update(&self, at: usize, n: usize) -> (V, V, V) {
         // SAFETY: promised by the caller.
         unsafe {
@@ -263,14 +304,14 @@ impl<V: Lanes, const DECOUPLED: bool> Rule<V> for Adam<V, DECOUPLED> {
     }
 }
 
-/// Slots: param_prev, grad, m_prev, v_prev, hyper, corr, param, m, v, update_max, grad_sq, work.
+/// Slots: param_prev, grad, m_prev, v_prev, hyper, corr, param, m, v, update_max, grad_norm_seg, work.
 #[inline(always)]
 unsafe fn adam_step<V: Lanes, const DECOUPLED: bool>(call: &Call, part: Part) {
     let OpKind::AdamStep { len, ref segments, beta1, beta2, eps, .. } = call.op else { return };
     let (hyper, corr) = (call.arg::<f32>(4), call.arg::<f32>(5));
     let next = [6, 7, 8].map(|slot| call.arg::<f32>(slot));
     let prev = [0, 2, 3].map(|slot| call.arg::<f32>(slot).cast_const());
-    let metrics = Metrics { update_max: call.arg(9), grad_sq: call.arg(10), work: call.arg(11) };
+    let metrics = Metrics { update_max: call.arg(9), grad_norm_seg: call.arg(10), work: call.arg(11) };
     // SAFETY: hyperparameters and corrections hold two numbers each; the vectors hold `len`, in which the segments lie.
     unsafe {
         let (lr, wd) = (*hyper, *hyper.add(1));
@@ -305,6 +346,11 @@ struct Sgd<V, const MOMENTUM: bool, const NESTEROV: bool> {
 
 impl<V: Lanes, const MOMENTUM: bool, const NESTEROV: bool> Rule<V> for Sgd<V, MOMENTUM, NESTEROV> {
     #[inline(always)]
+    fn grad(&self) -> *const f32 {
+        self.grad
+    }
+
+    #[inline(always)]
     unsafe fn update(&self, at: usize, n: usize) -> (V, V, V) {
         // SAFETY: promised by the caller; the buffer is bound where there is momentum.
         unsafe {
@@ -322,12 +368,12 @@ impl<V: Lanes, const MOMENTUM: bool, const NESTEROV: bool> Rule<V> for Sgd<V, MO
     }
 }
 
-/// Slots: param_prev, grad, momentum_prev, hyper, param, momentum, update_max, grad_sq, work.
+/// Slots: param_prev, grad, momentum_prev, hyper, param, momentum, update_max, grad_norm_seg, work.
 #[inline(always)]
 unsafe fn sgd_step<V: Lanes, const MOMENTUM: bool, const NESTEROV: bool>(call: &Call, part: Part) {
     let OpKind::SgdStep { len, ref segments, momentum, .. } = call.op else { return };
     let (hyper, param, buffer) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
-    let metrics = Metrics { update_max: call.arg(6), grad_sq: call.arg(7), work: call.arg(8) };
+    let metrics = Metrics { update_max: call.arg(6), grad_norm_seg: call.arg(7), work: call.arg(8) };
     // SAFETY: the hyperparameters hold two numbers; the vectors hold `len`, in which the segments lie.
     unsafe {
         let rule = Sgd::<V, MOMENTUM, NESTEROV> {
@@ -344,21 +390,22 @@ unsafe fn sgd_step<V: Lanes, const MOMENTUM: bool, const NESTEROV: bool>(call: &
     }
 }
 
-/// Slots: update_max_seg, grad_sq_seg, update_max, grad_norm; either pair may be unused.
+/// Slots: update_max_seg, grad_norm_seg, update_max, grad_norm; either pair may be unused.
 unsafe fn update_metrics(call: &Call, part: Part) {
     let OpKind::UpdateMetrics { segments } = call.op else { return };
     if part.index != 0 {
         return;
     }
-    let (max_seg, sq_seg) = (call.arg::<f32>(0), call.arg::<f32>(1));
+    let (max_seg, norm_seg) = (call.arg::<f32>(0), call.arg::<f32>(1));
     let (update_max, grad_norm) = (call.arg::<f32>(2), call.arg::<f32>(3));
     // SAFETY: the bound inputs hold one number a segment, the outputs one.
     unsafe {
         if !max_seg.is_null() && !update_max.is_null() {
             *update_max = (0..segments).fold(0.0, |max, s| largest_magnitude([max, *max_seg.add(s)]));
         }
-        if !sq_seg.is_null() && !grad_norm.is_null() {
-            *grad_norm = (0..segments).fold(0.0, |sum, s| sum + f64::from(*sq_seg.add(s))).sqrt() as f32;
+        if !norm_seg.is_null() && !grad_norm.is_null() {
+            let square = |s: usize| f64::from(*norm_seg.add(s)) * f64::from(*norm_seg.add(s));
+            *grad_norm = (0..segments).fold(0.0, |sum, s| sum + square(s)).sqrt() as f32;
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn adam_step<T: Real>(args: Args, segments: &[Segment], betas: [f64; 
     let (param, grad, m, v): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) = (args.buf(6), args.buf(1), args.buf(7), args.buf(8));
     let (hyper, corr): (Buf<T>, Buf<T>) = (args.buf(4), args.buf(5));
     let (param_prev, m_prev, v_prev) = (args.buf(0).or(param), args.buf(2).or(m), args.buf(3).or(v));
-    let (update_max, grad_sq): (Buf<T>, Buf<T>) = (args.buf(9), args.buf(10));
+    let (update_max, grad_norm_seg): (Buf<T>, Buf<T>) = (args.buf(9), args.buf(10));
     let (lr, wd) = (hyper.get(0), hyper.get(1));
     let [b1, b2] = betas.map(T::of);
     let [rest1, rest2] = betas.map(|beta| T::of(1.0 - beta));
@@ -45,7 +45,7 @@ pub(super) fn adam_step<T: Real>(args: Args, segments: &[Segment], betas: [f64; 
             largest = largest.larger((new - old).abs());
         }
         update_max.put(s, largest);
-        grad_sq.put(s, square);
+        grad_norm_seg.put(s, square.sqrt());
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn sgd_step<T: Real>(args: Args, segments: &[Segment], momentum: f64,
     let (param, grad, hyper): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(4), args.buf(1), args.buf(3));
     let buffer: Buf<T> = args.buf(5);
     let (param_prev, buffer_prev) = (args.buf(0).or(param), args.buf(2).or(buffer));
-    let (update_max, grad_sq): (Buf<T>, Buf<T>) = (args.buf(6), args.buf(7));
+    let (update_max, grad_norm_seg): (Buf<T>, Buf<T>) = (args.buf(6), args.buf(7));
     let (lr, wd) = (hyper.get(0), hyper.get(1));
     for (s, segment) in segments.iter().enumerate() {
         let (mut largest, mut square) = (T::ZERO, T::ZERO);
@@ -72,17 +72,18 @@ pub(super) fn sgd_step<T: Real>(args: Args, segments: &[Segment], momentum: f64,
             largest = largest.larger((new - old).abs());
         }
         update_max.put(s, largest);
-        grad_sq.put(s, square);
+        grad_norm_seg.put(s, square.sqrt());
     }
 }
 
 pub(super) fn update_metrics<T: Real>(args: Args, segments: usize) {
-    let (update_max_seg, grad_sq_seg): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    let (update_max_seg, grad_norm_seg): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
     let (update_max, grad_norm): (Buf<T>, Buf<T>) = (args.buf(2), args.buf(3));
     if update_max_seg.is_bound() && update_max.is_bound() {
         update_max.set(0, (0..segments).fold(T::ZERO, |max, s| max.larger(update_max_seg.get(s))));
     }
-    if grad_sq_seg.is_bound() && grad_norm.is_bound() {
-        grad_norm.set(0, (0..segments).fold(T::ZERO, |sum, s| sum + grad_sq_seg.get(s)).sqrt());
+    if grad_norm_seg.is_bound() && grad_norm.is_bound() {
+        let square = |s: usize| grad_norm_seg.get(s) * grad_norm_seg.get(s);
+        grad_norm.set(0, (0..segments).fold(T::ZERO, |sum, s| sum + square(s)).sqrt());
     }
 }

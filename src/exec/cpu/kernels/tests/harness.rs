@@ -136,7 +136,7 @@ fn length(op: &OpKind, name: &str) -> usize {
         OpKind::StepInc | OpKind::BiasCorr { .. } => 2,
         OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } => match name {
             "hyper" | "corr" => 2,
-            "update_max" | "grad_sq" => segments.len(),
+            "update_max" | "grad_norm_seg" => segments.len(),
             _ => *len,
         },
         OpKind::UpdateMetrics { segments } => match name {

@@ -45,7 +45,7 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
                 (Kind::I64, _) => random.below(1_000) as f64,
                 (Kind::U8, "mask") => random.below(256) as f64,
                 (_, "v_prev" | "var_prev" | "running_var" | "rstd" | "probs") => random.real().abs(),
-                (_, "grad_sq_seg" | "update_max_seg" | "hyper" | "corr") => {
+                (_, "grad_norm_seg" | "update_max_seg" | "hyper" | "corr") => {
                     f64::from((random.real().abs() * 0.1) as f32)
                 }
                 (_, "x") if matches!(op, OpKind::MaxPool { .. }) => (random.real() * 4.0).round(),
@@ -290,9 +290,9 @@ fn optimizers() {
     }
     let (segments, len) = segments(&[100, 20_000]);
     let op = OpKind::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled: true };
-    check_unbound(&op, &["update_max", "grad_sq"]);
+    check_unbound(&op, &["update_max", "grad_norm_seg"]);
     let op = OpKind::SgdStep { len, segments, momentum: Scalar::new(0.0), nesterov: false };
-    check_unbound(&op, &["momentum_prev", "momentum", "update_max", "grad_sq"]);
+    check_unbound(&op, &["momentum_prev", "momentum", "update_max", "grad_norm_seg"]);
     check_unbound(&OpKind::UpdateMetrics { segments: 5 }, &["update_max", "grad_norm"]);
     check(&OpKind::BiasCorr { beta1, beta2 }, 1e-6, &[]);
     check(&OpKind::StepInc, 0.0, &[]);

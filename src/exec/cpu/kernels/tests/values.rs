@@ -263,7 +263,7 @@ fn adam_follows_its_recurrence() {
                 assert_near("parameter", &found["param"][..1], &[*expected], 3e-6);
                 let change = (found["param"][0] - state["p"][0]).abs();
                 assert_near("largest change", &found["update_max"], &[change], 1e-4);
-                assert_near("squared gradient", &found["grad_sq"], &[grad * grad], 1e-6);
+                assert_near("gradient norm", &found["grad_norm_seg"], &[grad.abs()], 1e-6);
                 let keep = |name: &str| found[name][..1].to_vec();
                 state = values(&[
                     ("counter_prev", &counter["counter"]),
@@ -325,9 +325,38 @@ fn a_gradient_that_is_not_a_number_shows_in_the_metrics() {
     for variant in variants() {
         let found = run(&op, &inputs, &How::new(variant));
         assert!(found["update_max"][0].is_finite() && found["update_max"][1].is_nan(), "{variant:?}");
-        let metrics = values(&[("update_max_seg", &found["update_max"]), ("grad_sq_seg", &found["grad_sq"])]);
+        let metrics = values(&[("update_max_seg", &found["update_max"]), ("grad_norm_seg", &found["grad_norm_seg"])]);
         let found = run(&OpKind::UpdateMetrics { segments: 2 }, &metrics, &How::new(variant));
         assert!(found["update_max"][0].is_nan() && found["grad_norm"][0].is_nan(), "{variant:?}");
+    }
+}
+
+/// Squares of these gradients are beyond `f32` on either side; their norms are not.
+#[test]
+fn norms_of_very_large_and_very_small_gradients_are_finite() {
+    let segments = vec![Segment { start: 0, len: 40 }, Segment { start: 64, len: 20_000 }];
+    let len = 64 + 20_032;
+    let (beta1, beta2, eps) = (Scalar::new(0.9), Scalar::new(0.999), Scalar::new(1e-8));
+    let adam = OpKind::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled: true };
+    let sgd = OpKind::SgdStep { len, segments, momentum: Scalar::new(0.0), nesterov: false };
+    let zeros = vec![0.0; len];
+    for size in [1e25, 1e-25] {
+        let grad = vec![size; len];
+        let descent = values(&[("grad", &grad), ("hyper", &[1e-30, 0.0]), ("param_prev", &zeros)]);
+        let mut moments = descent.clone();
+        moments.extend(values(&[("m_prev", &zeros), ("v_prev", &zeros), ("corr", &[10.0, 31.6])]));
+        let expected = [size * 40f64.sqrt(), size * 20_000f64.sqrt()];
+        for variant in isas().into_iter().map(Variant::Fast) {
+            for (op, inputs) in [(&adam, &moments), (&sgd, &descent)] {
+                let how = How { unbound: vec!["momentum_prev", "momentum"], ..How::new(variant) };
+                let norms = &run(op, inputs, &how)["grad_norm_seg"];
+                let relative: Vec<f64> = norms.iter().zip(&expected).map(|(n, e)| n / e).collect();
+                assert_near("relative norms", &relative, &[1.0, 1.0], 1e-6);
+                let metrics = values(&[("update_max_seg", &[0.0, 0.0]), ("grad_norm_seg", norms)]);
+                let total = run(&OpKind::UpdateMetrics { segments: 2 }, &metrics, &How::new(variant))["grad_norm"][0];
+                assert_near("relative norm", &[total / (size * 20_040f64.sqrt())], &[1.0], 1e-6);
+            }
+        }
     }
 }
 

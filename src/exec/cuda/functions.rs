@@ -1,0 +1,85 @@
+//! Functions by themselves, as the kernels of a step compute them: for measuring how exact they are.
+
+use super::bind::{MAX_ARGS, Work};
+use super::failed;
+use super::gpu::{Gpu, Kernel};
+use super::memory::DeviceMemory;
+use crate::exec::Function;
+use crate::lower::OpKind;
+use crate::select::cuda::{Real, codes};
+use cudarc::driver::result;
+use std::sync::Arc;
+
+/// One function, and memory for its inputs and results.
+pub(in crate::exec) struct GpuFunctions {
+    gpu: Arc<Gpu>,
+    kernel: Arc<Kernel>,
+    /// Inputs, and what stands where results go.
+    memory: [DeviceMemory; 2],
+    /// Whether results are multiplied by the gradient that stands where they go.
+    scales: bool,
+}
+
+impl GpuFunctions {
+    /// Numbers of one evaluation.
+    pub(in crate::exec) const LEN: usize = 1 << 20;
+
+    /// Compiles the kernel of a step that computes a function in `f32`.
+    ///
+    /// # Errors
+    /// Where there is none, or no memory.
+    pub(in crate::exec) fn new(gpu: &Arc<Gpu>, function: Function) -> Result<Self, String> {
+        gpu.enter()?;
+        let len = Self::LEN;
+        let of_step = |op: OpKind| {
+            let facts = gpu.target().as_cuda().ok_or("the device is no GPU")?;
+            let code = codes(&op, Real::F32, &facts).into_iter().next();
+            code.map(|code| (code.file, code.ty)).ok_or_else(|| format!("there is no kernel of {}", op.name()))
+        };
+        let (file, ty) = match function {
+            Function::Exp => ("loss.cu", format!("LossFunction<false, {len}>")),
+            Function::Ln => ("loss.cu", format!("LossFunction<true, {len}>")),
+            Function::Activation(func) => of_step(OpKind::Act { func, len })?,
+            Function::Derivative(func) => of_step(OpKind::ActBwd { func, len })?,
+        };
+        let kernel = gpu.kernels(&[vec![(file, ty)]]).into_iter().next().ok_or("nothing was compiled")??;
+        let memory = || DeviceMemory::zeroed(size_of::<f32>() * len, gpu.stream());
+        let scales = matches!(function, Function::Derivative(_));
+        Ok(Self { gpu: Arc::clone(gpu), kernel, memory: [memory()?, memory()?], scales })
+    }
+
+    /// Whether a step ever asks for this value: losses take exponentials of what is not above zero alone.
+    pub(in crate::exec) fn meets(function: Function, x: f32) -> bool {
+        function != Function::Exp || x <= 0.0 || x.is_nan()
+    }
+
+    /// The function of [`Self::LEN`] numbers.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub(in crate::exec) fn evaluate(&mut self, x: &[f32], y: &mut [f32]) -> Result<(), String> {
+        if x.len() != Self::LEN || y.len() != Self::LEN {
+            return Err(format!("{} numbers for a kernel of {}", x.len(), Self::LEN));
+        }
+        // Each thread has its own stream; memory is used by one at a time.
+        self.gpu.enter()?;
+        let stream = self.gpu.stream();
+        let [from, to] = &self.memory;
+        // SAFETY: the allocation has room for as many numbers, which live until the stream was waited for.
+        unsafe { result::memcpy_htod_async(from.base(), x, stream) }.map_err(|e| failed("cuMemcpyHtoDAsync", e))?;
+        let mut args = [0; MAX_ARGS];
+        if self.scales {
+            y.fill(1.0);
+            // SAFETY: as above.
+            unsafe { result::memcpy_htod_async(to.base(), y, stream) }.map_err(|e| failed("cuMemcpyHtoDAsync", e))?;
+            // Gradient, what was saved, result: an operation may work in place.
+            (args[0], args[1], args[2]) = (to.base(), from.base(), to.base());
+        } else {
+            (args[0], args[1]) = (from.base(), to.base());
+        }
+        Work::Kernel { kernel: Arc::clone(&self.kernel), args: Box::new(args) }.launch(&self.gpu, 0)?;
+        // SAFETY: as above.
+        unsafe { result::memcpy_dtoh_async(y, to.base(), stream) }.map_err(|e| failed("cuMemcpyDtoHAsync", e))?;
+        self.gpu.synchronize()
+    }
+}

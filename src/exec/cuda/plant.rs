@@ -1,0 +1,35 @@
+//! A fault for tests: text of the kernels that is replaced before they are compiled. `verify` must find each.
+//!
+//! It is planted by a call, once for the whole process and before the first kernel is compiled: no file, option or
+//! variable of the environment brings it back. Compiled kernels are kept under their whole text, so that a changed
+//! one never stands in for the right one.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+/// Text in one of the kernels' files and what takes its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextFault {
+    pub file: &'static str,
+    pub before: &'static str,
+    pub after: &'static str,
+}
+
+static PLANTED: OnceLock<TextFault> = OnceLock::new();
+
+/// Plants a fault for as long as the process lives.
+///
+/// # Errors
+/// The fault that was planted before, where it is another.
+pub fn plant(fault: TextFault) -> Result<(), TextFault> {
+    let planted = *PLANTED.get_or_init(|| fault);
+    if planted == fault { Ok(()) } else { Err(planted) }
+}
+
+/// A file's text as it is compiled.
+pub(super) fn text(file: &str, text: &'static str) -> Cow<'static, str> {
+    match PLANTED.get() {
+        Some(fault) if fault.file == file => Cow::Owned(text.replace(fault.before, fault.after)),
+        _ => Cow::Borrowed(text),
+    }
+}

@@ -1,0 +1,260 @@
+//! Faults in the kernels of a GPU that compute layers and losses: each is found where the kernel is compared with its
+//! plain-loop twin.
+
+use super::gpu::{KernelFault, TENSOR, TWINS, fault};
+use super::{CLASSES, IMAGES, VALUES};
+
+const PRELUDE: &str = "prelude.cuh";
+const GEMM: &str = "gemm.cu";
+const CONV: &str = "conv.cu";
+const NORM: &str = "norm.cu";
+const POOL: &str = "pool.cu";
+const LOSS: &str = "loss.cu";
+const ELEMENTS: &str = "elementwise.cu";
+
+const fn twin(name: &'static str, text: [&'static str; 3], networks: &'static [&'static str]) -> KernelFault {
+    fault(name, text, networks, TWINS)
+}
+
+pub fn table() -> Vec<KernelFault> {
+    vec![
+        twin(
+            "relu turns numbers round",
+            [
+                PRELUDE,
+                "if constexpr (F == RELU) return x <= 0.0f ? 0.0f : x;",
+                "if constexpr (F == RELU) return x <= 0.0f ? 0.0f : -x;",
+            ],
+            &[IMAGES, TENSOR, CLASSES],
+        ),
+        twin(
+            "relu's derivative is one everywhere",
+            [
+                PRELUDE,
+                "if constexpr (F == RELU) return s <= 0.0f ? 0.0f : 1.0f;",
+                "if constexpr (F == RELU) return 1.0f;",
+            ],
+            &[IMAGES, TENSOR, CLASSES],
+        ),
+        twin(
+            "a bias is subtracted",
+            [PRELUDE, "if constexpr (BIAS) v += bias;", "if constexpr (BIAS) v -= bias;"],
+            &[CLASSES, VALUES],
+        ),
+        twin(
+            "a derivative is taken at the gradient",
+            [PRELUDE, "v *= activate_grad<ACT_GRAD>(saved);", "v *= activate_grad<ACT_GRAD>(v);"],
+            &[CLASSES, VALUES, IMAGES],
+        ),
+        twin(
+            "random numbers have a round less",
+            [PRELUDE, "for (int round = 0; round < 10; ++round)", "for (int round = 0; round < 9; ++round)"],
+            &[CLASSES],
+        ),
+        twin(
+            "every step has the same mask",
+            [PRELUDE, "(u32)step, (u32)((u64)step >> 32)", "0u, (u32)((u64)step >> 32)"],
+            &[CLASSES],
+        ),
+        twin(
+            "sums over a warp leave out neighbours",
+            [
+                PRELUDE,
+                "for (int mask = LANES / 2; mask > 0; mask >>= 1) v = R::of",
+                "for (int mask = LANES / 2; mask > 1; mask >>= 1) v = R::of",
+            ],
+            &[CLASSES, VALUES, TENSOR],
+        ),
+        twin(
+            "smoothed targets do not sum to one",
+            [LOSS, "(float)(1.0 - smoothing() + smoothing() / CLASSES) : other", "(float)(1.0 - smoothing()) : other"],
+            &[CLASSES],
+        ),
+        twin(
+            "a smoothed loss takes the whole of the label's score",
+            [LOSS, "log_sum - keep() * own;", "log_sum - own;"],
+            &[CLASSES],
+        ),
+        twin(
+            "the accuracy counts one answer too many",
+            [LOSS, "*a.at<float>(4) = sums[1] / ROWS;", "*a.at<float>(4) = (sums[1] + 1.0f) / ROWS;"],
+            &[IMAGES, CLASSES],
+        ),
+        twin(
+            "a loss is the sum over the batch",
+            [LOSS, "*a.at<float>(3) = sums[0] / ROWS;", "*a.at<float>(3) = sums[0];"],
+            &[IMAGES, CLASSES],
+        ),
+        twin(
+            "the fused classifier's gradient is of a sum",
+            [
+                LOSS,
+                "const float scale = (a.has(5) ? *a.at<float>(5) : 1.0f) / ROWS;\n        if (!early)",
+                "const float scale = (a.has(5) ? *a.at<float>(5) : 1.0f);\n        if (!early)",
+            ],
+            &[TENSOR],
+        ),
+        twin(
+            "the fused classifier's input gradient has the wrong sign",
+            [LOSS, "dx = fmaf(grads[c], w[e][c], dx);", "dx = fmaf(-grads[c], w[e][c], dx);"],
+            &[TENSOR],
+        ),
+        twin(
+            "the fused classifier takes every answer for right",
+            [LOSS, "a.at<float>(8)[row] = right ? 1.0f : 0.0f;", "a.at<float>(8)[row] = 1.0f;"],
+            &[TENSOR],
+        ),
+        twin(
+            "the fused classifier lacks the last class",
+            [
+                LOSS,
+                "for (int c = 0; c < CLASSES; ++c) share[c] = fmaf",
+                "for (int c = 0; c < CLASSES - 1; ++c) share[c] = fmaf",
+            ],
+            &[TENSOR],
+        ),
+        twin(
+            "a squared loss adds targets",
+            [
+                LOSS,
+                "to_float(have[f].v[j]) - to_float(want[f].v[j]);",
+                "to_float(have[f].v[j]) + to_float(want[f].v[j]);",
+            ],
+            &[VALUES],
+        ),
+        twin(
+            "a squared loss adds the targets at the tail",
+            [LOSS, "to_float(y[at]) - to_float(target[at]);", "to_float(y[at]) + to_float(target[at]);"],
+            &[VALUES],
+        ),
+        twin(
+            "what dropout keeps is not scaled",
+            [
+                ELEMENTS,
+                "narrow<T>(to_float(in[piece].v[i]) * __uint_as_float(SCALE))",
+                "narrow<T>(to_float(in[piece].v[i]))",
+            ],
+            &[CLASSES],
+        ),
+        twin(
+            "dropout's gradient is not scaled",
+            [ELEMENTS, "narrow<T>(to_float(in.dy.v[i]) * __uint_as_float(SCALE))", "narrow<T>(to_float(in.dy.v[i]))"],
+            &[CLASSES],
+        ),
+        twin(
+            "a residual sum is a difference",
+            [ELEMENTS, "to_float(in.a.v[i]) + to_float(in.b.v[i])", "to_float(in.a.v[i]) - to_float(in.b.v[i])"],
+            &[CLASSES, IMAGES],
+        ),
+        twin(
+            "a bias's gradient leaves out lanes",
+            [
+                ELEMENTS,
+                "for (int i = t / WIDTH; i < LANES; i += SHARE)",
+                "for (int i = t / WIDTH + SHARE; i < LANES; i += SHARE)",
+            ],
+            &[CLASSES, VALUES, IMAGES],
+        ),
+        twin(
+            "a bias's gradient does not wait for its lanes",
+            [
+                ELEMENTS,
+                "__syncthreads();\n            float* shared_sums = partial + LANES * WIDTH;",
+                "float* shared_sums = partial + LANES * WIDTH;",
+            ],
+            &[CLASSES, VALUES, IMAGES],
+        ),
+        twin(
+            "the running variance is of the biased one",
+            [NORM, "take * (var[i] * unbiased)", "take * var[i]"],
+            &[CLASSES, IMAGES],
+        ),
+        twin(
+            "the momentum of running statistics is turned round",
+            [NORM, "keep * mean_before[i] + take * mean[i]", "take * mean_before[i] + keep * mean[i]"],
+            &[CLASSES, IMAGES],
+        ),
+        twin(
+            "a batch's last row counts twice",
+            [NORM, "if (ROWS % TY == 0 || t.ty + r * TY < ROWS) sum[i] += d[r][i];", "sum[i] += d[r][i];"],
+            &[IMAGES, CLASSES],
+        ),
+        twin(
+            "gradients of scale and shift are the same",
+            [
+                NORM,
+                "norms::put_gradient(a, 9, t.channel, dgamma, sum + V);",
+                "norms::put_gradient(a, 9, t.channel, dgamma, sum);",
+            ],
+            &[CLASSES, IMAGES],
+        ),
+        twin(
+            "a normalisation's gradient leaves the mean out",
+            [NORM, "offset[i] = -gamma[i] * (sum[i] * (1.0f / ROWS));", "offset[i] = 0.0f;"],
+            &[CLASSES, IMAGES],
+        ),
+        twin(
+            "a layer normalisation's gradient leaves the mean out",
+            [NORM, "(g[n][i] - sum[0] * (1.0f / COLS) -", "(g[n][i] -"],
+            &[CLASSES],
+        ),
+        twin(
+            "a maximum's place is off by one",
+            [POOL, "where[i] = better ? k : where[i];", "where[i] = better ? k + 1 : where[i];"],
+            &[IMAGES],
+        ),
+        twin("a mean is divided by one too many", [POOL, "(1.0f / S::SIZE)", "(1.0f / (S::SIZE + 1))"], &[IMAGES]),
+        twin(
+            "pooling's gradient leaves out a column of windows",
+            [POOL, "ky < S::KH && kx < S::KW;", "ky < S::KH && kx + 1 < S::KW;"],
+            &[IMAGES],
+        ),
+        twin("a whole image's mean lacks a pixel", [POOL, "if (pixel < end) {", "if (pixel + 1 < end) {"], &[IMAGES]),
+        twin(
+            "the gradient of a whole image's mean is a sum's",
+            [POOL, "narrow<T>(to_float(v[i].v[j]) * (1.0f / HW))", "narrow<T>(to_float(v[i].v[j]))"],
+            &[IMAGES],
+        ),
+        twin("padding is one too few", [CONV, "axis.origin = -P,", "axis.origin = 1 - P,"], &[IMAGES]),
+        twin("dilation is left out", [CONV, "OFFSET_STEP = FORWARD ? D :", "OFFSET_STEP = FORWARD ? 1 :"], &[IMAGES]),
+        twin(
+            "a filter's gradient is not summed over its splits",
+            [
+                CONV,
+                "for (int v = 0; v < V; ++v) sum[v] += part.v[v];",
+                "for (int v = 0; v < V; ++v) sum[v] = part.v[v];",
+            ],
+            &[IMAGES],
+        ),
+        twin(
+            "a product's bias is that of its first column",
+            [GEMM, "b = bias[i];", "b = bias[0];"],
+            &[CLASSES, TENSOR, VALUES],
+        ),
+        twin(
+            "a shared weight's gradients are subtracted",
+            [GEMM, "if constexpr (ACC) v += previous[i];", "if constexpr (ACC) v -= previous[i];"],
+            &[VALUES],
+        ),
+        twin(
+            "groups of a product are subtracted",
+            [GEMM, "part[0].v[v] += part[k].v[v];", "part[0].v[v] -= part[k].v[v];"],
+            &[TENSOR],
+        ),
+        twin(
+            "a weight's fused step takes the gradient's opposite",
+            [GEMM, "rule.step(param.v[i], g, s0.v[i], s1.v[i]);", "rule.step(param.v[i], -g, s0.v[i], s1.v[i]);"],
+            &[TENSOR],
+        ),
+        twin(
+            "a tile's metrics are counted for each of its parts",
+            [GEMM, "parts[r * WIDE + c] = i == 0 ? all : UpdateMetric{0u, 0.0f};", "parts[r * WIDE + c] = all;"],
+            &[TENSOR],
+        ),
+        twin(
+            "a fused bias's step lacks rows",
+            [ELEMENTS, "for (int w = 1; w < WARPS; ++w) {", "for (int w = 2; w < WARPS; ++w) {"],
+            &[TENSOR],
+        ),
+    ]
+}
