@@ -27,6 +27,12 @@ pub enum TrainError {
     File { path: PathBuf, message: String, help: String },
     #[error("{path} cannot be written: {cause}; {}", write_advice(.cause))]
     Write { path: PathBuf, cause: io::Error },
+    /// The run's state is not finite, so that nothing could be continued from it.
+    #[error(
+        "{path} is not written: {name} holds NaN or infinite values, so no run could start from it; lower the learning \
+         rate or look at the data"
+    )]
+    Diverged { path: PathBuf, name: String },
     #[error("the run's last snapshot is lost: {0}; free some space in the user's cache folder")]
     Kept(io::Error),
     #[error(transparent)]
@@ -48,6 +54,7 @@ impl TrainError {
             | Self::Exec(_)
             | Self::Kept(_)
             | Self::Shortage(_)
+            | Self::Diverged { .. }
             | Self::Cancelled
             | Self::Thread(_) => false,
         }

@@ -11,6 +11,7 @@ use crate::exec::{Executor, Step};
 use crate::ir::Role;
 use crate::lower::{Dir, LValueId, Op};
 use crate::tensor::DType;
+use std::path::Path;
 
 /// Steps between snapshots.
 const INTERVAL: u64 = 256;
@@ -148,12 +149,29 @@ fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> 
 /// # Errors
 /// What went wrong on the device.
 pub(super) fn parameters_are_finite(step: &Step) -> Result<bool, TrainError> {
-    for slot in &step.compiled().plan.program.params {
+    first_infinite(step).map(|found| found.is_none())
+}
+
+/// The name of the first parameter or running statistic that holds NaN or infinite values.
+fn first_infinite(step: &Step) -> Result<Option<&str>, TrainError> {
+    let compiled = step.compiled();
+    for (slot, param) in compiled.plan.program.params.iter().zip(&compiled.model.params) {
         if !step.stored::<f32>(slot.value)?.iter().all(|v| v.is_finite()) {
-            return Ok(false);
+            return Ok(Some(&param.name));
         }
     }
-    Ok(true)
+    Ok(None)
+}
+
+/// Refuses to write parameters and running statistics that no run could start from.
+///
+/// # Errors
+/// Where one of them is not finite, and what went wrong on the device.
+pub(super) fn check_parameters(step: &Step, path: &Path) -> Result<(), TrainError> {
+    match first_infinite(step)? {
+        Some(name) => Err(TrainError::Diverged { path: path.to_owned(), name: name.to_owned() }),
+        None => Ok(()),
+    }
 }
 
 /// Runs nothing; true where every element is finite. Values that are no floats are.

@@ -6,6 +6,7 @@
 
 use super::checkpoint::{metadata_of, origin_of_checkpoint};
 use super::contents::Holding;
+use super::guard::check_parameters;
 use super::runs::{RunEntry, RunRecord, RunStore};
 use super::streams::{Stream, write_streams};
 use super::trained_on::{Division, TrainedOn};
@@ -198,8 +199,9 @@ impl Session {
     /// Writes the parameters and running statistics, with their origin.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// Where a parameter or running statistic is not finite, and where the file cannot be written.
     pub fn save_weights(&self, path: &Path) -> Result<(), TrainError> {
+        check_parameters(&self.train, path)?;
         write_streams(path, &Stream::params(&self.train, self.model()), &self.origin().weights_metadata())
     }
 }

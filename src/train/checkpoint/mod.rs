@@ -10,6 +10,7 @@ pub(super) use header::{metadata_of, origin_of_checkpoint, read_header};
 pub(super) use resume::Compared;
 pub use resume::Resumed;
 
+use super::guard::check_parameters;
 use super::streams::{Stream, checksum_of, write_streams};
 use super::{Session, TrainError, origin, plant};
 use crate::model::{Preset, write_preset};
@@ -52,8 +53,10 @@ impl Session {
     /// Writes parameters, running statistics, optimizer state, counters, learning rate and data position.
     ///
     /// # Errors
-    /// Where the file cannot be written; an older checkpoint of that name is untouched then.
+    /// Where a parameter or running statistic is not finite, and where the file cannot be written; an older checkpoint
+    /// of that name is untouched then.
     pub fn save_checkpoint(&self, path: &Path, preset: &Preset) -> Result<(), TrainError> {
+        check_parameters(&self.train, path)?;
         let mut streams = Stream::params(&self.train, self.model());
         for name in self.state_names() {
             streams.push(Stream::value(&format!("state.{name}"), &self.train, self.train.find(&name)?));

@@ -2,7 +2,7 @@
 
 use super::header::Header;
 use super::*;
-use crate::model::{Preset, read_preset};
+use crate::model::{ParamId, Preset, read_preset};
 use crate::tensor::HostTensor;
 use crate::train::{Session, SessionSpec, read_tensors};
 use std::path::{Path, PathBuf};
@@ -177,6 +177,24 @@ fn a_recipe_that_was_compared_ahead_is_compared_again_only_for_another_file() {
     session(&other).save_checkpoint(&path, &preset(&other)).unwrap();
     let told = run.load_compared(&path, ahead).unwrap_err().to_string();
     assert!(told.contains("layers[0].activation is tanh there and relu here"), "{told}");
+}
+
+#[test]
+fn a_run_that_has_diverged_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoint, weights) = (folder.path().join("run.ckpt"), folder.path().join("run.safetensors"));
+    let mut run = session(TEXT);
+    run.save_checkpoint(&checkpoint, &preset(TEXT)).unwrap();
+    let before = std::fs::read(&checkpoint).unwrap();
+    let mut values = run.train.param::<f32>(ParamId(0)).unwrap();
+    values[1] = f32::INFINITY;
+    run.train.set_param(ParamId(0), &values).unwrap();
+    for error in [run.save_checkpoint(&checkpoint, &preset(TEXT)), run.save_weights(&weights)] {
+        let told = error.unwrap_err().to_string();
+        assert!(told.contains("layers.0.weight holds NaN or infinite values"), "{told}");
+    }
+    assert_eq!(std::fs::read(&checkpoint).unwrap(), before);
+    assert!(!weights.exists());
 }
 
 #[test]

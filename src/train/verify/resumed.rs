@@ -47,6 +47,10 @@ impl Rig<'_> {
             Err(TrainError::Write { cause, .. }) => {
                 return Ok(Check::skipped(NAME, &format!("a checkpoint could not be written: {cause}")));
             }
+            Err(error @ TrainError::Diverged { .. }) => {
+                let why = format!("the run diverges before its checkpoint: {error}");
+                return Ok(Check::skipped(NAME, &why));
+            }
             written => written?,
         }
         let mut expected = Vec::new();
