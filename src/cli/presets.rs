@@ -110,6 +110,7 @@ pub fn warn_of_precision(preset: &Preset, target: &Target) {
 ///
 /// # Errors
 /// Where there is none, or it cannot be read as a preset: all mistakes, one a line.
+#[cfg(feature = "studio")]
 pub fn read(given: &OsStr) -> anyhow::Result<(Preset, PathBuf, Option<PathBuf>)> {
     let Document { path, base, text } = open(given)?;
     let preset = read_partly(&text).map_err(|rejected| mistakes(&given.to_string_lossy(), &rejected.mistakes))?;
