@@ -117,8 +117,8 @@ pub fn table() -> Vec<KernelFault> {
             "the gradient's norm of a step's parts is its square",
             [
                 OPTIMIZER,
-                "if (a.has(4)) *a.at<float>(4) = root_of_sum(total.square);",
-                "if (a.has(4)) *a.at<float>(4) = total.square;",
+                "if (a.has(4)) *a.at<float>(4) = total.norm();",
+                "if (a.has(4)) *a.at<float>(4) = total.norm() * total.norm();",
             ],
             &[TENSOR],
             TWINS,
@@ -143,8 +143,8 @@ pub fn table() -> Vec<KernelFault> {
             "the gradient's norm is its square",
             [
                 OPTIMIZER,
-                "*a.at<float>(Rule::GRAD_NORM) = root_of_sum(total.square);",
-                "*a.at<float>(Rule::GRAD_NORM) = total.square;",
+                "*a.at<float>(Rule::GRAD_NORM) = total.norm();",
+                "*a.at<float>(Rule::GRAD_NORM) = total.norm() * total.norm();",
             ],
             &[CLASSES, VALUES],
             TWINS,
@@ -193,13 +193,13 @@ pub fn table() -> Vec<KernelFault> {
         ),
         fault(
             "the sum of squares is its last term",
-            [PRELUDE, "square += other.square;", "square = other.square;"],
+            [PRELUDE, "up += other.up, down", "up = other.up, down"],
             &[CLASSES, TENSOR],
             TWINS,
         ),
         fault(
             "the largest change is the last",
-            [PRELUDE, "max = max > other.max ? max : other.max;", "max = other.max;"],
+            [PRELUDE, "max = max > size ? max : size;", "max = size;"],
             &[CLASSES, VALUES],
             TWINS,
         ),
