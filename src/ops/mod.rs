@@ -2,26 +2,37 @@
 //!
 //! An operation says *what* is done, with every dimension written out; selection decides which kernel does it. Images
 //! are `[N, H, W, C]`.
+//!
+//! A file holds a family: the type of each operation, its table of slots, and what it answers as an [`Operation`]. A new
+//! operation is a type in its family's file and a word in the list of `kind.rs`.
 
+mod activation;
+mod batch_norm;
+pub mod chunks;
+mod counter;
 mod dropout;
 mod elementwise;
 mod geometry;
 mod kind;
+mod layer_norm;
 mod loss;
-mod norm;
+mod metrics;
+mod operation;
 mod optimizer;
 mod pool;
 mod product;
-mod slots;
+pub mod slots;
+mod softmax;
+#[cfg(test)]
+mod tests;
+mod windows;
 
-pub use dropout::{Dropout, DropoutBwd};
-pub use elementwise::{Act, ActBwd, Add, AddAct, BiasAdd, BiasGrad, Cast, Fill, SignBits, Transpose};
-pub use geometry::{ConvGeometry, Epilogue, Gemm, PoolGeometry, Scalar, Segment, Trans, dropout_threshold};
-pub use kind::OpKind;
-pub(crate) use kind::{PARTS_ALIGN, SCALER};
-pub use loss::{Accuracy, DenseCe, LossMean, Mse, MseFused, MseGrad, SoftmaxCe, SoftmaxCeFused, SoftmaxCeGrad};
-pub use norm::{BatchNorm, BatchNormBwd, BatchNormEval, LayerNorm, LayerNormBwd};
-pub use optimizer::{AdamStep, BiasCorr, BiasStep, ScaleUpdate, SgdStep, StepMetrics, UpdateMetrics, WeightStep};
-pub use pool::{AvgPool, AvgPoolBwd, GlobalAvgPool, GlobalAvgPoolBwd, MaxPool, MaxPoolBwd};
-pub use product::{Conv2d, Conv2dBwdW, Conv2dBwdX};
+pub use batch_norm::BATCH_NORM_MOMENTS;
+pub use counter::SCALER;
+pub use dropout::dropout_threshold;
+pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, Scalar, Segment, Trans};
+pub use kind::*;
+pub use operation::Operation;
+pub use optimizer::{GradientStep, PARTS_ALIGN};
+pub use product::Product;
 pub use slots::{Dir, Slot};

@@ -1,7 +1,8 @@
-//! The arguments of lowered operations: which each has, in which order kernels see their pointers, and whether they are read or written.
+//! Tables of slots: what the arguments of an operation are called, in which order kernels see their pointers, whether
+//! they are read or written, how many elements they hold, and which of them must be bound.
 
-use super::kind::OpKind;
 use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
 
 /// Whether an operation reads a slot, writes it, or uses it as scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,208 +18,149 @@ pub enum Dir {
 pub struct Slot {
     pub name: &'static str,
     pub dir: Dir,
+    /// Whether it holds activations or their gradients; a product decides for itself (see
+    /// [`Operation::is_activation`](super::Operation::is_activation)).
+    pub activation: bool,
 }
 
-const fn i(name: &'static str) -> Slot {
-    Slot { name, dir: Dir::In }
-}
-const fn o(name: &'static str) -> Slot {
-    Slot { name, dir: Dir::Out }
-}
+/// Declares the table of an operation, or of several that share it, as a module of its slots:
+///
+/// ```text
+/// slots! {
+///     pub mod layer_norm(op: LayerNorm) {
+///         X: in activation [op.rows * op.cols],
+///         GAMMA_PREV: in [op.cols] if op.accumulate,
+///         TICKET: in [1] if OPTIONAL,
+///         WORK: scratch,
+///     }
+/// }
+/// ```
+///
+/// Each line is a slot in the order in which kernels see their pointers: its name, whether it is read (`in`), written
+/// (`out`) or `scratch`, whether it holds activations, how many elements it holds, and when it must be bound, which is
+/// always where nothing is said. `*_prev` is the value before an update or accumulation: where both are bound, it is at
+/// the address of the output. A `ticket` is a counter of finished blocks that a kernel finds at zero and leaves at zero;
+/// only executors whose kernels need one bind it. `scratch` memory is as large as the kernel asks for, and its contents
+/// are undefined before and after.
+///
+/// The module holds a constant for each slot, the table itself, and the two functions that `table!` hands to the trait.
+macro_rules! slots {
+    ($(#[$doc:meta])* pub mod $module:ident($op:ident: $ty:ty) {
+        $($slot:ident: $dir:ident $($holds:ident)? $([$extent:expr])? $(if $needed:expr)?),+ $(,)?
+    }) => {
+        $(#[$doc])*
+        pub mod $module {
+            use super::*;
+            use crate::ops::slots::{Slot, slots};
 
-/// A counter of finished blocks that a kernel finds at zero and leaves at zero; only executors whose kernels need one bind it.
-const fn t(name: &'static str) -> Slot {
-    Slot { name, dir: Dir::In }
-}
-/// Scratch memory of the kernel; its size is the kernel's own and its contents are undefined before and after.
-const WORK: Slot = Slot { name: "work", dir: Dir::Work };
+            slots!(@positions 0; $($slot)+);
 
-impl OpKind {
-    /// The operation's arguments in the order in which kernels see their pointers. `*_prev` is the value before an update or accumulation:
-    /// where both are bound, it lies at the same address as the output.
-    #[must_use]
-    pub fn slots(&self) -> &'static [Slot] {
-        const FILL: &[Slot] = &[o("y")];
-        const UNARY: &[Slot] = &[i("x"), o("y"), WORK];
-        const GEMM: &[Slot] =
-            &[i("a"), i("b"), i("bias"), i("saved"), i("c_prev"), o("c"), o("z"), WORK, i("bias_half")];
-        const BIAS: &[Slot] = &[i("x"), i("bias"), o("y")];
-        const ACT_BWD: &[Slot] = &[i("dy"), i("saved"), o("dx")];
-        const BIAS_GRAD: &[Slot] = &[i("dy"), i("db_prev"), o("db"), WORK];
-        const BN: &[Slot] = &[
-            i("x"),
-            i("gamma"),
-            i("beta"),
-            i("mean_prev"),
-            i("var_prev"),
-            o("y"),
-            o("mean"),
-            o("rstd"),
-            o("running_mean"),
-            o("running_var"),
-            WORK,
-            i("residual"),
-        ];
-        const BN_EVAL: &[Slot] = &[i("x"), i("gamma"), i("beta"), i("running_mean"), i("running_var"), o("y")];
-        const BN_BWD: &[Slot] = &[
-            i("dy"),
-            i("x"),
-            i("gamma"),
-            i("mean"),
-            i("rstd"),
-            i("saved"),
-            i("dgamma_prev"),
-            i("dbeta_prev"),
-            o("dx"),
-            o("dgamma"),
-            o("dbeta"),
-            WORK,
-        ];
-        const LN: &[Slot] = &[i("x"), i("gamma"), i("beta"), o("y"), o("mean"), o("rstd")];
-        const LN_BWD: &[Slot] = &[
-            i("dy"),
-            i("x"),
-            i("gamma"),
-            i("mean"),
-            i("rstd"),
-            i("dgamma_prev"),
-            i("dbeta_prev"),
-            o("dx"),
-            o("dgamma"),
-            o("dbeta"),
-            WORK,
-        ];
-        const MAX_POOL: &[Slot] = &[i("x"), o("y"), o("index")];
-        const MAX_POOL_BWD: &[Slot] = &[i("dy"), i("index"), o("dx")];
-        const POOL_BWD: &[Slot] = &[i("dy"), o("dx")];
-        const DROPOUT: &[Slot] = &[i("x"), i("counter"), o("y"), o("mask")];
-        const SIGN_BITS: &[Slot] = &[i("x"), o("mask")];
-        const DROPOUT_BWD: &[Slot] = &[i("dy"), i("mask"), o("dx")];
-        const ADD: &[Slot] = &[i("a"), i("b"), o("y")];
-        const ADD_ACT: &[Slot] = &[i("a"), i("b"), i("saved"), o("y")];
-        const SOFTMAX: &[Slot] = &[i("logits"), i("labels"), o("row_loss"), o("probs")];
-        const SOFTMAX_GRAD: &[Slot] = &[i("probs"), i("labels"), o("dlogits"), i("scale")];
-        const LOSS_MEAN: &[Slot] = &[i("row_loss"), o("loss"), i("row_right"), o("accuracy")];
-        const ACCURACY: &[Slot] = &[i("scores"), i("labels"), o("accuracy")];
-        const SOFTMAX_FUSED: &[Slot] =
-            &[i("logits"), i("labels"), o("dlogits"), o("loss"), o("accuracy"), WORK, i("scale"), t("ticket")];
-        const DENSE_CE: &[Slot] = &[
-            i("a"),
-            i("b"),
-            i("bias"),
-            i("labels"),
-            i("saved"),
-            i("scale"),
-            o("dlogits"),
-            o("row_loss"),
-            o("row_right"),
-            o("dx"),
-        ];
-        const MSE: &[Slot] = &[i("y"), i("target"), o("loss"), WORK];
-        const MSE_GRAD: &[Slot] = &[i("y"), i("target"), o("dy"), i("scale")];
-        const MSE_FUSED: &[Slot] = &[i("y"), i("target"), o("dy"), o("loss"), WORK, i("scale"), t("ticket")];
-        const STEP_INC: &[Slot] = &[i("counter_prev"), o("counter")];
-        const BIAS_CORR: &[Slot] = &[i("counter"), o("corr"), i("skipped")];
-        const ADAM: &[Slot] = &[
-            i("param_prev"),
-            i("grad"),
-            i("m_prev"),
-            i("v_prev"),
-            i("hyper"),
-            i("corr"),
-            o("param"),
-            o("m"),
-            o("v"),
-            o("update_max"),
-            o("grad_norm_seg"),
-            WORK,
-            i("scaler"),
-            o("shadow"),
-            o("total_max"),
-            o("grad_norm"),
-            t("ticket"),
-        ];
-        const SGD: &[Slot] = &[
-            i("param_prev"),
-            i("grad"),
-            i("momentum_prev"),
-            i("hyper"),
-            o("param"),
-            o("momentum"),
-            o("update_max"),
-            o("grad_norm_seg"),
-            WORK,
-            i("scaler"),
-            o("shadow"),
-            o("total_max"),
-            o("grad_norm"),
-            t("ticket"),
-        ];
-        // As far as it goes, in the order of `ADAM`: one rule reads the slots of both.
-        const STEP: &[Slot] = &[
-            i("param_prev"),
-            i("a"),
-            i("m_prev"),
-            i("v_prev"),
-            i("hyper"),
-            i("corr"),
-            o("param"),
-            o("m"),
-            o("v"),
-            o("parts"),
-            i("b"),
-            WORK,
-            o("shadow"),
-        ];
-        const STEP_METRICS: &[Slot] =
-            &[i("parts"), o("update_max_seg"), o("grad_norm_seg"), o("update_max"), o("grad_norm")];
-        const METRICS: &[Slot] = &[i("update_max_seg"), i("grad_norm_seg"), o("update_max"), o("grad_norm")];
-        const CAST: &[Slot] = &[i("x"), o("y")];
-        const SCALE: &[Slot] = &[i("grad"), i("scaler_prev"), o("scaler"), WORK, t("ticket")];
-        match self {
-            Self::Fill { .. } => FILL,
-            Self::Transpose { .. } | Self::Act { .. } | Self::AvgPool { .. } | Self::GlobalAvgPool { .. } => UNARY,
-            Self::Gemm(_) | Self::Conv2d { .. } | Self::Conv2dBwdX { .. } | Self::Conv2dBwdW { .. } => GEMM,
-            Self::BiasAdd { .. } => BIAS,
-            Self::ActBwd { .. } => ACT_BWD,
-            Self::BiasGrad { .. } => BIAS_GRAD,
-            Self::BatchNorm { .. } => BN,
-            Self::BatchNormEval { .. } => BN_EVAL,
-            Self::BatchNormBwd { .. } => BN_BWD,
-            Self::LayerNorm { .. } => LN,
-            Self::LayerNormBwd { .. } => LN_BWD,
-            Self::MaxPool { .. } => MAX_POOL,
-            Self::MaxPoolBwd { .. } => MAX_POOL_BWD,
-            Self::AvgPoolBwd { .. } | Self::GlobalAvgPoolBwd { .. } => POOL_BWD,
-            Self::Dropout { .. } => DROPOUT,
-            Self::DropoutBwd { .. } => DROPOUT_BWD,
-            Self::SignBits { .. } => SIGN_BITS,
-            Self::Add { .. } => ADD,
-            Self::AddAct { .. } => ADD_ACT,
-            Self::SoftmaxCe { .. } => SOFTMAX,
-            Self::SoftmaxCeGrad { .. } => SOFTMAX_GRAD,
-            Self::LossMean { .. } => LOSS_MEAN,
-            Self::Accuracy { .. } => ACCURACY,
-            Self::SoftmaxCeFused { .. } => SOFTMAX_FUSED,
-            Self::DenseCe { .. } => DENSE_CE,
-            Self::Mse { .. } => MSE,
-            Self::MseGrad { .. } => MSE_GRAD,
-            Self::MseFused { .. } => MSE_FUSED,
-            Self::StepInc => STEP_INC,
-            Self::BiasCorr { .. } => BIAS_CORR,
-            Self::AdamStep { .. } => ADAM,
-            Self::SgdStep { .. } => SGD,
-            Self::UpdateMetrics { .. } => METRICS,
-            Self::WeightStep { .. } | Self::BiasStep { .. } => STEP,
-            Self::StepMetrics { .. } => STEP_METRICS,
-            Self::Cast { .. } => CAST,
-            Self::ScaleUpdate { .. } => SCALE,
+            /// The slots in the order in which kernels see their pointers.
+            pub const SLOTS: &[Slot] = &[$(Slot {
+                name: {
+                    const UPPER: &str = stringify!($slot);
+                    const LOWER: [u8; UPPER.len()] = crate::ops::slots::lower_case(UPPER);
+                    match std::str::from_utf8(&LOWER) {
+                        Ok(name) => name,
+                        Err(_) => UPPER,
+                    }
+                },
+                dir: slots!(@dir $dir),
+                activation: slots!(@activation $($holds)?),
+            }),+];
+
+            /// The elements that a slot holds; `None` for scratch memory.
+            #[must_use]
+            pub fn extent($op: &$ty, slot: usize) -> Option<usize> {
+                let _ = $op;
+                match slot {
+                    $($slot => slots!(@extent $($extent)?),)+
+                    _ => None,
+                }
+            }
+
+            /// Whether a slot must be bound.
+            #[must_use]
+            pub fn is_needed($op: &$ty, slot: usize) -> bool {
+                const OPTIONAL: bool = false;
+                let _ = ($op, OPTIONAL);
+                match slot {
+                    $($slot => slots!(@needed $dir $($needed)?),)+
+                    _ => false,
+                }
+            }
         }
-    }
+    };
+    (@positions $at:expr; $slot:ident $($rest:ident)*) => {
+        pub const $slot: usize = $at;
+        slots!(@positions $at + 1; $($rest)*);
+    };
+    (@positions $at:expr;) => {};
+    (@dir in) => { crate::ops::Dir::In };
+    (@dir out) => { crate::ops::Dir::Out };
+    (@dir scratch) => { crate::ops::Dir::Work };
+    (@activation activation) => { true };
+    (@activation) => { false };
+    (@extent $extent:expr) => { Some($extent) };
+    (@extent) => { None };
+    (@needed $dir:ident $needed:expr) => { $needed };
+    (@needed scratch) => { false };
+    (@needed $dir:ident) => { true };
+}
+pub(crate) use slots;
 
-    /// The position of a slot by name.
-    #[must_use]
-    pub fn slot(&self, name: &str) -> Option<usize> {
-        self.slots().iter().position(|s| s.name == name)
+/// Answers what [`Operation`](super::Operation) asks about slots from a table that `slots!` declared.
+macro_rules! table {
+    ($module:ident) => {
+        fn slots(&self) -> &'static [crate::ops::Slot] {
+            $module::SLOTS
+        }
+
+        fn extent(&self, slot: usize) -> Option<usize> {
+            $module::extent(self, slot)
+        }
+
+        fn is_needed(&self, slot: usize) -> bool {
+            $module::is_needed(self, slot)
+        }
+    };
+}
+pub(crate) use table;
+
+/// The letters of an identifier in lower case.
+pub(super) const fn lower_case<const N: usize>(upper: &str) -> [u8; N] {
+    let (bytes, mut lower, mut i) = (upper.as_bytes(), [0; N], 0);
+    while i < N {
+        lower[i] = bytes[i].to_ascii_lowercase();
+        i += 1;
     }
+    lower
+}
+
+/// The tables as a header for the kernels: a namespace for each, with a constant for each slot.
+#[must_use]
+pub fn header() -> String {
+    let mut text = String::from(
+        "// The slots of every operation, in the order in which kernels see their pointers.\n\
+         //\n\
+         // Written from the tables of src/ops by the test `ops::tests::the_header_of_the_kernels_is_up_to_date`; do not edit.\n\
+         \n\
+         namespace slots {\n",
+    );
+    for (module, table) in super::TABLES {
+        let constants = table.iter().enumerate().map(|(i, slot)| format!("{} = {i}", slot.name.to_uppercase()));
+        let mut line = format!("namespace {module} {{ constexpr int");
+        let mut separator = "";
+        for constant in constants {
+            if line.len() + constant.len() > 110 {
+                let _ = writeln!(text, "{line}{separator}");
+                (line, separator) = (String::from("   "), "");
+            }
+            let _ = write!(line, "{separator} {constant}");
+            separator = ",";
+        }
+        let _ = writeln!(text, "{line}; }}");
+    }
+    text.push_str("}  // namespace slots\n");
+    text
 }

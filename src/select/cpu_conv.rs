@@ -310,5 +310,5 @@ pub fn is_parallel(op: &OpKind, isa: Isa) -> bool {
         Isa::Avx2 => 4e4,
         Isa::Avx512 => 8e4,
     };
-    super::cpu_rest::flops(op) as f64 / 2.0 / rate > PARALLEL_US / 2.0
+    op.flops() as f64 / 2.0 / rate > PARALLEL_US / 2.0
 }

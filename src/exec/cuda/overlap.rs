@@ -124,7 +124,7 @@ fn leaves_room(compiled: &Compiled, op: usize) -> bool {
             | OpKind::DenseCe { .. }
             | OpKind::LossMean { .. }
             | OpKind::StepMetrics { .. }
-            | OpKind::StepInc
+            | OpKind::StepInc { .. }
             | OpKind::BiasCorr { .. }
     )
 }

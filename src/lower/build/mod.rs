@@ -373,7 +373,10 @@ impl Lowerer<'_> {
             NodeKind::StepInc => {
                 let before = self.lowered(input(0));
                 let after = self.updated(node.outputs[0], before);
-                self.emit(OpKind::StepInc, &[("counter_prev", Some(before)), ("counter", Some(after))]);
+                self.emit(
+                    OpKind::StepInc(ops::StepInc {}),
+                    &[("counter_prev", Some(before)), ("counter", Some(after))],
+                );
             }
             NodeKind::BiasCorr { betas } => {
                 let counter = self.lowered(input(0));

@@ -88,7 +88,7 @@ fn is_activation(kind: &OpKind, slot: &str) -> bool {
         OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } => matches!(slot, "a" | "saved" | "z" | "c"),
         OpKind::Conv2dBwdW { .. } => matches!(slot, "a" | "b"),
         OpKind::LossMean { .. }
-        | OpKind::StepInc
+        | OpKind::StepInc { .. }
         | OpKind::BiasCorr { .. }
         | OpKind::AdamStep { .. }
         | OpKind::SgdStep { .. }

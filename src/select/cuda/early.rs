@@ -219,7 +219,7 @@ pub(super) fn writers(program: &Program, update: usize) -> Option<Vec<Vec<usize>
 /// Puts each of `steps`, in the order of these, behind the operation that it follows, and takes out what is `gone`. Counters go behind whatever reads their
 /// old values, and before everything that reads the new ones; scheduling finds them company.
 pub(super) fn place(program: &mut Program, steps: Vec<(usize, Op)>, gone: impl Fn(usize, &Op) -> bool) {
-    let is_counter = |op: &Op| matches!(op.kind, OpKind::StepInc | OpKind::BiasCorr { .. });
+    let is_counter = |op: &Op| matches!(op.kind, OpKind::StepInc { .. } | OpKind::BiasCorr { .. });
     let counted = program.ops.iter().rposition(|op| !is_counter(op) && op.arg("counter").is_some());
     let front = steps.first().map_or(0, |s| s.0).max(counted.map_or(0, |at| at + 1));
     let mut ops = Vec::with_capacity(program.ops.len() + steps.len());

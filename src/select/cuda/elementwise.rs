@@ -73,7 +73,7 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
             vec![flat(real, format!("SignBits<{t}, {len}>"), len * size + len / 8)]
         }
         OpKind::Cast(ops::Cast { len }) if len > 0 => vec![flat(real, format!("Cast<{t}, {len}>"), len * (4 + size))],
-        OpKind::StepInc => vec![single("i64", "StepInc".to_owned(), 16)],
+        OpKind::StepInc { .. } => vec![single("i64", "StepInc".to_owned(), 16)],
         OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }) => {
             vec![single("f64", format!("BiasCorr<{}, {}>", cpp_bits(beta1.get()), cpp_bits(beta2.get())), 24)]
         }

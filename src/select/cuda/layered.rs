@@ -142,6 +142,7 @@ mod tests {
     use crate::ir::{Metrics, Mode, build};
     use crate::lower::{FilterOrder, Op, OpKind, Program, lower_for, verify};
     use crate::model::{check, read_preset};
+    use crate::ops;
     use crate::select::cuda::{Real, adapt};
     use crate::select::fuse;
     use crate::tensor::DType;

@@ -8,7 +8,7 @@ use super::math;
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
 use crate::model::Activation;
-use crate::ops;
+use crate::ops::{self, chunks};
 use crate::select::{Isa, cpu_rest};
 
 /// Elements at whose multiples a flat array is cut between threads.
@@ -88,7 +88,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
         OpKind::ActBwd(ops::ActBwd { func, .. }) => (for_function!(isa, *func, act_bwd), 1),
         OpKind::Add { .. } => (for_isa!(isa, add), 1),
         OpKind::BiasGrad(ops::BiasGrad { rows, cols, .. }) => {
-            (for_isa!(isa, bias_grad), if cpu_rest::row_chunks(*rows, *cols) > 1 { 2 } else { 1 })
+            (for_isa!(isa, bias_grad), if chunks::row_chunks(*rows, *cols) > 1 { 2 } else { 1 })
         }
         _ => return None,
     };
@@ -149,7 +149,7 @@ unsafe fn bias_add<V: Lanes>(call: &Call, part: Part) {
     let OpKind::BiasAdd(ops::BiasAdd { rows, cols }) = call.op else { return };
     let (x, bias, y) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let grid = Grid::new(cols);
-    let (from, to) = part.range(rows, cpu_rest::rows_per_chunk(rows, cols));
+    let (from, to) = part.range(rows, chunks::rows_per_chunk(rows, cols));
     for tile in (0..cols).step_by(TILE) {
         // SAFETY: the bias has `cols` floats, the others `rows * cols`.
         unsafe {
@@ -179,7 +179,7 @@ unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
     let OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) = call.op else { return };
     let (dy, db, work) = (call.arg::<f32>(0), call.arg::<f32>(2), call.arg::<f32>(3));
     let grid = Grid::new(cols);
-    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, cols), cpu_rest::row_chunks(rows, cols));
+    let (size, chunks) = (chunks::rows_per_chunk(rows, cols), chunks::row_chunks(rows, cols));
     // SAFETY: rows and columns stay within the matrix, chunks within the workspace.
     unsafe {
         if chunks == 1 {

@@ -10,7 +10,7 @@ use super::elementwise::{Values, add_chunks};
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
-use crate::ops;
+use crate::ops::{self, chunks};
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family.
@@ -110,7 +110,7 @@ unsafe fn layer_norm_bwd<V: Lanes>(call: &Call, part: Part) {
     let (dy, x, gamma) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let (mean, rstd, dx) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(7));
     let (dgamma, dbeta, work) = (call.arg::<f32>(8), call.arg::<f32>(9), call.arg::<f32>(10));
-    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, cols), cpu_rest::row_chunks(rows, cols));
+    let (size, chunks) = (chunks::rows_per_chunk(rows, cols), chunks::row_chunks(rows, cols));
     if part.phase == 1 {
         let (from, to) = part.range(cols, LANES);
         for (sums, out) in [(work, dgamma), (work.wrapping_add(cols), dbeta)] {

@@ -10,7 +10,7 @@ use super::math;
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
 use crate::ops;
-use crate::select::cpu_rest::FLAT_CHUNK;
+use crate::ops::chunks::FLAT_CHUNK;
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family.

@@ -12,7 +12,7 @@ use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
 use crate::model::Activation;
-use crate::ops;
+use crate::ops::{self, chunks};
 use crate::select::{Isa, cpu_rest};
 
 /// [`for_isa!`] for no activation function, for relu, and for any other.
@@ -47,7 +47,7 @@ unsafe fn or(vector: *const f32, i: usize, default: f32) -> f32 {
 
 /// Numbers for each chunk and channel that the first phase leaves to the second: the rounded mean, what it was rounded
 /// by, and the squared deviations.
-const MOMENTS: usize = cpu_rest::BATCH_NORM_MOMENTS;
+const MOMENTS: usize = ops::BATCH_NORM_MOMENTS;
 
 /// Deviations from a mean, and their squares, for each column of the tile's wide row.
 struct Deviations<'a> {
@@ -75,7 +75,7 @@ unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
     let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let (y, work) = (call.arg::<f32>(5), call.arg::<f32>(10));
     let grid = Grid::new(channels);
-    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, channels), cpu_rest::row_chunks(rows, channels));
+    let (size, chunks) = (chunks::rows_per_chunk(rows, channels), chunks::row_chunks(rows, channels));
     let (first_chunk, last_chunk) = part.range(chunks, 1);
     // SAFETY: chunks of rows and tiles of channels stay within the matrix, the vectors and the workspace.
     unsafe {
@@ -140,7 +140,7 @@ unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
 /// `partials` holds the first phase's results from the first of these channels on.
 #[inline(always)]
 unsafe fn combine(partials: *const f32, rows: usize, channels: usize, width: usize) -> ([f64; TILE], [f64; TILE]) {
-    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, channels), cpu_rest::row_chunks(rows, channels));
+    let (size, chunks) = (chunks::rows_per_chunk(rows, channels), chunks::row_chunks(rows, channels));
     let (mut mean, mut var) = ([0.0; TILE], [0.0; TILE]);
     let weight = |chunk: usize| (rows - chunk * size).min(size) as f64 / rows as f64;
     let inverse = 1.0 / rows as f64;
@@ -211,7 +211,7 @@ unsafe fn batch_norm_eval<V: Lanes, const F: usize>(call: &Call, part: Part) {
     let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let (mean, var, y) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
     let grid = Grid::new(channels);
-    let (from, to) = part.range(rows, cpu_rest::rows_per_chunk(rows, channels));
+    let (from, to) = part.range(rows, chunks::rows_per_chunk(rows, channels));
     for tile in (0..channels).step_by(TILE) {
         // SAFETY: rows and channels stay within the matrices and vectors.
         unsafe {
@@ -262,7 +262,7 @@ unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
     let (dx, dgamma, dbeta) = (call.arg::<f32>(8), call.arg::<f32>(9), call.arg::<f32>(10));
     let work = call.arg::<f32>(11);
     let grid = Grid::new(channels);
-    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, channels), cpu_rest::row_chunks(rows, channels));
+    let (size, chunks) = (chunks::rows_per_chunk(rows, channels), chunks::row_chunks(rows, channels));
     let (first_chunk, last_chunk) = part.range(chunks, 1);
     let (from, to) = part.range(rows, size);
     for tile in (0..channels).step_by(TILE) {

@@ -10,7 +10,7 @@ use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::{OpKind, Segment};
 use crate::ops;
-use crate::select::cpu_rest::FLAT_CHUNK;
+use crate::ops::chunks::FLAT_CHUNK;
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family. Those that handle a few numbers are the same for every instruction set.
@@ -18,7 +18,7 @@ use crate::select::{Isa, cpu_rest};
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let parallel = cpu_rest::is_parallel(op, threads);
     Some(match op {
-        OpKind::StepInc => KernelImpl::simple(step_inc, false),
+        OpKind::StepInc { .. } => KernelImpl::simple(step_inc, false),
         OpKind::BiasCorr { .. } => KernelImpl::simple(bias_corr, false),
         OpKind::AdamStep(ops::AdamStep { decoupled, .. }) => {
             let run = if *decoupled { for_isa!(isa, adam_step, true) } else { for_isa!(isa, adam_step, false) };

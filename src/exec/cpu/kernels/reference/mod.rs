@@ -90,7 +90,7 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
         OpKind::Mse(ops::Mse { len }) => loss::mse::<T>(args, *len),
         OpKind::MseGrad(ops::MseGrad { len }) => loss::mse_grad::<T>(args, *len),
         OpKind::MseFused(ops::MseFused { len }) => loss::mse_fused::<T>(args, *len),
-        OpKind::StepInc => optimizer::step_inc(args),
+        OpKind::StepInc { .. } => optimizer::step_inc(args),
         OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }) => optimizer::bias_corr::<T>(args, beta1.get(), beta2.get()),
         OpKind::AdamStep(ops::AdamStep { segments, beta1, beta2, eps, decoupled, .. }) => {
             let betas = [beta1.get(), beta2.get()];

@@ -149,7 +149,7 @@ fn length(op: &OpKind, name: &str) -> usize {
                 *rows
             }
         }
-        OpKind::StepInc | OpKind::BiasCorr { .. } => 2,
+        OpKind::StepInc { .. } | OpKind::BiasCorr { .. } => 2,
         OpKind::AdamStep(ops::AdamStep { len, segments, .. }) | OpKind::SgdStep(ops::SgdStep { len, segments, .. }) => {
             match name {
                 "hyper" | "corr" => 2,

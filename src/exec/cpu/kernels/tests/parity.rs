@@ -316,5 +316,5 @@ fn optimizers() {
     check_unbound(&op, &["momentum_prev", "momentum", "update_max", "grad_norm_seg"]);
     check_unbound(&OpKind::UpdateMetrics(ops::UpdateMetrics { segments: 5 }), &["update_max", "grad_norm"]);
     check(&OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }), 1e-6, &[]);
-    check(&OpKind::StepInc, 0.0, &[]);
+    check(&OpKind::StepInc(ops::StepInc {}), 0.0, &[]);
 }

@@ -264,8 +264,11 @@ fn adam_follows_its_recurrence() {
         for variant in variants() {
             let mut state = values(&[("counter_prev", &[0.0, 0.0]), ("p", &[0.5]), ("m", &[0.0]), ("v", &[0.0])]);
             for (t, expected) in (1..=10).zip(&expected) {
-                let counter =
-                    run(&OpKind::StepInc, &values(&[("counter_prev", &state["counter_prev"])]), &How::new(variant));
+                let counter = run(
+                    &OpKind::StepInc(ops::StepInc {}),
+                    &values(&[("counter_prev", &state["counter_prev"])]),
+                    &How::new(variant),
+                );
                 let correct = OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 });
                 let corr = run(&correct, &values(&[("counter", &counter["counter"])]), &How::new(variant));
                 let grad = (f64::from(t) * 0.7).sin();
