@@ -114,16 +114,18 @@ pub(super) use for_flat;
 
 #[inline(always)]
 unsafe fn act<V: Lanes, const F: usize>(call: &Call, part: Part) {
+    use crate::ops::slot::act as slot;
     let OpKind::Act(ops::Act { len, func }) = call.op else { return };
-    let (x, y, func) = (call.arg::<f32>(0), call.arg::<f32>(1), known::<F>(Some(func)));
+    let (x, y, func) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::Y), known::<F>(Some(func)));
     // SAFETY: both buffers hold `len` floats, and stretches stay below `len`.
     for_flat!(part, len, |at, n| { unsafe { activate(func, V::load_n(x.add(at), n)).store_n(y.add(at), n) } });
 }
 
 #[inline(always)]
 unsafe fn act_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
+    use crate::ops::slot::act_bwd as slot;
     let OpKind::ActBwd(ops::ActBwd { len, func }) = call.op else { return };
-    let (dy, saved, dx) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    let (dy, saved, dx) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::SAVED), call.arg::<f32>(slot::DX));
     let func = known::<F>(Some(func));
     for_flat!(part, len, |at, n| {
         // SAFETY: the buffers hold `len` floats, and stretches stay below `len`.
@@ -135,8 +137,9 @@ unsafe fn act_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
 
 #[inline(always)]
 unsafe fn add<V: Lanes>(call: &Call, part: Part) {
+    use crate::ops::slot::add as slot;
     let OpKind::Add(ops::Add { len }) = call.op else { return };
-    let (a, b, y) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    let (a, b, y) = (call.arg::<f32>(slot::A), call.arg::<f32>(slot::B), call.arg::<f32>(slot::Y));
     for_flat!(part, len, |at, n| {
         // SAFETY: the buffers hold `len` floats, and stretches stay below `len`.
         unsafe { (V::load_n(a.add(at), n) + V::load_n(b.add(at), n)).store_n(y.add(at), n) }
@@ -146,8 +149,9 @@ unsafe fn add<V: Lanes>(call: &Call, part: Part) {
 /// `x`, `y [rows, cols]`, `bias [cols]`.
 #[inline(always)]
 unsafe fn bias_add<V: Lanes>(call: &Call, part: Part) {
+    use crate::ops::slot::bias_add as slot;
     let OpKind::BiasAdd(ops::BiasAdd { rows, cols }) = call.op else { return };
-    let (x, bias, y) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    let (x, bias, y) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::BIAS), call.arg::<f32>(slot::Y));
     let grid = Grid::new(cols);
     let (from, to) = part.range(rows, chunks::rows_per_chunk(rows, cols));
     for tile in (0..cols).step_by(TILE) {
@@ -176,8 +180,9 @@ impl<V: Lanes> Term<V, 1> for Values {
 /// workspace, and are added in order in the second phase.
 #[inline(always)]
 unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
+    use crate::ops::slot::bias_grad as slot;
     let OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) = call.op else { return };
-    let (dy, db, work) = (call.arg::<f32>(0), call.arg::<f32>(2), call.arg::<f32>(3));
+    let (dy, db, work) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::DB), call.arg::<f32>(slot::WORK));
     let grid = Grid::new(cols);
     let (size, chunks) = (chunks::rows_per_chunk(rows, cols), chunks::row_chunks(rows, cols));
     // SAFETY: rows and columns stay within the matrix, chunks within the workspace.

@@ -70,10 +70,11 @@ impl<V: Lanes> Term<V, 2> for Deviations<'_> {
 /// `[chunks, 3, channels]`. First phase: mean and squared deviations of each chunk. Second phase: combination and the result.
 #[inline(always)]
 unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
+    use crate::ops::slot::batch_norm as slot;
     let OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act }) = call.op else { return };
     let func = known::<F>(act);
-    let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
-    let (y, work) = (call.arg::<f32>(5), call.arg::<f32>(10));
+    let (x, gamma, beta) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA), call.arg::<f32>(slot::BETA));
+    let (y, work) = (call.arg::<f32>(slot::Y), call.arg::<f32>(slot::WORK));
     let grid = Grid::new(channels);
     let (size, chunks) = (chunks::rows_per_chunk(rows, channels), chunks::row_chunks(rows, channels));
     let (first_chunk, last_chunk) = part.range(chunks, 1);
@@ -177,9 +178,10 @@ unsafe fn store_statistics(
     var: &[f64],
     rstd: &[f32],
 ) {
+    use crate::ops::slot::batch_norm as slot;
     let unbias = rows as f64 / (rows as f64 - 1.0);
-    let store = |slot: usize, value: &dyn Fn(usize) -> f32| {
-        let to = call.arg::<f32>(slot);
+    let store = |at: usize, value: &dyn Fn(usize) -> f32| {
+        let to = call.arg::<f32>(at);
         if !to.is_null() {
             for i in 0..mean.len() {
                 // SAFETY: promised by the caller.
@@ -187,9 +189,11 @@ unsafe fn store_statistics(
             }
         }
     };
-    store(6, &|i| mean[i] as f32);
-    store(7, &|i| rstd[i]);
-    for (prev, out, batch, factor) in [(3, 8, mean, 1.0), (4, 9, var, unbias)] {
+    store(slot::MEAN, &|i| mean[i] as f32);
+    store(slot::RSTD, &|i| rstd[i]);
+    for (prev, out, batch, factor) in
+        [(slot::MEAN_PREV, slot::RUNNING_MEAN, mean, 1.0), (slot::VAR_PREV, slot::RUNNING_VAR, var, unbias)]
+    {
         let out = call.arg::<f32>(out);
         let prev = if call.ptr[prev].is_null() { out } else { call.arg::<f32>(prev) };
         if !out.is_null() {
@@ -206,10 +210,12 @@ unsafe fn store_statistics(
 /// Slots: x, gamma, beta, running_mean, running_var, y.
 #[inline(always)]
 unsafe fn batch_norm_eval<V: Lanes, const F: usize>(call: &Call, part: Part) {
+    use crate::ops::slot::batch_norm_eval as slot;
     let OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, eps, act }) = call.op else { return };
     let func = known::<F>(act);
-    let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
-    let (mean, var, y) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
+    let (x, gamma, beta) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA), call.arg::<f32>(slot::BETA));
+    let (mean, var, y) =
+        (call.arg::<f32>(slot::RUNNING_MEAN), call.arg::<f32>(slot::RUNNING_VAR), call.arg::<f32>(slot::Y));
     let grid = Grid::new(channels);
     let (from, to) = part.range(rows, chunks::rows_per_chunk(rows, channels));
     for tile in (0..channels).step_by(TILE) {
@@ -255,12 +261,13 @@ impl<V: Lanes, const F: usize> Term<V, 2> for Gradients<'_, F> {
 /// `dx = gamma rstd (g - mean of g - x^ mean of g x^)`.
 #[inline(always)]
 unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
+    use crate::ops::slot::batch_norm_bwd as slot;
     let OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, accumulate, act_grad }) = call.op else { return };
     let func = known::<F>(act_grad);
-    let (dy, x, gamma) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
-    let (mean, rstd, saved) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
-    let (dx, dgamma, dbeta) = (call.arg::<f32>(8), call.arg::<f32>(9), call.arg::<f32>(10));
-    let work = call.arg::<f32>(11);
+    let (dy, x, gamma) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA));
+    let (mean, rstd, saved) = (call.arg::<f32>(slot::MEAN), call.arg::<f32>(slot::RSTD), call.arg::<f32>(slot::SAVED));
+    let (dx, dgamma, dbeta) = (call.arg::<f32>(slot::DX), call.arg::<f32>(slot::DGAMMA), call.arg::<f32>(slot::DBETA));
+    let work = call.arg::<f32>(slot::WORK);
     let grid = Grid::new(channels);
     let (size, chunks) = (chunks::rows_per_chunk(rows, channels), chunks::row_chunks(rows, channels));
     let (first_chunk, last_chunk) = part.range(chunks, 1);

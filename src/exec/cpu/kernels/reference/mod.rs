@@ -187,7 +187,15 @@ struct Tail<T> {
 
 impl<T: Real> Tail<T> {
     fn new(args: Args, accumulate: bool, epilogue: Epilogue) -> Self {
-        Self { bias: args.buf(2), saved: args.buf(3), c: args.buf(5), z: args.buf(6), accumulate, epilogue }
+        use crate::ops::slot::product as slot;
+        Self {
+            bias: args.buf(slot::BIAS),
+            saved: args.buf(slot::SAVED),
+            c: args.buf(slot::C),
+            z: args.buf(slot::Z),
+            accumulate,
+            epilogue,
+        }
     }
 
     /// Finishes and stores element `index`, of column `col`, from its sum of products.
