@@ -1,69 +1,15 @@
 //! The program as text and as Graphviz.
 
-use super::op::OpKind;
 use super::program::{LValueId, Op, Program};
-use super::slots::Dir;
 use crate::ir::Phase;
+use crate::ops::{Dir, OpKind};
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 
 /// The dimensions of an operation, short: `m=64 n=128 k=64`.
 #[must_use]
 pub(crate) fn dims(kind: &OpKind) -> String {
-    match kind {
-        OpKind::Gemm(g) => format!("m={} n={} k={}", g.m, g.n, g.k),
-        OpKind::Conv2d { geometry: g, .. }
-        | OpKind::Conv2dBwdX { geometry: g, .. }
-        | OpKind::Conv2dBwdW { geometry: g, .. } => {
-            format!("{}x{}x{}x{} {}x{} -> {}x{}x{}", g.n, g.h, g.w, g.c, g.kernel[0], g.kernel[1], g.ho, g.wo, g.f)
-        }
-        OpKind::BiasAdd { rows, cols } | OpKind::BiasGrad { rows, cols, .. } => format!("rows={rows} cols={cols}"),
-        OpKind::LayerNorm { rows, cols, .. } | OpKind::LayerNormBwd { rows, cols, .. } => {
-            format!("rows={rows} cols={cols}")
-        }
-        OpKind::BatchNorm { rows, channels, .. }
-        | OpKind::BatchNormEval { rows, channels, .. }
-        | OpKind::BatchNormBwd { rows, channels, .. } => {
-            format!("rows={rows} channels={channels}")
-        }
-        OpKind::MaxPool { geometry: g }
-        | OpKind::MaxPoolBwd { geometry: g }
-        | OpKind::AvgPool { geometry: g }
-        | OpKind::AvgPoolBwd { geometry: g } => {
-            format!("{}x{}x{}x{} {}x{} -> {}x{}", g.n, g.h, g.w, g.c, g.size[0], g.size[1], g.ho, g.wo)
-        }
-        OpKind::GlobalAvgPool { n, hw, c } | OpKind::GlobalAvgPoolBwd { n, hw, c } => format!("n={n} hw={hw} c={c}"),
-        OpKind::SoftmaxCe { rows, classes, .. }
-        | OpKind::SoftmaxCeGrad { rows, classes, .. }
-        | OpKind::SoftmaxCeFused { rows, classes, .. }
-        | OpKind::Accuracy { rows, classes } => format!("rows={rows} classes={classes}"),
-        OpKind::DenseCe { rows, features, classes, .. } => {
-            format!("rows={rows} features={features} classes={classes}")
-        }
-        OpKind::LossMean { rows } => format!("rows={rows}"),
-        OpKind::Transpose { n, rows, cols } => format!("n={n} {rows}x{cols}"),
-        OpKind::Fill { len }
-        | OpKind::Act { len, .. }
-        | OpKind::ActBwd { len, .. }
-        | OpKind::Dropout { len, .. }
-        | OpKind::DropoutBwd { len, .. }
-        | OpKind::SignBits { len }
-        | OpKind::Add { len }
-        | OpKind::AddAct { len, .. }
-        | OpKind::Mse { len }
-        | OpKind::MseGrad { len }
-        | OpKind::MseFused { len }
-        | OpKind::Cast { len }
-        | OpKind::ScaleUpdate { len } => format!("len={len}"),
-        OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } => {
-            format!("len={len} segments={}", segments.len())
-        }
-        OpKind::WeightStep { m, n, k, .. } => format!("m={m} n={n} k={k}"),
-        OpKind::BiasStep { rows, cols, .. } => format!("rows={rows} cols={cols}"),
-        OpKind::StepMetrics { segments } => format!("segments={}", segments.len()),
-        OpKind::UpdateMetrics { segments } => format!("segments={segments}"),
-        OpKind::StepInc | OpKind::BiasCorr { .. } => String::new(),
-    }
+    kind.dims()
 }
 
 impl Program {
@@ -72,7 +18,7 @@ impl Program {
     pub fn op_line(&self, op: &Op) -> String {
         let list =
             |dir| op.bound(dir).map(|(slot, v)| format!("{slot}={}", self.value(v).name)).collect::<Vec<_>>().join(" ");
-        format!("{:<22} {:<34} {} -> {}", op.kind.name(), dims(&op.kind), list(Dir::In), list(Dir::Out))
+        format!("{:<22} {:<34} {} -> {}", op.kind.name(), op.kind.dims(), list(Dir::In), list(Dir::Out))
     }
 
     /// The program in Graphviz's language: operations in order, edges where one reads what another wrote.

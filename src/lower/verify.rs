@@ -1,8 +1,7 @@
 //! The program's referee: arguments, sizes and order, by rules of its own.
 
-use super::op::OpKind;
 use super::program::{LValueId, Op, Program};
-use super::slots::Dir;
+use crate::ops::Dir;
 use std::collections::HashSet;
 use thiserror::Error;
 
@@ -38,15 +37,15 @@ pub fn verify(program: &Program) -> Result<(), ProgramError> {
     let mut made: HashSet<LValueId> = HashSet::new();
     for (index, op) in program.ops.iter().enumerate() {
         let name = op.kind.name();
-        for (slot, arg) in op.kind.slots().iter().zip(&op.args) {
+        for (place, (slot, arg)) in op.kind.slots().iter().zip(&op.args).enumerate() {
             let Some(arg) = *arg else {
-                if required(&op.kind, slot.name) && slot.dir != Dir::Work {
+                if op.kind.is_needed(place) {
                     return Err(ProgramError::MissingArgument { op: index, name, slot: slot.name });
                 }
                 continue;
             };
             let (found, value) = (program.value(arg).shape.len(), program.value(arg).name.clone());
-            if let Some(expected) = expected_len(&op.kind, slot.name)
+            if let Some(expected) = op.kind.extent(place)
                 && found != expected
             {
                 return Err(ProgramError::Size { op: index, name, slot: slot.name, value, found, expected });
@@ -82,159 +81,13 @@ fn is_made(program: &Program, id: LValueId, written: &HashSet<LValueId>, made: &
             .any(|(i, v)| v.alias.is_some_and(|a| a.of == id) && made.contains(&LValueId(i as u32)))
 }
 
-/// Whether an operation cannot do without a slot.
-fn required(kind: &OpKind, slot: &str) -> bool {
-    let epilogue = match kind {
-        OpKind::Gemm(g) => Some((g.epilogue, g.accumulate)),
-        OpKind::Conv2d { epilogue, .. } | OpKind::Conv2dBwdX { epilogue, .. } => Some((*epilogue, false)),
-        OpKind::Conv2dBwdW { accumulate, .. } => Some((super::Epilogue::default(), *accumulate)),
-        _ => None,
-    };
-    if let Some((e, accumulate)) = epilogue {
-        return match slot {
-            "bias" => e.bias,
-            "saved" => e.act_grad.is_some(),
-            "z" => e.save_z,
-            "c_prev" => accumulate,
-            "bias_half" => false,
-            _ => true,
-        };
-    }
-    match (kind, slot) {
-        (_, "scale" | "scaler" | "shadow" | "total_max" | "ticket" | "residual" | "bias_half" | "skipped") => false,
-        (OpKind::AddAct { act_grad, .. }, "saved") => act_grad.is_some(),
-        (OpKind::DenseCe { act_grad, .. }, "saved") => act_grad.is_some(),
-        (OpKind::DenseCe { bias, .. }, "bias") => *bias,
-        (OpKind::LossMean { .. }, "row_right" | "accuracy") => false,
-        (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "grad_norm") => false,
-        (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "parts") | (OpKind::BiasStep { .. }, "b") => false,
-        (OpKind::StepMetrics { .. }, slot) => slot == "parts",
-        (_, "update_max" | "grad_norm_seg") => matches!(kind, OpKind::UpdateMetrics { .. }),
-        (OpKind::SoftmaxCeFused { .. }, "accuracy") | (OpKind::MaxPool { .. }, "index") => false,
-        (OpKind::SgdStep { momentum, .. }, "momentum_prev" | "momentum") => momentum.get() > 0.0,
-        (OpKind::BatchNormBwd { act_grad, .. }, "saved") => act_grad.is_some(),
-        (
-            OpKind::BatchNormBwd { accumulate, .. } | OpKind::LayerNormBwd { accumulate, .. },
-            "dgamma_prev" | "dbeta_prev",
-        )
-        | (OpKind::BiasGrad { accumulate, .. }, "db_prev") => *accumulate,
-        _ => true,
-    }
-}
-
-/// The number of elements that a slot must hold.
-fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
-    Some(match (kind, slot) {
-        (_, "scale" | "total_max" | "grad_norm" | "ticket" | "skipped") => 1,
-        (_, "scaler" | "scaler_prev") => super::SCALER,
-        (OpKind::Cast { len } | OpKind::ScaleUpdate { len }, _) => *len,
-        (OpKind::Gemm(g), "a") => g.m * g.k,
-        (OpKind::Gemm(g), "b") => g.k * g.n,
-        (OpKind::Gemm(g), "bias" | "bias_half") => g.n,
-        (OpKind::Gemm(g), _) => g.m * g.n,
-        (
-            OpKind::Conv2d { geometry: g, .. }
-            | OpKind::Conv2dBwdX { geometry: g, .. }
-            | OpKind::Conv2dBwdW { geometry: g, .. },
-            _,
-        ) => {
-            let (x, y) = (g.n * g.h * g.w * g.c, g.n * g.ho * g.wo * g.f);
-            let w = g.kernel[0] * g.kernel[1] * (g.c / g.groups) * g.f;
-            match (kind, slot) {
-                (_, "bias" | "bias_half") => g.f,
-                (OpKind::Conv2d { .. } | OpKind::Conv2dBwdW { .. }, "a") => x,
-                (OpKind::Conv2dBwdX { .. }, "a") | (OpKind::Conv2dBwdW { .. }, "b") => y,
-                (_, "b") | (OpKind::Conv2dBwdW { .. }, _) => w,
-                (OpKind::Conv2dBwdX { .. }, _) => x,
-                _ => y,
-            }
-        }
-        (OpKind::BiasAdd { cols, .. }, "bias") | (OpKind::BiasGrad { cols, .. }, "db" | "db_prev") => *cols,
-        (OpKind::BiasAdd { rows, cols } | OpKind::BiasGrad { rows, cols, .. }, _) => rows * cols,
-        (OpKind::DropoutBwd { len, .. } | OpKind::Dropout { len, .. } | OpKind::SignBits { len }, "mask") => {
-            len.div_ceil(8)
-        }
-        (OpKind::Dropout { .. }, "counter") | (OpKind::StepInc | OpKind::BiasCorr { .. }, _) => 2,
-        (
-            OpKind::Act { len, .. }
-            | OpKind::ActBwd { len, .. }
-            | OpKind::Fill { len }
-            | OpKind::SignBits { len }
-            | OpKind::Add { len }
-            | OpKind::AddAct { len, .. },
-            _,
-        )
-        | (OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. }, _) => *len,
-        (OpKind::Transpose { n, rows, cols }, _) => n * rows * cols,
-        (
-            OpKind::BatchNorm { rows, channels, .. }
-            | OpKind::BatchNormEval { rows, channels, .. }
-            | OpKind::BatchNormBwd { rows, channels, .. },
-            _,
-        ) => {
-            if matches!(slot, "x" | "y" | "dy" | "dx" | "saved" | "residual") {
-                rows * channels
-            } else {
-                *channels
-            }
-        }
-        (OpKind::LayerNorm { rows, cols, .. } | OpKind::LayerNormBwd { rows, cols, .. }, _) => match slot {
-            "x" | "y" | "dy" | "dx" => rows * cols,
-            "mean" | "rstd" => *rows,
-            _ => *cols,
-        },
-        (OpKind::MaxPool { geometry: g } | OpKind::AvgPool { geometry: g }, "x")
-        | (OpKind::MaxPoolBwd { geometry: g } | OpKind::AvgPoolBwd { geometry: g }, "dx") => g.n * g.h * g.w * g.c,
-        (OpKind::MaxPool { geometry: g } | OpKind::AvgPool { geometry: g }, _)
-        | (OpKind::MaxPoolBwd { geometry: g } | OpKind::AvgPoolBwd { geometry: g }, _) => g.n * g.ho * g.wo * g.c,
-        (OpKind::GlobalAvgPool { n, hw, c }, "x") | (OpKind::GlobalAvgPoolBwd { n, hw, c }, "dx") => n * hw * c,
-        (OpKind::GlobalAvgPool { n, c, .. } | OpKind::GlobalAvgPoolBwd { n, c, .. }, _) => n * c,
-        (
-            OpKind::SoftmaxCe { rows, classes, .. }
-            | OpKind::SoftmaxCeGrad { rows, classes, .. }
-            | OpKind::SoftmaxCeFused { rows, classes, .. }
-            | OpKind::Accuracy { rows, classes },
-            _,
-        ) => match slot {
-            "labels" | "row_loss" => *rows,
-            "loss" | "accuracy" => 1,
-            _ => rows * classes,
-        },
-        (OpKind::DenseCe { rows, features, classes, .. }, _) => match slot {
-            "a" | "saved" | "dx" => rows * features,
-            "b" => features * classes,
-            "bias" => *classes,
-            "dlogits" => rows * classes,
-            _ => *rows,
-        },
-        (_, "loss") | (OpKind::LossMean { .. }, "accuracy") => 1,
-        (OpKind::LossMean { rows }, _) => *rows,
-        (OpKind::Mse { len } | OpKind::MseGrad { len } | OpKind::MseFused { len }, _) => *len,
-        (OpKind::AdamStep { segments, .. } | OpKind::SgdStep { segments, .. }, "update_max" | "grad_norm_seg") => {
-            segments.len()
-        }
-        (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "hyper" | "corr") => 2,
-        (OpKind::AdamStep { len, .. } | OpKind::SgdStep { len, .. }, _) => *len,
-        (OpKind::UpdateMetrics { segments }, "update_max_seg" | "grad_norm_seg") => *segments,
-        (OpKind::StepMetrics { segments }, "update_max_seg" | "grad_norm_seg") => segments.len(),
-        (OpKind::StepMetrics { segments }, "parts") => 2 * segments.iter().map(|s| s.len).sum::<usize>(),
-        (OpKind::UpdateMetrics { .. } | OpKind::StepMetrics { .. }, _) => 1,
-        (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "hyper" | "corr") => 2,
-        (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "parts") => 2 * kind.step_parts(),
-        (OpKind::WeightStep { m, k, .. }, "a") => m * k,
-        (OpKind::WeightStep { n, k, .. }, "b") => n * k,
-        (OpKind::WeightStep { m, n, .. }, _) => m * n,
-        (OpKind::BiasStep { rows, cols, .. }, "a") => rows * cols,
-        (OpKind::BiasStep { cols, .. }, _) => *cols,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ir::{Metrics, Mode, build};
     use crate::lower::lower;
     use crate::model::{check, read_preset};
+    use crate::ops::{self, OpKind};
     use crate::tensor::DType;
 
     const PRESET: &str = r#"{"version": 1, "name": "t", "input": {"shape": [2, 6, 6], "batch": 4}, "layers": [
@@ -270,7 +123,9 @@ mod tests {
         p.ops.swap(0, 1);
         assert!(matches!(verify(&p), Err(ProgramError::ReadBeforeMade { op: 0, .. })));
         let mut p = program(Mode::Train);
-        let OpKind::Conv2d { geometry, .. } = &mut p.ops[0].kind else { panic!("the first op is a convolution") };
+        let OpKind::Conv2d(ops::Conv2d { geometry, .. }) = &mut p.ops[0].kind else {
+            panic!("the first op is a convolution")
+        };
         geometry.f += 1;
         assert!(matches!(verify(&p), Err(ProgramError::Size { op: 0, .. })));
         let mut p = program(Mode::Train);

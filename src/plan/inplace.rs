@@ -1,22 +1,6 @@
 //! Which operations may write over what they read.
 
-use crate::lower::{Alias, LValueId, Op, OpKind, Program};
-
-/// The pairs of slots of an operation whose kernels allow input and output to be the same memory.
-const fn pairs(kind: &OpKind) -> &'static [(&'static str, &'static str)] {
-    match kind {
-        OpKind::BiasAdd { .. } | OpKind::Act { .. } | OpKind::Dropout { .. } | OpKind::BatchNormEval { .. } => {
-            &[("x", "y")]
-        }
-        OpKind::ActBwd { .. } | OpKind::DropoutBwd { .. } | OpKind::BatchNormBwd { .. } => &[("dy", "dx")],
-        OpKind::Add { .. } | OpKind::AddAct { .. } => &[("a", "y"), ("b", "y")],
-        OpKind::SoftmaxCe { .. } => &[("logits", "probs")],
-        OpKind::SoftmaxCeGrad { .. } => &[("probs", "dlogits")],
-        OpKind::SoftmaxCeFused { .. } => &[("logits", "dlogits")],
-        OpKind::MseGrad { .. } | OpKind::MseFused { .. } => &[("y", "dy")],
-        _ => &[],
-    }
-}
+use crate::lower::{Alias, LValueId, Program};
 
 /// The root of every value, followed through aliases, with the first element in it.
 pub(super) fn roots(program: &Program) -> Vec<(LValueId, usize)> {
@@ -37,12 +21,12 @@ pub(super) fn alias_in_place(program: &mut Program, groups: &[u32]) {
     }
     for index in 0..program.ops.len() {
         let op = &program.ops[index];
-        let shared = |from: &str| op.arg(from).is_some_and(|id| read_beside(program, &root, groups, index, id));
-        if pairs(&op.kind).iter().any(|(from, _)| shared(from)) {
+        let pairs = op.kind.in_place();
+        let shared = |from: usize| op.args[from].is_some_and(|id| read_beside(program, &root, groups, index, id));
+        if pairs.iter().any(|(from, _)| shared(*from)) {
             continue;
         }
-        let found =
-            pairs(&op.kind).iter().find_map(|&(from, to)| candidate(program, &root, &last_read, index, op, from, to));
+        let found = pairs.iter().find_map(|pair| candidate(program, &root, &last_read, index, *pair));
         if let Some((from, to)) = found {
             let (into, out) = (root[from.0 as usize], root[to.0 as usize]);
             program.values[to.0 as usize].alias = Some(Alias { of: from, start: 0 });
@@ -65,16 +49,16 @@ fn read_beside(program: &Program, root: &[LValueId], groups: &[u32], index: usiz
     beside.flat_map(|o| program.ops[o].args.iter().flatten()).any(|v| root[v.0 as usize] == home)
 }
 
+/// The values of a pair of slots, where the second may be stored in the memory of the first.
 fn candidate(
     program: &Program,
     root: &[LValueId],
     last_read: &[usize],
     index: usize,
-    op: &Op,
-    from: &str,
-    to: &str,
+    (from, to): (usize, usize),
 ) -> Option<(LValueId, LValueId)> {
-    let (input, output) = (op.arg(from)?, op.arg(to)?);
+    let op = &program.ops[index];
+    let (input, output) = (op.args[from]?, op.args[to]?);
     let (into, out) = (root[input.0 as usize], root[output.0 as usize]);
     let (home, value) = (program.value(into), program.value(output));
     let others = op.reads().filter(|r| root[r.0 as usize] == into).count();

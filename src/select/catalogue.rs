@@ -1,44 +1,13 @@
 //! Every kernel there is, with its id, its preconditions and a rough cost.
 
 use super::{CpuFacts, Isa, Variant, cpu_conv, cpu_gemm, cpu_rest};
-use crate::lower::{Epilogue, OpKind};
+use crate::ops::OpKind;
 use crate::tensor::DType;
-
-/// The stem of a kernel id: the operation with what is fused into it, such as `gemm_bias_relu`.
-#[must_use]
-pub fn stem(kind: &OpKind) -> String {
-    let mut name = match kind {
-        OpKind::BiasGrad { .. } => "bias_grad".to_owned(),
-        _ => kind.name().to_owned(),
-    };
-    let epilogue = match kind {
-        OpKind::Gemm(g) => g.epilogue,
-        OpKind::Conv2d { epilogue, .. } | OpKind::Conv2dBwdX { epilogue, .. } => *epilogue,
-        OpKind::BatchNorm { act, .. } | OpKind::BatchNormEval { act, .. } => {
-            Epilogue { act: *act, ..Epilogue::default() }
-        }
-        OpKind::BatchNormBwd { act_grad, .. } => Epilogue { act_grad: *act_grad, ..Epilogue::default() },
-        OpKind::AddAct { act, act_grad, .. } => Epilogue { act: *act, act_grad: *act_grad, ..Epilogue::default() },
-        _ => Epilogue::default(),
-    };
-    if epilogue.bias {
-        name.push_str("_bias");
-    }
-    if let Some(act) = epilogue.act {
-        name.push('_');
-        name.push_str(act.name());
-    }
-    if let Some(act) = epilogue.act_grad {
-        name.push('_');
-        name.push_str(act.backward_name());
-    }
-    name
-}
 
 /// A kernel's full id.
 #[must_use]
 pub fn id(kind: &OpKind, variant: Variant) -> String {
-    format!("{}_{}", stem(kind), variant.suffix())
+    format!("{}_{}", kind.stem(), variant.suffix())
 }
 
 /// The variants that exist for an operation on any CPU, the plain-loop reference first.
@@ -76,7 +45,7 @@ pub fn workspace_bytes(kind: &OpKind, variant: Variant, threads: usize) -> usize
     match variant {
         Variant::Fast(isa) if matches!(kind, OpKind::Gemm(_)) => cpu_gemm::workspace_bytes(kind, isa, threads),
         Variant::Fast(isa) if is_product(kind) => cpu_conv::workspace_bytes(kind, isa, threads),
-        _ => cpu_rest::workspace_bytes(kind, variant, threads),
+        _ => cpu_rest::workspace_bytes(kind, variant),
     }
 }
 
@@ -92,7 +61,7 @@ pub fn cost_us(kind: &OpKind, variant: Variant, cpu: CpuFacts) -> f64 {
     };
     let elem = if variant == Variant::RefF64 { 8 } else { 4 };
     let rate = if is_product(kind) { product } else { other };
-    let one = (cpu_rest::flops(kind) as f64 / rate).max(cpu_rest::bytes_moved(kind, elem) as f64 / bytes);
+    let one = (kind.flops() as f64 / rate).max(kind.bytes_moved(elem) as f64 / bytes);
     let reference = matches!(variant, Variant::RefF32 | Variant::RefF64);
     // A barrier costs 0.3 us, so that small operations run on one thread.
     let shared = one / cpu.threads as f64 + 0.3;

@@ -195,8 +195,8 @@ pub fn select_tuned(
             shared,
             cost_us,
             workspace_bytes: catalogue::workspace_bytes(&op.kind, variant, cpu.threads) as u64,
-            flops: super::cpu_rest::flops(&op.kind),
-            least_flops: least::flops(&op.kind),
+            flops: op.kind.flops(),
+            least_flops: op.kind.least_flops(),
             bytes: least::bytes(&program, op),
             kernel,
             candidates,
@@ -222,7 +222,7 @@ fn select_cuda(
     let mut choices = Vec::with_capacity(program.ops.len());
     for (index, op) in program.ops.iter().enumerate() {
         let of = cuda::real_of(&program, op, real);
-        let stem = catalogue::stem(&op.kind);
+        let stem = op.kind.stem();
         let offers = cuda::offers(&op.kind, of, &gpu);
         let known = measured.gpu_times.and_then(|t| t.of(&op.kind, of));
         let time = |o: &cuda::Offer| known.and_then(|k| k.get(&format!("{stem}_{}", o.tail)).copied());
@@ -270,8 +270,8 @@ fn select_cuda(
             shared: true,
             cost_us,
             workspace_bytes: offer.work_bytes,
-            flops: super::cpu_rest::flops(&op.kind),
-            least_flops: least::flops_with_tiles(&op.kind),
+            flops: op.kind.flops(),
+            least_flops: op.kind.least_flops_with_tiles(),
             bytes: least::bytes(&program, op),
             candidates: candidates.collect(),
         });

@@ -92,7 +92,7 @@ fn work_of_op(kind: &OpKind, isa: Isa) -> Work {
     let us = if catalogue::is_product(kind) {
         catalogue::cost_us(kind, Variant::Fast(isa), CpuFacts { isa, threads: 1 })
     } else {
-        cpu_rest::work_ns(kind) as f64 / 1e3
+        kind.work_ns() as f64 / 1e3
     };
     let shared = match kind {
         OpKind::Gemm(_) => cpu_gemm::cost_us(kind, isa) > cpu_gemm::PARALLEL_US,

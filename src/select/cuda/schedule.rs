@@ -35,7 +35,7 @@ fn depend(program: &Program, a: &Op, b: &Op) -> bool {
 pub fn schedule(program: &Program, cost_us: &[f64]) -> (Vec<usize>, Vec<u32>) {
     let ops = &program.ops;
     let small = |i: usize| cost_us[i] <= SMALL_US;
-    let tiny = |i: usize| matches!(ops[i].kind, OpKind::StepInc | OpKind::BiasCorr { .. });
+    let tiny = |i: usize| matches!(ops[i].kind, OpKind::StepInc { .. } | OpKind::BiasCorr { .. });
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for index in 0..ops.len() {
         let joins = groups.last().is_some_and(|g| {

@@ -6,7 +6,7 @@ use crate::exec::cpu::kernels;
 use crate::ir::{NodeId, Phase};
 use crate::lower::{Dir, LValueId, Op, Program, dims};
 use crate::model::{LayerId, LayerPath};
-use crate::select::{cpu_rest, least};
+use crate::select::least;
 use crate::studio::fields::counted;
 use crate::studio::selection::{Related, Selection, lowered_into};
 use crate::studio::view_models::format;
@@ -239,7 +239,7 @@ fn lowered_rows(compiled: &Compiled) -> Vec<LevelRow> {
         row.shapes = shapes(program, op);
         row.dtypes = dtypes(program, op);
         row.detail = dims(&op.kind);
-        row.flops = Some(cpu_rest::flops(&op.kind));
+        row.flops = Some(op.kind.flops());
         row.bytes = Some(least::bytes(program, op));
         row.found_by()
     };

@@ -8,6 +8,7 @@ use super::math;
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
 use crate::model::Activation;
+use crate::ops::{self, chunks};
 use crate::select::{Isa, cpu_rest};
 
 /// Elements at whose multiples a flat array is cut between threads.
@@ -83,11 +84,11 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let parallel = cpu_rest::is_parallel(op, threads);
     let (run, phases) = match op {
         OpKind::BiasAdd { .. } => (for_isa!(isa, bias_add), 1),
-        OpKind::Act { func, .. } => (for_function!(isa, *func, act), 1),
-        OpKind::ActBwd { func, .. } => (for_function!(isa, *func, act_bwd), 1),
+        OpKind::Act(ops::Act { func, .. }) => (for_function!(isa, *func, act), 1),
+        OpKind::ActBwd(ops::ActBwd { func, .. }) => (for_function!(isa, *func, act_bwd), 1),
         OpKind::Add { .. } => (for_isa!(isa, add), 1),
-        OpKind::BiasGrad { rows, cols, .. } => {
-            (for_isa!(isa, bias_grad), if cpu_rest::row_chunks(*rows, *cols) > 1 { 2 } else { 1 })
+        OpKind::BiasGrad(ops::BiasGrad { rows, cols, .. }) => {
+            (for_isa!(isa, bias_grad), if chunks::row_chunks(*rows, *cols) > 1 { 2 } else { 1 })
         }
         _ => return None,
     };
@@ -113,16 +114,18 @@ pub(super) use for_flat;
 
 #[inline(always)]
 unsafe fn act<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::Act { len, func } = call.op else { return };
-    let (x, y, func) = (call.arg::<f32>(0), call.arg::<f32>(1), known::<F>(Some(func)));
+    use crate::ops::slot::act as slot;
+    let OpKind::Act(ops::Act { len, func }) = call.op else { return };
+    let (x, y, func) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::Y), known::<F>(Some(func)));
     // SAFETY: both buffers hold `len` floats, and stretches stay below `len`.
     for_flat!(part, len, |at, n| { unsafe { activate(func, V::load_n(x.add(at), n)).store_n(y.add(at), n) } });
 }
 
 #[inline(always)]
 unsafe fn act_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::ActBwd { len, func } = call.op else { return };
-    let (dy, saved, dx) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    use crate::ops::slot::act_bwd as slot;
+    let OpKind::ActBwd(ops::ActBwd { len, func }) = call.op else { return };
+    let (dy, saved, dx) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::SAVED), call.arg::<f32>(slot::DX));
     let func = known::<F>(Some(func));
     for_flat!(part, len, |at, n| {
         // SAFETY: the buffers hold `len` floats, and stretches stay below `len`.
@@ -134,8 +137,9 @@ unsafe fn act_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
 
 #[inline(always)]
 unsafe fn add<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::Add { len } = call.op else { return };
-    let (a, b, y) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    use crate::ops::slot::add as slot;
+    let OpKind::Add(ops::Add { len }) = call.op else { return };
+    let (a, b, y) = (call.arg::<f32>(slot::A), call.arg::<f32>(slot::B), call.arg::<f32>(slot::Y));
     for_flat!(part, len, |at, n| {
         // SAFETY: the buffers hold `len` floats, and stretches stay below `len`.
         unsafe { (V::load_n(a.add(at), n) + V::load_n(b.add(at), n)).store_n(y.add(at), n) }
@@ -145,10 +149,11 @@ unsafe fn add<V: Lanes>(call: &Call, part: Part) {
 /// `x`, `y [rows, cols]`, `bias [cols]`.
 #[inline(always)]
 unsafe fn bias_add<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::BiasAdd { rows, cols } = call.op else { return };
-    let (x, bias, y) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    use crate::ops::slot::bias_add as slot;
+    let OpKind::BiasAdd(ops::BiasAdd { rows, cols }) = call.op else { return };
+    let (x, bias, y) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::BIAS), call.arg::<f32>(slot::Y));
     let grid = Grid::new(cols);
-    let (from, to) = part.range(rows, cpu_rest::rows_per_chunk(rows, cols));
+    let (from, to) = part.range(rows, chunks::rows_per_chunk(rows, cols));
     for tile in (0..cols).step_by(TILE) {
         // SAFETY: the bias has `cols` floats, the others `rows * cols`.
         unsafe {
@@ -175,10 +180,11 @@ impl<V: Lanes> Term<V, 1> for Values {
 /// workspace, and are added in order in the second phase.
 #[inline(always)]
 unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::BiasGrad { rows, cols, accumulate } = call.op else { return };
-    let (dy, db, work) = (call.arg::<f32>(0), call.arg::<f32>(2), call.arg::<f32>(3));
+    use crate::ops::slot::bias_grad as slot;
+    let OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) = call.op else { return };
+    let (dy, db, work) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::DB), call.arg::<f32>(slot::WORK));
     let grid = Grid::new(cols);
-    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, cols), cpu_rest::row_chunks(rows, cols));
+    let (size, chunks) = (chunks::rows_per_chunk(rows, cols), chunks::row_chunks(rows, cols));
     // SAFETY: rows and columns stay within the matrix, chunks within the workspace.
     unsafe {
         if chunks == 1 {

@@ -7,6 +7,8 @@ use crate::exec::Function;
 use crate::exec::cpu::call::{Call, KernelImpl, MAX_ARGS, Part};
 use crate::lower::OpKind;
 use crate::model::Activation;
+use crate::ops;
+use crate::ops::slot::{act, act_bwd};
 use crate::select::{Isa, Variant};
 
 /// A line of the cache.
@@ -42,8 +44,8 @@ impl Numbers {
 /// Slots: x, y; the length is that of the operation.
 #[inline(always)]
 unsafe fn exponential<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::Act { len, .. } = call.op else { return };
-    let (x, y) = (call.arg::<f32>(0), call.arg::<f32>(1));
+    let OpKind::Act(ops::Act { len, .. }) = call.op else { return };
+    let (x, y) = (call.arg::<f32>(act::X), call.arg::<f32>(act::Y));
     // SAFETY: both buffers hold `len` floats, and stretches stay below `len`.
     for_flat!(part, len, |at, n| { unsafe { V::load_n(x.add(at), n).map(math::exp).store_n(y.add(at), n) } });
 }
@@ -51,8 +53,8 @@ unsafe fn exponential<V: Lanes>(call: &Call, part: Part) {
 /// As [`exponential`].
 #[inline(always)]
 unsafe fn logarithm<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::Act { len, .. } = call.op else { return };
-    let (x, y) = (call.arg::<f32>(0), call.arg::<f32>(1));
+    let OpKind::Act(ops::Act { len, .. }) = call.op else { return };
+    let (x, y) = (call.arg::<f32>(act::X), call.arg::<f32>(act::Y));
     // SAFETY: both buffers hold `len` floats, and stretches stay below `len`.
     for_flat!(part, len, |at, n| { unsafe { V::load_n(x.add(at), n).map(math::ln).store_n(y.add(at), n) } });
 }
@@ -65,17 +67,17 @@ pub fn evaluate(function: Function, isa: Isa, x: &Numbers, y: &mut Numbers) {
     assert_eq!(x.len, y.len, "every input has one result");
     let len = x.len;
     // What no function is asked of stands for the length alone.
-    let unary = OpKind::Act { func: Activation::Relu, len };
+    let unary = OpKind::Act(ops::Act { func: Activation::Relu, len });
     let (op, kernel) = match function {
         Function::Exp => (unary, Some(KernelImpl::simple(for_isa!(isa, exponential), false))),
         Function::Ln => (unary, Some(KernelImpl::simple(for_isa!(isa, logarithm), false))),
         Function::Activation(func) => {
-            let op = OpKind::Act { func, len };
+            let op = OpKind::Act(ops::Act { func, len });
             let kernel = resolve(&op, Variant::Fast(isa), 1);
             (op, kernel)
         }
         Function::Derivative(func) => {
-            let op = OpKind::ActBwd { func, len };
+            let op = OpKind::ActBwd(ops::ActBwd { func, len });
             let kernel = resolve(&op, Variant::Fast(isa), 1);
             (op, kernel)
         }
@@ -87,9 +89,9 @@ pub fn evaluate(function: Function, isa: Isa, x: &Numbers, y: &mut Numbers) {
     if matches!(op, OpKind::ActBwd { .. }) {
         // The derivative is multiplied by the gradient, which is where the result goes.
         y.as_mut_slice().fill(1.0);
-        (ptr[0], ptr[1], ptr[2]) = (out, from, out);
+        (ptr[act_bwd::DY], ptr[act_bwd::SAVED], ptr[act_bwd::DX]) = (out, from, out);
     } else {
-        (ptr[0], ptr[1]) = (from, out);
+        (ptr[act::X], ptr[act::Y]) = (from, out);
     }
     let call = Call { run: kernel.run, op, ptr, table: kernel.table, phases: 1, parallel: false, around: None };
     // SAFETY: the buffers hold as many floats as the operation says and begin with a line of the cache; a result may be in place of the first

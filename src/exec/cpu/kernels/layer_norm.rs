@@ -10,6 +10,7 @@ use super::elementwise::{Values, add_chunks};
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
+use crate::ops::{self, chunks};
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family.
@@ -48,9 +49,10 @@ impl<V: Lanes> Term<V, 2> for Deviations {
 /// Slots: x, gamma, beta, y, mean, rstd.
 #[inline(always)]
 unsafe fn layer_norm<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::LayerNorm { rows, cols, eps } = call.op else { return };
-    let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
-    let (y, mean_out, rstd_out) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
+    use crate::ops::slot::layer_norm as slot;
+    let OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps }) = call.op else { return };
+    let (x, gamma, beta) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA), call.arg::<f32>(slot::BETA));
+    let (y, mean_out, rstd_out) = (call.arg::<f32>(slot::Y), call.arg::<f32>(slot::MEAN), call.arg::<f32>(slot::RSTD));
     let inverse = 1.0 / cols as f32;
     let (from, to) = part.range(rows, 1);
     for row in from..to {
@@ -105,11 +107,13 @@ impl<V: Lanes> Term<V, 2> for Gradients {
 /// First phase: `dx`, and each chunk's sums of `dy x^` and `dy`. Second phase: the chunks are added in order.
 #[inline(always)]
 unsafe fn layer_norm_bwd<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::LayerNormBwd { rows, cols, accumulate } = call.op else { return };
-    let (dy, x, gamma) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
-    let (mean, rstd, dx) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(7));
-    let (dgamma, dbeta, work) = (call.arg::<f32>(8), call.arg::<f32>(9), call.arg::<f32>(10));
-    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, cols), cpu_rest::row_chunks(rows, cols));
+    use crate::ops::slot::layer_norm_bwd as slot;
+    let OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate }) = call.op else { return };
+    let (dy, x, gamma) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA));
+    let (mean, rstd, dx) = (call.arg::<f32>(slot::MEAN), call.arg::<f32>(slot::RSTD), call.arg::<f32>(slot::DX));
+    let (dgamma, dbeta, work) =
+        (call.arg::<f32>(slot::DGAMMA), call.arg::<f32>(slot::DBETA), call.arg::<f32>(slot::WORK));
+    let (size, chunks) = (chunks::rows_per_chunk(rows, cols), chunks::row_chunks(rows, cols));
     if part.phase == 1 {
         let (from, to) = part.range(cols, LANES);
         for (sums, out) in [(work, dgamma), (work.wrapping_add(cols), dbeta)] {

@@ -9,7 +9,8 @@ use super::lanes::{LANES, Lanes, for_isa};
 use super::math;
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
-use crate::select::cpu_rest::FLAT_CHUNK;
+use crate::ops;
+use crate::ops::chunks::FLAT_CHUNK;
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family.
@@ -260,12 +261,13 @@ unsafe fn is_right<V: Lanes>(scores: *const f32, label: Option<usize>, classes: 
 /// Slots: logits, labels, row_loss, probs.
 #[inline(always)]
 unsafe fn softmax_ce<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::SoftmaxCe { rows, classes, smoothing } = call.op else { return };
+    use crate::ops::slot::softmax_ce as slot;
+    let OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing }) = call.op else { return };
     let job = Softmax {
-        logits: call.arg(0),
-        labels: call.arg(1),
-        out: call.arg(3),
-        row_loss: call.arg(2),
+        logits: call.arg(slot::LOGITS),
+        labels: call.arg(slot::LABELS),
+        out: call.arg(slot::PROBS),
+        row_loss: call.arg(slot::ROW_LOSS),
         right: std::ptr::null_mut(),
         classes,
         smoothing: smoothing.get(),
@@ -279,13 +281,15 @@ unsafe fn softmax_ce<V: Lanes>(call: &Call, part: Part) {
 /// Slots: logits, labels, dlogits, loss, accuracy, work `[2, rows]`. The second phase adds up the rows.
 #[inline(always)]
 unsafe fn softmax_ce_fused<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::SoftmaxCeFused { rows, classes, smoothing } = call.op else { return };
-    let (loss, accuracy, work) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
+    use crate::ops::slot::softmax_ce_fused as slot;
+    let OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing }) = call.op else { return };
+    let (loss, accuracy, work) =
+        (call.arg::<f32>(slot::LOSS), call.arg::<f32>(slot::ACCURACY), call.arg::<f32>(slot::WORK));
     if part.phase == 0 {
         let job = Softmax {
-            logits: call.arg(0),
-            labels: call.arg(1),
-            out: call.arg(2),
+            logits: call.arg(slot::LOGITS),
+            labels: call.arg(slot::LABELS),
+            out: call.arg(slot::DLOGITS),
             row_loss: if loss.is_null() { loss } else { work },
             right: if accuracy.is_null() { accuracy } else { work.wrapping_add(rows) },
             classes,
@@ -316,8 +320,10 @@ unsafe fn mean<V: Lanes>(values: *const f32, at: usize, len: usize) -> f32 {
 /// Slots: probs, labels, dlogits (may lie on `probs`).
 #[inline(always)]
 unsafe fn softmax_ce_grad<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::SoftmaxCeGrad { rows, classes, smoothing } = call.op else { return };
-    let (probs, labels, dlogits) = (call.arg::<f32>(0), call.arg::<i32>(1), call.arg::<f32>(2));
+    use crate::ops::slot::softmax_ce_grad as slot;
+    let OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing }) = call.op else { return };
+    let (probs, labels, dlogits) =
+        (call.arg::<f32>(slot::PROBS), call.arg::<i32>(slot::LABELS), call.arg::<f32>(slot::DLOGITS));
     let Target { on, off, scale } = Target::new(rows, classes, smoothing.get());
     let (from, to) = part.range(rows, LANES);
     for row in from..to {
@@ -341,21 +347,23 @@ unsafe fn softmax_ce_grad<V: Lanes>(call: &Call, part: Part) {
 /// Slots: row_loss, loss.
 #[inline(always)]
 unsafe fn loss_mean<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::LossMean { rows } = call.op else { return };
+    use crate::ops::slot::loss_mean as slot;
+    let OpKind::LossMean(ops::LossMean { rows }) = call.op else { return };
     if part.index == 0 {
         // SAFETY: `row_loss` holds the rows.
-        unsafe { *call.arg::<f32>(1) = mean::<V>(call.arg(0), 0, rows) };
+        unsafe { *call.arg::<f32>(slot::LOSS) = mean::<V>(call.arg(slot::ROW_LOSS), 0, rows) };
     }
 }
 
 /// Slots: scores, labels, accuracy.
 #[inline(always)]
 unsafe fn accuracy<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::Accuracy { rows, classes } = call.op else { return };
+    use crate::ops::slot::accuracy as slot;
+    let OpKind::Accuracy(ops::Accuracy { rows, classes }) = call.op else { return };
     if part.index != 0 {
         return;
     }
-    let (scores, labels) = (call.arg::<f32>(0), call.arg::<i32>(1));
+    let (scores, labels) = (call.arg::<f32>(slot::SCORES), call.arg::<i32>(slot::LABELS));
     let mut count = 0usize;
     for row in 0..rows {
         // SAFETY: the row exists, and a label is used only where it names a class.
@@ -365,7 +373,7 @@ unsafe fn accuracy<V: Lanes>(call: &Call, part: Part) {
         }
     }
     // SAFETY: the output holds one number.
-    unsafe { *call.arg::<f32>(2) = (count as f64 / rows as f64) as f32 };
+    unsafe { *call.arg::<f32>(slot::ACCURACY) = (count as f64 / rows as f64) as f32 };
 }
 
 /// Squared errors; with a gradient bound, also writes it.
@@ -430,29 +438,33 @@ unsafe fn mean_square<V: Lanes>(errors: &Errors<V>, len: usize, loss: *mut f32, 
 /// Slots: y, target, loss, work.
 #[inline(always)]
 unsafe fn mse<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::Mse { len } = call.op else { return };
+    use crate::ops::slot::mse as slot;
+    let OpKind::Mse(ops::Mse { len }) = call.op else { return };
     let (scale, shrink) = (V::zero(), V::splat(shrinking(len)));
-    let errors = Errors { y: call.arg(0), target: call.arg(1), dy: std::ptr::null_mut(), scale, shrink };
+    let errors =
+        Errors { y: call.arg(slot::Y), target: call.arg(slot::TARGET), dy: std::ptr::null_mut(), scale, shrink };
     // SAFETY: the call's buffers are as the operation says.
-    unsafe { mean_square(&errors, len, call.arg(2), call.arg(3), part) };
+    unsafe { mean_square(&errors, len, call.arg(slot::LOSS), call.arg(slot::WORK), part) };
 }
 
 /// Slots: y, target, dy, loss, work.
 #[inline(always)]
 unsafe fn mse_fused<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::MseFused { len } = call.op else { return };
+    use crate::ops::slot::mse_fused as slot;
+    let OpKind::MseFused(ops::MseFused { len }) = call.op else { return };
     let scale = V::splat((2.0 / len as f64) as f32);
     let shrink = V::splat(shrinking(len));
-    let errors = Errors { y: call.arg(0), target: call.arg(1), dy: call.arg(2), scale, shrink };
+    let errors = Errors { y: call.arg(slot::Y), target: call.arg(slot::TARGET), dy: call.arg(slot::DY), scale, shrink };
     // SAFETY: the call's buffers are as the operation says.
-    unsafe { mean_square(&errors, len, call.arg(3), call.arg(4), part) };
+    unsafe { mean_square(&errors, len, call.arg(slot::LOSS), call.arg(slot::WORK), part) };
 }
 
 /// Slots: y, target, dy (may lie on `y`).
 #[inline(always)]
 unsafe fn mse_grad<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::MseGrad { len } = call.op else { return };
-    let (y, target, dy) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
+    use crate::ops::slot::mse_grad as slot;
+    let OpKind::MseGrad(ops::MseGrad { len }) = call.op else { return };
+    let (y, target, dy) = (call.arg::<f32>(slot::Y), call.arg::<f32>(slot::TARGET), call.arg::<f32>(slot::DY));
     let scale = V::splat((2.0 / len as f64) as f32);
     for_flat!(part, len, |at, n| {
         // SAFETY: the buffers hold `len` floats, and stretches stay below `len`.

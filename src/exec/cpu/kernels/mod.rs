@@ -70,7 +70,7 @@ fn fast(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
         | OpKind::Mse { .. }
         | OpKind::MseGrad { .. }
         | OpKind::MseFused { .. } => loss::resolve(op, isa, threads),
-        OpKind::StepInc
+        OpKind::StepInc { .. }
         | OpKind::BiasCorr { .. }
         | OpKind::AdamStep { .. }
         | OpKind::SgdStep { .. }

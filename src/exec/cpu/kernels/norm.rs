@@ -12,6 +12,7 @@ use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
 use crate::model::Activation;
+use crate::ops::{self, chunks};
 use crate::select::{Isa, cpu_rest};
 
 /// [`for_isa!`] for no activation function, for relu, and for any other.
@@ -29,9 +30,9 @@ macro_rules! for_function {
 #[must_use]
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let (run, phases) = match op {
-        OpKind::BatchNorm { act, .. } => (for_function!(isa, *act, batch_norm), 2),
-        OpKind::BatchNormEval { act, .. } => (for_function!(isa, *act, batch_norm_eval), 1),
-        OpKind::BatchNormBwd { act_grad, .. } => (for_function!(isa, *act_grad, batch_norm_bwd), 2),
+        OpKind::BatchNorm(ops::BatchNorm { act, .. }) => (for_function!(isa, *act, batch_norm), 2),
+        OpKind::BatchNormEval(ops::BatchNormEval { act, .. }) => (for_function!(isa, *act, batch_norm_eval), 1),
+        OpKind::BatchNormBwd(ops::BatchNormBwd { act_grad, .. }) => (for_function!(isa, *act_grad, batch_norm_bwd), 2),
         _ => return None,
     };
     Some(KernelImpl { phases, ..KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)) })
@@ -46,7 +47,7 @@ unsafe fn or(vector: *const f32, i: usize, default: f32) -> f32 {
 
 /// Numbers for each chunk and channel that the first phase leaves to the second: the rounded mean, what it was rounded
 /// by, and the squared deviations.
-const MOMENTS: usize = cpu_rest::BATCH_NORM_MOMENTS;
+const MOMENTS: usize = ops::BATCH_NORM_MOMENTS;
 
 /// Deviations from a mean, and their squares, for each column of the tile's wide row.
 struct Deviations<'a> {
@@ -69,12 +70,13 @@ impl<V: Lanes> Term<V, 2> for Deviations<'_> {
 /// `[chunks, 3, channels]`. First phase: mean and squared deviations of each chunk. Second phase: combination and the result.
 #[inline(always)]
 unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::BatchNorm { rows, channels, eps, momentum, act } = call.op else { return };
+    use crate::ops::slot::batch_norm as slot;
+    let OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act }) = call.op else { return };
     let func = known::<F>(act);
-    let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
-    let (y, work) = (call.arg::<f32>(5), call.arg::<f32>(10));
+    let (x, gamma, beta) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA), call.arg::<f32>(slot::BETA));
+    let (y, work) = (call.arg::<f32>(slot::Y), call.arg::<f32>(slot::WORK));
     let grid = Grid::new(channels);
-    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, channels), cpu_rest::row_chunks(rows, channels));
+    let (size, chunks) = (chunks::rows_per_chunk(rows, channels), chunks::row_chunks(rows, channels));
     let (first_chunk, last_chunk) = part.range(chunks, 1);
     // SAFETY: chunks of rows and tiles of channels stay within the matrix, the vectors and the workspace.
     unsafe {
@@ -139,7 +141,7 @@ unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
 /// `partials` holds the first phase's results from the first of these channels on.
 #[inline(always)]
 unsafe fn combine(partials: *const f32, rows: usize, channels: usize, width: usize) -> ([f64; TILE], [f64; TILE]) {
-    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, channels), cpu_rest::row_chunks(rows, channels));
+    let (size, chunks) = (chunks::rows_per_chunk(rows, channels), chunks::row_chunks(rows, channels));
     let (mut mean, mut var) = ([0.0; TILE], [0.0; TILE]);
     let weight = |chunk: usize| (rows - chunk * size).min(size) as f64 / rows as f64;
     let inverse = 1.0 / rows as f64;
@@ -176,9 +178,10 @@ unsafe fn store_statistics(
     var: &[f64],
     rstd: &[f32],
 ) {
+    use crate::ops::slot::batch_norm as slot;
     let unbias = rows as f64 / (rows as f64 - 1.0);
-    let store = |slot: usize, value: &dyn Fn(usize) -> f32| {
-        let to = call.arg::<f32>(slot);
+    let store = |at: usize, value: &dyn Fn(usize) -> f32| {
+        let to = call.arg::<f32>(at);
         if !to.is_null() {
             for i in 0..mean.len() {
                 // SAFETY: promised by the caller.
@@ -186,9 +189,11 @@ unsafe fn store_statistics(
             }
         }
     };
-    store(6, &|i| mean[i] as f32);
-    store(7, &|i| rstd[i]);
-    for (prev, out, batch, factor) in [(3, 8, mean, 1.0), (4, 9, var, unbias)] {
+    store(slot::MEAN, &|i| mean[i] as f32);
+    store(slot::RSTD, &|i| rstd[i]);
+    for (prev, out, batch, factor) in
+        [(slot::MEAN_PREV, slot::RUNNING_MEAN, mean, 1.0), (slot::VAR_PREV, slot::RUNNING_VAR, var, unbias)]
+    {
         let out = call.arg::<f32>(out);
         let prev = if call.ptr[prev].is_null() { out } else { call.arg::<f32>(prev) };
         if !out.is_null() {
@@ -205,12 +210,14 @@ unsafe fn store_statistics(
 /// Slots: x, gamma, beta, running_mean, running_var, y.
 #[inline(always)]
 unsafe fn batch_norm_eval<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::BatchNormEval { rows, channels, eps, act } = call.op else { return };
+    use crate::ops::slot::batch_norm_eval as slot;
+    let OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, eps, act }) = call.op else { return };
     let func = known::<F>(act);
-    let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
-    let (mean, var, y) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
+    let (x, gamma, beta) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA), call.arg::<f32>(slot::BETA));
+    let (mean, var, y) =
+        (call.arg::<f32>(slot::RUNNING_MEAN), call.arg::<f32>(slot::RUNNING_VAR), call.arg::<f32>(slot::Y));
     let grid = Grid::new(channels);
-    let (from, to) = part.range(rows, cpu_rest::rows_per_chunk(rows, channels));
+    let (from, to) = part.range(rows, chunks::rows_per_chunk(rows, channels));
     for tile in (0..channels).step_by(TILE) {
         // SAFETY: rows and channels stay within the matrices and vectors.
         unsafe {
@@ -254,14 +261,15 @@ impl<V: Lanes, const F: usize> Term<V, 2> for Gradients<'_, F> {
 /// `dx = gamma rstd (g - mean of g - x^ mean of g x^)`.
 #[inline(always)]
 unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::BatchNormBwd { rows, channels, accumulate, act_grad } = call.op else { return };
+    use crate::ops::slot::batch_norm_bwd as slot;
+    let OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, accumulate, act_grad }) = call.op else { return };
     let func = known::<F>(act_grad);
-    let (dy, x, gamma) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
-    let (mean, rstd, saved) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
-    let (dx, dgamma, dbeta) = (call.arg::<f32>(8), call.arg::<f32>(9), call.arg::<f32>(10));
-    let work = call.arg::<f32>(11);
+    let (dy, x, gamma) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA));
+    let (mean, rstd, saved) = (call.arg::<f32>(slot::MEAN), call.arg::<f32>(slot::RSTD), call.arg::<f32>(slot::SAVED));
+    let (dx, dgamma, dbeta) = (call.arg::<f32>(slot::DX), call.arg::<f32>(slot::DGAMMA), call.arg::<f32>(slot::DBETA));
+    let work = call.arg::<f32>(slot::WORK);
     let grid = Grid::new(channels);
-    let (size, chunks) = (cpu_rest::rows_per_chunk(rows, channels), cpu_rest::row_chunks(rows, channels));
+    let (size, chunks) = (chunks::rows_per_chunk(rows, channels), chunks::row_chunks(rows, channels));
     let (first_chunk, last_chunk) = part.range(chunks, 1);
     let (from, to) = part.range(rows, size);
     for tile in (0..channels).step_by(TILE) {

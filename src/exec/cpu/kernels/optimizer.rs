@@ -9,7 +9,8 @@
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::{OpKind, Segment};
-use crate::select::cpu_rest::FLAT_CHUNK;
+use crate::ops;
+use crate::ops::chunks::FLAT_CHUNK;
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family. Those that handle a few numbers are the same for every instruction set.
@@ -17,13 +18,13 @@ use crate::select::{Isa, cpu_rest};
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let parallel = cpu_rest::is_parallel(op, threads);
     Some(match op {
-        OpKind::StepInc => KernelImpl::simple(step_inc, false),
+        OpKind::StepInc { .. } => KernelImpl::simple(step_inc, false),
         OpKind::BiasCorr { .. } => KernelImpl::simple(bias_corr, false),
-        OpKind::AdamStep { decoupled, .. } => {
+        OpKind::AdamStep(ops::AdamStep { decoupled, .. }) => {
             let run = if *decoupled { for_isa!(isa, adam_step, true) } else { for_isa!(isa, adam_step, false) };
             KernelImpl { phases: 2, ..KernelImpl::simple(run, parallel) }
         }
-        OpKind::SgdStep { momentum, nesterov, .. } => {
+        OpKind::SgdStep(ops::SgdStep { momentum, nesterov, .. }) => {
             let run = match (momentum.get() != 0.0, *nesterov) {
                 (false, _) => for_isa!(isa, sgd_step, false, false),
                 (true, false) => for_isa!(isa, sgd_step, true, false),
@@ -43,11 +44,12 @@ fn previous<T>(prev: *const T, own: *mut T) -> *const T {
 
 /// Slots: counter_prev, counter (seed, step).
 unsafe fn step_inc(call: &Call, part: Part) {
+    use crate::ops::slot::step_inc as slot;
     if part.index != 0 {
         return;
     }
-    let counter = call.arg::<i64>(1);
-    let prev = previous(call.arg::<i64>(0), counter);
+    let counter = call.arg::<i64>(slot::COUNTER);
+    let prev = previous(call.arg::<i64>(slot::COUNTER_PREV), counter);
     // SAFETY: a counter holds two numbers.
     unsafe {
         *counter = *prev;
@@ -57,11 +59,12 @@ unsafe fn step_inc(call: &Call, part: Part) {
 
 /// Slots: counter, corr. Computed in f64: `1 - beta^t` would lose its digits in f32 while `t` is small.
 unsafe fn bias_corr(call: &Call, part: Part) {
-    let OpKind::BiasCorr { beta1, beta2 } = call.op else { return };
+    use crate::ops::slot::bias_corr as slot;
+    let OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }) = call.op else { return };
     if part.index != 0 {
         return;
     }
-    let (counter, corr) = (call.arg::<i64>(0), call.arg::<f32>(1));
+    let (counter, corr) = (call.arg::<i64>(slot::COUNTER), call.arg::<f32>(slot::CORR));
     // SAFETY: both hold two numbers.
     unsafe {
         let step = *counter.add(1);
@@ -307,17 +310,22 @@ impl<V: Lanes, const DECOUPLED: bool> Rule<V> for Adam<V, DECOUPLED> {
 /// Slots: param_prev, grad, m_prev, v_prev, hyper, corr, param, m, v, update_max, grad_norm_seg, work.
 #[inline(always)]
 unsafe fn adam_step<V: Lanes, const DECOUPLED: bool>(call: &Call, part: Part) {
-    let OpKind::AdamStep { len, ref segments, beta1, beta2, eps, .. } = call.op else { return };
-    let (hyper, corr) = (call.arg::<f32>(4), call.arg::<f32>(5));
-    let next = [6, 7, 8].map(|slot| call.arg::<f32>(slot));
-    let prev = [0, 2, 3].map(|slot| call.arg::<f32>(slot).cast_const());
-    let metrics = Metrics { update_max: call.arg(9), grad_norm_seg: call.arg(10), work: call.arg(11) };
+    use crate::ops::slot::adam_step as slot;
+    let OpKind::AdamStep(ops::AdamStep { len, ref segments, beta1, beta2, eps, .. }) = call.op else { return };
+    let (hyper, corr) = (call.arg::<f32>(slot::HYPER), call.arg::<f32>(slot::CORR));
+    let next = [slot::PARAM, slot::M, slot::V].map(|at| call.arg::<f32>(at));
+    let prev = [slot::PARAM_PREV, slot::M_PREV, slot::V_PREV].map(|at| call.arg::<f32>(at).cast_const());
+    let metrics = Metrics {
+        update_max: call.arg(slot::UPDATE_MAX),
+        grad_norm_seg: call.arg(slot::GRAD_NORM_SEG),
+        work: call.arg(slot::WORK),
+    };
     // SAFETY: hyperparameters and corrections hold two numbers each; the vectors hold `len`, in which the segments lie.
     unsafe {
         let (lr, wd) = (*hyper, *hyper.add(1));
         let rule = Adam::<V, DECOUPLED> {
             prev: [0, 1, 2].map(|i| previous(prev[i], next[i])),
-            grad: call.arg(1),
+            grad: call.arg(slot::GRAD),
             next,
             beta1: V::splat(beta1.get() as f32),
             rest1: V::splat((1.0 - beta1.get()) as f32),
@@ -371,15 +379,21 @@ impl<V: Lanes, const MOMENTUM: bool, const NESTEROV: bool> Rule<V> for Sgd<V, MO
 /// Slots: param_prev, grad, momentum_prev, hyper, param, momentum, update_max, grad_norm_seg, work.
 #[inline(always)]
 unsafe fn sgd_step<V: Lanes, const MOMENTUM: bool, const NESTEROV: bool>(call: &Call, part: Part) {
-    let OpKind::SgdStep { len, ref segments, momentum, .. } = call.op else { return };
-    let (hyper, param, buffer) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
-    let metrics = Metrics { update_max: call.arg(6), grad_norm_seg: call.arg(7), work: call.arg(8) };
+    use crate::ops::slot::sgd_step as slot;
+    let OpKind::SgdStep(ops::SgdStep { len, ref segments, momentum, .. }) = call.op else { return };
+    let (hyper, param, buffer) =
+        (call.arg::<f32>(slot::HYPER), call.arg::<f32>(slot::PARAM), call.arg::<f32>(slot::MOMENTUM));
+    let metrics = Metrics {
+        update_max: call.arg(slot::UPDATE_MAX),
+        grad_norm_seg: call.arg(slot::GRAD_NORM_SEG),
+        work: call.arg(slot::WORK),
+    };
     // SAFETY: the hyperparameters hold two numbers; the vectors hold `len`, in which the segments lie.
     unsafe {
         let rule = Sgd::<V, MOMENTUM, NESTEROV> {
-            param_prev: previous(call.arg(0), param),
-            grad: call.arg(1),
-            buffer_prev: previous(call.arg(2), buffer),
+            param_prev: previous(call.arg(slot::PARAM_PREV), param),
+            grad: call.arg(slot::GRAD),
+            buffer_prev: previous(call.arg(slot::MOMENTUM_PREV), buffer),
             param,
             buffer,
             lr: V::splat(*hyper),
@@ -392,12 +406,13 @@ unsafe fn sgd_step<V: Lanes, const MOMENTUM: bool, const NESTEROV: bool>(call: &
 
 /// Slots: update_max_seg, grad_norm_seg, update_max, grad_norm; either pair may be unused.
 unsafe fn update_metrics(call: &Call, part: Part) {
-    let OpKind::UpdateMetrics { segments } = call.op else { return };
+    use crate::ops::slot::update_metrics as slot;
+    let OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) = call.op else { return };
     if part.index != 0 {
         return;
     }
-    let (max_seg, norm_seg) = (call.arg::<f32>(0), call.arg::<f32>(1));
-    let (update_max, grad_norm) = (call.arg::<f32>(2), call.arg::<f32>(3));
+    let (max_seg, norm_seg) = (call.arg::<f32>(slot::UPDATE_MAX_SEG), call.arg::<f32>(slot::GRAD_NORM_SEG));
+    let (update_max, grad_norm) = (call.arg::<f32>(slot::UPDATE_MAX), call.arg::<f32>(slot::GRAD_NORM));
     // SAFETY: the bound inputs hold one number a segment, the outputs one.
     unsafe {
         if !max_seg.is_null() && !update_max.is_null() {

@@ -8,10 +8,10 @@ use super::super::gemm::machine::Machine;
 use super::super::gemm::micro::Tile;
 use super::super::gemm::pack;
 use super::super::gemm::simd::Vector;
-use super::super::gemm::slot;
 use super::pad::{self, Window};
 use crate::exec::cpu::call::{Call, Part};
 use crate::lower::{ConvGeometry, Epilogue};
+use crate::ops::slot::product as slot;
 use crate::select::cpu_conv::{Correlation, class_rows, stripe};
 use crate::select::cpu_gemm::{stretch, tile_shape};
 

@@ -7,10 +7,10 @@
 use super::super::gemm::machine::Machine;
 use super::super::gemm::micro::Tile;
 use super::super::gemm::simd::Vector;
-use super::super::gemm::slot;
 use super::pad::{self, Window};
 use crate::exec::cpu::call::{Call, Part};
 use crate::lower::ConvGeometry;
+use crate::ops::slot::product as slot;
 use crate::select::cpu_conv::{WeightPlan, weight_plan};
 use crate::select::cpu_gemm::{stretch, tile_shape};
 

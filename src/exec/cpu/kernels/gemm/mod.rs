@@ -18,19 +18,9 @@ use self::micro::Tile;
 use self::simd::Vector;
 use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
 use crate::lower::{Gemm, OpKind, Trans};
+use crate::ops::slot::product as slot;
 use crate::select::Isa;
 use crate::select::cpu_gemm::{GemmBlocking, PARALLEL_US, cost_us, gemm_blocking, stretch};
-
-/// Slots of a product and of a convolution.
-pub(super) mod slot {
-    pub const A: usize = 0;
-    pub const B: usize = 1;
-    pub const BIAS: usize = 2;
-    pub const SAVED: usize = 3;
-    pub const C: usize = 5;
-    pub const Z: usize = 6;
-    pub const WORK: usize = 7;
-}
 
 /// The kernel of a product for an instruction set; none for other operations.
 #[must_use]

@@ -4,6 +4,7 @@ use super::{Index, Span, extent, for_channels, for_window};
 use crate::exec::cpu::call::{Call, Part};
 use crate::exec::cpu::kernels::lanes::{LANES, Lanes};
 use crate::lower::{OpKind, PoolGeometry};
+use crate::ops;
 use std::ops::Range;
 
 /// The outputs along `axis` whose windows cover input `at`.
@@ -179,9 +180,10 @@ unsafe fn gather<V: Lanes, S: Share<V>>(share: &S, g: &PoolGeometry, dx: *mut f3
 /// As for [`KernelFn`](crate::exec::cpu::call::KernelFn).
 #[inline(always)]
 pub unsafe fn max_pool_bwd<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::MaxPoolBwd { geometry } = call.op else { return };
+    use crate::ops::slot::max_pool_bwd as slot;
+    let OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }) = call.op else { return };
     let g = &geometry;
-    let (dy, index, dx) = (call.arg::<f32>(0), Index::new(call.arg(1), g), call.arg::<f32>(2));
+    let (dy, index, dx) = (call.arg::<f32>(slot::DY), Index::new(call.arg(slot::INDEX), g), call.arg::<f32>(slot::DX));
     let share = Chosen { dy, index };
     // SAFETY: the call's buffers are as the operation says.
     unsafe {
@@ -199,9 +201,10 @@ pub unsafe fn max_pool_bwd<V: Lanes>(call: &Call, part: Part) {
 /// As for [`KernelFn`](crate::exec::cpu::call::KernelFn).
 #[inline(always)]
 pub unsafe fn avg_pool_bwd<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::AvgPoolBwd { geometry } = call.op else { return };
+    use crate::ops::slot::avg_pool_bwd as slot;
+    let OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }) = call.op else { return };
     let g = &geometry;
-    let (dy, dx) = (call.arg::<f32>(0), call.arg::<f32>(1));
+    let (dy, dx) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::DX));
     let share = Equal { dy, part: V::splat(1.0 / (g.size[0] * g.size[1]) as f32) };
     // SAFETY: the call's buffers are as the operation says.
     unsafe {

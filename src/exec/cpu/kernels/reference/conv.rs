@@ -39,7 +39,8 @@ impl Layout<'_> {
 
 /// `y = x * weight`: slots `a` is x, `b` is the weight, `c` is y.
 pub(super) fn forward<T: Real>(args: Args, g: &ConvGeometry, epilogue: &Epilogue) {
-    let (x, weight): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    use crate::ops::slot::product as slot;
+    let (x, weight): (Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B));
     let tail = Tail::new(args, false, *epilogue);
     let at = Layout(g);
     let (group_c, group_f) = (g.c / g.groups, g.f / g.groups);
@@ -66,7 +67,8 @@ pub(super) fn forward<T: Real>(args: Args, g: &ConvGeometry, epilogue: &Epilogue
 
 /// Gradient of the input: slots `a` is dy, `b` is the weight, `c` is dx.
 pub(super) fn backward_x<T: Real>(args: Args, g: &ConvGeometry, epilogue: &Epilogue) {
-    let (dy, weight): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    use crate::ops::slot::product as slot;
+    let (dy, weight): (Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B));
     let tail = Tail::new(args, false, *epilogue);
     let at = Layout(g);
     let (group_c, group_f) = (g.c / g.groups, g.f / g.groups);
@@ -93,7 +95,8 @@ pub(super) fn backward_x<T: Real>(args: Args, g: &ConvGeometry, epilogue: &Epilo
 
 /// Gradient of the weight: slots `a` is x, `b` is dy, `c` is dw.
 pub(super) fn backward_w<T: Real>(args: Args, g: &ConvGeometry, accumulate: bool) {
-    let (x, dy): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    use crate::ops::slot::product as slot;
+    let (x, dy): (Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B));
     let tail = Tail::new(args, accumulate, Epilogue::default());
     let at = Layout(g);
     let (group_c, group_f) = (g.c / g.groups, g.f / g.groups);

@@ -6,7 +6,8 @@ use crate::lower::dropout_threshold as threshold;
 use crate::model::Activation;
 
 pub(super) fn fill<T: Real>(args: Args, len: usize) {
-    let y: Buf<T> = args.buf(0);
+    use crate::ops::slot::fill as slot;
+    let y: Buf<T> = args.buf(slot::Y);
     for i in 0..len {
         y.set(i, T::ZERO);
     }
@@ -14,7 +15,8 @@ pub(super) fn fill<T: Real>(args: Args, len: usize) {
 
 /// `x [n, rows, cols]`, `y [n, cols, rows]`.
 pub(super) fn transpose<T: Real>(args: Args, n: usize, rows: usize, cols: usize) {
-    let (x, y): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    use crate::ops::slot::transpose as slot;
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
     for sample in 0..n {
         for row in 0..rows {
             for col in 0..cols {
@@ -26,21 +28,24 @@ pub(super) fn transpose<T: Real>(args: Args, n: usize, rows: usize, cols: usize)
 
 /// `x`, `y [rows, cols]`, `bias [cols]`.
 pub(super) fn bias_add<T: Real>(args: Args, rows: usize, cols: usize) {
-    let (x, bias, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    use crate::ops::slot::bias_add as slot;
+    let (x, bias, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::BIAS), args.buf(slot::Y));
     for i in 0..rows * cols {
         y.set(i, x.get(i) + bias.get(i % cols));
     }
 }
 
 pub(super) fn act<T: Real>(args: Args, func: Activation, len: usize) {
-    let (x, y): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    use crate::ops::slot::act as slot;
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
     for i in 0..len {
         y.set(i, x.get(i).act(func));
     }
 }
 
 pub(super) fn act_bwd<T: Real>(args: Args, func: Activation, len: usize) {
-    let (dy, saved, dx): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    use crate::ops::slot::act_bwd as slot;
+    let (dy, saved, dx): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::SAVED), args.buf(slot::DX));
     for i in 0..len {
         dx.set(i, dy.get(i) * saved.get(i).act_grad(func));
     }
@@ -48,7 +53,8 @@ pub(super) fn act_bwd<T: Real>(args: Args, func: Activation, len: usize) {
 
 /// `dy [rows, cols]`, `db [cols]`.
 pub(super) fn bias_grad<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
-    let (dy, db): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(2));
+    use crate::ops::slot::bias_grad as slot;
+    let (dy, db): (Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::DB));
     for col in 0..cols {
         let sum = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col));
         db.store(col, sum, accumulate);
@@ -56,7 +62,8 @@ pub(super) fn bias_grad<T: Real>(args: Args, rows: usize, cols: usize, accumulat
 }
 
 pub(super) fn add<T: Real>(args: Args, len: usize) {
-    let (a, b, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    use crate::ops::slot::add as slot;
+    let (a, b, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B), args.buf(slot::Y));
     for i in 0..len {
         y.set(i, a.get(i) + b.get(i));
     }
@@ -65,8 +72,9 @@ pub(super) fn add<T: Real>(args: Args, len: usize) {
 /// Element `i` is kept where its random number reaches the threshold; bit `i % 8` of byte `i / 8` of the mask says so, and the unused
 /// bits of the last byte are zero. What is dropped is exactly zero.
 pub(super) fn dropout<T: Real>(args: Args, len: usize, rate: f64, stream: u32) {
-    let (x, y): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(2));
-    let (counter, mask): (Buf<i64>, Buf<u8>) = (args.buf(1), args.buf(3));
+    use crate::ops::slot::dropout as slot;
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
+    let (counter, mask): (Buf<i64>, Buf<u8>) = (args.buf(slot::COUNTER), args.buf(slot::MASK));
     let scale = T::of(1.0 / (1.0 - rate));
     for byte in 0..len.div_ceil(8) {
         let mut bits = 0;
@@ -81,7 +89,8 @@ pub(super) fn dropout<T: Real>(args: Args, len: usize, rate: f64, stream: u32) {
 
 /// Bit `i % 8` of byte `i / 8` says whether element `i` is above zero.
 pub(super) fn sign_bits<T: Real>(args: Args, len: usize) {
-    let (x, mask): (Buf<T>, Buf<u8>) = (args.buf(0), args.buf(1));
+    use crate::ops::slot::sign_bits as slot;
+    let (x, mask): (Buf<T>, Buf<u8>) = (args.buf(slot::X), args.buf(slot::MASK));
     for byte in 0..len.div_ceil(8) {
         let bit = |i: usize| u8::from(x.get(i) > T::ZERO) << (i % 8);
         mask.set(byte, (byte * 8..len.min(byte * 8 + 8)).map(bit).sum());
@@ -89,7 +98,8 @@ pub(super) fn sign_bits<T: Real>(args: Args, len: usize) {
 }
 
 pub(super) fn dropout_bwd<T: Real>(args: Args, len: usize, rate: f64) {
-    let (dy, mask, dx): (Buf<T>, Buf<u8>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    use crate::ops::slot::dropout_bwd as slot;
+    let (dy, mask, dx): (Buf<T>, Buf<u8>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::MASK), args.buf(slot::DX));
     let scale = T::of(1.0 / (1.0 - rate));
     for i in 0..len {
         let keep = mask.get(i / 8) >> (i % 8) & 1 == 1;

@@ -5,8 +5,9 @@ use crate::lower::{Gemm, Trans};
 
 /// `c [m, n] = a b`, with `a` and `b` stored as `trans` says.
 pub(super) fn gemm<T: Real>(args: Args, shape: &Gemm) {
+    use crate::ops::slot::product as slot;
     let Gemm { m, n, k, trans, accumulate, epilogue } = *shape;
-    let (a, b): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    let (a, b): (Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B));
     let tail = Tail::new(args, accumulate, epilogue);
     for row in 0..m {
         for col in 0..n {

@@ -47,8 +47,9 @@ fn is_right<T: Real>(scores: Buf<T>, labels: Buf<i32>, row: usize, classes: usiz
 
 /// `logits`, `probs [rows, classes]` (may be one buffer), `labels`, `row_loss [rows]`.
 pub(super) fn softmax_ce<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
-    let (logits, labels): (Buf<T>, Buf<i32>) = (args.buf(0), args.buf(1));
-    let (row_losses, probs): (Buf<T>, Buf<T>) = (args.buf(2), args.buf(3));
+    use crate::ops::slot::softmax_ce as slot;
+    let (logits, labels): (Buf<T>, Buf<i32>) = (args.buf(slot::LOGITS), args.buf(slot::LABELS));
+    let (row_losses, probs): (Buf<T>, Buf<T>) = (args.buf(slot::ROW_LOSS), args.buf(slot::PROBS));
     for row in 0..rows {
         row_losses.put(row, row_loss(logits, labels, row, classes, smoothing));
         let (max, log_sum) = log_sum_exp(logits, row, classes);
@@ -60,7 +61,9 @@ pub(super) fn softmax_ce<T: Real>(args: Args, rows: usize, classes: usize, smoot
 
 /// `dlogits = (probs - target) / rows`; `dlogits` may lie on `probs`.
 pub(super) fn softmax_ce_grad<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
-    let (probs, labels, dlogits): (Buf<T>, Buf<i32>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    use crate::ops::slot::softmax_ce_grad as slot;
+    let (probs, labels, dlogits): (Buf<T>, Buf<i32>, Buf<T>) =
+        (args.buf(slot::PROBS), args.buf(slot::LABELS), args.buf(slot::DLOGITS));
     for row in 0..rows {
         let label = class(labels, row, classes);
         for col in 0..classes {
@@ -72,8 +75,10 @@ pub(super) fn softmax_ce_grad<T: Real>(args: Args, rows: usize, classes: usize, 
 
 /// Mean loss, accuracy and gradient of `logits [rows, classes]`; `dlogits` may lie on `logits`.
 pub(super) fn softmax_ce_fused<T: Real>(args: Args, rows: usize, classes: usize, smoothing: f64) {
-    let (logits, labels, dlogits): (Buf<T>, Buf<i32>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
-    let (loss, accuracy): (Buf<T>, Buf<T>) = (args.buf(3), args.buf(4));
+    use crate::ops::slot::softmax_ce_fused as slot;
+    let (logits, labels, dlogits): (Buf<T>, Buf<i32>, Buf<T>) =
+        (args.buf(slot::LOGITS), args.buf(slot::LABELS), args.buf(slot::DLOGITS));
+    let (loss, accuracy): (Buf<T>, Buf<T>) = (args.buf(slot::LOSS), args.buf(slot::ACCURACY));
     let (mut sum, mut right) = (T::ZERO, T::ZERO);
     for row in 0..rows {
         sum = sum + row_loss(logits, labels, row, classes, smoothing);
@@ -93,19 +98,23 @@ pub(super) fn softmax_ce_fused<T: Real>(args: Args, rows: usize, classes: usize,
 }
 
 pub(super) fn loss_mean<T: Real>(args: Args, rows: usize) {
-    let (row_losses, loss): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    use crate::ops::slot::loss_mean as slot;
+    let (row_losses, loss): (Buf<T>, Buf<T>) = (args.buf(slot::ROW_LOSS), args.buf(slot::LOSS));
     let sum = (0..rows).fold(T::ZERO, |sum, row| sum + row_losses.get(row));
     loss.set(0, sum / T::of(rows as f64));
 }
 
 pub(super) fn accuracy<T: Real>(args: Args, rows: usize, classes: usize) {
-    let (scores, labels, accuracy): (Buf<T>, Buf<i32>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    use crate::ops::slot::accuracy as slot;
+    let (scores, labels, accuracy): (Buf<T>, Buf<i32>, Buf<T>) =
+        (args.buf(slot::SCORES), args.buf(slot::LABELS), args.buf(slot::ACCURACY));
     let right = (0..rows).filter(|&row| is_right(scores, labels, row, classes)).count();
     accuracy.set(0, T::of(right as f64 / rows as f64));
 }
 
 pub(super) fn mse<T: Real>(args: Args, len: usize) {
-    let (y, target, loss): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    use crate::ops::slot::mse as slot;
+    let (y, target, loss): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::Y), args.buf(slot::TARGET), args.buf(slot::LOSS));
     loss.set(0, mean_square(y, target, len));
 }
 
@@ -116,7 +125,8 @@ fn mean_square<T: Real>(y: Buf<T>, target: Buf<T>, len: usize) -> T {
 
 /// `dy` may lie on `y`.
 pub(super) fn mse_grad<T: Real>(args: Args, len: usize) {
-    let (y, target, dy): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
+    use crate::ops::slot::mse_grad as slot;
+    let (y, target, dy): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::Y), args.buf(slot::TARGET), args.buf(slot::DY));
     for i in 0..len {
         dy.set(i, T::of(2.0 / len as f64) * (y.get(i) - target.get(i)));
     }
@@ -124,7 +134,9 @@ pub(super) fn mse_grad<T: Real>(args: Args, len: usize) {
 
 /// [`mse`] and [`mse_grad`]; `dy` may lie on `y`.
 pub(super) fn mse_fused<T: Real>(args: Args, len: usize) {
-    let (y, target, dy, loss): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2), args.buf(3));
+    use crate::ops::slot::mse_fused as slot;
+    let (y, target, dy, loss): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) =
+        (args.buf(slot::Y), args.buf(slot::TARGET), args.buf(slot::DY), args.buf(slot::LOSS));
     loss.put(0, mean_square(y, target, len));
     if dy.is_bound() {
         mse_grad::<T>(args, len);

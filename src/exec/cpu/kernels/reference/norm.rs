@@ -37,10 +37,12 @@ pub(super) fn batch_norm<T: Real>(
     momentum: f64,
     act: Option<Activation>,
 ) {
-    let (x, gamma, beta, y): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2), args.buf(5));
-    let (mean_out, rstd_out): (Buf<T>, Buf<T>) = (args.buf(6), args.buf(7));
-    let (running_mean, running_var): (Buf<T>, Buf<T>) = (args.buf(8), args.buf(9));
-    let (mean_prev, var_prev): (Buf<T>, Buf<T>) = (args.buf(3), args.buf(4));
+    use crate::ops::slot::batch_norm as slot;
+    let (x, gamma, beta, y): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) =
+        (args.buf(slot::X), args.buf(slot::GAMMA), args.buf(slot::BETA), args.buf(slot::Y));
+    let (mean_out, rstd_out): (Buf<T>, Buf<T>) = (args.buf(slot::MEAN), args.buf(slot::RSTD));
+    let (running_mean, running_var): (Buf<T>, Buf<T>) = (args.buf(slot::RUNNING_MEAN), args.buf(slot::RUNNING_VAR));
+    let (mean_prev, var_prev): (Buf<T>, Buf<T>) = (args.buf(slot::MEAN_PREV), args.buf(slot::VAR_PREV));
     let (keep, take) = (T::of(1.0 - momentum), T::of(momentum));
     for c in 0..channels {
         let (mean, var) = moments(rows, |row| x.get(row * channels + c));
@@ -64,8 +66,10 @@ pub(super) fn batch_norm<T: Real>(
 
 /// As [`batch_norm`] with the running statistics.
 pub(super) fn batch_norm_eval<T: Real>(args: Args, rows: usize, channels: usize, eps: f64, act: Option<Activation>) {
-    let (x, gamma, beta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
-    let (mean, var, y): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(3), args.buf(4), args.buf(5));
+    use crate::ops::slot::batch_norm_eval as slot;
+    let (x, gamma, beta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::GAMMA), args.buf(slot::BETA));
+    let (mean, var, y): (Buf<T>, Buf<T>, Buf<T>) =
+        (args.buf(slot::RUNNING_MEAN), args.buf(slot::RUNNING_VAR), args.buf(slot::Y));
     for i in 0..rows * channels {
         let c = i % channels;
         let normalised = (x.get(i) - mean.get(c)) / (var.get(c) + T::of(eps)).sqrt();
@@ -82,9 +86,12 @@ pub(super) fn batch_norm_bwd<T: Real>(
     act_grad: Option<Activation>,
     accumulate: bool,
 ) {
-    let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
-    let (mean, rstd, saved): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(3), args.buf(4), args.buf(5));
-    let (dx, dgamma, dbeta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(8), args.buf(9), args.buf(10));
+    use crate::ops::slot::batch_norm_bwd as slot;
+    let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::X), args.buf(slot::GAMMA));
+    let (mean, rstd, saved): (Buf<T>, Buf<T>, Buf<T>) =
+        (args.buf(slot::MEAN), args.buf(slot::RSTD), args.buf(slot::SAVED));
+    let (dx, dgamma, dbeta): (Buf<T>, Buf<T>, Buf<T>) =
+        (args.buf(slot::DX), args.buf(slot::DGAMMA), args.buf(slot::DBETA));
     let n = T::of(rows as f64);
     for c in 0..channels {
         let at = |row: usize| row * channels + c;
@@ -103,8 +110,10 @@ pub(super) fn batch_norm_bwd<T: Real>(
 
 /// `x`, `y [rows, cols]`; `gamma`, `beta [cols]`; `mean`, `rstd [rows]`.
 pub(super) fn layer_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64) {
-    let (x, gamma, beta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
-    let (y, mean_out, rstd_out): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(3), args.buf(4), args.buf(5));
+    use crate::ops::slot::layer_norm as slot;
+    let (x, gamma, beta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::GAMMA), args.buf(slot::BETA));
+    let (y, mean_out, rstd_out): (Buf<T>, Buf<T>, Buf<T>) =
+        (args.buf(slot::Y), args.buf(slot::MEAN), args.buf(slot::RSTD));
     for row in 0..rows {
         let (mean, var) = moments(cols, |col| x.get(row * cols + col));
         let rstd = var.rstd(eps);
@@ -121,9 +130,11 @@ pub(super) fn layer_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64
 /// With `x^ = (x - mean) rstd` and `g = gamma dy`: `dx = rstd (g - mean of g - x^ mean of g x^)`, the means over a row;
 /// `dgamma = sum dy x^`, `dbeta = sum dy` over the rows. `dx` may lie on `dy`.
 pub(super) fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
-    let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(0), args.buf(1), args.buf(2));
-    let (mean, rstd): (Buf<T>, Buf<T>) = (args.buf(3), args.buf(4));
-    let (dx, dgamma, dbeta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(7), args.buf(8), args.buf(9));
+    use crate::ops::slot::layer_norm_bwd as slot;
+    let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::X), args.buf(slot::GAMMA));
+    let (mean, rstd): (Buf<T>, Buf<T>) = (args.buf(slot::MEAN), args.buf(slot::RSTD));
+    let (dx, dgamma, dbeta): (Buf<T>, Buf<T>, Buf<T>) =
+        (args.buf(slot::DX), args.buf(slot::DGAMMA), args.buf(slot::DBETA));
     let normalised = |row: usize, col: usize| normalised(x.get(row * cols + col), mean.get(row), rstd.get(row), cols);
     for col in 0..cols {
         let sum_gx = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col) * normalised(row, col));

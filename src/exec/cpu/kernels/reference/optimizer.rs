@@ -5,16 +5,18 @@ use crate::lower::Segment;
 
 /// `counter` is seed, step.
 pub(super) fn step_inc(args: Args) {
-    let counter: Buf<i64> = args.buf(1);
-    let prev = args.buf(0).or(counter);
+    use crate::ops::slot::step_inc as slot;
+    let counter: Buf<i64> = args.buf(slot::COUNTER);
+    let prev = args.buf(slot::COUNTER_PREV).or(counter);
     counter.set(0, prev.get(0));
     counter.set(1, prev.get(1).wrapping_add(1));
 }
 
 /// `corr = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)`, computed in f64; `t` leaves out steps that were skipped.
 pub(super) fn bias_corr<T: Real>(args: Args, beta1: f64, beta2: f64) {
-    let (counter, corr): (Buf<i64>, Buf<T>) = (args.buf(0), args.buf(1));
-    let skipped: Buf<T> = args.buf(2);
+    use crate::ops::slot::bias_corr as slot;
+    let (counter, corr): (Buf<i64>, Buf<T>) = (args.buf(slot::COUNTER), args.buf(slot::CORR));
+    let skipped: Buf<T> = args.buf(slot::SKIPPED);
     let t = counter.get(1) as f64 - skipped.get_or(0, T::of(0.0)).f64();
     corr.set(0, T::of(1.0 / (1.0 - beta1.powf(t))));
     corr.set(1, T::of(1.0 / (1.0 - beta2.powf(t)).sqrt()));
@@ -22,10 +24,13 @@ pub(super) fn bias_corr<T: Real>(args: Args, beta1: f64, beta2: f64) {
 
 /// Elements outside the segments are left alone.
 pub(super) fn adam_step<T: Real>(args: Args, segments: &[Segment], betas: [f64; 2], eps: f64, decoupled: bool) {
-    let (param, grad, m, v): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) = (args.buf(6), args.buf(1), args.buf(7), args.buf(8));
-    let (hyper, corr): (Buf<T>, Buf<T>) = (args.buf(4), args.buf(5));
-    let (param_prev, m_prev, v_prev) = (args.buf(0).or(param), args.buf(2).or(m), args.buf(3).or(v));
-    let (update_max, grad_norm_seg): (Buf<T>, Buf<T>) = (args.buf(9), args.buf(10));
+    use crate::ops::slot::adam_step as slot;
+    let (param, grad, m, v): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) =
+        (args.buf(slot::PARAM), args.buf(slot::GRAD), args.buf(slot::M), args.buf(slot::V));
+    let (hyper, corr): (Buf<T>, Buf<T>) = (args.buf(slot::HYPER), args.buf(slot::CORR));
+    let (param_prev, m_prev, v_prev) =
+        (args.buf(slot::PARAM_PREV).or(param), args.buf(slot::M_PREV).or(m), args.buf(slot::V_PREV).or(v));
+    let (update_max, grad_norm_seg): (Buf<T>, Buf<T>) = (args.buf(slot::UPDATE_MAX), args.buf(slot::GRAD_NORM_SEG));
     let (lr, wd) = (hyper.get(0), hyper.get(1));
     let [b1, b2] = betas.map(T::of);
     let [rest1, rest2] = betas.map(|beta| T::of(1.0 - beta));
@@ -51,10 +56,12 @@ pub(super) fn adam_step<T: Real>(args: Args, segments: &[Segment], betas: [f64; 
 
 /// The momentum buffer is bound where `momentum` is not zero. Elements outside the segments are left alone.
 pub(super) fn sgd_step<T: Real>(args: Args, segments: &[Segment], momentum: f64, nesterov: bool) {
-    let (param, grad, hyper): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(4), args.buf(1), args.buf(3));
-    let buffer: Buf<T> = args.buf(5);
-    let (param_prev, buffer_prev) = (args.buf(0).or(param), args.buf(2).or(buffer));
-    let (update_max, grad_norm_seg): (Buf<T>, Buf<T>) = (args.buf(6), args.buf(7));
+    use crate::ops::slot::sgd_step as slot;
+    let (param, grad, hyper): (Buf<T>, Buf<T>, Buf<T>) =
+        (args.buf(slot::PARAM), args.buf(slot::GRAD), args.buf(slot::HYPER));
+    let buffer: Buf<T> = args.buf(slot::MOMENTUM);
+    let (param_prev, buffer_prev) = (args.buf(slot::PARAM_PREV).or(param), args.buf(slot::MOMENTUM_PREV).or(buffer));
+    let (update_max, grad_norm_seg): (Buf<T>, Buf<T>) = (args.buf(slot::UPDATE_MAX), args.buf(slot::GRAD_NORM_SEG));
     let (lr, wd) = (hyper.get(0), hyper.get(1));
     for (s, segment) in segments.iter().enumerate() {
         let (mut largest, mut square) = (T::ZERO, T::ZERO);
@@ -77,8 +84,10 @@ pub(super) fn sgd_step<T: Real>(args: Args, segments: &[Segment], momentum: f64,
 }
 
 pub(super) fn update_metrics<T: Real>(args: Args, segments: usize) {
-    let (update_max_seg, grad_norm_seg): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
-    let (update_max, grad_norm): (Buf<T>, Buf<T>) = (args.buf(2), args.buf(3));
+    use crate::ops::slot::update_metrics as slot;
+    let (update_max_seg, grad_norm_seg): (Buf<T>, Buf<T>) =
+        (args.buf(slot::UPDATE_MAX_SEG), args.buf(slot::GRAD_NORM_SEG));
+    let (update_max, grad_norm): (Buf<T>, Buf<T>) = (args.buf(slot::UPDATE_MAX), args.buf(slot::GRAD_NORM));
     if update_max_seg.is_bound() && update_max.is_bound() {
         update_max.set(0, (0..segments).fold(T::ZERO, |max, s| max.larger(update_max_seg.get(s))));
     }

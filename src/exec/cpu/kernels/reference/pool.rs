@@ -53,8 +53,9 @@ impl Index {
 /// The maximum and the first position that has it; the first NaN wins over every number. A window that is all padding gives minus
 /// infinity and position 0.
 pub(super) fn max_pool<T: Real>(args: Args, g: &PoolGeometry) {
-    let (x, y): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
-    let index = Index::new(args, 2, g);
+    use crate::ops::slot::max_pool as slot;
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
+    let index = Index::new(args, slot::INDEX, g);
     for out in 0..outputs(g) {
         for c in 0..g.c {
             let mut best: Option<(T, usize)> = None;
@@ -75,8 +76,9 @@ pub(super) fn max_pool<T: Real>(args: Args, g: &PoolGeometry) {
 
 /// `dx` is the sum of the `dy` whose windows chose the element.
 pub(super) fn max_pool_bwd<T: Real>(args: Args, g: &PoolGeometry) {
-    let (dy, dx): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(2));
-    let index = Index::new(args, 1, g);
+    use crate::ops::slot::max_pool_bwd as slot;
+    let (dy, dx): (Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::DX));
+    let index = Index::new(args, slot::INDEX, g);
     for i in 0..g.n * g.h * g.w * g.c {
         dx.set(i, T::ZERO);
     }
@@ -92,7 +94,8 @@ pub(super) fn max_pool_bwd<T: Real>(args: Args, g: &PoolGeometry) {
 
 /// The mean over a window; padding counts as zeros and in the divisor.
 pub(super) fn avg_pool<T: Real>(args: Args, g: &PoolGeometry) {
-    let (x, y): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    use crate::ops::slot::avg_pool as slot;
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
     let divisor = T::of(window(g) as f64);
     for out in 0..outputs(g) {
         for c in 0..g.c {
@@ -106,7 +109,8 @@ pub(super) fn avg_pool<T: Real>(args: Args, g: &PoolGeometry) {
 }
 
 pub(super) fn avg_pool_bwd<T: Real>(args: Args, g: &PoolGeometry) {
-    let (dy, dx): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    use crate::ops::slot::avg_pool_bwd as slot;
+    let (dy, dx): (Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::DX));
     let divisor = T::of(window(g) as f64);
     for i in 0..g.n * g.h * g.w * g.c {
         dx.set(i, T::ZERO);
@@ -122,7 +126,8 @@ pub(super) fn avg_pool_bwd<T: Real>(args: Args, g: &PoolGeometry) {
 
 /// `x [n, hw, c]`, `y [n, c]`.
 pub(super) fn global_avg_pool<T: Real>(args: Args, n: usize, hw: usize, c: usize) {
-    let (x, y): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    use crate::ops::slot::global_avg_pool as slot;
+    let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));
     for sample in 0..n {
         for channel in 0..c {
             let sum = (0..hw).fold(T::ZERO, |sum, pixel| sum + x.get((sample * hw + pixel) * c + channel));
@@ -132,7 +137,8 @@ pub(super) fn global_avg_pool<T: Real>(args: Args, n: usize, hw: usize, c: usize
 }
 
 pub(super) fn global_avg_pool_bwd<T: Real>(args: Args, n: usize, hw: usize, c: usize) {
-    let (dy, dx): (Buf<T>, Buf<T>) = (args.buf(0), args.buf(1));
+    use crate::ops::slot::global_avg_pool_bwd as slot;
+    let (dy, dx): (Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::DX));
     for i in 0..n * hw * c {
         dx.set(i, dy.get(i / (hw * c) * c + i % c) / T::of(hw as f64));
     }

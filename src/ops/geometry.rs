@@ -1,4 +1,5 @@
-//! What operations are made of: products and what follows them, windows over images, frozen scalars, stretches of the flat vectors.
+//! What operations are made of: layouts of factors and what follows a product, windows over images, frozen scalars,
+//! stretches of the flat vectors.
 
 use crate::model::Activation;
 use serde::{Deserialize, Serialize};
@@ -37,18 +38,6 @@ impl Epilogue {
     }
 }
 
-/// A matrix product `c[m, n] = a b`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Gemm {
-    pub m: usize,
-    pub n: usize,
-    pub k: usize,
-    pub trans: Trans,
-    /// Adds to what `c` holds instead of overwriting it.
-    pub accumulate: bool,
-    pub epilogue: Epilogue,
-}
-
 /// The geometry of a two-dimensional convolution. `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`, `y [n, ho, wo, f]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ConvGeometry {
@@ -66,6 +55,15 @@ pub struct ConvGeometry {
     pub wo: usize,
 }
 
+impl ConvGeometry {
+    /// Elements of the input, the weight and the output.
+    #[must_use]
+    pub fn elements(&self) -> [usize; 3] {
+        let weight = self.kernel[0] * self.kernel[1] * (self.c / self.groups.max(1)) * self.f;
+        [self.n * self.h * self.w * self.c, weight, self.n * self.ho * self.wo * self.f]
+    }
+}
+
 /// The geometry of a pooling window. `x [n, h, w, c]`, `y [n, ho, wo, c]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PoolGeometry {
@@ -78,6 +76,32 @@ pub struct PoolGeometry {
     pub padding: [usize; 2],
     pub ho: usize,
     pub wo: usize,
+}
+
+impl PoolGeometry {
+    /// Elements of the input.
+    #[must_use]
+    pub const fn inputs(&self) -> usize {
+        self.n * self.h * self.w * self.c
+    }
+
+    /// Elements of the output.
+    #[must_use]
+    pub const fn outputs(&self) -> usize {
+        self.n * self.ho * self.wo * self.c
+    }
+
+    /// Elements that all windows read, those in the padding among them.
+    #[must_use]
+    pub const fn reads(&self) -> usize {
+        self.outputs() * self.size[0] * self.size[1]
+    }
+
+    /// Bytes of one element of a maximum pooling's index.
+    #[must_use]
+    pub const fn index_bytes(&self) -> usize {
+        if self.size[0] * self.size[1] > 256 { 2 } else { 1 }
+    }
 }
 
 /// A scalar frozen into an operation. Kept as bits so that operations compare and hash exactly.
@@ -120,10 +144,4 @@ pub struct Segment {
     pub start: usize,
     /// Elements that belong to the parameter; the padding up to the next segment stays zero.
     pub len: usize,
-}
-
-/// The smallest random number that keeps its element: `rate 2^32`, rounded up.
-#[must_use]
-pub fn dropout_threshold(rate: f64) -> u32 {
-    (rate * 4_294_967_296.0).ceil() as u32
 }

@@ -1,0 +1,108 @@
+//! Normalisation of rows.
+
+use super::Operation;
+use super::chunks::row_chunks;
+use super::geometry::Scalar;
+use super::slots::{slots, table};
+use serde::{Deserialize, Serialize};
+
+/// Normalisation of each row of `x [rows, cols]` with biased variance, then `gamma`, `beta [cols]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LayerNorm {
+    pub rows: usize,
+    pub cols: usize,
+    pub eps: Scalar,
+}
+
+slots! {
+    pub mod layer_norm(op: LayerNorm) {
+        X: in activation [op.rows * op.cols],
+        GAMMA: in [op.cols],
+        BETA: in [op.cols],
+        Y: out activation [op.rows * op.cols],
+        MEAN: out [op.rows],
+        RSTD: out [op.rows],
+    }
+}
+
+impl Operation for LayerNorm {
+    table!(layer_norm);
+
+    fn name(&self) -> &'static str {
+        "layer_norm"
+    }
+
+    fn dims(&self) -> String {
+        format!("rows={} cols={}", self.rows, self.cols)
+    }
+
+    fn flops(&self) -> u64 {
+        (7 * self.rows * self.cols) as u64
+    }
+
+    fn bytes_moved(&self, elem: usize) -> u64 {
+        ((2 * self.rows * self.cols + 2 * self.cols + 2 * self.rows) * elem) as u64
+    }
+
+    fn work_ps(&self) -> usize {
+        row_norm_ps(self.rows, self.cols)
+    }
+}
+
+/// Gradients of layer normalisation: of its input, `gamma` and `beta`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LayerNormBwd {
+    pub rows: usize,
+    pub cols: usize,
+    pub accumulate: bool,
+}
+
+slots! {
+    pub mod layer_norm_bwd(op: LayerNormBwd) {
+        DY: in activation [op.rows * op.cols],
+        X: in activation [op.rows * op.cols],
+        GAMMA: in [op.cols],
+        MEAN: in [op.rows],
+        RSTD: in [op.rows],
+        DGAMMA_PREV: in [op.cols] if op.accumulate,
+        DBETA_PREV: in [op.cols] if op.accumulate,
+        DX: out activation [op.rows * op.cols],
+        DGAMMA: out [op.cols],
+        DBETA: out [op.cols],
+        WORK: scratch,
+    }
+}
+
+impl Operation for LayerNormBwd {
+    table!(layer_norm_bwd);
+
+    fn name(&self) -> &'static str {
+        "layer_norm_bwd"
+    }
+
+    fn dims(&self) -> String {
+        format!("rows={} cols={}", self.rows, self.cols)
+    }
+
+    fn flops(&self) -> u64 {
+        (13 * self.rows * self.cols) as u64
+    }
+
+    fn bytes_moved(&self, elem: usize) -> u64 {
+        let vectors = 3 + 2 * usize::from(self.accumulate);
+        ((3 * self.rows * self.cols + vectors * self.cols + 2 * self.rows) * elem) as u64
+    }
+
+    fn scratch_floats(&self) -> usize {
+        2 * row_chunks(self.rows, self.cols) * self.cols
+    }
+
+    fn work_ps(&self) -> usize {
+        row_norm_ps(self.rows, self.cols)
+    }
+}
+
+/// Picoseconds of the normalisation of rows, or of its derivative.
+const fn row_norm_ps(rows: usize, cols: usize) -> usize {
+    rows * (cols * 130 + 6_000)
+}

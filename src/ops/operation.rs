@@ -1,0 +1,129 @@
+//! What every operation answers about itself.
+
+use super::{Epilogue, Slot};
+
+/// Bytes that a second-level cache holds.
+const CACHED_BYTES: u64 = 1 << 20;
+
+/// What is known about an operation without running it. Everything that asks about operations of any kind asks here, so
+/// that a new one is described in one place. Slots are given by their position in [`Operation::slots`].
+pub trait Operation {
+    /// The name, as in listings.
+    fn name(&self) -> &'static str;
+
+    /// The name that ids of kernels begin with.
+    fn kernel_name(&self) -> &'static str {
+        self.name()
+    }
+
+    /// What is fused into it, as ids of kernels show it.
+    fn epilogue(&self) -> Epilogue {
+        Epilogue::default()
+    }
+
+    /// The arguments in the order in which kernels see their pointers.
+    fn slots(&self) -> &'static [Slot];
+
+    /// The elements that a slot holds; `None` for scratch memory.
+    fn extent(&self, slot: usize) -> Option<usize>;
+
+    /// Whether a slot must be bound.
+    fn is_needed(&self, slot: usize) -> bool;
+
+    /// The dimensions, short: `m=64 n=128 k=64`.
+    fn dims(&self) -> String;
+
+    /// Floating-point operations, a multiplication and an addition counted each; a transcendental function counts as one.
+    fn flops(&self) -> u64;
+
+    /// The floating-point operations that it must do, as fused multiply-adds count: two each. Of what is no product half
+    /// of the usual count is taken, as two of those operations may be one instruction.
+    fn least_flops(&self) -> u64 {
+        self.flops() / 2
+    }
+
+    /// As [`Operation::least_flops`], where a library may work on tiles.
+    fn least_flops_with_tiles(&self) -> u64 {
+        self.least_flops()
+    }
+
+    /// The bytes that it has to read and write when each of its arguments is touched once, with reals of `elem` bytes
+    /// and every optional output bound.
+    fn bytes_moved(&self, elem: usize) -> u64;
+
+    /// The bytes that it must touch of an argument of `len` elements of `elem` bytes.
+    fn least_bytes(&self, slot: usize, len: usize, elem: usize) -> u64 {
+        let _ = slot;
+        (len * elem) as u64
+    }
+
+    /// The pairs of slots, read and written, whose memory may be the same; the first that fits is taken.
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        &[]
+    }
+
+    /// The floats of scratch memory that the fast kernel of a CPU needs. Products have a plan of their own, which depends
+    /// on the processor.
+    fn scratch_floats(&self) -> usize {
+        0
+    }
+
+    /// Picoseconds of its arithmetic on one core, as measured with AVX-512; 0 where memory takes longer.
+    fn work_ps(&self) -> usize {
+        0
+    }
+
+    /// A rough time on one core, in nanoseconds: the larger of what memory takes (160 bytes a nanosecond from the
+    /// second-level cache, 64 from beyond) and of what arithmetic takes.
+    fn work_ns(&self) -> u64 {
+        let bytes = self.bytes_moved(size_of::<f32>());
+        let memory = if bytes <= CACHED_BYTES { bytes / 160 } else { bytes / 64 };
+        memory.max(self.work_ps() as u64 / 1_000)
+    }
+
+    /// Whether only plans for GPUs hold such operations.
+    fn is_for_gpus(&self) -> bool {
+        false
+    }
+
+    /// The slot of a weight that a product reads.
+    fn weight(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether a slot holds activations or their gradients.
+    fn is_activation(&self, slot: usize) -> bool {
+        self.slots()[slot].activation
+    }
+
+    /// Pairs in the parts of an update that works where its gradient is made; zero for all other operations.
+    fn step_parts(&self) -> usize {
+        0
+    }
+}
+
+impl dyn Operation + '_ {
+    /// The position of a slot by name.
+    #[must_use]
+    pub fn slot(&self, name: &str) -> Option<usize> {
+        self.slots().iter().position(|s| s.name == name)
+    }
+
+    /// The stem of a kernel's id: the operation with what is fused into it, such as `gemm_bias_relu`.
+    #[must_use]
+    pub fn stem(&self) -> String {
+        let (mut stem, epilogue) = (self.kernel_name().to_owned(), self.epilogue());
+        if epilogue.bias {
+            stem.push_str("_bias");
+        }
+        if let Some(act) = epilogue.act {
+            stem.push('_');
+            stem.push_str(act.name());
+        }
+        if let Some(act) = epilogue.act_grad {
+            stem.push('_');
+            stem.push_str(act.backward_name());
+        }
+        stem
+    }
+}

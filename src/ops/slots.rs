@@ -1,0 +1,166 @@
+//! Tables of slots: what the arguments of an operation are called, in which order kernels see their pointers, whether
+//! they are read or written, how many elements they hold, and which of them must be bound.
+
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// Whether an operation reads a slot, writes it, or uses it as scratch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dir {
+    In,
+    Out,
+    Work,
+}
+
+/// An argument's place in an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub name: &'static str,
+    pub dir: Dir,
+    /// Whether it holds activations or their gradients; a product decides for itself (see
+    /// [`Operation::is_activation`](super::Operation::is_activation)).
+    pub activation: bool,
+}
+
+/// Declares the table of an operation, or of several that share it, as a module of its slots:
+///
+/// ```text
+/// slots! {
+///     pub mod layer_norm(op: LayerNorm) {
+///         X: in activation [op.rows * op.cols],
+///         GAMMA_PREV: in [op.cols] if op.accumulate,
+///         TICKET: in [1] if OPTIONAL,
+///         WORK: scratch,
+///     }
+/// }
+/// ```
+///
+/// Each line is a slot in the order in which kernels see their pointers: its name, whether it is read (`in`), written
+/// (`out`) or `scratch`, whether it holds activations, how many elements it holds, and when it must be bound, which is
+/// always where nothing is said. `*_prev` is the value before an update or accumulation: where both are bound, it is at
+/// the address of the output. A `ticket` is a counter of finished blocks that a kernel finds at zero and leaves at zero;
+/// only executors whose kernels need one bind it. `scratch` memory is as large as the kernel asks for, and its contents
+/// are undefined before and after.
+///
+/// The module holds a constant for each slot, the table itself, and the two functions that `table!` hands to the trait.
+macro_rules! slots {
+    ($(#[$doc:meta])* pub mod $module:ident($op:ident: $ty:ty) {
+        $($slot:ident: $dir:ident $($holds:ident)? $([$extent:expr])? $(if $needed:expr)?),+ $(,)?
+    }) => {
+        $(#[$doc])*
+        pub mod $module {
+            use super::*;
+            use crate::ops::slots::{Slot, slots};
+
+            slots!(@positions 0; $($slot)+);
+
+            /// The slots in the order in which kernels see their pointers.
+            pub const SLOTS: &[Slot] = &[$(Slot {
+                name: {
+                    const UPPER: &str = stringify!($slot);
+                    const LOWER: [u8; UPPER.len()] = crate::ops::slots::lower_case(UPPER);
+                    match std::str::from_utf8(&LOWER) {
+                        Ok(name) => name,
+                        Err(_) => UPPER,
+                    }
+                },
+                dir: slots!(@dir $dir),
+                activation: slots!(@activation $($holds)?),
+            }),+];
+
+            /// The elements that a slot holds; `None` for scratch memory.
+            #[must_use]
+            pub fn extent($op: &$ty, slot: usize) -> Option<usize> {
+                let _ = $op;
+                match slot {
+                    $($slot => slots!(@extent $($extent)?),)+
+                    _ => None,
+                }
+            }
+
+            /// Whether a slot must be bound.
+            #[must_use]
+            pub fn is_needed($op: &$ty, slot: usize) -> bool {
+                const OPTIONAL: bool = false;
+                let _ = ($op, OPTIONAL);
+                match slot {
+                    $($slot => slots!(@needed $dir $($needed)?),)+
+                    _ => false,
+                }
+            }
+        }
+    };
+    (@positions $at:expr; $slot:ident $($rest:ident)*) => {
+        pub const $slot: usize = $at;
+        slots!(@positions $at + 1; $($rest)*);
+    };
+    (@positions $at:expr;) => {};
+    (@dir in) => { crate::ops::Dir::In };
+    (@dir out) => { crate::ops::Dir::Out };
+    (@dir scratch) => { crate::ops::Dir::Work };
+    (@activation activation) => { true };
+    (@activation) => { false };
+    (@extent $extent:expr) => { Some($extent) };
+    (@extent) => { None };
+    (@needed $dir:ident $needed:expr) => { $needed };
+    (@needed scratch) => { false };
+    (@needed $dir:ident) => { true };
+}
+pub(crate) use slots;
+
+/// Answers what [`Operation`](super::Operation) asks about slots from a table that `slots!` declared.
+macro_rules! table {
+    ($module:ident) => {
+        fn slots(&self) -> &'static [crate::ops::Slot] {
+            $module::SLOTS
+        }
+
+        fn extent(&self, slot: usize) -> Option<usize> {
+            $module::extent(self, slot)
+        }
+
+        fn is_needed(&self, slot: usize) -> bool {
+            $module::is_needed(self, slot)
+        }
+    };
+}
+pub(crate) use table;
+
+/// The letters of an identifier in lower case.
+pub(super) const fn lower_case<const N: usize>(upper: &str) -> [u8; N] {
+    let (bytes, mut lower, mut i) = (upper.as_bytes(), [0; N], 0);
+    while i < N {
+        lower[i] = bytes[i].to_ascii_lowercase();
+        i += 1;
+    }
+    lower
+}
+
+/// The tables as a header for the kernels: a namespace for each, with a constant for each slot.
+#[must_use]
+pub fn header() -> String {
+    let mut text = String::from(
+        "// The slots of every operation, in the order in which kernels see their pointers.\n\
+         //\n\
+         // Written from the tables of src/ops by the test `ops::tests::the_header_of_the_kernels_is_up_to_date`; do not edit.\n\
+         \n\
+         namespace slots {\n",
+    );
+    for (module, table) in super::TABLES {
+        let constants = table.iter().enumerate().map(|(i, slot)| format!("{} = {i}", slot.name.to_uppercase()));
+        let mut line = format!("namespace {module} {{ constexpr int");
+        let mut separator = "";
+        for constant in constants {
+            if line.len() + constant.len() > 110 {
+                let _ = writeln!(text, "{line}{separator}");
+                (line, separator) = (String::from("   "), "");
+            }
+            let _ = write!(line, "{separator} {constant}");
+            separator = ",";
+        }
+        let _ = writeln!(text, "{line}; }}");
+    }
+    text.push_str("}  // namespace slots\n");
+    text
+}
