@@ -141,6 +141,7 @@ fn part_of(program: &mut Program, update: &Op, segments: &Range<usize>) -> Op {
 mod tests {
     use crate::ir::{Metrics, Mode, build};
     use crate::lower::{FilterOrder, Op, OpKind, Program, lower_for, verify};
+    use crate::ops;
     use crate::model::{check, read_preset};
     use crate::select::cuda::{Real, adapt};
     use crate::select::fuse;
