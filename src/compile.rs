@@ -2,11 +2,12 @@
 
 use crate::ir::{self, Graph, IrError, Metrics, Mode};
 use crate::lower::{self, Program, ProgramError};
-use crate::model::Model;
+use crate::model::{Model, Precision};
 use crate::plan::arena::Budget;
 use crate::plan::{self, BindingPlan, PlanError};
+use crate::rewrite::{self, Goal, Machine, PassRun, RewriteError, Stage};
 use crate::select::cuda::GpuTimes;
-use crate::select::{self, Measured, Policy, SelectError, Selection, Target, Tuning};
+use crate::select::{self, Device, Measured, Policy, SelectError, Selection, Target, Tuning};
 use crate::tensor::DType;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,6 +40,16 @@ impl Options {
         Self { mode: Mode::Train, metrics, policy, real: DType::F32, target, budget, tuning, gpu_times, force }
     }
 
+    /// What the step's program is rewritten for.
+    #[must_use]
+    pub const fn goal(&self, precision: Precision) -> Goal {
+        let machine = match self.target.device {
+            Device::Cpu(_) => Machine::Cpu,
+            Device::Cuda(_) => Machine::Gpu,
+        };
+        Goal { machine, precision, fuses: matches!(self.policy, Policy::Fast) }
+    }
+
     fn measured(&self) -> Measured<'_> {
         Measured { tuning: self.tuning.as_deref(), gpu_times: self.gpu_times.as_deref(), force: self.force }
     }
@@ -61,6 +72,7 @@ impl Options {
 pub struct StageTimes {
     pub ir: Duration,
     pub lower: Duration,
+    /// Rewriting, and the choice of kernels.
     pub select: Duration,
     pub plan: Duration,
 }
@@ -78,14 +90,27 @@ impl StageTimes {
 pub struct Compiled {
     pub model: Model,
     pub graph: Graph,
-    /// As lowered, before fusion.
+    /// As lowered, before it is rewritten.
     pub program: Program,
+    /// What it was rewritten for.
+    pub goal: Goal,
+    /// The passes that ran, in order, with what each changed.
+    pub passes: Vec<PassRun>,
+    /// The rewritten program with its kernels.
     pub selection: Selection,
     pub plan: BindingPlan,
     pub times: StageTimes,
 }
 
 impl Compiled {
+    /// The program after each pass, made anew from the lowered one.
+    ///
+    /// # Errors
+    /// Where a pass breaks the program.
+    pub fn stages(&self) -> Result<Vec<Stage>, RewriteError> {
+        rewrite::trace(&self.program, &self.goal)
+    }
+
     /// What a person knows operation `index` by: its layer, or its phase where it belongs to none.
     #[must_use]
     pub fn owner(&self, index: usize) -> String {
@@ -101,6 +126,8 @@ pub enum CompileError {
     Ir(#[from] IrError),
     #[error("the lowered program's verifier: {0}")]
     Program(#[from] ProgramError),
+    #[error("rewriting: {0}")]
+    Rewrite(#[from] RewriteError),
     #[error("kernel selection: {0}")]
     Select(#[from] SelectError),
     #[error("memory plan: {0}")]
@@ -113,7 +140,8 @@ pub enum CompileError {
 /// As [`compile`].
 pub fn cpu_program(model: &Model) -> Result<Program, CompileError> {
     let graph = ir::build(model, Mode::Train, Metrics::default(), DType::F32);
-    Ok(select::fuse(&lower::lower_for(&graph, model, lower::FilterOrder::Hwio)))
+    let program = lower::lower_for(&graph, model, lower::FilterOrder::Hwio);
+    Ok(rewrite::rewrite(&program, &Goal::cpu())?.program)
 }
 
 /// Compiles a checked model.
@@ -127,19 +155,21 @@ pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileErro
     ir::verify(&graph)?;
     times.ir = started.elapsed();
     let started = Instant::now();
-    let filters = match options.target.device {
-        select::Device::Cpu(_) => lower::FilterOrder::Hwio,
-        select::Device::Cuda(_) => lower::FilterOrder::Ohwi,
+    let goal = options.goal(model.precision);
+    let filters = match goal.machine {
+        Machine::Cpu => lower::FilterOrder::Hwio,
+        Machine::Gpu => lower::FilterOrder::Ohwi,
     };
     let program = lower::lower_for(&graph, model, filters);
     lower::verify(&program)?;
     times.lower = started.elapsed();
     let started = Instant::now();
-    let selection =
-        select::select_tuned(&program, &options.target, options.policy, model.precision, options.measured())?;
+    let rewritten = rewrite::rewrite(&program, &goal)?;
+    let (target, passes) = (&options.target, rewritten.runs);
+    let selection = select::select(rewritten.program, target, options.policy, model.precision, options.measured())?;
     times.select = started.elapsed();
     let started = Instant::now();
     let plan = plan::bind(&selection, options.budget)?;
     times.plan = started.elapsed();
-    Ok(Compiled { model: model.clone(), graph, program, selection, plan, times })
+    Ok(Compiled { model: model.clone(), graph, program, goal, passes, selection, plan, times })
 }

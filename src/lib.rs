@@ -12,6 +12,8 @@ pub mod ops;
 
 pub mod lower;
 
+pub mod rewrite;
+
 pub mod select;
 
 pub mod plan;

@@ -1,15 +1,17 @@
-//! Which kernel runs each operation, what was fused into it, and why the other candidates lost.
+//! Which kernel runs each operation, and why the other candidates lost.
 //!
-//! [`select`] first fuses (visibly: every fused operation lists what it stands for), then asks the [`catalogue`] for every kernel that could do each
-//! operation on the [`Target`], and keeps the cheapest that accepts the shape: by measured times where a [`Tuning`] has them, else by estimate.
+//! [`select`] asks the [`catalogue`] for every kernel that could do each operation of a rewritten program on the [`Target`], and keeps the cheapest that
+//! accepts the shape: by measured times where a [`Tuning`] has them, else by estimate. On a GPU it then says which operations may run side by side.
 
 pub mod catalogue;
+mod choose;
 pub mod cpu_conv;
 pub mod cpu_gemm;
 pub mod cpu_rest;
 pub mod cuda;
-mod fuse;
 pub mod least;
+mod on_cpu;
+mod on_gpu;
 mod print;
 mod selection;
 mod target;
@@ -17,8 +19,8 @@ mod threads;
 mod tuning;
 mod variant;
 
-pub use fuse::fuse;
-pub use selection::{Candidate, Choice, Measured, Policy, SelectError, Selection, select, select_tuned};
+pub use choose::select;
+pub use selection::{Candidate, Choice, Measured, Policy, SelectError, Selection};
 pub use target::{CpuFacts, CudaFacts, Device, Isa, Target};
 pub use threads::{MOST_THREADS, Threads, ThreadsBy, Work, choose_threads, step_us, thread_counts, work_of};
 pub use tuning::{Timing, TunedDevice, Tuning};

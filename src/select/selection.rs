@@ -1,9 +1,8 @@
-//! The choice of a kernel for every operation.
+//! What a choice of kernels consists of.
 
-use super::{CudaFacts, Device, Target, Tuning, Variant, catalogue, cuda, fuse, least};
-use crate::lower::{Program, ProgramError, verify};
-use crate::model::Precision;
-use crate::tensor::{Bytes, DType};
+use super::{Target, Tuning, Variant, cuda};
+use crate::lower::Program;
+use crate::tensor::Bytes;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -46,7 +45,7 @@ pub struct Choice {
     pub candidates: Vec<Candidate>,
 }
 
-/// The fused program with a kernel for each operation.
+/// The rewritten program with a kernel for each operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Selection {
     pub target: Target,
@@ -55,7 +54,7 @@ pub struct Selection {
     pub choices: Vec<Choice>,
     /// What products and activations are made of.
     pub real: cuda::Real,
-    /// The group of each operation, rising: members of one may run at the same time. Empty where every operation runs by itself.
+    /// The group of each operation by horizontal fusion, rising: members of one may run at the same time. Empty where every operation runs by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<u32>,
 }
@@ -69,8 +68,6 @@ pub enum SelectError {
     TooLarge { needed: Bytes, target: String, memory: Bytes },
     #[error("{0} runs f32, tf32, bf16 and f16 steps; plan f64 steps for the CPU")]
     Real(String),
-    #[error("fusion broke the program: {0}")]
-    Fusion(#[from] ProgramError),
 }
 
 impl Selection {
@@ -107,178 +104,4 @@ pub struct Measured<'a> {
     pub gpu_times: Option<&'a cuda::GpuTimes>,
     /// On a GPU: takes the kernel of this number for every operation, counted by estimate, to time it; the best where there are not so many.
     pub force: Option<usize>,
-}
-
-/// Fuses (unless it is to keep to references) and chooses a kernel for every operation.
-///
-/// `precision` is what products and activations are made of on a GPU; a CPU computes in the program's own type.
-///
-/// # Errors
-/// Where an operation has no kernel on the target.
-pub fn select(
-    program: &Program,
-    target: &Target,
-    policy: Policy,
-    precision: Precision,
-) -> Result<Selection, SelectError> {
-    select_tuned(program, target, policy, precision, Measured::default())
-}
-
-/// As [`select`]; where an operation has remembered times of this machine, the fastest of those is chosen.
-///
-/// # Errors
-/// As [`select`].
-pub fn select_tuned(
-    program: &Program,
-    target: &Target,
-    policy: Policy,
-    precision: Precision,
-    measured: Measured<'_>,
-) -> Result<Selection, SelectError> {
-    let Measured { tuning, .. } = measured;
-    let tuning = tuning.filter(|_| policy == Policy::Fast && program.real != DType::F64);
-    let cpu = match target.device {
-        Device::Cpu(cpu) => cpu,
-        Device::Cuda(gpu) => return select_cuda(program, target, gpu, precision, measured),
-    };
-    let program = match policy {
-        Policy::Fast => fuse(program),
-        Policy::Reference => program.clone(),
-    };
-    verify(&program)?;
-    let mut choices = Vec::with_capacity(program.ops.len());
-    for (index, op) in program.ops.iter().enumerate() {
-        let mut candidates = Vec::new();
-        let mut best: Option<(Variant, f64)> = None;
-        for &variant in catalogue::variants(program.real) {
-            let is_reference = matches!(variant, Variant::RefF32 | Variant::RefF64);
-            if policy == Policy::Reference && !is_reference {
-                continue;
-            }
-            let kernel = catalogue::id(&op.kind, variant);
-            match catalogue::accepts(&op.kind, variant, cpu) {
-                Err(lost) => candidates.push(Candidate { kernel, cost_us: None, lost }),
-                Ok(()) => {
-                    let cost = catalogue::cost_us(&op.kind, variant, cpu);
-                    candidates.push(Candidate { kernel, cost_us: Some(cost), lost: String::new() });
-                    // The last of equals wins: variants stand in rising order of preference.
-                    if best.is_none_or(|(_, b)| cost <= b) {
-                        best = Some((variant, cost));
-                    }
-                }
-            }
-        }
-        let Some((variant, cost_us)) = best else {
-            let reasons = candidates.iter().map(|c| format!("{}: {}", c.kernel, c.lost)).collect::<Vec<_>>().join("; ");
-            return Err(SelectError::NoKernel {
-                op: index,
-                name: op.kind.name(),
-                target: target.name.clone(),
-                reasons,
-            });
-        };
-        let measured = tuning.and_then(|t| t.fastest(&op.kind, cpu).map(|winner| (t, winner)));
-        let (variant, shared, cost_us) =
-            measured.map_or((variant, true, cost_us), |(_, winner)| (winner.variant, winner.shared, winner.us));
-        let kernel = catalogue::id(&op.kind, variant);
-        for candidate in candidates.iter_mut().filter(|c| c.kernel != kernel) {
-            if let Some(cost) = candidate.cost_us {
-                let never = if measured.is_some() { "; never measured" } else { "" };
-                candidate.lost = format!("estimated {cost:.1} us against {cost_us:.1} us{never}");
-            }
-        }
-        if let Some((tuning, winner)) = measured {
-            tuning.explain(&op.kind, winner, &mut candidates);
-        }
-        choices.push(Choice {
-            variant,
-            shared,
-            cost_us,
-            workspace_bytes: catalogue::workspace_bytes(&op.kind, variant, cpu.threads) as u64,
-            flops: op.kind.flops(),
-            least_flops: op.kind.least_flops(),
-            bytes: least::bytes(&program, op),
-            kernel,
-            candidates,
-        });
-    }
-    Ok(Selection { target: target.clone(), program, choices, real: cuda::Real::F32, groups: Vec::new() })
-}
-
-/// As [`select`], for a GPU.
-fn select_cuda(
-    program: &Program,
-    target: &Target,
-    gpu: CudaFacts,
-    precision: Precision,
-    measured: Measured<'_>,
-) -> Result<Selection, SelectError> {
-    if program.real == DType::F64 {
-        return Err(SelectError::Real(target.name.clone()));
-    }
-    let real = cuda::Real::from(precision);
-    let program = cuda::adapt(&fuse(program), real);
-    verify(&program)?;
-    let mut choices = Vec::with_capacity(program.ops.len());
-    for (index, op) in program.ops.iter().enumerate() {
-        let of = cuda::real_of(&program, op, real);
-        let stem = op.kind.stem();
-        let offers = cuda::offers(&op.kind, of, &gpu);
-        let known = measured.gpu_times.and_then(|t| t.of(&op.kind, of));
-        let time = |o: &cuda::Offer| known.and_then(|k| k.get(&format!("{stem}_{}", o.tail)).copied());
-        let mut usable: Vec<(&cuda::Offer, f64)> =
-            offers.iter().filter_map(|o| o.cost.as_ref().ok().map(|cost| (o, *cost))).collect();
-        // The last of equals stands first: kernels come in rising order of preference.
-        usable.reverse();
-        usable.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let by_time = usable.iter().filter_map(|(o, _)| Some((*o, time(o)?))).min_by(|a, b| a.1.total_cmp(&b.1));
-        let best = match measured.force {
-            Some(number) => usable.get(number).or_else(|| usable.first()).copied(),
-            None => by_time.filter(|(_, us)| *us < cuda::NOT_OFFERED_US).or_else(|| usable.first().copied()),
-        };
-        let Some((offer, cost_us)) = best else {
-            let needed = (program.flat_len() as u64).saturating_mul(size_of::<f32>() as u64);
-            if needed > gpu.memory_bytes {
-                let (needed, memory) = (Bytes(needed), Bytes(gpu.memory_bytes));
-                return Err(SelectError::TooLarge { needed, target: target.name.clone(), memory });
-            }
-            let reasons = offers.iter().map(|o| format!("{stem}_{}: {:?}", o.tail, o.cost)).collect::<Vec<_>>();
-            let reasons = if reasons.is_empty() { "no family knows it".into() } else { reasons.join("; ") };
-            return Err(SelectError::NoKernel {
-                op: index,
-                name: op.kind.name(),
-                target: target.name.clone(),
-                reasons,
-            });
-        };
-        let candidates = offers.iter().map(|o| Candidate {
-            kernel: format!("{stem}_{}", o.tail),
-            cost_us: o.cost.as_ref().ok().copied(),
-            lost: match &o.cost {
-                _ if o.route == offer.route => String::new(),
-                Ok(_) if time(o).is_some_and(|us| us >= cuda::NOT_OFFERED_US) => "the library does not offer it".into(),
-                Ok(cost) => match time(o) {
-                    Some(us) => format!("measured {us:.1} us against {cost_us:.1} us"),
-                    None => format!("estimated {cost:.1} us against {cost_us:.1} us"),
-                },
-                Err(why) => why.clone(),
-            },
-        });
-        choices.push(Choice {
-            kernel: format!("{stem}_{}", offer.tail),
-            variant: Variant::Cuda(offer.route),
-            shared: true,
-            cost_us,
-            workspace_bytes: offer.work_bytes,
-            flops: op.kind.flops(),
-            least_flops: op.kind.least_flops_with_tiles(),
-            bytes: least::bytes(&program, op),
-            candidates: candidates.collect(),
-        });
-    }
-    let costs: Vec<f64> = choices.iter().map(|c| c.cost_us).collect();
-    let (order, groups) = cuda::schedule(&program, &costs);
-    let ops = order.iter().map(|&i| program.ops[i].clone()).collect();
-    let choices = order.iter().map(|&i| choices[i].clone()).collect();
-    Ok(Selection { target: target.clone(), program: Program { ops, ..program }, choices, real, groups })
 }

@@ -8,6 +8,7 @@ mod nets;
 mod numerics;
 mod plans;
 mod proofs;
+mod rewrites;
 mod stages;
 mod tidy;
 mod training;

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 /// The layers of the program, each of which may import from those before it.
-const LAYERS: [&str; 12] =
-    ["tensor", "model", "ir", "lower", "select", "plan", "compile", "exec", "data", "train", "cli", "studio"];
+const LAYERS: [&str; 14] = [
+    "tensor", "model", "ir", "ops", "lower", "rewrite", "select", "plan", "compile", "exec", "data", "train", "cli",
+    "studio",
+];
 
 /// Pairs that the order would allow and the architecture does not: what trains knows nothing of those who show it, and these nothing of each other.
 const STRANGERS: [(&str, &str); 1] = [("studio", "cli")];

@@ -4,6 +4,7 @@ use super::optimizer::adam_rule;
 use super::{Code, Real, cpp_act};
 use crate::lower::{Epilogue, Gemm, OpKind, Trans};
 use crate::ops;
+use crate::rewrite::LONE_UPDATE_TILE;
 use crate::select::CudaFacts;
 
 /// What a launch costs in microseconds.
@@ -129,8 +130,8 @@ const DIRECT_TILES: [Direct; 13] = [
 
 /// The tile of updates that have the machine to themselves, multiprocessors left to the biases beside them, and the longest reduction of which all is under way.
 const ALONE: Direct = direct([4, 4], [3, 2], 2, 1);
-/// The rows and columns of that tile.
-pub(super) const ALONE_TILE: [usize; 2] = ALONE.tile();
+// The pass that counts such tiles counts these.
+const _: () = assert!(ALONE.tile()[0] == LONE_UPDATE_TILE[0] && ALONE.tile()[1] == LONE_UPDATE_TILE[1]);
 const ALONE_SPARE: usize = 8;
 /// Where a block may have more than half of some 228 KiB of shared memory, and launches overlap.
 const ALONE_CAPABILITIES: std::ops::Range<(u32, u32)> = (9, 0)..(12, 0);

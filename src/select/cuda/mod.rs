@@ -3,27 +3,20 @@
 //! Everything here is plain data: a plan for a GPU is made, shown and tested on a machine without one. Own kernels are named by the C++ type that the
 //! run-time compiler instantiates (see `kernels/prelude.cuh`); a library's by its place in the library's own ranking.
 
-mod adapt;
 mod conv;
 pub mod dnn;
-mod early;
 mod elementwise;
 mod gemm;
-mod head;
-mod join;
-mod layered;
+mod horizontal;
 mod loss;
 pub mod lt;
 mod norm;
 mod optimizer;
 mod pool;
-mod schedule;
-mod signs;
 mod times;
 
 use crate::ops;
-pub use adapt::adapt;
-pub use schedule::schedule;
+pub use horizontal::fuse_horizontally;
 pub use times::{GpuTimes, NOT_OFFERED_US};
 
 use super::CudaFacts;

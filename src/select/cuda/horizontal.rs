@@ -1,7 +1,8 @@
-//! Which neighbouring operations may run at the same time.
+//! Horizontal fusion: which neighbouring operations may run at the same time.
 //!
 //! Small operations leave most of a GPU idle and cost a launch each, so those that do not depend on each other are put into groups: the executor runs a
-//! group as one launch where it can. Memory planning lets nothing in a group share bytes with another member's results.
+//! group as one launch where it can. Memory planning lets nothing in a group share bytes with another member's results. What an operation is expected to
+//! take decides whether it is small, so this follows the choice of kernels.
 
 use crate::lower::{Dir, LValueId, Op, OpKind, Program};
 
@@ -9,6 +10,8 @@ use crate::lower::{Dir, LValueId, Op, OpKind, Program};
 const SMALL_US: f64 = 14.0;
 /// Members of a group at most.
 const MAX_GROUP: usize = 8;
+/// Groups that a counter may be moved over.
+const MAX_MOVE: usize = 4;
 
 /// The roots that an operation touches, and whether it writes them.
 fn touched(program: &Program, op: &Op) -> Vec<(LValueId, usize, usize, bool)> {
@@ -29,50 +32,20 @@ fn depend(program: &Program, a: &Op, b: &Op) -> bool {
     a.iter().any(|x| b.iter().any(|y| x.0 == y.0 && x.1 < y.2 && y.1 < x.2 && (x.3 || y.3)))
 }
 
+/// Whether an operation counts steps, or what follows from their number: a few numbers, which any launch can do beside its work.
+fn is_counter(op: &Op) -> bool {
+    matches!(op.kind, OpKind::StepInc { .. } | OpKind::BiasCorr(_))
+}
+
 /// Reorders operations so that those of a few numbers join what runs beside them, and numbers the groups. Gives the new order and the group of each
 /// operation in that order; `cost_us` is what each operation is expected to take.
 #[must_use]
-pub fn schedule(program: &Program, cost_us: &[f64]) -> (Vec<usize>, Vec<u32>) {
-    let ops = &program.ops;
+pub fn fuse_horizontally(program: &Program, cost_us: &[f64]) -> (Vec<usize>, Vec<u32>) {
     let small = |i: usize| cost_us[i] <= SMALL_US;
-    let tiny = |i: usize| matches!(ops[i].kind, OpKind::StepInc { .. } | OpKind::BiasCorr { .. });
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    for index in 0..ops.len() {
-        let joins = groups.last().is_some_and(|g| {
-            small(index)
-                && !tiny(index)
-                && g.len() < MAX_GROUP
-                && g.iter().all(|&other| small(other) && !tiny(other) && !depend(program, &ops[other], &ops[index]))
-        });
-        match groups.last_mut() {
-            Some(group) if joins => group.push(index),
-            _ => groups.push(vec![index]),
-        }
-    }
-    // Counters are moved up, away from the end of the chain, into groups that run anyway.
-    let mut at = 1;
-    while at < groups.len() {
-        if groups[at].len() == 1 && tiny(groups[at][0]) {
-            let index = groups[at][0];
-            let mut home = None;
-            for earlier in (at.saturating_sub(4)..at).rev() {
-                if groups[earlier].iter().any(|&other| depend(program, &ops[other], &ops[index])) {
-                    break;
-                }
-                if groups[earlier].len() < MAX_GROUP && groups[earlier].iter().all(|&other| small(other)) {
-                    home = Some(earlier);
-                }
-            }
-            if let Some(home) = home {
-                groups[home].push(index);
-                groups.remove(at);
-                continue;
-            }
-        }
-        at += 1;
-    }
-    let mut order = Vec::with_capacity(ops.len());
-    let mut group_of = Vec::with_capacity(ops.len());
+    let mut groups = neighbours(program, small);
+    move_counters(program, &mut groups, small);
+    let mut order = Vec::with_capacity(program.ops.len());
+    let mut group_of = Vec::with_capacity(program.ops.len());
     for (number, group) in groups.into_iter().enumerate() {
         for index in group {
             order.push(index);
@@ -82,13 +55,59 @@ pub fn schedule(program: &Program, cost_us: &[f64]) -> (Vec<usize>, Vec<u32>) {
     (order, group_of)
 }
 
+/// Groups of small operations that follow one another.
+fn neighbours(program: &Program, small: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
+    let ops = &program.ops;
+    let fits = |i: usize| small(i) && !is_counter(&ops[i]);
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for index in 0..ops.len() {
+        let joins = groups.last().is_some_and(|group| {
+            fits(index)
+                && group.len() < MAX_GROUP
+                && group.iter().all(|&other| fits(other) && !depend(program, &ops[other], &ops[index]))
+        });
+        match groups.last_mut() {
+            Some(group) if joins => group.push(index),
+            _ => groups.push(vec![index]),
+        }
+    }
+    groups
+}
+
+/// Moves counters up, away from the end of what waits for each other, into groups that run anyway.
+fn move_counters(program: &Program, groups: &mut Vec<Vec<usize>>, small: impl Fn(usize) -> bool) {
+    let mut at = 1;
+    while at < groups.len() {
+        let home = match groups[at][..] {
+            [counter] if is_counter(&program.ops[counter]) => home_of(program, &groups[..at], counter, &small),
+            _ => None,
+        };
+        match home {
+            Some(home) => {
+                let counter = groups.remove(at);
+                groups[home].extend(counter);
+            }
+            None => at += 1,
+        }
+    }
+}
+
+/// The first of the last few groups that a counter can join without a change of what it reads.
+fn home_of(program: &Program, groups: &[Vec<usize>], counter: usize, small: impl Fn(usize) -> bool) -> Option<usize> {
+    let depends = |group: &[usize]| group.iter().any(|&i| depend(program, &program.ops[i], &program.ops[counter]));
+    let first = groups.len().saturating_sub(MAX_MOVE);
+    let reachable = (first..groups.len()).rev().take_while(|number| !depends(&groups[*number]));
+    let has_room = |number: &usize| groups[*number].len() < MAX_GROUP && groups[*number].iter().all(|&i| small(i));
+    reachable.filter(has_room).last()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ir::{Metrics, Mode, build};
     use crate::lower::{FilterOrder, lower_for};
-    use crate::model::{check, read_preset};
-    use crate::select::fuse;
+    use crate::model::{Precision, check, read_preset};
+    use crate::rewrite::{Goal, rewrite};
     use crate::tensor::DType;
 
     const PRESET: &str = r#"{"version": 1, "name": "t", "input": {"shape": [64], "batch": 64}, "layers": [
@@ -99,8 +118,8 @@ mod tests {
     fn a_small_step_is_few_groups_and_no_dependency_runs_inside_one() {
         let model = check(&read_preset(PRESET).unwrap()).model.unwrap();
         let program = lower_for(&build(&model, Mode::Train, Metrics::default(), DType::F32), &model, FilterOrder::Ohwi);
-        let program = super::super::adapt(&fuse(&program), super::super::Real::F32);
-        let (order, group_of) = schedule(&program, &vec![2.0; program.ops.len()]);
+        let program = rewrite(&program, &Goal::gpu(Precision::F32)).unwrap().program;
+        let (order, group_of) = fuse_horizontally(&program, &vec![2.0; program.ops.len()]);
         let mut seen = order.clone();
         seen.sort_unstable();
         assert_eq!(seen, (0..program.ops.len()).collect::<Vec<_>>());

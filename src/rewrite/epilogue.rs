@@ -1,0 +1,26 @@
+//! Which operations take an epilogue, and with another one.
+
+use crate::lower::{Epilogue, OpKind, Trans};
+use crate::ops;
+
+/// Whether the operation belongs to a forward product: weight gradients take no epilogue, input gradients only derivatives.
+pub(super) fn is_forward(kind: &OpKind) -> bool {
+    matches!(kind, OpKind::Gemm(g) if g.trans == Trans::Nn) || matches!(kind, OpKind::Conv2d(_))
+}
+
+/// The same product with another epilogue, where it takes one and `change` gives one.
+pub(super) fn with_epilogue(kind: &OpKind, change: impl Fn(Epilogue) -> Option<Epilogue>) -> Option<OpKind> {
+    match *kind {
+        OpKind::Gemm(mut g) if g.trans != Trans::Tn && !g.accumulate => {
+            g.epilogue = change(g.epilogue)?;
+            Some(OpKind::Gemm(g))
+        }
+        OpKind::Conv2d(ops::Conv2d { geometry, epilogue }) => {
+            Some(OpKind::Conv2d(ops::Conv2d { geometry, epilogue: change(epilogue)? }))
+        }
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue }) => {
+            Some(OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue: change(epilogue)? }))
+        }
+        _ => None,
+    }
+}

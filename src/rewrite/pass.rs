@@ -1,0 +1,89 @@
+//! What a pass is, and what programs are rewritten for.
+
+use super::history::PassRun;
+use super::rewriter::Rewriter;
+use crate::lower::Program;
+use crate::model::Precision;
+use crate::tensor::DType;
+
+/// The kind of machine that a program is to run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    Cpu,
+    Gpu,
+}
+
+/// What a program is rewritten for: what the conditions of passes ask about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Goal {
+    pub machine: Machine,
+    /// What products and activations are made of on a GPU; a CPU computes in the program's own type.
+    pub precision: Precision,
+    /// False where every operation is to stay one that a reference kernel computes.
+    pub fuses: bool,
+}
+
+impl Goal {
+    /// The fastest program for a CPU.
+    #[must_use]
+    pub const fn cpu() -> Self {
+        Self { machine: Machine::Cpu, precision: Precision::F32, fuses: true }
+    }
+
+    /// The fastest program for a GPU.
+    #[must_use]
+    pub const fn gpu(precision: Precision) -> Self {
+        Self { machine: Machine::Gpu, precision, fuses: true }
+    }
+
+    /// The type of activations on a GPU where it is half as wide as `f32`.
+    #[must_use]
+    pub const fn half(&self) -> Option<DType> {
+        match (self.machine, self.precision) {
+            (Machine::Gpu, Precision::Bf16) => Some(DType::Bf16),
+            (Machine::Gpu, Precision::F16) => Some(DType::F16),
+            _ => None,
+        }
+    }
+
+    /// Whether the gradients of this step are multiplied by the scale of the loss.
+    #[must_use]
+    pub const fn scales_loss(&self) -> bool {
+        matches!((self.machine, self.precision), (Machine::Gpu, Precision::F16))
+    }
+
+    /// Whether neighbouring operations are fused. A GPU has no kernels for some operations that are not.
+    pub(super) fn fuses(&self) -> bool {
+        self.fuses || self.machine == Machine::Gpu
+    }
+
+    /// Whether the program is for a GPU.
+    pub(super) fn is_gpu(&self) -> bool {
+        self.machine == Machine::Gpu
+    }
+}
+
+/// One rewriting of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    /// The name, in listings and errors.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub about: &'static str,
+    /// The condition in words.
+    pub when: &'static str,
+    /// Whether the pass is part of rewriting for a goal.
+    pub(super) applies: fn(&Goal) -> bool,
+    /// Finds what it is for, and changes it.
+    pub(super) run: fn(&mut Rewriter, &Goal),
+}
+
+impl Pass {
+    /// The program after the pass, and what the pass changed.
+    #[must_use]
+    pub fn apply(&self, program: Program, goal: &Goal) -> (Program, PassRun) {
+        let mut rewriter = Rewriter::new(program);
+        (self.run)(&mut rewriter, goal);
+        rewriter.finish(self.name)
+    }
+}

@@ -1,0 +1,32 @@
+//! The optimizer's operation writes the totals of its metrics itself.
+
+use crate::lower::{Op, OpKind};
+use crate::rewrite::history::absorb;
+use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::rewriter::{Rewriter, set};
+
+pub(super) const PASS: Pass = Pass {
+    name: "folded_metrics",
+    about: "The optimizer's operation writes the largest update and the gradient's norm over all parameters itself.",
+    when: "on a GPU",
+    applies: Goal::is_gpu,
+    run,
+};
+
+fn run(rw: &mut Rewriter, _: &Goal) {
+    let ops = &rw.program().ops;
+    let Some(at) = ops.iter().position(|op| matches!(op.kind, OpKind::UpdateMetrics(_))) else { return };
+    let metrics = &ops[at];
+    let source = metrics.arg("update_max_seg");
+    let is_update = |op: &Op| source.is_some() && op.arg("update_max") == source && op.kind.slot("total_max").is_some();
+    let (Some(update), Some(max), Some(norm)) =
+        (ops.iter().position(is_update), metrics.arg("update_max"), metrics.arg("grad_norm"))
+    else {
+        return;
+    };
+    let mut op = ops[update].clone();
+    set(&mut op, "total_max", max);
+    set(&mut op, "grad_norm", norm);
+    absorb(&mut op, metrics);
+    rw.fuse(update, op, &[at]);
+}

@@ -1,0 +1,67 @@
+//! A product, convolution or batch normalisation applies the activation behind it.
+
+use crate::lower::{Epilogue, LValueId, Op, OpKind};
+use crate::model::Activation;
+use crate::ops;
+use crate::rewrite::epilogue::{is_forward, with_epilogue};
+use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::rewriter::{Rewriter, merged};
+use crate::rewrite::uses::Uses;
+
+pub(super) const PASS: Pass = Pass {
+    name: "fuse_activation",
+    about: "A product, convolution or batch normalisation applies the activation behind it while it writes its result.",
+    when: "unless references are asked for on a CPU",
+    applies: Goal::fuses,
+    run,
+};
+
+fn run(rw: &mut Rewriter, _: &Goal) {
+    let uses = Uses::of(rw.program());
+    for reader in 0..rw.len() {
+        if let OpKind::Act(ops::Act { func, .. }) = rw.op(reader).kind {
+            fuse(rw, &uses, reader, func);
+        }
+    }
+}
+
+fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize, func: Activation) {
+    let x = rw.op(reader).arg("x");
+    let Some(producer) = uses.producer(rw, x) else { return };
+    let is_sole = uses.sole_producer(rw, x).is_some();
+    let fused = match behind_norm(rw.op(producer), rw.op(reader), func) {
+        Some(fused) => is_sole.then_some(fused),
+        None => behind_product(rw.op(producer), rw.op(reader), func, !is_sole),
+    };
+    if let Some(fused) = fused {
+        rw.fuse(reader, fused, &[producer]);
+    }
+}
+
+/// A batch normalisation with an activation whose derivative is taken at its output.
+fn behind_norm(norm: &Op, reader: &Op, func: Activation) -> Option<Op> {
+    let act = Some(func);
+    let kind = match norm.kind {
+        OpKind::BatchNorm(norm @ ops::BatchNorm { act: None, .. }) => OpKind::BatchNorm(ops::BatchNorm { act, ..norm }),
+        OpKind::BatchNormEval(norm @ ops::BatchNormEval { act: None, .. }) => {
+            OpKind::BatchNormEval(ops::BatchNormEval { act, ..norm })
+        }
+        _ => return None,
+    };
+    func.saves_output().then(|| merged(norm, reader, kind, &[("y", reader.arg("y"))]))
+}
+
+/// A forward product with an activation. Where the value before the activation has other readers (`keep`), it is written too, but only where those are
+/// the activation's own backward pass: the shape is then read while it is written once more.
+fn behind_product(product: &Op, reader: &Op, func: Activation, keep: bool) -> Option<Op> {
+    if keep && func.saves_output() {
+        return None;
+    }
+    let kind = with_epilogue(&product.kind, |e| {
+        let free = e.act.is_none() && e.act_grad.is_none() && !e.save_z;
+        free.then_some(Epilogue { act: Some(func), save_z: keep, ..e })
+    });
+    let kind = kind.filter(is_forward)?;
+    let z: Option<LValueId> = if keep { product.arg("c") } else { None };
+    Some(merged(product, reader, kind, &[("c", reader.arg("y")), ("z", z)]))
+}

@@ -1,0 +1,39 @@
+//! The gradient of a layer's input is multiplied by the derivative of the activation in front of the layer.
+
+use crate::lower::{Epilogue, OpKind};
+use crate::ops;
+use crate::rewrite::epilogue::{is_forward, with_epilogue};
+use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::rewriter::{Rewriter, merged};
+use crate::rewrite::uses::Uses;
+
+pub(super) const PASS: Pass = Pass {
+    name: "fuse_activation_gradient",
+    about: "The product that makes a layer's input gradient multiplies it by the derivative of the activation in front.",
+    when: "unless references are asked for on a CPU",
+    applies: Goal::fuses,
+    run,
+};
+
+fn run(rw: &mut Rewriter, _: &Goal) {
+    let uses = Uses::of(rw.program());
+    for reader in 0..rw.len() {
+        if matches!(rw.op(reader).kind, OpKind::ActBwd(_)) {
+            fuse(rw, &uses, reader);
+        }
+    }
+}
+
+fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
+    let op = rw.op(reader);
+    let OpKind::ActBwd(ops::ActBwd { func, .. }) = op.kind else { return };
+    let Some(producer) = uses.sole_producer(rw, op.arg("dy")) else { return };
+    let before = rw.op(producer);
+    if is_forward(&before.kind) {
+        return;
+    }
+    let kind = with_epilogue(&before.kind, |e| e.is_empty().then_some(Epilogue { act_grad: Some(func), ..e }));
+    let Some(kind) = kind else { return };
+    let fused = merged(before, op, kind, &[("saved", op.arg("saved")), ("c", op.arg("dx"))]);
+    rw.fuse(reader, fused, &[producer]);
+}

@@ -1,0 +1,34 @@
+//! A product or convolution adds its bias while it writes.
+
+use crate::lower::{Epilogue, OpKind};
+use crate::rewrite::epilogue::with_epilogue;
+use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::rewriter::{Rewriter, merged};
+use crate::rewrite::uses::Uses;
+
+pub(super) const PASS: Pass = Pass {
+    name: "fuse_bias",
+    about: "A product or convolution adds the bias while it writes its result.",
+    when: "unless references are asked for on a CPU",
+    applies: Goal::fuses,
+    run,
+};
+
+fn run(rw: &mut Rewriter, _: &Goal) {
+    let uses = Uses::of(rw.program());
+    for reader in 0..rw.len() {
+        if matches!(rw.op(reader).kind, OpKind::BiasAdd(_)) {
+            fuse(rw, &uses, reader);
+        }
+    }
+}
+
+fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
+    let op = rw.op(reader);
+    let Some(producer) = uses.sole_producer(rw, op.arg("x")) else { return };
+    let before = rw.op(producer);
+    let kind = with_epilogue(&before.kind, |e| e.is_empty().then_some(Epilogue { bias: true, ..e }));
+    let Some(kind) = kind else { return };
+    let fused = merged(before, op, kind, &[("bias", op.arg("bias")), ("c", op.arg("y"))]);
+    rw.fuse(reader, fused, &[producer]);
+}

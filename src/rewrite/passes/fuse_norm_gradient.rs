@@ -1,0 +1,43 @@
+//! The gradient of a batch normalisation begins with the derivative of the activation behind it.
+
+use crate::lower::{LValueId, Op, OpKind};
+use crate::ops;
+use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::rewriter::{Rewriter, merged};
+use crate::rewrite::uses::Uses;
+
+pub(super) const PASS: Pass = Pass {
+    name: "fuse_norm_gradient",
+    about: "The backward pass of a batch normalisation applies the derivative of the activation behind it while it reads.",
+    when: "unless references are asked for on a CPU",
+    applies: Goal::fuses,
+    run,
+};
+
+fn run(rw: &mut Rewriter, _: &Goal) {
+    let uses = Uses::of(rw.program());
+    for reader in 0..rw.len() {
+        let OpKind::BatchNormBwd(norm @ ops::BatchNormBwd { act_grad: None, .. }) = rw.op(reader).kind else {
+            continue;
+        };
+        let Some(derivative) = uses.sole_producer(rw, rw.op(reader).arg("dy")) else { continue };
+        if let Some(fused) = fused(rw.op(derivative), rw.op(reader), norm) {
+            rw.fuse(reader, fused, &[derivative]);
+        }
+    }
+}
+
+fn fused(derivative: &Op, reader: &Op, norm: ops::BatchNormBwd) -> Option<Op> {
+    let OpKind::ActBwd(ops::ActBwd { func, .. }) = derivative.kind else { return None };
+    if !func.saves_output() {
+        return None;
+    }
+    let kind = OpKind::BatchNormBwd(ops::BatchNormBwd { act_grad: Some(func), ..norm });
+    let mut bound: Vec<(&str, Option<LValueId>)> =
+        reader.kind.slots().iter().zip(&reader.args).map(|(s, a)| (s.name, *a)).collect();
+    bound.extend([("dy", derivative.arg("dy")), ("saved", derivative.arg("saved"))]);
+    let mut fused = merged(derivative, reader, kind, &bound);
+    // It is the normalisation's own backward pass, whichever layer the activation is.
+    fused.layer = reader.layer;
+    Some(fused)
+}

@@ -1,0 +1,60 @@
+//! Softmax, cross entropy, its mean, the accuracy and the gradient are one operation.
+
+use crate::lower::{Op, OpKind};
+use crate::ops;
+use crate::rewrite::history::absorb;
+use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::rewriter::{Rewriter, merged};
+use crate::rewrite::uses::Uses;
+
+pub(super) const PASS: Pass = Pass {
+    name: "fuse_softmax_loss",
+    about: "Softmax, cross entropy, their mean, the accuracy and the gradient of the logits become one operation.",
+    when: "unless references are asked for on a CPU",
+    applies: Goal::fuses,
+    run,
+};
+
+fn run(rw: &mut Rewriter, _: &Goal) {
+    let is_gradient = |op: &Op| matches!(op.kind, OpKind::SoftmaxCeGrad(_));
+    if !rw.program().ops.iter().any(is_gradient) {
+        return;
+    }
+    let uses = Uses::of(rw.program());
+    for reader in 0..rw.len() {
+        if is_gradient(rw.op(reader)) {
+            fuse(rw, &uses, reader);
+        }
+    }
+}
+
+fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
+    let op = rw.op(reader);
+    let OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing }) = op.kind else { return };
+    let Some(producer) = uses.sole_producer(rw, op.arg("probs")) else { return };
+    let softmax = rw.op(producer);
+    if !matches!(softmax.kind, OpKind::SoftmaxCe(_)) {
+        return;
+    }
+    let logits = softmax.arg("logits");
+    let find = |want: &dyn Fn(&Op) -> bool| (0..reader).find(|&i| rw.is_there(i) && want(rw.op(i)));
+    let is_mean = |p: &Op| matches!(p.kind, OpKind::LossMean(_)) && p.arg("row_loss") == softmax.arg("row_loss");
+    let Some(mean) = find(&is_mean) else { return };
+    let score = OpKind::Accuracy(ops::Accuracy { rows, classes });
+    let accuracy = find(&|p: &Op| p.kind == score && p.arg("scores") == logits);
+    let bound = [
+        ("logits", logits),
+        ("labels", op.arg("labels")),
+        ("dlogits", op.arg("dlogits")),
+        ("loss", rw.op(mean).arg("loss")),
+        ("accuracy", accuracy.and_then(|i| rw.op(i).arg("accuracy"))),
+    ];
+    let kind = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing });
+    let mut fused = merged(softmax, op, kind, &bound);
+    let mut taken = vec![producer];
+    for number in accuracy.into_iter().chain([mean]) {
+        absorb(&mut fused, rw.op(number));
+        taken.push(number);
+    }
+    rw.fuse(reader, fused, &taken);
+}

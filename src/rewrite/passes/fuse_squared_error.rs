@@ -1,0 +1,33 @@
+//! The squared error and its gradient are one operation.
+
+use crate::lower::{Op, OpKind};
+use crate::ops;
+use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::rewriter::{Rewriter, merged};
+
+pub(super) const PASS: Pass = Pass {
+    name: "fuse_squared_error",
+    about: "The mean squared error and the gradient of the output become one operation.",
+    when: "unless references are asked for on a CPU",
+    applies: Goal::fuses,
+    run,
+};
+
+fn run(rw: &mut Rewriter, _: &Goal) {
+    for reader in 0..rw.len() {
+        if let OpKind::MseGrad(ops::MseGrad { len }) = rw.op(reader).kind {
+            fuse(rw, reader, len);
+        }
+    }
+}
+
+fn fuse(rw: &mut Rewriter, reader: usize, len: usize) {
+    let op = rw.op(reader);
+    let is_loss =
+        |p: &Op| matches!(p.kind, OpKind::Mse(_)) && p.arg("y") == op.arg("y") && p.arg("target") == op.arg("target");
+    let Some(loss) = (0..reader).find(|&i| rw.is_there(i) && is_loss(rw.op(i))) else { return };
+    let bound =
+        [("y", op.arg("y")), ("target", op.arg("target")), ("dy", op.arg("dy")), ("loss", rw.op(loss).arg("loss"))];
+    let fused = merged(rw.op(loss), op, OpKind::MseFused(ops::MseFused { len }), &bound);
+    rw.fuse(reader, fused, &[loss]);
+}

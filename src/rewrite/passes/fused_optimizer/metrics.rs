@@ -1,0 +1,63 @@
+//! The metrics of updates that are part of gradients: every update writes those of its tiles, and one operation at the end sums them up.
+
+use crate::ir::Role;
+use crate::lower::{Alias, LValue, Layout, Op, OpKind, Segment};
+use crate::model::ParamId;
+use crate::ops;
+use crate::rewrite::history::absorb;
+use crate::rewrite::rewriter::{Rewriter, made_like, set};
+use crate::tensor::{DType, Shape};
+
+/// Gives every step its stretch of a vector of parts; the operation that sums them up, in the place of the update's own metrics and their `totals`.
+pub(super) fn measure<'a>(
+    rw: &mut Rewriter,
+    update: &Op,
+    totals: Option<&Op>,
+    steps: impl Iterator<Item = &'a mut Op>,
+) -> Op {
+    let mut steps: Vec<&mut Op> = steps.collect();
+    let mut segments = Vec::with_capacity(steps.len());
+    let mut total = 0;
+    for step in &steps {
+        let len = step.kind.step_parts();
+        segments.push(Segment { start: total, len });
+        total += len;
+    }
+    let blank = LValue {
+        name: "update_parts".into(),
+        role: Role::Metric,
+        dtype: DType::F32,
+        shape: Shape::from([2 * total]),
+        layout: Layout::Plain,
+        alias: None,
+        persistent: false,
+        layer: None,
+        pass: 0,
+        param: None,
+    };
+    let parts = rw.push(blank.clone());
+    let params: Vec<ParamId> = rw.program().segments.iter().map(|(param, _)| *param).collect();
+    for ((step, segment), param) in steps.iter_mut().zip(&segments).zip(params) {
+        let of = rw.program().value(rw.program().params[param.0 as usize].value).name.clone();
+        let value = rw.push(LValue {
+            name: format!("update_parts.{of}"),
+            param: Some(param),
+            alias: Some(Alias { of: parts, start: 2 * segment.start }),
+            shape: Shape::from([2 * segment.len]),
+            layer: step.layer,
+            ..blank.clone()
+        });
+        set(step, "parts", value);
+    }
+    let bound = [
+        ("parts", Some(parts)),
+        ("update_max_seg", update.arg("update_max")),
+        ("grad_norm_seg", update.arg("grad_norm_seg")),
+        ("update_max", totals.and_then(|op| op.arg("update_max"))),
+        ("grad_norm", totals.and_then(|op| op.arg("grad_norm"))),
+    ];
+    let mut closing = made_like(update, OpKind::StepMetrics(ops::StepMetrics { segments }), &bound);
+    closing.fused.push(update.kind.name().to_owned());
+    totals.iter().for_each(|totals| absorb(&mut closing, totals));
+    closing
+}

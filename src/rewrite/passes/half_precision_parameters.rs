@@ -1,0 +1,77 @@
+//! Products read a copy of the parameters in half precision, which the optimizer writes beside the `f32` masters.
+//!
+//! Moments, statistics, weight gradients and losses stay `f32`.
+
+use crate::ir::Role;
+use crate::lower::{Alias, LValue, LValueId, OpKind, Trans};
+use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::rewriter::Rewriter;
+use crate::tensor::DType;
+use std::collections::HashMap;
+
+pub(super) const PASS: Pass = Pass {
+    name: "half_precision_parameters",
+    about: "Products read a copy of the parameters in half precision, which the optimizer writes beside the parameters.",
+    when: "on a GPU in bf16 and f16",
+    applies: |goal| goal.half().is_some(),
+    run,
+};
+
+fn run(rw: &mut Rewriter, goal: &Goal) {
+    let Some(half) = goal.half() else { return };
+    let len = rw.program().flat_len();
+    let flat = rw.state(format!("params.{half}"), half, len);
+    let mut copies = Copies { flat, half, made: HashMap::new() };
+    for number in 0..rw.len() {
+        let op = rw.op(number);
+        if let Some((slot, weight)) = weight_slot(&op.kind).and_then(|slot| Some((slot, op.arg(slot)?))) {
+            let copy = copies.of(rw, weight);
+            rw.bind(number, slot, copy);
+        }
+    }
+    // Libraries add biases of the product's own type.
+    for number in 0..rw.len() {
+        let op = rw.op(number);
+        let is_product = matches!(&op.kind, OpKind::Gemm(g) if matches!(g.trans, Trans::Nn));
+        if let Some(bias) = op.arg("bias").filter(|_| is_product) {
+            let copy = copies.of(rw, bias);
+            rw.bind(number, "bias_half", copy);
+        }
+    }
+    let after = rw.view(format!("params.{half}.new"), flat, len);
+    (0..rw.len()).for_each(|number| rw.bind(number, "shadow", after));
+}
+
+/// The slot of an operation that holds a weight that products read, where it has one.
+const fn weight_slot(kind: &OpKind) -> Option<&'static str> {
+    match kind {
+        OpKind::Gemm(g) if !matches!(g.trans, Trans::Tn) => Some("b"),
+        OpKind::Conv2d(_) | OpKind::Conv2dBwdX(_) => Some("b"),
+        _ => None,
+    }
+}
+
+/// The copies of single parameters, by name.
+struct Copies {
+    /// The vector that holds all of them.
+    flat: LValueId,
+    half: DType,
+    made: HashMap<String, LValueId>,
+}
+
+impl Copies {
+    /// The stretch of the vector that holds a parameter's copy.
+    fn of(&mut self, rw: &mut Rewriter, param: LValueId) -> LValueId {
+        let (_, start) = rw.program().root(param);
+        let master = rw.program().value(param);
+        let name = format!("{}.{}", master.name, self.half);
+        if let Some(found) = self.made.get(&name) {
+            return *found;
+        }
+        let alias = Some(Alias { of: self.flat, start });
+        let copy = LValue { name: name.clone(), role: Role::State, dtype: self.half, alias, ..master.clone() };
+        let copy = rw.push(copy);
+        self.made.insert(name, copy);
+        copy
+    }
+}

@@ -1,0 +1,56 @@
+//! A batch normalisation adds what is summed with its output. With the pass before, the tail of a residual block (normalisation, sum, activation) is
+//! one operation: a GPU is short of launches and of memory traffic.
+
+use crate::lower::{LValueId, Op, OpKind, Program};
+use crate::ops;
+use crate::rewrite::history::absorb;
+use crate::rewrite::pass::{Goal, Pass};
+use crate::rewrite::rewriter::{Rewriter, set};
+use crate::rewrite::uses::Readers;
+
+pub(super) const PASS: Pass = Pass {
+    name: "join_norm_sum",
+    about: "A batch normalisation adds what is summed with its output, and applies the activation of that sum.",
+    when: "on a GPU",
+    applies: Goal::is_gpu,
+    run,
+};
+
+fn run(rw: &mut Rewriter, _: &Goal) {
+    let ops = rw.program().ops.iter();
+    let norms: Vec<(usize, LValueId)> = ops
+        .enumerate()
+        .filter(|(_, op)| matches!(op.kind, OpKind::BatchNorm(ops::BatchNorm { act: None, .. })))
+        .filter_map(|(number, op)| Some((number, op.arg("y")?)))
+        .collect();
+    let readers = Readers::of(rw.program(), norms.iter().map(|(_, out)| *out));
+    for (number, out) in norms {
+        let Some(reader) = readers.sole(rw, out) else { continue };
+        if let Some(joined) = joined(rw.program(), rw.op(number), rw.op(reader), out) {
+            rw.fuse(reader, joined, &[number]);
+        }
+    }
+}
+
+fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {
+    let OpKind::BatchNorm(dimensions) = norm.kind else { return None };
+    let act = match sum.kind {
+        OpKind::Add(_) => None,
+        OpKind::AddAct(ops::AddAct { act, act_grad: None, .. }) => act,
+        _ => return None,
+    };
+    let beside = if sum.arg("a") == Some(out) { sum.arg("b") } else { sum.arg("a") };
+    // The sum is stored where the normalised values would be: both orders must be the same.
+    let same = |id: Option<LValueId>| id.is_some_and(|id| program.value(id).layout == program.value(out).layout);
+    if !same(beside) || !same(sum.arg("y")) {
+        return None;
+    }
+    let mut joined = norm.clone();
+    // The activation is a field of the normalisation, and has no name of its own in what it consists of.
+    absorb(&mut joined, &Op { fused: Vec::new(), ..sum.clone() });
+    joined.kind = OpKind::BatchNorm(ops::BatchNorm { act, ..dimensions });
+    for (slot, value) in [("y", sum.arg("y")), ("residual", beside)] {
+        value.iter().for_each(|value| set(&mut joined, slot, *value));
+    }
+    Some(joined)
+}

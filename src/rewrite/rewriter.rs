@@ -1,0 +1,287 @@
+//! The program while a pass changes it.
+//!
+//! Operations keep the numbers that they had before the pass until the pass is over: replacing and fusing shows at once, what is inserted, moved or
+//! removed takes its place in [`Rewriter::finish`], which numbers anew and says which operation came from which.
+
+use super::history::{Change, How, PassRun, absorb, parts};
+use crate::ir::Role;
+use crate::lower::{Alias, LValue, LValueId, Layout, Op, OpKind, Program};
+use crate::model::ParamId;
+use crate::tensor::{DType, Shape};
+
+/// What became of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fate {
+    Kept,
+    /// Other arguments, or another kind; and what was fused into it, by number.
+    Replaced {
+        taken: Vec<usize>,
+    },
+    /// It is a part of the operation of this number.
+    FusedInto(usize),
+    /// It is not there any more; what was made from it was inserted elsewhere.
+    Gone,
+}
+
+/// An operation that will be at another place than its own: before or behind an operation by number.
+struct Inserted {
+    at: usize,
+    behind: bool,
+    op: Op,
+    how: How,
+    from: Vec<usize>,
+}
+
+/// A program that is being rewritten.
+pub(super) struct Rewriter {
+    program: Program,
+    fates: Vec<Fate>,
+    inserted: Vec<Inserted>,
+    values_before: usize,
+    values_changed: usize,
+}
+
+impl Rewriter {
+    pub(super) fn new(program: Program) -> Self {
+        let fates = vec![Fate::Kept; program.ops.len()];
+        let values_before = program.values.len();
+        Self { program, fates, inserted: Vec::new(), values_before, values_changed: 0 }
+    }
+
+    /// The program with the numbers from before the pass; operations that are gone are still in it.
+    pub(super) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    pub(super) fn op(&self, number: usize) -> &Op {
+        &self.program.ops[number]
+    }
+
+    /// How many operations there were before the pass.
+    pub(super) fn len(&self) -> usize {
+        self.program.ops.len()
+    }
+
+    /// Whether an operation is still there under its own number.
+    pub(super) fn is_there(&self, number: usize) -> bool {
+        matches!(self.fates[number], Fate::Kept | Fate::Replaced { .. })
+    }
+
+    /// The number of the operation that now does what this one did.
+    pub(super) fn now(&self, number: usize) -> usize {
+        match self.fates[number] {
+            Fate::FusedInto(other) => self.now(other),
+            _ => number,
+        }
+    }
+
+    /// Adds a value. All that were there keep their ids.
+    pub(super) fn push(&mut self, value: LValue) -> LValueId {
+        self.program.values.push(value);
+        LValueId(self.program.values.len() as u32 - 1)
+    }
+
+    /// Adds a value of its own that survives the step.
+    pub(super) fn state(&mut self, name: String, dtype: DType, len: usize) -> LValueId {
+        self.push(LValue {
+            name,
+            role: Role::State,
+            dtype,
+            shape: Shape::from([len]),
+            layout: Layout::Plain,
+            alias: None,
+            persistent: true,
+            layer: None,
+            pass: 0,
+            param: None,
+        })
+    }
+
+    /// Adds a view of a value, from its first element on.
+    pub(super) fn view(&mut self, name: String, of: LValueId, len: usize) -> LValueId {
+        let alias = Some(Alias { of, start: 0 });
+        let value = LValue { name, alias, shape: Shape::from([len]), ..self.program.value(of).clone() };
+        self.push(value)
+    }
+
+    /// A value that is to get another type or place.
+    pub(super) fn value_mut(&mut self, id: LValueId) -> &mut LValue {
+        self.values_changed += 1;
+        &mut self.program.values[id.0 as usize]
+    }
+
+    /// Says that nothing holds the gradient of a parameter any more.
+    pub(super) fn forget_gradient(&mut self, param: ParamId) {
+        self.program.params[param.0 as usize].grad = None;
+    }
+
+    /// Binds a value to a slot, where the operation has that slot.
+    pub(super) fn bind(&mut self, number: usize, slot: &str, value: LValueId) {
+        let Some(index) = self.program.ops[number].kind.slot(slot) else { return };
+        self.program.ops[number].args[index] = Some(value);
+        self.touch(number);
+    }
+
+    /// Puts an operation into the place of another.
+    pub(super) fn replace(&mut self, number: usize, op: Op) {
+        self.program.ops[number] = op;
+        self.touch(number);
+    }
+
+    /// Puts an operation into the place of another, which it does together with those that are `taken`.
+    pub(super) fn fuse(&mut self, number: usize, op: Op, taken: &[usize]) {
+        self.replace(number, op);
+        for &other in taken {
+            let before = std::mem::replace(&mut self.fates[other], Fate::FusedInto(number));
+            let Fate::Replaced { taken: all } = &mut self.fates[number] else { continue };
+            all.push(other);
+            if let Fate::Replaced { taken } = before {
+                all.extend(taken);
+            }
+        }
+    }
+
+    /// Inserts an operation before another. It was made `from` operations that are replaced or removed by the same pass, or from none.
+    pub(super) fn insert_before(&mut self, number: usize, op: Op, from: &[usize]) {
+        self.insert(number, false, op, from);
+    }
+
+    /// Inserts an operation behind another, and behind what was inserted there before.
+    pub(super) fn insert_behind(&mut self, number: usize, op: Op, from: &[usize]) {
+        self.insert(number, true, op, from);
+    }
+
+    /// Adds an operation at the end.
+    pub(super) fn append(&mut self, op: Op, from: &[usize]) {
+        self.insert(self.len(), false, op, from);
+    }
+
+    /// Takes an operation out. What is inserted beside it finds its place all the same.
+    pub(super) fn remove(&mut self, number: usize) {
+        self.fates[number] = Fate::Gone;
+    }
+
+    /// Moves an operation to before another, behind what was put there before.
+    pub(super) fn move_before(&mut self, number: usize, target: usize) {
+        let op = self.program.ops[number].clone();
+        self.remove(number);
+        self.inserted.push(Inserted { at: target, behind: false, op, how: How::Moved, from: vec![number] });
+    }
+
+    fn insert(&mut self, at: usize, behind: bool, op: Op, from: &[usize]) {
+        let how = match from {
+            [] => How::Added,
+            [_] => How::Split,
+            _ => How::Fused,
+        };
+        from.iter().for_each(|&number| self.touch(number));
+        self.inserted.push(Inserted { at, behind, op, how, from: from.to_vec() });
+    }
+
+    fn touch(&mut self, number: usize) {
+        if self.fates[number] == Fate::Kept {
+            self.fates[number] = Fate::Replaced { taken: Vec::new() };
+        }
+    }
+
+    /// The program with everything in its place, and what changed.
+    pub(super) fn finish(self, name: &'static str) -> (Program, PassRun) {
+        let Self { mut program, fates, mut inserted, values_before, values_changed } = self;
+        let before = program.ops.len();
+        let mut made = Made { ops: Vec::with_capacity(before + inserted.len()), changes: Vec::new() };
+        // The order among those at one place is the one in which they came.
+        inserted.sort_by_key(|i| (i.at, i.behind));
+        let mut waiting = inserted.into_iter().peekable();
+        let mut gone = Vec::new();
+        for (at, (op, fate)) in program.ops.into_iter().zip(fates).enumerate() {
+            while let Some(next) = waiting.next_if(|i| i.at == at && !i.behind) {
+                made.insert(next);
+            }
+            match fate {
+                Fate::Kept => made.ops.push(op),
+                Fate::Replaced { taken } => made.replace(at, op, taken),
+                Fate::FusedInto(_) => {}
+                Fate::Gone => gone.push(at),
+            }
+            while let Some(next) = waiting.next_if(|i| i.at == at) {
+                made.insert(next);
+            }
+        }
+        waiting.for_each(|next| made.insert(next));
+        let changes = made.with_removed(gone);
+        program.ops = made.ops;
+        let (after, values_added) = (program.ops.len(), program.values.len() - values_before);
+        (program, PassRun { name, before, after, values_added, values_changed, changes })
+    }
+}
+
+/// The operations after a pass, as far as they are in place.
+struct Made {
+    ops: Vec<Op>,
+    changes: Vec<Change>,
+}
+
+impl Made {
+    fn insert(&mut self, inserted: Inserted) {
+        self.change(inserted.how, inserted.from);
+        self.ops.push(inserted.op);
+    }
+
+    fn replace(&mut self, at: usize, op: Op, mut taken: Vec<usize>) {
+        let how = if taken.is_empty() { How::Changed } else { How::Fused };
+        taken.push(at);
+        self.change(how, taken);
+        self.ops.push(op);
+    }
+
+    /// Notes what the operation that comes next was made from.
+    fn change(&mut self, how: How, mut before: Vec<usize>) {
+        before.sort_unstable();
+        self.changes.push(Change { how, before, after: Some(self.ops.len()) });
+    }
+
+    /// The changes, with those operations at the end from which nothing was made.
+    fn with_removed(&mut self, gone: Vec<usize>) -> Vec<Change> {
+        let mut changes = std::mem::take(&mut self.changes);
+        let most = gone.last().map_or(0, |last| last + 1);
+        let mut used = vec![false; most];
+        changes.iter().flat_map(|c| &c.before).filter(|n| **n < most).for_each(|n| used[*n] = true);
+        let lost = gone.into_iter().filter(|&number| !used[number]);
+        changes.extend(lost.map(|number| Change { how: How::Removed, before: vec![number], after: None }));
+        changes
+    }
+}
+
+/// Binds a value to a slot of an operation that is not in the program yet, where it has that slot.
+pub(super) fn set(op: &mut Op, slot: &str, value: LValueId) {
+    if let Some(index) = op.kind.slot(slot) {
+        op.args[index] = Some(value);
+    }
+}
+
+/// An operation that belongs where another belongs, with these arguments. It consists of nothing but itself.
+pub(super) fn made_like(like: &Op, kind: OpKind, args: &[(&str, Option<LValueId>)]) -> Op {
+    let mut op = Op { args: vec![None; kind.slots().len()], kind, fused: Vec::new(), ..like.clone() };
+    for (slot, value) in args {
+        value.iter().for_each(|value| set(&mut op, slot, *value));
+    }
+    op
+}
+
+/// What a producer and its only reader are as one operation of `kind`, in the reader's place. What the producer read and wrote besides the value
+/// between them stays bound where its kind stays the same; `bound` is bound over that.
+pub(super) fn merged(producer: &Op, reader: &Op, kind: OpKind, bound: &[(&str, Option<LValueId>)]) -> Op {
+    let mut args = vec![None; kind.slots().len()];
+    if std::mem::discriminant(&producer.kind) == std::mem::discriminant(&kind) {
+        args.clone_from(&producer.args);
+    }
+    for (name, value) in bound {
+        if let Some(slot) = kind.slot(name) {
+            args[slot] = *value;
+        }
+    }
+    let (layer, nodes) = (producer.layer.or(reader.layer), producer.nodes.clone());
+    let mut op = Op { kind, args, layer, pass: reader.pass, phase: reader.phase, nodes, fused: parts(producer) };
+    absorb(&mut op, reader);
+    op
+}

@@ -1,0 +1,101 @@
+//! Who makes and who reads each value of a program: what passes ask before they fuse.
+
+use super::rewriter::Rewriter;
+use crate::ir::Mode;
+use crate::lower::{LValueId, Op, Program};
+use std::collections::HashMap;
+
+/// Makers and readers by contents: a plain view counts as the value that it shows.
+pub(super) struct Uses {
+    /// The operation that writes each value.
+    writer: Vec<Option<usize>>,
+    /// The value whose contents each value shows.
+    content: Vec<LValueId>,
+    /// How many operations read each value, its plain views included.
+    readers: Vec<usize>,
+}
+
+impl Uses {
+    pub(super) fn of(program: &Program) -> Self {
+        let content = contents(program);
+        let mut readers = vec![0; program.values.len()];
+        for read in program.ops.iter().flat_map(Op::reads) {
+            readers[content[read.0 as usize].0 as usize] += 1;
+        }
+        readers[content[program.output.0 as usize].0 as usize] += usize::from(program.mode == Mode::Eval);
+        let mut writer = vec![None; program.values.len()];
+        for (index, op) in program.ops.iter().enumerate() {
+            for written in op.writes() {
+                writer[written.0 as usize] = Some(index);
+            }
+        }
+        Self { writer, content, readers }
+    }
+
+    /// The operation that makes `value`, whoever else reads it.
+    pub(super) fn producer(&self, rw: &Rewriter, value: Option<LValueId>) -> Option<usize> {
+        self.writer[self.content[value?.0 as usize].0 as usize].map(|number| rw.now(number))
+    }
+
+    /// The operation that makes `value`, where `value` has no other reader and does not outlive the step.
+    pub(super) fn sole_producer(&self, rw: &Rewriter, value: Option<LValueId>) -> Option<usize> {
+        let id = self.content[value?.0 as usize];
+        let free = self.readers[id.0 as usize] == 1 && !rw.program().value(id).persistent;
+        self.producer(rw, Some(id)).filter(|_| free)
+    }
+}
+
+/// For each value, the value whose contents it shows: itself, unless it is a view of the whole of another and nobody writes it.
+fn contents(program: &Program) -> Vec<LValueId> {
+    let mut written = vec![false; program.values.len()];
+    for id in program.ops.iter().flat_map(Op::writes) {
+        written[id.0 as usize] = true;
+    }
+    let mut content: Vec<LValueId> = (0..program.values.len() as u32).map(LValueId).collect();
+    for (index, value) in program.values.iter().enumerate() {
+        let Some(alias) = value.alias else { continue };
+        let whole = alias.start == 0 && program.value(alias.of).shape.len() == value.shape.len();
+        // Values stand after what they show, so that one pass resolves chains.
+        if whole && !value.persistent && !written[index] && (alias.of.0 as usize) < index {
+            content[index] = content[alias.of.0 as usize];
+        }
+    }
+    content
+}
+
+/// The readers of the memory of some values, by number.
+pub(super) struct Readers(HashMap<LValueId, Vec<usize>>);
+
+impl Readers {
+    /// Those of the values that are given, and of everything that shares their memory.
+    pub(super) fn of(program: &Program, values: impl Iterator<Item = LValueId>) -> Self {
+        let mut readers: HashMap<LValueId, Vec<usize>> = values.map(|id| (program.root(id).0, Vec::new())).collect();
+        if readers.is_empty() {
+            return Self(readers);
+        }
+        for (number, op) in program.ops.iter().enumerate() {
+            for id in op.reads() {
+                if let Some(found) = readers.get_mut(&program.root(id).0) {
+                    found.push(number);
+                }
+            }
+        }
+        Self(readers)
+    }
+
+    /// The one operation that reads a value, where nothing else reads it or any view of it, and it does not outlive the step.
+    pub(super) fn sole(&self, rw: &Rewriter, id: LValueId) -> Option<usize> {
+        let program = rw.program();
+        let home = program.root(id).0;
+        if program.value(home).persistent || program.root(program.output).0 == home {
+            return None;
+        }
+        let reads = |number: usize| rw.op(number).reads().filter(|read| program.root(*read).0 == home).count();
+        let mut numbers: Vec<usize> = self.0.get(&home)?.iter().map(|number| rw.now(*number)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers.retain(|number| reads(*number) > 0);
+        let [number] = numbers[..] else { return None };
+        (reads(number) == 1 && rw.op(number).reads().any(|read| read == id)).then_some(number)
+    }
+}

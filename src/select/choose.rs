@@ -1,0 +1,42 @@
+//! The choice of a kernel for every operation of a rewritten program.
+
+use super::selection::{Measured, Policy, SelectError, Selection};
+use super::{Device, Target, cuda, on_cpu, on_gpu};
+use crate::lower::Program;
+use crate::model::Precision;
+use crate::tensor::DType;
+
+/// Chooses a kernel for every operation of a program that was rewritten for this kind of machine: the fastest by the times that were measured on it
+/// before, or the cheapest by estimate.
+///
+/// `precision` is what products and activations are made of on a GPU; a CPU computes in the program's own type.
+///
+/// # Errors
+/// Where an operation has no kernel on the target.
+pub fn select(
+    program: Program,
+    target: &Target,
+    policy: Policy,
+    precision: Precision,
+    measured: Measured<'_>,
+) -> Result<Selection, SelectError> {
+    let real = cuda::Real::from(precision);
+    match target.device {
+        Device::Cpu(cpu) => {
+            let tuning = measured.tuning.filter(|_| policy == Policy::Fast && program.real != DType::F64);
+            let choose = |index| on_cpu::choose(&program, index, (target, cpu), policy, tuning);
+            let choices = (0..program.ops.len()).map(choose).collect::<Result<Vec<_>, SelectError>>()?;
+            Ok(Selection { target: target.clone(), program, choices, real: cuda::Real::F32, groups: Vec::new() })
+        }
+        Device::Cuda(_) if program.real == DType::F64 => Err(SelectError::Real(target.name.clone())),
+        Device::Cuda(gpu) => {
+            let choose = |index| on_gpu::choose(&program, index, (target, gpu), real, measured);
+            let choices = (0..program.ops.len()).map(choose).collect::<Result<Vec<_>, SelectError>>()?;
+            let costs: Vec<f64> = choices.iter().map(|c| c.cost_us).collect();
+            let (order, groups) = cuda::fuse_horizontally(&program, &costs);
+            let ops = order.iter().map(|&i| program.ops[i].clone()).collect();
+            let choices = order.iter().map(|&i| choices[i].clone()).collect();
+            Ok(Selection { target: target.clone(), program: Program { ops, ..program }, choices, real, groups })
+        }
+    }
+}

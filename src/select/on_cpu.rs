@@ -1,0 +1,73 @@
+//! The choice of a kernel for one operation on a CPU.
+
+use super::selection::{Candidate, Choice, Policy, SelectError};
+use super::{CpuFacts, Target, Tuning, Variant, catalogue, cpu_rest, least};
+use crate::lower::{OpKind, Program};
+
+/// The kernel of operation `index`: the fastest by remembered times where there are any, else the cheapest by estimate.
+pub(super) fn choose(
+    program: &Program,
+    index: usize,
+    (target, cpu): (&Target, CpuFacts),
+    policy: Policy,
+    tuning: Option<&Tuning>,
+) -> Result<Choice, SelectError> {
+    let op = &program.ops[index];
+    let variants = catalogue::variants(program.real).iter().copied();
+    let allowed = variants.filter(|v| policy == Policy::Fast || matches!(v, Variant::RefF32 | Variant::RefF64));
+    let (mut candidates, best) = estimated(&op.kind, allowed, cpu);
+    let Some((variant, cost_us)) = best else {
+        let reasons = candidates.iter().map(|c| format!("{}: {}", c.kernel, c.lost)).collect::<Vec<_>>().join("; ");
+        let (name, target) = (op.kind.name(), target.name.clone());
+        return Err(SelectError::NoKernel { op: index, name, target, reasons });
+    };
+    let measured = tuning.and_then(|t| t.fastest(&op.kind, cpu).map(|winner| (t, winner)));
+    let (variant, shared, cost_us) =
+        measured.map_or((variant, true, cost_us), |(_, winner)| (winner.variant, winner.shared, winner.us));
+    let kernel = catalogue::id(&op.kind, variant);
+    for candidate in candidates.iter_mut().filter(|c| c.kernel != kernel) {
+        if let Some(cost) = candidate.cost_us {
+            let never = if measured.is_some() { "; never measured" } else { "" };
+            candidate.lost = format!("estimated {cost:.1} us against {cost_us:.1} us{never}");
+        }
+    }
+    if let Some((tuning, winner)) = measured {
+        tuning.explain(&op.kind, winner, &mut candidates);
+    }
+    Ok(Choice {
+        variant,
+        shared,
+        cost_us,
+        workspace_bytes: catalogue::workspace_bytes(&op.kind, variant, cpu.threads) as u64,
+        flops: cpu_rest::flops(&op.kind),
+        least_flops: least::flops(&op.kind),
+        bytes: least::bytes(program, op),
+        kernel,
+        candidates,
+    })
+}
+
+/// Every variant of an operation's kernel with its estimated time or why it is refused, and the cheapest.
+fn estimated(
+    kind: &OpKind,
+    variants: impl Iterator<Item = Variant>,
+    cpu: CpuFacts,
+) -> (Vec<Candidate>, Option<(Variant, f64)>) {
+    let mut candidates = Vec::new();
+    let mut best: Option<(Variant, f64)> = None;
+    for variant in variants {
+        let kernel = catalogue::id(kind, variant);
+        match catalogue::accepts(kind, variant, cpu) {
+            Err(lost) => candidates.push(Candidate { kernel, cost_us: None, lost }),
+            Ok(()) => {
+                let cost = catalogue::cost_us(kind, variant, cpu);
+                candidates.push(Candidate { kernel, cost_us: Some(cost), lost: String::new() });
+                // The last of equals wins: variants come in rising order of preference.
+                if best.is_none_or(|(_, b)| cost <= b) {
+                    best = Some((variant, cost));
+                }
+            }
+        }
+    }
+    (candidates, best)
+}

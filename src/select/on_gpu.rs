@@ -1,0 +1,96 @@
+//! The choice of a kernel for one operation on a GPU.
+
+use super::selection::{Candidate, Choice, Measured, SelectError};
+use super::{CudaFacts, Target, Variant, catalogue, cpu_rest, cuda, least};
+use crate::lower::Program;
+use crate::tensor::Bytes;
+use std::collections::BTreeMap;
+
+/// What may run an operation, and what is known of it.
+struct Offers<'a> {
+    stem: String,
+    all: Vec<cuda::Offer>,
+    /// Remembered times by kernel.
+    known: Option<&'a BTreeMap<String, f64>>,
+}
+
+impl Offers<'_> {
+    fn kernel(&self, offer: &cuda::Offer) -> String {
+        format!("{}_{}", self.stem, offer.tail)
+    }
+
+    /// The remembered time of an offer.
+    fn time(&self, offer: &cuda::Offer) -> Option<f64> {
+        self.known.and_then(|known| known.get(&self.kernel(offer)).copied())
+    }
+
+    /// The best offer and its time: by number where one is forced, else the fastest of those that were measured, else the cheapest by estimate.
+    fn best(&self, force: Option<usize>) -> Option<(&cuda::Offer, f64)> {
+        let mut usable: Vec<(&cuda::Offer, f64)> =
+            self.all.iter().filter_map(|o| o.cost.as_ref().ok().map(|cost| (o, *cost))).collect();
+        // The last of equals comes first: kernels come in rising order of preference.
+        usable.reverse();
+        usable.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let by_time = usable.iter().filter_map(|(o, _)| Some((*o, self.time(o)?))).min_by(|a, b| a.1.total_cmp(&b.1));
+        match force {
+            Some(number) => usable.get(number).or_else(|| usable.first()).copied(),
+            None => by_time.filter(|(_, us)| *us < cuda::NOT_OFFERED_US).or_else(|| usable.first().copied()),
+        }
+    }
+
+    /// Why each offer but the chosen one was not taken.
+    fn candidates(&self, chosen: &cuda::Offer, cost_us: f64) -> Vec<Candidate> {
+        let lost = |o: &cuda::Offer| match &o.cost {
+            _ if o.route == chosen.route => String::new(),
+            Ok(_) if self.time(o).is_some_and(|us| us >= cuda::NOT_OFFERED_US) => {
+                "the library does not offer it".into()
+            }
+            Ok(cost) => match self.time(o) {
+                Some(us) => format!("measured {us:.1} us against {cost_us:.1} us"),
+                None => format!("estimated {cost:.1} us against {cost_us:.1} us"),
+            },
+            Err(why) => why.clone(),
+        };
+        let of = |o| Candidate { kernel: self.kernel(o), cost_us: o.cost.as_ref().ok().copied(), lost: lost(o) };
+        self.all.iter().map(of).collect()
+    }
+}
+
+/// The kernel of operation `index`.
+pub(super) fn choose(
+    program: &Program,
+    index: usize,
+    (target, gpu): (&Target, CudaFacts),
+    real: cuda::Real,
+    measured: Measured<'_>,
+) -> Result<Choice, SelectError> {
+    let op = &program.ops[index];
+    let of = cuda::real_of(program, op, real);
+    let known = measured.gpu_times.and_then(|t| t.of(&op.kind, of));
+    let offers = Offers { stem: catalogue::stem(&op.kind), all: cuda::offers(&op.kind, of, &gpu), known };
+    let Some((offer, cost_us)) = offers.best(measured.force) else {
+        return Err(no_kernel(program, index, (target, gpu), &offers));
+    };
+    Ok(Choice {
+        kernel: offers.kernel(offer),
+        variant: Variant::Cuda(offer.route),
+        shared: true,
+        cost_us,
+        workspace_bytes: offer.work_bytes,
+        flops: cpu_rest::flops(&op.kind),
+        least_flops: least::flops_with_tiles(&op.kind),
+        bytes: least::bytes(program, op),
+        candidates: offers.candidates(offer, cost_us),
+    })
+}
+
+/// Why there is none: most often because the network is too large for the machine.
+fn no_kernel(program: &Program, index: usize, (target, gpu): (&Target, CudaFacts), offers: &Offers<'_>) -> SelectError {
+    let (needed, target) = ((program.flat_len() as u64).saturating_mul(size_of::<f32>() as u64), target.name.clone());
+    if needed > gpu.memory_bytes {
+        return SelectError::TooLarge { needed: Bytes(needed), target, memory: Bytes(gpu.memory_bytes) };
+    }
+    let reasons: Vec<String> = offers.all.iter().map(|o| format!("{}: {:?}", offers.kernel(o), o.cost)).collect();
+    let reasons = if reasons.is_empty() { "no family knows it".into() } else { reasons.join("; ") };
+    SelectError::NoKernel { op: index, name: program.ops[index].kind.name(), target, reasons }
+}

@@ -1,0 +1,118 @@
+//! What the passes make of programs: the final plans of many networks, held by a digest each, and the passes that ran, as text.
+//!
+//! The targets are fixed, so every machine finds the same. `UPDATE_GOLDENS=1` writes the files anew; read what changed before keeping it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use stepgraph::compile::{Compiled, Options, compile};
+use stepgraph::lower::Dir;
+use stepgraph::model::{Precision, Preset, check, read_preset};
+use stepgraph::select::{Isa, Target};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The networks of these folders, by file name, in order of their paths.
+fn presets() -> Vec<(String, Preset)> {
+    let mut all: Vec<PathBuf> = Vec::new();
+    for folder in ["presets", "tests/data/golden", "tests/data/rewrite"] {
+        let mut files: Vec<PathBuf> =
+            std::fs::read_dir(root().join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
+        files.retain(|p| p.extension().is_some_and(|e| e == "json"));
+        files.sort();
+        all.extend(files);
+    }
+    let read = |path: PathBuf| {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        (name, read_preset(&std::fs::read_to_string(&path).unwrap()).unwrap())
+    };
+    all.into_iter().map(read).collect()
+}
+
+fn compiled(preset: &Preset, precision: Precision, options: &Options) -> Compiled {
+    let preset = Preset { precision, ..preset.clone() };
+    let model = check(&preset).model.unwrap();
+    compile(&model, options).unwrap_or_else(|e| panic!("{}: {e}", preset.name))
+}
+
+/// Every operation of a plan with its kernel, costs, and the place of each argument.
+fn listing(c: &Compiled) -> String {
+    let (plan, mut out) = (&c.plan, String::new());
+    for (op, choice) in plan.program.ops.iter().zip(&c.selection.choices) {
+        let layer = op.layer.map_or_else(|| "-".to_owned(), |l| c.model.layer(l).label());
+        let arguments = |dir| {
+            let of = |(slot, v)| {
+                let offset = plan.place(v).map_or_else(|| "None".to_owned(), |p| p.offset.to_string());
+                format!("{slot}={}@{offset}", plan.program.value(v).name)
+            };
+            op.bound(dir).map(of).collect::<Vec<String>>().join(" ")
+        };
+        let _ = writeln!(
+            out,
+            "{} {} {layer} {} {} {} {} {} [{}] {} -> {}",
+            op.kind.name(),
+            choice.kernel,
+            op.pass,
+            op.phase.name(),
+            choice.flops,
+            choice.bytes,
+            choice.workspace_bytes,
+            op.fused.join(" + "),
+            arguments(Dir::In),
+            arguments(Dir::Out)
+        );
+    }
+    let (arena, bound) = (plan.arena_bytes, plan.lower_bound_bytes);
+    let (unshared, persistent) = (plan.unshared_bytes, plan.persistent_bytes);
+    let _ = writeln!(out, "arena {arena} bound {bound} unshared {unshared} persistent {persistent}");
+    out
+}
+
+/// FNV-1a of 64 bits: enough to see a change, and short to write anywhere.
+fn digest(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Compares with a kept file, or writes it where that is asked for.
+fn compare(file: &str, found: &str) {
+    let path = root().join("tests/data/rewrite").join(file);
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        std::fs::write(&path, found).unwrap();
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{file}: {e}"));
+    let differ = |(found, expected): (&str, &str)| (found != expected).then(|| format!("- {expected}\n+ {found}"));
+    let mut mistakes: Vec<String> = found.lines().zip(expected.lines()).filter_map(differ).collect();
+    let (lines, kept) = (found.lines().count(), expected.lines().count());
+    if lines != kept {
+        mistakes.push(format!("{lines} lines, expected {kept}"));
+    }
+    let count = mistakes.len();
+    mistakes.truncate(20);
+    assert!(count == 0, "{file}: {count} lines differ; UPDATE_GOLDENS=1 writes it anew\n{}", mistakes.join("\n"));
+}
+
+#[test]
+fn every_plan_is_what_it_was_before_the_passes_were_parted() {
+    let (mut out, cpu) = (String::new(), || Target::cpu(Isa::Avx2, 2));
+    for (name, preset) in presets() {
+        let cases = [
+            ("h200", Precision::F32, Options::train(Target::h200())),
+            ("h200", Precision::Tf32, Options::train(Target::h200())),
+            ("h200", Precision::Bf16, Options::train(Target::h200())),
+            ("h200", Precision::F16, Options::train(Target::h200())),
+            ("h200", Precision::F32, Options::eval(Target::h200())),
+            ("h200", Precision::Bf16, Options::eval(Target::h200())),
+            ("cpu", Precision::F32, Options::train(cpu())),
+            ("cpu", Precision::F32, Options::eval(cpu())),
+        ];
+        for (device, precision, options) in cases {
+            let c = compiled(&preset, precision, &options);
+            let mode = if options.mode == stepgraph::ir::Mode::Train { "train" } else { "eval" };
+            let (count, digest) = (c.plan.program.ops.len(), digest(&listing(&c)));
+            let _ = writeln!(out, "{name} {device} {} {mode} {count} {digest:016x}", precision.name());
+        }
+    }
+    compare("plans.txt", &out);
+}
