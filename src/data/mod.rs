@@ -10,6 +10,7 @@
 //! file and seed give the same bits everywhere.
 
 mod array;
+mod batch_place;
 mod batches;
 mod bundled;
 mod cifar;
@@ -25,12 +26,14 @@ mod npy;
 mod npz;
 mod preprocessing;
 mod scaling;
+mod shuffle;
 mod size;
 mod split;
 mod synthetic;
 mod table;
 
 pub use array::Array;
+pub use batch_place::{BatchPlace, BatchTargets};
 pub(crate) use batches::STREAM as SHUFFLE_STREAM;
 pub use batches::{Batches, Position};
 pub use cifar::{CifarRecords, read_cifar};
@@ -42,6 +45,7 @@ pub use npy::read_npy;
 pub use npz::read_npz;
 pub use preprocessing::Preprocessing;
 pub use scaling::Scaling;
+pub use shuffle::Shuffle;
 pub use size::{DataSize, expected_size};
 pub use split::{Split, split};
 pub use table::{CsvOptions, Table, read_csv};

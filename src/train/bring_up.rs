@@ -9,10 +9,11 @@ use super::stopwatch::Stopwatch;
 use super::{DataChoice, Feed, Origin, Purpose, SessionSpec, TrainError, gpu_times, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
-use crate::exec::{Step, room};
+use crate::exec::Step;
 use crate::lower::Layout;
 use crate::model::{Model, ParamId, init_into, init_over};
 use crate::select::Target as Machine;
+use crate::tensor::room;
 use std::sync::{Arc, mpsc};
 use std::thread;
 

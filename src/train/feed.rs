@@ -1,8 +1,8 @@
 //! Where a step's batch comes from.
 
 use super::{TensorFile, TrainError};
-use crate::data::{Batches, Dataset, Position, Split, Target};
-use crate::exec::{BatchPlace, BatchTargets, Step, samples_to_stored};
+use crate::data::{BatchPlace, BatchTargets, Batches, Dataset, Position, Split, Target};
+use crate::exec::{Step, samples_to_stored};
 use crate::lower::{LValueId, Layout};
 use crate::model::{LossSpec, Model, Rng};
 use crate::tensor::{DType, plural};

@@ -2,8 +2,8 @@
 //! where it is large.
 
 use super::TrainError;
-use crate::exec::{Step, zero_bytes};
-use crate::tensor::Bytes;
+use crate::exec::Step;
+use crate::tensor::{Bytes, zero_bytes};
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};

@@ -4,8 +4,7 @@
 use super::TrainError;
 use super::streams::Stream;
 use super::weights::dtype_of;
-use crate::exec::try_room;
-use crate::tensor::{DType, HostTensor, Shape};
+use crate::tensor::{DType, HostTensor, Shape, try_room};
 use safetensors::tensor::Metadata;
 use std::collections::HashMap;
 use std::fs::File;

@@ -3,9 +3,9 @@
 
 use super::replay::{Rig, still_there};
 use super::{Check, Culprit};
-use crate::data::{SHUFFLE_STREAM, Target};
+use crate::data::{SHUFFLE_STREAM, Shuffle, Target};
 use crate::exec::cpu::Pool;
-use crate::exec::{ExecError, Executor, Shuffle, Step};
+use crate::exec::{ExecError, Executor, Step};
 use crate::model::ParamId;
 use crate::train::feed::Labels;
 use crate::train::{Feed, Session, StepReport, TrainError};
