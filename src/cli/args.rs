@@ -1,8 +1,8 @@
 //! The command line as clap reads it: raw values, one struct a command, with examples in the help of each.
 
 use super::functions::FunctionsArgs;
-use super::kept_args::{CapsuleArgs, ExportArgs, RunsArgs};
 use super::numbers;
+use super::run_args::{CapsuleArgs, ExportArgs, RunsArgs};
 use crate::model::SplitKind;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;

@@ -2,9 +2,9 @@
 
 use super::args::Device;
 use super::error::wrong;
-use super::kept_args::{CapsuleAction, CapsuleArgs};
 use super::output;
-use super::places::{Kind, Places};
+use super::result_places::{Kind, Places};
+use super::run_args::{CapsuleAction, CapsuleArgs};
 use super::runs::{Named, find};
 use super::{device, presets};
 use crate::data::DataError;

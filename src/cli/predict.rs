@@ -3,9 +3,9 @@
 use super::args::PredictArgs;
 use super::error::{unwritable, wrong};
 use super::output::{self, count};
-use super::places::{Kind, Places};
 use super::predict_data::{Chosen, Weights, choose};
 use super::presets::{self, DataLook};
+use super::result_places::{Kind, Places};
 use crate::data::{Dataset, Target};
 use crate::model::{LossSpec, Model};
 use crate::tensor::{figure, plural, write_advice, write_atomic};

@@ -1,9 +1,9 @@
 //! `stepgraph runs`: the runs that were kept.
 
 use super::error::wrong;
-use super::kept_args::{RunsAction, RunsArgs};
 use super::output;
 use super::presets::DataLook;
+use super::run_args::{RunsAction, RunsArgs};
 use crate::model::write_preset;
 use crate::tensor::figure;
 use crate::train::runs::{Label, RunEnd, RunEntry, RunStore, RunsError, calendar};

@@ -7,6 +7,7 @@ mod files;
 mod hash;
 mod host;
 mod large_pages;
+pub mod number_text;
 pub mod path_text;
 mod shape;
 

@@ -1,15 +1,15 @@
 //! A training run: one network, its data, its memory, stepped from outside.
 
-use super::bring_up::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
-use super::guard::{Guard, parameters_are_finite};
+use super::nan_guard::{Guard, parameters_are_finite};
 use super::plant;
+use super::preparation::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
 use super::trained_on::TrainedOn;
 use super::weights::{export, import, open_tensors};
-use super::{Feed, Origin, Purpose, SessionSpec, Stretches, TrainError};
+use super::{DataFeed, Origin, PlanKey, Purpose, SessionSpec, Stretches, TrainError};
 use crate::compile::Compiled;
 use crate::data::{self, BatchPlace, Dataset};
 use crate::exec::ExecError;
@@ -73,9 +73,11 @@ pub struct Session {
     /// The checksum of the samples, once somebody asked for it.
     pub(super) data_digest: OnceLock<String>,
     pub(super) train: Step,
+    /// The key of its plan, once somebody asked for it.
+    plan_key: OnceLock<PlanKey>,
     pub(super) evaluator: Option<Evaluator>,
     pub(super) pool: Pool,
-    pub(super) feed: Feed,
+    pub(super) feed: DataFeed,
     /// What the run is trained with, without the number of its steps.
     pub(super) recipe: Recipe,
     /// What became of the checkpoint that it goes on from.
@@ -148,7 +150,7 @@ impl Session {
         }
         watch.told("warm-up");
         let total = spec.total(feed.limit());
-        let holds_out = matches!(&feed, Feed::Data { split, .. } if !split.held_out.is_empty());
+        let holds_out = matches!(&feed, DataFeed::Data { split, .. } if !split.held_out.is_empty());
         let wants_evaluation = holds_out || spec.purpose == Purpose::Predict;
         let evaluator =
             if wants_evaluation { Some(Evaluator::new(&model, &machine, &train, evaluation)?) } else { None };
@@ -164,7 +166,8 @@ impl Session {
         let mut session = Self {
             preset: spec.preset.clone(),
             data_digest: OnceLock::new(),
-            recipe: Recipe::of(&spec.preset, seed, matches!(feed, Feed::Data { .. })),
+            plan_key: OnceLock::new(),
+            recipe: Recipe::of(&spec.preset, seed, matches!(feed, DataFeed::Data { .. })),
             resumed: None,
             past: Vec::new(),
             model,
@@ -203,6 +206,12 @@ impl Session {
     #[must_use]
     pub const fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// The key of the training step's plan.
+    #[must_use]
+    pub fn plan_key(&self) -> PlanKey {
+        *self.plan_key.get_or_init(|| PlanKey::of(self.compiled()))
     }
 
     /// The compiled training step.
@@ -267,7 +276,7 @@ impl Session {
     #[must_use]
     pub fn dataset(&self) -> Option<(&Arc<Dataset>, &Arc<data::Split>)> {
         match &self.feed {
-            Feed::Data { set, split, .. } => Some((set, split)),
+            DataFeed::Data { set, split, .. } => Some((set, split)),
             _ => None,
         }
     }
@@ -381,7 +390,7 @@ impl Session {
     /// # Errors
     /// Where the evaluation's memory does not suffice.
     pub fn evaluate(&mut self) -> Result<Option<Evaluation>, TrainError> {
-        let (Some(evaluator), Feed::Data { set, stored, split, .. }) = (&mut self.evaluator, &self.feed) else {
+        let (Some(evaluator), DataFeed::Data { set, stored, split, .. }) = (&mut self.evaluator, &self.feed) else {
             return Ok(None);
         };
         if split.held_out.is_empty() {
@@ -405,7 +414,7 @@ impl Session {
     /// As [`Self::evaluate`].
     pub fn predict(&mut self, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
         let mut out = Vec::new();
-        if let (Some(evaluator), Feed::Data { stored, .. }) = (&mut self.evaluator, &self.feed) {
+        if let (Some(evaluator), DataFeed::Data { stored, .. }) = (&mut self.evaluator, &self.feed) {
             evaluator.outputs(&mut self.pool, stored, indices, |_, values| out.extend_from_slice(values))?;
         }
         Ok(out)

@@ -4,7 +4,7 @@
 //! nothing but a checksum is kept. Whether those of today are among them is not known, so no figure is called held out
 //! from then on.
 
-use super::{Feed, Origin, Session};
+use super::{DataFeed, Origin, Session};
 use crate::model::{DataSpec, SplitKind};
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +69,7 @@ impl Session {
     pub(super) fn past_of(&self, origin: Option<&Origin>) -> Vec<TrainedOn> {
         let theirs = origin.map(Origin::trained_on).unwrap_or_default();
         let own = match &self.feed {
-            Feed::Data { set, .. } => TrainedOn {
+            DataFeed::Data { set, .. } => TrainedOn {
                 // All samples are read for it: only where there is something to compare it with.
                 data_digest: theirs
                     .iter()
@@ -87,7 +87,7 @@ impl Session {
     /// samples, or began from weights that were trained on others, or on others of the same.
     #[must_use]
     pub fn is_maybe_trained(&self) -> bool {
-        let holds_out = matches!(&self.feed, Feed::Data { split, .. } if !split.held_out.is_empty());
+        let holds_out = matches!(&self.feed, DataFeed::Data { split, .. } if !split.held_out.is_empty());
         holds_out && !self.past.is_empty()
     }
 }

@@ -2,8 +2,8 @@
 
 use super::TrainError;
 use super::checkpoint::check_sum;
-use super::open_tensors::OpenTensors;
-use super::streams::{Stream, write_streams};
+use super::tensor_reader::OpenTensors;
+use super::tensor_writer::{Stream, write_streams};
 use crate::exec::Step;
 use crate::model::{Model, ParamId};
 use crate::tensor::{DType, HostTensor};

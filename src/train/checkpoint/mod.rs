@@ -10,8 +10,8 @@ pub(super) use header::{metadata_of, origin_of_checkpoint, read_header};
 pub(super) use resume::Compared;
 pub use resume::Resumed;
 
-use super::streams::{Stream, checksum_of, write_streams};
-use super::{Session, TrainError, origin, plant};
+use super::tensor_writer::{Stream, checksum_of, write_streams};
+use super::{Session, TrainError, plant, weights_origin};
 use crate::model::{Preset, write_preset};
 use crate::tensor::HostTensor;
 use header::Header;
@@ -40,7 +40,7 @@ pub(super) fn check_sum(
     streams: &[Stream<'_>],
 ) -> Result<(), TrainError> {
     let Some(header) = metadata.get(KEY) else { return Ok(()) };
-    let origin = metadata.get(origin::KEY).map_or("", String::as_str);
+    let origin = metadata.get(weights_origin::KEY).map_or("", String::as_str);
     let text = format!("{header}{origin}");
     if metadata.get(SUM_KEY).is_some_and(|sum| checksum_of(&text, streams).is_ok_and(|own| own == *sum)) {
         return Ok(());

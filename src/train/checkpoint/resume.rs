@@ -4,11 +4,11 @@ use super::KEY;
 use super::header::{Header, metadata_of};
 use crate::model::Model;
 use crate::tensor::HostTensor;
-use crate::train::open_tensors::{Entry, OpenTensors};
 use crate::train::recipe::{Recipe, RecipeChange, refusal};
+use crate::train::tensor_reader::{Entry, OpenTensors};
 use crate::train::trained_on::TrainedOn;
 use crate::train::weights::{import, open_tensors};
-use crate::train::{Feed, Origin, Session, TrainError, plant};
+use crate::train::{DataFeed, Origin, Session, TrainError, plant};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -144,7 +144,7 @@ impl Session {
     ) -> Result<(Vec<TrainedOn>, Option<String>), TrainError> {
         let theirs = Origin::of_metadata(metadata, path)?;
         let past = self.past_of(theirs.as_ref());
-        let (Some(theirs), Feed::Data { set, .. }) = (theirs, &self.feed) else { return Ok((past, None)) };
+        let (Some(theirs), DataFeed::Data { set, .. }) = (theirs, &self.feed) else { return Ok((past, None)) };
         if theirs.preprocessing.as_ref().is_some_and(|p| !p.is_as(&set.preprocessing)) {
             return Err(TrainError::file(
                 path,

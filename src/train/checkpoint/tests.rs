@@ -136,7 +136,7 @@ fn a_checkpoint_of_an_earlier_version_is_compared_by_its_preset() {
         let text = serde_json::to_string(&header).unwrap();
         file.metadata.insert(SUM_KEY.into(), checksum(&text, &file.tensors));
         file.metadata.insert(KEY.into(), text);
-        file.metadata.remove(origin::KEY);
+        file.metadata.remove(weights_origin::KEY);
         file.write(&path).unwrap();
     };
     rewrite(&|header| (header.recipe, header.loss) = (None, None));
@@ -186,7 +186,7 @@ fn samples_are_hashed_only_where_the_checkpoint_has_a_checksum() {
     session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
     assert!(resumed(TEXT, &path).data_digest.get().is_some());
     let mut file = read_tensors(&path).unwrap();
-    file.metadata.remove(origin::KEY);
+    file.metadata.remove(weights_origin::KEY);
     file.metadata.insert(SUM_KEY.into(), checksum(&file.metadata[KEY], &file.tensors));
     file.write(&path).unwrap();
     let run = resumed(TEXT, &path);

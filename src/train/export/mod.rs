@@ -4,26 +4,26 @@
 //! [`Subject::write`] puts files into place, whole or not at all, and over nothing unless that was asked for.
 
 mod error;
-mod meaning;
+mod export_size;
 mod onnx;
 mod plot;
 mod protobuf;
 mod pytorch;
-mod room;
+mod semantics;
 mod tensorboard;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use error::{ExportError, Replace};
-pub use meaning::Meaning;
 pub use plot::{Across, LINE_COLORS, PlotOptions, axis_title, plot_svg, svg_to_png};
+pub use semantics::Meaning;
 pub use text::{HeldOutFigures, write_line};
 
-use super::contents::Holding;
-use super::open_tensors::OpenTensors;
+use super::file_contents::Holding;
+use super::tensor_reader::OpenTensors;
 use super::runs::{Curves, Quantity, RunEnd, RunEntry, RunStore};
-use super::streams::{Stream, write_streams};
+use super::tensor_writer::{Stream, write_streams};
 use super::weights::open_tensors;
 use super::{Origin, ResultKind, TensorFile, TrainError, replaceable};
 use crate::data::{self, Dataset, Preprocessing, Request, Split, Target};
@@ -175,7 +175,7 @@ impl Subject {
         let preset = record.read_preset();
         let (mut weights, mut origin) = (None, None);
         if wants_weights {
-            room::check_room(preset.as_ref(), &record.base, Some(&path), format)?;
+            export_size::check_room(preset.as_ref(), &record.base, Some(&path), format)?;
             let file = open_tensors(&path)?;
             origin = Origin::of_metadata(&file.metadata, &path)?.or_else(|| Some(Origin::of_record(record)));
             weights = Some(parameters(&file)?);
@@ -204,7 +204,7 @@ impl Subject {
         file: Option<&Path>,
         format: Format,
     ) -> Result<Self, ExportError> {
-        room::check_room(Some(preset), base, file, format)?;
+        export_size::check_room(Some(preset), base, file, format)?;
         let own_seed = |origin: Option<&Origin>| {
             seed.or(origin.and_then(|o| o.seed)).or(preset.train.map(|t| t.seed)).unwrap_or(0)
         };
@@ -439,7 +439,7 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
 
 /// The tensors of a file, without the optimizer's state that a checkpoint holds too.
 fn parameters(file: &OpenTensors) -> Result<Vec<(String, HostTensor)>, ExportError> {
-    let wanted = file.entries.iter().filter(|entry| !entry.name.starts_with(room::STATE));
+    let wanted = file.entries.iter().filter(|entry| !entry.name.starts_with(export_size::STATE));
     wanted.map(|entry| Ok((entry.name.clone(), file.read(entry)?))).collect()
 }
 

@@ -4,7 +4,7 @@
 //! several times a second, so a program that is killed loses that much of the curve and no more.
 
 use super::curve::EvaluationPoint;
-use super::desk::Desk;
+use super::run_writer::RunWriter;
 use super::{LayerCurves, PlanDigest, ResumePoint, RunEnd, RunRecord, RunStore, RunsError};
 use crate::compile::Compiled;
 use crate::train::{Evaluation, Spans, StepReport};
@@ -73,8 +73,8 @@ impl Recorder {
         plan: &PlanDigest,
         layers: LayerCurves,
     ) -> Result<Self, RunsError> {
-        let (id, desk) = Desk::open(store, record, plan, layers)?;
-        Self::start(store, OnceLock::from(id), move |_, inbox| desk.serve(inbox))
+        let (id, writer) = RunWriter::open(store, record, plan, layers)?;
+        Self::start(store, OnceLock::from(id), move |_, inbox| writer.serve(inbox))
     }
 
     /// As [`Self::begin`], for those who must not wait: the thread makes the folder too, and what fails is told by [`Self::finish`].
@@ -85,11 +85,11 @@ impl Recorder {
         let place = store.clone();
         Self::start(store, OnceLock::new(), move |known, inbox| {
             let layers = LayerCurves::of(&compiled.model);
-            let opened = Desk::open(&place, record, &PlanDigest::of(&compiled), layers);
-            let (id, desk) = opened.map_err(|e| e.to_string())?;
+            let opened = RunWriter::open(&place, record, &PlanDigest::of(&compiled), layers);
+            let (id, writer) = opened.map_err(|e| e.to_string())?;
             drop(compiled);
             let _ = known.set(id);
-            desk.serve(inbox)
+            writer.serve(inbox)
         })
     }
 
@@ -106,10 +106,10 @@ impl Recorder {
         let (place, point) = (store.clone(), from.clone());
         let mut recorder = Self::start(store, OnceLock::from(from.id.clone()), move |_, inbox| {
             let layers = LayerCurves::of(&compiled.model);
-            let opened = Desk::reopen(&place, &point, record, &PlanDigest::of(&compiled), layers);
-            let desk = opened.map_err(|e| e.to_string())?;
+            let opened = RunWriter::reopen(&place, &point, record, &PlanDigest::of(&compiled), layers);
+            let writer = opened.map_err(|e| e.to_string())?;
             drop(compiled);
-            desk.serve(inbox)
+            writer.serve(inbox)
         })?;
         recorder.ran_ms = from.ms;
         Ok(recorder)

@@ -2,7 +2,7 @@
 //! element, from the arithmetic
 //! that made it.
 
-use super::diverges::has_large_arguments;
+use super::divergence::has_large_arguments;
 use super::gradient::{BATCH, culprit, run_to_gradients, scale_of, trained, update_at};
 use super::{Check, Culprit, VerifyOptions, prepared};
 use crate::compile::Options;

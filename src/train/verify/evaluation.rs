@@ -2,7 +2,7 @@
 //! loops in f64 that carry a bound for the rounding of every value.
 
 use super::bounds::{ratio, told, tolerance};
-use super::replay::Rig;
+use super::replay::ReplayHarness;
 use super::{Check, prepared};
 use crate::compile::{Options, compile};
 use crate::data::{Dataset, Target};
@@ -12,7 +12,7 @@ use crate::exec::{Executor, Step};
 use crate::ir::Mode;
 use crate::model::{Model, ParamId};
 use crate::select::cuda::Real;
-use crate::train::{Evaluation, Feed, Session, TrainError};
+use crate::train::{DataFeed, Evaluation, Session, TrainError};
 use std::sync::Arc;
 
 pub(super) const NAME: &str = "an evaluation against plain loops (f64)";
@@ -81,10 +81,10 @@ fn rows(set: &Dataset, samples: &[u32]) -> Vec<f32> {
     samples.iter().flat_map(|i| &set.x[*i as usize * width..][..width]).copied().collect()
 }
 
-impl Rig<'_> {
+impl ReplayHarness<'_> {
     /// What the session's evaluation finds after some steps, against both.
     pub(super) fn evaluation(&mut self) -> Result<Check, TrainError> {
-        let Feed::Data { set, split, .. } = &self.session.feed else {
+        let DataFeed::Data { set, split, .. } = &self.session.feed else {
             return Ok(Check::skipped(NAME, "the preset names no data"));
         };
         let (set, split) = (Arc::clone(set), Arc::clone(split));
@@ -104,7 +104,7 @@ impl Rig<'_> {
         let (exact, of) = against_reference(session, &set, &split.held_out)?;
         let some = &split.held_out[..exact.samples];
         let found_of = match (&mut session.evaluator, &session.feed) {
-            (Some(evaluator), Feed::Data { stored, .. }) if exact.samples < split.held_out.len() => {
+            (Some(evaluator), DataFeed::Data { stored, .. }) if exact.samples < split.held_out.len() => {
                 evaluator.evaluate(&mut session.pool, &session.model, &set, stored, some)?
             }
             _ => found.clone(),

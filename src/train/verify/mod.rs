@@ -4,29 +4,29 @@
 //! with those, replay with eager, one run with another, recorded addresses with planned ones.
 
 mod bounds;
-mod diverges;
+mod divergence;
 mod evaluation;
 mod gradient;
 mod graphs;
 mod proof;
 mod random;
+mod reference_kernels;
 mod replay;
 mod resumed;
 mod rules;
 mod training;
-mod twins;
 
 pub use proof::{Check, Compared, Culprit, Progress, Proof};
 pub use random::{Failure, RandomEvent, RandomReport, RandomRun, Tally, verify_random};
 
-use super::feed::{Feed, write_real};
+use super::data_feed::{DataFeed, write_real};
 use super::{DataChoice, Purpose, SessionSpec, TrainError, needs};
 use crate::compile::{Options, compile};
 use crate::exec::cpu::{Pool, host_target};
 use crate::exec::{ExecError, Step};
 use crate::model::{Model, ParamId, Preset, check, init_values};
 use crate::select::{Target, Tuning};
-use replay::Rig;
+use replay::ReplayHarness;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
     let step = compile(&model, &options.compiling())?;
     let step_us = step.selection.choices.iter().map(|c| c.cost_us).sum();
     let replay_seconds = replay::endurance_cost(options.replays, step_us);
-    let seconds = seconds + training::seconds(step_us) + twins::seconds(&step);
+    let seconds = seconds + training::seconds(step_us) + reference_kernels::seconds(&step);
     let bytes = bytes.max(needs(&session_spec(preset, options), &step).bytes());
     Ok(Price { seconds: seconds + replay_seconds, replay_seconds, bytes })
 }
@@ -185,25 +185,25 @@ fn verify_with(
     if options.machine().as_cuda().is_none() {
         run(Gradients, "each kernel against its reference", &mut || bounds::each_kernel(&model, options))?;
     } else {
-        run(Gradients, "kernels against their twins", &mut || twins::twins(&model, options))?;
+        run(Gradients, "kernels against their twins", &mut || reference_kernels::twins(&model, options))?;
     }
     if proofs.iter().any(|p| !matches!(p, Plan | Gradients)) {
-        let mut rig = Rig::new(preset, &model, options, cancel)?;
-        spoil(rig.step_mut());
-        run(EagerAgainstReplay, "warm-up leaves no trace", &mut || rig.warm_up())?;
+        let mut harness = ReplayHarness::new(preset, &model, options, cancel)?;
+        spoil(harness.step_mut());
+        run(EagerAgainstReplay, "warm-up leaves no trace", &mut || harness.warm_up())?;
         let [against, ledger, fault, endurance] =
             ["eager against replay", "pointer ledger", "an injected fault is caught", "endurance and determinism"];
-        run(EagerAgainstReplay, against, &mut || rig.recorded(against, Rig::eager_against_replay))?;
-        run(Determinism, "threads do not change results", &mut || rig.threads(&model, options))?;
-        run(PointerLedger, ledger, &mut || rig.recorded(ledger, Rig::ledger))?;
+        run(EagerAgainstReplay, against, &mut || harness.recorded(against, ReplayHarness::eager_against_replay))?;
+        run(Determinism, "threads do not change results", &mut || harness.threads(&model, options))?;
+        run(PointerLedger, ledger, &mut || harness.recorded(ledger, ReplayHarness::ledger))?;
         if options.machine().as_cuda().is_some() {
-            run(PointerLedger, "graph nodes", &mut || rig.recorded("graph nodes", Rig::graph_nodes))?;
+            run(PointerLedger, "graph nodes", &mut || harness.recorded("graph nodes", ReplayHarness::graph_nodes))?;
         }
-        run(PointerLedger, fault, &mut || rig.recorded(fault, Rig::injected_faults))?;
-        run(Determinism, endurance, &mut || rig.recorded(endurance, |rig| rig.endurance(options.replays)))?;
-        run(TrainingRun, training::NAME, &mut || rig.logged_steps())?;
-        run(TrainingRun, evaluation::NAME, &mut || rig.evaluation())?;
-        run(TrainingRun, resumed::NAME, &mut || rig.resumed_run(preset, options))?;
+        run(PointerLedger, fault, &mut || harness.recorded(fault, ReplayHarness::injected_faults))?;
+        run(Determinism, endurance, &mut || harness.recorded(endurance, |harness| harness.endurance(options.replays)))?;
+        run(TrainingRun, training::NAME, &mut || harness.logged_steps())?;
+        run(TrainingRun, evaluation::NAME, &mut || harness.evaluation())?;
+        run(TrainingRun, resumed::NAME, &mut || harness.resumed_run(preset, options))?;
     }
     let passed = checks.iter().all(|c| c.passed != Some(false));
     Ok(Report { preset: preset.name.clone(), checks, passed })
@@ -244,7 +244,7 @@ pub(super) fn prepared(model: &Model, compiling: &Options, seed: u64) -> Result<
     let threads = compiling.target.as_cpu().map_or(1, |c| c.threads);
     let mut step = Step::new(Arc::new(compile(model, compiling)?), threads)?;
     set_initial(&mut step, model, seed)?;
-    Feed::resident(&mut step, model, seed)?;
+    DataFeed::resident(&mut step, model, seed)?;
     Ok((step, Pool::new(threads)?))
 }
 
@@ -270,7 +270,7 @@ fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainErr
     let counter = step.find("counter")?;
     step.write(counter, &[seed as i64, 0])?;
     // Small, so that no gradient of the checks overflows: that the step recovers from one is another matter.
-    super::bring_up::start_loss_scale(step, 64.0)
+    super::preparation::start_loss_scale(step, 64.0)
 }
 
 /// The session and feed of a preset's own data, or a random batch where it names none.

@@ -1,6 +1,6 @@
 //! A run that is written to a checkpoint and resumed by another session must continue as if it had never stopped.
 
-use super::replay::Rig;
+use super::replay::ReplayHarness;
 use super::training::make;
 use super::{Check, VerifyOptions, session_spec};
 use crate::exec::ExecError;
@@ -19,7 +19,7 @@ const BUDGET: Duration = Duration::from_secs(1);
 /// A larger state is not written for a check.
 const MOST_BYTES: u64 = 1 << 30;
 
-impl Rig<'_> {
+impl ReplayHarness<'_> {
     /// Steps, a checkpoint, and more steps in this session and in a new one that resumes: reports and state must be
     /// equal, bit for bit.
     pub(super) fn resumed_run(&mut self, preset: &Preset, options: &VerifyOptions) -> Result<Check, TrainError> {

@@ -3,10 +3,10 @@
 use super::checkpoint::Compared;
 use super::evaluate::compiled_evaluation;
 use super::kept_state::{KeptState, Place};
-use super::needs::{Parts, needs_of};
+use super::memory_needs::{Parts, needs_of};
 use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
-use super::{DataChoice, Feed, Origin, Purpose, SessionSpec, TrainError, gpu_times, read_tensors};
+use super::{DataChoice, DataFeed, Origin, Purpose, SessionSpec, TrainError, gpu_times, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
 use crate::exec::Step;
@@ -31,7 +31,7 @@ pub(super) fn start_loss_scale(step: &mut Step, scale: f32) -> Result<(), TrainE
 /// A step in memory with the first parameters of its seed, and where its batches come from.
 pub(super) struct BroughtUp {
     pub(super) train: Step,
-    pub(super) feed: Feed,
+    pub(super) feed: DataFeed,
     /// What the user should know about the data.
     pub(super) notes: Vec<String>,
     /// What the checkpoint to continue from has otherwise, where there is one.
@@ -44,7 +44,7 @@ pub(super) struct BroughtUp {
 
 /// A feed, and what was found on the way to it.
 struct Fed {
-    feed: Feed,
+    feed: DataFeed,
     /// What the user should know about its data.
     notes: Vec<String>,
     compared: Option<Compared>,
@@ -110,7 +110,7 @@ pub(super) fn bring_up(
         watch.told("parameters");
         let Fed { feed, notes, compared } = match joined(loading)? {
             Some(fed) => fed,
-            None => Fed { feed: Feed::resident(&mut train, model, seed)?, notes: Vec::new(), compared: None },
+            None => Fed { feed: DataFeed::resident(&mut train, model, seed)?, notes: Vec::new(), compared: None },
         };
         watch.told("data");
         let kept = place.take(bytes, keeping.map(joined));
@@ -179,7 +179,7 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<
         DataChoice::Resident => Ok(None),
         DataChoice::Batches(path) => {
             let file = read_tensors(path)?;
-            let feed = Feed::batches(&file, path, model, layout)?;
+            let feed = DataFeed::batches(&file, path, model, layout)?;
             let compared = compare(feed.limit())?;
             Ok(Some(Fed { feed, notes: Vec::new(), compared }))
         }
@@ -200,7 +200,7 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<
             notes.extend(resumed.and_then(|(path, origin)| {
                 Origin::assumption(origin.as_ref(), &set.preprocessing, &path.display().to_string())
             }));
-            let feed = Feed::data(Arc::new(set), Arc::new(split), model, layout, seed)?;
+            let feed = DataFeed::data(Arc::new(set), Arc::new(split), model, layout, seed)?;
             Ok(Some(Fed { feed, notes, compared }))
         }
     }

@@ -5,11 +5,11 @@
 //! the metadata of safetensors, so that whoever has the file can give answers as the run did.
 
 use super::checkpoint::{metadata_of, origin_of_checkpoint};
-use super::contents::Holding;
+use super::file_contents::Holding;
 use super::runs::{RunEntry, RunRecord, RunStore};
-use super::streams::{Stream, write_streams};
+use super::tensor_writer::{Stream, write_streams};
 use super::trained_on::{Division, TrainedOn};
-use super::{Feed, Session, TrainError};
+use super::{DataFeed, Session, TrainError};
 use crate::data::Preprocessing;
 use crate::model::{DataSpec, Preset, SplitKind, TrainSpec, read_preset, write_preset};
 use serde::{Deserialize, Serialize};
@@ -181,7 +181,7 @@ impl Session {
     #[must_use]
     pub fn origin(&self) -> Origin {
         let set = match &self.feed {
-            Feed::Data { set, .. } => Some(set),
+            DataFeed::Data { set, .. } => Some(set),
             _ => None,
         };
         let steps = usize::try_from(self.total()).unwrap_or(usize::MAX);

@@ -29,7 +29,7 @@ pub enum Purpose {
     /// The proofs of a recording.
     Verify,
     /// A private copy that is looked into.
-    Look,
+    Inspect,
     /// A run kept with its first and its last parameters.
     Capsule,
 }
@@ -153,7 +153,7 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
             needs.add("the state that the proofs start from", kept);
             needs.add("the memory of one way to run, held against another", plan.arena_bytes.max(2 * kept) + kept);
         }
-        Purpose::Look => {
+        Purpose::Inspect => {
             needs.add("the states that a private copy starts from", 3 * kept);
             needs.add("the values that are looked at", 2 * largest(plan));
         }
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(of(Purpose::Train, true).bytes(), run.bytes() + kept);
         assert_eq!(of(Purpose::Time, false).bytes(), run.bytes() + kept);
         assert_eq!(of(Purpose::Verify, false).bytes(), run.bytes() + kept + arena.max(2 * kept) + kept);
-        assert_eq!(of(Purpose::Look, false).bytes(), run.bytes() + 3 * kept + 2 * largest(&compiled.plan));
+        assert_eq!(of(Purpose::Inspect, false).bytes(), run.bytes() + 3 * kept + 2 * largest(&compiled.plan));
         let params = 4 * compiled.model.trained_len() as u64;
         assert_eq!(of(Purpose::Capsule, false).bytes(), run.bytes() + 2 * params);
         assert!(of(Purpose::Predict, false).bytes() > run.bytes());

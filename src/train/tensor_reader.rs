@@ -2,7 +2,7 @@
 //! for.
 
 use super::TrainError;
-use super::streams::Stream;
+use super::tensor_writer::Stream;
 use super::weights::dtype_of;
 use crate::tensor::{DType, HostTensor, Shape, try_room};
 use safetensors::tensor::Metadata;

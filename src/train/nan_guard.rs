@@ -5,7 +5,7 @@
 //! replays up to the step in question, and runs that one op by op, looking at every output.
 
 use super::kept_state::KeptState;
-use super::{Feed, FeedPosition, TrainError};
+use super::{DataFeed, FeedPosition, TrainError};
 use crate::exec::cpu::Pool;
 use crate::exec::{Executor, Step};
 use crate::ir::Role;
@@ -27,7 +27,7 @@ impl Guard {
     ///
     /// # Errors
     /// What went wrong on the device or the disk.
-    pub(super) fn new(step: &mut Step, feed: &Feed, mut kept: KeptState) -> Result<Self, TrainError> {
+    pub(super) fn new(step: &mut Step, feed: &DataFeed, mut kept: KeptState) -> Result<Self, TrainError> {
         kept.save(step)?;
         Ok(Self { kept, position: feed.position(), step: 0 })
     }
@@ -61,7 +61,7 @@ impl Guard {
     pub(super) fn renew(
         &mut self,
         step: &mut Step,
-        feed: &Feed,
+        feed: &DataFeed,
         steps_done: u64,
         force: bool,
     ) -> Result<(), TrainError> {
@@ -83,14 +83,14 @@ impl Guard {
     pub(super) fn explain(
         &self,
         step: &mut Step,
-        feed: &mut Feed,
+        feed: &mut DataFeed,
         pool: &mut Pool,
         failed: u64,
         x: LValueId,
         y: Option<LValueId>,
     ) -> Result<String, TrainError> {
         let (kept, from) = (&self.kept, self.position);
-        let to_failed = |step: &mut Step, feed: &mut Feed, pool: &mut Pool| -> Result<FeedPosition, TrainError> {
+        let to_failed = |step: &mut Step, feed: &mut DataFeed, pool: &mut Pool| -> Result<FeedPosition, TrainError> {
             kept.put_back(step)?;
             feed.resume(from)?;
             for _ in self.step + 1..failed {

@@ -19,7 +19,7 @@ const WRITE_EVERY: Duration = Duration::from_millis(250);
 const RECORD_EVERY: Duration = Duration::from_secs(3);
 
 /// What is being written of a run.
-pub(super) struct Desk {
+pub(super) struct RunWriter {
     record: RunRecord,
     path: PathBuf,
     checkpoint: PathBuf,
@@ -42,7 +42,7 @@ pub(super) struct Desk {
     _lock: File,
 }
 
-impl Desk {
+impl RunWriter {
     /// Makes the folder of a run and everything in it but the curve's first chunk.
     pub(super) fn open(
         store: &RunStore,
@@ -55,12 +55,12 @@ impl Desk {
         record.plan_hash = plan.sum();
         record.state = RunEnd::Running;
         let id = store.create(&record)?;
-        let desk = Self::furnish(&store.path(&id), store.checkpoint(&id), record, plan, layers);
-        if desk.is_err() {
+        let writer = Self::furnish(&store.path(&id), store.checkpoint(&id), record, plan, layers);
+        if writer.is_err() {
             // Half a folder would be listed as a damaged run.
             let _ = std::fs::remove_dir_all(store.path(&id));
         }
-        Ok((id, desk?))
+        Ok((id, writer?))
     }
 
     fn furnish(
@@ -78,7 +78,7 @@ impl Desk {
         curve.write_all(MAGIC).map_err(|e| failed(&curve_path, e))?;
         let text = serde_json::to_string(plan).unwrap_or_default();
         write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(folder, e))?;
-        let mut desk = Self {
+        let mut writer = Self {
             record,
             path: folder.join("run.json"),
             checkpoint,
@@ -95,8 +95,8 @@ impl Desk {
             failure: None,
             _lock: lock,
         };
-        desk.write_record().map_err(|e| failed(&desk.path, e))?;
-        Ok(desk)
+        writer.write_record().map_err(|e| failed(&writer.path, e))?;
+        Ok(writer)
     }
 
     /// Takes up the folder of a run that was let go, or is let go in a moment.
@@ -139,7 +139,7 @@ impl Desk {
             let text = serde_json::to_string(plan).unwrap_or_default();
             write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(&folder, e))?;
         }
-        let mut desk = Self {
+        let mut writer = Self {
             record,
             path: folder.join("run.json"),
             checkpoint: store.checkpoint(&from.id),
@@ -157,10 +157,10 @@ impl Desk {
             _lock: lock,
         };
         // Closing figures need no layers.
-        desk.curves.layers = LayerCurves::default();
-        desk.curves.go_back(from.step);
-        desk.write_record().map_err(|e| failed(&desk.path, e))?;
-        Ok(desk)
+        writer.curves.layers = LayerCurves::default();
+        writer.curves.go_back(from.step);
+        writer.write_record().map_err(|e| failed(&writer.path, e))?;
+        Ok(writer)
     }
 
     pub(super) fn serve(mut self, inbox: &Receiver<Message>) -> Result<(), String> {

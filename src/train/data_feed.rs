@@ -22,7 +22,7 @@ pub enum FeedPosition {
 }
 
 /// A source of batches, already in the layout in which the step reads them.
-pub enum Feed {
+pub enum DataFeed {
     /// Shuffled batches of a data set.
     Data { set: Arc<Dataset>, stored: Samples, split: Arc<Split>, batches: Batches },
     /// Given batches, in order.
@@ -66,7 +66,7 @@ pub enum Labels {
     Values(Vec<f32>),
 }
 
-impl Feed {
+impl DataFeed {
     /// The feed of a data set.
     ///
     /// # Errors
