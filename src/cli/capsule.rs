@@ -1,6 +1,6 @@
 //! `stepgraph capsule`: a run in one file, and its replay to the bit.
 
-use super::args::Device;
+use super::choices::Device;
 use super::error::wrong;
 use super::output;
 use super::result_places::{Kind, Places};

@@ -1,6 +1,7 @@
 //! `stepgraph plan`: the compiled step, stage by stage.
 
-use super::args::{Format, PlanArgs, Stage};
+use super::args::{PlanArgs, Stage};
+use super::choices::Format;
 use super::error::wrong;
 use super::presets::DataLook;
 use super::result_places::{Kind, Places};

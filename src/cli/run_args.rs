@@ -1,6 +1,6 @@
 //! Arguments of the commands about kept runs: what is kept, exports, capsules.
 
-use super::args::Device;
+use super::choices::Device;
 use super::numbers;
 use crate::train::export::Format;
 use crate::train::runs::Quantity;

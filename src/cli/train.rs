@@ -1,6 +1,7 @@
 //! `stepgraph train`: a run from the first step to the saved result.
 
-use super::args::{Device, ExecutorArg, TrainArgs};
+use super::args::{ExecutorArg, TrainArgs};
+use super::choices::Device;
 use super::error::wrong;
 use super::keep_run::{Keeper, folder_of_runs};
 use super::log_lines::GoesOn;

@@ -1,6 +1,7 @@
 //! `stepgraph verify --random`: the proofs on networks that are drawn from seeds.
 
-use super::args::{Device, VerifyArgs};
+use super::args::VerifyArgs;
+use super::choices::Device;
 use super::error::unwritable;
 use super::signals::{self, Signal};
 use super::{device, output};

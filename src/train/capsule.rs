@@ -5,6 +5,7 @@
 //! parameters after the last step (`final.<name>`). Replaying trains again from the same start and compares bits.
 
 use super::checkpoint::checksum;
+use super::file_keys::CHECKSUM;
 use super::runs::{PlanDigest, RunEntry, RunStore, RunsError};
 use super::weights::read_tensors_of;
 use super::{Origin, Session, SessionSpec, StepReport, TensorFile, TrainError};
@@ -22,8 +23,6 @@ use std::sync::Arc;
 
 /// The key of a capsule's metadata, and the version of its contents.
 const KEY: &str = "stepgraph.capsule.1";
-/// The key of the checksum over header and tensors.
-const SUM_KEY: &str = "stepgraph.checksum";
 
 /// What a capsule says besides its tensors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -214,7 +213,7 @@ impl Capsule {
         let text = serde_json::to_string(&self.header)
             .map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
         let sum = checksum(&text, &self.file.tensors);
-        self.file.write_with(path, &[(KEY.to_owned(), text), (SUM_KEY.to_owned(), sum)].into())
+        self.file.write_with(path, &[(KEY.to_owned(), text), (CHECKSUM.to_owned(), sum)].into())
     }
 
     /// Reads a capsule.
@@ -225,7 +224,7 @@ impl Capsule {
         let help = "give a file that was made as a capsule";
         let file = read_tensors_of(path, "is not a capsule", help)?;
         let text = file.metadata.get(KEY).ok_or_else(|| TrainError::file(path, "is not a capsule", help))?;
-        if file.metadata.get(SUM_KEY).is_none_or(|sum| *sum != checksum(text, &file.tensors)) {
+        if file.metadata.get(CHECKSUM).is_none_or(|sum| *sum != checksum(text, &file.tensors)) {
             let message = "is damaged: its contents do not match its checksum";
             return Err(TrainError::file(path, message, "go back to an older copy"));
         }

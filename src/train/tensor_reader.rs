@@ -2,8 +2,8 @@
 //! for.
 
 use super::TrainError;
+use super::file_dtype::dtype_of;
 use super::tensor_writer::Stream;
-use super::weights::dtype_of;
 use crate::tensor::{DType, HostTensor, Shape, try_room};
 use safetensors::tensor::Metadata;
 use std::collections::HashMap;

@@ -6,7 +6,7 @@ use crate::data::{DataSize, Request, expected_size};
 use crate::model::{Model, Preset, check};
 use crate::tensor::Bytes;
 use crate::train::TrainError;
-use crate::train::checkpoint::read_header;
+use crate::train::file_header::read_header;
 use crate::train::memory_needs::{Needs, PROGRAM};
 use std::path::Path;
 

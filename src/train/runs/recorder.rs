@@ -4,13 +4,12 @@
 //! several times a second, so a program that is killed loses that much of the curve and no more.
 
 use super::curve::EvaluationPoint;
-use super::run_writer::RunWriter;
+use super::run_writer::{Message, RunWriter, failed, next_checkpoint};
 use super::{LayerCurves, PlanDigest, ResumePoint, RunEnd, RunRecord, RunStore, RunsError};
 use crate::compile::Compiled;
 use crate::train::{Evaluation, Spans, StepReport};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
@@ -24,29 +23,6 @@ pub const FIRST_SAVE: Duration = Duration::from_secs(3);
 pub const SAVE_EVERY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
 /// Writing checkpoints takes at most this share of a run's time: one part of so many.
 pub const SAVE_SHARE: u32 = 30;
-
-pub(super) fn failed(path: &Path, cause: io::Error) -> RunsError {
-    RunsError::File { path: path.to_owned(), what: "written", cause }
-}
-
-pub(super) enum Message {
-    Steps(Vec<StepReport>, f64),
-    /// How far parameters moved.
-    Moved(Vec<Spans>),
-    Evaluated(EvaluationPoint),
-    /// The run was made longer, or goes on after its end.
-    Total(u64),
-    /// The run has come to an end, after which it may still go on.
-    State(RunEnd, Option<String>),
-    /// The next checkpoint is there: it takes the place of the last one when all that came before is on the disk, and its
-    /// step is put down here then.
-    Checkpoint(Arc<AtomicU64>),
-}
-
-/// Where a checkpoint waits until the curve reaches its step: nobody resumes from one that is ahead of its curve.
-pub(super) fn next_checkpoint(checkpoint: &Path) -> PathBuf {
-    checkpoint.with_extension("next")
-}
 
 /// A run that is being written. Dropping it writes what is left, without waiting for that.
 pub struct Recorder {

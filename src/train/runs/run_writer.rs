@@ -1,15 +1,15 @@
 //! The thread that writes a run: its folder, its curve file, its record.
 
-use super::curve::{MAGIC, put_evaluation, put_steps};
+use super::curve::{EvaluationPoint, MAGIC, put_evaluation, put_steps};
 use super::layers::Joined;
-use super::recorder::{Message, failed, next_checkpoint};
 use super::{Curves, LayerCurves, PlanDigest, ResumePoint, RunEnd, RunRecord, RunStore, RunsError, now_ms};
 use crate::tensor::{sync_folder, write_atomic};
-use crate::train::{StepReport, checkpoint_step};
+use crate::train::{Spans, StepReport, checkpoint_step};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,30 @@ use std::time::{Duration, Instant};
 const WRITE_EVERY: Duration = Duration::from_millis(250);
 /// Time between writes of the record.
 const RECORD_EVERY: Duration = Duration::from_secs(3);
+
+pub(super) fn failed(path: &Path, cause: io::Error) -> RunsError {
+    RunsError::File { path: path.to_owned(), what: "written", cause }
+}
+
+/// What the thread is given.
+pub(super) enum Message {
+    Steps(Vec<StepReport>, f64),
+    /// How far parameters moved.
+    Moved(Vec<Spans>),
+    Evaluated(EvaluationPoint),
+    /// The run was made longer, or goes on after its end.
+    Total(u64),
+    /// The run has come to an end, after which it may still go on.
+    State(RunEnd, Option<String>),
+    /// The next checkpoint is there: it takes the place of the last one when all that came before is on the disk, and its
+    /// step is put down here then.
+    Checkpoint(Arc<AtomicU64>),
+}
+
+/// Where a checkpoint waits until the curve reaches its step: nobody resumes from one that is ahead of its curve.
+pub(super) fn next_checkpoint(checkpoint: &Path) -> PathBuf {
+    checkpoint.with_extension("next")
+}
 
 /// What is being written of a run.
 pub(super) struct RunWriter {

@@ -1,9 +1,9 @@
 //! An evaluation against one that goes through the held-out samples op by op with sums of its own, and against plain
 //! loops in f64 that carry a bound for the rounding of every value.
 
-use super::bounds::{ratio, told, tolerance};
+use super::Check;
+use super::bound::{error_text, ratio, tolerance};
 use super::replay::ReplayHarness;
-use super::{Check, prepared};
 use crate::compile::{Options, compile};
 use crate::data::{Dataset, Target};
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
@@ -12,6 +12,7 @@ use crate::exec::{Executor, Step};
 use crate::ir::Mode;
 use crate::model::{Model, ParamId};
 use crate::select::cuda::Real;
+use crate::train::prepared_step::prepared;
 use crate::train::{DataFeed, Evaluation, Session, TrainError};
 use std::sync::Arc;
 
@@ -138,7 +139,7 @@ impl ReplayHarness<'_> {
             (split.held_out.len() - 1) % self.session.model.batch + 1,
             by_hand.loss,
             exact.samples,
-            told(error, allowed),
+            error_text(error, allowed),
         );
         Ok(Check::new(NAME, wrong.is_empty(), figures).ratio(ratio(error, allowed)).detail(wrong))
     }

@@ -1,6 +1,7 @@
 //! Replay: against eager, against itself, against the ledger, over many steps.
 
-use super::{Check, Compared, Culprit, VerifyOptions, session_spec};
+use super::options::{VerifyOptions, session_spec};
+use super::{Check, Compared, Culprit};
 use crate::compile::Compiled;
 use crate::exec::{ExecError, Executor, Fault, Step};
 use crate::model::{Model, Preset};

@@ -1,8 +1,9 @@
 //! A run that is written to a checkpoint and resumed by another session must continue as if it had never stopped.
 
+use super::Check;
+use super::options::{VerifyOptions, session_spec};
 use super::replay::ReplayHarness;
 use super::training::make;
-use super::{Check, VerifyOptions, session_spec};
 use crate::exec::ExecError;
 use crate::model::Preset;
 use crate::tensor::Bytes;
