@@ -15,7 +15,7 @@ use super::train_summary::{HeldOut, Outcome, told};
 use super::{device, output, presets};
 use crate::exec::{ExecError, Executor};
 use crate::model::Preset;
-use crate::select::Threads;
+use crate::select::{Target, Threads};
 use crate::tensor::Bytes;
 use crate::train::runs::{RunEnd, missing_checkpoint};
 use crate::train::{DataChoice, Evaluation, Layout, Session, SessionSpec, StepReport, TrainError, checkpoint_step};
@@ -47,18 +47,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let threads = chosen.count;
     let (target, device_name) = device::choose(args.device, threads)?;
     device::note_threads(&target, &chosen);
-    let spec = SessionSpec {
-        executor: if args.executor == ExecutorArg::Eager { Executor::Eager } else { Executor::Replay },
-        threads,
-        machine: Some(target.clone()),
-        steps: args.steps.map(|s| usize::try_from(s).unwrap_or(usize::MAX)),
-        seed: args.seed,
-        init: args.init.clone(),
-        resume: args.resume.clone(),
-        tuning: device::tuning(&target),
-        data: args.batches.clone().map_or(DataChoice::Preset, DataChoice::Batches),
-        ..SessionSpec::new(found.preset.clone(), found.base.clone())
-    };
+    let spec = spec(args, &found, &target, threads);
     let (mut session, device_name) = prepare(&spec, args.device, device_name)?;
     let store = args.keep.then(folder_of_runs).transpose()?;
     // From here on there is something to save. The log is opened last: until here a mistake leaves no file at all.
@@ -100,6 +89,22 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     failures.extend(printed.err());
     one_error(failures)?;
     Ok(signal.map_or(ExitCode::SUCCESS, Signal::exit_code))
+}
+
+/// How to train.
+fn spec(args: &TrainArgs, found: &Loaded, target: &Target, threads: usize) -> SessionSpec {
+    SessionSpec {
+        executor: if args.executor == ExecutorArg::Eager { Executor::Eager } else { Executor::Replay },
+        threads,
+        machine: Some(target.clone()),
+        steps: args.steps.map(|s| usize::try_from(s).unwrap_or(usize::MAX)),
+        seed: args.seed,
+        init: args.init.clone(),
+        resume: args.resume.clone(),
+        tuning: device::tuning(target),
+        data: args.batches.clone().map_or(DataChoice::Preset, DataChoice::Batches),
+        ..SessionSpec::new(found.preset.clone(), found.base.clone())
+    }
 }
 
 /// Several failures as one, each on its line.

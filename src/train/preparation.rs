@@ -64,27 +64,13 @@ pub(super) fn bring_up(
 ) -> Result<BroughtUp, TrainError> {
     let options = Options { metrics: spec.metrics, tuning: spec.tuning.clone(), ..Options::train(machine.clone()) };
     let gpu_times = gpu_times(model, &options)?;
-    watch.told("kernel times");
+    watch.report("kernel times");
     let compiled = Arc::new(compile(model, &Options { gpu_times, ..options })?);
-    watch.told("compiling");
+    watch.report("compiling");
     let here = machine.as_cuda().is_none();
-    if !here {
-        // Before anything is read: the step's arena and that of its evaluation, by the estimated plan. Its kernels are
-        // timed when it is needed.
-        let of_evaluation = || compile(model, &Options::eval(machine.clone())).map(|e| e.plan.arena_bytes);
-        Step::check_room(&compiled, if evaluates(spec) { of_evaluation()? } else { 0 })?;
-    }
-    let evaluation = (here && evaluates(spec)).then(|| compiled_evaluation(model, machine)).transpose()?;
-    let fits = |keeps_in_memory| {
-        let evaluation = evaluation.as_ref();
-        needs_of(&Parts { spec, model, train: &compiled, evaluation, keeps_in_memory }).check_here()
-    };
-    // Room on the disk is looked for where the rest fits.
-    fits(false)?;
-    let place = Place::of(compiled.plan.persistent_bytes, here);
+    let (place, evaluation) = counted(spec, model, machine, &compiled)?;
     let keeps_in_memory = place.is_memory();
-    fits(keeps_in_memory)?;
-    watch.told("memory counted");
+    watch.report("memory counted");
     let plan = &compiled.plan;
     let layout = plan.program.value(plan.program.x).layout;
     let bytes = usize::try_from(plan.persistent_bytes).unwrap_or(usize::MAX);
@@ -99,7 +85,7 @@ pub(super) fn bring_up(
         let keeping = keeps_in_memory.then(|| spawn(scope, "snapshot", touched)).transpose()?;
         let mut train = if here {
             let mut train = Step::new(Arc::clone(&compiled), spec.shared_by())?;
-            watch.told("memory and recording");
+            watch.report("memory and recording");
             for (index, param) in model.params.iter().enumerate() {
                 train.draw_param(ParamId(index as u32), |out| init_over(param, index, seed, out))?;
             }
@@ -107,15 +93,42 @@ pub(super) fn bring_up(
         } else {
             on_device(scope, &compiled, spec.shared_by(), model, seed, watch)?
         };
-        watch.told("parameters");
+        watch.report("parameters");
         let Fed { feed, notes, compared } = match joined(loading)? {
             Some(fed) => fed,
             None => Fed { feed: DataFeed::resident(&mut train, model, seed)?, notes: Vec::new(), compared: None },
         };
-        watch.told("data");
+        watch.report("data");
         let kept = place.take(bytes, keeping.map(joined));
         Ok(BroughtUp { train, feed, notes, compared, kept, evaluation })
     })
+}
+
+/// Refuses a run that has no room. Otherwise gives where its first state is kept, and the step of its evaluation where it
+/// was compiled to be counted.
+fn counted(
+    spec: &SessionSpec,
+    model: &Model,
+    machine: &Machine,
+    compiled: &Compiled,
+) -> Result<(Place, Option<Compiled>), TrainError> {
+    let here = machine.as_cuda().is_none();
+    if !here {
+        // Before anything is read: the step's arena and that of its evaluation, by the estimated plan. Its kernels are
+        // timed when it is needed.
+        let of_evaluation = || compile(model, &Options::eval(machine.clone())).map(|e| e.plan.arena_bytes);
+        Step::check_room(compiled, if evaluates(spec) { of_evaluation()? } else { 0 })?;
+    }
+    let evaluation = (here && evaluates(spec)).then(|| compiled_evaluation(model, machine)).transpose()?;
+    let fits = |keeps_in_memory| {
+        let evaluation = evaluation.as_ref();
+        needs_of(&Parts { spec, model, train: compiled, evaluation, keeps_in_memory }).check_here()
+    };
+    // Room on the disk is looked for where the rest fits.
+    fits(false)?;
+    let place = Place::of(compiled.plan.persistent_bytes, here);
+    fits(place.is_memory())?;
+    Ok((place, evaluation))
 }
 
 /// Whether samples will be held out, or answers asked for.
@@ -146,7 +159,7 @@ fn on_device<'scope>(
         let _ = values.try_for_each(|values| give.send(values));
     })?;
     let mut train = Step::new(Arc::clone(compiled), threads)?;
-    watch.told("memory and recording");
+    watch.report("memory and recording");
     for (index, values) in drawn.iter().enumerate() {
         train.set_param(ParamId(index as u32), &values)?;
     }

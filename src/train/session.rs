@@ -2,7 +2,7 @@
 
 use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
-use super::nan_guard::{Guard, parameters_are_finite};
+use super::nan_guard::{FailedStep, Guard, parameters_are_finite};
 use super::plant;
 use super::preparation::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::recipe::Recipe;
@@ -19,6 +19,7 @@ use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
 use crate::tensor::HostTensor;
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -90,49 +91,27 @@ impl Session {
         let mut pool = Pool::new(spec.shared_by())?;
         let BroughtUp { mut train, mut feed, mut notes, compared, kept, evaluation } =
             bring_up(spec, &model, &machine, seed, &mut watch)?;
-        let mut origin = None;
         plant::change_feed(&mut feed);
-        if let Some(path) = &spec.init {
-            let file = open_tensors(path)?;
-            import(&mut train, &model, &file, path)?;
-            origin = Origin::of_metadata(&file.metadata, path)?;
-        }
+        let origin = spec.init.as_deref().map(|path| given_parameters(&mut train, &model, path)).transpose()?.flatten();
         let watched = Watched::new(&train)?;
-        let hyper = [model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32];
-        train.write(watched.hyper, &hyper)?;
-        let counter = train.find("counter")?;
-        train.write(counter, &[seed as i64, 0])?;
-        start_loss_scale(&mut train, FIRST_LOSS_SCALE)?;
-        train.watch(&watched.read_back())?;
-        let start = feed.position();
+        watched.write_start(&mut train, &model, seed)?;
         let guard = Guard::new(&mut train, &feed, kept)?;
-        watch.told("first snapshot");
-        feed.next(&mut train, watched.x, watched.y)?;
-        // A device has run every launch once, on its fresh memory.
-        if matches!(train, Step::Cpu(_)) {
-            guard.warm_up(&mut train, &mut pool)?;
-        }
-        feed.resume(start)?;
+        watch.report("first snapshot");
+        watched.warm_up(&guard, &mut train, &mut feed, &mut pool)?;
         if let (Executor::Replay, Some(why)) = (spec.executor, train.recording().why_eager) {
             notes.push(format!(
                 "the step could not be captured and runs op by op, which gives the same and is slower: {why}"
             ));
         }
-        watch.told("warm-up");
+        watch.report("warm-up");
         let total = spec.total(feed.limit());
-        let holds_out = matches!(&feed, DataFeed::Data { split, .. } if !split.held_out.is_empty());
-        let wants_evaluation = holds_out || spec.purpose == Purpose::Predict;
-        let evaluator =
-            if wants_evaluation { Some(Evaluator::new(&model, &machine, &train, evaluation)?) } else { None };
+        let wants_evaluation = feed.holds_out() || spec.purpose == Purpose::Predict;
+        let evaluator = wants_evaluation.then(|| Evaluator::new(&model, &machine, &train, evaluation)).transpose()?;
         let eager = evaluator.as_ref().and_then(Evaluator::why_eager);
         notes.extend(eager.map(|why| format!("evaluations could not be captured and run op by op: {why}")));
-        watch.told("evaluation");
-        let streams = spec.executor == Executor::Replay
-            && match feed.whole() {
-                Some((samples, targets)) => train.hold(samples, targets, feed.shuffled_rows(), &watched.read_back())?,
-                None => false,
-            };
-        watch.told("several steps a launch");
+        watch.report("evaluation");
+        let streams = spec.executor == Executor::Replay && watched.hold(&mut train, &feed)?;
+        watch.report("several steps a launch");
         let mut session = Self {
             preset: spec.preset.clone(),
             data_digest: OnceLock::new(),
@@ -160,16 +139,21 @@ impl Session {
             report_change: plant::report_change(),
         };
         if let Some(path) = &spec.init {
-            session.past = session.past_of(origin.as_ref());
-            session.notes.extend(session.is_maybe_trained().then(|| {
-                let path = path.display();
-                format!("data: {path} was trained on other samples; those that are held out now may be among them")
-            }));
+            session.began_from(path, origin.as_ref());
         }
         if let Some(path) = &spec.resume {
             session.load_compared(path, compared)?;
         }
         Ok(session)
+    }
+
+    /// Notes what given parameters of this `origin` were trained on.
+    fn began_from(&mut self, path: &Path, origin: Option<&Origin>) {
+        self.past = self.past_of(origin);
+        self.notes.extend(self.is_maybe_trained().then(|| {
+            let path = path.display();
+            format!("data: {path} was trained on other samples; those that are held out now may be among them")
+        }));
     }
 
     /// The network.
@@ -333,14 +317,9 @@ impl Session {
     #[cold]
     pub(super) fn explain(&mut self, loss: f32) -> Result<ExecError, TrainError> {
         let step = self.done + 1;
-        let origin = self.guard.explain(
-            &mut self.train,
-            &mut self.feed,
-            &mut self.pool,
-            step,
-            self.watched.x,
-            self.watched.y,
-        )?;
+        let Watched { x, y, .. } = self.watched;
+        let failed = FailedStep { number: step, x, y };
+        let origin = self.guard.explain(&mut self.train, &mut self.feed, &mut self.pool, failed)?;
         Ok(ExecError::NonFinite { step, loss: f64::from(loss), origin })
     }
 
@@ -404,7 +383,23 @@ impl Session {
     }
 }
 
+/// Takes the parameters of a file, and gives what belongs to them.
+fn given_parameters(train: &mut Step, model: &Model, path: &Path) -> Result<Option<Origin>, TrainError> {
+    let file = open_tensors(path)?;
+    import(train, model, &file, path)?;
+    Origin::of_metadata(&file.metadata, path)
+}
+
 impl Watched {
+    /// Writes what a run begins with besides its parameters.
+    fn write_start(&self, train: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
+        train.write(self.hyper, &[model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32])?;
+        let counter = train.find("counter")?;
+        train.write(counter, &[seed as i64, 0])?;
+        start_loss_scale(train, FIRST_LOSS_SCALE)?;
+        Ok(train.watch(&self.read_back())?)
+    }
+
     fn new(step: &Step) -> Result<Self, TrainError> {
         let program = &step.compiled().plan.program;
         let find = |name: &str| program.find(name);
@@ -418,6 +413,25 @@ impl Watched {
             update_max_seg: find("update_max_seg"),
             hyper: step.find("hyper")?,
             loss_scale: find("loss_scale"),
+        })
+    }
+
+    /// Makes the first step on its batch, and puts everything back.
+    fn warm_up(&self, guard: &Guard, train: &mut Step, feed: &mut DataFeed, pool: &mut Pool) -> Result<(), TrainError> {
+        let start = feed.position();
+        feed.next(train, self.x, self.y)?;
+        // A device has run every launch once, on its fresh memory.
+        if matches!(train, Step::Cpu(_)) {
+            guard.warm_up(train, pool)?;
+        }
+        feed.resume(start)
+    }
+
+    /// Keeps the data set on the device, so that steps fetch their batches themselves; false where they do not.
+    fn hold(&self, train: &mut Step, feed: &DataFeed) -> Result<bool, TrainError> {
+        Ok(match feed.whole() {
+            Some((samples, targets)) => train.hold(samples, targets, feed.shuffled_rows(), &self.read_back())?,
+            None => false,
         })
     }
 

@@ -56,8 +56,7 @@ impl Session {
     /// samples, or began from weights that were trained on others, or on others of the same.
     #[must_use]
     pub fn is_maybe_trained(&self) -> bool {
-        let holds_out = matches!(&self.feed, DataFeed::Data { split, .. } if !split.held_out.is_empty());
-        holds_out && !self.past.is_empty()
+        self.feed.holds_out() && !self.past.is_empty()
     }
 }
 

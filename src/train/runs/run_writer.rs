@@ -42,6 +42,21 @@ pub(super) fn next_checkpoint(checkpoint: &Path) -> PathBuf {
     checkpoint.with_extension("next")
 }
 
+/// Takes the lock of a run's folder from its last writer, which may still be at its end.
+fn lock_again(folder: &Path, id: &str) -> Result<File, RunsError> {
+    /// The time that the last writer of the run may take to end.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let lock = File::options().write(true).open(folder.join("lock")).map_err(|e| failed(folder, e))?;
+    let asked = Instant::now();
+    while matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+        if asked.elapsed() > PATIENCE {
+            return Err(RunsError::Busy(id.to_owned()));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(lock)
+}
+
 /// What is being written of a run.
 pub(super) struct RunWriter {
     record: RunRecord,
@@ -131,17 +146,8 @@ impl RunWriter {
         plan: &PlanDigest,
         layers: LayerCurves,
     ) -> Result<Self, RunsError> {
-        /// The time that the last writer of the run may take to end.
-        const PATIENCE: Duration = Duration::from_secs(10);
         let folder = store.path(&from.id);
-        let lock = File::options().write(true).open(folder.join("lock")).map_err(|e| failed(&folder, e))?;
-        let asked = Instant::now();
-        while matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
-            if asked.elapsed() > PATIENCE {
-                return Err(RunsError::Busy(from.id.clone()));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let lock = lock_again(&folder, &from.id)?;
         let before = store.record(&from.id)?;
         // One that a killed program had not put into place.
         let _ = std::fs::remove_file(next_checkpoint(&store.checkpoint(&from.id)));
