@@ -20,9 +20,9 @@ pub mod plan;
 
 pub mod compile;
 
-pub mod exec;
-
 pub mod data;
+
+pub mod exec;
 
 pub mod train;
 

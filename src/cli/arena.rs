@@ -3,7 +3,7 @@
 use super::args::ArenaArgs;
 use super::error::wrong;
 use super::output;
-use super::places::{Kind, Places};
+use super::result_places::{Kind, Places};
 use crate::plan::arena::csv::{Table, read, write};
 use crate::plan::arena::{Budget, Report, plan_best, referee};
 use crate::tensor::Bytes;

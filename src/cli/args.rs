@@ -1,8 +1,9 @@
 //! The command line as clap reads it: raw values, one struct a command, with examples in the help of each.
 
+use super::choices::{Device, Format};
 use super::functions::FunctionsArgs;
-use super::kept_args::{CapsuleArgs, ExportArgs, RunsArgs};
 use super::numbers;
+use super::run_args::{CapsuleArgs, ExportArgs, RunsArgs};
 use crate::model::SplitKind;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -380,31 +381,6 @@ pub struct CompletionsArgs {
     pub shell: clap_complete::Shell,
 }
 
-/// The device that the user asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
-    Auto,
-    Cpu,
-    Cuda(u32),
-}
-
-impl FromStr for Device {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(0)),
-            _ => text
-                .strip_prefix("cuda:")
-                .and_then(|n| n.parse().ok())
-                .map(Self::Cuda)
-                .ok_or_else(|| "expected auto, cpu, cuda or cuda:N with a device number N".to_owned()),
-        }
-    }
-}
-
 /// A length of time in seconds, above 0 and at most a day.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seconds(pub f64);
@@ -474,11 +450,4 @@ pub enum Stage {
     Capture,
     /// All of them
     All,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    Text,
-    Json,
-    Dot,
 }

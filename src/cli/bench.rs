@@ -13,10 +13,10 @@ use super::args::BenchArgs;
 use super::ceilings::Limits;
 use super::error::wrong;
 use super::output::{self, Distribution};
-use super::places::{Kind, Places};
 use super::presets::{self, DataLook, Loaded};
+use super::result_places::{Kind, Places};
 use super::{device, kernel_times};
-use crate::compile::{Options, compile};
+use crate::compile::{Compiled, Options, compile};
 use crate::exec::cpu::Pool;
 use crate::exec::{Executor, Step, peak_bytes};
 use crate::select::{Target, Threads, Tuning};
@@ -133,7 +133,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         let report = measure(found, &machine, args.seconds.0, graph.as_deref())?;
         known = Some(machine);
         if !args.json {
-            output::print(&told(&report, args.per_op))?;
+            output::print(&text(&report, args.per_op))?;
         }
         reports.push(report);
     }
@@ -175,12 +175,20 @@ struct Machine {
     tuning: Option<Arc<Tuning>>,
 }
 
-fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>) -> anyhow::Result<Report> {
-    let Machine { target, name: device, ceilings, tuning, threads } = machine;
-    let threads_why = *threads;
-    let threads = threads.count;
+/// A step that was compiled, and the milliseconds that this took.
+struct Prepared {
+    compiled: Arc<Compiled>,
+    spec: SessionSpec,
+    tune_ms: f64,
+    compile_ms: f64,
+    record_ms: f64,
+}
+
+/// Compiles and records a preset's step, and refuses one that has no room.
+fn prepared(found: &Loaded, machine: &Machine) -> anyhow::Result<Prepared> {
+    let threads = machine.threads.count;
     let started = Instant::now();
-    let options = Options { tuning: tuning.clone(), ..Options::train(target.clone()) };
+    let options = Options { tuning: machine.tuning.clone(), ..Options::train(machine.target.clone()) };
     let gpu_times = gpu_times(&found.model, &options)?;
     let tune_ms = started.elapsed().as_secs_f64() * 1e3;
     let started = Instant::now();
@@ -188,9 +196,9 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     let compile_ms = started.elapsed().as_secs_f64() * 1e3;
     let spec = SessionSpec {
         threads,
-        machine: Some(target.clone()),
+        machine: Some(machine.target.clone()),
         data: DataChoice::Resident,
-        tuning: tuning.clone(),
+        tuning: machine.tuning.clone(),
         purpose: Purpose::Time,
         ..SessionSpec::new(found.preset.clone(), found.base.clone())
     };
@@ -198,99 +206,146 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     let started = Instant::now();
     drop(Step::new(Arc::clone(&compiled), threads)?);
     let record_ms = started.elapsed().as_secs_f64() * 1e3;
+    Ok(Prepared { compiled, spec, tune_ms, compile_ms, record_ms })
+}
+
+/// What was measured of a step, in microseconds.
+struct Measured {
+    eager: Distribution,
+    replay: Distribution,
+    /// Replays that were timed, each as the mean of so many steps.
+    samples: usize,
+    steps_per_sample: usize,
+    host_us: f64,
+    host_with_threads_us: f64,
+    launches: usize,
+    why_eager: Option<String>,
+    /// What a library does in each operation.
+    libraries: Vec<Option<String>>,
+    /// The median of each operation by itself.
+    op_us: Vec<f64>,
+    /// Those of before, or what was reached since where that is more.
+    ceilings: Limits,
+}
+
+impl Measured {
+    fn of(bench: &mut Bench<'_>, ops: usize, ceilings: &Limits, seconds: f64) -> anyhow::Result<Self> {
+        let single = bench.single_us()?;
+        let steps_per_sample = match bench.step {
+            // On a GPU the host is out of the way only when steps are queued.
+            Step::Cuda(_) => (GPU_SAMPLE_US / single.max(1.0)).ceil().clamp(8.0, 512.0) as usize,
+            Step::Cpu(_) if single < SHORT_US => (SAMPLE_US / single.max(0.05)).ceil() as usize,
+            Step::Cpu(_) => 1,
+        };
+        let (mut eager, mut replay) = (Vec::new(), Vec::new());
+        let deadline = Instant::now() + Duration::from_secs_f64(seconds);
+        while eager.is_empty() || Instant::now() < deadline {
+            bench.block(Executor::Eager, steps_per_sample, &mut eager)?;
+            bench.block(Executor::Replay, steps_per_sample, &mut replay)?;
+        }
+        let rounds = (20_000.0 / single.max(1.0)).clamp(50.0, 5000.0) as usize;
+        let [host_us, host_with_threads_us] = bench.step.time_bookkeeping(rounds, bench.pool)?;
+        bench.step.restore(&bench.start)?;
+        let (launches, libraries) = match bench.step {
+            Step::Cuda(step) => (step.launches().0, (0..ops).map(|i| step.describe(i)).collect()),
+            Step::Cpu(_) => (ops, vec![None; ops]),
+        };
+        let op_us = bench.step.time_calls(OP_ROUNDS, bench.pool)?;
+        // Once more: a machine that was busy before is hardly busy still.
+        let ceilings = ceilings.or_better(bench.pool);
+        Ok(Self {
+            samples: replay.len(),
+            eager: Distribution::of(&mut eager),
+            replay: Distribution::of(&mut replay),
+            steps_per_sample,
+            host_us,
+            host_with_threads_us,
+            launches,
+            why_eager: bench.step.recording().why_eager,
+            libraries,
+            op_us,
+            ceilings,
+        })
+    }
+
+    /// A row for each operation.
+    fn ops(&self, compiled: &Compiled) -> Vec<OpTime> {
+        let model = &compiled.model;
+        let rows = compiled.plan.program.ops.iter().zip(&compiled.selection.choices).zip(&self.op_us).enumerate();
+        let ops = rows.map(|(index, ((op, choice), us))| {
+            let floor = self.ceilings.floor(choice.least_flops, choice.bytes);
+            OpTime {
+                index,
+                kernel: choice.kernel.clone(),
+                layer: op.layer.map(|l| model.layer(l).label()),
+                dims: crate::lower::dims(&op.kind),
+                library: self.libraries[index].clone(),
+                us: *us,
+                estimate_us: choice.cost_us,
+                floor_us: floor.us,
+                floor_bound: floor.bound,
+                gap: us / floor.us,
+            }
+        });
+        ops.collect()
+    }
+}
+
+/// Writes the graph of a GPU's step.
+fn write_graph(step: &Step, path: &Path) -> anyhow::Result<()> {
+    match step {
+        Step::Cuda(step) => Ok(step.write_graph(path)?),
+        Step::Cpu(_) => Err(wrong(
+            "--graph writes the graph of a GPU; the CPU's recording is that of `stepgraph plan --format dot`",
+        )),
+    }
+}
+
+/// Operations whose kernels are chosen by remembered times.
+fn tuned_calls(compiled: &Compiled, machine: &Machine) -> usize {
+    let facts = machine.target.as_cpu().zip(machine.tuning.as_ref());
+    let is_tuned = |op: &&crate::lower::Op| facts.is_some_and(|(cpu, known)| known.fastest(&op.kind, cpu).is_some());
+    compiled.plan.program.ops.iter().filter(is_tuned).count()
+}
+
+fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>) -> anyhow::Result<Report> {
+    let Prepared { compiled, spec, tune_ms, compile_ms, record_ms } = prepared(found, machine)?;
     let mut session = Session::prepare(&spec)?;
     let (step, pool) = session.step_mut();
     let mut bench = Bench { start: step.snapshot()?, step, pool };
     if let Some(path) = graph {
-        match bench.step {
-            Step::Cuda(step) => step.write_graph(path)?,
-            Step::Cpu(_) => {
-                return Err(wrong(
-                    "--graph writes the graph of a GPU; the CPU's recording is that of `stepgraph plan --format dot`",
-                ));
-            }
-        }
+        write_graph(bench.step, path)?;
     }
-    let single = bench.single_us()?;
-    let steps_per_sample = match bench.step {
-        // On a GPU the host is out of the way only when steps are queued.
-        Step::Cuda(_) => (GPU_SAMPLE_US / single.max(1.0)).ceil().clamp(8.0, 512.0) as usize,
-        Step::Cpu(_) if single < SHORT_US => (SAMPLE_US / single.max(0.05)).ceil() as usize,
-        Step::Cpu(_) => 1,
-    };
-    let (mut eager, mut replay) = (Vec::new(), Vec::new());
-    let deadline = Instant::now() + Duration::from_secs_f64(seconds);
-    while eager.is_empty() || Instant::now() < deadline {
-        bench.block(Executor::Eager, steps_per_sample, &mut eager)?;
-        bench.block(Executor::Replay, steps_per_sample, &mut replay)?;
-    }
-    let rounds = (20_000.0 / single.max(1.0)).clamp(50.0, 5000.0) as usize;
-    let [host_us, host_with_threads_us] = bench.step.time_bookkeeping(rounds, bench.pool)?;
-    bench.step.restore(&bench.start)?;
-    let launches = match bench.step {
-        Step::Cuda(step) => step.launches().0,
-        Step::Cpu(_) => compiled.plan.program.ops.len(),
-    };
-    let libraries: Vec<Option<String>> = match bench.step {
-        Step::Cuda(step) => (0..compiled.plan.program.ops.len()).map(|i| step.describe(i)).collect(),
-        Step::Cpu(_) => vec![None; compiled.plan.program.ops.len()],
-    };
-    let medians = bench.step.time_calls(OP_ROUNDS, bench.pool)?;
-    // Once more: a machine that was busy before is hardly busy still.
-    let ceilings = &ceilings.or_better(bench.pool);
-
-    let samples = replay.len();
-    let (eager_us, replay_us) = (Distribution::of(&mut eager), Distribution::of(&mut replay));
-    let (plan, model) = (&compiled.plan, &compiled.model);
-    let rows = plan.program.ops.iter().zip(&compiled.selection.choices).zip(&medians).enumerate();
-    let ops = rows.map(|(index, ((op, choice), us))| {
-        let floor = ceilings.floor(choice.least_flops, choice.bytes);
-        OpTime {
-            index,
-            kernel: choice.kernel.clone(),
-            layer: op.layer.map(|l| model.layer(l).label()),
-            dims: crate::lower::dims(&op.kind),
-            library: libraries[index].clone(),
-            us: *us,
-            estimate_us: choice.cost_us,
-            floor_us: floor.us,
-            floor_bound: floor.bound,
-            gap: us / floor.us,
-        }
-    });
-    let ops: Vec<OpTime> = ops.collect();
-    let floor_us = compiled.selection.floor_us(|flops, bytes| ceilings.floor(flops, bytes).us);
-    let facts = target.as_cpu();
-    let is_tuned = |op: &&crate::lower::Op| {
-        facts.zip(tuning.as_ref()).is_some_and(|(cpu, known)| known.fastest(&op.kind, cpu).is_some())
-    };
-    let tuned_calls = plan.program.ops.iter().filter(is_tuned).count();
-    let flops = compiled.selection.flops();
+    let (plan, model, selection) = (&compiled.plan, &compiled.model, &compiled.selection);
+    let measured = Measured::of(&mut bench, plan.program.ops.len(), &machine.ceilings, seconds)?;
+    let floor_us = selection.floor_us(|flops, bytes| measured.ceilings.floor(flops, bytes).us);
+    let (eager_us, replay_us, flops) = (measured.eager, measured.replay, selection.flops());
     Ok(Report {
         preset: model.name.clone(),
-        device: device.clone(),
-        threads,
-        threads_why,
+        device: machine.name.clone(),
+        threads: machine.threads.count,
+        threads_why: machine.threads,
         batch: model.batch,
         parameters: model.trained_len(),
         eager_us,
         replay_us,
         speedup: eager_us.median / replay_us.median,
         samples_per_s: model.batch as f64 * 1e6 / replay_us.median,
-        host_us,
-        host_with_threads_us,
-        why_eager: bench.step.recording().why_eager,
-        launches,
-        tuned_calls,
-        kernels_us: medians.iter().sum(),
-        estimate_us: compiled.selection.cost_us(),
+        host_us: measured.host_us,
+        host_with_threads_us: measured.host_with_threads_us,
+        ops: measured.ops(&compiled),
+        why_eager: measured.why_eager,
+        launches: measured.launches,
+        tuned_calls: tuned_calls(&compiled, machine),
+        kernels_us: measured.op_us.iter().sum(),
+        estimate_us: selection.cost_us(),
         floor_us,
         gap: replay_us.median / floor_us,
-        ceilings: ceilings.clone(),
+        ceilings: measured.ceilings,
         flops,
         gflops: flops as f64 / replay_us.median / 1e3,
-        steps_per_sample,
-        samples,
+        steps_per_sample: measured.steps_per_sample,
+        samples: measured.samples,
         capture_ms: compile_ms + record_ms,
         compile_ms,
         tune_ms,
@@ -299,7 +354,6 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         lower_bound_bytes: plan.lower_bound_bytes,
         unshared_bytes: plan.unshared_bytes,
         peak_rss_bytes: peak_bytes(),
-        ops,
     })
 }
 
@@ -349,7 +403,8 @@ impl Bench<'_> {
     }
 }
 
-fn told(r: &Report, per_op: bool) -> String {
+/// A report as text, for people.
+fn text(r: &Report, per_op: bool) -> String {
     let row = |name: &str, d: &Distribution| {
         let [median, p10, p99] = [d.median, d.p10, d.p99].map(output::micros);
         format!("  {name:<10} median {median:>9}, p10 {p10:>9}, p99 {p99:>9}\n")
@@ -403,18 +458,25 @@ fn told(r: &Report, per_op: bool) -> String {
         ));
     }
     if per_op {
-        out.push_str(&r.ceilings.to_string());
-        for op in &r.ops {
-            let [us, estimate, floor] = [op.us, op.estimate_us, op.floor_us].map(output::micros);
-            let (gap, bound) = (op.gap, op.floor_bound);
-            let layer = op.layer.as_deref().unwrap_or("-");
-            out.push_str(&format!(
-                "  {:>4}  {:<38} {us:>9}  floor {floor:>9} ({bound:<10}) gap {gap:>6.1}  estimated {estimate:>9}  {layer:<16} {}\n",
-                op.index,
-                op.kernel,
-                op.library.as_deref().map_or_else(|| op.dims.clone(), |l| format!("{} by {l}", op.dims))
-            ));
-        }
+        out.push_str(&per_op_text(r));
+    }
+    out
+}
+
+/// The operations of a report, a line each.
+fn per_op_text(r: &Report) -> String {
+    let mut out = r.ceilings.to_string();
+    for op in &r.ops {
+        let [us, estimate, floor] = [op.us, op.estimate_us, op.floor_us].map(output::micros);
+        let (gap, bound) = (op.gap, op.floor_bound);
+        let layer = op.layer.as_deref().unwrap_or("-");
+        out.push_str(&format!(
+            "  {:>4}  {:<38} {us:>9}  floor {floor:>9} ({bound:<10}) gap {gap:>6.1}  estimated {estimate:>9}  \
+             {layer:<16} {}\n",
+            op.index,
+            op.kernel,
+            op.library.as_deref().map_or_else(|| op.dims.clone(), |l| format!("{} by {l}", op.dims))
+        ));
     }
     out
 }

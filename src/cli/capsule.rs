@@ -1,10 +1,10 @@
 //! `stepgraph capsule`: a run in one file, and its replay to the bit.
 
-use super::args::Device;
+use super::choices::Device;
 use super::error::wrong;
-use super::kept_args::{CapsuleAction, CapsuleArgs};
 use super::output;
-use super::places::{Kind, Places};
+use super::result_places::{Kind, Places};
+use super::run_args::{CapsuleAction, CapsuleArgs, MakeArgs, ReplayArgs};
 use super::runs::{Named, find};
 use super::{device, presets};
 use crate::data::DataError;
@@ -20,86 +20,96 @@ use std::process::ExitCode;
 /// Where what was given is wrong, or a run fails.
 pub fn run(args: &CapsuleArgs) -> anyhow::Result<ExitCode> {
     match &args.action {
-        CapsuleAction::Make { what, file, steps, seed, device, threads, replace, json } => {
-            if file.exists() && !replace {
-                return Err(wrong(format!("{} exists; give --replace, or another name", file.display())));
-            }
-            let mut places = Places::default();
-            let mut kept = None;
-            let mut spec = match find(what)? {
-                Named::Run(store, entry) => {
-                    kept = Some(store.curves(&entry.id)?);
-                    let spec = spec_of_run(&store, &entry)?;
-                    places.reads_data(&spec.preset, &spec.base);
-                    spec
-                }
-                Named::Preset(found) => {
-                    places.reads_preset(&found);
-                    presets::warn_of_precision(&found.preset, &crate::exec::cpu::host_target(1));
-                    let best = device::threads(None, &found.model).count;
-                    SessionSpec { threads: best, ..SessionSpec::new(found.preset, found.base) }
-                }
-            };
-            places.writes("the capsule", Kind::Capsule, Some(file))?;
-            spec.seed = seed.or(spec.seed);
-            let threads = threads.map_or(spec.threads, usize::from);
-            let (target, _) = device::choose(*device, threads)?;
-            let purpose = Purpose::Capsule;
-            spec = SessionSpec { threads, tuning: device::tuning(&target), machine: Some(target), purpose, ..spec };
-            let made = kept.as_ref().map(Curves::last_step).filter(|s| *s > 0);
-            let steps = steps.or(made).or(spec.preset.train.map(|t| t.steps as u64)).unwrap_or(1000);
-            let capsule = Capsule::make(&spec, steps, |_| true)?;
-            // With another seed it is another run.
-            let parted = kept.as_ref().filter(|_| seed.is_none()).map(|kept| parts_at(kept, &capsule.losses()));
-            capsule.write(file)?;
-            output::note(&format!("wrote {}: {}", file.display(), output::counted(capsule.header.steps, "step")));
-            if *json {
-                output::print_json(&serde_json::json!({
-                    "what": what.to_string_lossy(),
-                    "file": file.display().to_string(),
-                    "preset": capsule.preset.name,
-                    "seed": capsule.header.seed,
-                    "steps": capsule.header.steps,
-                    "device": capsule.header.device,
-                    "plan_hash": capsule.header.plan_hash,
-                    // Nothing where no kept run of the same seed was made again.
-                    "is_bit_equal": parted.map(|p| p.is_ok()),
-                    "parts_at_step": parted.and_then(Result::err),
-                }))?;
-            }
-            Ok(match parted {
-                Some(Err(step)) => {
-                    output::note(&format!(
-                        "the kept run went another way from step {step} on: its learning rate, kernels, data or weights were not those of its preset; \
-                         the capsule repeats the preset"
-                    ));
-                    ExitCode::from(1)
-                }
-                Some(Ok(steps)) => {
-                    let steps = output::counted(steps as u64, "step");
-                    output::note(&format!("the kept run and its capsule agree to the bit over {steps}"));
-                    ExitCode::SUCCESS
-                }
-                None => ExitCode::SUCCESS,
-            })
-        }
-        CapsuleAction::Replay { file, base, data, device, json } => {
-            let mut capsule = Capsule::read(file)?;
-            if !data.is_empty() {
-                capsule.set_data(data)?;
-            }
-            let target = device.map(|d| target(d, capsule.header.threads)).transpose()?;
-            let tuning = device::tuning(&crate::exec::cpu::host_target(capsule.header.threads.max(1)));
-            let base = base.clone().unwrap_or_else(|| capsule.base(folder(file)));
-            let report = capsule.replay(base, target, tuning, |_| true).map_err(lost_data)?;
-            if *json {
-                output::print_json(&report)?
-            } else {
-                output::print(&report.to_string())?
-            }
-            Ok(if report.is_bit_equal { ExitCode::SUCCESS } else { ExitCode::from(1) })
-        }
+        CapsuleAction::Make(args) => make(args),
+        CapsuleAction::Replay(args) => replay(args),
     }
+}
+
+/// What a capsule is made of: how to train, and the curves of the kept run that is made again.
+fn source(args: &MakeArgs) -> anyhow::Result<(SessionSpec, Option<Curves>)> {
+    let mut places = Places::default();
+    let found = match find(&args.what)? {
+        Named::Run(store, entry) => {
+            let kept = store.curves(&entry.id)?;
+            let spec = spec_of_run(&store, &entry)?;
+            places.reads_data(&spec.preset, &spec.base);
+            (spec, Some(kept))
+        }
+        Named::Preset(found) => {
+            places.reads_preset(&found);
+            presets::warn_of_precision(&found.preset, &crate::exec::cpu::host_target(1));
+            let best = device::threads(None, &found.model).count;
+            (SessionSpec { threads: best, ..SessionSpec::new(found.preset, found.base) }, None)
+        }
+    };
+    places.writes("the capsule", Kind::Capsule, Some(&args.file))?;
+    Ok(found)
+}
+
+fn make(args: &MakeArgs) -> anyhow::Result<ExitCode> {
+    let file = &args.file;
+    if file.exists() && !args.replace {
+        return Err(wrong(format!("{} exists; give --replace, or another name", file.display())));
+    }
+    let (mut spec, kept) = source(args)?;
+    spec.seed = args.seed.or(spec.seed);
+    let threads = args.threads.map_or(spec.threads, usize::from);
+    let (target, _) = device::choose(args.device, threads)?;
+    let purpose = Purpose::Capsule;
+    spec = SessionSpec { threads, tuning: device::tuning(&target), machine: Some(target), purpose, ..spec };
+    let made = kept.as_ref().map(Curves::last_step).filter(|s| *s > 0);
+    let steps = args.steps.or(made).or(spec.preset.train.map(|t| t.steps as u64)).unwrap_or(1000);
+    let capsule = Capsule::make(&spec, steps, |_| true)?;
+    // With another seed it is another run.
+    let parted = kept.as_ref().filter(|_| args.seed.is_none()).map(|kept| parts_at(kept, &capsule.losses()));
+    capsule.write(file)?;
+    output::note(&format!("wrote {}: {}", file.display(), output::counted(capsule.header.steps, "step")));
+    if args.json {
+        output::print_json(&serde_json::json!({
+            "what": args.what.to_string_lossy(),
+            "file": file.display().to_string(),
+            "preset": capsule.preset.name,
+            "seed": capsule.header.seed,
+            "steps": capsule.header.steps,
+            "device": capsule.header.device,
+            "plan_hash": capsule.header.plan_hash,
+            // Nothing where no kept run of the same seed was made again.
+            "is_bit_equal": parted.map(|p| p.is_ok()),
+            "parts_at_step": parted.and_then(Result::err),
+        }))?;
+    }
+    Ok(match parted {
+        Some(Err(step)) => {
+            output::note(&format!(
+                "the kept run went another way from step {step} on: its learning rate, kernels, data or weights were \
+                 not those of its preset; the capsule repeats the preset"
+            ));
+            ExitCode::from(1)
+        }
+        Some(Ok(steps)) => {
+            let steps = output::counted(steps as u64, "step");
+            output::note(&format!("the kept run and its capsule agree to the bit over {steps}"));
+            ExitCode::SUCCESS
+        }
+        None => ExitCode::SUCCESS,
+    })
+}
+
+fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
+    let mut capsule = Capsule::read(&args.file)?;
+    if !args.data.is_empty() {
+        capsule.set_data(&args.data)?;
+    }
+    let target = args.device.map(|d| target(d, capsule.header.threads)).transpose()?;
+    let tuning = device::tuning(&crate::exec::cpu::host_target(capsule.header.threads.max(1)));
+    let base = args.base.clone().unwrap_or_else(|| capsule.base(folder(&args.file)));
+    let report = capsule.replay(base, target, tuning, |_| true).map_err(lost_data)?;
+    if args.json {
+        output::print_json(&report)?
+    } else {
+        output::print(&report.to_string())?
+    }
+    Ok(if report.is_bit_equal { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// The error of a replay; where the data are not at their place, it says how to name another.

@@ -1,6 +1,6 @@
 //! The choice of a device, and what to say about it.
 
-use super::args::Device;
+use super::choices::Device;
 use super::error::wrong;
 use crate::exec::cpu::{cpu_name, host_target, usable_cores};
 use crate::exec::cuda;

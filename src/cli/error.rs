@@ -71,7 +71,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    super::output::note(&format!("error: {}", told(error)));
+    super::notes::note(&format!("error: {}", told(error)));
     if is_user(error) { ExitCode::from(2) } else { ExitCode::from(1) }
 }
 

@@ -1,9 +1,9 @@
 //! `stepgraph export`: a run or a network in another program's format.
 
 use super::error::wrong;
-use super::kept_args::ExportArgs;
 use super::output;
-use super::places::{Kind, Places};
+use super::result_places::{Kind, Places};
+use super::run_args::ExportArgs;
 use super::runs::{Named, find, torn, wrote};
 use crate::train::NotReplaced;
 use crate::train::export::{Across, ExportError, Format, PlotOptions, Replace, Subject};

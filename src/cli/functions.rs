@@ -1,6 +1,6 @@
 //! `stepgraph functions`: how exact the functions are that a step computes, over all inputs.
 
-use super::args::Device;
+use super::choices::Device;
 use super::{device, numbers, output};
 use crate::exec::cuda::usable;
 use crate::exec::{Accuracy, Function, Survey, Unit};

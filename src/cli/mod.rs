@@ -7,19 +7,19 @@ pub mod args;
 mod bench;
 mod capsule;
 mod ceilings;
+pub mod choices;
 mod completions;
 mod device;
 mod doctor;
 mod error;
 mod export;
 mod functions;
-mod keep;
-pub mod kept_args;
+mod keep_run;
 mod kernel_times;
 mod log_lines;
+mod notes;
 mod numbers;
 mod output;
-mod places;
 mod plan;
 mod plan_json;
 mod plan_text;
@@ -27,11 +27,13 @@ mod predict;
 mod predict_data;
 mod presets;
 mod progress;
+mod result_places;
+pub mod run_args;
 mod runs;
+mod signals;
 mod step_log;
-mod stop;
+mod step_times;
 mod studio;
-mod times;
 mod train;
 mod train_summary;
 mod verify;
@@ -73,7 +75,7 @@ fn unknown_command(first: &str) -> Option<String> {
 #[must_use]
 pub fn run(cli: &Cli) -> ExitCode {
     if !opens_window(cli) {
-        stop::listen(match &cli.command {
+        signals::listen(match &cli.command {
             Some(Command::Train(_)) => "no step was made, and nothing was saved",
             _ => "what was not written or printed by then is lost",
         });

@@ -1,9 +1,10 @@
 //! Standard output, figures for people, and places where results go.
 
 use super::error::{unwritable, wrong};
+use super::notes::harmless;
+pub use super::notes::note;
 use crate::tensor::{figure, is_wrong_place, plural, remove_leftovers, temporary_in, write_advice, write_atomic};
 use serde::Serialize;
-use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -28,21 +29,6 @@ fn write_out(text: &str) -> anyhow::Result<()> {
 /// As [`print`].
 pub fn print_table(text: &str) -> anyhow::Result<()> {
     if io::stdout().is_terminal() { print(text) } else { write_out(text) }
-}
-
-/// The text with its control characters escaped, except line breaks and tabs: a name out of a file must not steer the terminal. The escapes are
-/// those of JSON.
-fn harmless(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    if !text.contains(steers) {
-        return Cow::Borrowed(text);
-    }
-    text.chars().map(|c| if steers(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
-}
-
-/// Writes a note to standard error. Where even that fails nobody listens, and the work continues.
-pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", harmless(text));
 }
 
 /// Prints a value as indented JSON.

@@ -1,9 +1,10 @@
 //! `stepgraph plan`: the compiled step, stage by stage.
 
-use super::args::{Format, PlanArgs, Stage};
+use super::args::{PlanArgs, Stage};
+use super::choices::Format;
 use super::error::wrong;
-use super::places::{Kind, Places};
 use super::presets::DataLook;
+use super::result_places::{Kind, Places};
 use super::{device, output, plan_json, plan_text, presets};
 use crate::compile::{Compiled, Options, compile};
 use crate::plan::arena::{Attempt, Budget, Planner};

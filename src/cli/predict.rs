@@ -3,9 +3,9 @@
 use super::args::PredictArgs;
 use super::error::{unwritable, wrong};
 use super::output::{self, count};
-use super::places::{Kind, Places};
 use super::predict_data::{Chosen, Weights, choose};
-use super::presets::{self, DataLook};
+use super::presets::{self, DataLook, Loaded};
+use super::result_places::{Kind, Places};
 use crate::data::{Dataset, Target};
 use crate::model::{LossSpec, Model};
 use crate::tensor::{figure, plural, write_advice, write_atomic};
@@ -67,20 +67,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let weights = Weights::of(args)?;
     places.reads("the parameters", Some(&weights.path));
     let out = places.writes("the answers", Kind::Answers, args.out.as_deref().filter(|_| !is_printed))?;
-    let threads = super::device::threads(args.threads, &found.model).count;
-    let (target, device) = super::device::choose(args.device, threads)?;
-    let spec = SessionSpec {
-        threads,
-        machine: Some(target.clone()),
-        init: Some(weights.path.clone()),
-        // Nothing is trained: the samples are brought to it below, and may be fewer than a batch.
-        data: DataChoice::Resident,
-        tuning: super::device::tuning(&target),
-        purpose: Purpose::Predict,
-        ..SessionSpec::new(found.preset.clone(), found.base.clone())
-    };
-    let mut session = Session::prepare(&spec)?;
-    presets::warn_of_precision(&found.preset, &target);
+    let (mut session, device) = prepare(&found, &weights, args)?;
     let Chosen { set, samples, part, notes } = choose(&found, session.model(), &weights, args)?;
     let notes: Vec<String> = session.notes().iter().cloned().chain(notes).collect();
     for note in &notes {
@@ -89,12 +76,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let outputs = session.answers(&set, &samples)?;
     let mut answers = Answers::of(session.model(), &set, &samples, outputs);
     if let Some(path) = &out {
-        let written = write_atomic(path, answers.csv(&set, &samples).as_bytes());
-        written.map_err(|cause| {
-            let message = format!("{} cannot be written: {cause}; {}", path.display(), write_advice(&cause));
-            unwritable(cause, message)
-        })?;
-        output::note(&format!("wrote {}", path.display()));
+        write(path, &answers.csv(&set, &samples))?;
     }
     let table = is_printed.then(|| answers.csv(&set, &samples));
     let summary = Summary {
@@ -118,6 +100,35 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         None if args.json => output::print_json(&summary),
         None => output::print(&told(&summary)),
     }
+}
+
+/// The network with these weights, and the name of the device that it answers on.
+fn prepare(found: &Loaded, weights: &Weights, args: &PredictArgs) -> anyhow::Result<(Session, String)> {
+    let threads = super::device::threads(args.threads, &found.model).count;
+    let (target, device) = super::device::choose(args.device, threads)?;
+    let spec = SessionSpec {
+        threads,
+        machine: Some(target.clone()),
+        init: Some(weights.path.clone()),
+        // Nothing is trained: the samples are brought to it later, and may be fewer than a batch.
+        data: DataChoice::Resident,
+        tuning: super::device::tuning(&target),
+        purpose: Purpose::Predict,
+        ..SessionSpec::new(found.preset.clone(), found.base.clone())
+    };
+    let session = Session::prepare(&spec)?;
+    presets::warn_of_precision(&found.preset, &target);
+    Ok((session, device))
+}
+
+/// Writes the answers to a file.
+fn write(path: &Path, csv: &str) -> anyhow::Result<()> {
+    write_atomic(path, csv.as_bytes()).map_err(|cause| {
+        let message = format!("{} cannot be written: {cause}; {}", path.display(), write_advice(&cause));
+        unwritable(cause, message)
+    })?;
+    output::note(&format!("wrote {}", path.display()));
+    Ok(())
 }
 
 /// The network's answers, row by row.

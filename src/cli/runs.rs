@@ -1,9 +1,9 @@
 //! `stepgraph runs`: the runs that were kept.
 
 use super::error::wrong;
-use super::kept_args::{RunsAction, RunsArgs};
 use super::output;
 use super::presets::DataLook;
+use super::run_args::{RunsAction, RunsArgs};
 use crate::model::write_preset;
 use crate::tensor::figure;
 use crate::train::runs::{Label, RunEnd, RunEntry, RunStore, RunsError, calendar};
@@ -71,30 +71,9 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
         }
         Some(RunsAction::Hide { runs }) => relabel(runs, "hidden", &|l| l.hidden = true),
         Some(RunsAction::Unhide { runs }) => relabel(runs, "unhidden", &|l| l.hidden = false),
-        Some(RunsAction::Delete { runs }) => {
-            // All are found before the first is moved: a mistake leaves everything as it was.
-            let ids = runs.iter().map(|r| store.find(r).map(|e| e.id)).collect::<Result<Vec<_>, _>>()?;
-            for id in &ids {
-                store.delete(id)?;
-                output::note(&format!("moved to the trash; bring it back with: stepgraph runs restore {id}"));
-            }
-            done(args, "deleted", &ids)
-        }
+        Some(RunsAction::Delete { runs }) => done(args, "deleted", &delete(&store, runs)?),
         Some(RunsAction::Trash) => trash(&store, args.json),
-        Some(RunsAction::Restore { runs }) => {
-            let trash = store.trash();
-            let found = |given: &String| match trash.find(given) {
-                // What is damaged beyond a list still has the name of its folder.
-                Err(RunsError::Unknown(given) | RunsError::Misspelt { given, .. }) if trash.path(&given).is_dir() => {
-                    Ok(given)
-                }
-                Err(RunsError::Unknown(given) | RunsError::Misspelt { given, .. }) => Err(RunsError::NotInTrash(given)),
-                other => other.map(|e| e.id),
-            };
-            let ids = runs.iter().map(found).collect::<Result<Vec<_>, _>>()?;
-            ids.iter().try_for_each(|id| store.restore(id))?;
-            done(args, "restored", &ids)
-        }
+        Some(RunsAction::Restore { runs }) => done(args, "restored", &restore(&store, runs)?),
         Some(RunsAction::EmptyTrash) => {
             let count = store.empty_trash()?;
             output::note(&format!("removed {count} from the trash"));
@@ -112,6 +91,31 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
             }
         }
     }
+}
+
+/// Moves runs to the trash, and gives their ids.
+fn delete(store: &RunStore, runs: &[String]) -> anyhow::Result<Vec<String>> {
+    // All are found before the first is moved: a mistake leaves everything as it was.
+    let ids = runs.iter().map(|r| store.find(r).map(|e| e.id)).collect::<Result<Vec<_>, _>>()?;
+    for id in &ids {
+        store.delete(id)?;
+        output::note(&format!("moved to the trash; bring it back with: stepgraph runs restore {id}"));
+    }
+    Ok(ids)
+}
+
+/// Brings runs back from the trash, and gives their ids.
+fn restore(store: &RunStore, runs: &[String]) -> anyhow::Result<Vec<String>> {
+    let trash = store.trash();
+    let found = |given: &String| match trash.find(given) {
+        // What is damaged beyond a list still has the name of its folder.
+        Err(RunsError::Unknown(given) | RunsError::Misspelt { given, .. }) if trash.path(&given).is_dir() => Ok(given),
+        Err(RunsError::Unknown(given) | RunsError::Misspelt { given, .. }) => Err(RunsError::NotInTrash(given)),
+        other => other.map(|e| e.id),
+    };
+    let ids = runs.iter().map(found).collect::<Result<Vec<_>, _>>()?;
+    ids.iter().try_for_each(|id| store.restore(id))?;
+    Ok(ids)
 }
 
 /// Which runs were changed, as JSON where that is asked for: `{"deleted": ["20260314-120100"]}`.

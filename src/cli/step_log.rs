@@ -8,7 +8,7 @@
 use super::error::{unwritable, wrong};
 use super::log_lines::{GoesOn, Kept, kept_lines};
 use super::output;
-use super::places::{Kind, part_of, replaceable};
+use super::result_places::{Kind, part_of, replaceable};
 use crate::tensor::sync_folder;
 use crate::train::export::{HeldOutFigures, write_line};
 use crate::train::{Evaluation, StepReport};

@@ -1,20 +1,21 @@
 //! `stepgraph train`: a run from the first step to the saved result.
 
-use super::args::{Device, ExecutorArg, TrainArgs};
+use super::args::{ExecutorArg, TrainArgs};
+use super::choices::Device;
 use super::error::wrong;
-use super::keep::{Keeper, folder_of_runs};
+use super::keep_run::{Keeper, folder_of_runs};
 use super::log_lines::GoesOn;
-use super::places::{Kind, Places, WeightsFile};
 use super::presets::{DataLook, Loaded};
 use super::progress::{Progress, evaluation};
+use super::result_places::{Kind, Places, WeightsFile};
+use super::signals::{self, Signal};
 use super::step_log::StepLog;
-use super::stop::{self, Signal};
-use super::times::Times;
+use super::step_times::Times;
 use super::train_summary::{HeldOut, Outcome, told};
 use super::{device, output, presets};
 use crate::exec::{ExecError, Executor};
 use crate::model::Preset;
-use crate::select::Threads;
+use crate::select::{Target, Threads};
 use crate::tensor::Bytes;
 use crate::train::runs::{RunEnd, missing_checkpoint};
 use crate::train::{DataChoice, Evaluation, Layout, Session, SessionSpec, StepReport, TrainError, checkpoint_step};
@@ -46,22 +47,11 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let threads = chosen.count;
     let (target, device_name) = device::choose(args.device, threads)?;
     device::note_threads(&target, &chosen);
-    let spec = SessionSpec {
-        executor: if args.executor == ExecutorArg::Eager { Executor::Eager } else { Executor::Replay },
-        threads,
-        machine: Some(target.clone()),
-        steps: args.steps.map(|s| usize::try_from(s).unwrap_or(usize::MAX)),
-        seed: args.seed,
-        init: args.init.clone(),
-        resume: args.resume.clone(),
-        tuning: device::tuning(&target),
-        data: args.batches.clone().map_or(DataChoice::Preset, DataChoice::Batches),
-        ..SessionSpec::new(found.preset.clone(), found.base.clone())
-    };
+    let spec = spec(args, &found, &target, threads);
     let (mut session, device_name) = prepare(&spec, args.device, device_name)?;
     let store = args.keep.then(folder_of_runs).transpose()?;
     // From here on there is something to save. The log is opened last: until here a mistake leaves no file at all.
-    stop::finish_first("this step");
+    signals::finish_first("this step");
     let from = args.resume.as_ref().map(|_| GoesOn { step: session.done(), loss: session.last_loss() });
     let mut log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
     log.iter_mut().for_each(|log| log.set_maybe_trained(session.is_maybe_trained()));
@@ -91,7 +81,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     };
     // A run that fails at step n keeps the log of the steps before it, and nothing else: its parameters are those of no finished run.
     run.steps(&mut session, args, &outputs, &found.preset)?;
-    let signal = stop::asked().filter(|_| session.done() < session.total());
+    let signal = signals::asked().filter(|_| session.done() < session.total());
     let held = run.save(&mut session, &outputs, &found.preset, signal);
     let mut failures = std::mem::take(&mut run.failures);
     let summary = run.outcome(held, signal, prepare_ms, device_name, chosen).summary(&session, args);
@@ -99,6 +89,22 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     failures.extend(printed.err());
     one_error(failures)?;
     Ok(signal.map_or(ExitCode::SUCCESS, Signal::exit_code))
+}
+
+/// How to train.
+fn spec(args: &TrainArgs, found: &Loaded, target: &Target, threads: usize) -> SessionSpec {
+    SessionSpec {
+        executor: if args.executor == ExecutorArg::Eager { Executor::Eager } else { Executor::Replay },
+        threads,
+        machine: Some(target.clone()),
+        steps: args.steps.map(|s| usize::try_from(s).unwrap_or(usize::MAX)),
+        seed: args.seed,
+        init: args.init.clone(),
+        resume: args.resume.clone(),
+        tuning: device::tuning(target),
+        data: args.batches.clone().map_or(DataChoice::Preset, DataChoice::Batches),
+        ..SessionSpec::new(found.preset.clone(), found.base.clone())
+    }
 }
 
 /// Several failures as one, each on its line.
@@ -267,7 +273,7 @@ impl Run {
         let mut progress = Progress::new(self.first, session.total(), session.model().batch);
         let started = Instant::now();
         let mut failure: Option<anyhow::Error> = None;
-        while failure.is_none() && stop::asked().is_none() {
+        while failure.is_none() && signals::asked().is_none() {
             let (most, total) = (until_due(session.done(), args), session.total());
             let made = session.steps(most, LOOK_UP_EVERY, |report| {
                 let now = Instant::now();
@@ -291,7 +297,7 @@ impl Run {
         }
         self.seconds = started.elapsed().as_secs_f64();
         progress.finish();
-        if stop::asked().is_some() {
+        if signals::asked().is_some() {
             output::note(&format!("stopped after step {} of {}", session.done(), session.total()));
         }
         failure.map_or(Ok(()), |error| Err(self.failed(error, session)))

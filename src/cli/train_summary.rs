@@ -3,8 +3,8 @@
 use super::args::{ExecutorArg, TrainArgs};
 use super::output::{self, Distribution};
 use super::progress::evaluation;
-use super::stop::Signal;
-use super::times::Times;
+use super::signals::Signal;
+use super::step_times::Times;
 use crate::exec::peak_bytes;
 use crate::select::Threads;
 use crate::tensor::figure;

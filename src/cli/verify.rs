@@ -67,35 +67,40 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let mut reports: Vec<VerifyReport> = Vec::new();
     for found in loaded {
         presets::warn_of_precision(&found.preset, &machine);
-        let options = options_of(&found);
-        if !args.json {
-            output::print(&format!("{}\n", found.preset.name))?;
-        }
-        let mut closed = None;
-        let report = verify(&found.preset, &options, |check| {
-            if args.json {
-                output::note(&format!("{}: {} {}", found.preset.name, verdict(check), check.name));
-            } else if let Err(error) = output::print(&line(check)) {
-                closed.get_or_insert(error);
-            }
-        })?;
-        if let Some(error) = closed {
-            return Err(error);
-        }
-        reports.push(report);
+        reports.push(report_of(&found, &options_of(&found), args.json)?);
     }
-    if args.json {
-        match &reports[..] {
-            [one] => output::print_json(one)?,
-            several => output::print_json(&several)?,
-        }
-    } else {
-        let of = |verdict: Option<bool>| reports.iter().flat_map(|r| &r.checks).filter(|c| c.passed == verdict).count();
-        let (good, bad, skipped) = (of(Some(true)), of(Some(false)), of(None));
-        let good = output::counted(good as u64, "check");
-        output::print(&format!("{good} passed, {bad} failed, {skipped} skipped\n"))?;
-    }
+    print_reports(&reports, args.json)?;
     Ok(status(&reports))
+}
+
+/// Verifies a preset, and prints each check when it is done.
+fn report_of(found: &Loaded, options: &VerifyOptions, json: bool) -> anyhow::Result<VerifyReport> {
+    if !json {
+        output::print(&format!("{}\n", found.preset.name))?;
+    }
+    let mut closed = None;
+    let report = verify(&found.preset, options, |check| {
+        if json {
+            output::note(&format!("{}: {} {}", found.preset.name, verdict(check), check.name));
+        } else if let Err(error) = output::print(&line(check)) {
+            closed.get_or_insert(error);
+        }
+    })?;
+    closed.map_or(Ok(report), Err)
+}
+
+/// Prints what was found of all presets: as JSON, or how many checks passed.
+fn print_reports(reports: &[VerifyReport], json: bool) -> anyhow::Result<()> {
+    if json {
+        return match reports {
+            [one] => output::print_json(one),
+            several => output::print_json(&several),
+        };
+    }
+    let of = |verdict: Option<bool>| reports.iter().flat_map(|r| &r.checks).filter(|c| c.passed == verdict).count();
+    let (good, bad, skipped) = (of(Some(true)), of(Some(false)), of(None));
+    let good = output::counted(good as u64, "check");
+    output::print(&format!("{good} passed, {bad} failed, {skipped} skipped\n"))
 }
 
 /// Refuses proofs that nobody waits for, or that do not fit into memory, and reports long ones. Replays whose number

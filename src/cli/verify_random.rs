@@ -1,8 +1,9 @@
 //! `stepgraph verify --random`: the proofs on networks that are drawn from seeds.
 
-use super::args::{Device, VerifyArgs};
+use super::args::VerifyArgs;
+use super::choices::Device;
 use super::error::unwritable;
-use super::stop::{self, Signal};
+use super::signals::{self, Signal};
 use super::{device, output};
 use crate::model::write_preset;
 use crate::tensor::{write_advice, write_atomic};
@@ -64,7 +65,7 @@ pub fn run(args: &VerifyArgs, count: u64) -> anyhow::Result<ExitCode> {
     };
     let seconds = if args.anyway { ANYWAY } else { SECONDS };
     let run = RandomRun { count, first: args.seed, seconds, options };
-    stop::finish_first("this check");
+    signals::finish_first("this check");
     name_network_of_panics();
     let mut progress = Progress::new(count);
     let (mut kept, mut failed) = (Vec::new(), None);
@@ -93,7 +94,7 @@ pub fn run(args: &VerifyArgs, count: u64) -> anyhow::Result<ExitCode> {
                 }
             }
         }
-        failed.is_none() && stop::asked().is_none()
+        failed.is_none() && signals::asked().is_none()
     });
     progress.finish();
     if let Some(error) = failed {
@@ -107,7 +108,7 @@ pub fn run(args: &VerifyArgs, count: u64) -> anyhow::Result<ExitCode> {
     if !report.passed {
         return Ok(ExitCode::from(1));
     }
-    Ok(stop::asked().filter(|_| report.cancelled).map_or(ExitCode::SUCCESS, Signal::exit_code))
+    Ok(signals::asked().filter(|_| report.cancelled).map_or(ExitCode::SUCCESS, Signal::exit_code))
 }
 
 /// Has a panic name the network that it comes from: with the seed it can be repeated.

@@ -1,6 +1,7 @@
 //! Numeric arrays as NPY and IDX files store them, and data sets made of a pair of them.
 
-use super::{DataError, Dataset, Loaded, Place, Preprocessing, Target};
+use super::dataset::Loaded;
+use super::{DataError, Dataset, Place, Preprocessing, Target};
 use crate::tensor::{Shape, plural};
 use std::borrow::Cow;
 

@@ -4,8 +4,7 @@
 //! [`Position`] of two numbers is enough to continue a run with exactly the batches it would have seen, and a [`BatchPlace`] is
 //! enough for a device to find its samples. What is left of an epoch below one batch is dropped: every step has the same shape.
 
-use super::DataError;
-use crate::exec::{BatchPlace, Shuffle};
+use super::{BatchPlace, DataError, Shuffle};
 use serde::{Deserialize, Serialize};
 
 /// The generator's first stream for shuffles; each epoch has the next one.

@@ -1,6 +1,7 @@
 //! The data sets inside the program; `assets/README.md` has their origin and licence.
 
-use super::{CsvOptions, DataError, Loaded, Preprocessing, Target, read_csv};
+use super::dataset::Loaded;
+use super::{CsvOptions, DataError, Preprocessing, Target, read_csv};
 use crate::model::{Header, TargetColumn};
 
 const DIGITS: &[u8] = include_bytes!("../../assets/digits.csv.gz");

@@ -1,8 +1,9 @@
 //! CIFAR-10's binary batches: records of one label and 32x32 pixels, the red plane first, then green and blue.
 //! The format is described at <https://www.cs.toronto.edu/~kriz/cifar.html>.
 
+use super::dataset::Loaded;
 use super::file::{read_file, shown};
-use super::{DataError, Dataset, Loaded, Place, Preprocessing, Target};
+use super::{DataError, Dataset, Place, Preprocessing, Target};
 use std::path::PathBuf;
 
 /// Bytes of one image: 3 planes of 32x32.

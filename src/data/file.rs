@@ -1,7 +1,7 @@
 //! Bytes from the file system: whole files, unpacked where they are gzip.
 
 use super::{DataError, Place};
-use crate::exec;
+use crate::tensor;
 use flate2::read::MultiGzDecoder;
 use std::fs;
 use std::io::{self, Read};
@@ -44,7 +44,7 @@ pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
         let found = if kind.is_dir() { "a folder" } else { "a device, pipe or socket" };
         return Err(DataError::content(&shown(path), Place::Whole, found, "a file", "name the data file itself"));
     }
-    exec::read_file(path).map_err(refused)
+    tensor::read_file(path).map_err(refused)
 }
 
 /// True where the bytes start as a gzip file does.

@@ -1,7 +1,8 @@
 //! The one place where data meets the network: shapes, classes and targets are compared before the first step.
 
+use super::dataset::Loaded;
 use super::error::Side;
-use super::{DataError, Dataset, Loaded, Place, Request, Target};
+use super::{DataError, Dataset, Place, Request, Target};
 use crate::tensor::{Shape, plural};
 
 /// The data set in the network's shapes.

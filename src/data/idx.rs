@@ -2,8 +2,9 @@
 //! 32-bit numbers, then the values. The format is described at <http://yann.lecun.com/exdb/mnist/>.
 
 use super::array::{Array, Kind, Pair, byte_len};
+use super::dataset::Loaded;
 use super::file::{gunzip, is_gzip, read_file, shown};
-use super::{DataError, Loaded, Place};
+use super::{DataError, Place};
 use std::borrow::Cow;
 use std::path::Path;
 

@@ -1,8 +1,9 @@
 //! Folders of pictures: one subfolder a class, PNG or JPEG files in it.
 
+use super::dataset::Loaded;
 use super::error::Side;
 use super::file::{read_file, shown};
-use super::{DataError, Dataset, Loaded, Place, Preprocessing, Target};
+use super::{DataError, Dataset, Place, Preprocessing, Target};
 use crate::tensor::Shape;
 use image::imageops::{FilterType, resize};
 use image::{DynamicImage, ImageReader, Limits};

@@ -5,9 +5,10 @@
 //! multiply dimensions without a check.
 
 use super::array::{Array, Kind, Pair, byte_len};
+use super::dataset::Loaded;
 use super::error::quoted;
 use super::file::{read_file, shown};
-use super::{DataError, Loaded, Place};
+use super::{DataError, Place};
 use crate::tensor::Shape;
 use std::path::Path;
 

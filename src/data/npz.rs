@@ -1,9 +1,10 @@
 //! NumPy's `.npz` archives: a zip file of `.npy` arrays.
 
 use super::array::Pair;
+use super::dataset::Loaded;
 use super::file::{read_file, shown};
 use super::npy::read_npy;
-use super::{DataError, Loaded, Place};
+use super::{DataError, Place};
 use std::io::{Cursor, Read};
 use std::path::Path;
 use zip::ZipArchive;

@@ -3,7 +3,8 @@
 //! Everything comes from [`Rng`] and `libm`, so a seed gives the same samples on every machine. Classes take turns, sample by sample:
 //! every part of the set is balanced.
 
-use super::{DataError, Dataset, Loaded, Preprocessing, Target};
+use super::dataset::Loaded;
+use super::{DataError, Dataset, Preprocessing, Target};
 use crate::model::{DataSource, Rng};
 use crate::tensor::Shape;
 use std::f64::consts::{PI, TAU};

@@ -2,9 +2,10 @@
 
 mod select;
 
+use super::dataset::Loaded;
 use super::error::quoted;
 use super::file::{gunzip, is_gzip, read_file, shown};
-use super::{DataError, Dataset, Loaded, Place, Preprocessing, Target};
+use super::{DataError, Dataset, Place, Preprocessing, Target};
 use crate::model::{Header, TargetColumn};
 use crate::tensor::{Bytes, Shape, plural};
 use csv::{ReaderBuilder, StringRecord};

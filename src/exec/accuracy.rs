@@ -144,22 +144,22 @@ impl Survey<'_> {
         let gpus: Vec<Option<Mutex<GpuFunctions>>> =
             units.iter().map(|u| gpu_part(u, function)).collect::<Result<_, _>>()?;
         let chunk = if gpus.iter().any(Option::is_some) { GpuFunctions::LEN } else { 1 << 16 };
-        let chunks = count.div_ceil(chunk as u64);
+        let len = chunk as u64;
         let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+        let inputs = Chunks { count, chunks: count.div_ceil(len), len, next, ended };
         let all: Mutex<(Vec<Accuracy>, Option<ExecError>)> = Mutex::new((vec![Accuracy::default(); units.len()], None));
         let work = || {
             let mut own = vec![Accuracy::default(); units.len()];
-            let failed =
-                self.work(function, units, &gpus, [count, chunks, chunk as u64], (&next, &ended), &mut own).err();
+            let failed = self.work(function, units, &gpus, &inputs, &mut own).err();
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
             all.0.iter_mut().zip(&own).for_each(|(all, own)| all.merge(own));
             if failed.is_some() {
-                ended.store(true, Ordering::Relaxed);
+                inputs.ended.store(true, Ordering::Relaxed);
                 all.1 = failed;
             }
         };
         std::thread::scope(|scope| {
-            for index in 1..usable_cores().min(chunks as usize).max(1) {
+            for index in 1..usable_cores().min(inputs.chunks as usize).max(1) {
                 let name = format!("stepgraph-functions-{index}");
                 // Where the system refuses a thread, the others do its share.
                 if let Err(why) = std::thread::Builder::new().name(name).spawn_scoped(scope, work) {
@@ -178,10 +178,10 @@ impl Survey<'_> {
         function: Function,
         units: &[Unit],
         gpus: &[Option<Mutex<GpuFunctions>>],
-        [count, chunks, len]: [u64; 3],
-        (next, ended): (&AtomicU64, &AtomicBool),
+        inputs: &Chunks,
         own: &mut [Accuracy],
     ) -> Result<(), ExecError> {
+        let &Chunks { count, chunks, len, ref next, ref ended } = inputs;
         let (mut x, mut y) = (Numbers::new(len as usize), Numbers::new(len as usize));
         let mut exact = vec![0.0; len as usize];
         loop {
@@ -214,6 +214,19 @@ impl Survey<'_> {
             (self.progress)((chunk + 1) as f64 / chunks as f64);
         }
     }
+}
+
+/// The inputs that threads share, in chunks that each takes one by one.
+struct Chunks {
+    /// All inputs.
+    count: u64,
+    chunks: u64,
+    /// Inputs of a chunk.
+    len: u64,
+    /// The next chunk that nobody took.
+    next: AtomicU64,
+    /// Whether a thread failed.
+    ended: AtomicBool,
 }
 
 /// What a GPU needs for a function; nothing for a CPU.

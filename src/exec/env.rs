@@ -1,9 +1,8 @@
 //! The memory of a step: one allocation, made while planning, then sealed.
 
-use super::pages::HUGE_PAGE;
 use super::{ExecError, advise, available_bytes};
 use crate::plan::{BindingPlan, EXTERNAL, Place};
-use crate::tensor::{Bytes, Element};
+use crate::tensor::{Bytes, Element, HUGE_PAGE};
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashMap;
 use std::ptr::NonNull;

@@ -10,9 +10,7 @@ mod env;
 mod error;
 mod function;
 mod memory;
-mod pages;
 mod readback;
-mod shuffle;
 mod step;
 mod stream;
 mod streamed;
@@ -22,9 +20,11 @@ pub use env::{EnvBuilder, SealedEnv};
 pub use error::ExecError;
 pub use function::Function;
 pub use memory::{available_bytes, peak_bytes};
-pub(crate) use pages::{advise, copied, read_file, room, try_room, zero_bytes};
 pub use readback::{Fault, GraphRead, Undo};
-pub use shuffle::Shuffle;
 pub(crate) use step::samples_to_stored;
 pub use step::{Executor, Recording, Step};
-pub use stream::{BatchPlace, BatchTargets, StepRecord};
+pub use stream::StepRecord;
+
+// The names under which the code for GPUs and CPUs imports them.
+pub use crate::data::{BatchPlace, BatchTargets};
+pub(crate) use crate::tensor::{advise, copied, room, zero_bytes};

@@ -23,7 +23,7 @@ pub enum Executor {
 }
 
 /// How a step was recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Recording {
     /// Why a replay runs op by op, where it does.
     pub why_eager: Option<String>,

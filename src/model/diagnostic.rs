@@ -41,7 +41,7 @@ impl fmt::Display for LayerPath {
 }
 
 /// One mistake in a preset: where, what, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// The layer it belongs to; `None` for mistakes outside the layers.
     pub layer: Option<LayerPath>,

@@ -67,7 +67,7 @@ pub(super) fn choose(
     let op = &program.ops[index];
     let of = cuda::real_of(program, op, real);
     let known = measured.gpu_times.and_then(|t| t.of(&op.kind, of));
-    let offers = Offers { stem: catalogue::stem(&op.kind), all: cuda::offers(&op.kind, of, &gpu), known };
+    let offers = Offers { stem: op.kind.stem(), all: cuda::offers(&op.kind, of, &gpu), known };
     let Some((offer, cost_us)) = offers.best(measured.force) else {
         return Err(no_kernel(program, index, (target, gpu), &offers));
     };
@@ -77,8 +77,8 @@ pub(super) fn choose(
         shared: true,
         cost_us,
         workspace_bytes: offer.work_bytes,
-        flops: cpu_rest::flops(&op.kind),
-        least_flops: least::flops_with_tiles(&op.kind),
+        flops: op.kind.flops(),
+        least_flops: op.kind.least_flops_with_tiles(),
         bytes: least::bytes(program, op),
         candidates: offers.candidates(offer, cost_us),
     })

@@ -115,7 +115,7 @@ impl Studio {
             return;
         }
         self.lab.moment_of = Some((run, done));
-        self.training.send(crate::train::Command::TakeMoment);
+        self.training.send(crate::train::Command::TakeSnapshot);
     }
 
     pub(super) fn ask_lab(&mut self) {

@@ -12,7 +12,7 @@ use crate::data::{Dataset, Split};
 use crate::exec::Recording;
 use crate::model::{Diagnostic, Preset};
 use crate::train::runs::LayerCurves;
-use crate::train::{Command, Event, Looked, Moment, RunState, SessionSpec, StepReport, Worker};
+use crate::train::{Command, Event, Looked, Moment, RunArtefacts, RunState, SessionSpec, StepReport, Worker};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -201,7 +201,7 @@ impl Training {
     /// Asks about the network as it is now; false where there is nobody to answer.
     #[must_use]
     pub fn look(&self, question: crate::train::Look) -> bool {
-        self.worker.as_ref().is_some_and(|w| w.send(Command::Look(question)))
+        self.worker.as_ref().is_some_and(|w| w.send(Command::Query(question)))
     }
 
     /// What became of weights that were to be saved, once: their file, or why there is none.
@@ -358,7 +358,10 @@ impl Training {
                 }
                 self.change(state);
             }
-            Event::Prepared { compiled, recording, total, notes, data, resumed, maybe_trained, lr } => {
+            Event::Prepared { run, recording, total, notes, resumed, maybe_trained, lr } => {
+                let artefacts = self.worker.as_ref().and_then(|worker| worker.artefacts(run));
+                let Some(RunArtefacts { compiled, data }) = artefacts else { return };
+                self.keeping.begin(&compiled, total, maybe_trained);
                 (self.recording, self.earlier) = (Some(recording), None);
                 let before = std::mem::take(&mut self.history.layers);
                 self.history.layers = LayerCurves::of(&compiled.model).after(before);
@@ -386,13 +389,13 @@ impl Training {
             Event::Mistakes(found) => {
                 self.mistakes = self.preset.clone().filter(|_| !found.is_empty()).zip(Some(found))
             }
-            Event::Moment(moment) => self.moment = Some(moment),
+            Event::Snapshot(snapshot) => self.moment = Some(snapshot.into()),
             Event::Saved(path) => {
                 self.saved_at = Some(self.done());
                 self.saves.push_back(Ok(path));
             }
             Event::NotSaved(_, why) => self.saves.push_back(Err(why)),
-            Event::Looked(looked) => self.looked = Some(looked),
+            Event::QueryResult(looked) => self.looked = Some(looked),
             Event::TimedBothWays(times) => (self.both_ways, self.is_timing) = (Some(TwoWays::of(&times)), false),
             // The window asks with looks only.
             Event::Predicted { .. } => {}

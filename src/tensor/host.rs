@@ -1,14 +1,32 @@
 //! Tensors in host memory, outside any arena: data sets, checkpoints, copies for a person to look at.
 
 use super::{DType, Shape};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// A dense row-major tensor that owns its bytes (little endian, as on disk).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Parts")]
 pub struct HostTensor {
     pub dtype: DType,
     pub shape: Shape,
     bytes: Vec<u8>,
+}
+
+/// A tensor as it is read, before its bytes are compared with its shape.
+#[derive(Deserialize)]
+struct Parts {
+    dtype: DType,
+    shape: Shape,
+    bytes: Vec<u8>,
+}
+
+impl TryFrom<Parts> for HostTensor {
+    type Error = TensorError;
+
+    fn try_from(parts: Parts) -> Result<Self, TensorError> {
+        Self::from_bytes(parts.dtype, parts.shape, parts.bytes)
+    }
 }
 
 /// What can be wrong about a tensor's bytes.

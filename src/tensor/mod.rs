@@ -6,6 +6,8 @@ mod figure;
 mod files;
 mod hash;
 mod host;
+mod large_pages;
+pub mod number_text;
 pub mod path_text;
 mod shape;
 
@@ -17,4 +19,5 @@ pub use files::{
 };
 pub use hash::Fnv;
 pub use host::{Element, HostTensor, TensorError};
+pub(crate) use large_pages::{HUGE_PAGE, advise, copied, read_file, room, try_room, zero_bytes};
 pub use shape::Shape;

@@ -1,6 +1,6 @@
 //! What can stop a training run.
 
-use super::needs::Shortage;
+use super::memory_needs::Shortage;
 use crate::compile::CompileError;
 use crate::data::DataError;
 use crate::exec::ExecError;

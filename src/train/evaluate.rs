@@ -1,6 +1,6 @@
 //! Evaluation on the held-out part: a forward-only step that shares the parameters.
 
-use super::feed::gather_samples;
+use super::data_feed::gather_samples;
 use super::{TrainError, gpu_times, plant};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{Dataset, Target};

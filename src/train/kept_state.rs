@@ -2,14 +2,12 @@
 //! where it is large.
 
 use super::TrainError;
-use crate::exec::{Step, zero_bytes};
-use crate::tensor::Bytes;
+use super::memory_needs::is_small;
+use crate::exec::Step;
+use crate::tensor::{Bytes, zero_bytes};
 use std::fs::File;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
-
-/// What is smaller is kept in memory: it is nothing beside the program itself.
-const SMALL: u64 = 64 << 20;
 
 /// A place for what survives a step.
 pub(super) enum KeptState {
@@ -51,11 +49,6 @@ impl Place {
             Self::File(file) => KeptState::File(file),
         }
     }
-}
-
-/// Whether so many bytes are kept in memory in any case.
-pub(super) const fn is_small(bytes: u64) -> bool {
-    bytes <= SMALL
 }
 
 impl KeptState {
@@ -139,6 +132,7 @@ mod tests {
     use crate::compile::{Options, compile};
     use crate::exec::cpu::host_target;
     use crate::model::{BUNDLED, check, read_preset};
+    use crate::train::memory_needs::SMALL;
     use std::sync::Arc;
 
     #[test]

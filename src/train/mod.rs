@@ -1,59 +1,71 @@
 //! Training: a session that steps, evaluates and saves; a worker thread that runs one for a window; commands and events between them.
 
-mod bring_up;
+mod artefacts;
 pub mod capsule;
 mod checkpoint;
-mod contents;
+mod data_feed;
 mod error;
 mod evaluate;
 pub mod export;
-mod feed;
+mod file_contents;
+mod file_dtype;
+mod file_header;
+mod file_keys;
 mod gpu_times;
-mod guard;
 mod kept_state;
-mod look;
-mod needs;
-mod open_tensors;
-mod origin;
+mod launches;
+mod memory_needs;
+mod messages;
+mod nan_guard;
 #[doc(hidden)]
 pub mod plant;
+mod preparation;
+mod prepared_step;
 mod probe;
+mod query;
 mod recipe;
-mod remembered;
 mod replace;
 pub mod runs;
 mod schedule;
 mod session;
+mod session_origin;
 mod spans;
 mod spec;
+mod step_report;
 mod stopwatch;
-mod stream;
-mod streams;
 mod summary;
+mod tensor_reader;
+mod tensor_writer;
 mod threads;
 mod trained_on;
 mod tune;
+mod tuning_file;
 mod verify;
 mod weights;
+mod weights_origin;
 mod worker;
 
-pub use checkpoint::{Resumed, check_header, checkpoint_end, checkpoint_step};
-pub use contents::{Contents, Holding, Layout};
+pub use artefacts::{PlanKey, RunArtefacts, RunKey};
+pub use checkpoint::{Resumed, checkpoint_end, checkpoint_step};
+pub use data_feed::{DataFeed, FeedPosition};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, argmax};
-pub use feed::{Feed, FeedPosition};
+pub use file_contents::{Contents, Holding, Layout};
+pub use file_header::check_header;
 pub use gpu_times::{gpu_times, known_gpu_times};
-pub use look::{BothWays, LOOK_SHARE, Look, Looked, Pace};
-pub use needs::{Need, Needs, Purpose, Shortage, needs};
-pub use origin::Origin;
-pub use probe::{FirstBad, Held, Moment, OpTimes, Probe, held, held_part, measure_ops};
+pub use memory_needs::{Need, Needs, Shortage, needs};
+pub use messages::{Command, Event, RunState};
+pub use probe::{FirstBad, Held, OpTimes, Probe, Snapshot, held, held_part, measure_ops};
+pub use query::{BothWays, Pace, QUERY_SHARE, Query, QueryResult};
 pub use recipe::{Policy, RULES, Recipe, RecipeChange, Rule, refusal};
-pub use remembered::{StepTimes, TuningFile, processor, remembered_times, tuning_is_off};
 pub use replace::{NotReplaced, ResultKind, name_aside, replaceable, set_aside};
-pub use session::{Session, StepReport};
+pub use session::Session;
 pub use spans::{Spans, Stretches, longest_from};
-pub use spec::{DataChoice, SessionSpec};
+pub use spec::{DataChoice, Purpose, SessionSpec};
+pub use step_report::StepReport;
 pub use summary::{BARS, Histogram, Picture, Statistics, Summary};
+pub use tuning_file::{StepTimes, TuningFile, processor, remembered_times, tuning_is_off};
+pub use weights_origin::Origin;
 
 pub use threads::{threads_for, time_threads, tune_threads};
 pub use tune::tune;
@@ -62,4 +74,8 @@ pub use verify::{
     Report as VerifyReport, Tally, VerifyOptions, price, verify, verify_random, verify_some,
 };
 pub use weights::{TensorFile, read_tensors};
-pub use worker::{Command, Event, RunState, Worker};
+pub use worker::Worker;
+
+// The names under which the window imports them.
+pub use probe::Snapshot as Moment;
+pub use query::{Query as Look, QueryResult as Looked};

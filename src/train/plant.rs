@@ -3,7 +3,7 @@
 //! A fault is there while a [`Planted`] lives, for its own thread, and nowhere else. Faults in kernels and plans of a
 //! CPU's step are in `exec::cpu::plant`.
 
-use super::{Feed, FeedPosition, StepReport, TrainError};
+use super::{DataFeed, FeedPosition, StepReport, TrainError};
 use crate::exec::Step;
 use crate::exec::cpu::plant::Planted;
 use crate::model::ParamId;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub enum Plant {
     /// In the feed, once it was made.
-    Feed(fn(&mut Feed)),
+    Feed(fn(&mut DataFeed)),
     /// In what a step reports.
     Report(fn(&mut StepReport)),
     /// In the samples that an evaluation goes through; the second argument is the size of a batch.
@@ -43,7 +43,7 @@ impl Plant {
 }
 
 /// Changes the feed of a new session.
-pub(super) fn change_feed(feed: &mut Feed) {
+pub(super) fn change_feed(feed: &mut DataFeed) {
     if let Some(Plant::Feed(change)) = PLANTED.get() {
         change(feed);
     }

@@ -1,10 +1,10 @@
 //! A private copy of a run to look into: the first operations of a step are made on memory of its own, and any buffer is looked at.
 //!
-//! The run itself is never touched. What a copy starts from is a [`Moment`]: the initial weights, or what the run had before its next step, with the
+//! The run itself is never touched. What a copy starts from is a [`Snapshot`]: the initial weights, or what the run had before its next step, with the
 //! place of the data that the step will read; so the copy makes the very step that the run will make.
 
 use super::summary::Summary;
-use super::{FeedPosition, Purpose, Session, SessionSpec, TrainError};
+use super::{FeedPosition, PlanKey, Purpose, Session, SessionSpec, TrainError};
 use crate::compile::Compiled;
 use crate::exec::cpu::{Ceilings, Floor};
 use crate::exec::cuda::GpuCeilings;
@@ -13,15 +13,16 @@ use crate::lower::{Dir, LValueId};
 use crate::plan::{BindingPlan, BufferId};
 use crate::select::Isa;
 use crate::tensor::DType;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Everything that the next step of a run depends on.
-#[derive(Clone, Debug)]
-pub struct Moment {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
     /// Steps made before it.
     pub step: u64,
-    compiled: Arc<Compiled>,
+    plan: PlanKey,
     bytes: Vec<u8>,
     position: FeedPosition,
 }
@@ -31,18 +32,17 @@ impl Session {
     ///
     /// # Errors
     /// What went wrong on the device.
-    pub fn moment(&mut self) -> Result<Moment, TrainError> {
+    pub fn snapshot(&mut self) -> Result<Snapshot, TrainError> {
         let (step, position) = (self.done, self.feed.position());
-        Ok(Moment { step, compiled: Arc::clone(self.train.compiled()), bytes: self.train.snapshot()?, position })
+        Ok(Snapshot { step, plan: self.plan_key(), bytes: self.train.snapshot()?, position })
     }
 }
 
-impl Moment {
-    /// True where the moment is one of a step with the same values in the same places.
+impl Snapshot {
+    /// True where the snapshot is one of a step with the same values in the same places.
     #[must_use]
-    pub fn belongs_to(&self, compiled: &Compiled) -> bool {
-        let (own, other) = (&self.compiled.plan, &compiled.plan);
-        own.arena_bytes == other.arena_bytes && own.places == other.places && own.program.values == other.program.values
+    pub fn belongs_to(&self, plan: PlanKey) -> bool {
+        self.plan == plan
     }
 }
 
@@ -110,8 +110,8 @@ pub struct FirstBad {
 /// A private copy of a step.
 pub struct Probe {
     session: Session,
-    start: Moment,
-    initial: Moment,
+    start: Snapshot,
+    initial: Snapshot,
     done_ops: usize,
 }
 
@@ -121,8 +121,8 @@ impl Probe {
     /// # Errors
     /// As [`Session::prepare`].
     pub fn new(spec: &SessionSpec) -> Result<Self, TrainError> {
-        let mut session = Session::prepare(&SessionSpec { purpose: Purpose::Look, ..spec.clone() })?;
-        let initial = session.moment()?;
+        let mut session = Session::prepare(&SessionSpec { purpose: Purpose::Inspect, ..spec.clone() })?;
+        let initial = session.snapshot()?;
         let mut out = Self { session, start: initial.clone(), initial, done_ops: 0 };
         out.rewind()?;
         Ok(out)
@@ -134,16 +134,16 @@ impl Probe {
         self.session.compiled()
     }
 
-    /// Starts from another moment, or from the initial weights. False where the moment belongs to another plan; nothing changes then.
+    /// Starts from another snapshot, or from the initial weights. False where the snapshot belongs to another plan; nothing changes then.
     ///
     /// # Errors
     /// What went wrong on the device.
-    pub fn start_from(&mut self, moment: Option<&Moment>) -> Result<bool, TrainError> {
-        let moment = moment.unwrap_or(&self.initial);
-        if !moment.belongs_to(self.session.compiled()) {
+    pub fn start_from(&mut self, snapshot: Option<&Snapshot>) -> Result<bool, TrainError> {
+        let snapshot = snapshot.unwrap_or(&self.initial);
+        if !snapshot.belongs_to(self.session.plan_key()) {
             return Ok(false);
         }
-        self.start = moment.clone();
+        self.start = snapshot.clone();
         self.rewind()?;
         Ok(true)
     }
@@ -304,12 +304,12 @@ mod tests {
         for _ in 0..3 {
             run.step().unwrap();
         }
-        let moment = run.moment().unwrap();
+        let snapshot = run.snapshot().unwrap();
         let told = run.step().unwrap().unwrap();
         let mut probe = Probe::new(&spec()).unwrap();
         let loss = probe.session.train.find("loss").unwrap();
         let ops = probe.compiled().plan.program.ops.len();
-        assert!(probe.start_from(Some(&moment)).unwrap());
+        assert!(probe.start_from(Some(&snapshot)).unwrap());
         probe.advance_to(ops).unwrap();
         assert_eq!(probe.look(loss, 0).unwrap().statistics.mean, f64::from(told.loss));
         assert_eq!(probe.step(), 3);
@@ -330,7 +330,7 @@ mod tests {
         let weight = probe.session.train.find("layers.2.weight").unwrap();
         let len = probe.session.train.stored::<f32>(weight).unwrap().len();
         probe.session.train.write(weight, &vec![f32::MAX; len]).unwrap();
-        probe.start = probe.session.moment().unwrap();
+        probe.start = probe.session.snapshot().unwrap();
         probe.start.position = probe.initial.position;
         let bad = probe.first_bad().unwrap().expect("an overflow");
         let op = bad.op.expect("an operation made it");

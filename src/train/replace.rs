@@ -1,7 +1,7 @@
 //! What a result is, and which file it may replace: an older result of its kind, and never a file that is something
 //! else.
 
-use super::contents::{Contents, Holding, Layout};
+use super::file_contents::{Contents, Holding, Layout};
 use crate::tensor::is_wrong_place;
 use std::fs::File;
 use std::io::{self, Read};

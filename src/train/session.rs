@@ -1,56 +1,27 @@
 //! A training run: one network, its data, its memory, stepped from outside.
 
-use super::bring_up::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::checkpoint::Resumed;
 use super::evaluate::{Evaluation, Evaluator};
-use super::guard::{Guard, parameters_are_finite};
+use super::nan_guard::{FailedStep, Guard, parameters_are_finite};
 use super::plant;
+use super::preparation::{BroughtUp, FIRST_LOSS_SCALE, bring_up, start_loss_scale};
 use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
 use super::trained_on::TrainedOn;
 use super::weights::{export, import, open_tensors};
-use super::{Feed, Origin, Purpose, SessionSpec, Stretches, TrainError};
+use super::{DataFeed, Origin, PlanKey, Purpose, SessionSpec, StepReport, Stretches, TrainError};
 use crate::compile::Compiled;
-use crate::data::{self, Dataset};
+use crate::data::{self, BatchPlace, Dataset};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{BatchPlace, Executor, Recording, Step, StepRecord};
+use crate::exec::{Executor, Recording, Step, StepRecord};
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
 use crate::tensor::HostTensor;
-use serde::Serialize;
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
-
-/// What one step told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct StepReport {
-    /// From 1.
-    pub step: u64,
-    /// The loss of the batch, before its update.
-    pub loss: f32,
-    /// The largest change of any parameter; 0 where update metrics are off.
-    pub update_max: f32,
-    /// The length of the whole gradient; 0 where update metrics are off, infinite where its square is above `f32`'s range.
-    pub grad_norm: f32,
-    /// Share of the batch classified right, before the update; NaN where it is not measured.
-    #[serde(skip_serializing_if = "f32_is_nan")]
-    pub accuracy: f32,
-    pub lr: f32,
-    /// What the gradient of the loss is multiplied by in the next step; NaN where nothing is scaled.
-    #[serde(skip_serializing_if = "f32_is_nan")]
-    pub loss_scale: f32,
-    /// Time of the step itself, in microseconds.
-    pub step_us: f32,
-    /// Time to bring the batch, in microseconds.
-    pub feed_us: f32,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
-fn f32_is_nan(value: &f32) -> bool {
-    value.is_nan()
-}
 
 /// The values that the host reads after a step.
 pub(super) struct Watched {
@@ -73,9 +44,11 @@ pub struct Session {
     /// The checksum of the samples, once somebody asked for it.
     pub(super) data_digest: OnceLock<String>,
     pub(super) train: Step,
+    /// The key of its plan, once somebody asked for it.
+    plan_key: OnceLock<PlanKey>,
     pub(super) evaluator: Option<Evaluator>,
     pub(super) pool: Pool,
-    pub(super) feed: Feed,
+    pub(super) feed: DataFeed,
     /// What the run is trained with, without the number of its steps.
     pub(super) recipe: Recipe,
     /// What became of the checkpoint that it goes on from.
@@ -118,53 +91,32 @@ impl Session {
         let mut pool = Pool::new(spec.shared_by())?;
         let BroughtUp { mut train, mut feed, mut notes, compared, kept, evaluation } =
             bring_up(spec, &model, &machine, seed, &mut watch)?;
-        let mut origin = None;
         plant::change_feed(&mut feed);
-        if let Some(path) = &spec.init {
-            let file = open_tensors(path)?;
-            import(&mut train, &model, &file, path)?;
-            origin = Origin::of_metadata(&file.metadata, path)?;
-        }
+        let origin = spec.init.as_deref().map(|path| given_parameters(&mut train, &model, path)).transpose()?.flatten();
         let watched = Watched::new(&train)?;
-        let hyper = [model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32];
-        train.write(watched.hyper, &hyper)?;
-        let counter = train.find("counter")?;
-        train.write(counter, &[seed as i64, 0])?;
-        start_loss_scale(&mut train, FIRST_LOSS_SCALE)?;
-        train.watch(&watched.read_back())?;
-        let start = feed.position();
+        watched.write_start(&mut train, &model, seed)?;
         let guard = Guard::new(&mut train, &feed, kept)?;
-        watch.told("first snapshot");
-        feed.next(&mut train, watched.x, watched.y)?;
-        // A device has run every launch once, on its fresh memory.
-        if matches!(train, Step::Cpu(_)) {
-            guard.warm_up(&mut train, &mut pool)?;
-        }
-        feed.resume(start)?;
+        watch.report("first snapshot");
+        watched.warm_up(&guard, &mut train, &mut feed, &mut pool)?;
         if let (Executor::Replay, Some(why)) = (spec.executor, train.recording().why_eager) {
             notes.push(format!(
                 "the step could not be captured and runs op by op, which gives the same and is slower: {why}"
             ));
         }
-        watch.told("warm-up");
+        watch.report("warm-up");
         let total = spec.total(feed.limit());
-        let holds_out = matches!(&feed, Feed::Data { split, .. } if !split.held_out.is_empty());
-        let wants_evaluation = holds_out || spec.purpose == Purpose::Predict;
-        let evaluator =
-            if wants_evaluation { Some(Evaluator::new(&model, &machine, &train, evaluation)?) } else { None };
+        let wants_evaluation = feed.holds_out() || spec.purpose == Purpose::Predict;
+        let evaluator = wants_evaluation.then(|| Evaluator::new(&model, &machine, &train, evaluation)).transpose()?;
         let eager = evaluator.as_ref().and_then(Evaluator::why_eager);
         notes.extend(eager.map(|why| format!("evaluations could not be captured and run op by op: {why}")));
-        watch.told("evaluation");
-        let streams = spec.executor == Executor::Replay
-            && match feed.whole() {
-                Some((samples, targets)) => train.hold(samples, targets, feed.shuffled_rows(), &watched.read_back())?,
-                None => false,
-            };
-        watch.told("several steps a launch");
+        watch.report("evaluation");
+        let streams = spec.executor == Executor::Replay && watched.hold(&mut train, &feed)?;
+        watch.report("several steps a launch");
         let mut session = Self {
             preset: spec.preset.clone(),
             data_digest: OnceLock::new(),
-            recipe: Recipe::of(&spec.preset, seed, matches!(feed, Feed::Data { .. })),
+            plan_key: OnceLock::new(),
+            recipe: Recipe::of(&spec.preset, seed, matches!(feed, DataFeed::Data { .. })),
             resumed: None,
             past: Vec::new(),
             model,
@@ -187,11 +139,7 @@ impl Session {
             report_change: plant::report_change(),
         };
         if let Some(path) = &spec.init {
-            session.past = session.past_of(origin.as_ref());
-            session.notes.extend(session.is_maybe_trained().then(|| {
-                let path = path.display();
-                format!("data: {path} was trained on other samples; those that are held out now may be among them")
-            }));
+            session.began_from(path, origin.as_ref());
         }
         if let Some(path) = &spec.resume {
             session.load_compared(path, compared)?;
@@ -199,10 +147,25 @@ impl Session {
         Ok(session)
     }
 
+    /// Notes what given parameters of this `origin` were trained on.
+    fn began_from(&mut self, path: &Path, origin: Option<&Origin>) {
+        self.past = self.past_of(origin);
+        self.notes.extend(self.is_maybe_trained().then(|| {
+            let path = path.display();
+            format!("data: {path} was trained on other samples; those that are held out now may be among them")
+        }));
+    }
+
     /// The network.
     #[must_use]
     pub const fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// The key of the training step's plan.
+    #[must_use]
+    pub fn plan_key(&self) -> PlanKey {
+        *self.plan_key.get_or_init(|| PlanKey::of(self.compiled()))
     }
 
     /// The compiled training step.
@@ -267,7 +230,7 @@ impl Session {
     #[must_use]
     pub fn dataset(&self) -> Option<(&Arc<Dataset>, &Arc<data::Split>)> {
         match &self.feed {
-            Feed::Data { set, split, .. } => Some((set, split)),
+            DataFeed::Data { set, split, .. } => Some((set, split)),
             _ => None,
         }
     }
@@ -354,14 +317,9 @@ impl Session {
     #[cold]
     pub(super) fn explain(&mut self, loss: f32) -> Result<ExecError, TrainError> {
         let step = self.done + 1;
-        let origin = self.guard.explain(
-            &mut self.train,
-            &mut self.feed,
-            &mut self.pool,
-            step,
-            self.watched.x,
-            self.watched.y,
-        )?;
+        let Watched { x, y, .. } = self.watched;
+        let failed = FailedStep { number: step, x, y };
+        let origin = self.guard.explain(&mut self.train, &mut self.feed, &mut self.pool, failed)?;
         Ok(ExecError::NonFinite { step, loss: f64::from(loss), origin })
     }
 
@@ -381,7 +339,7 @@ impl Session {
     /// # Errors
     /// Where the evaluation's memory does not suffice.
     pub fn evaluate(&mut self) -> Result<Option<Evaluation>, TrainError> {
-        let (Some(evaluator), Feed::Data { set, stored, split, .. }) = (&mut self.evaluator, &self.feed) else {
+        let (Some(evaluator), DataFeed::Data { set, stored, split, .. }) = (&mut self.evaluator, &self.feed) else {
             return Ok(None);
         };
         if split.held_out.is_empty() {
@@ -405,7 +363,7 @@ impl Session {
     /// As [`Self::evaluate`].
     pub fn predict(&mut self, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
         let mut out = Vec::new();
-        if let (Some(evaluator), Feed::Data { stored, .. }) = (&mut self.evaluator, &self.feed) {
+        if let (Some(evaluator), DataFeed::Data { stored, .. }) = (&mut self.evaluator, &self.feed) {
             evaluator.outputs(&mut self.pool, stored, indices, |_, values| out.extend_from_slice(values))?;
         }
         Ok(out)
@@ -425,7 +383,23 @@ impl Session {
     }
 }
 
+/// Takes the parameters of a file, and gives what belongs to them.
+fn given_parameters(train: &mut Step, model: &Model, path: &Path) -> Result<Option<Origin>, TrainError> {
+    let file = open_tensors(path)?;
+    import(train, model, &file, path)?;
+    Origin::of_metadata(&file.metadata, path)
+}
+
 impl Watched {
+    /// Writes what a run begins with besides its parameters.
+    fn write_start(&self, train: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
+        train.write(self.hyper, &[model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32])?;
+        let counter = train.find("counter")?;
+        train.write(counter, &[seed as i64, 0])?;
+        start_loss_scale(train, FIRST_LOSS_SCALE)?;
+        Ok(train.watch(&self.read_back())?)
+    }
+
     fn new(step: &Step) -> Result<Self, TrainError> {
         let program = &step.compiled().plan.program;
         let find = |name: &str| program.find(name);
@@ -439,6 +413,25 @@ impl Watched {
             update_max_seg: find("update_max_seg"),
             hyper: step.find("hyper")?,
             loss_scale: find("loss_scale"),
+        })
+    }
+
+    /// Makes the first step on its batch, and puts everything back.
+    fn warm_up(&self, guard: &Guard, train: &mut Step, feed: &mut DataFeed, pool: &mut Pool) -> Result<(), TrainError> {
+        let start = feed.position();
+        feed.next(train, self.x, self.y)?;
+        // A device has run every launch once, on its fresh memory.
+        if matches!(train, Step::Cpu(_)) {
+            guard.warm_up(train, pool)?;
+        }
+        feed.resume(start)
+    }
+
+    /// Keeps the data set on the device, so that steps fetch their batches themselves; false where they do not.
+    fn hold(&self, train: &mut Step, feed: &DataFeed) -> Result<bool, TrainError> {
+        Ok(match feed.whole() {
+            Some((samples, targets)) => train.hold(samples, targets, feed.shuffled_rows(), &self.read_back())?,
+            None => false,
         })
     }
 

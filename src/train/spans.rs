@@ -1,11 +1,16 @@
-//! How far parameters move over many steps: the extremes of stretches, so that what is told now and then loses none.
+//! How far parameters move over many steps: the extremes of stretches, so that what is reported now and then loses none.
 
-/// The least and the largest of each value over several steps, so that what is told now and then loses no extreme.
-#[derive(Clone, Debug, Default, PartialEq)]
+use crate::tensor::number_text;
+use serde::{Deserialize, Serialize};
+
+/// The least and the largest of each value over several steps, so that what is reported now and then loses no extreme.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spans {
     /// First and last step, from 1; `None` while empty.
     pub steps: Option<[u64; 2]>,
+    #[serde(with = "number_text")]
     pub low: Vec<f32>,
+    #[serde(with = "number_text")]
     pub high: Vec<f32>,
 }
 

@@ -1,6 +1,5 @@
 //! What is asked of a session: a preset, a machine, and where batches and parameters come from.
 
-use super::Purpose;
 use crate::data::Preprocessing;
 use crate::exec::Executor;
 use crate::ir::Metrics;
@@ -8,6 +7,24 @@ use crate::model::Preset;
 use crate::select::{Target as Machine, Tuning};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// What a session is prepared for: what else will be taken beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// A run that trains, and writes what it finds.
+    #[default]
+    Train,
+    /// Answers for all samples.
+    Predict,
+    /// Steps timed from one and the same state.
+    Time,
+    /// The proofs of a recording.
+    Verify,
+    /// A private copy that is looked into.
+    Inspect,
+    /// A run kept with its first and its last parameters.
+    Capsule,
+}
 
 /// Where the batches come from.
 #[derive(Clone, Debug, Default, PartialEq)]

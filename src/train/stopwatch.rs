@@ -13,7 +13,7 @@ impl Stopwatch {
     }
 
     /// Logs how long `stage` took, which ends here; the next one begins.
-    pub(super) fn told(&mut self, stage: &str) {
+    pub(super) fn report(&mut self, stage: &str) {
         log::debug!("{stage}: {:.1?}", self.since.elapsed());
         self.since = Instant::now();
     }

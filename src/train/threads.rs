@@ -1,7 +1,7 @@
 //! How many threads share the step of a network on this machine: as the person says, as measured here, or by estimate.
 
-use super::remembered::{StepTimes, TuningFile, processor, tuning_is_off};
-use super::verify::prepared;
+use super::prepared_step::prepared;
+use super::tuning_file::{StepTimes, TuningFile, processor, tuning_is_off};
 use super::{TrainError, remembered_times};
 use crate::compile::{Options, cpu_program};
 use crate::exec::Executor;

@@ -4,7 +4,6 @@
 //! nothing but a checksum is kept. Whether those of today are among them is not known, so no figure is called held out
 //! from then on.
 
-use super::{Feed, Origin, Session};
 use crate::model::{DataSpec, SplitKind};
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +47,7 @@ pub(super) struct TrainedOn {
 impl TrainedOn {
     /// Whether both have trained on the same samples, as far as that is known: what an older version did not write is
     /// taken as the same.
-    fn is_as(&self, other: &Self) -> bool {
+    pub(super) fn is_as(&self, other: &Self) -> bool {
         fn agree<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
             a.zip(b).is_none_or(|(a, b)| a == b)
         }
@@ -60,35 +59,6 @@ impl TrainedOn {
             }
             _ => false,
         }
-    }
-}
-
-impl Session {
-    /// What parameters of this `origin` were trained on, but for what this run trains on; nothing where that is not
-    /// known.
-    pub(super) fn past_of(&self, origin: Option<&Origin>) -> Vec<TrainedOn> {
-        let theirs = origin.map(Origin::trained_on).unwrap_or_default();
-        let own = match &self.feed {
-            Feed::Data { set, .. } => TrainedOn {
-                // All samples are read for it: only where there is something to compare it with.
-                data_digest: theirs
-                    .iter()
-                    .any(|t| t.data_digest.is_some())
-                    .then(|| self.data_digest.get_or_init(|| set.digest()).clone()),
-                seed: Some(self.seed()),
-                division: self.preset.data.as_ref().map(Division::of),
-            },
-            _ => TrainedOn::default(),
-        };
-        theirs.into_iter().filter(|t| !t.is_as(&own)).collect()
-    }
-
-    /// Whether the samples that are held out now may have been trained on before: the run was resumed with other
-    /// samples, or began from weights that were trained on others, or on others of the same.
-    #[must_use]
-    pub fn is_maybe_trained(&self) -> bool {
-        let holds_out = matches!(&self.feed, Feed::Data { split, .. } if !split.held_out.is_empty());
-        holds_out && !self.past.is_empty()
     }
 }
 

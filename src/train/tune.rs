@@ -4,7 +4,7 @@
 //! such step is run for a while and its calls are timed one by one, so that each kernel finds the caches as it would in training.
 
 use super::TrainError;
-use super::verify::prepared;
+use super::prepared_step::prepared;
 use crate::compile::{Options, compile};
 use crate::exec::Executor;
 use crate::exec::cpu::kernels;

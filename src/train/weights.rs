@@ -2,12 +2,11 @@
 
 use super::TrainError;
 use super::checkpoint::check_sum;
-use super::open_tensors::OpenTensors;
-use super::streams::{Stream, write_streams};
+use super::tensor_reader::OpenTensors;
+use super::tensor_writer::{Stream, write_streams};
 use crate::exec::Step;
 use crate::model::{Model, ParamId};
 use crate::tensor::{DType, HostTensor};
-use safetensors::tensor::Dtype;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -16,33 +15,6 @@ use std::path::Path;
 pub struct TensorFile {
     pub tensors: Vec<(String, HostTensor)>,
     pub metadata: HashMap<String, String>,
-}
-
-pub(super) const fn dtype_of(dtype: Dtype) -> Option<DType> {
-    Some(match dtype {
-        Dtype::F64 => DType::F64,
-        Dtype::F32 => DType::F32,
-        Dtype::F16 => DType::F16,
-        Dtype::BF16 => DType::Bf16,
-        Dtype::I64 => DType::I64,
-        Dtype::I32 => DType::I32,
-        Dtype::U16 => DType::U16,
-        Dtype::U8 => DType::U8,
-        _ => return None,
-    })
-}
-
-pub(super) const fn file_dtype(dtype: DType) -> Dtype {
-    match dtype {
-        DType::F64 => Dtype::F64,
-        DType::F32 => Dtype::F32,
-        DType::F16 => Dtype::F16,
-        DType::Bf16 => Dtype::BF16,
-        DType::I64 => Dtype::I64,
-        DType::I32 => Dtype::I32,
-        DType::U16 => Dtype::U16,
-        DType::U8 => Dtype::U8,
-    }
 }
 
 /// What is said of a file without tensors, and what to give in its place.

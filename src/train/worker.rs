@@ -1,114 +1,18 @@
 //! The thread that trains while a window draws.
 //!
-//! Commands go in and events come out over bounded channels. The worker never waits for its listener: reports that do not fit into the channel
-//! stay with the worker and go with the next event, so that none is lost and none delays a step.
+//! Commands go in and events come out over bounded channels. The worker never waits for its listener: reports that do not
+//! fit into the channel stay with the worker and are sent with the next event, so that none is lost and none delays a step.
 
 use super::schedule::Schedule;
-use super::{BothWays, Evaluation, Look, Looked, Moment, Pace, Session, SessionSpec, Spans, StepReport, TrainError};
-use crate::compile::Compiled;
-use crate::data::{Dataset, Split};
-use crate::exec::Recording;
-use crate::model::Diagnostic;
-use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
+use super::{
+    Command, Event, Pace, Query, RunArtefacts, RunKey, RunState, Session, SessionSpec, StepReport, TrainError,
+};
+use crate::model::Preset;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, TrySendError, bounded};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
-
-/// What a person asks of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Command {
-    /// Trains on, from the start or from a pause.
-    Start,
-    /// Stops after the current step and keeps everything.
-    Pause,
-    /// Makes this many steps, then pauses.
-    Step(u64),
-    /// Ends the run; its result stays, and it can be started again from there.
-    Stop,
-    SetLr(f32),
-    /// The run's length in steps.
-    SetTotal(u64),
-    Evaluate,
-    /// The network's outputs for these samples of the data set.
-    Predict(Vec<u32>),
-    /// A question about the network as it is now. While running it is answered when time allows, in place of an older one that still waits.
-    Look(Look),
-    /// Times this many steps eagerly and as many replayed, and puts everything back.
-    TimeBothWays(usize),
-    SaveWeights(PathBuf),
-    SaveCheckpoint(PathBuf),
-    LoadCheckpoint(PathBuf),
-    /// A copy of all that the next step depends on.
-    TakeMoment,
-}
-
-/// Where a run stands.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RunState {
-    /// Data is loaded, the step compiled and recorded.
-    Preparing,
-    /// Nothing has been trained yet.
-    Ready,
-    Running,
-    Paused,
-    /// All steps are made.
-    Finished,
-    /// Ended by a person.
-    Stopped,
-    /// Ended by an error, which the text tells.
-    Failed(String),
-}
-
-/// What a run tells.
-#[derive(Clone, Debug)]
-pub enum Event {
-    State(RunState),
-    /// The run is ready: its step, its data, its length.
-    Prepared {
-        compiled: Arc<Compiled>,
-        recording: Recording,
-        data: Option<(Arc<Dataset>, Arc<Split>)>,
-        total: u64,
-        notes: Vec<String>,
-        /// What differs from the checkpoint that the run was resumed from.
-        resumed: Vec<String>,
-        /// Whether what is held out may have been trained on before.
-        maybe_trained: bool,
-        /// The learning rate of the first step.
-        lr: f32,
-    },
-    /// Steps made since the last report, in order.
-    Steps(Vec<StepReport>),
-    /// The largest change of each trained parameter in step `step`, and its extremes since the last time they were told, in stretches of steps.
-    LayerUpdates {
-        step: u64,
-        values: Vec<f32>,
-        spans: Vec<Spans>,
-    },
-    Evaluated {
-        step: u64,
-        result: Evaluation,
-    },
-    /// Steps between evaluations, chosen once.
-    EvaluatedEvery(u64),
-    Predicted {
-        step: u64,
-        indices: Vec<u32>,
-        outputs: Vec<f32>,
-    },
-    Looked(Box<Looked>),
-    TimedBothWays(BothWays),
-    Saved(PathBuf),
-    /// Weights or a checkpoint that could not be written, and why.
-    NotSaved(PathBuf, String),
-    /// What is wrong with the preset of a run that cannot be prepared; may be nothing.
-    Mistakes(Vec<Diagnostic>),
-    /// A copy of all that the next step depends on; comes unasked before a run fails at that step.
-    Moment(Arc<Moment>),
-    /// A command that failed; the run goes on.
-    Problem(String),
-}
 
 /// Events that may wait for the listener.
 const EVENT_BOUND: usize = 256;
@@ -116,43 +20,47 @@ const EVENT_BOUND: usize = 256;
 const COMMAND_BOUND: usize = 64;
 /// Time between reports.
 const REPORT_EVERY: Duration = Duration::from_millis(16);
-/// Time between looks at what is asked.
-const LOOK_UP_EVERY: Duration = Duration::from_millis(8);
+/// Time between checks for commands.
+const CHECK_EVERY: Duration = Duration::from_millis(8);
 
 /// A run on its own thread. Dropping it stops the run.
 pub struct Worker {
     commands: Option<Sender<Command>>,
     events: Receiver<Event>,
+    artefacts: Arc<OnceLock<(RunKey, RunArtefacts)>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
-    /// Starts preparing a run. `wake` is called whenever there is an event to fetch; it must be quick and may be called from the worker's thread.
+    /// Starts preparing a run. `wake` is called whenever there is an event to fetch; it must be quick and may be called
+    /// from the worker's thread.
     ///
     /// # Errors
     /// Where the system refuses a thread.
     pub fn spawn(spec: SessionSpec, wake: impl Fn() + Send + 'static) -> Result<Self, TrainError> {
         let (commands, inbox) = bounded(COMMAND_BOUND);
         let (outbox, events) = bounded(EVENT_BOUND);
+        let artefacts = Arc::new(OnceLock::new());
         let link = Link {
             inbox,
             outbox,
+            artefacts: Arc::clone(&artefacts),
             wake: Box::new(wake),
             reports: Vec::new(),
-            moved: Instant::now(),
-            question: None,
+            updates_sent: Instant::now(),
+            query: None,
             pace: Pace::default(),
             backlog: Vec::new(),
-            sent: Instant::now(),
+            reports_sent: Instant::now(),
         };
         let thread = Builder::new()
             .name("stepgraph-train".into())
             .spawn(move || run(&spec, link))
             .map_err(TrainError::Thread)?;
-        Ok(Self { commands: Some(commands), events, thread: Some(thread) })
+        Ok(Self { commands: Some(commands), events, artefacts, thread: Some(thread) })
     }
 
-    /// Sends a command; false where the worker has ended or is drowning in commands.
+    /// Sends a command; false where the worker has ended or too many commands wait.
     #[must_use]
     pub fn send(&self, command: Command) -> bool {
         self.commands.as_ref().is_some_and(|c| c.try_send(command).is_ok())
@@ -169,11 +77,17 @@ impl Worker {
     pub fn wait_event(&self, timeout: Duration) -> Option<Event> {
         self.events.recv_timeout(timeout).ok()
     }
+
+    /// The compiled step and the data of a run that was reported as prepared under this key.
+    #[must_use]
+    pub fn artefacts(&self, run: RunKey) -> Option<RunArtefacts> {
+        self.artefacts.get().filter(|(key, _)| *key == run).map(|(_, artefacts)| artefacts.clone())
+    }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Closing the channel is the order to end; what the worker still tells is thrown away so that it cannot wait.
+        // Closing the channel orders the worker to end; what it still reports is thrown away so that it cannot wait.
         self.commands = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -181,32 +95,40 @@ impl Drop for Worker {
     }
 }
 
+/// The worker's side of the channels.
 struct Link {
     inbox: Receiver<Command>,
     outbox: Sender<Event>,
+    artefacts: Arc<OnceLock<(RunKey, RunArtefacts)>>,
     wake: Box<dyn Fn() + Send>,
+    /// Reports of steps that were not sent yet.
     reports: Vec<StepReport>,
-    /// When changes of the parameters were last told.
-    moved: Instant,
+    reports_sent: Instant,
+    /// When changes of the parameters were last sent.
+    updates_sent: Instant,
     /// The question that waits for an answer.
-    question: Option<Look>,
+    query: Option<Query>,
     pace: Pace,
     /// Events that found the channel full, oldest first.
     backlog: Vec<Event>,
-    sent: Instant,
 }
 
 impl Link {
-    fn tell(&mut self, event: Event) {
+    fn send(&mut self, event: Event) {
         self.backlog.push(event);
         self.push_out();
     }
 
+    /// Sends an event, or the error in its place as a problem.
+    fn send_outcome(&mut self, outcome: Result<Event, TrainError>) {
+        self.send(outcome.unwrap_or_else(|error| Event::Problem(error.to_string())));
+    }
+
     fn push_out(&mut self) {
-        let mut told = false;
+        let mut any = false;
         while !self.backlog.is_empty() {
             match self.outbox.try_send(self.backlog.remove(0)) {
-                Ok(()) => told = true,
+                Ok(()) => any = true,
                 Err(TrySendError::Full(event)) => {
                     self.backlog.insert(0, event);
                     break;
@@ -214,274 +136,293 @@ impl Link {
                 Err(TrySendError::Disconnected(_)) => self.backlog.clear(),
             }
         }
-        if told {
+        if any {
             (self.wake)();
         }
     }
 
     /// Sends the collected reports where it is time, or at once. They stay together while the channel is full.
-    fn report(&mut self, now: bool) {
-        if self.reports.is_empty() || !(now || self.sent.elapsed() >= REPORT_EVERY) {
+    fn send_reports(&mut self, now: bool) {
+        if self.reports.is_empty() || !(now || self.reports_sent.elapsed() >= REPORT_EVERY) {
             return;
         }
         if self.outbox.is_full() && !now {
             return;
         }
-        self.sent = Instant::now();
+        self.reports_sent = Instant::now();
         let reports = std::mem::take(&mut self.reports);
-        self.tell(Event::Steps(reports));
+        self.send(Event::Steps(reports));
+    }
+
+    /// Waits until the listener has all events, or is gone.
+    fn drain(&mut self) {
+        while !self.backlog.is_empty()
+            && !self.outbox.is_empty()
+            && self.inbox.try_recv() != Err(TryRecvError::Disconnected)
+        {
+            std::thread::sleep(REPORT_EVERY);
+            self.push_out();
+        }
     }
 }
 
 fn run(spec: &SessionSpec, mut link: Link) {
-    link.tell(Event::State(RunState::Preparing));
+    link.send(Event::State(RunState::Preparing));
     match Session::prepare(spec) {
         Err(error) => {
-            link.tell(Event::Mistakes(error.mistakes(&spec.preset)));
-            link.tell(Event::State(RunState::Failed(error.to_string())));
+            link.send(Event::Mistakes(error.mistakes(&spec.preset)));
+            link.send(Event::State(RunState::Failed(error.to_string())));
+            link.drain();
         }
         Ok(mut session) => {
             session.collect_updates();
-            let data = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s)));
-            let (compiled, total, notes) = (Arc::clone(session.compiled()), session.total(), session.notes().to_vec());
-            let resumed = session.resumed().map(|r| r.notes.clone()).unwrap_or_default();
-            let lr = session.lr().unwrap_or(f32::NAN);
-            let (recording, maybe_trained) = (session.recording(), session.is_maybe_trained());
-            link.tell(Event::Prepared { compiled, recording, data, total, notes, resumed, maybe_trained, lr });
-            link.tell(Event::State(RunState::Ready));
-            serve(&mut session, spec, &mut link);
-        }
-    }
-    while !link.backlog.is_empty()
-        && !link.outbox.is_empty()
-        && link.inbox.try_recv() != Err(TryRecvError::Disconnected)
-    {
-        std::thread::sleep(REPORT_EVERY);
-        link.push_out();
-    }
-}
-
-/// Steps left before the next pause: none while paused, all while running.
-fn serve(session: &mut Session, spec: &SessionSpec, link: &mut Link) {
-    let mut budget = 0u64;
-    let mut schedule = Schedule::default();
-    loop {
-        look(session, link, budget == 0);
-        let command = if budget == 0 {
-            match link.inbox.recv_timeout(Duration::from_millis(50)) {
-                Ok(command) => Some(command),
-                Err(crossbeam_channel::RecvTimeoutError::Timeout) => {
-                    link.push_out();
-                    continue;
-                }
-                Err(crossbeam_channel::RecvTimeoutError::Disconnected) => return,
-            }
-        } else {
-            match link.inbox.try_recv() {
-                Ok(command) => Some(command),
-                Err(TryRecvError::Empty) => None,
-                Err(TryRecvError::Disconnected) => return,
-            }
-        };
-        if let Some(command) = command {
-            obey(session, spec, link, command, &mut budget);
-            continue;
-        }
-        // Between steps that are launched one by one there is time to look at each layer's update.
-        let most = if session.streams() { budget.min(schedule.room(session.done())) } else { 1 };
-        let began = Instant::now();
-        let made = session.steps(most, LOOK_UP_EVERY, |report| link.reports.push(*report));
-        match made {
-            Ok(0) => {
-                budget = 0;
-                link.report(true);
-                link.tell(Event::State(RunState::Finished));
-            }
-            Ok(made) => {
-                budget -= made;
-                schedule.made(made, began.elapsed());
-                let over = session.done() >= session.total();
-                layer_updates(session, link, budget == 0 || over);
-                link.report(budget == 0 || over);
-                choose_interval(session, link, &mut schedule);
-                if over || schedule.is_due(session.done()) {
-                    evaluate(session, link);
-                }
-                budget = if over { 0 } else { budget };
-                if budget == 0 {
-                    link.tell(Event::State(if over { RunState::Finished } else { RunState::Paused }));
-                }
-            }
-            Err(error) => {
-                budget = 0;
-                link.report(true);
-                // The session stands before the step that failed: whoever looks into it makes the same step again.
-                tell_moment(session, link);
-                link.tell(Event::State(RunState::Failed(error.to_string())));
-            }
+            let prepared = prepared(&session, &link.artefacts);
+            link.send(prepared);
+            link.send(Event::State(RunState::Ready));
+            let mut service =
+                RunService { session, preset: &spec.preset, link, budget: 0, schedule: Schedule::default() };
+            service.serve();
+            service.link.drain();
         }
     }
 }
 
-/// Writes weights or a checkpoint, and tells what came of it.
-fn save(
-    session: &Session,
-    link: &mut Link,
-    path: PathBuf,
-    write: impl FnOnce(&Session, &Path) -> Result<(), TrainError>,
-) {
-    // The steps come first: whoever hears of the file knows which step it holds.
-    link.report(true);
-    link.tell(match write(session, &path) {
-        Ok(()) => Event::Saved(path),
-        Err(error) => Event::NotSaved(path, error.to_string()),
-    });
-}
-
-/// Tells how far each layer moved, where it is time; while the listener lags behind, only before a rest, which nothing follows.
-fn layer_updates(session: &mut Session, link: &mut Link, rests: bool) {
-    if !rests && (link.moved.elapsed() < REPORT_EVERY || link.outbox.is_full()) {
-        return;
+/// Shares what a window in this process shows of a prepared run, and describes the run.
+fn prepared(session: &Session, artefacts: &OnceLock<(RunKey, RunArtefacts)>) -> Event {
+    let run = RunKey::new(session.plan_key());
+    let data = session.dataset().map(|(set, split)| (Arc::clone(set), Arc::clone(split)));
+    let shared = RunArtefacts { compiled: Arc::clone(session.compiled()), data };
+    // A worker prepares one run.
+    let _ = artefacts.set((run, shared));
+    Event::Prepared {
+        run,
+        recording: session.recording(),
+        total: session.total(),
+        notes: session.notes().to_vec(),
+        resumed: session.resumed().map(|r| r.notes.clone()).unwrap_or_default(),
+        maybe_trained: session.is_maybe_trained(),
+        lr: session.lr().unwrap_or(f32::NAN),
     }
-    link.moved = Instant::now();
-    let (step, spans) = (session.done(), session.take_updates());
-    if let (Ok(values), false) = (session.layer_updates(), spans.is_empty()) {
-        let values = values.to_vec();
-        link.tell(Event::LayerUpdates { step, values, spans });
-    }
-}
-
-/// Answers the question that waits, where there is one: at once where the run rests, otherwise when it has not been asked much of late.
-fn look(session: &mut Session, link: &mut Link, rests: bool) {
-    if link.question.is_none() {
-        return;
-    }
-    let started = Instant::now();
-    if !rests && (link.outbox.is_full() || !link.pace.allows(started)) {
-        return;
-    }
-    let Some(question) = link.question.take() else { return };
-    // The steps come first: whoever hears the answer knows the step that it belongs to.
-    link.report(true);
-    match session.look(question) {
-        Ok(looked) => link.tell(Event::Looked(Box::new(looked))),
-        Err(error) => link.tell(Event::Problem(error.to_string())),
-    }
-    let ended = Instant::now();
-    link.pace.spent(ended, ended - started);
 }
 
 /// The longest that both ways are timed for.
 const TIME_LIMIT: Duration = Duration::from_secs(4);
 
-fn time_both_ways(session: &mut Session, link: &mut Link, steps: usize) {
-    link.report(true);
-    match session.time_both_ways(steps, TIME_LIMIT) {
-        Ok(times) => link.tell(Event::TimedBothWays(times)),
-        Err(error) => link.tell(Event::Problem(error.to_string())),
-    }
+/// A prepared run with its commands.
+struct RunService<'a> {
+    session: Session,
+    preset: &'a Preset,
+    link: Link,
+    /// Steps left before the next pause: none while paused, all while running.
+    budget: u64,
+    schedule: Schedule,
 }
 
-fn tell_moment(session: &mut Session, link: &mut Link) {
-    match session.moment() {
-        Ok(moment) => link.tell(Event::Moment(Arc::new(moment))),
-        Err(error) => link.tell(Event::Problem(error.to_string())),
+impl RunService<'_> {
+    /// Makes steps and obeys commands until the listener is gone.
+    fn serve(&mut self) {
+        loop {
+            self.answer();
+            let command = if self.budget == 0 {
+                match self.link.inbox.recv_timeout(Duration::from_millis(50)) {
+                    Ok(command) => Some(command),
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.link.push_out();
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            } else {
+                match self.link.inbox.try_recv() {
+                    Ok(command) => Some(command),
+                    Err(TryRecvError::Empty) => None,
+                    Err(TryRecvError::Disconnected) => return,
+                }
+            };
+            match command {
+                Some(command) => {
+                    if let Err(error) = self.obey(command) {
+                        self.link.send(Event::Problem(error.to_string()));
+                    }
+                }
+                None => self.make_steps(),
+            }
+        }
     }
-}
 
-/// Chooses how often the run is evaluated, once its steps were timed.
-fn choose_interval(session: &mut Session, link: &mut Link, schedule: &mut Schedule) {
-    if !schedule.wants_cost() {
-        return;
+    /// Makes steps for a short time.
+    fn make_steps(&mut self) {
+        let Self { session, link, budget, schedule, .. } = self;
+        // Between steps that are launched one by one there is time to read each layer's update.
+        let most = if session.streams() { (*budget).min(schedule.room(session.done())) } else { 1 };
+        let began = Instant::now();
+        let made = session.steps(most, CHECK_EVERY, |report| link.reports.push(*report));
+        match made {
+            Ok(0) => {
+                self.budget = 0;
+                self.link.send_reports(true);
+                self.send_state(RunState::Finished);
+            }
+            Ok(made) => {
+                self.budget -= made;
+                self.schedule.made(made, began.elapsed());
+                self.after_steps();
+            }
+            Err(error) => {
+                self.budget = 0;
+                self.link.send_reports(true);
+                // The session is before the step that failed: a private copy of the snapshot makes the same step again.
+                self.send_snapshot();
+                self.send_state(RunState::Failed(error.to_string()));
+            }
+        }
     }
-    let began = Instant::now();
-    let found = session.evaluate();
-    let every = schedule.choose(began.elapsed(), session.total());
-    if matches!(found, Ok(Some(_))) {
-        link.tell(Event::EvaluatedEvery(every));
-    }
-}
 
-fn evaluate(session: &mut Session, link: &mut Link) {
-    // The steps come first: whoever hears of an evaluation knows the step it belongs to.
-    link.report(true);
-    match session.evaluate() {
-        Ok(Some(result)) => link.tell(Event::Evaluated { step: session.done(), result }),
-        Ok(None) => {}
-        Err(error) => link.tell(Event::Problem(error.to_string())),
+    /// Reports steps that were made, and evaluates where it is time.
+    fn after_steps(&mut self) {
+        let over = self.session.done() >= self.session.total();
+        let rests = self.budget == 0 || over;
+        self.send_layer_updates(rests);
+        self.link.send_reports(rests);
+        self.choose_interval();
+        if over || self.schedule.is_due(self.session.done()) {
+            self.evaluate();
+        }
+        if over {
+            self.budget = 0;
+        }
+        if rests {
+            self.send_state(if over { RunState::Finished } else { RunState::Paused });
+        }
     }
-}
 
-/// Carries out one command.
-fn obey(session: &mut Session, spec: &SessionSpec, link: &mut Link, command: Command, budget: &mut u64) {
-    let outcome = match command {
-        Command::Start | Command::Step(_) if session.done() >= session.total() => {
-            link.tell(Event::State(RunState::Finished));
-            Ok(())
+    fn send_state(&mut self, state: RunState) {
+        self.link.send(Event::State(state));
+    }
+
+    /// Carries out one command.
+    fn obey(&mut self, command: Command) -> Result<(), TrainError> {
+        match command {
+            Command::Start | Command::Step(_) if self.session.done() >= self.session.total() => {
+                self.send_state(RunState::Finished);
+            }
+            Command::Start => {
+                self.budget = u64::MAX;
+                self.send_state(RunState::Running);
+            }
+            Command::Step(count) => self.budget = count,
+            Command::Pause => {
+                self.rest();
+                self.send_state(RunState::Paused);
+            }
+            Command::Stop => {
+                self.rest();
+                self.evaluate();
+                self.send_state(RunState::Stopped);
+            }
+            Command::SetLr(lr) => self.session.set_lr(lr)?,
+            Command::SetTotal(steps) => self.session.set_total(steps),
+            Command::Evaluate => self.evaluate(),
+            Command::Predict(indices) => {
+                let outputs = self.session.predict(&indices)?;
+                self.link.send(Event::Predicted { step: self.session.done(), indices, outputs });
+            }
+            Command::Query(query) => self.link.query = Some(query),
+            Command::TimeBothWays(steps) => {
+                self.link.send_reports(true);
+                let times = self.session.time_both_ways(steps, TIME_LIMIT);
+                self.link.send_outcome(times.map(Event::TimedBothWays));
+            }
+            Command::SaveWeights(path) => self.save(path, |session, _, path| session.save_weights(path)),
+            Command::SaveCheckpoint(path) => {
+                self.save(path, |session, preset, path| session.save_checkpoint(path, preset));
+            }
+            Command::TakeSnapshot => self.send_snapshot(),
+            Command::LoadCheckpoint(path) => {
+                self.session.load_checkpoint(&path)?;
+                self.budget = 0;
+                self.send_state(RunState::Paused);
+            }
         }
-        Command::Start => {
-            *budget = u64::MAX;
-            link.tell(Event::State(RunState::Running));
-            Ok(())
+        Ok(())
+    }
+
+    /// Makes no more steps, and sends what was not reported of those that were made.
+    fn rest(&mut self) {
+        self.budget = 0;
+        self.send_layer_updates(true);
+        self.link.send_reports(true);
+    }
+
+    /// Writes weights or a checkpoint, and reports the outcome.
+    fn save(&mut self, path: PathBuf, write: impl FnOnce(&Session, &Preset, &Path) -> Result<(), TrainError>) {
+        // The steps come first: a listener that gets the file's name knows which step it holds.
+        self.link.send_reports(true);
+        self.link.send(match write(&self.session, self.preset, &path) {
+            Ok(()) => Event::Saved(path),
+            Err(error) => Event::NotSaved(path, error.to_string()),
+        });
+    }
+
+    /// Reports how far each layer moved, where it is time; while the listener is behind, only before a rest, which nothing
+    /// follows.
+    fn send_layer_updates(&mut self, rests: bool) {
+        let (session, link) = (&mut self.session, &mut self.link);
+        if !rests && (link.updates_sent.elapsed() < REPORT_EVERY || link.outbox.is_full()) {
+            return;
         }
-        Command::Step(count) => {
-            *budget = count;
-            Ok(())
+        link.updates_sent = Instant::now();
+        let (step, spans) = (session.done(), session.take_updates());
+        if let (Ok(values), false) = (session.layer_updates(), spans.is_empty()) {
+            let values = values.to_vec();
+            link.send(Event::LayerUpdates { step, values, spans });
         }
-        Command::Pause => {
-            *budget = 0;
-            layer_updates(session, link, true);
-            link.report(true);
-            link.tell(Event::State(RunState::Paused));
-            Ok(())
+    }
+
+    /// Answers the question that waits, where there is one: at once while the run rests, otherwise where questions have
+    /// taken little time of late.
+    fn answer(&mut self) {
+        let link = &mut self.link;
+        if link.query.is_none() {
+            return;
         }
-        Command::Stop => {
-            *budget = 0;
-            layer_updates(session, link, true);
-            link.report(true);
-            evaluate(session, link);
-            link.tell(Event::State(RunState::Stopped));
-            Ok(())
+        let started = Instant::now();
+        if self.budget > 0 && (link.outbox.is_full() || !link.pace.allows(started)) {
+            return;
         }
-        Command::SetLr(lr) => session.set_lr(lr),
-        Command::SetTotal(steps) => {
-            session.set_total(steps);
-            Ok(())
+        let Some(query) = link.query.take() else { return };
+        // The steps come first: a listener that gets the answer knows the step that it belongs to.
+        link.send_reports(true);
+        let result = self.session.query(query);
+        link.send_outcome(result.map(|result| Event::QueryResult(Box::new(result))));
+        let ended = Instant::now();
+        link.pace.spent(ended, ended - started);
+    }
+
+    fn send_snapshot(&mut self) {
+        let snapshot = self.session.snapshot();
+        self.link.send_outcome(snapshot.map(|snapshot| Event::Snapshot(Box::new(snapshot))));
+    }
+
+    /// Chooses how often the run is evaluated, once its steps were timed.
+    fn choose_interval(&mut self) {
+        if !self.schedule.wants_cost() {
+            return;
         }
-        Command::Evaluate => {
-            evaluate(session, link);
-            Ok(())
+        let began = Instant::now();
+        let found = self.session.evaluate();
+        let every = self.schedule.choose(began.elapsed(), self.session.total());
+        if matches!(found, Ok(Some(_))) {
+            self.link.send(Event::EvaluatedEvery(every));
         }
-        Command::Predict(indices) => session.predict(&indices).map(|outputs| {
-            let step = session.done();
-            link.tell(Event::Predicted { step, indices, outputs });
-        }),
-        Command::Look(question) => {
-            link.question = Some(question);
-            Ok(())
+    }
+
+    fn evaluate(&mut self) {
+        // The steps come first: a listener that gets an evaluation knows the step it belongs to.
+        self.link.send_reports(true);
+        if let Some(outcome) = self.session.evaluate().transpose() {
+            let step = self.session.done();
+            self.link.send_outcome(outcome.map(|result| Event::Evaluated { step, result }));
         }
-        Command::TimeBothWays(steps) => {
-            time_both_ways(session, link, steps);
-            Ok(())
-        }
-        Command::SaveWeights(path) => {
-            save(session, link, path, Session::save_weights);
-            Ok(())
-        }
-        Command::SaveCheckpoint(path) => {
-            save(session, link, path, |session, path| session.save_checkpoint(path, &spec.preset));
-            Ok(())
-        }
-        Command::TakeMoment => {
-            tell_moment(session, link);
-            Ok(())
-        }
-        Command::LoadCheckpoint(path) => session.load_checkpoint(&path).map(|()| {
-            *budget = 0;
-            link.tell(Event::State(RunState::Paused));
-        }),
-    };
-    if let Err(error) = outcome {
-        link.tell(Event::Problem(error.to_string()));
     }
 }

@@ -4,12 +4,16 @@ use std::path::{Path, PathBuf};
 
 /// The layers of the program, each of which may import from those before it.
 const LAYERS: [&str; 14] = [
-    "tensor", "model", "ir", "ops", "lower", "rewrite", "select", "plan", "compile", "exec", "data", "train", "cli",
+    "tensor", "model", "ir", "ops", "lower", "rewrite", "select", "plan", "compile", "data", "exec", "train", "cli",
     "studio",
 ];
 
 /// Pairs that the order would allow and the architecture does not: what trains knows nothing of those who show it, and these nothing of each other.
 const STRANGERS: [(&str, &str); 1] = [("studio", "cli")];
+
+/// Files outside `exec` that may hold unsafe code: both ask the processor or the system for something that changes no
+/// value, and lie below `exec` because data sets need them.
+const UNSAFE_ELSEWHERE: [&str; 2] = ["src/data/shuffle.rs", "src/tensor/large_pages.rs"];
 
 /// A file's length in lines above which it must be split.
 const MAX_LINES: usize = 500;
@@ -249,7 +253,7 @@ fn unsafe_code_lives_in_exec_and_says_why_it_is_sound() {
                 !part(code[..at].chars().next_back()) && !part(code[at + len..].chars().next())
             };
             let Some((at, _)) = code.match_indices("unsafe").find(|(at, _)| is_word(*at, 6)) else { continue };
-            if !source.name.starts_with("src/exec/") {
+            if !source.name.starts_with("src/exec/") && !UNSAFE_ELSEWHERE.contains(&source.name.as_str()) {
                 mistakes.push(format!("{}:{} unsafe code outside exec", source.name, index + 1));
             }
             let tail = code[at + 6..].trim_start();

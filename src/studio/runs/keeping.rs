@@ -1,5 +1,6 @@
 //! Keeping the run that the window trains: every event goes to a recorder on its way to the curves.
 
+use crate::compile::Compiled;
 use crate::train::runs::{FIRST_SAVE, Recorder, ResumePoint, RunEnd, RunRecord, RunStore, SAVE_EVERY, SAVE_SHARE};
 use crate::train::{Event, RunState, SessionSpec};
 use std::path::PathBuf;
@@ -36,23 +37,25 @@ impl Keeping {
         self.from = from;
     }
 
+    /// The run is ready for its first step.
+    pub fn begin(&mut self, compiled: &Arc<Compiled>, total: u64, maybe_trained: bool) {
+        if let (Some(store), Some(record)) = (&self.store, self.record.take()) {
+            let record = RunRecord { total, maybe_trained, ..record };
+            let compiled = Arc::clone(compiled);
+            let recorder = match self.from.take() {
+                Some(from) => Recorder::resume_unseen(store, &from, record, compiled),
+                None => Recorder::begin_unseen(store, record, compiled),
+            };
+            match recorder {
+                Ok(recorder) => self.recorder = Some(recorder),
+                Err(error) => self.problem = Some(format!("This run is not kept: {error}")),
+            }
+        }
+    }
+
     /// Takes an event of the run. True where it is about the checkpoint that is kept here, which nobody else waits for.
     pub fn hear(&mut self, event: &Event) -> bool {
         match event {
-            Event::Prepared { compiled, total, maybe_trained, .. } => {
-                if let (Some(store), Some(record)) = (&self.store, self.record.take()) {
-                    let record = RunRecord { total: *total, maybe_trained: *maybe_trained, ..record };
-                    let compiled = Arc::clone(compiled);
-                    let recorder = match self.from.take() {
-                        Some(from) => Recorder::resume_unseen(store, &from, record, compiled),
-                        None => Recorder::begin_unseen(store, record, compiled),
-                    };
-                    match recorder {
-                        Ok(recorder) => self.recorder = Some(recorder),
-                        Err(error) => self.problem = Some(format!("This run is not kept: {error}")),
-                    }
-                }
-            }
             Event::Steps(reports) => self.recorder.iter_mut().for_each(|r| r.steps(reports)),
             Event::LayerUpdates { spans, .. } => self.recorder.iter_mut().for_each(|r| r.moved(spans)),
             Event::Evaluated { step, result } => self.recorder.iter_mut().for_each(|r| r.evaluated(*step, result)),

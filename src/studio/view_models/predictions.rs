@@ -136,7 +136,7 @@ pub fn question(model: &Model, set: &Dataset, split: &Split, source: &DataSource
         rows.flat_map(|y| (0..GRID).flat_map(move |c| [at(x0, x1, c), y])).collect()
     });
     let weight = first_weight(model, picture(set, source).is_some());
-    Look { samples: samples_of(split).0, points: Arc::new(points), weight }
+    Look { samples: samples_of(split).0, points, weight }
 }
 
 /// Where samples of two values lie, with a margin: least and largest first value, least and largest second one.
@@ -418,7 +418,7 @@ mod tests {
         }
         let (set, split) = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s))).unwrap();
         let model = Arc::new(session.model().clone());
-        let looked = Box::new(session.look(question(&model, &set, &split, &source)).unwrap());
+        let looked = Box::new(session.query(question(&model, &set, &split, &source)).unwrap());
         (view(&Question { run: 1, model, source, set, split, maybe_trained: false, looked }), session)
     }
 

@@ -1,23 +1,20 @@
 //! What a checkpoint says before its tensors, read from the first bytes of the file.
 
-use super::KEY;
 use crate::model::read_preset;
+use crate::train::file_header::read_header;
+use crate::train::file_keys::CHECKPOINT;
 use crate::train::recipe::Recipe;
-use crate::train::{FeedPosition, Origin, TrainError};
+use crate::train::{FeedPosition, TrainError};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 /// What a checkpoint says besides its tensors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Header {
-    pub(super) preset: String,
+pub(in crate::train) struct Header {
+    pub(in crate::train) preset: String,
     pub(super) step: u64,
-    pub(super) seed: u64,
-    pub(super) position: FeedPosition,
+    pub(in crate::train) seed: u64,
+    pub(in crate::train) position: FeedPosition,
     /// Absent in checkpoints of earlier versions, whose preset says the same but for the number of steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) recipe: Option<Recipe>,
@@ -47,52 +44,6 @@ impl Header {
     }
 }
 
-/// The header of a safetensors file, null where it has none, and the bytes before the tensors.
-pub(in crate::train) fn read_header(path: &Path) -> std::io::Result<(Value, u64)> {
-    /// A header that is longer is no header.
-    const MOST: u64 = 100 << 20;
-    let mut file = File::open(path)?;
-    let mut length = [0; 8];
-    file.read_exact(&mut length)?;
-    let length = u64::from_le_bytes(length);
-    let mut text = Vec::new();
-    if length <= MOST {
-        file.take(length).read_to_end(&mut text)?;
-    }
-    Ok((serde_json::from_slice(&text).unwrap_or_default(), length.saturating_add(8)))
-}
-
-/// The metadata of a safetensors file, read from its first bytes alone; `None` where it is no such file.
-pub(in crate::train) fn metadata_of(path: &Path) -> Option<HashMap<String, String>> {
-    // What is no file may have no end, or wait for a writer.
-    let (header, _) = path.is_file().then(|| read_header(path).ok())??;
-    serde_json::from_value(header["__metadata__"].clone()).ok()
-}
-
-/// What the header of a checkpoint says of the samples; checkpoints of older versions say nothing more.
-pub(in crate::train) fn origin_of_checkpoint(metadata: &HashMap<String, String>) -> Option<Origin> {
-    let header: Header = serde_json::from_str(metadata.get(KEY)?).ok()?;
-    let mut preset = read_preset(&header.preset).ok()?;
-    if !matches!(header.position, FeedPosition::Data(_)) {
-        // Batches were given in place of the preset's data.
-        preset.data = None;
-    }
-    Some(Origin::recorded(&preset, header.seed))
-}
-
-/// Looks at a safetensors file's header alone: whether there is one, and the file is as long as it says.
-///
-/// # Errors
-/// What is wrong with the file, in words.
-pub fn check_header(path: &Path) -> Result<(), String> {
-    let (header, before) = read_header(path).map_err(|e| e.to_string())?;
-    let tensors = header.as_object().ok_or("its first bytes are no header of safetensors")?;
-    let ends = tensors.values().filter_map(|t| t["data_offsets"][1].as_u64());
-    let wanted = before.saturating_add(ends.max().unwrap_or(0));
-    let found = std::fs::metadata(path).map_err(|e| e.to_string())?.len();
-    if found < wanted { Err(format!("it ends after {found} of {wanted} bytes")) } else { Ok(()) }
-}
-
 /// The step after which a checkpoint was written, read from the file's first bytes alone.
 ///
 /// # Errors
@@ -109,6 +60,6 @@ pub fn checkpoint_end(path: &Path) -> Result<(u64, Option<f32>), TrainError> {
     let help = "give a file that was written as a checkpoint";
     let unread = |e: std::io::Error| TrainError::file(path, format!("cannot be read: {e}"), "check the path");
     let (file, _) = read_header(path).map_err(unread)?;
-    let header = file["__metadata__"][KEY].as_str().and_then(|t| serde_json::from_str::<Header>(t).ok());
+    let header = file["__metadata__"][CHECKPOINT].as_str().and_then(|t| serde_json::from_str::<Header>(t).ok());
     header.map(|h| (h.step, h.loss)).ok_or_else(|| TrainError::file(path, "is not a checkpoint", help))
 }

@@ -1,53 +1,24 @@
 //! Checkpoints: everything that a run needs to continue as if it had never stopped.
 
+mod checksum;
+mod compared;
 mod header;
 mod resume;
 #[cfg(test)]
 mod tests;
 
-pub use header::{check_header, checkpoint_end, checkpoint_step};
-pub(super) use header::{metadata_of, origin_of_checkpoint, read_header};
-pub(super) use resume::Compared;
-pub use resume::Resumed;
+pub(super) use checksum::{check_sum, checksum};
+pub(super) use compared::Compared;
+pub use compared::Resumed;
+pub(super) use header::Header;
+pub use header::{checkpoint_end, checkpoint_step};
 
-use super::guard::check_parameters;
-use super::streams::{Stream, checksum_of, write_streams};
-use super::{Session, TrainError, origin, plant};
+use super::file_keys::{CHECKPOINT, CHECKSUM};
+use super::nan_guard::check_parameters;
+use super::tensor_writer::{Stream, checksum_of, write_streams};
+use super::{Session, TrainError, plant};
 use crate::model::{Preset, write_preset};
-use crate::tensor::HostTensor;
-use header::Header;
-use std::collections::HashMap;
 use std::path::Path;
-
-/// The key of a checkpoint's metadata, and the version of its contents.
-const KEY: &str = "stepgraph.checkpoint.1";
-/// The key of the sum over header and tensors: a file of the right length may still have lost a bit.
-const SUM_KEY: &str = "stepgraph.checksum";
-
-/// The checksum over the header and every tensor in order of the names, in hexadecimal.
-pub(super) fn checksum(header: &str, tensors: &[(String, HostTensor)]) -> String {
-    let streams: Vec<Stream> = tensors.iter().map(|(name, t)| Stream::held(name, t)).collect();
-    // What is in memory can always be had.
-    checksum_of(header, &streams).unwrap_or_default()
-}
-
-/// Holds a checkpoint's tensors against its checksum. Any other file has none of its kind.
-///
-/// # Errors
-/// Where they do not match.
-pub(super) fn check_sum(
-    path: &Path,
-    metadata: &HashMap<String, String>,
-    streams: &[Stream<'_>],
-) -> Result<(), TrainError> {
-    let Some(header) = metadata.get(KEY) else { return Ok(()) };
-    let origin = metadata.get(origin::KEY).map_or("", String::as_str);
-    let text = format!("{header}{origin}");
-    if metadata.get(SUM_KEY).is_some_and(|sum| checksum_of(&text, streams).is_ok_and(|own| own == *sum)) {
-        return Ok(());
-    }
-    Err(TrainError::file(path, "is damaged: its contents do not match its checksum", "go back to an older checkpoint"))
-}
 
 impl Session {
     /// Writes parameters, running statistics, optimizer state, counters, learning rate and data position.
@@ -75,7 +46,7 @@ impl Session {
         let sum = checksum_of(&format!("{text}{}", origin.text()), &streams)
             .map_err(|e| TrainError::file(path, e.to_string(), "the step's values cannot be had"))?;
         let mut metadata = origin.metadata();
-        metadata.extend([(KEY.to_owned(), text), (SUM_KEY.to_owned(), sum)]);
+        metadata.extend([(CHECKPOINT.to_owned(), text), (CHECKSUM.to_owned(), sum)]);
         write_streams(path, &streams, &metadata)
     }
 

@@ -1,66 +1,16 @@
 //! Continuing from a checkpoint: what a run takes from it, and what it refuses.
 
-use super::KEY;
-use super::header::{Header, metadata_of};
+use super::{Compared, Resumed};
 use crate::model::Model;
 use crate::tensor::HostTensor;
-use crate::train::open_tensors::{Entry, OpenTensors};
-use crate::train::recipe::{Recipe, RecipeChange, refusal};
+use crate::train::file_keys::CHECKPOINT;
+use crate::train::recipe::{Recipe, RecipeChange};
+use crate::train::tensor_reader::{Entry, OpenTensors};
 use crate::train::trained_on::TrainedOn;
 use crate::train::weights::{import, open_tensors};
-use crate::train::{Feed, Origin, Session, TrainError, plant};
+use crate::train::{DataFeed, Origin, Session, TrainError, plant};
 use std::collections::HashMap;
 use std::path::Path;
-
-/// What a resumed run took from its checkpoint, and what not.
-#[derive(Clone, Debug, Default)]
-pub struct Resumed {
-    /// Fields of the recipe that the run has otherwise than its checkpoint.
-    pub changes: Vec<RecipeChange>,
-    /// What a person should know of it, changes included.
-    pub notes: Vec<String>,
-}
-
-/// What the comparison of a run with a checkpoint's recipe found.
-#[derive(Clone, Debug)]
-pub(in crate::train) struct Compared {
-    /// The checkpoint's header: another file may take its place before its tensors are read.
-    text: String,
-    header: Header,
-    /// `None` where this version cannot read it.
-    theirs: Option<Recipe>,
-    note: Option<&'static str>,
-    changes: Vec<RecipeChange>,
-}
-
-impl Compared {
-    /// Compares the header `text` of the checkpoint at `path` with a run's recipe.
-    ///
-    /// # Errors
-    /// Where the run cannot continue from the checkpoint for it, or the header is broken.
-    fn new(text: &str, own: &Recipe, path: &Path) -> Result<Self, TrainError> {
-        let help = "give a file that was written as a checkpoint";
-        let header: Header = serde_json::from_str(text)
-            .map_err(|e| TrainError::file(path, format!("has a broken header: {e}"), help))?;
-        let (theirs, note) = header.recipe();
-        let changes = theirs.as_ref().map(|theirs| theirs.changes(own)).unwrap_or_default();
-        if let Some(lines) = refusal(&changes) {
-            let help = "resume with the values that it has, or begin a new run (docs/resume.md lists what may change)";
-            return Err(TrainError::file(path, format!("was made with another recipe:{lines}"), help));
-        }
-        Ok(Self { text: text.to_owned(), header, theirs, note, changes })
-    }
-
-    /// Compares the checkpoint at `path` by its header alone, before data are prepared as it says; nothing for a file
-    /// that is no checkpoint, which is refused where it is read.
-    ///
-    /// # Errors
-    /// As [`Session::load_checkpoint`], for the recipe.
-    pub(in crate::train) fn ahead(path: &Path, own: &Recipe) -> Result<Option<Self>, TrainError> {
-        let text = metadata_of(path).and_then(|mut metadata| metadata.remove(KEY));
-        text.map(|text| Self::new(&text, own, path)).transpose()
-    }
-}
 
 impl Session {
     /// Takes the run back to a checkpoint of the same network and data.
@@ -82,7 +32,7 @@ impl Session {
     ) -> Result<(), TrainError> {
         let file = open_tensors(path)?;
         let help = "give a file that was written as a checkpoint";
-        let text = file.metadata.get(KEY).ok_or_else(|| TrainError::file(path, "is not a checkpoint", help))?;
+        let text = file.metadata.get(CHECKPOINT).ok_or_else(|| TrainError::file(path, "is not a checkpoint", help))?;
         let Compared { header, theirs, note, changes, .. } = match compared.filter(|c| c.text == *text) {
             Some(compared) => compared,
             None => Compared::new(text, &self.recipe.clone().of_steps(self.total), path)?,
@@ -144,7 +94,7 @@ impl Session {
     ) -> Result<(Vec<TrainedOn>, Option<String>), TrainError> {
         let theirs = Origin::of_metadata(metadata, path)?;
         let past = self.past_of(theirs.as_ref());
-        let (Some(theirs), Feed::Data { set, .. }) = (theirs, &self.feed) else { return Ok((past, None)) };
+        let (Some(theirs), DataFeed::Data { set, .. }) = (theirs, &self.feed) else { return Ok((past, None)) };
         if theirs.preprocessing.as_ref().is_some_and(|p| !p.is_as(&set.preprocessing)) {
             return Err(TrainError::file(
                 path,

@@ -1,9 +1,9 @@
 //! What a resumed run takes from its checkpoint, by the fields of its recipe.
 
-use super::header::Header;
 use super::*;
 use crate::model::{ParamId, Preset, read_preset};
 use crate::tensor::HostTensor;
+use crate::train::file_keys::ORIGIN;
 use crate::train::{Session, SessionSpec, read_tensors};
 use std::path::{Path, PathBuf};
 
@@ -131,12 +131,12 @@ fn a_checkpoint_of_an_earlier_version_is_compared_by_its_preset() {
     session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
     let rewrite = |change: &dyn Fn(&mut Header)| {
         let mut file = read_tensors(&path).unwrap();
-        let mut header: Header = serde_json::from_str(&file.metadata[KEY]).unwrap();
+        let mut header: Header = serde_json::from_str(&file.metadata[CHECKPOINT]).unwrap();
         change(&mut header);
         let text = serde_json::to_string(&header).unwrap();
-        file.metadata.insert(SUM_KEY.into(), checksum(&text, &file.tensors));
-        file.metadata.insert(KEY.into(), text);
-        file.metadata.remove(origin::KEY);
+        file.metadata.insert(CHECKSUM.into(), checksum(&text, &file.tensors));
+        file.metadata.insert(CHECKPOINT.into(), text);
+        file.metadata.remove(ORIGIN);
         file.write(&path).unwrap();
     };
     rewrite(&|header| (header.recipe, header.loss) = (None, None));
@@ -204,8 +204,8 @@ fn samples_are_hashed_only_where_the_checkpoint_has_a_checksum() {
     session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
     assert!(resumed(TEXT, &path).data_digest.get().is_some());
     let mut file = read_tensors(&path).unwrap();
-    file.metadata.remove(origin::KEY);
-    file.metadata.insert(SUM_KEY.into(), checksum(&file.metadata[KEY], &file.tensors));
+    file.metadata.remove(ORIGIN);
+    file.metadata.insert(CHECKSUM.into(), checksum(&file.metadata[CHECKPOINT], &file.tensors));
     file.write(&path).unwrap();
     let run = resumed(TEXT, &path);
     assert!(run.data_digest.get().is_none() && !run.is_maybe_trained());

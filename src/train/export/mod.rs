@@ -4,142 +4,38 @@
 //! [`Subject::write`] puts files into place, whole or not at all, and over nothing unless that was asked for.
 
 mod error;
-mod meaning;
+mod export_size;
+mod format;
 mod onnx;
+mod parameters;
 mod plot;
 mod protobuf;
 mod pytorch;
-mod room;
+mod semantics;
 mod tensorboard;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use error::{ExportError, Replace};
-pub use meaning::Meaning;
+pub use format::Format;
+pub use parameters::initial_weights;
 pub use plot::{Across, LINE_COLORS, PlotOptions, axis_title, plot_svg, svg_to_png};
+pub use semantics::Meaning;
 pub use text::{HeldOutFigures, write_line};
 
-use super::contents::Holding;
-use super::open_tensors::OpenTensors;
+use super::file_contents::Holding;
 use super::runs::{Curves, Quantity, RunEnd, RunEntry, RunStore};
-use super::streams::{Stream, write_streams};
+use super::tensor_reader::OpenTensors;
+use super::tensor_writer::{Stream, write_streams};
 use super::weights::open_tensors;
 use super::{Origin, ResultKind, TensorFile, TrainError, replaceable};
 use crate::data::{self, Dataset, Preprocessing, Request, Split, Target};
-use crate::model::{Model, Preset, check, init_values};
-use crate::tensor::{HostTensor, Shape, write_atomic, write_atomic_with};
+use crate::model::{Model, Preset, check};
+use crate::tensor::{HostTensor, write_atomic, write_atomic_with};
+use parameters::weight;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// A format to export to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    Csv,
-    Jsonl,
-    Png,
-    Svg,
-    Safetensors,
-    PyTorch,
-    Onnx,
-    TensorBoard,
-}
-
-impl Format {
-    pub const ALL: [Self; 8] =
-        [Self::Csv, Self::Jsonl, Self::Png, Self::Svg, Self::Safetensors, Self::PyTorch, Self::Onnx, Self::TensorBoard];
-
-    /// The name in commands.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Csv => "csv",
-            Self::Jsonl => "jsonl",
-            Self::Png => "png",
-            Self::Svg => "svg",
-            Self::Safetensors => "safetensors",
-            Self::PyTorch => "pytorch",
-            Self::Onnx => "onnx",
-            Self::TensorBoard => "tensorboard",
-        }
-    }
-
-    /// The name for people.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Csv => "Curves as CSV",
-            Self::Jsonl => "Curves as JSON lines",
-            Self::Png => "Plot as PNG",
-            Self::Svg => "Plot as SVG",
-            Self::Safetensors => "Weights as safetensors",
-            Self::PyTorch => "PyTorch script",
-            Self::Onnx => "ONNX for inference",
-            Self::TensorBoard => "TensorBoard events",
-        }
-    }
-
-    /// The end of a file's name; TensorBoard's events lie in a folder.
-    #[must_use]
-    pub const fn extension(self) -> &'static str {
-        match self {
-            Self::PyTorch => "py",
-            Self::TensorBoard => "",
-            other => other.name(),
-        }
-    }
-
-    /// The format that a file's name asks for; a folder of TensorBoard's is asked for by the format's name.
-    #[must_use]
-    pub fn of_path(path: &Path) -> Option<Self> {
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
-        Self::ALL.into_iter().find(|f| !extension.is_empty() && f.extension() == extension)
-    }
-
-    /// What file `index` of an export is, in the order of [`Subject::files`].
-    const fn kind(self, index: usize) -> ResultKind<'static> {
-        match (self, index) {
-            (Self::Csv, _) => ResultKind::Curves,
-            (Self::Jsonl, _) => ResultKind::Log,
-            (Self::Png, _) => ResultKind::Png,
-            (Self::Svg, _) => ResultKind::Picture,
-            (Self::Onnx, _) => ResultKind::Onnx,
-            (Self::TensorBoard, _) => ResultKind::Events,
-            (Self::PyTorch, 0) => ResultKind::Script,
-            (Self::Safetensors, _) | (Self::PyTorch, 1) => ResultKind::Weights(None),
-            (Self::PyTorch, _) => ResultKind::Data,
-        }
-    }
-
-    /// Whether it is made of curves, and not of the network.
-    #[must_use]
-    pub const fn shows_curves(self) -> bool {
-        matches!(self, Self::Csv | Self::Jsonl | Self::Png | Self::Svg | Self::TensorBoard)
-    }
-}
-
-/// The tensor of a parameter, with its shape checked.
-fn weight<'a>(weights: &'a [(String, HostTensor)], name: &str, shape: &Shape) -> Result<&'a HostTensor, ExportError> {
-    let init = format!("init.{name}");
-    let found = weights.iter().find(|(n, _)| n == name).or_else(|| weights.iter().find(|(n, _)| *n == init));
-    let (_, tensor) = found.ok_or_else(|| ExportError::Missing(name.to_owned()))?;
-    if tensor.shape != *shape {
-        let (found, expected) = (tensor.shape.clone(), shape.clone());
-        return Err(ExportError::WrongShape { name: name.to_owned(), found, expected });
-    }
-    Ok(tensor)
-}
-
-/// The initial parameters of a model under this seed.
-///
-/// # Errors
-/// Never for a checked model.
-pub fn initial_weights(model: &Model, seed: u64) -> Result<Vec<(String, HostTensor)>, ExportError> {
-    let params = model.params.iter().enumerate();
-    let tensors = params
-        .map(|(index, p)| Ok((p.name.clone(), HostTensor::from_slice(p.shape.clone(), &init_values(p, index, seed))?)));
-    tensors.collect()
-}
 
 /// What is exported: a run, or a preset with weights.
 #[derive(Clone, Debug)]
@@ -175,7 +71,7 @@ impl Subject {
         let preset = record.read_preset();
         let (mut weights, mut origin) = (None, None);
         if wants_weights {
-            room::check_room(preset.as_ref(), &record.base, Some(&path), format)?;
+            export_size::check_room(preset.as_ref(), &record.base, Some(&path), format)?;
             let file = open_tensors(&path)?;
             origin = Origin::of_metadata(&file.metadata, &path)?.or_else(|| Some(Origin::of_record(record)));
             weights = Some(parameters(&file)?);
@@ -204,7 +100,7 @@ impl Subject {
         file: Option<&Path>,
         format: Format,
     ) -> Result<Self, ExportError> {
-        room::check_room(Some(preset), base, file, format)?;
+        export_size::check_room(Some(preset), base, file, format)?;
         let own_seed = |origin: Option<&Origin>| {
             seed.or(origin.and_then(|o| o.seed)).or(preset.train.map(|t| t.seed)).unwrap_or(0)
         };
@@ -439,7 +335,7 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
 
 /// The tensors of a file, without the optimizer's state that a checkpoint holds too.
 fn parameters(file: &OpenTensors) -> Result<Vec<(String, HostTensor)>, ExportError> {
-    let wanted = file.entries.iter().filter(|entry| !entry.name.starts_with(room::STATE));
+    let wanted = file.entries.iter().filter(|entry| !entry.name.starts_with(export_size::STATE));
     wanted.map(|entry| Ok((entry.name.clone(), file.read(entry)?))).collect()
 }
 

@@ -251,7 +251,7 @@ pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) 
     let mut writer = Writer { model, graph: Message::new(), nodes: 0, constants: Vec::new() };
     let mut bytes = 0;
     for param in &model.params {
-        let found = super::weight(weights, &param.name, &param.shape)?;
+        let found = super::parameters::weight(weights, &param.name, &param.shape)?;
         let values: Vec<f32> = found.to_f64().unwrap_or_default().into_iter().map(|v| v as f32).collect();
         let raw: Vec<u8> = if found.dtype == DType::F32 {
             found.bytes().to_vec()

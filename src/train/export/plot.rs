@@ -209,7 +209,8 @@ impl Line {
     }
 }
 
-/// The curves of runs in one picture, as SVG on white. The raw curve stands faint behind the smoothed one; held-out figures are dots joined by dashes.
+/// The curves of runs in one picture, as SVG on white. The raw curve is faint behind the smoothed one; held-out figures are
+/// dots joined by dashes.
 #[must_use]
 pub fn plot_svg(runs: &[(&str, &Curves)], options: PlotOptions) -> String {
     let lines: Vec<Line> = runs.iter().map(|(name, curves)| Line::new(name, curves, options)).collect();
@@ -228,14 +229,29 @@ pub fn plot_svg(runs: &[(&str, &Curves)], options: PlotOptions) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"Inter, sans-serif\" font-size=\"13\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         font-family=\"Inter, sans-serif\" font-size=\"13\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>"
     );
+    axes(&mut out, &x, &y, options);
+    for (index, line) in lines.iter().enumerate() {
+        let [r, g, b] = LINE_COLORS[index % LINE_COLORS.len()];
+        let color = format!("#{r:02x}{g:02x}{b:02x}");
+        curve(&mut out, line, &color, &x, &y);
+        legend(&mut out, index, lines.len(), line, &color);
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// Marks with their numbers, and the titles of both axes.
+fn axes(out: &mut String, x: &Axis, y: &Axis, options: PlotOptions) {
     for mark in y.marks() {
         let at = y.at(mark);
         let _ = writeln!(
             out,
-            "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#d9dad8\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#1d1f22\">{}</text>",
+            "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#d9dad8\"/>\
+             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#1d1f22\">{}</text>",
             WIDTH - RIGHT,
             LEFT - 8.0,
             at + 4.5,
@@ -246,7 +262,8 @@ pub fn plot_svg(runs: &[(&str, &Curves)], options: PlotOptions) -> String {
         let at = x.at(mark);
         let _ = writeln!(
             out,
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{}\" stroke=\"#d9dad8\"/><text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#1d1f22\">{}</text>",
+            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{}\" stroke=\"#d9dad8\"/>\
+             <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#1d1f22\">{}</text>",
             HEIGHT - BOTTOM,
             HEIGHT - BOTTOM + 18.0,
             tick(mark)
@@ -255,44 +272,38 @@ pub fn plot_svg(runs: &[(&str, &Curves)], options: PlotOptions) -> String {
     let across = if options.across == Across::Step { "Step" } else { "Running time, s" };
     let _ = writeln!(
         out,
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"#5c6168\">{across}</text>\n<text x=\"{LEFT}\" y=\"24\" font-size=\"15\" fill=\"#1d1f22\">{}</text>",
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"#5c6168\">{across}</text>\n\
+         <text x=\"{LEFT}\" y=\"24\" font-size=\"15\" fill=\"#1d1f22\">{}</text>",
         (LEFT + WIDTH - RIGHT) / 2.0,
         HEIGHT - 16.0,
         axis_title(options.quantity)
     );
+}
+
+/// A run's curve: raw, smoothed, and its held-out figures.
+fn curve(out: &mut String, line: &Line, color: &str, x: &Axis, y: &Axis) {
     let path = |points: &[[f64; 2]]| {
         let shown = folded(points, (WIDTH - LEFT - RIGHT) as usize);
         shown.iter().map(|p| format!("{:.1},{:.1}", x.at(p[0]), y.at(p[1]))).collect::<Vec<_>>().join(" ")
     };
-    for (index, line) in lines.iter().enumerate() {
-        let [r, g, b] = LINE_COLORS[index % LINE_COLORS.len()];
-        let color = format!("#{r:02x}{g:02x}{b:02x}");
-        let _ = writeln!(
-            out,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1\" stroke-opacity=\"0.35\"/>\n\
-             <polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\" stroke-linejoin=\"round\"/>",
-            path(&line.raw),
-            path(&line.smooth)
-        );
-        if !line.held_out.is_empty() {
-            let _ = writeln!(
-                out,
-                "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.5\" stroke-dasharray=\"6 4\"/>",
-                path(&line.held_out)
-            );
-            for p in folded(&line.held_out, 24) {
-                let _ = writeln!(
-                    out,
-                    "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{color}\"/>",
-                    x.at(p[0]),
-                    y.at(p[1])
-                );
-            }
-        }
-        legend(&mut out, index, lines.len(), line, &color);
+    let _ = writeln!(
+        out,
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1\" stroke-opacity=\"0.35\"/>\n\
+         <polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\" stroke-linejoin=\"round\"/>",
+        path(&line.raw),
+        path(&line.smooth)
+    );
+    if line.held_out.is_empty() {
+        return;
     }
-    out.push_str("</svg>\n");
-    out
+    let _ = writeln!(
+        out,
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.5\" stroke-dasharray=\"6 4\"/>",
+        path(&line.held_out)
+    );
+    for p in folded(&line.held_out, 24) {
+        let _ = writeln!(out, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{color}\"/>", x.at(p[0]), y.at(p[1]));
+    }
 }
 
 /// The name of a line over the picture; names share the width.

@@ -5,7 +5,6 @@
 mod chunks;
 mod continuing;
 mod curve;
-mod desk;
 mod differences;
 mod digest;
 mod error;
@@ -13,6 +12,7 @@ mod layers;
 mod outline;
 mod record;
 mod recorder;
+mod run_writer;
 mod store;
 #[cfg(test)]
 mod tests;

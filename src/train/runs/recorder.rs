@@ -4,13 +4,12 @@
 //! several times a second, so a program that is killed loses that much of the curve and no more.
 
 use super::curve::EvaluationPoint;
-use super::desk::Desk;
+use super::run_writer::{Message, RunWriter, failed, next_checkpoint};
 use super::{LayerCurves, PlanDigest, ResumePoint, RunEnd, RunRecord, RunStore, RunsError};
 use crate::compile::Compiled;
 use crate::train::{Evaluation, Spans, StepReport};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
@@ -24,29 +23,6 @@ pub const FIRST_SAVE: Duration = Duration::from_secs(3);
 pub const SAVE_EVERY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
 /// Writing checkpoints takes at most this share of a run's time: one part of so many.
 pub const SAVE_SHARE: u32 = 30;
-
-pub(super) fn failed(path: &Path, cause: io::Error) -> RunsError {
-    RunsError::File { path: path.to_owned(), what: "written", cause }
-}
-
-pub(super) enum Message {
-    Steps(Vec<StepReport>, f64),
-    /// How far parameters moved.
-    Moved(Vec<Spans>),
-    Evaluated(EvaluationPoint),
-    /// The run was made longer, or goes on after its end.
-    Total(u64),
-    /// The run has come to an end, after which it may still go on.
-    State(RunEnd, Option<String>),
-    /// The next checkpoint is there: it takes the place of the last one when all that came before is on the disk, and its
-    /// step is put down here then.
-    Checkpoint(Arc<AtomicU64>),
-}
-
-/// Where a checkpoint waits until the curve reaches its step: nobody resumes from one that is ahead of its curve.
-pub(super) fn next_checkpoint(checkpoint: &Path) -> PathBuf {
-    checkpoint.with_extension("next")
-}
 
 /// A run that is being written. Dropping it writes what is left, without waiting for that.
 pub struct Recorder {
@@ -73,8 +49,8 @@ impl Recorder {
         plan: &PlanDigest,
         layers: LayerCurves,
     ) -> Result<Self, RunsError> {
-        let (id, desk) = Desk::open(store, record, plan, layers)?;
-        Self::start(store, OnceLock::from(id), move |_, inbox| desk.serve(inbox))
+        let (id, writer) = RunWriter::open(store, record, plan, layers)?;
+        Self::start(store, OnceLock::from(id), move |_, inbox| writer.serve(inbox))
     }
 
     /// As [`Self::begin`], for those who must not wait: the thread makes the folder too, and what fails is told by [`Self::finish`].
@@ -85,11 +61,11 @@ impl Recorder {
         let place = store.clone();
         Self::start(store, OnceLock::new(), move |known, inbox| {
             let layers = LayerCurves::of(&compiled.model);
-            let opened = Desk::open(&place, record, &PlanDigest::of(&compiled), layers);
-            let (id, desk) = opened.map_err(|e| e.to_string())?;
+            let opened = RunWriter::open(&place, record, &PlanDigest::of(&compiled), layers);
+            let (id, writer) = opened.map_err(|e| e.to_string())?;
             drop(compiled);
             let _ = known.set(id);
-            desk.serve(inbox)
+            writer.serve(inbox)
         })
     }
 
@@ -106,10 +82,10 @@ impl Recorder {
         let (place, point) = (store.clone(), from.clone());
         let mut recorder = Self::start(store, OnceLock::from(from.id.clone()), move |_, inbox| {
             let layers = LayerCurves::of(&compiled.model);
-            let opened = Desk::reopen(&place, &point, record, &PlanDigest::of(&compiled), layers);
-            let desk = opened.map_err(|e| e.to_string())?;
+            let opened = RunWriter::reopen(&place, &point, record, &PlanDigest::of(&compiled), layers);
+            let writer = opened.map_err(|e| e.to_string())?;
             drop(compiled);
-            desk.serve(inbox)
+            writer.serve(inbox)
         })?;
         recorder.ran_ms = from.ms;
         Ok(recorder)

@@ -1,152 +1,20 @@
 //! Fast kernels against plain loops in f64, each difference held against what rounding may cause: a bound for each
-//! element, from the arithmetic
-//! that made it.
+//! element, from the arithmetic that made it.
 
-use super::diverges::has_large_arguments;
-use super::gradient::{BATCH, culprit, run_to_gradients, scale_of, trained, update_at};
-use super::{Check, Culprit, VerifyOptions, prepared};
+use super::bound::{Bound, Worst, error_text, ratio, tolerance};
+use super::divergence::has_large_arguments;
+use super::exact::{DRAWS, Exact, exact_gradients};
+use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of, trained, update_at};
+use super::{Check, Culprit, VerifyOptions};
 use crate::compile::Options;
 use crate::exec::Step;
-use crate::exec::cpu::kernels::reference::bounded::Bounded;
 use crate::exec::cpu::{BoundedStep, Storage, host_target};
-use crate::lower::{LValueId, Op};
+use crate::lower::Op;
 use crate::model::{Model, ParamId};
 use crate::select::cuda::Real;
 use crate::tensor::DType;
 use crate::train::TrainError;
-
-/// Batches that are drawn until no maximum has its place decided by rounding.
-pub(super) const DRAWS: u64 = 6;
-/// Below this a difference is that of numbers too small for `f32`.
-const TINY: f64 = 1e-40;
-
-/// An exact value with the bound for a kernel's error.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Bound {
-    pub(super) value: f64,
-    pub(super) error: f64,
-}
-
-impl<const SUM: i32, const PRODUCT: i32> From<Bounded<SUM, PRODUCT>> for Bound {
-    fn from(from: Bounded<SUM, PRODUCT>) -> Self {
-        Self { value: from.value, error: from.error }
-    }
-}
-
-/// The element whose error takes the largest part of its bound.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Worst {
-    /// Error over bound; infinite where a value is not a number and the exact one is.
-    pub(super) ratio: f64,
-    /// Such as `layers.0.weight[17]: error 1.2e-9, bound 3.4e-8, ratio 0.04`.
-    pub(super) text: String,
-}
-
-/// Error over bound: 0 where there is no error, infinite where the error is not a number.
-pub(super) fn ratio(error: f64, bound: f64) -> f64 {
-    if error == 0.0 {
-        0.0
-    } else if error.is_nan() || bound.is_nan() {
-        f64::INFINITY
-    } else {
-        error / (bound + TINY)
-    }
-}
-
-/// An error with its bound, as every line of a check has them.
-pub(super) fn told(error: f64, bound: f64) -> String {
-    format!("error {error:.1e}, bound {bound:.1e}, ratio {}", ratio_text(ratio(error, bound)))
-}
-
-/// A ratio with two decimals, or with two digits where it is small or large.
-pub(super) fn ratio_text(ratio: f64) -> String {
-    if ratio == 0.0 || (0.01..100.0).contains(&ratio) { format!("{ratio:.2}") } else { format!("{ratio:.1e}") }
-}
-
-impl Worst {
-    /// Takes the element in; true where it is within its bound.
-    pub(super) fn meets(&mut self, name: impl Fn() -> String, index: usize, found: f64, bound: Bound) -> bool {
-        // What may be beyond the range of `f32` may be infinite there.
-        let leaves = found.is_infinite() && bound.value.abs() + bound.error >= f64::from(f32::MAX);
-        let both_same = found == bound.value || (found.is_nan() && bound.value.is_nan()) || leaves;
-        let error = if both_same { 0.0 } else { (found - bound.value).abs() };
-        let ratio = ratio(error, bound.error);
-        if ratio > self.ratio {
-            self.ratio = ratio;
-            let values = format!("{found:.6e} instead of {:.6e}", bound.value);
-            self.text = format!("{}[{index}]: {} ({values})", name(), told(error, bound.error));
-        }
-        ratio <= 1.0
-    }
-
-    /// Takes the other in where its error takes a larger part of its bound.
-    pub(super) fn join(&mut self, other: Self) {
-        if other.ratio > self.ratio {
-            *self = other;
-        }
-    }
-
-    pub(super) fn figures(&self) -> String {
-        if self.text.is_empty() {
-            return "no difference (error 0, ratio 0.00)".into();
-        }
-        format!("largest error at {}", self.text)
-    }
-}
-
-/// Exact gradients and the exact loss, with bounds.
-pub(super) struct Exact {
-    /// By trained parameter, in logical order.
-    pub(super) grads: Vec<Vec<Bound>>,
-    pub(super) loss: Bound,
-    /// Maxima whose place rounding decides.
-    pub(super) undecided: u64,
-}
-
-/// Gradients of the batch in `step`, with bounds for kernels that compute in `f64`.
-pub(super) fn double(model: &Model, step: &Step) -> Result<Exact, TrainError> {
-    run_bounded::<53, 53>(model, step, Storage::default())
-}
-
-/// Gradients of the first batch in exact arithmetic, with bounds for kernels that compute as `real` does.
-fn exact_gradients(model: &Model, step: &Step, real: Real, loss_scale: f64) -> Result<Exact, TrainError> {
-    let half = |relative: f64, absolute: f64| Storage { relative, absolute: absolute / loss_scale };
-    match real {
-        Real::F32 => run_bounded::<24, 24>(model, step, Storage::default()),
-        Real::Tf32 => run_bounded::<24, 11>(model, step, Storage::default()),
-        Real::F16 => run_bounded::<24, 11>(model, step, half(2f64.powi(-11), 2f64.powi(-25))),
-        Real::Bf16 => run_bounded::<24, 8>(model, step, half(2f64.powi(-8), 0.0)),
-    }
-}
-
-fn run_bounded<const SUM: i32, const PRODUCT: i32>(
-    model: &Model,
-    step: &Step,
-    storage: Storage,
-) -> Result<Exact, TrainError> {
-    let Step::Cpu(memory) = step else { unreachable!("the reference in f64 runs on a CPU") };
-    let mut bounded = BoundedStep::<SUM, PRODUCT>::new(std::sync::Arc::clone(step.compiled()), storage);
-    bounded.load_state(memory)?;
-    let undecided = bounded.run(0, update_at(step))?;
-    let program = &step.compiled().plan.program;
-    let reals = |id: LValueId| bounded.reals(id).unwrap_or(&[]);
-    let grad = |p: ParamId| {
-        let slot = &program.params[p.0 as usize];
-        let stored = slot.grad.map_or(&[][..], reals);
-        slot.order.to_logical(stored).into_iter().map(Bound::from).collect()
-    };
-    let loss = reals(step.find("loss")?).first().copied().unwrap_or_default().into();
-    Ok(Exact { grads: trained(model).map(grad).collect(), loss, undecided })
-}
-
-/// The share of its length by which a tensor may be off where its elements cannot be judged one by one.
-pub(super) const fn tolerance(real: Real) -> f64 {
-    match real {
-        Real::F32 => 1e-3,
-        Real::Tf32 | Real::F16 => 8e-2,
-        Real::Bf16 => 3e-1,
-    }
-}
+use crate::train::prepared_step::prepared;
 
 /// Rounding of activations and of their gradients beside that of parameters.
 const ROUNDING: f64 = 4.0;
@@ -257,7 +125,7 @@ fn judged(
         if is_needed || (own.ratio > 1.0 && exact.undecided > 0) {
             let (error, allowed) = by_length.judge(&small, seed, index, &unscaled)?;
             lengths += 1;
-            let text = format!("{}: of its length {}", name(), told(error, allowed));
+            let text = format!("{}: of its length {}", name(), error_text(error, allowed));
             let whole = Worst { ratio: ratio(error, allowed), text };
             // In `f32`, elements that have a bound must keep to it beside others that have none.
             if real == Real::F32 && is_needed && exact.undecided == 0 {
@@ -434,8 +302,8 @@ mod tests {
 
     #[test]
     fn a_planted_error_is_shown_with_its_bound_and_ratio() {
-        assert_eq!(told(2e-3, 1e-3), "error 2.0e-3, bound 1.0e-3, ratio 2.00");
-        assert_eq!(told(0.0, 0.0), "error 0.0e0, bound 0.0e0, ratio 0.00");
+        assert_eq!(error_text(2e-3, 1e-3), "error 2.0e-3, bound 1.0e-3, ratio 2.00");
+        assert_eq!(error_text(0.0, 0.0), "error 0.0e0, bound 0.0e0, ratio 0.00");
         let mut worst = Worst::default();
         assert!(worst.meets(|| "a".into(), 0, 1.5, Bound { value: 1.0, error: 1.0 }));
         assert!(!worst.meets(|| "b".into(), 3, 4.0, Bound { value: 1.0, error: 1.0 }));

@@ -1,9 +1,9 @@
 //! An evaluation against one that goes through the held-out samples op by op with sums of its own, and against plain
 //! loops in f64 that carry a bound for the rounding of every value.
 
-use super::bounds::{ratio, told, tolerance};
-use super::replay::Rig;
-use super::{Check, prepared};
+use super::Check;
+use super::bound::{error_text, ratio, tolerance};
+use super::replay::ReplayHarness;
 use crate::compile::{Options, compile};
 use crate::data::{Dataset, Target};
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
@@ -12,7 +12,8 @@ use crate::exec::{Executor, Step};
 use crate::ir::Mode;
 use crate::model::{Model, ParamId};
 use crate::select::cuda::Real;
-use crate::train::{Evaluation, Feed, Session, TrainError};
+use crate::train::prepared_step::prepared;
+use crate::train::{DataFeed, Evaluation, Session, TrainError};
 use std::sync::Arc;
 
 pub(super) const NAME: &str = "an evaluation against plain loops (f64)";
@@ -81,10 +82,10 @@ fn rows(set: &Dataset, samples: &[u32]) -> Vec<f32> {
     samples.iter().flat_map(|i| &set.x[*i as usize * width..][..width]).copied().collect()
 }
 
-impl Rig<'_> {
+impl ReplayHarness<'_> {
     /// What the session's evaluation finds after some steps, against both.
     pub(super) fn evaluation(&mut self) -> Result<Check, TrainError> {
-        let Feed::Data { set, split, .. } = &self.session.feed else {
+        let DataFeed::Data { set, split, .. } = &self.session.feed else {
             return Ok(Check::skipped(NAME, "the preset names no data"));
         };
         let (set, split) = (Arc::clone(set), Arc::clone(split));
@@ -104,7 +105,7 @@ impl Rig<'_> {
         let (exact, of) = against_reference(session, &set, &split.held_out)?;
         let some = &split.held_out[..exact.samples];
         let found_of = match (&mut session.evaluator, &session.feed) {
-            (Some(evaluator), Feed::Data { stored, .. }) if exact.samples < split.held_out.len() => {
+            (Some(evaluator), DataFeed::Data { stored, .. }) if exact.samples < split.held_out.len() => {
                 evaluator.evaluate(&mut session.pool, &session.model, &set, stored, some)?
             }
             _ => found.clone(),
@@ -138,7 +139,7 @@ impl Rig<'_> {
             (split.held_out.len() - 1) % self.session.model.batch + 1,
             by_hand.loss,
             exact.samples,
-            told(error, allowed),
+            error_text(error, allowed),
         );
         Ok(Check::new(NAME, wrong.is_empty(), figures).ratio(ratio(error, allowed)).detail(wrong))
     }

@@ -1,14 +1,14 @@
 //! The captured graphs of a GPU's step: their nodes are read again, and faults in nodes, memory, graphs and live
 //! constants must be found.
 
-use super::replay::{Rig, Trials};
+use super::replay::{ReplayHarness, Trials};
 use super::{Check, Culprit};
 use crate::exec::cpu::Pool;
 use crate::exec::{ExecError, Fault, GraphRead, Step};
 use crate::lower::Dir;
 use crate::train::TrainError;
 
-impl Rig<'_> {
+impl ReplayHarness<'_> {
     /// The nodes of every graph that may be launched, read again and compared with the plan.
     pub(super) fn graph_nodes(&mut self) -> Result<Check, TrainError> {
         let why_no_evaluation = self.capture_all()?;

@@ -3,86 +3,36 @@
 //! Each check compares two things that share as little as possible: gradients with central differences in f64 on the plain-loop kernels, the fast kernels
 //! with those, replay with eager, one run with another, recorded addresses with planned ones.
 
+mod bound;
 mod bounds;
-mod diverges;
+mod divergence;
 mod evaluation;
+mod exact;
 mod gradient;
+mod gradient_step;
 mod graphs;
+mod options;
 mod proof;
 mod random;
+mod reference_kernels;
 mod replay;
 mod resumed;
 mod rules;
 mod training;
-mod twins;
 
+pub use options::VerifyOptions;
 pub use proof::{Check, Compared, Culprit, Progress, Proof};
 pub use random::{Failure, RandomEvent, RandomReport, RandomRun, Tally, verify_random};
 
-use super::feed::{Feed, write_real};
-use super::{DataChoice, Purpose, SessionSpec, TrainError, needs};
-use crate::compile::{Options, compile};
-use crate::exec::cpu::{Pool, host_target};
+use super::{TrainError, needs};
+use crate::compile::compile;
 use crate::exec::{ExecError, Step};
-use crate::model::{Model, ParamId, Preset, check, init_values};
-use crate::select::{Target, Tuning};
-use replay::Rig;
+use crate::model::{Model, Preset, check};
+use options::session_spec;
+use replay::ReplayHarness;
 use serde::Serialize;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// What to verify with.
-#[derive(Clone, Debug)]
-pub struct VerifyOptions {
-    /// Replays of the endurance check; by default 10,000 for small networks, fewer where a step is long.
-    pub replays: Option<u64>,
-    pub threads: usize,
-    /// The machine whose step is verified; this one's CPU where none is given.
-    pub machine: Option<Target>,
-    pub seed: u64,
-    /// The folder that relative paths in the preset are taken from.
-    pub base: PathBuf,
-    pub batches: Option<PathBuf>,
-    pub init: Option<PathBuf>,
-    /// Kernel times remembered from this machine, so that what is verified is what is trained.
-    pub tuning: Option<Arc<Tuning>>,
-    /// Does without the memory that the proofs of the recording are said to take: the person knows better.
-    pub anyway: bool,
-}
-
-impl VerifyOptions {
-    /// How the training step is compiled.
-    fn compiling(&self) -> Options {
-        let machine = self.machine();
-        let gpu_times = super::known_gpu_times(&machine);
-        Options { tuning: self.tuning.clone(), gpu_times, ..Options::train(machine) }
-    }
-}
-
-impl Default for VerifyOptions {
-    fn default() -> Self {
-        Self {
-            replays: None,
-            threads: crate::exec::cpu::default_threads(),
-            machine: None,
-            seed: 0,
-            base: PathBuf::from("."),
-            batches: None,
-            init: None,
-            tuning: None,
-            anyway: false,
-        }
-    }
-}
-
-impl VerifyOptions {
-    /// The machine whose step is verified.
-    #[must_use]
-    pub fn machine(&self) -> Target {
-        self.machine.clone().unwrap_or_else(|| host_target(self.threads))
-    }
-}
 
 /// All checks of one preset.
 #[derive(Clone, Debug, Serialize)]
@@ -115,7 +65,7 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
     let step = compile(&model, &options.compiling())?;
     let step_us = step.selection.choices.iter().map(|c| c.cost_us).sum();
     let replay_seconds = replay::endurance_cost(options.replays, step_us);
-    let seconds = seconds + training::seconds(step_us) + twins::seconds(&step);
+    let seconds = seconds + training::seconds(step_us) + reference_kernels::seconds(&step);
     let bytes = bytes.max(needs(&session_spec(preset, options), &step).bytes());
     Ok(Price { seconds: seconds + replay_seconds, replay_seconds, bytes })
 }
@@ -185,25 +135,25 @@ fn verify_with(
     if options.machine().as_cuda().is_none() {
         run(Gradients, "each kernel against its reference", &mut || bounds::each_kernel(&model, options))?;
     } else {
-        run(Gradients, "kernels against their twins", &mut || twins::twins(&model, options))?;
+        run(Gradients, "kernels against their twins", &mut || reference_kernels::twins(&model, options))?;
     }
     if proofs.iter().any(|p| !matches!(p, Plan | Gradients)) {
-        let mut rig = Rig::new(preset, &model, options, cancel)?;
-        spoil(rig.step_mut());
-        run(EagerAgainstReplay, "warm-up leaves no trace", &mut || rig.warm_up())?;
+        let mut harness = ReplayHarness::new(preset, &model, options, cancel)?;
+        spoil(harness.step_mut());
+        run(EagerAgainstReplay, "warm-up leaves no trace", &mut || harness.warm_up())?;
         let [against, ledger, fault, endurance] =
             ["eager against replay", "pointer ledger", "an injected fault is caught", "endurance and determinism"];
-        run(EagerAgainstReplay, against, &mut || rig.recorded(against, Rig::eager_against_replay))?;
-        run(Determinism, "threads do not change results", &mut || rig.threads(&model, options))?;
-        run(PointerLedger, ledger, &mut || rig.recorded(ledger, Rig::ledger))?;
+        run(EagerAgainstReplay, against, &mut || harness.recorded(against, ReplayHarness::eager_against_replay))?;
+        run(Determinism, "threads do not change results", &mut || harness.threads(&model, options))?;
+        run(PointerLedger, ledger, &mut || harness.recorded(ledger, ReplayHarness::ledger))?;
         if options.machine().as_cuda().is_some() {
-            run(PointerLedger, "graph nodes", &mut || rig.recorded("graph nodes", Rig::graph_nodes))?;
+            run(PointerLedger, "graph nodes", &mut || harness.recorded("graph nodes", ReplayHarness::graph_nodes))?;
         }
-        run(PointerLedger, fault, &mut || rig.recorded(fault, Rig::injected_faults))?;
-        run(Determinism, endurance, &mut || rig.recorded(endurance, |rig| rig.endurance(options.replays)))?;
-        run(TrainingRun, training::NAME, &mut || rig.logged_steps())?;
-        run(TrainingRun, evaluation::NAME, &mut || rig.evaluation())?;
-        run(TrainingRun, resumed::NAME, &mut || rig.resumed_run(preset, options))?;
+        run(PointerLedger, fault, &mut || harness.recorded(fault, ReplayHarness::injected_faults))?;
+        run(Determinism, endurance, &mut || harness.recorded(endurance, |harness| harness.endurance(options.replays)))?;
+        run(TrainingRun, training::NAME, &mut || harness.logged_steps())?;
+        run(TrainingRun, evaluation::NAME, &mut || harness.evaluation())?;
+        run(TrainingRun, resumed::NAME, &mut || harness.resumed_run(preset, options))?;
     }
     let passed = checks.iter().all(|c| c.passed != Some(false));
     Ok(Report { preset: preset.name.clone(), checks, passed })
@@ -237,59 +187,6 @@ fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainErro
         compiled.times.total().as_secs_f64() * 1e3
     );
     Ok(Check::new("plan", plan.arena_bytes >= plan.lower_bound_bytes, figures))
-}
-
-/// A step with initial parameters and one batch, in the precision of `compiling`.
-pub(super) fn prepared(model: &Model, compiling: &Options, seed: u64) -> Result<(Step, Pool), TrainError> {
-    let threads = compiling.target.as_cpu().map_or(1, |c| c.threads);
-    let mut step = Step::new(Arc::new(compile(model, compiling)?), threads)?;
-    set_initial(&mut step, model, seed)?;
-    Feed::resident(&mut step, model, seed)?;
-    Ok((step, Pool::new(threads)?))
-}
-
-/// Initial parameters, learning rate and counters, in the step's own precision. Biases and the like start away from zero, so that their gradients count.
-fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
-    let program = &step.compiled().plan.program;
-    let (real, hyper) = (program.real, step.find("hyper")?);
-    for (index, param) in model.params.iter().enumerate() {
-        let id = ParamId(index as u32);
-        let mut values: Vec<f64> = init_values(param, index, seed).into_iter().map(f64::from).collect();
-        if matches!(param.init, crate::model::Init::Constant { .. }) && param.kind.is_trained() {
-            let mut rng = crate::model::Rng::new(seed, 0x7000 + index as u64);
-            values.iter_mut().for_each(|v| *v = f64::from((*v + rng.range(-0.1, 0.1)) as f32));
-        }
-        if real == crate::tensor::DType::F64 {
-            step.set_param(id, &values)?;
-        } else {
-            let narrow: Vec<f32> = values.iter().map(|&v| v as f32).collect();
-            step.set_param(id, &narrow)?;
-        }
-    }
-    write_real(step, hyper, real, &[model.optimizer.lr(), model.optimizer.weight_decay()])?;
-    let counter = step.find("counter")?;
-    step.write(counter, &[seed as i64, 0])?;
-    // Small, so that no gradient of the checks overflows: that the step recovers from one is another matter.
-    super::bring_up::start_loss_scale(step, 64.0)
-}
-
-/// The session and feed of a preset's own data, or a random batch where it names none.
-fn session_spec(preset: &Preset, options: &VerifyOptions) -> SessionSpec {
-    let data = match (&options.batches, &preset.data) {
-        (Some(path), _) => DataChoice::Batches(path.clone()),
-        (None, Some(_)) => DataChoice::Preset,
-        (None, None) => DataChoice::Resident,
-    };
-    SessionSpec {
-        threads: options.threads,
-        machine: options.machine.clone(),
-        seed: Some(options.seed),
-        init: options.init.clone(),
-        tuning: options.tuning.clone(),
-        purpose: if options.anyway { Purpose::Train } else { Purpose::Verify },
-        data,
-        ..SessionSpec::new(preset.clone(), options.base.clone())
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The proofs on random networks: what failed, how near to their bounds the errors came, and the smallest network of
 //! each failure.
 
-use super::diverges::diverges;
+use super::divergence::diverges;
 use super::replay::{ENDURANCE, NOT_FINITE};
 use super::{Check, Progress, Proof, VerifyOptions, price, verify_some};
 use crate::model::random::{Size, random_preset, shrink};

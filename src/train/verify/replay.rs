@@ -1,11 +1,12 @@
 //! Replay: against eager, against itself, against the ledger, over many steps.
 
-use super::{Check, Compared, Culprit, VerifyOptions, session_spec};
+use super::options::{VerifyOptions, session_spec};
+use super::{Check, Compared, Culprit};
 use crate::compile::Compiled;
 use crate::exec::{ExecError, Executor, Fault, Step};
 use crate::model::{Model, Preset};
 use crate::plan::BufferId;
-use crate::train::{Feed, Session, TrainError};
+use crate::train::{DataFeed, Session, TrainError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -63,14 +64,14 @@ impl Trials {
 }
 
 /// A prepared run that every check starts from.
-pub(super) struct Rig<'a> {
+pub(super) struct ReplayHarness<'a> {
     pub(super) session: Session,
     start: Vec<u8>,
     /// Ends the checks where it is set.
     pub(super) cancel: &'a AtomicBool,
 }
 
-impl<'a> Rig<'a> {
+impl<'a> ReplayHarness<'a> {
     pub(super) fn new(
         preset: &Preset,
         model: &Model,
@@ -103,7 +104,7 @@ impl<'a> Rig<'a> {
     pub(super) fn rewind(&mut self) -> Result<(), TrainError> {
         self.session.train.restore(&self.start)?;
         let first = match self.session.feed {
-            Feed::Data { .. } => super::super::FeedPosition::Data(crate::data::Position::default()),
+            DataFeed::Data { .. } => super::super::FeedPosition::Data(crate::data::Position::default()),
             _ => super::super::FeedPosition::Batches(0),
         };
         self.session.feed.resume(first)
@@ -150,11 +151,11 @@ impl<'a> Rig<'a> {
     pub(super) fn eager_against_replay(&mut self) -> Result<Check, TrainError> {
         const STEPS: u64 = 3;
         let mut traces = Vec::new();
-        let mut traced = |rig: &mut Self, executor: Executor| -> Result<(), TrainError> {
-            rig.session.train.set_trace(true);
-            rig.steps(executor, STEPS)?;
-            traces.push(rig.session.train.trace());
-            rig.session.train.set_trace(false);
+        let mut traced = |harness: &mut Self, executor: Executor| -> Result<(), TrainError> {
+            harness.session.train.set_trace(true);
+            harness.steps(executor, STEPS)?;
+            traces.push(harness.session.train.trace());
+            harness.session.train.set_trace(false);
             Ok(())
         };
         traced(self, Executor::Eager)?;
@@ -221,7 +222,7 @@ impl<'a> Rig<'a> {
             options.threads,
             if same { "bit-equal" } else { "different" }
         );
-        debug_assert_eq!(compiled.model.name, model.name, "the rig runs this model");
+        debug_assert_eq!(compiled.model.name, model.name, "the harness runs this model");
         Ok(Check::new(NAME, same, figures))
     }
 

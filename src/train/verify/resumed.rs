@@ -1,12 +1,14 @@
 //! A run that is written to a checkpoint and resumed by another session must continue as if it had never stopped.
 
-use super::replay::Rig;
-use super::training::make;
-use super::{Check, VerifyOptions, session_spec};
+use super::Check;
+use super::options::{VerifyOptions, session_spec};
+use super::replay::ReplayHarness;
+use super::training::{Logged, make};
 use crate::exec::ExecError;
 use crate::model::Preset;
 use crate::tensor::Bytes;
 use crate::train::{Purpose, Session, SessionSpec, TrainError};
+use std::path::Path;
 use std::time::Duration;
 
 pub(super) const NAME: &str = "a resumed run";
@@ -19,49 +21,26 @@ const BUDGET: Duration = Duration::from_secs(1);
 /// A larger state is not written for a check.
 const MOST_BYTES: u64 = 1 << 30;
 
-impl Rig<'_> {
+/// What the session did that was not interrupted, after its checkpoint.
+struct Uninterrupted {
+    /// Steps before the checkpoint, and after it.
+    count: u64,
+    logged: Vec<Logged>,
+    state: Vec<u8>,
+}
+
+impl ReplayHarness<'_> {
     /// Steps, a checkpoint, and more steps in this session and in a new one that resumes: reports and state must be
     /// equal, bit for bit.
     pub(super) fn resumed_run(&mut self, preset: &Preset, options: &VerifyOptions) -> Result<Check, TrainError> {
-        let bytes = self.session.compiled().plan.persistent_bytes;
-        if bytes > MOST_BYTES {
-            return Ok(Check::skipped(NAME, &format!("a checkpoint takes about {}", Bytes(bytes))));
-        }
-        let mut count = if self.one_step()? * 3 * STEPS as u32 > BUDGET { FEW } else { STEPS };
-        if let Some(limit) = self.session.feed.limit() {
-            count = count.min(limit as u64 / 2);
-        }
-        if count == 0 {
-            return Ok(Check::skipped(NAME, "one batch is too few to stop and go on"));
-        }
         let folder = tempfile::tempdir().map_err(|cause| TrainError::Write { path: std::env::temp_dir(), cause })?;
         let path = folder.path().join("resumed.safetensors");
-        self.begin_run()?;
-        if let Some(why) = make(&mut self.session, count, &mut Vec::new())? {
-            return Ok(Check::skipped(NAME, &format!("the run diverges before its checkpoint: {why}")));
-        }
-        // A person may change the rate: it must be kept too.
-        let lr = self.session.lr()?;
-        self.session.set_lr(lr / 2.0)?;
-        match self.session.save_checkpoint(&path, preset) {
-            Err(TrainError::Write { cause, .. }) => {
-                return Ok(Check::skipped(NAME, &format!("a checkpoint could not be written: {cause}")));
-            }
-            Err(error @ TrainError::Diverged { .. }) => {
-                let why = format!("the run diverges before its checkpoint: {error}");
-                return Ok(Check::skipped(NAME, &why));
-            }
-            written => written?,
-        }
-        let mut expected = Vec::new();
-        let ended = make(&mut self.session, count, &mut expected)?;
-        let state = self.session.train.snapshot()?;
-        self.rewind()?;
-        if let Some(why) = ended {
-            return Ok(Check::skipped(NAME, &format!("the run diverges after its checkpoint: {why}")));
-        }
+        let expected = match self.uninterrupted(preset, &path)? {
+            Ok(expected) => expected,
+            Err(why) => return Ok(Check::skipped(NAME, &why)),
+        };
         let spec = SessionSpec { resume: Some(path), purpose: Purpose::Train, ..session_spec(preset, options) };
-        let mut resumed = match Session::prepare(&spec) {
+        let resumed = match Session::prepare(&spec) {
             Ok(session) => session,
             Err(error @ (TrainError::Shortage(_) | TrainError::Exec(ExecError::OutOfMemory { .. }))) => {
                 return Ok(Check::skipped(NAME, &format!("there is no room for a second session: {error}")));
@@ -72,23 +51,69 @@ impl Rig<'_> {
                 return Ok(Check::new(NAME, false, "the checkpoint cannot be resumed".into()).detail(lines));
             }
         };
+        self.compared_with(resumed, &expected)
+    }
+
+    /// Makes steps, writes a checkpoint at `path`, and makes as many steps more. The inner error says why there is
+    /// nothing to compare.
+    fn uninterrupted(&mut self, preset: &Preset, path: &Path) -> Result<Result<Uninterrupted, String>, TrainError> {
+        let bytes = self.session.compiled().plan.persistent_bytes;
+        if bytes > MOST_BYTES {
+            return Ok(Err(format!("a checkpoint takes about {}", Bytes(bytes))));
+        }
+        let mut count = if self.one_step()? * 3 * STEPS as u32 > BUDGET { FEW } else { STEPS };
+        if let Some(limit) = self.session.feed.limit() {
+            count = count.min(limit as u64 / 2);
+        }
+        if count == 0 {
+            return Ok(Err("one batch is too few to stop and continue".into()));
+        }
+        self.begin_run()?;
+        if let Some(why) = make(&mut self.session, count, &mut Vec::new())? {
+            return Ok(Err(format!("the run diverges before its checkpoint: {why}")));
+        }
+        // A person may change the rate: it must be kept too.
+        let lr = self.session.lr()?;
+        self.session.set_lr(lr / 2.0)?;
+        match self.session.save_checkpoint(path, preset) {
+            Err(TrainError::Write { cause, .. }) => {
+                return Ok(Err(format!("a checkpoint could not be written: {cause}")));
+            }
+            Err(error @ TrainError::Diverged { .. }) => {
+                return Ok(Err(format!("the run diverges before its checkpoint: {error}")));
+            }
+            written => written?,
+        }
+        let mut logged = Vec::new();
+        let ended = make(&mut self.session, count, &mut logged)?;
+        let state = self.session.train.snapshot()?;
+        self.rewind()?;
+        Ok(match ended {
+            Some(why) => Err(format!("the run diverges after its checkpoint: {why}")),
+            None => Ok(Uninterrupted { count, logged, state }),
+        })
+    }
+
+    /// Has a resumed session make the same steps, and compares them.
+    fn compared_with(&self, mut resumed: Session, expected: &Uninterrupted) -> Result<Check, TrainError> {
+        let Uninterrupted { count, logged: expected, state } = expected;
         resumed.total = self.session.total;
         let first = resumed.done + 1;
         let mut found = Vec::new();
-        let ended = make(&mut resumed, count, &mut found)?;
+        let ended = make(&mut resumed, *count, &mut found)?;
         let mut wrong = Vec::new();
         if first != count + 1 {
-            wrong.push((format!("it goes on with step {first} instead of {}", count + 1), None));
+            wrong.push((format!("it continues with step {first} instead of {}", count + 1), None));
         }
-        wrong.extend(found.iter().zip(&expected).filter_map(|(f, e)| f.difference(e)).take(3).map(|text| (text, None)));
+        wrong.extend(found.iter().zip(expected).filter_map(|(f, e)| f.difference(e)).take(3).map(|text| (text, None)));
         if found.len() != expected.len() {
             let why = ended.map_or_else(String::new, |why| format!(": {why}"));
             wrong.push((format!("{} steps were made instead of {}{why}", found.len(), expected.len()), None));
         }
         let after = resumed.train.snapshot()?;
-        let different = after.iter().zip(&state).filter(|(a, b)| a != b).count();
+        let different = after.iter().zip(state).filter(|(a, b)| a != b).count();
         if different > 0 && found.len() == expected.len() {
-            wrong.push((self.first_difference(&after, &state), None));
+            wrong.push((self.first_difference(&after, state), None));
         }
         let figures = format!(
             "{count} steps, a checkpoint, {count} steps more without a stop and in a new session: \

@@ -1,14 +1,16 @@
 //! The rules that gradients and updates follow: the loss is the mean over a batch, and an update goes against the
 //! gradient.
 
-use super::bounds::{self, Bound, DRAWS, Exact, Worst};
-use super::gradient::{BATCH, culprit, run_to_gradients, scale_of, trained, update_at};
-use super::{Check, VerifyOptions, prepared};
+use super::bound::{Bound, Worst, error_text, ratio};
+use super::exact::{DRAWS, Exact, double};
+use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of, trained, update_at};
+use super::{Check, VerifyOptions};
 use crate::compile::Options;
 use crate::exec::cpu::host_target;
 use crate::model::layers::LayerSpec;
 use crate::model::{LossSpec, Model, OptimizerSpec};
 use crate::train::TrainError;
+use crate::train::prepared_step::prepared;
 
 /// Exact losses and gradients of a batch, and of one that holds every sample twice.
 fn once_and_twice(model: &Model, seed: u64) -> Result<[Exact; 2], TrainError> {
@@ -28,7 +30,7 @@ fn once_and_twice(model: &Model, seed: u64) -> Result<[Exact; 2], TrainError> {
             b.write(to, &labels.repeat(2))?;
         }
     }
-    Ok([bounds::double(&once, &a)?, bounds::double(&twice, &b)?])
+    Ok([double(&once, &a)?, double(&twice, &b)?])
 }
 
 /// Whether the loss is the batch's mean or its sum: a batch that holds every sample twice must not change loss and
@@ -109,12 +111,12 @@ pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result
     if rule.decay > 0.0 {
         figures += " (weight decay included)";
     }
-    figures += &format!("; of an update against it, {}", bounds::told(product.max(0.0), bound));
+    figures += &format!("; of an update against it, {}", error_text(product.max(0.0), bound));
     if undecided > 0 {
         figures += &format!("; rounding decides the direction of {undecided} elements");
     }
     let check = Check::new("update direction", product <= bound, figures);
-    Ok(check.ratio(bounds::ratio(product.max(0.0), bound)))
+    Ok(check.ratio(ratio(product.max(0.0), bound)))
 }
 
 /// How an optimizer treats weight decay.

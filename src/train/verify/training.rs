@@ -1,14 +1,14 @@
 //! A run as it trains: the batches that its steps see and what its log says, against steps that are run op by op on
 //! batches that the host finds from data, seed and number of the step.
 
-use super::replay::{Rig, still_there};
+use super::replay::{ReplayHarness, still_there};
 use super::{Check, Culprit};
-use crate::data::{SHUFFLE_STREAM, Target};
+use crate::data::{SHUFFLE_STREAM, Shuffle, Target};
 use crate::exec::cpu::Pool;
-use crate::exec::{ExecError, Executor, Shuffle, Step};
+use crate::exec::{ExecError, Executor, Step};
 use crate::model::ParamId;
-use crate::train::feed::Labels;
-use crate::train::{Feed, Session, StepReport, TrainError};
+use crate::train::data_feed::Labels;
+use crate::train::{DataFeed, Session, StepReport, TrainError};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -142,7 +142,7 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
     let Session { train, feed, .. } = session;
     let y = train.compiled().plan.program.y;
     match feed {
-        Feed::Data { set, split, .. } => {
+        DataFeed::Data { set, split, .. } => {
             let rows = split.train.len();
             let (epoch, first) = (number / (rows / batch) as u64, number as usize % (rows / batch) * batch);
             let shuffle = Shuffle::new(rows as u32, seed, SHUFFLE_STREAM.wrapping_add(epoch));
@@ -163,7 +163,7 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
                 (_, None) => {}
             }
         }
-        Feed::Batches { x, y: labels, count, .. } => {
+        DataFeed::Batches { x, y: labels, count, .. } => {
             let part = |len: usize| number as usize * (len / *count)..(number as usize + 1) * (len / *count);
             train.write(train.compiled().plan.program.x, &x[part(x.len())])?;
             match (labels, y) {
@@ -172,7 +172,7 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
                 (_, None) => {}
             }
         }
-        Feed::Resident => {}
+        DataFeed::Resident => {}
     }
     Ok(())
 }
@@ -196,7 +196,7 @@ struct Trained {
     ended: Option<String>,
 }
 
-impl Rig<'_> {
+impl ReplayHarness<'_> {
     /// Puts everything back to where a run begins.
     pub(super) fn begin_run(&mut self) -> Result<(), TrainError> {
         self.rewind()?;
@@ -276,7 +276,7 @@ impl Rig<'_> {
     /// A run and the same steps op by op, on batches that the host finds: batches, reports and the state after them
     /// must be equal, bit for bit.
     pub(super) fn logged_steps(&mut self) -> Result<Check, TrainError> {
-        if matches!(self.session.feed, Feed::Resident) {
+        if matches!(self.session.feed, DataFeed::Resident) {
             return Ok(Check::skipped(NAME, "the preset names no data, and no batches were given"));
         }
         let count = self.wanted()?;

@@ -10,7 +10,7 @@ use stepgraph::lower::OpKind;
 use stepgraph::ops;
 use stepgraph::plan::Place as Memory;
 use stepgraph::train::plant::Plant;
-use stepgraph::train::{Feed, StepReport};
+use stepgraph::train::{DataFeed, StepReport};
 
 fn run(name: &'static str, network: &'static str, plant: Plant, check: &'static str) -> Fault {
     Fault { name, network, place: Place::Run(plant), check }
@@ -46,24 +46,24 @@ fn now_and_then(f: &Faulty<'_>) {
 }
 
 /// Other batches out of the same data set.
-fn batches(feed: &mut Feed, make: impl FnOnce(Vec<u32>) -> Batches) {
-    if let Feed::Data { split, batches, .. } = feed {
+fn batches(feed: &mut DataFeed, make: impl FnOnce(Vec<u32>) -> Batches) {
+    if let DataFeed::Data { split, batches, .. } = feed {
         *batches = make(split.train.clone());
     }
 }
 
-fn other_seed(feed: &mut Feed) {
+fn other_seed(feed: &mut DataFeed) {
     batches(feed, |train| Batches::new(train, 8, 1).unwrap());
 }
 
-fn next_rows(feed: &mut Feed) {
+fn next_rows(feed: &mut DataFeed) {
     batches(feed, |mut train| {
         train.rotate_left(1);
         Batches::new(train, 8, 0).unwrap()
     });
 }
 
-fn shorter_epoch(feed: &mut Feed) {
+fn shorter_epoch(feed: &mut DataFeed) {
     batches(feed, |mut train| {
         train.truncate(train.len() - 8);
         Batches::new(train, 8, 0).unwrap()
@@ -71,8 +71,8 @@ fn shorter_epoch(feed: &mut Feed) {
 }
 
 /// Samples of the data set that the feed does not have.
-fn other_samples(feed: &mut Feed) {
-    if let Feed::Data { set, .. } = feed {
+fn other_samples(feed: &mut DataFeed) {
+    if let DataFeed::Data { set, .. } = feed {
         let mut other = (**set).clone();
         other.x.rotate_left(1);
         *set = Arc::new(other);

@@ -1,11 +1,11 @@
 //! Where a step's batch comes from.
 
 use super::{TensorFile, TrainError};
-use crate::data::{Batches, Dataset, Position, Split, Target};
-use crate::exec::{BatchPlace, BatchTargets, Step, samples_to_stored};
+use crate::data::{BatchPlace, BatchTargets, Batches, Dataset, Position, Split, Target};
+use crate::exec::{Step, samples_to_stored};
 use crate::lower::{LValueId, Layout};
 use crate::model::{LossSpec, Model, Rng};
-use crate::tensor::{DType, plural};
+use crate::tensor::{DType, HostTensor, plural};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -22,7 +22,7 @@ pub enum FeedPosition {
 }
 
 /// A source of batches, already in the layout in which the step reads them.
-pub enum Feed {
+pub enum DataFeed {
     /// Shuffled batches of a data set.
     Data { set: Arc<Dataset>, stored: Samples, split: Arc<Split>, batches: Batches },
     /// Given batches, in order.
@@ -66,7 +66,67 @@ pub enum Labels {
     Values(Vec<f32>),
 }
 
-impl Feed {
+/// A file of batches, whose mistakes are reported with its path.
+struct BatchFile<'a> {
+    file: &'a TensorFile,
+    path: &'a Path,
+}
+
+impl BatchFile<'_> {
+    fn tensor(&self, name: &str) -> Result<&HostTensor, TrainError> {
+        let help = "a file of batches holds batch.x [S, B, ...] and batch.y";
+        self.file.get(name).ok_or_else(|| TrainError::file(self.path, format!("has no tensor {name}"), help))
+    }
+
+    /// The number of batches in a tensor `[S, tail..]`.
+    fn batch_count(&self, name: &str, found: &HostTensor, tail: &[usize]) -> Result<usize, TrainError> {
+        match &found.shape.0[..] {
+            [count, rest @ ..] if *count > 0 && rest == tail => Ok(*count),
+            _ => {
+                let dims = tail.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let found = &found.shape;
+                let message = format!("{name} has shape {found}, the network needs [S, {dims}] with S at least 1");
+                Err(TrainError::file(self.path, message, "give batches made for this preset"))
+            }
+        }
+    }
+
+    fn floats(&self, name: &str, tensor: &HostTensor) -> Result<Vec<f32>, TrainError> {
+        let values = match tensor.dtype {
+            DType::F32 => tensor.to_vec::<f32>().ok(),
+            DType::F64 => tensor.to_f64().map(|v| v.into_iter().map(|x| x as f32).collect()),
+            _ => None,
+        };
+        let refused = |message: String, help: &str| TrainError::file(self.path, message, help);
+        let values = values.ok_or_else(|| refused(format!("{name} holds {}", tensor.dtype), "expected f32"))?;
+        match values.iter().position(|v| !v.is_finite()) {
+            Some(at) => {
+                Err(refused(format!("{name} holds {} at element {at}", values[at]), "every value must be finite"))
+            }
+            None => Ok(values),
+        }
+    }
+
+    fn classes(&self, tensor: &HostTensor, model: &Model) -> Result<Vec<i32>, TrainError> {
+        let values: Option<Vec<i32>> = match tensor.dtype {
+            DType::I32 => tensor.to_vec::<i32>().ok(),
+            DType::I64 | DType::U8 | DType::U16 => tensor.to_f64().map(|v| v.into_iter().map(|x| x as i32).collect()),
+            _ => None,
+        };
+        let values = values.ok_or_else(|| {
+            TrainError::file(self.path, format!("batch.y holds {}", tensor.dtype), "expected i32 classes")
+        })?;
+        let classes = model.output.len() as i32;
+        if let Some(at) = values.iter().position(|l| !(0..classes).contains(l)) {
+            let (batch, sample) = (at / model.batch, at % model.batch);
+            let message = format!("batch.y holds class {} in batch {batch}, sample {sample}", values[at]);
+            return Err(TrainError::file(self.path, message, format!("classes must lie in 0..{classes}")));
+        }
+        Ok(values)
+    }
+}
+
+impl DataFeed {
     /// The feed of a data set.
     ///
     /// # Errors
@@ -88,73 +148,29 @@ impl Feed {
     /// # Errors
     /// Where they are missing, have the wrong shape or type, or labels out of range.
     pub fn batches(file: &TensorFile, path: &Path, model: &Model, layout: Layout) -> Result<Self, TrainError> {
-        let need = |name: &str| {
-            let help = "a file of batches holds batch.x [S, B, ...] and batch.y";
-            file.get(name).ok_or_else(|| TrainError::file(path, format!("has no tensor {name}"), help))
-        };
-        let (x, y) = (need("batch.x")?, need("batch.y")?);
-        let expect = |name: &str, found: &crate::tensor::Shape, tail: Vec<usize>| {
-            let good = found.0.len() == tail.len() + 1 && found.0[1..] == tail[..] && found.0[0] > 0;
-            let dims = tail.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let message = format!("{name} has shape {found}, the network needs [S, {dims}] with S at least 1");
-            if good {
-                Ok(found.0[0])
-            } else {
-                Err(TrainError::file(path, message, "give batches made for this preset"))
-            }
-        };
-        let count = expect("batch.x", &x.shape, model.input.batched(model.batch).0)?;
-        let floats = |name: &str, t: &crate::tensor::HostTensor| -> Result<Vec<f32>, TrainError> {
-            let values = match t.dtype {
-                DType::F32 => t.to_vec::<f32>().ok(),
-                DType::F64 => t.to_f64().map(|v| v.into_iter().map(|x| x as f32).collect()),
-                _ => None,
-            };
-            let values =
-                values.ok_or_else(|| TrainError::file(path, format!("{name} holds {}", t.dtype), "expected f32"))?;
-            match values.iter().position(|v| !v.is_finite()) {
-                Some(at) => Err(TrainError::file(
-                    path,
-                    format!("{name} holds {} at element {at}", values[at]),
-                    "every value must be finite",
-                )),
-                None => Ok(values),
-            }
-        };
-        let samples = floats("batch.x", x)?;
-        let labels = match model.loss {
+        let file = BatchFile { file, path };
+        let x = file.tensor("batch.x")?;
+        let y = file.tensor("batch.y")?;
+        let count = file.batch_count("batch.x", x, &model.input.batched(model.batch).0)?;
+        let samples = file.floats("batch.x", x)?;
+        let y = match model.loss {
             LossSpec::Mse => {
-                let steps = expect("batch.y", &y.shape, model.output.batched(model.batch).0)?;
+                let steps = file.batch_count("batch.y", y, &model.output.batched(model.batch).0)?;
                 same_count(path, count, steps)?;
-                Labels::Values(floats("batch.y", y)?)
+                Labels::Values(file.floats("batch.y", y)?)
             }
             LossSpec::SoftmaxCrossEntropy { .. } => {
-                let steps = expect("batch.y", &y.shape, vec![model.batch])?;
+                let steps = file.batch_count("batch.y", y, &[model.batch])?;
                 same_count(path, count, steps)?;
-                let values: Option<Vec<i32>> = match y.dtype {
-                    DType::I32 => y.to_vec::<i32>().ok(),
-                    DType::I64 | DType::U8 | DType::U16 => {
-                        y.to_f64().map(|v| v.into_iter().map(|x| x as i32).collect())
-                    }
-                    _ => None,
-                };
-                let values = values.ok_or_else(|| {
-                    TrainError::file(path, format!("batch.y holds {}", y.dtype), "expected i32 classes")
-                })?;
-                let classes = model.output.len() as i32;
-                if let Some(at) = values.iter().position(|l| !(0..classes).contains(l)) {
-                    let message = format!(
-                        "batch.y holds class {} in batch {}, sample {}",
-                        values[at],
-                        at / model.batch,
-                        at % model.batch
-                    );
-                    return Err(TrainError::file(path, message, format!("classes must lie in 0..{classes}")));
-                }
-                Labels::Classes(values)
+                Labels::Classes(file.classes(y, model)?)
             }
         };
-        Ok(Self::Batches { x: relaid(&samples, layout).unwrap_or(samples), y: labels, count, next: 0 })
+        Ok(Self::Batches { x: relaid(&samples, layout).unwrap_or(samples), y, count, next: 0 })
+    }
+
+    /// Whether it holds samples out.
+    pub(super) fn holds_out(&self) -> bool {
+        matches!(self, Self::Data { split, .. } if !split.held_out.is_empty())
     }
 
     /// Writes one random batch into the step, to stay: for benchmarks and checks.

@@ -5,7 +5,7 @@
 //! replays up to the step in question, and runs that one op by op, looking at every output.
 
 use super::kept_state::KeptState;
-use super::{Feed, FeedPosition, TrainError};
+use super::{DataFeed, FeedPosition, TrainError};
 use crate::exec::cpu::Pool;
 use crate::exec::{Executor, Step};
 use crate::ir::Role;
@@ -23,12 +23,22 @@ pub(super) struct Guard {
     step: u64,
 }
 
+/// A step that made a value that is not finite.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailedStep {
+    /// From 1.
+    pub(super) number: u64,
+    /// Its batch.
+    pub(super) x: LValueId,
+    pub(super) y: Option<LValueId>,
+}
+
 impl Guard {
     /// A guard over a run that has made no step, which keeps its snapshots in `kept`.
     ///
     /// # Errors
     /// What went wrong on the device or the disk.
-    pub(super) fn new(step: &mut Step, feed: &Feed, mut kept: KeptState) -> Result<Self, TrainError> {
+    pub(super) fn new(step: &mut Step, feed: &DataFeed, mut kept: KeptState) -> Result<Self, TrainError> {
         kept.save(step)?;
         Ok(Self { kept, position: feed.position(), step: 0 })
     }
@@ -62,7 +72,7 @@ impl Guard {
     pub(super) fn renew(
         &mut self,
         step: &mut Step,
-        feed: &Feed,
+        feed: &DataFeed,
         steps_done: u64,
         force: bool,
     ) -> Result<(), TrainError> {
@@ -80,21 +90,20 @@ impl Guard {
         self.step + if matches!(step, Step::Cuda(_)) { 16 * INTERVAL } else { INTERVAL }
     }
 
-    /// Says where step `failed` (from 1) went wrong, and leaves the run as it was before that step.
+    /// Says where a step went wrong, and leaves the run as it was before that step.
     pub(super) fn explain(
         &self,
         step: &mut Step,
-        feed: &mut Feed,
+        feed: &mut DataFeed,
         pool: &mut Pool,
-        failed: u64,
-        x: LValueId,
-        y: Option<LValueId>,
+        failed: FailedStep,
     ) -> Result<String, TrainError> {
+        let FailedStep { number, x, y } = failed;
         let (kept, from) = (&self.kept, self.position);
-        let to_failed = |step: &mut Step, feed: &mut Feed, pool: &mut Pool| -> Result<FeedPosition, TrainError> {
+        let to_failed = |step: &mut Step, feed: &mut DataFeed, pool: &mut Pool| -> Result<FeedPosition, TrainError> {
             kept.put_back(step)?;
             feed.resume(from)?;
-            for _ in self.step + 1..failed {
+            for _ in self.step + 1..number {
                 feed.next(step, x, y)?;
                 step.replay(pool)?;
             }

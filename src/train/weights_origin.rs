@@ -4,40 +4,37 @@
 //! Every file of weights (a kept run's, a checkpoint, what `--save` and exports write) holds it as one JSON object in
 //! the metadata of safetensors, so that whoever has the file can give answers as the run did.
 
-use super::checkpoint::{metadata_of, origin_of_checkpoint};
-use super::contents::Holding;
-use super::guard::check_parameters;
+use super::checkpoint::Header;
+use super::file_contents::Holding;
+use super::file_header::metadata_of;
+use super::file_keys::{CHECKPOINT, ORIGIN};
 use super::runs::{RunEntry, RunRecord, RunStore};
-use super::streams::{Stream, write_streams};
 use super::trained_on::{Division, TrainedOn};
-use super::{Feed, Session, TrainError};
+use super::{FeedPosition, TrainError};
 use crate::data::Preprocessing;
-use crate::model::{DataSpec, Preset, SplitKind, TrainSpec, read_preset, write_preset};
+use crate::model::{DataSpec, Preset, SplitKind, read_preset, write_preset};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
-
-/// The key in a file's metadata, and the version of its contents.
-pub(super) const KEY: &str = "stepgraph.weights.1";
 
 /// Where weights come from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Origin {
     /// The preset's document, with the run's seed and steps. It names data only where those were trained on.
-    preset: Value,
+    pub(super) preset: Value,
     /// The seed of the run, from which its split follows; `None` where it is not known.
     pub seed: Option<u64>,
     /// How the samples were divided; `None` where batches were given, or where it is not known.
-    division: Option<Division>,
+    pub(super) division: Option<Division>,
     /// How the samples were prepared; `None` where batches were given, or where an older version wrote the file.
     pub preprocessing: Option<Preprocessing>,
     /// The checksum of the samples as they were trained on.
-    data_digest: Option<String>,
+    pub(super) data_digest: Option<String>,
     /// Other samples, or others of the same, that the run trained on before it was resumed or begun from other weights.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    trained_before: Vec<TrainedOn>,
+    pub(super) trained_before: Vec<TrainedOn>,
 }
 
 impl Origin {
@@ -47,7 +44,7 @@ impl Origin {
     /// # Errors
     /// Where it is there and damaged.
     pub fn of_metadata(metadata: &HashMap<String, String>, path: &Path) -> Result<Option<Self>, TrainError> {
-        let Some(text) = metadata.get(KEY) else { return Ok(origin_of_checkpoint(metadata)) };
+        let Some(text) = metadata.get(ORIGIN) else { return Ok(origin_of_checkpoint(metadata)) };
         let origin = serde_json::from_str::<Self>(text).ok();
         let origin = origin.filter(|o| o.preprocessing.as_ref().is_none_or(Preprocessing::is_sound));
         let damaged = || {
@@ -109,7 +106,7 @@ impl Origin {
     /// The origin as metadata of a file.
     #[must_use]
     pub fn metadata(&self) -> HashMap<String, String> {
-        [(KEY.to_owned(), self.text())].into()
+        [(ORIGIN.to_owned(), self.text())].into()
     }
 
     /// The network; `None` where it is of another version, or not known.
@@ -177,85 +174,13 @@ impl Origin {
     }
 }
 
-impl Session {
-    /// What belongs to the parameters of this run besides their values.
-    #[must_use]
-    pub fn origin(&self) -> Origin {
-        let set = match &self.feed {
-            Feed::Data { set, .. } => Some(set),
-            _ => None,
-        };
-        let steps = usize::try_from(self.total()).unwrap_or(usize::MAX);
-        let train = Some(TrainSpec { steps, seed: self.seed() });
-        let data = self.preset.data.clone().filter(|_| set.is_some());
-        Origin {
-            preprocessing: set.map(|set| set.preprocessing.clone()),
-            data_digest: set.map(|set| self.data_digest.get_or_init(|| set.digest()).clone()),
-            trained_before: self.past.clone(),
-            ..Origin::recorded(&Preset { train, data, ..self.preset.clone() }, self.seed())
-        }
+/// What the header of a checkpoint says of the samples; checkpoints of older versions say nothing more.
+fn origin_of_checkpoint(metadata: &HashMap<String, String>) -> Option<Origin> {
+    let header: Header = serde_json::from_str(metadata.get(CHECKPOINT)?).ok()?;
+    let mut preset = read_preset(&header.preset).ok()?;
+    if !matches!(header.position, FeedPosition::Data(_)) {
+        // Batches were given in place of the preset's data.
+        preset.data = None;
     }
-
-    /// Writes the parameters and running statistics, with their origin.
-    ///
-    /// # Errors
-    /// Where a parameter or running statistic is not finite, and where the file cannot be written.
-    pub fn save_weights(&self, path: &Path) -> Result<(), TrainError> {
-        check_parameters(&self.train, path)?;
-        write_streams(path, &Stream::params(&self.train, self.model()), &self.origin().weights_metadata())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::BUNDLED;
-    use crate::train::{SessionSpec, TensorFile, read_tensors};
-
-    fn session(name: &str, seed: u64) -> Session {
-        let text = BUNDLED.iter().find(|b| b.name == name).unwrap().text;
-        let spec = SessionSpec::new(read_preset(text).unwrap(), ".".into());
-        Session::prepare(&SessionSpec { threads: 1, seed: Some(seed), ..spec }).unwrap()
-    }
-
-    #[test]
-    fn weights_and_checkpoints_say_how_their_samples_were_prepared() {
-        let folder = tempfile::tempdir().unwrap();
-        let (weights, checkpoint) = (folder.path().join("w.safetensors"), folder.path().join("c.ckpt"));
-        let session = session("iris", 4);
-        session.save_weights(&weights).unwrap();
-        session.save_checkpoint(&checkpoint, &session.preset).unwrap();
-        let set = session.dataset().unwrap().0;
-        for path in [&weights, &checkpoint] {
-            let origin = Origin::read(path).unwrap().unwrap();
-            assert_eq!(origin, session.origin());
-            assert_eq!(Origin::of_metadata(&read_tensors(path).unwrap().metadata, path).unwrap().unwrap(), origin);
-            let known = origin.preprocessing.as_ref().unwrap();
-            assert_eq!(known, &set.preprocessing);
-            assert_eq!((known.scaling.as_ref().unwrap().mean.len(), known.classes[1].as_str()), (4, "versicolor"));
-            assert_eq!((origin.seed, origin.division()), (Some(4), Some((30.0, SplitKind::Shuffled))));
-            assert_eq!(origin.is_of(&set.digest()), Some(true));
-            assert_eq!(origin.preset().unwrap().train.unwrap().seed, 4);
-        }
-        // A letter changed in what a checkpoint says of its samples is found as one changed in its values.
-        let mut file = read_tensors(&checkpoint).unwrap();
-        let text = file.metadata[KEY].replace("versicolor", "versicolour");
-        file.metadata.insert(KEY.into(), text);
-        file.write(&checkpoint).unwrap();
-        assert!(read_tensors(&checkpoint).unwrap_err().to_string().contains("checksum"));
-    }
-
-    #[test]
-    fn weights_without_an_origin_are_assumed_to_be_of_the_presets_data() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("old.safetensors");
-        let session = session("iris", 0);
-        TensorFile { tensors: session.weights().unwrap(), metadata: HashMap::default() }.write(&path).unwrap();
-        assert_eq!(Origin::read(&path).unwrap(), None);
-        let used = &session.dataset().unwrap().0.preprocessing;
-        let told = Origin::assumption(None, used, "old.safetensors").unwrap();
-        assert!(told.starts_with("old.safetensors does not say how its samples were prepared"), "{told}");
-        assert_eq!(Origin::assumption(Some(&session.origin()), used, "a"), None);
-        assert_eq!(Origin::assumption(None, &Preprocessing::default(), "a"), None);
-    }
+    Some(Origin::recorded(&preset, header.seed))
 }

@@ -21,9 +21,10 @@ pub(crate) unsafe fn advise(start: *mut u8, bytes: usize) {
     }
     #[cfg(target_os = "linux")]
     {
-        // SAFETY: the stretch lies inside the caller's memory, by its promise, and the advice changes no byte of it.
-        let told = unsafe { rustix::mm::madvise(start.add(skipped).cast(), whole, rustix::mm::Advice::LinuxHugepage) };
-        if let Err(error) = told {
+        // SAFETY: the range is inside the caller's memory, by its promise, and the advice changes no byte of it.
+        let advised =
+            unsafe { rustix::mm::madvise(start.add(skipped).cast(), whole, rustix::mm::Advice::LinuxHugepage) };
+        if let Err(error) = advised {
             log::debug!("no large pages for {whole} bytes: {error}");
         }
     }

@@ -2,7 +2,7 @@
 //! it comes from.
 
 use super::TrainError;
-use super::weights::file_dtype;
+use super::file_dtype::file_dtype;
 use crate::exec::Step;
 use crate::lower::LValueId;
 use crate::model::{Model, Param, ParamId};

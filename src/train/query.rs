@@ -2,49 +2,55 @@
 //!
 //! Nothing here changes the run. While it trains, a [`Pace`] keeps the time that looking takes to a small share of the time that passes.
 
-use super::{Feed, Session, TrainError};
+use super::{DataFeed, Session, TrainError};
 use crate::data::Dataset;
 use crate::exec::Executor;
 use crate::model::ParamId;
-use crate::tensor::HostTensor;
-use std::sync::Arc;
+use crate::tensor::{HostTensor, number_text};
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// A question to a run.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Look {
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Query {
     /// Samples of the data set to answer for, by index.
     pub samples: Vec<u32>,
     /// Points to answer for besides, `[points, input]` in logical order; empty for none.
-    pub points: Arc<Vec<f32>>,
+    #[serde(with = "number_text")]
+    pub points: Vec<f32>,
     /// A parameter whose values are wanted.
     pub weight: Option<ParamId>,
 }
 
 /// What a run answered.
-#[derive(Clone, Debug)]
-pub struct Looked {
-    pub question: Look,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct QueryResult {
+    pub question: Query,
     /// Steps made when it was answered.
     pub step: u64,
     /// `[samples, output]`: logits or values.
+    #[serde(with = "number_text")]
     pub outputs: Vec<f32>,
     /// `[points, output]`.
+    #[serde(with = "number_text")]
     pub at_points: Vec<f32>,
     /// The parameter in its logical shape.
     pub weight: Option<HostTensor>,
     /// Time that the answer took, in microseconds.
+    #[serde(with = "number_text")]
     pub took_us: f64,
 }
 
 /// Times of single steps of the same batch, run both ways in turn.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BothWays {
     /// Steps made when they were measured.
     pub step: u64,
     /// Microseconds of each eager step, in order.
+    #[serde(with = "number_text")]
     pub eager_us: Vec<f32>,
     /// Microseconds of each replayed step, in order.
+    #[serde(with = "number_text")]
     pub replay_us: Vec<f32>,
 }
 
@@ -65,11 +71,11 @@ impl Session {
     ///
     /// # Errors
     /// Where the evaluation's memory does not suffice, or a sample or parameter that is asked for is not there.
-    pub fn look(&mut self, question: Look) -> Result<Looked, TrainError> {
+    pub fn query(&mut self, question: Query) -> Result<QueryResult, TrainError> {
         let started = Instant::now();
         self.make_evaluator()?;
         let mut outputs = Vec::new();
-        if let (Some(evaluator), Feed::Data { set, stored, .. }) = (&mut self.evaluator, &self.feed) {
+        if let (Some(evaluator), DataFeed::Data { set, stored, .. }) = (&mut self.evaluator, &self.feed) {
             let inside: Vec<u32> = question.samples.iter().copied().filter(|i| (*i as usize) < set.len()).collect();
             evaluator.outputs(&mut self.pool, stored, &inside, |_, values| outputs.extend_from_slice(values))?;
         }
@@ -82,7 +88,7 @@ impl Session {
         let weight = question.weight.filter(|p| (p.0 as usize) < self.model.params.len());
         let weight = weight.map(|p| self.weight(p)).transpose()?;
         let took_us = started.elapsed().as_secs_f64() * 1e6;
-        Ok(Looked { question, step: self.done, outputs, at_points, weight, took_us })
+        Ok(QueryResult { question, step: self.done, outputs, at_points, weight, took_us })
     }
 
     /// The network's outputs for samples of any data set in its shapes, `[indices.len(), output]`. The set need not be
@@ -152,7 +158,7 @@ pub struct Pace {
 }
 
 /// The largest share of a run's time that looking into it takes.
-pub const LOOK_SHARE: f64 = 0.03;
+pub const QUERY_SHARE: f64 = 0.03;
 
 impl Pace {
     /// True where something may be done at `now`.
@@ -163,7 +169,7 @@ impl Pace {
 
     /// Notes that something that took `took` ended at `now`.
     pub fn spent(&mut self, now: Instant, took: Duration) {
-        self.due = Some(now + took.mul_f64((1.0 - LOOK_SHARE) / LOOK_SHARE));
+        self.due = Some(now + took.mul_f64((1.0 - QUERY_SHARE) / QUERY_SHARE));
     }
 }
 
@@ -184,13 +190,13 @@ mod tests {
         for step in 0..12 {
             let plain = alone.step().unwrap().unwrap();
             if step % 4 == 2 {
-                let points = Arc::new(vec![0.25; 2 * 300]);
-                let question = Look { samples: (0..200).collect(), points, weight: Some(ParamId(0)) };
-                let looked = watched.look(question).unwrap();
-                assert_eq!((looked.outputs.len(), looked.at_points.len()), (200 * 3, 300 * 3));
+                let points = vec![0.25; 2 * 300];
+                let question = Query { samples: (0..200).collect(), points, weight: Some(ParamId(0)) };
+                let result = watched.query(question).unwrap();
+                assert_eq!((result.outputs.len(), result.at_points.len()), (200 * 3, 300 * 3));
                 // Equal points get equal answers, in the batch that is filled up as well.
-                assert!(looked.at_points.chunks(3).all(|p| p == &looked.at_points[..3]));
-                assert_eq!(looked.weight.unwrap().shape.0, [2, 64]);
+                assert!(result.at_points.chunks(3).all(|p| p == &result.at_points[..3]));
+                assert_eq!(result.weight.unwrap().shape.0, [2, 64]);
                 let both = watched.time_both_ways(20, Duration::from_secs(5)).unwrap();
                 assert_eq!((both.eager_us.len(), both.replay_us.len(), both.step), (20, 20, u64::from(step as u32)));
                 assert!(both.medians_us().iter().all(|us| *us > 0.0));
@@ -210,12 +216,12 @@ mod tests {
         preset.data.as_mut().unwrap().held_out = 0.0;
         let mut session =
             Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset, ".".into()) }).unwrap();
-        let looked = session.look(Look { samples: vec![5, 5, 9], ..Look::default() }).unwrap();
-        assert_eq!((looked.outputs.len(), &looked.outputs[..10]), (30, &looked.outputs[10..20]));
+        let result = session.query(Query { samples: vec![5, 5, 9], ..Query::default() }).unwrap();
+        assert_eq!((result.outputs.len(), &result.outputs[..10]), (30, &result.outputs[10..20]));
         // A sample given as a point is answered alike, whatever the layout inside.
         let image = session.dataset().unwrap().0.sample_slice(9).to_vec();
-        let again = session.look(Look { points: Arc::new(image), ..Look::default() }).unwrap();
-        assert_eq!(again.at_points, looked.outputs[20..]);
+        let again = session.query(Query { points: image, ..Query::default() }).unwrap();
+        assert_eq!(again.at_points, result.outputs[20..]);
         assert_eq!(session.evaluate().unwrap(), None);
     }
 
@@ -236,18 +242,18 @@ mod tests {
         let spec = SessionSpec { threads: 1, steps: Some(100_000_000), ..SessionSpec::new(preset, ".".into()) };
         let worker = Worker::spawn(spec, || {}).unwrap();
         assert!(worker.send(Command::Start));
-        let question = || Look { samples: (0..600).collect(), points: Arc::new(vec![0.1; 2 * 9216]), weight: None };
-        let (mut begun, mut looked, mut steps) = (None, Vec::new(), 0);
+        let question = || Query { samples: (0..600).collect(), points: vec![0.1; 2 * 9216], weight: None };
+        let (mut begun, mut result, mut steps) = (None, Vec::new(), 0);
         // Asked anew at once, whatever the answers cost.
-        while looked.len() < 3 || begun.is_none_or(|t: Instant| t.elapsed() < Duration::from_secs(1)) {
+        while result.len() < 3 || begun.is_none_or(|t: Instant| t.elapsed() < Duration::from_secs(1)) {
             match worker.wait_event(Duration::from_secs(20)).expect("the worker lives") {
                 Event::State(RunState::Running) => {
                     begun = Some(Instant::now());
-                    assert!(worker.send(Command::Look(question())));
+                    assert!(worker.send(Command::Query(question())));
                 }
-                Event::Looked(answer) => {
-                    assert!(worker.send(Command::Look(question())));
-                    looked.push(answer.took_us);
+                Event::QueryResult(answer) => {
+                    assert!(worker.send(Command::Query(question())));
+                    result.push(answer.took_us);
                 }
                 Event::Steps(reports) => steps += reports.len(),
                 Event::State(RunState::Failed(why)) => panic!("{why}"),
@@ -255,9 +261,9 @@ mod tests {
             }
         }
         // The last answer's time is paid for afterwards.
-        let paid: f64 = looked[..looked.len() - 1].iter().sum::<f64>();
+        let paid: f64 = result[..result.len() - 1].iter().sum::<f64>();
         let elapsed = begun.unwrap().elapsed().as_secs_f64() * 1e6;
-        assert!(steps > 0, "{} answers", looked.len());
-        assert!(paid <= elapsed * (LOOK_SHARE + 0.002), "{paid} us of {elapsed} us");
+        assert!(steps > 0, "{} answers", result.len());
+        assert!(paid <= elapsed * (QUERY_SHARE + 0.002), "{paid} us of {elapsed} us");
     }
 }

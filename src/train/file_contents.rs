@@ -3,7 +3,7 @@
 //! Files of this program say it in their metadata. Files of its first versions and of other programs are judged by the
 //! names of their tensors.
 
-use super::checkpoint::read_header;
+use super::file_header::read_header;
 use crate::model::Model;
 use crate::tensor::{HostTensor, Shape};
 use serde_json::{Map, Value};

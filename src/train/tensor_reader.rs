@@ -2,10 +2,9 @@
 //! for.
 
 use super::TrainError;
-use super::streams::Stream;
-use super::weights::dtype_of;
-use crate::exec::try_room;
-use crate::tensor::{DType, HostTensor, Shape};
+use super::file_dtype::dtype_of;
+use super::tensor_writer::Stream;
+use crate::tensor::{DType, HostTensor, Shape, try_room};
 use safetensors::tensor::Metadata;
 use std::collections::HashMap;
 use std::fs::File;

@@ -4,26 +4,26 @@
 //! of the samples; its tensors are the initial parameters (`init.<name>`), what every step told (`trace.loss` and others, `[steps]`, f32), and the
 //! parameters after the last step (`final.<name>`). Replaying trains again from the same start and compares bits.
 
+mod replay;
+
+pub use replay::{CapsuleReport, Difference};
+
 use super::checkpoint::checksum;
+use super::file_keys::CHECKSUM;
 use super::runs::{PlanDigest, RunEntry, RunStore, RunsError};
 use super::weights::read_tensors_of;
 use super::{Origin, Session, SessionSpec, StepReport, TensorFile, TrainError};
 use crate::data::Preprocessing;
 use crate::exec::cpu::host_target;
-use crate::exec::cuda;
 use crate::model::{Preset, read_preset, write_preset};
-use crate::select::{Isa, Target as Machine, Tuning};
+use crate::select::Isa;
 use crate::tensor::{HostTensor, TensorError, path_text, plural};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// The key of a capsule's metadata, and the version of its contents.
 const KEY: &str = "stepgraph.capsule.1";
-/// The key of the checksum over header and tensors.
-const SUM_KEY: &str = "stepgraph.checksum";
 
 /// What a capsule says besides its tensors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -70,82 +70,6 @@ const TRACE: [Compared; 4] = [
     ("grad_norm", |r| r.grad_norm),
     ("update_max", |r| r.update_max),
 ];
-
-/// The first value that is not the same to the bit.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Difference {
-    /// From 1; the step after which parameters were compared, for one of them.
-    pub step: u64,
-    /// `loss`, or the name of a parameter after the last step.
-    pub quantity: String,
-    pub recorded: f32,
-    pub replayed: f32,
-}
-
-/// What a replay found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CapsuleReport {
-    pub preset: String,
-    /// Steps that were replayed, and steps that the capsule holds.
-    pub replayed: u64,
-    pub steps: u64,
-    pub is_bit_equal: bool,
-    pub first_difference: Option<Difference>,
-    /// What is different about the plan, a line each; empty where it is the same.
-    pub plan_differences: Vec<String>,
-    /// True where the samples are not those that it was made with.
-    pub has_other_data: bool,
-    /// Where it was made and where it was replayed.
-    pub recorded_on: String,
-    pub replayed_on: String,
-}
-
-impl fmt::Display for CapsuleReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_bit_equal {
-            let steps = plural(self.steps, "step");
-            writeln!(f, "{}: bit-equal over {} {steps}, parameters included", self.preset, self.steps)?;
-        } else if let Some(d) = &self.first_difference {
-            writeln!(
-                f,
-                "{}: not bit-equal; step {} is the first that differs: {} was {} ({:#010x}) and is {} ({:#010x})",
-                self.preset,
-                d.step,
-                d.quantity,
-                d.recorded,
-                d.recorded.to_bits(),
-                d.replayed,
-                d.replayed.to_bits()
-            )?;
-        } else {
-            writeln!(
-                f,
-                "{}: {} of {} {} could be replayed, and these are bit-equal",
-                self.preset,
-                self.replayed,
-                self.steps,
-                plural(self.steps, "step")
-            )?;
-        }
-        writeln!(f, "made on {}, replayed on {}", self.recorded_on, self.replayed_on)?;
-        if self.has_other_data {
-            writeln!(f, "the samples are not those that it was made with: compare the files that the preset names")?;
-        }
-        if self.plan_differences.is_empty() {
-            return writeln!(f, "the plan is the same: operations, kernels, offsets");
-        }
-        /// Lines of differences that a person reads.
-        const SHOWN: usize = 20;
-        writeln!(f, "the plan differs in {} places:", self.plan_differences.len())?;
-        for line in self.plan_differences.iter().take(SHOWN) {
-            writeln!(f, "  {line}")?;
-        }
-        if self.plan_differences.len() > SHOWN {
-            writeln!(f, "  and {} more", self.plan_differences.len() - SHOWN)?;
-        }
-        Ok(())
-    }
-}
 
 fn broken(path: &Path) -> impl Fn(TensorError) -> TrainError + '_ {
     |e| TrainError::file(path, e.to_string(), "make the capsule again")
@@ -214,7 +138,7 @@ impl Capsule {
         let text = serde_json::to_string(&self.header)
             .map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
         let sum = checksum(&text, &self.file.tensors);
-        self.file.write_with(path, &[(KEY.to_owned(), text), (SUM_KEY.to_owned(), sum)].into())
+        self.file.write_with(path, &[(KEY.to_owned(), text), (CHECKSUM.to_owned(), sum)].into())
     }
 
     /// Reads a capsule.
@@ -225,7 +149,7 @@ impl Capsule {
         let help = "give a file that was made as a capsule";
         let file = read_tensors_of(path, "is not a capsule", help)?;
         let text = file.metadata.get(KEY).ok_or_else(|| TrainError::file(path, "is not a capsule", help))?;
-        if file.metadata.get(SUM_KEY).is_none_or(|sum| *sum != checksum(text, &file.tensors)) {
+        if file.metadata.get(CHECKSUM).is_none_or(|sum| *sum != checksum(text, &file.tensors)) {
             let message = "is damaged: its contents do not match its checksum";
             return Err(TrainError::file(path, message, "go back to an older copy"));
         }
@@ -284,121 +208,6 @@ impl Capsule {
     #[must_use]
     pub fn losses(&self) -> Vec<f32> {
         self.file.get("trace.loss").and_then(|t| t.to_vec().ok()).unwrap_or_default()
-    }
-
-    /// Trains again from the recorded start and compares every step and the final parameters to the bit. Paths in the preset are taken from `base`.
-    /// Kernels are chosen by the remembered times `tuning` where the capsule's were. `watch` is called after every step with its number and ends the replay
-    /// where it gives false.
-    ///
-    /// # Errors
-    /// Where the run cannot be prepared here or a step fails.
-    pub fn replay(
-        &self,
-        base: PathBuf,
-        machine: Option<Machine>,
-        tuning: Option<Arc<Tuning>>,
-        mut watch: impl FnMut(u64) -> bool,
-    ) -> Result<CapsuleReport, TrainError> {
-        // The recorded initial parameters go through a file, as those of a person do.
-        let folder = tempfile::tempdir().map_err(|cause| TrainError::Write { path: std::env::temp_dir(), cause })?;
-        let init = folder.path().join("init.safetensors");
-        let of = |prefix: &str| -> Vec<(String, HostTensor)> {
-            let strip = |(n, t): &(String, HostTensor)| Some((n.strip_prefix(prefix)?.to_owned(), t.clone()));
-            self.file.tensors.iter().filter_map(strip).collect()
-        };
-        TensorFile { tensors: of("init."), metadata: HashMap::default() }.write(&init)?;
-        let here = host_target(self.header.threads.clamp(1, 64));
-        let machine = machine.unwrap_or_else(|| self.machine(&here));
-        let spec = SessionSpec {
-            threads: self.header.threads.clamp(1, 64),
-            machine: Some(machine.clone()),
-            seed: Some(self.header.seed),
-            init: Some(init),
-            tuning: tuning.filter(|_| self.header.is_tuned),
-            preprocessing: self.header.preprocessing.clone(),
-            ..SessionSpec::new(self.preset.clone(), base)
-        };
-        let mut session = Session::prepare(&spec)?;
-        self.check_given_data(&session)?;
-        session.set_total(self.header.steps);
-        let mut report = CapsuleReport {
-            preset: self.preset.name.clone(),
-            replayed: 0,
-            steps: self.header.steps,
-            is_bit_equal: false,
-            first_difference: None,
-            plan_differences: self.header.plan.differences(&PlanDigest::of(session.compiled())),
-            has_other_data: data_hash(&session) != self.header.data_hash,
-            recorded_on: self.header.device.clone(),
-            replayed_on: machine.name,
-        };
-        let mut wanted = Vec::new();
-        for (name, _) in TRACE {
-            wanted.push(self.trace(name, Path::new("capsule"))?);
-        }
-        while let Some(made) = session.step()? {
-            let index = report.replayed as usize;
-            report.replayed += 1;
-            for ((name, of), values) in TRACE.iter().zip(&wanted) {
-                let (recorded, replayed) = (values.get(index).copied().unwrap_or(f32::NAN), of(&made));
-                if recorded.to_bits() != replayed.to_bits() {
-                    let quantity = (*name).to_owned();
-                    report.first_difference = Some(Difference { step: made.step, quantity, recorded, replayed });
-                    return Ok(report);
-                }
-            }
-            if !watch(made.step) {
-                return Ok(report);
-            }
-        }
-        let end = of("final.");
-        for (name, made) in session.weights()? {
-            let kept =
-                end.iter().find(|(n, _)| *n == name).and_then(|(_, t)| t.to_vec::<f32>().ok()).unwrap_or_default();
-            let made = made.to_vec::<f32>().unwrap_or_default();
-            let differs = |(a, b): &(&f32, &f32)| a.to_bits() != b.to_bits();
-            if let Some((recorded, replayed)) = kept.iter().zip(&made).find(differs) {
-                let step = report.replayed;
-                report.first_difference =
-                    Some(Difference { step, quantity: name, recorded: *recorded, replayed: *replayed });
-                return Ok(report);
-            }
-        }
-        report.is_bit_equal = report.replayed == self.header.steps;
-        Ok(report)
-    }
-
-    /// Compares data that a person named with those that the capsule was made with, where it has their checksum.
-    fn check_given_data(&self, session: &Session) -> Result<(), TrainError> {
-        let (found, expected) = (data_hash(session), &self.header.data_hash);
-        if !self.has_given_data || expected.is_none() || found == *expected {
-            return Ok(());
-        }
-        let paths = self.preset.data.iter().flat_map(|data| data.source.paths());
-        let first = paths.into_iter().next().unwrap_or_else(|| "data".into());
-        let text = |sum: &Option<String>| sum.clone().unwrap_or_else(|| "none".to_owned());
-        let message = format!(
-            "does not hold the samples that the capsule was made with: their checksum is {} and should be {}",
-            text(&found),
-            text(expected)
-        );
-        Err(TrainError::file(&first, message, "name the data that the run was trained on"))
-    }
-
-    /// The machine of the capsule where this one can stand for it, otherwise this one: kernels for fewer instructions run here too, and what was made on a
-    /// GPU is replayed on one of the same name.
-    fn machine(&self, here: &Machine) -> Machine {
-        match (self.header.isa, here.as_cpu()) {
-            (Some(isa), Some(cpu)) if isa <= cpu.isa => Machine::cpu(isa, cpu.threads),
-            (None, _) => self.gpu().unwrap_or_else(|| here.clone()),
-            _ => here.clone(),
-        }
-    }
-
-    /// A GPU that is called as the one that the capsule was made on.
-    fn gpu(&self) -> Option<Machine> {
-        let usable = |device: &cuda::DeviceInfo| Some(cuda::usable(device.ordinal).ok()?.target());
-        cuda::probe().devices.iter().filter_map(usable).find(|target| target.name == self.header.device)
     }
 }
 

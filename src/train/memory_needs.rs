@@ -4,8 +4,7 @@
 //! counted first, item by item, and held against what the machine offers. What a GPU's memory must hold is compared with
 //! it by `Step::check_room`; what its run takes here is counted here.
 
-use super::kept_state::is_small;
-use super::{DataChoice, SessionSpec};
+use super::{DataChoice, Purpose, SessionSpec};
 use crate::compile::Compiled;
 use crate::data::{DataSize, Request, expected_size};
 use crate::exec::available_bytes;
@@ -15,24 +14,6 @@ use crate::plan::BindingPlan;
 use crate::tensor::Bytes;
 use serde::Serialize;
 use thiserror::Error;
-
-/// What a session is prepared for: what else will be taken beside it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Purpose {
-    /// A run that trains, and writes what it finds.
-    #[default]
-    Train,
-    /// Answers for all samples.
-    Predict,
-    /// Steps timed from one and the same state.
-    Time,
-    /// The proofs of a recording.
-    Verify,
-    /// A private copy that is looked into.
-    Look,
-    /// A run kept with its first and its last parameters.
-    Capsule,
-}
 
 /// One thing that takes memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,8 +43,16 @@ pub struct Shortage {
 /// Stacks of threads, tables of a plan, logs.
 pub(super) const PROGRAM: u64 = 32 << 20;
 
+/// What is smaller is kept in memory: it is nothing beside the program itself.
+pub(super) const SMALL: u64 = 64 << 20;
+
 /// Items that a refusal names.
 const NAMED: usize = 4;
+
+/// Whether so many bytes are kept in memory in any case.
+pub(super) const fn is_small(bytes: u64) -> bool {
+    bytes <= SMALL
+}
 
 impl Needs {
     pub(super) fn add(&mut self, what: &'static str, bytes: u64) {
@@ -153,7 +142,7 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
             needs.add("the state that the proofs start from", kept);
             needs.add("the memory of one way to run, held against another", plan.arena_bytes.max(2 * kept) + kept);
         }
-        Purpose::Look => {
+        Purpose::Inspect => {
             needs.add("the states that a private copy starts from", 3 * kept);
             needs.add("the values that are looked at", 2 * largest(plan));
         }
@@ -234,7 +223,7 @@ mod tests {
         assert_eq!(of(Purpose::Train, true).bytes(), run.bytes() + kept);
         assert_eq!(of(Purpose::Time, false).bytes(), run.bytes() + kept);
         assert_eq!(of(Purpose::Verify, false).bytes(), run.bytes() + kept + arena.max(2 * kept) + kept);
-        assert_eq!(of(Purpose::Look, false).bytes(), run.bytes() + 3 * kept + 2 * largest(&compiled.plan));
+        assert_eq!(of(Purpose::Inspect, false).bytes(), run.bytes() + 3 * kept + 2 * largest(&compiled.plan));
         let params = 4 * compiled.model.trained_len() as u64;
         assert_eq!(of(Purpose::Capsule, false).bytes(), run.bytes() + 2 * params);
         assert!(of(Purpose::Predict, false).bytes() > run.bytes());

@@ -1,6 +1,6 @@
 //! Training that leaves the numbers of `f32` because the network does, and not because a kernel is wrong.
 
-use super::{VerifyOptions, session_spec};
+use super::options::{VerifyOptions, session_spec};
 use crate::exec::Step;
 use crate::exec::cpu::{BoundedStep, Pool, Storage, host_target};
 use crate::lower::{Dir, Op};
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::compile::Options;
     use crate::model::{ParamId, check, read_preset};
-    use crate::train::verify::prepared;
+    use crate::train::prepared_step::prepared;
 
     fn preset(lr: f64, data: &str) -> Preset {
         let text = format!(

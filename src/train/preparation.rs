@@ -3,16 +3,17 @@
 use super::checkpoint::Compared;
 use super::evaluate::compiled_evaluation;
 use super::kept_state::{KeptState, Place};
-use super::needs::{Parts, needs_of};
+use super::memory_needs::{Parts, needs_of};
 use super::recipe::Recipe;
 use super::stopwatch::Stopwatch;
-use super::{DataChoice, Feed, Origin, Purpose, SessionSpec, TrainError, gpu_times, read_tensors};
+use super::{DataChoice, DataFeed, Origin, Purpose, SessionSpec, TrainError, gpu_times, read_tensors};
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
-use crate::exec::{Step, room};
+use crate::exec::Step;
 use crate::lower::Layout;
 use crate::model::{Model, ParamId, init_into, init_over};
 use crate::select::Target as Machine;
+use crate::tensor::room;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -30,7 +31,7 @@ pub(super) fn start_loss_scale(step: &mut Step, scale: f32) -> Result<(), TrainE
 /// A step in memory with the first parameters of its seed, and where its batches come from.
 pub(super) struct BroughtUp {
     pub(super) train: Step,
-    pub(super) feed: Feed,
+    pub(super) feed: DataFeed,
     /// What the user should know about the data.
     pub(super) notes: Vec<String>,
     /// What the checkpoint to continue from has otherwise, where there is one.
@@ -43,7 +44,7 @@ pub(super) struct BroughtUp {
 
 /// A feed, and what was found on the way to it.
 struct Fed {
-    feed: Feed,
+    feed: DataFeed,
     /// What the user should know about its data.
     notes: Vec<String>,
     compared: Option<Compared>,
@@ -63,27 +64,13 @@ pub(super) fn bring_up(
 ) -> Result<BroughtUp, TrainError> {
     let options = Options { metrics: spec.metrics, tuning: spec.tuning.clone(), ..Options::train(machine.clone()) };
     let gpu_times = gpu_times(model, &options)?;
-    watch.told("kernel times");
+    watch.report("kernel times");
     let compiled = Arc::new(compile(model, &Options { gpu_times, ..options })?);
-    watch.told("compiling");
+    watch.report("compiling");
     let here = machine.as_cuda().is_none();
-    if !here {
-        // Before anything is read: the step's arena and that of its evaluation, by the estimated plan. Its kernels are
-        // timed when it is needed.
-        let of_evaluation = || compile(model, &Options::eval(machine.clone())).map(|e| e.plan.arena_bytes);
-        Step::check_room(&compiled, if evaluates(spec) { of_evaluation()? } else { 0 })?;
-    }
-    let evaluation = (here && evaluates(spec)).then(|| compiled_evaluation(model, machine)).transpose()?;
-    let fits = |keeps_in_memory| {
-        let evaluation = evaluation.as_ref();
-        needs_of(&Parts { spec, model, train: &compiled, evaluation, keeps_in_memory }).check_here()
-    };
-    // Room on the disk is looked for where the rest fits.
-    fits(false)?;
-    let place = Place::of(compiled.plan.persistent_bytes, here);
+    let (place, evaluation) = counted(spec, model, machine, &compiled)?;
     let keeps_in_memory = place.is_memory();
-    fits(keeps_in_memory)?;
-    watch.told("memory counted");
+    watch.report("memory counted");
     let plan = &compiled.plan;
     let layout = plan.program.value(plan.program.x).layout;
     let bytes = usize::try_from(plan.persistent_bytes).unwrap_or(usize::MAX);
@@ -98,7 +85,7 @@ pub(super) fn bring_up(
         let keeping = keeps_in_memory.then(|| spawn(scope, "snapshot", touched)).transpose()?;
         let mut train = if here {
             let mut train = Step::new(Arc::clone(&compiled), spec.shared_by())?;
-            watch.told("memory and recording");
+            watch.report("memory and recording");
             for (index, param) in model.params.iter().enumerate() {
                 train.draw_param(ParamId(index as u32), |out| init_over(param, index, seed, out))?;
             }
@@ -106,15 +93,42 @@ pub(super) fn bring_up(
         } else {
             on_device(scope, &compiled, spec.shared_by(), model, seed, watch)?
         };
-        watch.told("parameters");
+        watch.report("parameters");
         let Fed { feed, notes, compared } = match joined(loading)? {
             Some(fed) => fed,
-            None => Fed { feed: Feed::resident(&mut train, model, seed)?, notes: Vec::new(), compared: None },
+            None => Fed { feed: DataFeed::resident(&mut train, model, seed)?, notes: Vec::new(), compared: None },
         };
-        watch.told("data");
+        watch.report("data");
         let kept = place.take(bytes, keeping.map(joined));
         Ok(BroughtUp { train, feed, notes, compared, kept, evaluation })
     })
+}
+
+/// Refuses a run that has no room. Otherwise gives where its first state is kept, and the step of its evaluation where it
+/// was compiled to be counted.
+fn counted(
+    spec: &SessionSpec,
+    model: &Model,
+    machine: &Machine,
+    compiled: &Compiled,
+) -> Result<(Place, Option<Compiled>), TrainError> {
+    let here = machine.as_cuda().is_none();
+    if !here {
+        // Before anything is read: the step's arena and that of its evaluation, by the estimated plan. Its kernels are
+        // timed when it is needed.
+        let of_evaluation = || compile(model, &Options::eval(machine.clone())).map(|e| e.plan.arena_bytes);
+        Step::check_room(compiled, if evaluates(spec) { of_evaluation()? } else { 0 })?;
+    }
+    let evaluation = (here && evaluates(spec)).then(|| compiled_evaluation(model, machine)).transpose()?;
+    let fits = |keeps_in_memory| {
+        let evaluation = evaluation.as_ref();
+        needs_of(&Parts { spec, model, train: compiled, evaluation, keeps_in_memory }).check_here()
+    };
+    // Room on the disk is looked for where the rest fits.
+    fits(false)?;
+    let place = Place::of(compiled.plan.persistent_bytes, here);
+    fits(place.is_memory())?;
+    Ok((place, evaluation))
 }
 
 /// Whether samples will be held out, or answers asked for.
@@ -145,7 +159,7 @@ fn on_device<'scope>(
         let _ = values.try_for_each(|values| give.send(values));
     })?;
     let mut train = Step::new(Arc::clone(compiled), threads)?;
-    watch.told("memory and recording");
+    watch.report("memory and recording");
     for (index, values) in drawn.iter().enumerate() {
         train.set_param(ParamId(index as u32), &values)?;
     }
@@ -178,7 +192,7 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<
         DataChoice::Resident => Ok(None),
         DataChoice::Batches(path) => {
             let file = read_tensors(path)?;
-            let feed = Feed::batches(&file, path, model, layout)?;
+            let feed = DataFeed::batches(&file, path, model, layout)?;
             let compared = compare(feed.limit())?;
             Ok(Some(Fed { feed, notes: Vec::new(), compared }))
         }
@@ -199,7 +213,7 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layout: Layout) -> Result<
             notes.extend(resumed.and_then(|(path, origin)| {
                 Origin::assumption(origin.as_ref(), &set.preprocessing, &path.display().to_string())
             }));
-            let feed = Feed::data(Arc::new(set), Arc::new(split), model, layout, seed)?;
+            let feed = DataFeed::data(Arc::new(set), Arc::new(split), model, layout, seed)?;
             Ok(Some(Fed { feed, notes, compared }))
         }
     }

@@ -1,6 +1,6 @@
 //! Arguments of the commands about kept runs: what is kept, exports, capsules.
 
-use super::args::Device;
+use super::choices::Device;
 use super::numbers;
 use crate::train::export::Format;
 use crate::train::runs::Quantity;
@@ -135,49 +135,55 @@ pub struct CapsuleArgs {
 /// What to do with a capsule.
 #[derive(Debug, Subcommand)]
 pub enum CapsuleAction {
-    /// Train a preset, or a kept run once more, and keep everything; exit status 1 where the kept run went another way
-    Make {
-        /// A kept run, or a preset
-        #[arg(value_name = "WHAT")]
-        what: OsString,
-        /// The file to write
-        file: PathBuf,
-        /// Steps to train, instead of the preset's
-        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
-        steps: Option<u64>,
-        /// Seed of weights, data and dropout, instead of the preset's
-        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
-        seed: Option<u64>,
-        /// Where to run: auto, cpu, cuda or cuda:N
-        #[arg(long, default_value = "cpu", value_name = "DEVICE")]
-        device: Device,
-        /// Threads that share a step
-        #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
-        threads: Option<u16>,
-        /// Replace an older capsule
-        #[arg(long)]
-        replace: bool,
-        /// Print what was made as one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-    /// Train again from the recorded start; exit status 1 where a bit differs
-    Replay {
-        file: PathBuf,
-        /// The folder that relative paths in the preset are taken from; the capsule's own without
-        #[arg(long, value_name = "FOLDER")]
-        base: Option<PathBuf>,
-        /// Where the data are now: once for each path that the preset names, in its order; refused where they are not
-        /// the capsule's. Relative ones are taken from the current folder, so --base says nothing of them
-        #[arg(long, value_name = "PATH", conflicts_with = "base")]
-        data: Vec<PathBuf>,
-        /// Where to run: auto, cpu, cuda or cuda:N; the capsule's kind of processor without
-        #[arg(long, value_name = "DEVICE")]
-        device: Option<Device>,
-        /// Print the report as one JSON object
-        #[arg(long)]
-        json: bool,
-    },
+    Make(MakeArgs),
+    Replay(ReplayArgs),
+}
+
+/// Train a preset, or a kept run once more, and keep everything; exit status 1 where the kept run went another way
+#[derive(Debug, Args)]
+pub struct MakeArgs {
+    /// A kept run, or a preset
+    #[arg(value_name = "WHAT")]
+    pub what: OsString,
+    /// The file to write
+    pub file: PathBuf,
+    /// Steps to train, instead of the preset's
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
+    pub steps: Option<u64>,
+    /// Seed of weights, data and dropout, instead of the preset's
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
+    pub seed: Option<u64>,
+    /// Where to run: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    pub device: Device,
+    /// Threads that share a step
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::threads)]
+    pub threads: Option<u16>,
+    /// Replace an older capsule
+    #[arg(long)]
+    pub replace: bool,
+    /// Print what was made as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Train again from the recorded start; exit status 1 where a bit differs
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    pub file: PathBuf,
+    /// The folder that relative paths in the preset are taken from; the capsule's own without
+    #[arg(long, value_name = "FOLDER")]
+    pub base: Option<PathBuf>,
+    /// Where the data are now: once for each path that the preset names, in its order; refused where they are not
+    /// the capsule's. Relative ones are taken from the current folder, so --base says nothing of them
+    #[arg(long, value_name = "PATH", conflicts_with = "base")]
+    pub data: Vec<PathBuf>,
+    /// Where to run: auto, cpu, cuda or cuda:N; the capsule's kind of processor without
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<Device>,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A format by its name.

@@ -6,8 +6,8 @@ use crate::data::{DataSize, Request, expected_size};
 use crate::model::{Model, Preset, check};
 use crate::tensor::Bytes;
 use crate::train::TrainError;
-use crate::train::checkpoint::read_header;
-use crate::train::needs::{Needs, PROGRAM};
+use crate::train::file_header::read_header;
+use crate::train::memory_needs::{Needs, PROGRAM};
 use std::path::Path;
 
 /// The beginning of the names of a checkpoint's tensors that are no parameters.

@@ -1,15 +1,15 @@
 //! The thread that writes a run: its folder, its curve file, its record.
 
-use super::curve::{MAGIC, put_evaluation, put_steps};
+use super::curve::{EvaluationPoint, MAGIC, put_evaluation, put_steps};
 use super::layers::Joined;
-use super::recorder::{Message, failed, next_checkpoint};
 use super::{Curves, LayerCurves, PlanDigest, ResumePoint, RunEnd, RunRecord, RunStore, RunsError, now_ms};
 use crate::tensor::{sync_folder, write_atomic};
-use crate::train::{StepReport, checkpoint_step};
+use crate::train::{Spans, StepReport, checkpoint_step};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,47 @@ const WRITE_EVERY: Duration = Duration::from_millis(250);
 /// Time between writes of the record.
 const RECORD_EVERY: Duration = Duration::from_secs(3);
 
+pub(super) fn failed(path: &Path, cause: io::Error) -> RunsError {
+    RunsError::File { path: path.to_owned(), what: "written", cause }
+}
+
+/// What the thread is given.
+pub(super) enum Message {
+    Steps(Vec<StepReport>, f64),
+    /// How far parameters moved.
+    Moved(Vec<Spans>),
+    Evaluated(EvaluationPoint),
+    /// The run was made longer, or goes on after its end.
+    Total(u64),
+    /// The run has come to an end, after which it may still go on.
+    State(RunEnd, Option<String>),
+    /// The next checkpoint is there: it takes the place of the last one when all that came before is on the disk, and its
+    /// step is put down here then.
+    Checkpoint(Arc<AtomicU64>),
+}
+
+/// Where a checkpoint waits until the curve reaches its step: nobody resumes from one that is ahead of its curve.
+pub(super) fn next_checkpoint(checkpoint: &Path) -> PathBuf {
+    checkpoint.with_extension("next")
+}
+
+/// Takes the lock of a run's folder from its last writer, which may still be at its end.
+fn lock_again(folder: &Path, id: &str) -> Result<File, RunsError> {
+    /// The time that the last writer of the run may take to end.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let lock = File::options().write(true).open(folder.join("lock")).map_err(|e| failed(folder, e))?;
+    let asked = Instant::now();
+    while matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
+        if asked.elapsed() > PATIENCE {
+            return Err(RunsError::Busy(id.to_owned()));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(lock)
+}
+
 /// What is being written of a run.
-pub(super) struct Desk {
+pub(super) struct RunWriter {
     record: RunRecord,
     path: PathBuf,
     checkpoint: PathBuf,
@@ -42,7 +81,7 @@ pub(super) struct Desk {
     _lock: File,
 }
 
-impl Desk {
+impl RunWriter {
     /// Makes the folder of a run and everything in it but the curve's first chunk.
     pub(super) fn open(
         store: &RunStore,
@@ -55,12 +94,12 @@ impl Desk {
         record.plan_hash = plan.sum();
         record.state = RunEnd::Running;
         let id = store.create(&record)?;
-        let desk = Self::furnish(&store.path(&id), store.checkpoint(&id), record, plan, layers);
-        if desk.is_err() {
+        let writer = Self::furnish(&store.path(&id), store.checkpoint(&id), record, plan, layers);
+        if writer.is_err() {
             // Half a folder would be listed as a damaged run.
             let _ = std::fs::remove_dir_all(store.path(&id));
         }
-        Ok((id, desk?))
+        Ok((id, writer?))
     }
 
     fn furnish(
@@ -78,7 +117,7 @@ impl Desk {
         curve.write_all(MAGIC).map_err(|e| failed(&curve_path, e))?;
         let text = serde_json::to_string(plan).unwrap_or_default();
         write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(folder, e))?;
-        let mut desk = Self {
+        let mut writer = Self {
             record,
             path: folder.join("run.json"),
             checkpoint,
@@ -95,8 +134,8 @@ impl Desk {
             failure: None,
             _lock: lock,
         };
-        desk.write_record().map_err(|e| failed(&desk.path, e))?;
-        Ok(desk)
+        writer.write_record().map_err(|e| failed(&writer.path, e))?;
+        Ok(writer)
     }
 
     /// Takes up the folder of a run that was let go, or is let go in a moment.
@@ -107,17 +146,8 @@ impl Desk {
         plan: &PlanDigest,
         layers: LayerCurves,
     ) -> Result<Self, RunsError> {
-        /// The time that the last writer of the run may take to end.
-        const PATIENCE: Duration = Duration::from_secs(10);
         let folder = store.path(&from.id);
-        let lock = File::options().write(true).open(folder.join("lock")).map_err(|e| failed(&folder, e))?;
-        let asked = Instant::now();
-        while matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
-            if asked.elapsed() > PATIENCE {
-                return Err(RunsError::Busy(from.id.clone()));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let lock = lock_again(&folder, &from.id)?;
         let before = store.record(&from.id)?;
         // One that a killed program had not put into place.
         let _ = std::fs::remove_file(next_checkpoint(&store.checkpoint(&from.id)));
@@ -139,7 +169,7 @@ impl Desk {
             let text = serde_json::to_string(plan).unwrap_or_default();
             write_atomic(&folder.join("plan.json"), text.as_bytes()).map_err(|e| failed(&folder, e))?;
         }
-        let mut desk = Self {
+        let mut writer = Self {
             record,
             path: folder.join("run.json"),
             checkpoint: store.checkpoint(&from.id),
@@ -157,10 +187,10 @@ impl Desk {
             _lock: lock,
         };
         // Closing figures need no layers.
-        desk.curves.layers = LayerCurves::default();
-        desk.curves.go_back(from.step);
-        desk.write_record().map_err(|e| failed(&desk.path, e))?;
-        Ok(desk)
+        writer.curves.layers = LayerCurves::default();
+        writer.curves.go_back(from.step);
+        writer.write_record().map_err(|e| failed(&writer.path, e))?;
+        Ok(writer)
     }
 
     pub(super) fn serve(mut self, inbox: &Receiver<Message>) -> Result<(), String> {

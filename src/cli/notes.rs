@@ -1,0 +1,19 @@
+//! Notes on standard error, and text that must not steer a terminal.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+/// The text with its control characters escaped, except line breaks and tabs: a name out of a file must not steer the terminal. The escapes are
+/// those of JSON.
+pub(super) fn harmless(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    text.chars().map(|c| if steers(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
+}
+
+/// Writes a note to standard error. Where even that fails nobody listens, and the work continues.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", harmless(text));
+}

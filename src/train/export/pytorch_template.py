@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""@title@, rebuilt in PyTorch from Stepgraph.
+
+Needs torch and safetensors. Parameters have the names of the preset.
+
+    python this.py             evaluates the exported weights
+    python this.py --train     goes on training from them, on the same samples
+    python this.py --train --fresh     trains from PyTorch's own initial weights
+"""
+
+import argparse
+import pathlib
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+NAME = @name@
+WEIGHTS = @weights@
+DATA = @data@
+INPUT_SHAPE = [@shape@]
+BATCH = @batch@
+STEPS = @steps@
+SEED = @seed@
+@notes@FEATURES = @feature_names@
+CLASSES = @class_names@
+# What the features were standardised with: (value - MEAN) * SCALE; None where they were not.
+MEAN = @mean@
+SCALE = @scale@
+# What products and activations are made of on a GPU; None is float32.
+PRECISION = @precision@
+HERE = pathlib.Path(__file__).resolve().parent
+torch.set_float32_matmul_precision("@matmul@")
+
+
+def leaky_relu(x):
+    return F.leaky_relu(x, 0.01)
+
+
+class Dense(nn.Linear):
+    def __init__(self, inputs, units, bias, activation):
+        super().__init__(inputs, units, bias=bias)
+        self.activation = activation
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y if self.activation is None else self.activation(y)
+
+
+class Conv2d(nn.Conv2d):
+    def __init__(self, *sizes, activation, **settings):
+        super().__init__(*sizes, **settings)
+        self.activation = activation
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y if self.activation is None else self.activation(y)
+
+
+class Apply(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class Block(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Residual(Block):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+class Repeat(Block):
+    def __init__(self, times, layers):
+        super().__init__(layers)
+        self.times = times
+
+    def forward(self, x):
+        for _ in range(self.times):
+            x = super().forward(x)
+        return x
+
+
+def build():
+    return Block([
+@layers@    ])
+
+
+def dense_weights(net):
+    """Names of the weights that PyTorch keeps transposed: [units, in] in place of [in, units]."""
+    return {f"{name}.weight" for name, module in net.named_modules() if isinstance(module, nn.Linear)}
+
+
+def load_weights(net, path):
+    own, transposed = net.state_dict(), dense_weights(net)
+    given = load_file(path)
+    missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
+    assert not missing, f"{path} lacks {missing}"
+    with torch.no_grad():
+        for name, value in given.items():
+            own[name].copy_(value.T if name in transposed else value)
+
+
+def save_weights(net, path):
+    transposed = dense_weights(net)
+    state = {n: v for n, v in net.state_dict().items() if not n.endswith("num_batches_tracked")}
+    save_file({n: (v.T if n in transposed else v).detach().cpu().contiguous() for n, v in state.items()}, path)
+
+
+def loss_of(output, y):
+    return @loss@
+
+
+def prepare(rows):
+    """Samples as they stand in the data, as the network takes them. Those of DATA are prepared already."""
+    x = torch.as_tensor(rows, dtype=torch.float32).reshape(-1, *INPUT_SHAPE)
+    if MEAN is None:
+        return x
+    # In float64, as the data were: a mean far from 0 would lose digits that count where the deviation is small.
+    mean, scale = (torch.tensor(v, dtype=torch.float64).reshape(INPUT_SHAPE) for v in (MEAN, SCALE))
+    return ((x.double() - mean) * scale).float()
+
+
+def answer(net, rows):
+    """The name of each sample's class, or its outputs where there are no classes; rows are as `prepare` takes them."""
+    net.eval()
+    with torch.no_grad():
+        output = net(prepare(rows).to(next(net.parameters()).device))
+    if CLASSES is None:
+        return output.tolist()
+    return [CLASSES[k] for k in output.argmax(dim=1).tolist()]
+
+
+def evaluate(net, x, y):
+    net.eval()
+    with torch.no_grad():
+        output = net(x)
+        loss = @plain_loss@.item()
+        accuracy = @accuracy@
+    net.train()
+    return loss, accuracy
+
+
+def train(net, device, x, y, steps):
+    optimizer = @optimizer@
+    scaler = torch.amp.GradScaler(device.type, enabled=PRECISION == torch.float16)
+    order = torch.Generator().manual_seed(SEED)
+    net.train()
+    step = 0
+    while step < steps:
+        for chosen in torch.randperm(len(x), generator=order).split(BATCH):
+            if len(chosen) < BATCH or step == steps:
+                break
+            with torch.autocast(device.type, dtype=PRECISION, enabled=PRECISION is not None):
+                output = net(x[chosen])
+                loss = loss_of(output.float(), y[chosen])
+            optimizer.zero_grad(set_to_none=True)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            step += 1
+            if step % 100 == 0 or step == steps:
+                print(f"step {step}: loss {loss.item():.4f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=NAME)
+    parser.add_argument("--train", action="store_true", help="train on the data beside this script")
+    parser.add_argument("--fresh", action="store_true", help="begin with PyTorch's own initial weights")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--save", help="write the weights to this safetensors file")
+    args = parser.parse_args()
+    torch.manual_seed(SEED)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    net = build().to(device)
+    if not args.fresh:
+        load_weights(net, HERE / WEIGHTS)
+    if DATA is None:
+        print(f"{NAME}: no data was exported; output for zeros:", net.eval()(torch.zeros(1, *INPUT_SHAPE, device=device)))
+        return
+    data = load_file(HERE / DATA)
+    x, y = data["x"].to(device), data["y"]@targets@.to(device)
+    training, held_out = data["train"].long(), data["held_out"].long()
+    if args.train:
+        train(net, device, x[training], y[training], args.steps)
+    part = held_out if len(held_out) else training
+    loss, accuracy = evaluate(net, x[part], y[part])
+    told = "" if accuracy is None else f", accuracy {accuracy:.4f}"
+    print(f"{NAME}: {@evaluated@ if len(held_out) else 'training'} loss {loss:.6f}{told}")
+    if args.save:
+        save_weights(net, args.save)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+//! A step by itself, with first parameters and one batch, as most proofs need it.
+
+use crate::compile::{Options, compile};
+use crate::exec::Step;
+use crate::exec::cpu::Pool;
+use crate::model::{Init, Model, ParamId, Rng, init_values};
+use crate::tensor::DType;
+use crate::train::data_feed::write_real;
+use crate::train::preparation::start_loss_scale;
+use crate::train::{DataFeed, TrainError};
+use std::sync::Arc;
+
+/// A step with initial parameters and one batch, in the precision of `compiling`.
+pub(super) fn prepared(model: &Model, compiling: &Options, seed: u64) -> Result<(Step, Pool), TrainError> {
+    let threads = compiling.target.as_cpu().map_or(1, |c| c.threads);
+    let mut step = Step::new(Arc::new(compile(model, compiling)?), threads)?;
+    set_initial(&mut step, model, seed)?;
+    DataFeed::resident(&mut step, model, seed)?;
+    Ok((step, Pool::new(threads)?))
+}
+
+/// Initial parameters, learning rate and counters, in the step's own precision. Biases and the like start away from zero, so that their gradients count.
+fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
+    let program = &step.compiled().plan.program;
+    let (real, hyper) = (program.real, step.find("hyper")?);
+    for (index, param) in model.params.iter().enumerate() {
+        let id = ParamId(index as u32);
+        let mut values: Vec<f64> = init_values(param, index, seed).into_iter().map(f64::from).collect();
+        if matches!(param.init, Init::Constant { .. }) && param.kind.is_trained() {
+            let mut rng = Rng::new(seed, 0x7000 + index as u64);
+            values.iter_mut().for_each(|v| *v = f64::from((*v + rng.range(-0.1, 0.1)) as f32));
+        }
+        if real == DType::F64 {
+            step.set_param(id, &values)?;
+        } else {
+            let narrow: Vec<f32> = values.iter().map(|&v| v as f32).collect();
+            step.set_param(id, &narrow)?;
+        }
+    }
+    write_real(step, hyper, real, &[model.optimizer.lr(), model.optimizer.weight_decay()])?;
+    let counter = step.find("counter")?;
+    step.write(counter, &[seed as i64, 0])?;
+    // Small, so that no gradient of the checks overflows: that the step recovers from one is another matter.
+    start_loss_scale(step, 64.0)
+}

@@ -1,0 +1,80 @@
+//! A step as far as its gradients.
+
+use super::Culprit;
+use crate::exec::Step;
+use crate::exec::cpu::Pool;
+use crate::ir::Phase;
+use crate::lower::OpKind;
+use crate::model::{Model, OptimizerSpec, ParamId};
+use crate::train::TrainError;
+
+/// Samples in a gradient check: enough for batch statistics, few enough for plain loops.
+pub(super) const BATCH: usize = 4;
+
+pub(super) fn trained(model: &Model) -> impl Iterator<Item = ParamId> + '_ {
+    (0..model.params.len()).filter(|&i| model.params[i].kind.is_trained()).map(|i| ParamId(i as u32))
+}
+
+/// The layer whose gradient is wrong.
+pub(super) fn culprit(model: &Model, param: ParamId) -> Culprit {
+    Culprit::Layer(model.layer(model.param(param).layer).path.clone())
+}
+
+/// The first operation of a phase and everything after it.
+pub(super) fn first_of(step: &Step, phase: Phase) -> usize {
+    let ops = &step.compiled().plan.program.ops;
+    ops.iter().position(|o| o.phase == phase).unwrap_or(ops.len())
+}
+
+/// The operation that changes parameters, once all gradients are there; a GPU's plan advances counters before it. One
+/// past the last operation where updates
+/// stand between the gradients.
+pub(super) fn update_at(step: &Step) -> usize {
+    let ops = &step.compiled().plan.program.ops;
+    let updates = |k: &OpKind| matches!(k, OpKind::AdamStep { .. } | OpKind::SgdStep { .. });
+    let is_update = |k: &OpKind| updates(k) || matches!(k, OpKind::ScaleUpdate { .. });
+    match ops.iter().filter(|o| updates(&o.kind)).count() {
+        1 => ops.iter().position(|o| is_update(&o.kind)).unwrap_or(ops.len()),
+        _ => ops.len(),
+    }
+}
+
+/// Runs a step that starts afresh as far as its gradients, and gives these, scaled as the step scales them. Where
+/// updates ride on the gradients or are between them, the whole step is run, and they are read off the first moment, which was zero: `m = (1 - beta1) g`,
+/// with `wd p` in `g` unless decoupled.
+pub(super) fn run_to_gradients(
+    step: &mut Step,
+    pool: &mut Pool,
+    model: &Model,
+) -> Result<Vec<(ParamId, Vec<f32>)>, TrainError> {
+    let compiled = std::sync::Arc::clone(step.compiled());
+    let program = &compiled.plan.program;
+    let update = update_at(step);
+    if update < program.ops.len() && trained(model).all(|p| program.params[p.0 as usize].grad.is_some()) {
+        step.run_ops(0, update, pool)?;
+        return trained(model).map(|p| Ok((p, step.grad::<f32>(p)?))).collect();
+    }
+    let before: Vec<(ParamId, Vec<f32>)> =
+        trained(model).map(|p| Ok((p, step.param::<f32>(p)?))).collect::<Result<_, TrainError>>()?;
+    let (beta1, decay) = match model.optimizer {
+        OptimizerSpec::Adam { betas, decoupled: false, .. } => (betas[0], model.optimizer.weight_decay()),
+        OptimizerSpec::Adam { betas, .. } => (betas[0], 0.0),
+        OptimizerSpec::Sgd { .. } => (0.0, 0.0),
+    };
+    step.run_ops(0, program.ops.len(), pool)?;
+    let of = |(p, before): (ParamId, Vec<f32>)| {
+        let moment = step.stored::<f32>(step.find(&format!("m.{}", model.param(p).name))?)?;
+        let moment = program.params[p.0 as usize].order.to_logical(&moment);
+        let grad = |(m, p): (&f32, f32)| (f64::from(*m) / (1.0 - beta1) - decay * f64::from(p)) as f32;
+        Ok((p, moment.iter().zip(before).map(grad).collect()))
+    };
+    before.into_iter().map(of).collect()
+}
+
+/// What gradients are multiplied by.
+pub(super) fn scale_of(step: &Step) -> Result<f32, TrainError> {
+    match step.find("loss_scale") {
+        Ok(id) => Ok(step.stored::<f32>(id)?[0]),
+        Err(_) => Ok(1.0),
+    }
+}
