@@ -1,14 +1,15 @@
 //! The facts of what is selected, in groups.
 
-use super::PlanView;
-use super::format;
-use super::relations;
 use crate::ir::Phase;
 use crate::lower::Dir;
 use crate::model::{LayerPath, Preset};
 use crate::plan::BufferId;
-use crate::studio::document::layer_at;
-use crate::studio::selection::{Related, Selection, selection_of_value};
+use crate::studio::commands::selection::Selection;
+use crate::studio::document::edit::layer_at;
+use crate::studio::view_models::format;
+use crate::studio::view_models::plan::PlanView;
+use crate::studio::view_models::related::{Related, selection_of_value};
+use crate::studio::view_models::relations;
 use crate::tensor::Bytes;
 
 /// One line.
@@ -192,7 +193,7 @@ fn layer(path: &LayerPath, preset: &Preset, plan: Option<&PlanView>, updates: &[
         }
     });
     page.groups.push(Group { title: "Parameters", rows: params.collect() });
-    let related = Related::new(&Selection::Layer(path.clone()), Some(plan));
+    let related = Related::new(&Selection::Layer(path.clone()), Some(&plan.compiled));
     let ops = related.ops.iter().map(|&i| op_link(plan, i, plan.ops[i].phase.name()));
     page.groups.push(Group { title: "Operations", rows: cut(ops.collect()) });
     page.groups.push(Group { title: "Buffers", rows: memory_links(plan, &related) });

@@ -1,15 +1,18 @@
 //! A plot of curves against the step, with axes that can be logarithmic. All plots of a [`PlotView`] share the step axis and the crosshair.
 
-use super::axis::{below, inside, linear_marks, log_marks, log_value, scale, step_end, step_marks, step_tick};
-use super::classes::DISTINCT;
-use super::layers::{LayerLine, layer_color, layer_lines, layer_rows_ui};
-use super::plot_head::head_ui;
-use super::series::{Series, Smoothed};
-use super::smoothing::smoothed_points;
-use crate::studio::commands::{Command, Queue};
-use crate::studio::selection::Selection;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
 use crate::studio::view_models::format;
+use crate::studio::view_models::series::smoothed::Smoothed;
+use crate::studio::view_models::series::values::Series;
+use crate::studio::widgets::axis::{
+    below, inside, linear_marks, log_marks, log_value, scale, step_end, step_marks, step_tick,
+};
+use crate::studio::widgets::classes::DISTINCT;
+use crate::studio::widgets::layers::{LayerLine, layer_color, layer_lines, layer_rows_ui};
+use crate::studio::widgets::plot_head::head_ui;
+use crate::studio::widgets::smoothing::smoothed_points;
 use crate::train::runs::LayerCurves;
 use egui::{Id, PointerButton, Pos2, Rect, Response, Stroke, StrokeKind, Ui};
 use egui_plot::{GridMark, Line, Plot, PlotPoints, PlotTransform, Points, VLine};
@@ -242,7 +245,7 @@ impl PlotSpec<'_> {
 }
 
 /// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button pans, a double click fits the whole run.
-pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut Queue) {
+pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     let lacks_room = head_ui(ui, spec, view.cursor, out);
     // What the names of layers take, the plot leaves.
@@ -370,7 +373,7 @@ fn drag_ui(ui: &Ui, title: &'static str, view: &mut PlotView, r: &Response, at: 
 }
 
 /// What the pointer does to the axes.
-fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &PlotTransform, out: &mut Queue) {
+fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &PlotTransform, out: &mut CommandQueue) {
     if let Some(pos) = r.hover_pos() {
         view.found = Some(at.value_from_position(pos).x.clamp(1.0, spec.steps.max(1) as f64));
     }
@@ -392,7 +395,7 @@ fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &P
         };
         let nearest = (0..curves.paths.len()).min_by(|a, b| distance(*a).total_cmp(&distance(*b)));
         if let Some(path) = nearest.and_then(|n| curves.paths.get(n)) {
-            out.push(Command::Select(Selection::Layer(path.clone())));
+            out.push(UiCommand::Select(Selection::Layer(path.clone())));
         }
     }
 }
