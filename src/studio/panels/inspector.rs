@@ -7,7 +7,7 @@ use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
-use crate::studio::view_models::inspector::{Group, Row};
+use crate::studio::view_models::inspector_page::{Group, Row};
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use egui::{Align, Button, Layout, RichText, ScrollArea, Ui};
 

@@ -11,6 +11,7 @@ pub mod folded_layers;
 pub mod format;
 pub mod hints;
 pub mod inspector;
+pub mod inspector_page;
 pub mod job;
 pub mod levels;
 pub mod loaded_run;

@@ -4,7 +4,7 @@ use crate::ir::NodeId;
 use crate::studio::commands::selection::Selection;
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
-use crate::studio::view_models::inspector::{
+use crate::studio::view_models::inspector_page::{
     Group, InspectorView, Row, buffer_link, bytes, cut, fact, flops, memory_links, op_link,
 };
 use crate::studio::view_models::levels::{Level, addresses, bound_values};

@@ -8,6 +8,7 @@ use crate::studio::widgets::axis::{
 };
 use crate::studio::widgets::button::weak_ui;
 use crate::studio::widgets::classes::DISTINCT;
+pub use crate::studio::widgets::compare_spec::{CompareSpec, Compared, Shown};
 use crate::studio::widgets::compare_values::listed;
 use crate::studio::widgets::layers::{
     LayerLine, layer_color, layer_keys_fit, layer_keys_ui, layer_lines, layer_rows_ui,
@@ -39,32 +40,6 @@ pub fn letter_ui(ui: &mut Ui, letter: char, index: usize) {
     let response = ui.label(RichText::new(letter.to_string()).font(theme::strong(12.0)));
     let rect = response.rect;
     ui.painter().hline(rect.x_range(), rect.bottom(), egui::Stroke::new(3.0, color));
-}
-
-/// A run with its letter.
-pub struct Compared<'a> {
-    pub letter: char,
-    pub name: &'a str,
-    pub run: &'a LoadedRun,
-}
-
-/// What a plot shows of every run.
-#[derive(Clone, Copy)]
-pub enum Shown<'a> {
-    /// A curve over every step, and points at some.
-    Curve(fn(&LoadedRun) -> &Smoothed, fn(&LoadedRun) -> &[[f64; 2]]),
-    /// How far the layer of this name moved; of a run alone every layer.
-    Layer(&'a str),
-}
-
-/// A plot of several runs.
-pub struct CompareSpec<'a> {
-    pub title: &'static str,
-    pub shown: Shown<'a>,
-    pub log: bool,
-    pub by_time: bool,
-    pub value: fn(f64) -> String,
-    pub tick: fn(f64, f64) -> String,
 }
 
 /// What the plots of a comparison have in common: the place under the pointer, in whichever plot that is.

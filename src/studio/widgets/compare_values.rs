@@ -2,8 +2,8 @@
 
 use crate::studio::view_models::format;
 use crate::studio::view_models::loaded_run::LoadedRun;
-use crate::studio::widgets::compare::{CompareSpec, Compared, Shown};
-use crate::studio::widgets::plot::point_at;
+use crate::studio::widgets::compare_spec::{CompareSpec, Compared, Shown};
+use crate::studio::widgets::plot_spec::point_at;
 use crate::studio::widgets::smoothing::smoothed_points;
 
 /// Values that are listed at the pointer.

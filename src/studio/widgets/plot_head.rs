@@ -6,7 +6,7 @@ use crate::studio::theme::icons;
 use crate::studio::view_models::format;
 use crate::studio::widgets::button::named;
 use crate::studio::widgets::layers::{key_ui, layer_keys_fit, layer_keys_ui};
-use crate::studio::widgets::plot::{Curve, PlotSpec};
+use crate::studio::widgets::plot_spec::{Curve, PlotSpec};
 use egui::{Button, RichText, Ui, Vec2};
 
 /// Shows the title with what it is about; true where the names of layers have no room in it.
