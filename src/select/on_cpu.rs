@@ -1,7 +1,7 @@
 //! The choice of a kernel for one operation on a CPU.
 
 use super::selection::{Candidate, Choice, Policy, SelectError};
-use super::{CpuFacts, Target, Tuning, Variant, catalogue, cpu_rest, least};
+use super::{CpuFacts, Target, Tuning, Variant, catalogue, least};
 use crate::lower::{OpKind, Program};
 
 /// The kernel of operation `index`: the fastest by remembered times where there are any, else the cheapest by estimate.

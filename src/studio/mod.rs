@@ -1,76 +1,38 @@
 //! The studio: one window in which a person builds a network, sees how its training step is compiled, and watches it learn.
 //!
 //! The thread that draws only draws. Compiling, training, and reading files happen on threads of their own, behind bounded channels; an answer
-//! to an older revision of the document is dropped. Panels read plain view models and ask for [`commands::Command`]s; the document changes by
-//! [`document::Edit`]s alone.
+//! to an older revision of the document is dropped. The document changes by [`document::edit::Edit`]s alone.
 //!
-//! | file | what it holds |
+//! The rooms, in the order of their imports: each imports from those before it only, and inside a room there are no circles.
+//!
+//! | room | what it holds |
 //! |---|---|
-//! | `app`, `actions` | the window, and what each command does |
-//! | `commands`, `shortcuts` | everything a person can do, with name, icon, shortcut and tooltip; which of it was asked for by key |
-//! | `state`, `selection`, `carry` | what the window shows, and what is selected in all views at once, from plan to plan |
-//! | `notice` | messages, with what can be done about them at once |
-//! | `devices` | what a network is planned for and trained on |
-//! | `document`, `fields`, `folds` | the preset with undo and redo, its fields as data, and what of it is folded to a line |
-//! | `last` | the network that was open last, which the next start opens |
-//! | `compiler`, `training`, `ending`, `earlier`, `transport`, `files`, `background` | the other threads |
-//! | `curves`, `rates`, `samples`, `predictions`, `proofs`, `prices` | what the rooms for the run, its data and its proofs remember |
-//! | `runs` | kept runs: the list, exports, capsules, and the run that is being kept |
-//! | `lab`, `inquiry`, `subject` | what is found out on request: times, planners, precisions, values |
-//! | `sides`, `window` | which panels are beside the tabs; the window's size |
-//! | `jobs` | what runs in the background, with its progress and its end |
-//! | `tour` | the three steps of the first start |
+//! | `theme` | type, colours, spaces and icons |
+//! | `document` | the preset with its fields, undo and redo; bundled presets; files, and edits kept safe through a crash |
+//! | `commands` | what a person can choose ([`commands::UiCommand`]), and what the program asks of itself ([`commands::Request`]) |
 //! | `view_models` | what the panels show, as plain data |
-//! | `panels`, `widgets` | how it is drawn |
-//! | `theme`, `icons`, `motion` | how it looks, and whether it may move |
+//! | `jobs` | work in the background: compiling, devices, measurements, what metrics cost, proofs |
+//! | `run` | the run that is trained with its rates, data and predictions, and the runs that are kept |
+//! | `widgets` | pieces that several panels are made of |
+//! | `panels` | the parts of the window: each draws a view model and pushes commands to a queue |
+//! | `shell` | the window: its state, what each command and request does, settings, notices, the tour |
+//!
+//! A panel sees its view model, what it remembers itself and a queue of commands. It imports neither `document`, `jobs`, `run` nor `shell`. Commands and
+//! requests are carried out in one place, `shell::actions`.
 
-pub mod actions;
-pub mod app;
-pub mod background;
-pub mod carry;
 pub mod commands;
-pub mod compiler;
-pub mod curves;
-pub mod devices;
 pub mod document;
-mod earlier;
-pub mod ending;
-pub mod fields;
-pub mod files;
-pub mod folds;
-pub mod icons;
-pub mod inquiry;
 pub mod jobs;
-pub mod lab;
-pub mod last;
-pub mod motion;
-pub mod notice;
 pub mod panels;
-pub mod predictions;
-pub mod presets;
-pub mod prices;
-pub mod proofs;
-pub mod rates;
-pub mod runs;
-pub mod samples;
-pub mod saving;
-pub mod selection;
-pub mod settings;
-mod shortcuts;
-pub mod sides;
-pub mod state;
-mod subject;
-pub mod tabs;
+pub mod run;
+pub mod shell;
 pub mod theme;
-pub mod tour;
-pub mod training;
-pub mod transport;
 pub mod view_models;
 pub mod widgets;
-mod window;
 
-pub use app::{Startup, StudioApp};
+pub use shell::app::{Startup, StudioApp};
 
+use shell::window;
 use std::path::PathBuf;
 
 /// The name under which the system knows the window.

@@ -4,8 +4,8 @@ use crate::robot::{Memory, Robot};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use stepgraph::studio::Startup;
-use stepgraph::studio::commands::{Command, Tab};
-use stepgraph::studio::runs::RunsCommand;
+use stepgraph::studio::commands::RunsCommand;
+use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::train::RunState;
 use stepgraph::train::runs::{Quantity, RunEnd, RunStore};
 
@@ -15,7 +15,7 @@ fn open(folder: &Path) -> Robot {
     robot
 }
 
-fn perform(robot: &mut Robot, command: Command) {
+fn perform(robot: &mut Robot, command: UiCommand) {
     let ctx = robot.window.ctx.clone();
     robot.window.state_mut().perform(&ctx, command);
     robot.window.run_steps(3);
@@ -25,8 +25,8 @@ fn perform(robot: &mut Robot, command: Command) {
 fn select(robot: &mut Robot) -> String {
     robot.until("the run", |app| app.studio.runs.entries.len() == 1);
     let id = robot.app().studio.runs.entries[0].id.clone();
-    perform(robot, Command::ShowTab(Tab::Runs));
-    perform(robot, Command::Runs(RunsCommand::Select(id.clone())));
+    perform(robot, UiCommand::ShowTab(Tab::Runs));
+    perform(robot, UiCommand::Runs(RunsCommand::Select(id.clone())));
     id
 }
 
@@ -40,7 +40,7 @@ fn train_a_while(folder: &Path) -> u64 {
     robot.until("steps with that", |app| app.studio.training.done() > now + 50);
     robot.press("Stop");
     robot.until("the stop", |app| app.studio.training.state == Some(RunState::Stopped));
-    robot.until("its checkpoint", |app| app.studio.training.keeping.has_kept(app.studio.training.done()));
+    robot.until("its checkpoint", |app| app.studio.training.writer.has_kept(app.studio.training.done()));
     robot.app().studio.training.done()
 }
 
@@ -65,7 +65,7 @@ fn a_stopped_run_goes_on_in_the_same_curves_after_a_restart() {
     assert_eq!((layers.first_step(), &layers.names), (Some(1), &first.layers.names));
     assert!(!robot.sees("those before it were not kept"));
     let training = &robot.app().studio.training;
-    assert_eq!((training.keeping.id(), training.total > done), (Some(id.as_str()), true));
+    assert_eq!((training.writer.id(), training.total > done), (Some(id.as_str()), true));
     assert_eq!(&training.history.loss.raw.values()[..done as usize], first.values(Quantity::Loss));
     // The learning rate is the one that it had, and not the preset's.
     assert_eq!(Some(&training.lr), first.values(Quantity::Lr).last());
@@ -120,7 +120,7 @@ fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
         format!("at step {}; Continue goes on from there", exact(from))
     };
     assert!(robot.sees(&way), "{way}: {:?}", robot.app().studio.notice);
-    perform(&mut robot, Command::DismissNotice);
+    perform(&mut robot, UiCommand::DismissNotice);
     eframe::App::save(robot.window.state_mut(), memory);
     drop(robot);
     let startup = Startup { runs: Some(RunStore::at(folder.path().join("runs"))), ..Startup::default() };
@@ -131,7 +131,7 @@ fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
     // Another network that is open gives way to the run's own.
     let mut robot = open(folder.path());
     robot.until("the notice", |app| app.studio.notice.is_some());
-    perform(&mut robot, Command::NewFromPreset(1));
+    perform(&mut robot, UiCommand::NewFromPreset(1));
     robot.settle();
     assert_eq!(robot.app().studio.runs.entries[0].record.state, RunEnd::Interrupted);
     let id = robot.app().studio.runs.entries[0].id.clone();
@@ -172,7 +172,7 @@ fn a_run_that_was_deleted_meanwhile_is_offered_no_more() {
     let mut robot = open(folder.path());
     robot.until("the notice", |app| app.studio.notice.is_some());
     store.delete(&id).unwrap();
-    perform(&mut robot, Command::ShowTab(Tab::Runs));
+    perform(&mut robot, UiCommand::ShowTab(Tab::Runs));
     robot.until("that it is gone", |app| {
         app.studio
             .notice
@@ -199,9 +199,9 @@ fn a_run_of_another_network_than_the_open_one_asks_first() {
         robot.window.run_steps(2);
     }
     robot.until("more steps", |app| app.studio.training.done() > done + 5);
-    assert_eq!((robot.value("L0 units"), robot.app().studio.training.keeping.id()), ("128".into(), Some(id.as_str())));
+    assert_eq!((robot.value("L0 units"), robot.app().studio.training.writer.id()), ("128".into(), Some(id.as_str())));
     // Another one does not push it aside.
-    perform(&mut robot, Command::Runs(RunsCommand::Continue));
+    perform(&mut robot, UiCommand::Runs(RunsCommand::Continue));
     assert_eq!(robot.app().studio.runs.entries.len(), 1);
 }
 
@@ -216,7 +216,7 @@ fn a_changed_learning_rate_is_applied_and_reported_when_a_run_is_continued() {
     robot.press("Continue the selected run");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
     let training = &robot.app().studio.training;
-    assert_eq!((training.keeping.id(), training.lr), (Some(id.as_str()), 0.0625));
+    assert_eq!((training.writer.id(), training.lr), (Some(id.as_str()), 0.0625));
     let told = robot.app().studio.notice.as_ref().unwrap().text.clone();
     assert!(told.contains("continues from step") && told.contains("optimizer.lr: the checkpoint has "), "{told}");
     assert!(told.contains("continues with 0.0625"), "{told}");
@@ -271,7 +271,7 @@ fn the_baseline_is_remembered_through_a_restart() {
     let mut robot = Robot::start_with(startup, Some(memory));
     robot.until("the list", |app| app.studio.runs.baseline_id.is_none());
     assert!(robot.app().studio.notice.is_none());
-    perform(&mut robot, Command::ShowTab(Tab::Runs));
+    perform(&mut robot, UiCommand::ShowTab(Tab::Runs));
     store.restore(&id).unwrap();
     robot.until("the baseline", |app| app.studio.runs.baseline.is_some());
 }
@@ -280,12 +280,12 @@ fn the_baseline_is_remembered_through_a_restart() {
 fn a_run_that_gave_way_to_another_network_goes_on_from_its_notice() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
-    perform(&mut robot, Command::NewFromPreset(stepgraph::studio::presets::index("spirals").unwrap()));
+    perform(&mut robot, UiCommand::NewFromPreset(stepgraph::studio::document::presets::index("spirals").unwrap()));
     robot.settle();
     robot.train(100_000_000);
-    robot.until("some steps", |app| app.studio.training.done() > 50 && app.studio.training.keeping.id().is_some());
-    let id = robot.app().studio.training.keeping.id().unwrap().to_owned();
-    perform(&mut robot, Command::NewFromPreset(stepgraph::studio::presets::index("digits-mlp").unwrap()));
+    robot.until("some steps", |app| app.studio.training.done() > 50 && app.studio.training.writer.id().is_some());
+    let id = robot.app().studio.training.writer.id().unwrap().to_owned();
+    perform(&mut robot, UiCommand::NewFromPreset(stepgraph::studio::document::presets::index("digits-mlp").unwrap()));
     robot.press("Discard changes");
     robot.settle();
     assert!(robot.sees("Training of spirals was stopped at step") && robot.sees("the run is kept."));
@@ -297,7 +297,7 @@ fn a_run_that_gave_way_to_another_network_goes_on_from_its_notice() {
     robot.press("Continue");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
     let studio = &robot.app().studio;
-    assert_eq!((studio.document.preset().name.as_str(), studio.training.keeping.id()), ("spirals", Some(id.as_str())));
+    assert_eq!((studio.document.preset().name.as_str(), studio.training.writer.id()), ("spirals", Some(id.as_str())));
     // Nothing of it is lost: it goes on from its last step.
     assert!(studio.training.history.loss.raw.len() as u64 > done + 20);
     drop(robot);

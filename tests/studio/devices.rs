@@ -5,8 +5,8 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use stepgraph::exec::cuda;
 use stepgraph::studio::StudioApp;
-use stepgraph::studio::commands::Command;
-use stepgraph::studio::devices::DeviceChoice;
+use stepgraph::studio::commands::DeviceChoice;
+use stepgraph::studio::commands::UiCommand;
 use stepgraph::train::RunState;
 
 fn choose(robot: &mut Robot, name: &str) {
@@ -30,14 +30,14 @@ fn a_plan_for_an_absent_gpu_is_shown_and_not_trained() {
     let mut robot = Robot::open(None);
     choose(&mut robot, "NVIDIA H200, plan only");
     assert_eq!(target(robot.app()), "NVIDIA H200");
-    assert!(!robot.app().studio.is_enabled(&Command::Train) && robot.sees("plan only: choose a device"));
+    assert!(!robot.app().studio.is_enabled(&UiCommand::Train) && robot.sees("plan only: choose a device"));
     // Edits are planned for it too.
     robot.write("batch", "32");
     robot.settle();
     assert_eq!(target(robot.app()), "NVIDIA H200");
     let cpu = robot.app().studio.devices.list()[0].name.clone();
     choose(&mut robot, &cpu);
-    assert!(target(robot.app()).starts_with("CPU") && robot.app().studio.is_enabled(&Command::Train));
+    assert!(target(robot.app()).starts_with("CPU") && robot.app().studio.is_enabled(&UiCommand::Train));
 }
 
 #[test]

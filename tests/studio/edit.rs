@@ -3,9 +3,9 @@
 use crate::robot::Robot;
 use egui::{Key, Modifiers};
 use stepgraph::model::LayerPath;
-use stepgraph::studio::commands::Command;
-use stepgraph::studio::document::Edit;
-use stepgraph::studio::fields::{FieldValue, Owner};
+use stepgraph::studio::commands::Edit;
+use stepgraph::studio::commands::UiCommand;
+use stepgraph::studio::document::fields::value::{FieldValue, Owner};
 
 #[test]
 fn a_mistake_appears_on_its_card_and_goes_when_it_is_mended() {
@@ -53,7 +53,7 @@ fn an_edit_says_what_it_changed_and_is_undone_as_one() {
     robot.press("Undo");
     robot.settle();
     let typed = |units| {
-        Command::Edit(Edit::SetField {
+        UiCommand::Edit(Edit::SetField {
             owner: Owner::Layer(LayerPath(vec![0])),
             name: "units",
             value: FieldValue::Count(units),
@@ -175,11 +175,11 @@ fn a_window_that_nothing_happens_in_draws_nothing() {
 
 #[test]
 fn the_delete_key_removes_the_selected_layer_and_in_a_field_a_letter() {
-    use stepgraph::studio::selection::Selection;
+    use stepgraph::studio::commands::Selection;
     let mut robot = Robot::open(None);
     let select = |robot: &mut Robot| {
         let ctx = robot.window.ctx.clone();
-        robot.window.state_mut().perform(&ctx, Command::Select(Selection::Layer(LayerPath(vec![1]))));
+        robot.window.state_mut().perform(&ctx, UiCommand::Select(Selection::Layer(LayerPath(vec![1]))));
         robot.window.step();
     };
     select(&mut robot);

@@ -3,16 +3,16 @@
 use crate::robot::Robot;
 use egui_kittest::kittest::Queryable as _;
 use stepgraph::model::LayerPath;
-use stepgraph::studio::commands::{Command, Tab};
-use stepgraph::studio::document::Edit;
-use stepgraph::studio::fields::{FieldValue, Owner};
-use stepgraph::studio::selection::Selection;
+use stepgraph::studio::commands::Edit;
+use stepgraph::studio::commands::Selection;
+use stepgraph::studio::commands::{Action, Request, Tab, UiCommand};
+use stepgraph::studio::document::fields::value::{FieldValue, Owner};
 use stepgraph::studio::{Startup, StudioApp};
 use stepgraph::train::RunState;
 
-fn perform(robot: &mut Robot, command: Command) {
+fn perform(robot: &mut Robot, action: impl Into<Action>) {
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
+    robot.window.state_mut().perform(&ctx, action);
     robot.window.run_steps(3);
 }
 
@@ -30,29 +30,29 @@ fn writer(robot: &Robot, name: &str) -> usize {
 #[test]
 fn values_are_those_that_the_operation_writes() {
     let mut robot = Robot::open(Some("digits-mlp"));
-    perform(&mut robot, Command::ShowValues);
+    perform(&mut robot, UiCommand::ShowValues);
     for name in ["L2:Dense.gW", "L0:Dense.gW", "L2:Dense.gB"] {
         let op = writer(&robot, name);
-        perform(&mut robot, Command::Select(Selection::Op(op)));
+        perform(&mut robot, UiCommand::Select(Selection::Op(op)));
         robot.until(name, |app| holds(app).starts_with(name));
         let shown = robot.app().studio.values_shown().unwrap().clone();
-        assert!(shown.look.is_some() && shown.writer == Some(op), "{name}: {shown:?}");
+        assert!(shown.summary.is_some() && shown.writer == Some(op), "{name}: {shown:?}");
         // Right before the operation it is not there, whatever its neighbours in the vector are.
-        perform(&mut robot, Command::Scrub(Some(op - 1)));
+        perform(&mut robot, UiCommand::Scrub(Some(op - 1)));
         robot.until("what is not written", |app| holds(app).starts_with("Not written yet"));
         assert_eq!(holds(robot.app()), format!("Not written yet: op {op} is the first to write it."), "{name}");
         robot.window.step();
         assert!(robot.sees("Not written yet"));
-        perform(&mut robot, Command::Scrub(None));
+        perform(&mut robot, UiCommand::Scrub(None));
     }
     // A part is selected by itself too, and another one is a choice away.
     let op = writer(&robot, "L2:Dense.gW");
-    perform(&mut robot, Command::Select(Selection::Op(op)));
+    perform(&mut robot, UiCommand::Select(Selection::Op(op)));
     let place = robot.app().studio.place_looked_at().unwrap();
-    perform(&mut robot, Command::Select(Selection::Part(place.buffer, place.part)));
+    perform(&mut robot, UiCommand::Select(Selection::Part(place.buffer, place.part)));
     robot.until("the part", |app| holds(app).starts_with("L2:Dense.gW"));
     assert!(robot.app().studio.inspector.to_string().starts_with("Part of a vector: L2:Dense.gW"));
-    perform(&mut robot, Command::ShowPart(0));
+    perform(&mut robot, UiCommand::ShowPart(0));
     robot.until("the first part, which is written later", |app| holds(app).starts_with("Not written yet"));
 }
 
@@ -62,42 +62,42 @@ fn a_network_that_does_not_compile_keeps_no_facts_of_the_one_before() {
     let preset = robot.app().studio.document.preset().clone();
     let at = |class: &str| preset.layers.iter().position(|l| l.kind().class == class).expect("a layer");
     let (flatten, conv) = (at("Flatten"), at("Conv2d"));
-    perform(&mut robot, Command::Select(Selection::Layer(LayerPath(vec![conv]))));
+    perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath(vec![conv]))));
     assert!(robot.app().studio.inspector.to_string().contains("weight"));
     let from = LayerPath(vec![flatten]);
-    perform(&mut robot, Command::Edit(Edit::Move { from, parent: LayerPath::default(), index: conv }));
+    perform(&mut robot, UiCommand::Edit(Edit::Move { from, parent: LayerPath::default(), index: conv }));
     robot.settle();
     assert!(robot.app().studio.problems() > 0 && robot.app().studio.is_plan_outdated());
     for layer in 0..preset.layers.len() {
-        perform(&mut robot, Command::Select(Selection::Layer(LayerPath(vec![layer]))));
+        perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath(vec![layer]))));
         let page = robot.app().studio.inspector.to_string();
         assert!(!page.contains("weight") && !page.contains("FLOPs") && !page.contains("arena"), "{page}");
         assert!(robot.sees("Its numbers come back when the network's problem is fixed"));
     }
-    perform(&mut robot, Command::Select(Selection::Nothing));
+    perform(&mut robot, UiCommand::Select(Selection::Nothing));
     assert!(!robot.app().studio.inspector.to_string().contains("arena"));
     // What has no newer plan to show says that it is older.
     for tab in [Tab::StepGraph, Tab::Arena, Tab::Capture] {
-        perform(&mut robot, Command::ShowTab(tab));
+        perform(&mut robot, UiCommand::ShowTab(tab));
         assert!(robot.sees("What is shown here is the step before it"), "{tab:?}");
     }
-    perform(&mut robot, Command::Select(Selection::Op(0)));
-    perform(&mut robot, Command::ShowValues);
+    perform(&mut robot, UiCommand::Select(Selection::Op(0)));
+    perform(&mut robot, UiCommand::ShowValues);
     assert!(robot.sees("Fix the network's problem to look at values"));
-    perform(&mut robot, Command::ShowValues);
-    perform(&mut robot, Command::Undo);
+    perform(&mut robot, UiCommand::ShowValues);
+    perform(&mut robot, UiCommand::Undo);
     robot.settle();
     assert!(!robot.sees("What is shown here is the step before it") && robot.app().studio.problems() == 0);
-    perform(&mut robot, Command::Select(Selection::Layer(LayerPath(vec![conv]))));
+    perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath(vec![conv]))));
     assert!(robot.app().studio.inspector.to_string().contains("weight"));
 }
 
 /// Makes the document's data a table in a file, which `path` names.
 fn use_table(robot: &mut Robot, path: &std::path::Path) {
     let edit = Edit::SetField { owner: Owner::Preset, name: "data.type", value: FieldValue::Choice(8) };
-    perform(robot, Command::Edit(edit));
+    perform(robot, UiCommand::Edit(edit));
     robot.settle();
-    perform(robot, Command::UseData("data.path", path.to_owned()));
+    perform(robot, Request::UseData("data.path", path.to_owned()));
     robot.settle();
 }
 
@@ -110,7 +110,7 @@ fn a_mistake_in_the_data_is_said_once_and_goes_when_its_file_is_put_right() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own.csv");
     let mut robot = Robot::open(Some("spirals"));
-    perform(&mut robot, Command::ShowTab(Tab::Data));
+    perform(&mut robot, UiCommand::ShowTab(Tab::Data));
     robot.until("the spirals", |app| app.studio.samples.is_current);
     use_table(&mut robot, &path);
     robot.until("the mistake", |app| app.studio.problems() == 1);
@@ -130,7 +130,7 @@ fn a_mistake_in_the_data_is_said_once_and_goes_when_its_file_is_put_right() {
     assert_eq!((times(&robot, "cannot be read"), robot.app().studio.problems()), (0, 0));
     assert!(!robot.sees("Training failed:") && !robot.sees("from before the change"));
     assert!(robot.app().studio.training.state.is_none());
-    perform(&mut robot, Command::ShowTab(Tab::Train));
+    perform(&mut robot, UiCommand::ShowTab(Tab::Train));
     assert!(!robot.sees("cannot be read"));
 }
 
@@ -140,7 +140,7 @@ fn a_run_that_could_not_be_prepared_is_no_matter_of_another_network() {
     let own = robot.value("sample shape");
     robot.write("sample shape", "32");
     robot.settle();
-    perform(&mut robot, Command::ShowTab(Tab::Arena));
+    perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
     robot.press("Train");
     robot.until("the failure", |app| app.studio.notice.is_some());
     robot.window.run_steps(2);
@@ -148,7 +148,7 @@ fn a_run_that_could_not_be_prepared_is_no_matter_of_another_network() {
     robot.write("sample shape", &own);
     robot.settle();
     assert!(robot.app().studio.notice.is_none() && robot.app().studio.problems() == 0);
-    perform(&mut robot, Command::ShowTab(Tab::Train));
+    perform(&mut robot, UiCommand::ShowTab(Tab::Train));
     assert!(!robot.sees("does not fit the network") && robot.sees("Train this network"));
 }
 

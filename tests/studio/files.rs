@@ -4,12 +4,12 @@ use crate::robot::{Memory, Robot};
 use egui::{Key, Modifiers};
 use std::path::Path;
 use stepgraph::studio::Startup;
-use stepgraph::studio::commands::Command;
+use stepgraph::studio::commands::{Action, Request, UiCommand};
 use stepgraph::train::RunState;
 
-fn perform(robot: &mut Robot, command: Command) {
+fn perform(robot: &mut Robot, action: impl Into<Action>) {
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
+    robot.window.state_mut().perform(&ctx, action);
     robot.window.run_steps(3);
 }
 
@@ -35,12 +35,12 @@ fn another_file_is_replaced_only_after_a_question() {
     let path = folder.path().join("letter.json");
     std::fs::write(&path, "a letter").unwrap();
     let mut robot = Robot::open(None);
-    perform(&mut robot, Command::SaveFile(path.clone()));
+    perform(&mut robot, Request::Save { path: path.clone(), replace: false });
     wait_for(&mut robot, "letter.json exists. Replace it?");
     robot.press("Cancel");
     assert!(!robot.sees("Replace it?") && robot.app().studio.document.path().is_none());
     assert_eq!(text_of(&path), "a letter");
-    perform(&mut robot, Command::SaveFile(path.clone()));
+    perform(&mut robot, Request::Save { path: path.clone(), replace: false });
     wait_for(&mut robot, "letter.json exists. Replace it?");
     robot.press("Replace");
     robot.until("the file", |app| app.studio.document.path().is_some());
@@ -58,7 +58,7 @@ fn a_file_that_others_changed_is_not_overwritten_unasked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("shared.json");
     let mut robot = Robot::open(None);
-    perform(&mut robot, Command::SaveFile(path.clone()));
+    perform(&mut robot, Request::Save { path: path.clone(), replace: false });
     robot.until("the file", |app| app.studio.document.path().is_some());
     robot.write("batch", "32");
     robot.settle();
@@ -79,7 +79,7 @@ fn a_file_that_others_changed_is_not_overwritten_unasked() {
 fn a_missing_folder_is_told_without_advice_about_space() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = Robot::open(None);
-    perform(&mut robot, Command::SaveFile(folder.path().join("no/such/mine.json")));
+    perform(&mut robot, Request::Save { path: folder.path().join("no/such/mine.json"), replace: false });
     robot.until("the answer", |app| app.studio.notice.is_some());
     let line = robot.app().studio.notice.as_ref().unwrap().line();
     assert!(line.starts_with("mine.json cannot be written: there is no folder"), "{line}");
@@ -90,13 +90,13 @@ fn a_missing_folder_is_told_without_advice_about_space() {
 fn a_network_that_nobody_named_takes_the_name_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = Robot::open(None);
-    perform(&mut robot, Command::New);
-    perform(&mut robot, Command::SaveFile(folder.path().join("letters.json")));
+    perform(&mut robot, UiCommand::New);
+    perform(&mut robot, Request::Save { path: folder.path().join("letters.json"), replace: false });
     robot.until("the file", |app| app.studio.document.path().is_some());
     assert!(text_of(&folder.path().join("letters.json")).contains("\"letters\""));
     assert!(!robot.app().studio.document.is_dirty());
     // One that has a name keeps it.
-    perform(&mut robot, Command::SaveFile(folder.path().join("other.json")));
+    perform(&mut robot, Request::Save { path: folder.path().join("other.json"), replace: false });
     robot.until("the other file", |_| folder.path().join("other.json").exists());
     assert_eq!(robot.app().studio.document.preset().name, "letters");
 }
@@ -106,31 +106,31 @@ fn trained_weights_are_saved_and_not_lost_unasked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trained.safetensors");
     let mut robot = Robot::open(None);
-    assert!(!robot.app().studio.is_enabled(&Command::SaveWeights));
+    assert!(!robot.app().studio.is_enabled(&UiCommand::SaveWeights));
     robot.write("steps", "30");
     robot.settle();
-    perform(&mut robot, Command::SaveFile(folder.path().join("mine.json")));
+    perform(&mut robot, Request::Save { path: folder.path().join("mine.json"), replace: false });
     robot.until("the file", |app| app.studio.document.path().is_some());
     robot.press("Train this network");
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
-    perform(&mut robot, Command::NewFromPreset(0));
+    perform(&mut robot, UiCommand::NewFromPreset(0));
     assert!(robot.sees("Save the trained weights first?") && robot.sees("30 steps"));
     robot.press("Cancel");
     assert_eq!(robot.app().studio.training.done(), 30);
     // A run that was stopped keeps its weights until another one begins.
     robot.window.state_mut().studio.training.send(stepgraph::train::Command::Stop);
     robot.until("the stop", |app| app.studio.training.state == Some(RunState::Stopped));
-    perform(&mut robot, Command::SaveWeightsByPath);
+    perform(&mut robot, UiCommand::SaveWeightsByPath);
     robot.write("Path", &path.display().to_string());
     robot.press("Save");
     wait_for(&mut robot, "Weights saved to");
     assert!(path.exists() && !robot.app().studio.training.has_unsaved_weights());
-    perform(&mut robot, Command::SaveWeightsFile(path.clone()));
+    perform(&mut robot, Request::SaveWeights { path: path.clone(), replace: false });
     wait_for(&mut robot, "trained.safetensors exists. Replace it?");
     robot.press("Cancel");
-    perform(&mut robot, Command::SaveWeightsFile(folder.path().join("no/such/w")));
+    perform(&mut robot, Request::SaveWeights { path: folder.path().join("no/such/w"), replace: false });
     wait_for(&mut robot, "The weights were not saved");
-    perform(&mut robot, Command::New);
+    perform(&mut robot, UiCommand::New);
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().name, "untitled");
 }
@@ -140,7 +140,7 @@ fn weights_can_be_let_go() {
     let mut robot = Robot::open(None);
     robot.key(Modifiers::NONE, Key::F10);
     robot.until("one step", |app| app.studio.training.state == Some(RunState::Paused));
-    perform(&mut robot, Command::New);
+    perform(&mut robot, UiCommand::New);
     robot.press("Continue without");
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().name, "untitled");
@@ -154,7 +154,7 @@ fn a_preset_is_saved_by_a_typed_path_and_opened_again() {
     robot.write("L0 units", "77");
     robot.settle();
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Command::SaveByPath);
+    robot.window.state_mut().perform(&ctx, UiCommand::SaveByPath);
     robot.window.run_steps(3);
     robot.write("Path", &path.display().to_string());
     robot.press("Save");
@@ -177,7 +177,7 @@ fn a_bundled_preset_is_no_recent_file_and_lost_files_leave_the_list() {
     let lost = folder.path().join("lost.json");
     robot.window.state_mut().studio.settings.recent.push(lost.clone());
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Command::OpenFile(lost));
+    robot.window.state_mut().perform(&ctx, Request::Open(lost));
     robot.until("the answer", |app| app.studio.notice.is_some());
     assert!(robot.app().studio.settings.recent.is_empty());
 }
@@ -240,7 +240,7 @@ fn the_next_start_opens_what_was_open_last() {
     // A file, as it is on the disk by then.
     robot.write("batch", "48");
     robot.settle();
-    perform(robot, Command::SaveFile(path.clone()));
+    perform(robot, Request::Save { path: path.clone(), replace: false });
     robot.until("the file", |app| app.studio.document.path().is_some());
     let memory = Memory::of(robot);
     std::fs::write(&path, text_of(&path).replace("48", "24")).unwrap();
@@ -288,7 +288,7 @@ fn another_programs_file_is_called_by_its_name() {
     let path = folder.path().join("model.onnx");
     std::fs::write(&path, b"\x08\x08\x12\x07pytorch\x3a\xff\x01\x0a\x80").unwrap();
     let mut robot = Robot::open(None);
-    perform(&mut robot, Command::OpenFile(path));
+    perform(&mut robot, Request::Open(path));
     wait_for(&mut robot, "What went wrong");
     assert!(robot.sees("it is an ONNX model") && robot.sees("Stepgraph opens presets"));
     assert_eq!(robot.app().studio.document.preset().name, "digits-mlp");

@@ -5,13 +5,13 @@ use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use stepgraph::model::LayerPath;
-use stepgraph::studio::commands::{Command, Tab};
-use stepgraph::studio::selection::Selection;
+use stepgraph::studio::commands::Selection;
+use stepgraph::studio::commands::{Action, Request, Tab, UiCommand};
 use stepgraph::studio::view_models::network::Row;
 
-fn perform(robot: &mut Robot, command: Command) {
+fn perform(robot: &mut Robot, action: impl Into<Action>) {
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
+    robot.window.state_mut().perform(&ctx, action);
     robot.window.run_steps(3);
 }
 
@@ -71,7 +71,7 @@ fn a_key_leads_from_panel_to_panel() {
 }
 
 fn select(robot: &mut Robot, path: &[usize]) {
-    perform(robot, Command::Select(Selection::Layer(LayerPath(path.to_vec()))));
+    perform(robot, UiCommand::Select(Selection::Layer(LayerPath(path.to_vec()))));
 }
 
 #[test]
@@ -164,11 +164,11 @@ fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
     assert!(is_focused(&robot, Role::Button, "Cancel"));
     robot.key(Modifiers::NONE, Key::Enter);
     assert!(!robot.sees("Save the changes to") && robot.value("batch") == "32");
-    perform(&mut robot, Command::OpenByPath);
+    perform(&mut robot, UiCommand::OpenByPath);
     assert!(robot.sees("Open a preset by its path"));
     robot.key(Modifiers::NONE, Key::Escape);
     assert!(!robot.sees("Open a preset by its path"));
-    for page in [Command::ShowShortcuts, Command::ShowAbout] {
+    for page in [UiCommand::ShowShortcuts, UiCommand::ShowAbout] {
         perform(&mut robot, page);
         assert!(robot.sees("Close"));
         robot.key(Modifiers::NONE, Key::Escape);
@@ -197,7 +197,7 @@ fn a_refused_file_is_told_whole_and_told_again_on_demand() {
     assert!(robot.sees("What went wrong"));
     robot.key(Modifiers::NONE, Key::Escape);
     assert!(!robot.sees("What went wrong"));
-    perform(&mut robot, Command::OpenFile(folder.path().join("none.json")));
+    perform(&mut robot, Request::Open(folder.path().join("none.json")));
     let told =
         |app: &stepgraph::studio::StudioApp| app.studio.notice.as_ref().is_some_and(|n| n.text.contains("none.json"));
     robot.until("the answer", told);
@@ -247,7 +247,7 @@ fn a_click_on_a_card_gives_the_keyboard_to_the_list() {
 #[test]
 fn the_capture_plan_folds_like_the_list_of_layers_and_is_walked_through() {
     let mut robot = Robot::open(Some("stress-200"));
-    perform(&mut robot, Command::ShowTab(Tab::Capture));
+    perform(&mut robot, UiCommand::ShowTab(Tab::Capture));
     let unfold = "Unfold the buffers of 49 × Residual";
     assert!(robot.window.query_all_by_role_and_label(Role::Button, unfold).next().is_some());
     let rows = |robot: &Robot| {
@@ -301,7 +301,7 @@ fn a_dialog_takes_tooltips_away_and_opens_at_its_top() {
     let mut robot = Robot::open(None);
     robot.window.get_by_role_and_label(Role::Button, "Undo").hover();
     robot.window.run_steps(60);
-    let tooltip = Command::AddLayer.info().about;
+    let tooltip = UiCommand::AddLayer.info().about;
     robot.window.get_by_role_and_label(Role::Button, "Add layer…").hover();
     robot.window.run_steps(60);
     assert!(robot.sees(tooltip));
@@ -425,10 +425,10 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
     robot.settle();
     assert!(robot.app().studio.is_ready(), "{:?}", robot.app().studio.document.preset().input);
     // A text that is no value is a problem like any other: the key leads to its layer, and Enter to the field.
-    perform(&mut robot, Command::Select(Selection::Layer(LayerPath(vec![3]))));
+    perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath(vec![3]))));
     robot.write("L0 kernel", "x");
     robot.key(Modifiers::NONE, Key::Escape);
-    perform(&mut robot, Command::Select(Selection::Layer(LayerPath(vec![3]))));
+    perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath(vec![3]))));
     robot.key(Modifiers::NONE, Key::F8);
     robot.key(Modifiers::NONE, Key::Enter);
     robot.window.run_steps(2);

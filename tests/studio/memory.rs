@@ -4,16 +4,16 @@ use crate::robot::Robot;
 use egui::accesskit::Role;
 use egui::{Key, Modifiers};
 use egui_kittest::kittest::Queryable as _;
-use stepgraph::studio::commands::{Command, Tab};
-use stepgraph::studio::devices::DeviceChoice;
-use stepgraph::studio::lab::Weights;
-use stepgraph::studio::selection::Selection;
-use stepgraph::studio::tour::TourStep;
+use stepgraph::studio::commands::DeviceChoice;
+use stepgraph::studio::commands::Selection;
+use stepgraph::studio::commands::Weights;
+use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::studio::view_models::levels::Level;
+use stepgraph::studio::view_models::tour::TourStep;
 use stepgraph::studio::{Startup, StudioApp};
 use stepgraph::train::RunState;
 
-fn perform(robot: &mut Robot, command: Command) {
+fn perform(robot: &mut Robot, command: UiCommand) {
     let ctx = robot.window.ctx.clone();
     robot.window.state_mut().perform(&ctx, command);
     robot.window.run_steps(3);
@@ -24,13 +24,13 @@ fn page(robot: &Robot) -> String {
 }
 
 fn is_measured(app: &StudioApp) -> bool {
-    app.studio.lab.measured(app.studio.plan_revision).is_some()
+    app.studio.measurements.measured(app.studio.plan_revision).is_some()
 }
 
 #[test]
 fn the_same_thing_is_found_at_every_level() {
     let mut robot = Robot::open(None);
-    perform(&mut robot, Command::ShowTab(Tab::StepGraph));
+    perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
     let kernel = robot.app().studio.plan.as_ref().unwrap().ops[0].kernel.clone();
     robot.press(&format!("Op 0 {kernel}"));
     for (level, noun) in [("IR", "nodes"), ("Lowered", "ops"), ("Recorded", "calls")] {
@@ -56,7 +56,7 @@ fn the_same_thing_is_found_at_every_level() {
 #[test]
 fn rows_are_filtered_sorted_and_walked_through_by_keys() {
     let mut robot = Robot::open(Some("digits-cnn"));
-    perform(&mut robot, Command::ShowTab(Tab::StepGraph));
+    perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
     let plan = robot.app().studio.plan.clone().unwrap();
     let ops = plan.ops.len();
     assert!(robot.sees(&format!("{ops} ops")));
@@ -94,15 +94,15 @@ fn rows_are_filtered_sorted_and_walked_through_by_keys() {
 #[test]
 fn operations_are_measured_on_request_and_another_plan_is_not_told_their_times() {
     let mut robot = Robot::open(None);
-    perform(&mut robot, Command::ShowTab(Tab::StepGraph));
+    perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
     robot.press("Measure operations");
     robot.until("the times", is_measured);
     let studio = &robot.app().studio;
-    let measured = studio.lab.measured(studio.plan_revision).unwrap();
+    let measured = studio.measurements.measured(studio.plan_revision).unwrap();
     assert_eq!(measured.times.op_us.len(), studio.plan.as_ref().unwrap().ops.len());
     assert!(measured.edges_us.is_sorted() && measured.roofline(0).unwrap() > 0.0);
     assert!(robot.sees("a step, measured"));
-    perform(&mut robot, Command::Select(Selection::Op(0)));
+    perform(&mut robot, UiCommand::Select(Selection::Op(0)));
     assert!(robot.sees("roofline share"));
     robot.write("L0 units", "96");
     robot.settle();
@@ -135,7 +135,7 @@ fn the_largest_buffer_and_its_layer_are_three_clicks_away() {
 #[test]
 fn a_byte_is_typed_and_its_owners_are_listed() {
     let mut robot = Robot::open(Some("digits-cnn"));
-    perform(&mut robot, Command::ShowTab(Tab::Arena));
+    perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
     robot.write("Byte or stretch of the arena", "0x0..0x100");
     robot.key(Modifiers::NONE, Key::Enter);
     assert_eq!(*robot.app().studio.selection.current(), Selection::Bytes([0, 256]));
@@ -150,7 +150,7 @@ fn a_byte_is_typed_and_its_owners_are_listed() {
 #[test]
 fn a_stretch_of_bytes_is_drawn_and_time_may_stand_to_the_right() {
     let mut robot = Robot::open(Some("digits-cnn"));
-    perform(&mut robot, Command::ShowTab(Tab::Arena));
+    perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
     let buffers = robot.app().studio.plan.as_ref().unwrap().arena.rects.len();
     let map = robot.window.get_by_label(&format!("Arena map, {buffers} buffers")).rect();
     let pointer = |robot: &mut Robot, x: f32, y: f32, pressed: Option<bool>| {
@@ -185,9 +185,9 @@ fn a_stretch_of_bytes_is_drawn_and_time_may_stand_to_the_right() {
 #[test]
 fn planners_and_precisions_are_compared_on_request() {
     let mut robot = Robot::open(None);
-    perform(&mut robot, Command::ShowTab(Tab::Arena));
-    perform(&mut robot, Command::ComparePlans);
-    robot.until("the comparison", |app| app.studio.lab.comparison(app.studio.plan_revision).is_some());
+    perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
+    perform(&mut robot, UiCommand::ComparePlans);
+    robot.until("the comparison", |app| app.studio.measurements.comparison(app.studio.plan_revision).is_some());
     robot.window.run_steps(3);
     assert!(robot.sees("Planners side by side") && robot.sees("greedy by size") && robot.sees("bf16"));
 }
@@ -195,39 +195,43 @@ fn planners_and_precisions_are_compared_on_request() {
 #[test]
 fn values_are_looked_at_along_the_step() {
     let mut robot = Robot::open(None);
-    perform(&mut robot, Command::ShowTab(Tab::Arena));
+    perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
     let plan = robot.app().studio.plan.clone().unwrap();
     let y = plan.compiled.plan.buffers.iter().position(|b| b.name == "L0:Dense.y").expect("an activation");
     let buffer = stepgraph::plan::BufferId(y as u32);
-    perform(&mut robot, Command::Select(Selection::Buffer(buffer)));
-    perform(&mut robot, Command::ShowValues);
-    robot.until("the values", |app| app.studio.lab.values.shown.as_ref().is_some_and(|s| s.look.is_some()));
-    let shown = robot.app().studio.lab.values.shown.clone().unwrap();
-    let s = shown.look.as_ref().unwrap().statistics;
+    perform(&mut robot, UiCommand::Select(Selection::Buffer(buffer)));
+    perform(&mut robot, UiCommand::ShowValues);
+    robot.until("the values", |app| app.studio.measurements.values.shown.as_ref().is_some_and(|s| s.summary.is_some()));
+    let shown = robot.app().studio.measurements.values.shown.clone().unwrap();
+    let s = shown.summary.as_ref().unwrap().statistics;
     // ReLU of real digits: nothing below zero, many zeros, something above.
     assert!(s.min == 0.0 && s.zeros > 0 && s.max > 0.0 && s.nans == 0, "{s:?}");
     assert!(robot.sees("mean ± std"));
     // Before its writer nothing lies there.
-    perform(&mut robot, Command::Scrub(None));
+    perform(&mut robot, UiCommand::Scrub(None));
     let first = plan.compiled.plan.buffers[y].writers[0];
     if first > 0 {
-        perform(&mut robot, Command::Scrub(Some(first - 1)));
-        robot.until("emptiness", |app| app.studio.lab.values.shown.as_ref().is_some_and(|s| s.look.is_none()));
+        perform(&mut robot, UiCommand::Scrub(Some(first - 1)));
+        robot.until("emptiness", |app| {
+            app.studio.measurements.values.shown.as_ref().is_some_and(|s| s.summary.is_none())
+        });
     }
     // Weights of a run are others than the initial ones.
-    perform(&mut robot, Command::Scrub(Some(first)));
-    robot.until("the values again", |app| app.studio.lab.values.shown.as_ref().is_some_and(|s| s.look.is_some()));
+    perform(&mut robot, UiCommand::Scrub(Some(first)));
+    robot.until("the values again", |app| {
+        app.studio.measurements.values.shown.as_ref().is_some_and(|s| s.summary.is_some())
+    });
     robot.write("steps", "40");
     robot.settle();
     robot.press("Train");
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
-    perform(&mut robot, Command::UseWeights(Weights::Run));
-    robot.until("the run's values", |app| app.studio.lab.values.shown.as_ref().is_some_and(|s| s.step == 40));
-    let trained = robot.app().studio.lab.values.shown.as_ref().unwrap().look.as_ref().unwrap().statistics;
+    perform(&mut robot, UiCommand::UseWeights(Weights::Run));
+    robot.until("the run's values", |app| app.studio.measurements.values.shown.as_ref().is_some_and(|s| s.step == 40));
+    let trained = robot.app().studio.measurements.values.shown.as_ref().unwrap().summary.as_ref().unwrap().statistics;
     assert_ne!(trained.mean, s.mean);
-    robot.until("rest", |app| !app.studio.lab.is_looking());
-    perform(&mut robot, Command::FindFirstBad);
-    robot.until("the search", |app| app.studio.lab.values.first_bad.is_some());
+    robot.until("rest", |app| !app.studio.measurements.is_looking());
+    perform(&mut robot, UiCommand::FindFirstBad);
+    robot.until("the search", |app| app.studio.measurements.values.first_bad.is_some());
     robot.window.run_steps(3);
     assert!(robot.sees("Every value of the step is finite."));
 }
@@ -247,14 +251,16 @@ fn a_run_that_failed_shows_the_operation_that_made_the_first_nan() {
     robot.settle();
     robot.press("Train");
     robot.until("the failure", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
-    assert!(robot.app().studio.training.moment.is_some());
-    perform(&mut robot, Command::UseWeights(Weights::Run));
-    perform(&mut robot, Command::ShowValues);
-    perform(&mut robot, Command::Select(Selection::Op(0)));
-    robot.until("the values", |app| app.studio.lab.values.shown.is_some() && !app.studio.lab.is_looking());
-    perform(&mut robot, Command::FindFirstBad);
-    robot.until("the search", |app| app.studio.lab.values.first_bad.is_some());
-    let (_, found) = robot.app().studio.lab.values.first_bad.clone().unwrap();
+    assert!(robot.app().studio.training.snapshot.is_some());
+    perform(&mut robot, UiCommand::UseWeights(Weights::Run));
+    perform(&mut robot, UiCommand::ShowValues);
+    perform(&mut robot, UiCommand::Select(Selection::Op(0)));
+    robot.until("the values", |app| {
+        app.studio.measurements.values.shown.is_some() && !app.studio.measurements.is_looking()
+    });
+    perform(&mut robot, UiCommand::FindFirstBad);
+    robot.until("the search", |app| app.studio.measurements.values.first_bad.is_some());
+    let (_, found) = robot.app().studio.measurements.values.first_bad.clone().unwrap();
     let op = found.expect("a value that is not finite").op.expect("an operation made it");
     robot.window.run_steps(3);
     let kernel = robot.app().studio.plan.as_ref().unwrap().ops[op].kernel.clone();
@@ -270,16 +276,16 @@ fn what_is_selected_stays_selected_through_an_edit() {
     };
     let buffers = &robot.app().studio.plan.as_ref().unwrap().compiled.plan.buffers;
     let last = buffers.iter().rposition(|b| b.name.starts_with("L0:")).expect("a buffer of the first layer");
-    perform(&mut robot, Command::Select(Selection::Buffer(stepgraph::plan::BufferId(last as u32))));
+    perform(&mut robot, UiCommand::Select(Selection::Buffer(stepgraph::plan::BufferId(last as u32))));
     let before = name(&robot);
     let ctx = robot.window.ctx.clone();
     let layer = stepgraph::model::LayerPath(vec![2]);
-    let copy = Command::OnLayer(layer, Box::new(Command::Duplicate));
+    let copy = UiCommand::OnLayer(layer, Box::new(UiCommand::Duplicate));
     robot.window.state_mut().perform(&ctx, copy);
     robot.settle();
     // The copy is selected; the way back leads to the buffer, wherever it lies now.
     while !matches!(robot.app().studio.selection.current(), Selection::Buffer(_)) {
-        perform(&mut robot, Command::Back);
+        perform(&mut robot, UiCommand::Back);
     }
     assert_eq!(name(&robot), before);
 }
@@ -311,7 +317,7 @@ fn the_tour_leads_through_three_steps_and_is_remembered() {
     robot.press("Next this step of the tour");
     assert!(robot.sees("See where the memory went"));
     robot.press("Open the arena");
-    perform(&mut robot, Command::SelectLargestBuffer);
+    perform(&mut robot, UiCommand::SelectLargestBuffer);
     assert_eq!(robot.app().studio.tour.shown(), Some((TourStep::Memory, true)));
     robot.press("Next this step of the tour");
     robot.write("L0 units", "64");
@@ -320,7 +326,7 @@ fn the_tour_leads_through_three_steps_and_is_remembered() {
     robot.press("Finish this step of the tour");
     assert_eq!(robot.app().studio.tour.shown(), None);
     assert!(robot.app().studio.settings.tour_done);
-    perform(&mut robot, Command::Tour(stepgraph::studio::tour::TourMove::Start));
+    perform(&mut robot, UiCommand::Tour(stepgraph::studio::commands::TourMove::Start));
     assert!(robot.sees("Train it"));
     robot.press("Dismiss the tour");
     assert!(!robot.sees("Train it"));
@@ -336,7 +342,7 @@ fn help_lists_the_keys_and_says_what_this_is() {
     robot.write("Find a key or a command", "measure");
     assert!(robot.sees("Measure operations") && !robot.sees("Makes a single step"));
     robot.press("Close");
-    perform(&mut robot, Command::ShowAbout);
+    perform(&mut robot, UiCommand::ShowAbout);
     assert!(robot.sees(env!("CARGO_PKG_VERSION")));
     robot.press("Close");
 }

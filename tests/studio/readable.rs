@@ -6,17 +6,17 @@ use egui::accesskit::Role;
 use egui::{Modifiers, Rect, Vec2};
 use egui_kittest::kittest::{By, NodeT as _, Queryable as _};
 use stepgraph::studio::Startup;
-use stepgraph::studio::commands::{Command, Tab};
-use stepgraph::studio::jobs::JobKind;
-use stepgraph::studio::runs::RunsCommand;
-use stepgraph::studio::tour::TourMove;
+use stepgraph::studio::commands::JobKind;
+use stepgraph::studio::commands::RunsCommand;
+use stepgraph::studio::commands::TourMove;
+use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::studio::view_models::format;
 use stepgraph::train::RunState;
 use stepgraph::train::runs::RunStore;
 
 const SIZES: [Vec2; 3] = [Vec2::new(1280.0, 800.0), Vec2::new(1024.0, 700.0), Vec2::new(900.0, 600.0)];
 
-fn perform(robot: &mut Robot, command: Command) {
+fn perform(robot: &mut Robot, command: UiCommand) {
     let ctx = robot.window.ctx.clone();
     robot.window.state_mut().perform(&ctx, command);
     robot.window.run_steps(6);
@@ -46,7 +46,7 @@ fn the_plots_of_runs_read_the_curves_at_the_pointer() {
     robot.train_to_the_end(60);
     robot.until("the run", |app| app.studio.runs.entries.first().is_some_and(|e| e.has_weights));
     let id = robot.app().studio.runs.entries[0].id.clone();
-    perform(&mut robot, Command::Runs(RunsCommand::Show(id.clone())));
+    perform(&mut robot, UiCommand::Runs(RunsCommand::Show(id.clone())));
     robot.until("its curves", |app| app.studio.runs.loaded.contains_key(&id));
     robot.window.run_steps(4);
     let plot = robot.window.get_by_role_and_label(Role::Image, "Loss of the selected runs").rect();
@@ -55,7 +55,7 @@ fn the_plots_of_runs_read_the_curves_at_the_pointer() {
     let shown = robot.window.query_all_by_label_contains("smoothed ").next().map(|n| label(&n)).expect("the values");
     let step: usize = shown.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a step");
     let loaded = &robot.app().studio.runs.loaded[&id];
-    let of = |series: &stepgraph::studio::widgets::series::Series| {
+    let of = |series: &stepgraph::studio::view_models::series::values::Series| {
         format::number(f64::from(series.at(step).expect("a value at the step")))
     };
     assert!((2..60).contains(&step), "{shown}");
@@ -71,27 +71,27 @@ fn the_plots_of_runs_read_the_curves_at_the_pointer() {
 fn a_job_is_seen_from_every_tab_and_can_be_cancelled() {
     let mut robot = Robot::open(Some("stress-200"));
     for tab in [Tab::Train, Tab::Data, Tab::Verify] {
-        perform(&mut robot, Command::ShowTab(tab));
+        perform(&mut robot, UiCommand::ShowTab(tab));
         let ctx = robot.window.ctx.clone();
-        robot.window.state_mut().perform(&ctx, Command::ComparePlans);
+        robot.window.state_mut().perform(&ctx, UiCommand::ComparePlans);
         robot.window.step();
         assert!(robot.sees("Job: Compare planners"), "{tab:?}");
         let cancel = robot.window.get_by_role_and_label(Role::Button, "Cancel: Compare planners").rect();
         assert!(cancel.right() <= 1280.0 && cancel.bottom() > 760.0, "{cancel:?}");
         robot.press("Cancel: Compare planners");
-        assert!(!robot.sees("Job: Compare planners") && !robot.app().studio.lab.is_comparing());
+        assert!(!robot.sees("Job: Compare planners") && !robot.app().studio.measurements.is_comparing());
     }
     // One that ends by itself says where its answer is.
-    perform(&mut robot, Command::MeasureOps);
-    robot.until("the times", |app| !app.studio.lab.is_measuring());
+    perform(&mut robot, UiCommand::MeasureOps);
+    robot.until("the times", |app| !app.studio.measurements.is_measuring());
     robot.window.run_steps(2);
     let notice = robot.app().studio.notice.clone().expect("a notice");
-    assert_eq!(notice.actions, [Command::ShowTab(Tab::StepGraph)]);
+    assert_eq!(notice.actions, [UiCommand::ShowTab(Tab::StepGraph)]);
     let shown = |robot: &Robot, kind| robot.app().studio.jobs.shown.iter().any(|j| j.kind == kind);
     assert!(!shown(&robot, JobKind::Measure));
-    perform(&mut robot, Command::Prove(None));
+    perform(&mut robot, UiCommand::Prove(None));
     assert!(shown(&robot, JobKind::Verify));
-    perform(&mut robot, Command::CancelJob(JobKind::Verify));
+    perform(&mut robot, UiCommand::CancelJob(JobKind::Verify));
     assert!(!shown(&robot, JobKind::Verify) && !robot.app().studio.proofs.is_running());
 }
 
@@ -125,7 +125,7 @@ fn the_shown_tab_is_in_view_in_its_row() {
         // The panels beside the tabs have at least this width.
         let (network, inspector) = (264.0, if size.x >= 1000.0 { 200.0 } else { 0.0 });
         for tab in [Tab::Verify, Tab::StepGraph, Tab::Runs, Tab::Predictions] {
-            perform(&mut robot, Command::ShowTab(tab));
+            perform(&mut robot, UiCommand::ShowTab(tab));
             robot.window.run_steps(6);
             let button = robot.window.query_all_by_role_and_label(Role::Button, tab.title()).next();
             let button = button.unwrap_or_else(|| panic!("no tab {tab:?}")).rect();
@@ -141,7 +141,7 @@ fn a_table_moved_sideways_keeps_the_names_of_its_rows() {
     let mut robot = Robot::open(Some("stress-200"));
     resize(&mut robot, Vec2::new(1024.0, 700.0));
     for (tab, name) in [(Tab::StepGraph, "Rows of the step graph"), (Tab::Capture, "Buffers by layer,")] {
-        perform(&mut robot, Command::ShowTab(tab));
+        perform(&mut robot, UiCommand::ShowTab(tab));
         let table = rect(&robot, name).expect("the table");
         let shown = |robot: &Robot| -> Vec<(String, Rect)> {
             let all = robot.window.query_all(By::new()).filter(|n| n.accesskit_node().raw_bounds().is_some());
@@ -188,9 +188,9 @@ fn the_card_of_the_tour_covers_nothing_that_it_speaks_of() {
         robot.window.run_steps(3);
         let plot = robot.window.get_by_role_and_label(Role::Image, "Loss against step").rect();
         free(card(&robot, "Train it"), plot, "the plot");
-        perform(&mut robot, Command::Tour(TourMove::Next));
-        perform(&mut robot, Command::ShowTab(Tab::Arena));
-        perform(&mut robot, Command::SelectLargestBuffer);
+        perform(&mut robot, UiCommand::Tour(TourMove::Next));
+        perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
+        perform(&mut robot, UiCommand::SelectLargestBuffer);
         let memory = card(&robot, "See where the memory went");
         free(memory, rect(&robot, "Arena map").unwrap_or(Rect::NOTHING), "the map");
         if size.x >= 1000.0 {
@@ -198,7 +198,7 @@ fn the_card_of_the_tour_covers_nothing_that_it_speaks_of() {
                 Rect::from_min_max(egui::pos2(size.x - 200.0, 40.0), (size - Vec2::new(0.0, 30.0)).to_pos2());
             free(memory, inspector, "the inspector");
         }
-        perform(&mut robot, Command::Tour(TourMove::Next));
+        perform(&mut robot, UiCommand::Tour(TourMove::Next));
         let edit = card(&robot, "Change it and watch the plan");
         let units = robot.window.get_by_role_and_label(Role::TextInput, "L0 units").rect();
         free(edit, units, "the field");

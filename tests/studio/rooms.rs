@@ -5,9 +5,9 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::Queryable as _;
 use stepgraph::plan::BufferId;
 use stepgraph::studio::StudioApp;
-use stepgraph::studio::commands::{Command, Tab};
-use stepgraph::studio::proofs::Proved;
-use stepgraph::studio::selection::Selection;
+use stepgraph::studio::commands::Selection;
+use stepgraph::studio::commands::{Action, Request, Tab, UiCommand};
+use stepgraph::studio::view_models::proofs::Proved;
 use stepgraph::train::{Check, Compared, Culprit, Proof, RunState};
 
 fn state(app: &StudioApp) -> Option<RunState> {
@@ -15,12 +15,12 @@ fn state(app: &StudioApp) -> Option<RunState> {
 }
 
 fn show(robot: &mut Robot, tab: Tab) {
-    perform(robot, Command::ShowTab(tab));
+    perform(robot, UiCommand::ShowTab(tab));
 }
 
-fn perform(robot: &mut Robot, command: Command) {
+fn perform(robot: &mut Robot, action: impl Into<Action>) {
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, command);
+    robot.window.state_mut().perform(&ctx, action);
     robot.window.step();
     robot.window.step();
 }
@@ -69,17 +69,17 @@ fn data_that_cannot_be_read_says_what_to_do_and_keeps_the_old_samples() {
     let mut robot = Robot::open(None);
     show(&mut robot, Tab::Data);
     robot.until("the digits", |app| app.studio.samples.is_current);
-    let value = stepgraph::studio::fields::FieldValue::Choice(8);
-    let owner = stepgraph::studio::fields::Owner::Preset;
-    let edit = stepgraph::studio::document::Edit::SetField { owner, name: "data.type", value };
-    perform(&mut robot, Command::Edit(edit));
+    let value = stepgraph::studio::document::fields::value::FieldValue::Choice(8);
+    let owner = stepgraph::studio::document::fields::value::Owner::Preset;
+    let edit = stepgraph::studio::commands::Edit::SetField { owner, name: "data.type", value };
+    perform(&mut robot, UiCommand::Edit(edit));
     robot.settle();
     robot.until("the mistake", |app| app.studio.samples.problem.is_some());
     robot.window.step();
     assert!(robot.sees("data.csv: cannot be read"));
     assert!(robot.sees("from before the change"));
     // Data that fits another network is shown all the same.
-    perform(&mut robot, Command::Undo);
+    perform(&mut robot, UiCommand::Undo);
     robot.settle();
     robot.until("the digits again", |app| app.studio.samples.is_current);
     robot.write("L2 units", "4");
@@ -97,12 +97,15 @@ fn a_file_of_ones_own_is_chosen_and_fits_after_an_edit() {
     std::fs::write(&path, format!("a,b,kind\n{rows}")).unwrap();
     let mut robot = Robot::open(Some("spirals"));
     show(&mut robot, Tab::Data);
-    let value = stepgraph::studio::fields::FieldValue::Choice(8);
-    let owner = stepgraph::studio::fields::Owner::Preset;
-    perform(&mut robot, Command::Edit(stepgraph::studio::document::Edit::SetField { owner, name: "data.type", value }));
+    let value = stepgraph::studio::document::fields::value::FieldValue::Choice(8);
+    let owner = stepgraph::studio::document::fields::value::Owner::Preset;
+    perform(
+        &mut robot,
+        UiCommand::Edit(stepgraph::studio::commands::Edit::SetField { owner, name: "data.type", value }),
+    );
     robot.settle();
     assert!(robot.window.query_all_by_role_and_label(Role::Button, "Choose file…").next().is_some());
-    perform(&mut robot, Command::UseData("data.path", path));
+    perform(&mut robot, Request::UseData("data.path", path));
     robot.settle();
     robot.until("the table", |app| app.studio.samples.is_current);
     let view = robot.app().studio.samples.view.clone().expect("a view");
@@ -251,7 +254,7 @@ fn a_long_stress_is_cancelled() {
     show(&mut robot, Tab::Verify);
     robot.write("Replays of the stress", "1000000000");
     assert_eq!(robot.app().studio.settings.replays, Some(1_000_000_000));
-    perform(&mut robot, Command::Prove(Some(Proof::Determinism)));
+    perform(&mut robot, UiCommand::Prove(Some(Proof::Determinism)));
     robot.until("the stress", |app| app.studio.proofs.current.is_some_and(|(_, name)| name.starts_with("endurance")));
     robot.press("Cancel verification");
     assert!(!robot.app().studio.proofs.is_running());
@@ -266,14 +269,14 @@ fn a_broken_network_is_not_proved() {
     robot.write("L1 rate", "1.5");
     robot.settle();
     assert!(robot.sees("Fix the network to prove its step"));
-    perform(&mut robot, Command::Prove(None));
+    perform(&mut robot, UiCommand::Prove(None));
     assert!(!robot.app().studio.proofs.is_running());
 }
 
 #[test]
 fn an_empty_network_is_told_to_want_a_layer() {
     let mut robot = Robot::open(None);
-    perform(&mut robot, Command::New);
+    perform(&mut robot, UiCommand::New);
     robot.settle();
     assert!(robot.sees("Add a layer to train it"));
 }
@@ -283,7 +286,7 @@ fn eager_is_measured_beside_replay_without_touching_the_run() {
     let mut robot = Robot::open(None);
     robot.train_to_the_end(40);
     let loss = robot.app().studio.training.history.loss.raw.values().to_vec();
-    perform(&mut robot, Command::TimeBothWays);
+    perform(&mut robot, UiCommand::TimeBothWays);
     robot.until("both ways", |app| app.studio.training.both_ways.is_some());
     let two = robot.app().studio.training.both_ways.clone().expect("times");
     assert!((two.eager.count, two.replay.count, two.step) == (400, 400, 40) || two.replay.count >= 3, "{two:?}");
@@ -313,7 +316,7 @@ fn layers_have_curves_and_plots_are_hidden_and_freed() {
     assert_eq!((h.lr.len(), h.layers.is_empty()), (30, false));
     robot.window.step();
     assert!(robot.sees("Update by layer against step") && robot.sees("Loss against step"));
-    perform(&mut robot, Command::ShowPlot("Loss", false));
+    perform(&mut robot, UiCommand::ShowPlot("Loss", false));
     assert!(!robot.sees("Loss against step"));
     robot.press("Update: logarithmic axis");
     assert_eq!(robot.app().studio.settings.plot_log.get("Update"), Some(&true));
@@ -346,7 +349,7 @@ fn the_layout_is_put_back() {
         egui_tiles::Tree::new_tabs(egui::Id::unique("few"), vec![Tab::Arena, Tab::Capture]);
     robot.window.step();
     assert!(robot.window.query_all_by_label("Predictions").next().is_none());
-    perform(&mut robot, Command::ResetLayout);
+    perform(&mut robot, UiCommand::ResetLayout);
     for tab in Tab::ALL {
         assert!(robot.sees(tab.title()), "{}", tab.title());
     }

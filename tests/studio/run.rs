@@ -2,7 +2,7 @@
 
 use crate::robot::Robot;
 use egui::{Key, Modifiers};
-use stepgraph::studio::commands::{Command, Tab};
+use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::train::RunState;
 
 fn state(app: &stepgraph::studio::StudioApp) -> Option<RunState> {
@@ -111,7 +111,7 @@ fn the_layer_that_does_not_fit_the_data_is_marked() {
     robot.write("L2 units", "8");
     robot.settle();
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Command::ShowTab(Tab::Data));
+    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::Data));
     robot.until("the misfit", |app| app.studio.problems() == 1);
     assert_eq!(robot.app().studio.network.cards[2].problems[0].field, "units");
 }
@@ -120,7 +120,7 @@ fn the_layer_that_does_not_fit_the_data_is_marked() {
 fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
     let mut robot = Robot::open(None);
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Command::ShowTab(Tab::Arena));
+    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::Arena));
     robot.write("L0 units", "4000000000");
     robot.settle();
     robot.press("Train");
@@ -131,7 +131,7 @@ fn a_run_that_cannot_be_prepared_is_told_wherever_train_was_pressed() {
     robot.window.run_steps(2);
     assert!(robot.app().studio.shown.contains(&Tab::Train) && robot.sees("change what is named here"));
     // Where the tab is shown, it tells by itself.
-    robot.window.state_mut().perform(&ctx, Command::DismissNotice);
+    robot.window.state_mut().perform(&ctx, UiCommand::DismissNotice);
     robot.press("Train anew");
     robot.until("the refusal", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
     robot.window.run_steps(2);
@@ -159,5 +159,5 @@ fn a_run_that_cannot_be_prepared_leaves_the_curves_of_the_one_before() {
     robot.settle();
     robot.press("Train anew");
     robot.until("the end", |app| state(app) == Some(RunState::Finished));
-    assert!(!robot.app().studio.training.shows_earlier && robot.app().studio.training.done() == 30);
+    assert!(!robot.app().studio.training.shows_previous && robot.app().studio.training.done() == 30);
 }

@@ -5,8 +5,7 @@ use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use stepgraph::studio::commands::{Command, Tab};
-use stepgraph::studio::runs::RunsCommand;
+use stepgraph::studio::commands::{Request, RunsCommand, Tab, UiCommand};
 use stepgraph::studio::{Startup, StudioApp};
 use stepgraph::train::RunState;
 use stepgraph::train::runs::{RunEnd, RunStore};
@@ -19,13 +18,19 @@ fn open(folder: &Path) -> Robot {
 
 fn perform(robot: &mut Robot, command: RunsCommand) {
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Command::Runs(command));
+    robot.window.state_mut().perform(&ctx, UiCommand::Runs(command));
+    robot.window.run_steps(3);
+}
+
+fn request(robot: &mut Robot, request: Request) {
+    let ctx = robot.window.ctx.clone();
+    robot.window.state_mut().perform(&ctx, request);
     robot.window.run_steps(3);
 }
 
 fn show(robot: &mut Robot, tab: Tab) {
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Command::ShowTab(tab));
+    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(tab));
     robot.window.run_steps(2);
 }
 
@@ -34,11 +39,11 @@ fn train(robot: &mut Robot, steps: &str) {
     robot.settle();
     let ctx = robot.window.ctx.clone();
     let before = robot.app().studio.runs.entries.len();
-    robot.window.state_mut().perform(&ctx, Command::Reset);
+    robot.window.state_mut().perform(&ctx, UiCommand::Reset);
     robot.window.run_steps(2);
-    robot.window.state_mut().perform(&ctx, Command::Train);
+    robot.window.state_mut().perform(&ctx, UiCommand::Train);
     robot.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
-    robot.until("its weights", |app| app.studio.training.keeping.has_kept(app.studio.training.done()));
+    robot.until("its weights", |app| app.studio.training.writer.has_kept(app.studio.training.done()));
     robot.until("the run in the list", |app| {
         let runs = &app.studio.runs.entries;
         runs.len() == before + 1 && runs.iter().all(|e| e.record.state == RunEnd::Finished && e.has_weights)
@@ -164,7 +169,7 @@ fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
     let mut robot = open(folder.path());
     train(&mut robot, "10");
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Command::Reset);
+    robot.window.state_mut().perform(&ctx, UiCommand::Reset);
     show(&mut robot, Tab::Runs);
     let id = ids(robot.app())[0].clone();
     perform(&mut robot, RunsCommand::Select(id.clone()));
@@ -194,13 +199,13 @@ fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     train(&mut robot, "10");
     train(&mut robot, "12");
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Command::Reset);
+    robot.window.state_mut().perform(&ctx, UiCommand::Reset);
     let (store, all) = (RunStore::at(folder.path().join("runs")), ids(robot.app()));
     robot.until("the recorder's end", |_| all.iter().all(|id| !store.is_busy(id)));
     perform(&mut robot, RunsCommand::ShowTrash);
     robot.until("the trash", |app| app.studio.runs.trash.is_some());
     assert!(robot.sees("The trash is empty"));
-    perform(&mut robot, RunsCommand::DeleteNow(all.clone()));
+    request(&mut robot, Request::DeleteRuns(all.clone()));
     let count = |app: &StudioApp| app.studio.runs.trash.as_ref().map_or(0, |t| t.rows.len());
     robot.until("both in the trash", |app| count(app) == 2 && app.studio.runs.entries.is_empty());
     robot.window.get_all_by_label("Restore digits-mlp").next().expect("a way back").click();
@@ -236,7 +241,7 @@ fn a_run_is_exported_and_its_network_opened() {
     use stepgraph::train::export::Format;
     for (format, name) in [(Format::Csv, "a.csv"), (Format::Onnx, "a.onnx"), (Format::Svg, "a")] {
         let path = folder.path().join(name);
-        perform(&mut robot, RunsCommand::ExportTo(format, path.clone()));
+        request(&mut robot, Request::ExportRuns { format, path: path.clone(), replace: false });
         let written = path.with_extension(format.extension());
         robot.until("the file", |_| written.exists());
     }
@@ -244,7 +249,7 @@ fn a_run_is_exported_and_its_network_opened() {
     assert_eq!(rows, 13);
     // A file that is there is asked about.
     std::fs::write(folder.path().join("a.csv"), "a letter").unwrap();
-    perform(&mut robot, RunsCommand::ExportTo(Format::Csv, folder.path().join("a.csv")));
+    request(&mut robot, Request::ExportRuns { format: Format::Csv, path: folder.path().join("a.csv"), replace: false });
     let started = std::time::Instant::now();
     while !robot.sees("a.csv exists. Replace it?") {
         assert!(started.elapsed().as_secs() < 60);
@@ -266,16 +271,16 @@ fn a_capsule_is_made_and_replayed_to_the_bit() {
     let mut robot = open(folder.path());
     robot.write("steps", "15");
     robot.settle();
-    perform(&mut robot, RunsCommand::MakeCapsuleTo(path.clone()));
+    request(&mut robot, Request::MakeCapsule { path: path.clone(), replace: false });
     robot.until("the capsule", |_| path.exists());
-    robot.until("the end of the making", |app| app.studio.runs.desk.as_ref().is_some_and(|d| !d.is_busy()));
-    perform(&mut robot, RunsCommand::ReplayCapsuleFile(path));
+    robot.until("the end of the making", |app| app.studio.runs.service.as_ref().is_some_and(|d| !d.is_busy()));
+    request(&mut robot, Request::ReplayCapsule(path));
     robot.until("the report", |app| app.studio.runs.replayed.is_some());
     assert!(robot.app().studio.runs.replayed.as_ref().unwrap().1.is_bit_equal);
     show(&mut robot, Tab::Runs);
     assert!(robot.sees("bit-equal over 15 steps") && robot.sees("Replay of net.capsule"));
     std::fs::write(folder.path().join("letter"), "x").unwrap();
-    perform(&mut robot, RunsCommand::ReplayCapsuleFile(folder.path().join("letter")));
+    request(&mut robot, Request::ReplayCapsule(folder.path().join("letter")));
     robot.until("the refusal", |app| app.studio.notice.as_ref().is_some_and(|n| n.is_error));
     assert!(robot.app().studio.notice.as_ref().unwrap().text.contains("was not replayed"));
 }
@@ -287,12 +292,12 @@ fn a_capsule_that_is_cancelled_leaves_no_file() {
     let mut robot = open(folder.path());
     robot.write("steps", "100000000");
     robot.settle();
-    perform(&mut robot, RunsCommand::MakeCapsuleTo(path.clone()));
-    let desk =
-        |app: &StudioApp| app.studio.runs.desk.as_ref().map(|d| (d.is_busy(), d.progress.load(Ordering::Relaxed)));
-    robot.until("some steps", |app| desk(app).is_some_and(|(_, steps)| steps > 5));
+    request(&mut robot, Request::MakeCapsule { path: path.clone(), replace: false });
+    let capsule =
+        |app: &StudioApp| app.studio.runs.service.as_ref().map(|d| (d.is_busy(), d.progress.load(Ordering::Relaxed)));
+    robot.until("some steps", |app| capsule(app).is_some_and(|(_, steps)| steps > 5));
     perform(&mut robot, RunsCommand::CancelCapsule);
-    robot.until("the end of the making", |app| desk(app).is_some_and(|(is_busy, _)| !is_busy));
+    robot.until("the end of the making", |app| capsule(app).is_some_and(|(is_busy, _)| !is_busy));
     robot.until("the notice", |app| app.studio.notice.is_some());
     let notice = robot.app().studio.notice.as_ref().unwrap();
     assert!(!notice.is_error && notice.text.contains("No capsule was written to"), "{}", notice.text);
@@ -300,7 +305,7 @@ fn a_capsule_that_is_cancelled_leaves_no_file() {
     // The next one is made as if there had been none before.
     robot.write("steps", "15");
     robot.settle();
-    perform(&mut robot, RunsCommand::MakeCapsuleTo(path.clone()));
+    request(&mut robot, Request::MakeCapsule { path: path.clone(), replace: false });
     robot.until("the capsule", |_| path.exists());
 }
 
@@ -327,7 +332,7 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
     train(&mut robot, "20");
     let id = ids(robot.app())[0].clone();
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Command::NewFromPreset(1));
+    robot.window.state_mut().perform(&ctx, UiCommand::NewFromPreset(1));
     robot.window.run_steps(2);
     robot.press("Discard changes");
     robot.settle();
@@ -335,16 +340,16 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
     // Its curves stand behind those of the next run, where that is wanted.
     robot.press("Pin run as baseline");
     assert_eq!(robot.app().studio.runs.baseline_id.as_ref(), Some(&id));
-    robot.window.state_mut().perform(&ctx, Command::Train);
+    robot.window.state_mut().perform(&ctx, UiCommand::Train);
     robot.until("some steps", |app| app.studio.training.done() > 10);
     assert!(robot.sees("baseline digits-mlp"));
-    robot.until("its place", |app| app.studio.training.keeping.id().is_some());
-    robot.window.state_mut().perform(&ctx, Command::New);
+    robot.until("its place", |app| app.studio.training.writer.id().is_some());
+    robot.window.state_mut().perform(&ctx, UiCommand::New);
     robot.until("the notice", |app| app.studio.notice.as_ref().is_some_and(|n| n.actions.len() == 2));
     assert!(robot.sees("was stopped at step") && robot.sees("the run is kept."));
     assert!(matches!(
         robot.app().studio.notice.as_ref().unwrap().actions[1],
-        Command::Runs(RunsCommand::ContinueRun(_))
+        UiCommand::Runs(RunsCommand::ContinueRun(_))
     ));
     // The number of problems comes before the notice, and moves it.
     robot.settle();
@@ -353,7 +358,7 @@ fn a_run_that_gives_way_to_another_network_is_told_to_be_kept() {
     robot.until("the table", |app| app.studio.shown.contains(&Tab::Runs));
     assert!(robot.app().studio.runs.selected.len() == 1 && robot.app().studio.runs.selected[0] != id);
     // Without a run there is nothing to tell.
-    robot.window.state_mut().perform(&ctx, Command::New);
+    robot.window.state_mut().perform(&ctx, UiCommand::New);
     robot.until("no notice", |app| app.studio.notice.is_none());
 }
 
@@ -448,7 +453,7 @@ fn a_pinned_baseline_is_remembered_at_once_and_a_loss_is_one_number() {
     assert_eq!(f64::from(stats.p99_us), robot.app().studio.training.rates.times.p99_us);
     let mut memory = Memory::default();
     let pinned = |memory: &Memory| {
-        let settings: Option<stepgraph::studio::settings::Settings> = eframe::get_value(memory, eframe::APP_KEY);
+        let settings: Option<stepgraph::studio::shell::settings::Settings> = eframe::get_value(memory, eframe::APP_KEY);
         settings.map(|s| s.baseline)
     };
     robot.window.state_mut().remember(Some(&mut memory));

@@ -4,12 +4,12 @@ use crate::robot::Robot;
 use egui::accesskit::Role;
 use egui::{Key, Modifiers, PointerButton, Pos2, Vec2};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use stepgraph::studio::commands::{Command, Tab};
+use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::train::RunState;
 
 fn show(robot: &mut Robot, tab: Tab) {
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Command::ShowTab(tab));
+    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(tab));
     robot.window.run_steps(4);
 }
 

@@ -9,8 +9,8 @@ use egui_kittest::kittest::Queryable as _;
 use std::time::Instant;
 use stepgraph::ir::Role;
 use stepgraph::plan::BufferId;
-use stepgraph::studio::commands::{Command, Tab};
-use stepgraph::studio::selection::Selection;
+use stepgraph::studio::commands::Selection;
+use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::studio::theme;
 use stepgraph::studio::view_models::arena::{ArenaView, BufferRect};
 use stepgraph::studio::widgets::arena_map::{Axis, Highlight, Window, map_ui};
@@ -109,8 +109,8 @@ fn a_frame_stays_cheap_with_200_layers_and_long_curves() {
 fn every_level_of_the_step_graph_stays_cheap_with_something_selected() {
     let mut robot = large();
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Command::ShowTab(Tab::StepGraph));
-    robot.window.state_mut().perform(&ctx, Command::Select(Selection::Op(5)));
+    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::StepGraph));
+    robot.window.state_mut().perform(&ctx, UiCommand::Select(Selection::Op(5)));
     robot.window.run_steps(4);
     for level in ["IR", "Lowered", "Selected", "Recorded"] {
         robot.press(&format!("Level {level}"));
@@ -122,7 +122,7 @@ fn every_level_of_the_step_graph_stays_cheap_with_something_selected() {
 
 #[test]
 fn thousands_of_rows_are_drawn_as_fast_as_a_few() {
-    let mut preset = stepgraph::studio::presets::digits();
+    let mut preset = stepgraph::studio::document::presets::digits();
     let dense = preset.layers[0].clone();
     let mut inner = dense.clone();
     if let stepgraph::model::LayerSpec::Dense(d) = &mut inner {
@@ -136,7 +136,7 @@ fn thousands_of_rows_are_drawn_as_fast_as_a_few() {
     robot.until("the preset", |app| app.studio.network.cards.len() > 1000);
     robot.settle();
     let ctx = robot.window.ctx.clone();
-    robot.window.state_mut().perform(&ctx, Command::ShowTab(Tab::StepGraph));
+    robot.window.state_mut().perform(&ctx, UiCommand::ShowTab(Tab::StepGraph));
     robot.window.run_steps(4);
     robot.press("Level IR");
     robot.press("Sort by Layer");

@@ -3,12 +3,12 @@
 use stepgraph::compile::{Options, compile};
 use stepgraph::model::{DataSource, DataSpec, Header, LayerPath, SplitKind, TargetColumn, check};
 use stepgraph::select::{Isa, Target};
-use stepgraph::studio::presets;
-use stepgraph::studio::selection::{Related, Selection};
+use stepgraph::studio::document::presets;
 use stepgraph::studio::view_models::PlanView;
 use stepgraph::studio::view_models::data::{DataKey, load_view};
 use stepgraph::studio::view_models::inspector::InspectorView;
 use stepgraph::studio::view_models::network::NetworkView;
+use stepgraph::studio::{commands::Selection, view_models::related::Related};
 
 fn plan() -> PlanView {
     let model = check(&presets::digits()).model.expect("sound");
@@ -81,12 +81,12 @@ fn the_capture_plan_tells_frozen_from_live() {
 #[test]
 fn a_selection_reaches_layers_ops_and_buffers() {
     let plan = plan();
-    let layer = Related::new(&Selection::Layer(LayerPath(vec![0])), Some(&plan));
+    let layer = Related::new(&Selection::Layer(LayerPath(vec![0])), Some(&plan.compiled));
     let op = *layer.ops.first().expect("an operation");
-    let of_op = Related::new(&Selection::Op(op), Some(&plan));
+    let of_op = Related::new(&Selection::Op(op), Some(&plan.compiled));
     assert!(of_op.layers.contains(&LayerPath(vec![0])));
     let buffer = *of_op.buffers.first().expect("a buffer");
-    assert!(Related::new(&Selection::Buffer(buffer), Some(&plan)).ops.contains(&op));
+    assert!(Related::new(&Selection::Buffer(buffer), Some(&plan.compiled)).ops.contains(&op));
     let page = InspectorView::new(&Selection::Op(op), &presets::digits(), Some(&plan), &[]).to_string();
     assert!(page.contains("layer -> L0:Dense") && page.contains("[Candidates that lost]"), "{page}");
     let page = InspectorView::new(&Selection::Layer(LayerPath(vec![0])), &presets::digits(), Some(&plan), &[0.5, 0.25])

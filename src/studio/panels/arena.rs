@@ -1,15 +1,16 @@
 //! The arena: the map, the scrubber through the step, and beside them who owns what, and the numbers.
 
-use super::arena_numbers::{largest_ui, numbers_ui, title_ui};
-use super::tenancy::{TenancyPanel, tenancy_ui};
-use super::values::values_line_ui;
 use crate::plan::BufferId;
-use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
-use crate::studio::selection::{Related, Selection};
-use crate::studio::state::Studio;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::panels::arena_numbers::{largest_ui, numbers_ui, title_ui};
+use crate::studio::panels::tenancy::{TenancyPanel, tenancy_ui};
+use crate::studio::panels::values::values_line_ui;
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
-use crate::studio::view_models::PlanView;
+use crate::studio::theme::icons;
+use crate::studio::view_models::plan::PlanView;
+use crate::studio::view_models::related::Related;
 use crate::studio::widgets::arena_map::{Axis, Fading, Highlight, LitPart, Window, map_ui};
 use crate::studio::widgets::button::{command_icon_ui, empty_ui, icon_ui, slider_ui, text_line_ui, weak_ui};
 use crate::tensor::Bytes;
@@ -45,11 +46,11 @@ impl ArenaPanel {
 const FADE_S: f64 = 0.12;
 
 /// Shows the panel.
-pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Queue) {
+pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut CommandQueue) {
     let Some(plan) = &studio.plan else {
         return empty_ui(ui, "No arena yet", "Fix the problems in the network; its memory plan appears here at once.");
     };
-    super::outdated_ui(ui, studio, out);
+    crate::studio::panels::plan_state::outdated_ui(ui, studio, out);
     let view = &plan.arena;
     if panel.made_for.0 != studio.plan_revision {
         panel.op = panel.op.min(view.ops.saturating_sub(1));
@@ -99,9 +100,9 @@ fn column_ui(ui: &mut Ui, size: Vec2, content: impl FnOnce(&mut Ui)) {
 }
 
 /// The map with its tools above and the scrubber below.
-fn main_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut Queue) {
+fn main_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut CommandQueue) {
     tools_ui(ui, studio, panel, out);
-    let foot = if studio.lab.values.on { 56.0 } else { 32.0 };
+    let foot = if studio.measurements.values.on { 56.0 } else { 32.0 };
     let map = Vec2::new(ui.available_width(), (ui.available_height() - foot).max(120.0));
     ui.allocate_ui(map, |ui| shown_map_ui(ui, studio, panel, plan, out));
     scrubber_ui(ui, panel, plan, studio, out);
@@ -110,11 +111,11 @@ fn main_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView
 
 /// Measured time where it is wanted and known, else operations.
 fn axis_of<'a>(studio: &'a Studio, panel: &ArenaPanel) -> Axis<'a> {
-    let measured = studio.lab.measured(studio.plan_revision).filter(|_| panel.by_time);
+    let measured = studio.measurements.measured(studio.plan_revision).filter(|_| panel.by_time);
     Axis { edges_us: measured.map(|m| m.edges_us.as_slice()) }
 }
 
-fn side_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut Queue) {
+fn side_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
     ui.spacing_mut().button_padding = Vec2::new(2.0, 1.0);
@@ -122,12 +123,12 @@ fn side_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView
     largest_ui(ui, plan, studio, out);
     title_ui(ui, "Who owns a byte");
     tenancy_ui(ui, studio, plan, &mut panel.tenancy, panel.pointer, out);
-    super::arena_numbers::by_role_ui(ui, &plan.arena);
-    super::arena_numbers::planners_ui(ui, studio, &plan.arena, out);
+    crate::studio::panels::arena_numbers::by_role_ui(ui, &plan.arena);
+    crate::studio::panels::arena_numbers::planners_ui(ui, studio, &plan.arena, out);
     ui.add_space(16.0);
 }
 
-fn shown_map_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut Queue) {
+fn shown_map_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut CommandQueue) {
     let view = &plan.arena;
     let axis = axis_of(studio, panel);
     let fading = studio.changes.as_ref().zip(fade_share(ui, studio, panel)).map(|(changes, share)| Fading {
@@ -142,7 +143,7 @@ fn shown_map_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &Pla
         buffers: &studio.related.buffers,
         parts: &parts,
         ops: &studio.related.ops,
-        op: studio.lab.scrub,
+        op: studio.measurements.scrub,
         search: &search,
         bytes: studio.related.bytes,
         fading,
@@ -150,16 +151,16 @@ fn shown_map_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &Pla
     let map = map_ui(ui, view, &axis, window, &highlight);
     panel.pointer = map.pointer;
     if let Some(range) = map.stretch {
-        out.push(Command::Select(Selection::Bytes(range)));
+        out.push(UiCommand::Select(Selection::Bytes(range)));
     } else if map.response.clicked() {
         map.response.request_focus();
-        out.push(Command::Select(map.clicked.map_or(Selection::Nothing, Selection::Buffer)));
+        out.push(UiCommand::Select(map.clicked.map_or(Selection::Nothing, Selection::Buffer)));
     }
     if map.nudge != 0 {
         let last = view.ops.saturating_sub(1);
-        let from = studio.lab.scrub.unwrap_or(panel.op);
+        let from = studio.measurements.scrub.unwrap_or(panel.op);
         panel.op = from.saturating_add_signed(map.nudge).min(last);
-        out.push(Command::Scrub(Some(panel.op)));
+        out.push(UiCommand::Scrub(Some(panel.op)));
     }
 }
 
@@ -185,34 +186,34 @@ fn fade_share(ui: &Ui, studio: &Studio, panel: &mut ArenaPanel) -> Option<f32> {
     Some((since / FADE_S) as f32)
 }
 
-fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Queue) {
+fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
-        command_icon_ui(ui, Command::FitArena, true, out);
+        command_icon_ui(ui, UiCommand::FitArena, true, out);
         ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
         let width = (ui.available_width() - 216.0).clamp(64.0, 130.0);
         text_line_ui(ui, &mut panel.search, "Find a buffer", "Find a buffer", width);
         ui.spacing_mut().item_spacing.x = 2.0;
-        let known = studio.lab.measured(studio.plan_revision).is_some();
+        let known = studio.measurements.measured(studio.plan_revision).is_some();
         for (by_time, label, about) in [
             (false, "Ops", "Every operation is as wide as any other"),
             (true, "Time", "Every operation is as wide as it takes, measured"),
         ] {
-            let on = (panel.by_time && (known || studio.lab.is_measuring())) == by_time;
+            let on = (panel.by_time && (known || studio.measurements.is_measuring())) == by_time;
             let response = ui.add(Button::selectable(on, label)).on_hover_text(about);
             if response.clicked() {
                 panel.by_time = by_time;
                 if by_time && !known {
-                    out.push(Command::MeasureOps);
+                    out.push(UiCommand::MeasureOps);
                 }
             }
         }
         ui.add_space(6.0);
-        let on = studio.lab.values.on;
-        let about = Command::ShowValues.tooltip(ui.ctx());
+        let on = studio.measurements.values.on;
+        let about = UiCommand::ShowValues.tooltip(ui.ctx());
         if ui.add(Button::selectable(on, "Values")).on_hover_text(about).clicked() {
-            out.push(Command::ShowValues);
+            out.push(UiCommand::ShowValues);
         }
-        if studio.lab.is_measuring() {
+        if studio.measurements.is_measuring() {
             ui.add(egui::Spinner::new().size(14.0));
         }
         ui.add_space(6.0);
@@ -225,15 +226,15 @@ fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Queu
     });
 }
 
-fn scrubber_ui(ui: &mut Ui, panel: &mut ArenaPanel, plan: &PlanView, studio: &Studio, out: &mut Queue) {
+fn scrubber_ui(ui: &mut Ui, panel: &mut ArenaPanel, plan: &PlanView, studio: &Studio, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
-        let mut on = studio.lab.scrub.is_some();
+        let mut on = studio.measurements.scrub.is_some();
         let response = ui.checkbox(&mut on, "Live at op");
         if response.on_hover_text("Marks one operation and lights the buffers that are live there").changed() {
-            out.push(Command::Scrub(on.then_some(panel.op)));
+            out.push(UiCommand::Scrub(on.then_some(panel.op)));
         }
         let last = plan.ops.len().saturating_sub(1);
-        panel.op = studio.lab.scrub.unwrap_or(panel.op).min(last);
+        panel.op = studio.measurements.scrub.unwrap_or(panel.op).min(last);
         ui.spacing_mut().item_spacing.x = 4.0;
         let mut to = panel.op;
         if icon_ui(ui, icons::BACK, "One op back", "One operation back").clicked() {
@@ -246,7 +247,7 @@ fn scrubber_ui(ui: &mut Ui, panel: &mut ArenaPanel, plan: &PlanView, studio: &St
         slider_ui(ui, Slider::new(&mut to, 0..=last), "Operation of the scrubber", width);
         if to != panel.op {
             panel.op = to;
-            out.push(Command::Scrub(Some(to)));
+            out.push(UiCommand::Scrub(Some(to)));
         }
         let live = plan.arena.live_bytes.get(panel.op).copied().unwrap_or(0);
         let kernel = plan.ops.get(panel.op).map_or("", |o| o.kernel.as_str());
@@ -254,7 +255,7 @@ fn scrubber_ui(ui: &mut Ui, panel: &mut ArenaPanel, plan: &PlanView, studio: &St
         weak_ui(ui, format!("{} live", Bytes(live)));
         let link = ui.add(Button::new(text).frame(false).truncate()).on_hover_text("Selects the operation");
         if link.clicked() {
-            out.push(Command::Select(Selection::Op(panel.op)));
+            out.push(UiCommand::Select(Selection::Op(panel.op)));
         }
     });
 }

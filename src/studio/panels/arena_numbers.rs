@@ -1,14 +1,14 @@
 //! The numbers beside the map: the peak against its bounds, the largest buffers, roles, planners and precisions side by side.
 
-use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
-use crate::studio::selection::Selection;
-use crate::studio::state::Studio;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
-use crate::studio::view_models::PlanView;
+use crate::studio::theme::icons;
 use crate::studio::view_models::arena::ArenaView;
 use crate::studio::view_models::compare::Comparison;
 use crate::studio::view_models::format;
+use crate::studio::view_models::plan::PlanView;
 use crate::studio::widgets::button::{named, role_ui, weak_ui};
 use crate::tensor::Bytes;
 use egui::{Align, Button, Layout, Rect, RichText, Sense, Ui, Vec2};
@@ -65,7 +65,7 @@ fn bar_ui(ui: &mut Ui, share: f32, color: egui::Color32) {
 }
 
 /// Lists the largest buffers, each with its owner; a click selects one.
-pub fn largest_ui(ui: &mut Ui, plan: &PlanView, studio: &Studio, out: &mut Queue) {
+pub fn largest_ui(ui: &mut Ui, plan: &PlanView, studio: &Studio, out: &mut CommandQueue) {
     /// Lines of the list.
     const LINES: usize = 5;
     title_ui(ui, "Largest buffers");
@@ -84,7 +84,7 @@ pub fn largest_ui(ui: &mut Ui, plan: &PlanView, studio: &Studio, out: &mut Queue
                     let button = ui.add(Button::new(text).frame(false).truncate()).on_hover_text(r.tooltip());
                     named(&button, &format!("Largest buffer {}: {}", index + 1, r.name), true);
                     if button.clicked() {
-                        out.push(Command::Select(Selection::Buffer(*id)));
+                        out.push(UiCommand::Select(Selection::Buffer(*id)));
                     }
                 });
             });
@@ -112,27 +112,27 @@ pub fn by_role_ui(ui: &mut Ui, view: &ArenaView) {
 }
 
 /// Shows what every planner and every precision comes to; until that is asked for, the planners that were tried.
-pub fn planners_ui(ui: &mut Ui, studio: &Studio, view: &ArenaView, out: &mut Queue) {
-    let known = studio.lab.comparison(studio.plan_revision);
+pub fn planners_ui(ui: &mut Ui, studio: &Studio, view: &ArenaView, out: &mut CommandQueue) {
+    let known = studio.measurements.comparison(studio.plan_revision);
     if let Some(found) = known {
         comparison_ui(ui, found, view);
         return;
     }
     tried_ui(ui, view);
     ui.add_space(4.0);
-    if studio.lab.is_comparing() {
+    if studio.measurements.is_comparing() {
         ui.horizontal(|ui| {
             ui.add(egui::Spinner::new().size(14.0));
             weak_ui(ui, "Planning every way");
         });
         return;
     }
-    let enabled = studio.is_enabled(&Command::ComparePlans);
-    let info = Command::ComparePlans.info();
+    let enabled = studio.is_enabled(&UiCommand::ComparePlans);
+    let info = UiCommand::ComparePlans.info();
     let text = RichText::new(info.label).size(12.0).color(theme::colors(ui).accent);
     let button = ui.add_enabled(enabled, Button::new(text).frame(false)).on_hover_text(info.about);
     if button.clicked() {
-        out.push(Command::ComparePlans);
+        out.push(UiCommand::ComparePlans);
     }
 }
 

@@ -1,15 +1,16 @@
 //! The capture plan: buffers by layer, and every scalar as frozen or live.
 
-use super::layer_card::fold_ui;
-use crate::studio::commands::{Command, Queue};
-use crate::studio::fields::counted;
-use crate::studio::folds::{FoldCommand, Sideways};
-use crate::studio::icons;
-use crate::studio::selection::Selection;
-use crate::studio::state::Studio;
+use crate::studio::commands::fold::FoldCommand;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::panels::layer_card::fold_ui;
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::theme::icons;
 use crate::studio::view_models::capture::{COLUMNS, CaptureView, Cell, Shown};
 use crate::studio::view_models::capture_rows::{CaptureLine, Cells, SumCell};
+use crate::studio::view_models::folded_layers::Sideways;
+use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::network::NetworkView;
 use crate::studio::view_models::status::{recorded_text, recording_text};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
@@ -52,7 +53,7 @@ impl CapturePanel {
 }
 
 /// Shows the panel.
-pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &mut Queue) {
+pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &mut CommandQueue) {
     let Some(plan) = &studio.plan else {
         return empty_ui(
             ui,
@@ -60,7 +61,7 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
             "Fix the problems in the network; its buffers appear here at once.",
         );
     };
-    super::outdated_ui(ui, studio, out);
+    crate::studio::panels::plan_state::outdated_ui(ui, studio, out);
     let view = &plan.capture;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Buffers by layer").font(theme::strong(13.0)));
@@ -103,7 +104,7 @@ const CELL: [f32; 2] = [40.0, 256.0];
 const INDENT: f32 = 8.0;
 
 /// The table of buffers, which takes what its rows need, up to a good half.
-fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut CapturePanel, out: &mut Queue) {
+fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut CapturePanel, out: &mut CommandQueue) {
     let shown = panel.shown;
     let extra = [("loss dY", &view.loss), ("input x", &view.x), ("input y", &view.y)];
     let rows = panel.lines.len() + extra.len();
@@ -111,7 +112,7 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
     // The table as a whole takes the keyboard, like the list of layers.
     let id = Id::unique("capture rows");
     let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), half));
-    let frame = list_ui(ui, id, room, &format!("Buffers by layer, {}", counted(rows, "row")));
+    let frame = list_ui(ui, id, room, &format!("Buffers by layer, {}", plain_count(rows, "row")));
     if frame.has_focus() {
         let line = Stroke::new(1.0, theme::colors(ui).accent);
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
@@ -191,7 +192,7 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
 }
 
 /// Walks through the rows by keyboard: arrows select, and fold and unfold. Gives the row to bring into view.
-fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut CapturePanel, id: Id, out: &mut Queue) -> Option<usize> {
+fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut CapturePanel, id: Id, out: &mut CommandQueue) -> Option<usize> {
     let lines = &panel.lines;
     let selected = studio.selection.current();
     let mut jump = None;
@@ -206,14 +207,14 @@ fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut CapturePanel, id: Id, out: &mut
     let mut to = row_by_keys(ui, id, lines.len(), panel.at);
     let row = |n: usize| lines.get(n)?.fold_row();
     match side_by_keys(ui, id).zip(panel.at).and_then(|(left, at)| Sideways::of(left, at, &studio.network, row)) {
-        Some(Sideways::Fold(fold, folds)) => out.push(Command::Fold(FoldCommand::Set(fold, folds))),
+        Some(Sideways::Fold(fold, folds)) => out.push(UiCommand::Fold(FoldCommand::Set(fold, folds))),
         Some(Sideways::To(row)) => to = Some(row),
         None => {}
     }
     if let Some(to) = to {
         panel.at = Some(to);
         let layer = lines.get(to).and_then(|l| l.layer.clone());
-        out.extend(layer.map(|path| Command::Select(Selection::Layer(path))));
+        out.extend(layer.map(|path| UiCommand::Select(Selection::Layer(path))));
         return Some(to);
     }
     jump
@@ -225,7 +226,7 @@ fn name_indent(line: &CaptureLine) -> f32 {
 }
 
 /// The name of a row, with the sign that folds it; true where it was pressed.
-fn name_ui(ui: &mut Ui, line: &CaptureLine, is_at: bool, out: &mut Queue) -> bool {
+fn name_ui(ui: &mut Ui, line: &CaptureLine, is_at: bool, out: &mut CommandQueue) -> bool {
     ui.spacing_mut().item_spacing.x = 2.0;
     ui.add_space(line.depth as f32 * INDENT);
     if let Some((fold, folded)) = &line.fold {
@@ -238,8 +239,8 @@ fn name_ui(ui: &mut Ui, line: &CaptureLine, is_at: bool, out: &mut Queue) -> boo
         return false;
     }
     match (&line.layer, &line.fold) {
-        (Some(path), _) => out.push(Command::Select(Selection::Layer(path.clone()))),
-        (None, Some((fold, folded))) => out.push(Command::Fold(FoldCommand::Set(fold.clone(), !folded))),
+        (Some(path), _) => out.push(UiCommand::Select(Selection::Layer(path.clone()))),
+        (None, Some((fold, folded))) => out.push(UiCommand::Fold(FoldCommand::Set(fold.clone(), !folded))),
         (None, None) => {}
     }
     true
@@ -254,7 +255,7 @@ fn sum_ui(ui: &mut Ui, cell: Option<&SumCell>, shown: Shown) {
         .on_hover_text(&cell.tooltip);
 }
 
-fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, studio: &Studio, out: &mut Queue) {
+fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, studio: &Studio, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     let Some(cell) = cell else {
         ui.label(RichText::new("–").color(c.weak));
@@ -265,11 +266,11 @@ fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, studio: &Studio, out:
     let response = ui.add(Button::new(text).frame(false).truncate()).on_hover_text(&cell.tooltip);
     named(&response, cell.tooltip.lines().next().unwrap_or_default(), true);
     if response.clicked() {
-        out.push(Command::Select(cell.selection()));
+        out.push(UiCommand::Select(cell.selection()));
     }
 }
 
-fn constants_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn constants_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     let Some(plan) = &studio.plan else { return };
     let rows = &plan.capture.constants;
     // In a narrow window the operation, which says most, keeps its room.
@@ -305,7 +306,7 @@ fn constants_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             row.col(|ui| {
                 let text = format!("{} {}", k.op, k.kernel);
                 if ui.add(Button::new(RichText::new(text).font(theme::mono())).frame(false).truncate()).clicked() {
-                    out.push(Command::Select(Selection::Op(k.op)));
+                    out.push(UiCommand::Select(Selection::Op(k.op)));
                 }
             });
         });

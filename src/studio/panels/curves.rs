@@ -1,9 +1,9 @@
 //! The plots of a run: which there are, how they are laid out, and what the step measures for them.
 
 use crate::model::{LossSpec, Preset};
-use crate::studio::commands::{Command, Queue};
-use crate::studio::selection::Selection;
-use crate::studio::state::Studio;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::view_models::status::state_name;
@@ -30,12 +30,12 @@ const PLOTS: [(&str, &str); 7] = [
 const LEAST: f32 = 168.0;
 
 /// The menu that shows and hides plots, and says what the next run measures.
-pub fn plots_menu_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+pub fn plots_menu_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     let response = ui.menu_button("Plots", |ui| {
         for (title, about) in PLOTS {
             let mut shown = !studio.settings.hidden_plots.contains(title);
             if ui.checkbox(&mut shown, title).on_hover_text(about).changed() {
-                out.push(Command::ShowPlot(title, shown));
+                out.push(UiCommand::ShowPlot(title, shown));
             }
         }
         ui.separator();
@@ -45,7 +45,7 @@ pub fn plots_menu_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 }
 
 /// What the next run measures inside its step.
-pub fn metrics_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+pub fn metrics_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     let mut metrics = studio.settings.metrics();
     let before = metrics;
     weak_ui(ui, "Measured inside the step, from the next run on");
@@ -73,16 +73,16 @@ pub fn metrics_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         weak_ui(ui, "measuring what they cost…");
     } else if prices.is_none() {
         let button =
-            ui.add_enabled(studio.is_enabled(&Command::MeasurePrices), egui::Button::new("Measure what they cost"));
-        if button.on_hover_text(Command::MeasurePrices.info().about).clicked() {
-            out.push(Command::MeasurePrices);
+            ui.add_enabled(studio.is_enabled(&UiCommand::MeasurePrices), egui::Button::new("Measure what they cost"));
+        if button.on_hover_text(UiCommand::MeasurePrices.info().about).clicked() {
+            out.push(UiCommand::MeasurePrices);
         }
     }
     if let Some(problem) = &studio.prices.problem {
         problem_ui(ui, problem, "");
     }
     if metrics != before {
-        out.push(Command::SetMetrics(metrics));
+        out.push(UiCommand::SetMetrics(metrics));
     }
 }
 
@@ -98,7 +98,7 @@ fn loss_note(preset: Option<&Preset>) -> String {
 }
 
 /// Shows the plots.
-pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Queue) {
+pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut CommandQueue) {
     let run = &studio.training;
     let h = &run.history;
     if h.loss.raw.is_empty() {
@@ -224,7 +224,7 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Que
 }
 
 /// The histogram of step times, with eager beside replay where that was measured.
-fn times_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
+fn times_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut CommandQueue) {
     let run = &studio.training;
     let c = theme::colors(ui);
     let mut all = vec![Bars { name: "Run", histogram: &run.rates.times, color: c.weak }];
@@ -237,8 +237,8 @@ fn times_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut Queue) {
     }
     histogram_ui(ui, "Step times", &all, height - 28.0);
     ui.horizontal(|ui| {
-        let can = studio.is_enabled(&Command::TimeBothWays);
-        command_ui(ui, Command::TimeBothWays, can, out);
+        let can = studio.is_enabled(&UiCommand::TimeBothWays);
+        command_ui(ui, UiCommand::TimeBothWays, can, out);
         match (&run.both_ways, run.is_timing) {
             (_, true) => drop(weak_ui(ui, "measuring…")),
             (Some(two), false) => {

@@ -1,14 +1,14 @@
 //! The data: where it comes from, what is held out, what its samples, classes and features look like.
 
-use super::network::section_ui;
 use crate::model::DataSource;
-use crate::studio::commands::{Command, Queue};
-use crate::studio::fields::counted;
-use crate::studio::samples::RETRY_AFTER;
-use crate::studio::state::Studio;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::panels::network::section_ui;
+use crate::studio::run::samples::RETRY_AFTER;
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::data::DataView;
 use crate::studio::view_models::format;
+use crate::studio::view_models::format::plain_count;
 use crate::studio::widgets::button::{empty_ui, weak_ui};
 use crate::studio::widgets::classes::{class_ui, color};
 use crate::studio::widgets::field::{Drafts, problem_ui};
@@ -67,7 +67,7 @@ const FACTS: [&str; 3] = ["sample", "split", "target"];
 const FEATURES: [&str; 5] = ["feature", "least", "largest", "mean", "std"];
 
 /// Shows the panel.
-pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut Drafts, out: &mut Queue) {
+pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut Drafts, out: &mut CommandQueue) {
     let height = ui.available_height();
     ui.horizontal_top(|ui| {
         ui.allocate_ui_with_layout(Vec2::new(SIDE, height), Layout::top_down(Align::Min), |ui| {
@@ -100,7 +100,7 @@ pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut
 }
 
 /// A button for every file that the data names.
-fn choose_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn choose_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     let Some(data) = &studio.document.preset().data else { return };
     let files: &[(&str, &'static str)] = match &data.source {
         DataSource::Csv { .. } | DataSource::Npz { .. } => &[("Choose file…", "data.path")],
@@ -113,7 +113,7 @@ fn choose_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     ui.horizontal_wrapped(|ui| {
         for (label, field) in files {
             let is_folder = matches!(data.source, DataSource::Images { .. });
-            let command = if is_folder { Command::ChooseDataFolder(field) } else { Command::ChooseData(field) };
+            let command = if is_folder { UiCommand::ChooseDataFolder(field) } else { UiCommand::ChooseData(field) };
             if ui.button(*label).on_hover_text(command.info().about).clicked() {
                 out.push(command);
             }
@@ -250,7 +250,7 @@ fn samples_ui(ui: &mut Ui, studio: &Studio, view: &DataView, panel: &mut DataPan
             };
             let samples: Vec<u32> = view.scatter.iter().filter(wanted).copied().collect();
             if samples.len() < panel.list.len() {
-                weak_ui(ui, format!("{} of {}, spread evenly", samples.len(), counted(panel.list.len(), "sample")));
+                weak_ui(ui, format!("{} of {}, spread evenly", samples.len(), plain_count(panel.list.len(), "sample")));
             }
             plane_ui(ui, "Samples in the plane", &view.set, &samples, None);
         }

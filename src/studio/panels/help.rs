@@ -1,7 +1,8 @@
 //! The Help menu's pages: every key, and what this program is.
 
-use crate::studio::commands::{Command, keys_text};
-use crate::studio::state::Studio;
+use crate::studio::commands::UiCommand;
+use crate::studio::commands::shortcut_text::keys_text;
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::{answers_ui, text_line_ui, weak_ui};
 use egui::{RichText, ScrollArea, Ui};
@@ -88,8 +89,8 @@ fn shortcuts_ui(ui: &mut Ui, search: &mut String, fresh: bool) {
         field.request_focus();
     }
     let query = search.to_lowercase();
-    let palette = (Command::Palette.info().label.to_owned(), Command::Palette.info());
-    let listed = Command::listed().into_iter().map(|c| (c.title(), c.info()));
+    let palette = (UiCommand::Palette.info().label.to_owned(), UiCommand::Palette.info());
+    let listed = UiCommand::listed().into_iter().map(|c| (c.title(), c.info()));
     let mut rows: Vec<(String, String, String)> = std::iter::once(palette)
         .chain(listed)
         .filter_map(|(title, info)| Some((keys_text(ui.ctx(), &info.shortcut?), title, info.about.to_owned())))

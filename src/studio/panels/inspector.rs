@@ -1,25 +1,25 @@
 //! The inspector: the facts of what is selected, with links to what it belongs to.
 
-use super::values::{PictureCache, values_ui};
-use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
-use crate::studio::selection::Selection;
-use crate::studio::state::Studio;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::panels::values::{PictureCache, values_ui};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::theme::icons;
 use crate::studio::view_models::format;
-use crate::studio::view_models::inspector::{Group, Row};
+use crate::studio::view_models::inspector_page::{Group, Row};
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use egui::{Align, Button, Layout, RichText, ScrollArea, Ui};
 
 /// Shows the panel.
-pub fn inspector_ui(ui: &mut Ui, studio: &Studio, look: &mut PictureCache, out: &mut Queue) {
+pub fn inspector_ui(ui: &mut Ui, studio: &Studio, look: &mut PictureCache, out: &mut CommandQueue) {
     let page = &studio.inspector;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Inspector").font(theme::strong(13.0)));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
-            command_icon_ui(ui, Command::Forward, studio.selection.can_go_forward(), out);
-            command_icon_ui(ui, Command::Back, studio.selection.can_go_back(), out);
+            command_icon_ui(ui, UiCommand::Forward, studio.selection.can_go_forward(), out);
+            command_icon_ui(ui, UiCommand::Back, studio.selection.can_go_back(), out);
         });
     });
     ui.separator();
@@ -39,7 +39,7 @@ pub fn inspector_ui(ui: &mut Ui, studio: &Studio, look: &mut PictureCache, out: 
                 let text = RichText::new(text).size(12.0).color(theme::colors(ui).warning);
                 ui.add(egui::Label::new(text).wrap());
             }
-            _ => super::outdated_ui(ui, studio, out),
+            _ => crate::studio::panels::plan_state::outdated_ui(ui, studio, out),
         }
         if *studio.selection.current() == Selection::Nothing {
             ui.add_space(4.0);
@@ -61,7 +61,7 @@ pub fn inspector_ui(ui: &mut Ui, studio: &Studio, look: &mut PictureCache, out: 
 
 /// What was measured of the selected operations: one of them, or those of a layer, node or kernel together.
 fn measured_ui(ui: &mut Ui, studio: &Studio) {
-    let Some(measured) = studio.lab.measured(studio.plan_revision) else { return };
+    let Some(measured) = studio.measurements.measured(studio.plan_revision) else { return };
     let ops: Vec<usize> = match studio.selection.current() {
         Selection::Op(op) | Selection::Call(op) => vec![*op],
         Selection::Nothing | Selection::Buffer(_) | Selection::Part(..) | Selection::Bytes(_) => return,
@@ -90,7 +90,7 @@ fn measured_ui(ui: &mut Ui, studio: &Studio) {
     }
 }
 
-fn group_ui(ui: &mut Ui, group: &Group, out: &mut Queue) {
+fn group_ui(ui: &mut Ui, group: &Group, out: &mut CommandQueue) {
     ui.add_space(10.0);
     ui.label(RichText::new(group.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
     let width = ui.available_width();
@@ -105,7 +105,7 @@ fn group_ui(ui: &mut Ui, group: &Group, out: &mut Queue) {
                     let text_of = RichText::new(text).font(theme::mono()).color(theme::colors(ui).accent);
                     let button = ui.add(Button::new(text_of).frame(false).truncate()).on_hover_text(text);
                     if button.clicked() {
-                        out.push(Command::Select(to.clone()));
+                        out.push(UiCommand::Select(to.clone()));
                     }
                 });
             }

@@ -1,15 +1,15 @@
 //! What runs in the background, in the status line: its name, how far it is, and a button that ends it.
 
-use crate::studio::commands::Queue;
-use crate::studio::icons;
-use crate::studio::jobs::Job;
+use crate::studio::commands::CommandQueue;
 use crate::studio::theme;
+use crate::studio::theme::icons;
+use crate::studio::view_models::job::Job;
 use crate::studio::widgets::button::{named, weak_ui};
 use egui::{Button, Popup, PopupCloseBehavior, RichText, Sense, Shape, Stroke, Ui, Vec2};
 use std::f32::consts::TAU;
 
 /// Shows the first job, and the number of the others, which a press lists. Laid out from the right.
-pub fn jobs_ui(ui: &mut Ui, jobs: &[Job], out: &mut Queue) {
+pub fn jobs_ui(ui: &mut Ui, jobs: &[Job], out: &mut CommandQueue) {
     let Some((first, others)) = jobs.split_first() else { return };
     if !others.is_empty() {
         let button = ui.add(Button::new(RichText::new(format!("+{}", others.len())).size(12.0)));
@@ -28,7 +28,7 @@ pub fn jobs_ui(ui: &mut Ui, jobs: &[Job], out: &mut Queue) {
 }
 
 /// One job, laid out from the right.
-fn job_ui(ui: &mut Ui, job: &Job, out: &mut Queue) {
+fn job_ui(ui: &mut Ui, job: &Job, out: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 6.0;
     match &job.cancel {
         Some(cancel) => {

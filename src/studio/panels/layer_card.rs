@@ -1,13 +1,13 @@
 //! One layer: its name and shape, its fields in place, what it costs, and what is wrong with it.
 
-use super::network::Dragged;
-use crate::studio::commands::{Command, Queue};
-use crate::studio::document::Edit;
-use crate::studio::fields::counted;
-use crate::studio::folds::{Fold, FoldCommand};
-use crate::studio::icons;
-use crate::studio::selection::Selection;
+use crate::model::LayerPath;
+use crate::studio::commands::fold::{Fold, FoldCommand};
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::document::edit::Edit;
 use crate::studio::theme;
+use crate::studio::theme::icons;
+use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::network::{Card, Sum};
 use crate::studio::widgets::button::{command_menu_ui, named, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
@@ -16,6 +16,10 @@ use egui::{Align, Button, Layout, Rect, Response, RichText, Sense, Ui, Vec2};
 
 /// Points that each level of nesting moves to the right.
 const INDENT: f32 = 12.0;
+
+/// A layer that is being dragged.
+#[derive(Clone, Debug)]
+pub struct Dragged(pub LayerPath);
 
 /// What a card shows besides its layer.
 #[derive(Clone, Copy)]
@@ -28,7 +32,7 @@ pub struct CardLook<'a> {
 }
 
 /// Shows a card; gives the room that it took. Of a folded block it is the head.
-pub fn card_ui(ui: &mut Ui, card: &Card, look: CardLook<'_>, drafts: &mut Drafts, out: &mut Queue) -> Rect {
+pub fn card_ui(ui: &mut Ui, card: &Card, look: CardLook<'_>, drafts: &mut Drafts, out: &mut CommandQueue) -> Rect {
     let CardLook { inside, marked, entered } = look;
     let response = ui.push_id(&card.path, |ui| {
         indented_ui(ui, card.depth(), |ui| {
@@ -72,7 +76,7 @@ pub(super) fn indented_ui(ui: &mut Ui, depth: usize, content: impl FnOnce(&mut U
 }
 
 /// The sign that folds and unfolds something of this name.
-pub(super) fn fold_ui(ui: &mut Ui, fold: Fold, folded: bool, name: &str, out: &mut Queue) {
+pub(super) fn fold_ui(ui: &mut Ui, fold: Fold, folded: bool, name: &str, out: &mut CommandQueue) {
     let command = FoldCommand::Set(fold, !folded);
     let info = command.info();
     let sign = if folded { icons::FOLDED } else { icons::DOWN };
@@ -80,7 +84,7 @@ pub(super) fn fold_ui(ui: &mut Ui, fold: Fold, folded: bool, name: &str, out: &m
     let response = ui.add(button).on_hover_text(info.about);
     named(&response, &format!("{} {name}", info.label), true);
     if response.clicked() {
-        out.push(Command::Fold(command));
+        out.push(UiCommand::Fold(command));
     }
 }
 
@@ -89,19 +93,19 @@ pub(super) fn sum_ui(ui: &mut Ui, facts: String, problems: usize) -> Response {
     let line = RichText::new(facts).size(12.0).color(theme::colors(ui).weak);
     let response = ui.add(egui::Label::new(line).wrap().selectable(false).sense(Sense::CLICK));
     if problems > 0 {
-        let text = format!("{}  {} inside", icons::WARNING, counted(problems, "problem"));
+        let text = format!("{}  {} inside", icons::WARNING, plain_count(problems, "problem"));
         ui.label(RichText::new(text).size(12.0).color(theme::colors(ui).error));
     }
     response
 }
 
 /// Selects the card's layer, and gives the keyboard to the list.
-fn select_ui(ui: &Ui, card: &Card, out: &mut Queue) {
-    out.push(Command::Select(Selection::Layer(card.path.clone())));
+fn select_ui(ui: &Ui, card: &Card, out: &mut CommandQueue) {
+    out.push(UiCommand::Select(Selection::Layer(card.path.clone())));
     ui.memory_mut(|m| m.request_focus(layers_id()));
 }
 
-fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut Queue) {
+fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     let label = format!("L{}:{}", card.number(), card.class);
     ui.horizontal(|ui| {
@@ -140,25 +144,25 @@ fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut Queue) {
     });
 }
 
-fn menu_ui(ui: &mut Ui, card: &Card, label: &str, out: &mut Queue) {
+fn menu_ui(ui: &mut Ui, card: &Card, label: &str, out: &mut CommandQueue) {
     let button = ui.add(Button::new(RichText::new(icons::MENU).size(14.0)).frame(false).min_size(Vec2::splat(20.0)));
     named(&button, &format!("Menu of {label}"), true);
     let index = card.path.0.last().copied().unwrap_or(0);
     egui::Popup::menu(&button).show(|ui| {
         for (command, enabled) in [
-            (Command::Duplicate, true),
-            (Command::MoveUp, index > 0),
-            (Command::MoveDown, index + 1 < card.siblings),
-            (Command::Remove, true),
+            (UiCommand::Duplicate, true),
+            (UiCommand::MoveUp, index > 0),
+            (UiCommand::MoveDown, index + 1 < card.siblings),
+            (UiCommand::Remove, true),
         ] {
             let text = command.info().label;
-            command_menu_ui(ui, Command::OnLayer(card.path.clone(), Box::new(command)), text, enabled, out);
+            command_menu_ui(ui, UiCommand::OnLayer(card.path.clone(), Box::new(command)), text, enabled, out);
         }
     });
 }
 
 /// Two fields a line.
-fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, out: &mut Queue) {
+fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, out: &mut CommandQueue) {
     if card.fields.is_empty() {
         return;
     }
@@ -183,7 +187,7 @@ fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, out: 
     }
 }
 
-fn foot_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
+fn foot_ui(ui: &mut Ui, card: &Card, out: &mut CommandQueue) {
     for p in &card.problems {
         problem_ui(ui, &p.message, &p.help);
     }
@@ -198,7 +202,7 @@ fn foot_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
     }
     if let Some(children) = card.children {
         ui.horizontal(|ui| {
-            weak_ui(ui, format!("{} inside", counted(children, "layer")));
+            weak_ui(ui, format!("{} inside", plain_count(children, "layer")));
             let add =
                 ui.add(Button::new(RichText::new(format!("{}  Add inside", icons::INTO)).size(12.0)).frame(false));
             named(&add, &format!("Add inside L{}:{}", card.number(), card.class), true);
@@ -206,7 +210,7 @@ fn foot_ui(ui: &mut Ui, card: &Card, out: &mut Queue) {
             popup.show(|ui| {
                 for kind in crate::model::LayerKind::ALL {
                     if ui.button(kind.class).on_hover_text(kind.about).clicked() {
-                        out.push(Command::Edit(Edit::Insert { parent: card.path.clone(), index: children, kind }));
+                        out.push(UiCommand::Edit(Edit::Insert { parent: card.path.clone(), index: children, kind }));
                         ui.close();
                     }
                 }

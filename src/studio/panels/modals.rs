@@ -1,12 +1,10 @@
 //! Questions that stand before everything else: what would be lost, and a path to type where the system has no file dialog.
 
-use crate::studio::commands::{Command, Queue};
-use crate::studio::fields::counted;
-use crate::studio::files::Asked;
-use crate::studio::notice::Notice;
-use crate::studio::runs::RunsCommand;
-use crate::studio::state::Studio;
+use crate::studio::commands::{Action, DialogPurpose, Request};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::view_models::format::plain_count;
+use crate::studio::view_models::notice::Notice;
 use crate::studio::widgets::button::{answers_ui, weak_ui};
 use crate::studio::widgets::keys::Back;
 use crate::train::export::Format;
@@ -17,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The question that is open, if any.
 #[derive(Default)]
 pub struct Modals {
-    path: Option<(Asked, String, bool)>,
+    path: Option<(DialogPurpose, String, bool)>,
     question: Option<Question>,
     /// A message with its whole text.
     message: Option<Notice>,
@@ -31,11 +29,11 @@ pub struct Modals {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
     /// Edits that were not saved stand before this command.
-    Unsaved(Command),
+    Unsaved(Action),
     /// Trained weights that were not saved stand before this command.
-    Weights(Command),
+    Weights(Action),
     /// Another file stands where a preset or weights are to be written.
-    Replace(Asked, PathBuf),
+    Replace(DialogPurpose, PathBuf),
     /// The document's file was changed by others.
     Changed(PathBuf),
     /// Kept runs are to be deleted.
@@ -49,20 +47,19 @@ pub enum Question {
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    SaveThen(Command),
-    DiscardThen(Command),
-    SaveWeightsThen(Command),
-    LoseWeightsThen(Command),
-    Overwrite(Asked, PathBuf),
+    SaveThen(Action),
+    DiscardThen(Action),
+    SaveWeightsThen(Action),
+    LoseWeightsThen(Action),
     /// Yes: this is to happen.
-    Perform(Command),
+    Perform(Request),
     /// Nothing is to happen, nor what waited for it.
     Cancel,
 }
 
 impl Modals {
     /// Asks for a path.
-    pub fn ask_path(&mut self, what: Asked, start: String) {
+    pub fn ask_path(&mut self, what: DialogPurpose, start: String) {
         self.path = Some((what, start, true));
     }
 
@@ -78,35 +75,40 @@ impl Modals {
 }
 
 /// Shows the open question; gives its answer.
-pub fn modals_ui(ui: &Ui, studio: &Studio, modals: &mut Modals, out: &mut Queue) -> Option<Answer> {
-    let cancelled = path_ui(ui, modals, out).then_some(Answer::Cancel);
+pub fn modals_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> {
+    let typed = path_ui(ui, modals);
     message_ui(ui, modals);
     if modals.question.is_none() {
         modals.back.give(ui);
     }
-    question_ui(ui, studio, modals).or(cancelled)
+    question_ui(ui, studio, modals).or(typed)
 }
 
-/// Shows the field for a path; true where it was closed without one.
-fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) -> bool {
-    let Some((what, text, fresh)) = &mut modals.path else { return false };
-    let (title, action, hint) = match what {
-        Asked::Open => ("Open a preset by its path", "Open", "Type the path of a .json file."),
-        Asked::SaveAs => ("Save the preset by its path", "Save", "Type the path of a .json file."),
-        Asked::Data(_) => ("Choose a file of data by its path", "Use", "Type the path of the file."),
-        Asked::DataFolder(_) => (
+/// The title of the field for a path, its button, and what to type.
+const fn path_words(what: DialogPurpose) -> (&'static str, &'static str, &'static str) {
+    match what {
+        DialogPurpose::Open => ("Open a preset by its path", "Open", "Type the path of a .json file."),
+        DialogPurpose::SaveAs => ("Save the preset by its path", "Save", "Type the path of a .json file."),
+        DialogPurpose::Data(_) => ("Choose a file of data by its path", "Use", "Type the path of the file."),
+        DialogPurpose::DataFolder(_) => (
             "Choose a folder of pictures by its path",
             "Use",
             "Type the path of a folder with a subfolder for each class.",
         ),
-        Asked::Weights => ("Save the weights by their path", "Save", "Type the path of a .safetensors file."),
-        Asked::Export(Format::TensorBoard) => {
+        DialogPurpose::Weights => ("Save the weights by their path", "Save", "Type the path of a .safetensors file."),
+        DialogPurpose::Export(Format::TensorBoard) => {
             ("Export the run by path", "Export", "Type the path of a folder for TensorBoard.")
         }
-        Asked::Export(_) => ("Export the run by path", "Export", "Type the path of the file to write."),
-        Asked::Capsule => ("Make a capsule by its path", "Make", "Type the path of a .capsule file."),
-        Asked::Replay => ("Replay a capsule by its path", "Replay", "Type the path of a .capsule file."),
-    };
+        DialogPurpose::Export(_) => ("Export the run by path", "Export", "Type the path of the file to write."),
+        DialogPurpose::Capsule => ("Make a capsule by its path", "Make", "Type the path of a .capsule file."),
+        DialogPurpose::Replay => ("Replay a capsule by its path", "Replay", "Type the path of a .capsule file."),
+    }
+}
+
+/// Shows the field for a path; gives what is to be done with it, or that it was closed without one.
+fn path_ui(ui: &Ui, modals: &mut Modals) -> Option<Answer> {
+    let (what, text, fresh) = modals.path.as_mut()?;
+    let (title, action, hint) = path_words(*what);
     let modal = theme::dialog(ui, "path").show(ui.ctx(), |ui| {
         ui.set_width(480.0);
         ui.label(RichText::new(title).font(theme::strong(15.0)));
@@ -129,23 +131,16 @@ fn path_ui(ui: &Ui, modals: &mut Modals, out: &mut Queue) -> bool {
         ((given == Some(1) || entered) && sound, given == Some(0))
     });
     let (go, cancel) = modal.inner;
-    if go {
-        let path = PathBuf::from(text.trim());
-        out.push(match what {
-            Asked::Open => Command::OpenFile(path),
-            Asked::SaveAs => Command::SaveFile(path),
-            Asked::Data(field) | Asked::DataFolder(field) => Command::UseData(field, path),
-            Asked::Weights => Command::SaveWeightsFile(path),
-            Asked::Export(format) => Command::Runs(RunsCommand::ExportTo(*format, path)),
-            Asked::Capsule => Command::Runs(RunsCommand::MakeCapsuleTo(path)),
-            Asked::Replay => Command::Runs(RunsCommand::ReplayCapsuleFile(path)),
-        });
-    }
     let closed = cancel || modal.should_close();
-    if go || closed {
+    let answer = match (go, closed) {
+        (true, _) => Some(Answer::Perform(what.request(PathBuf::from(text.trim()), false))),
+        (false, true) => Some(Answer::Cancel),
+        (false, false) => None,
+    };
+    if answer.is_some() {
         modals.path = None;
     }
-    closed && !go
+    answer
 }
 
 /// A question in words: its title, what is at stake, and the answers from right to left, the safe way on first.
@@ -178,7 +173,7 @@ impl Question {
                 title: "Save the trained weights first?".into(),
                 about: format!(
                     "Another network ends this run; its weights after {} are saved nowhere.",
-                    counted(usize::try_from(studio.training.done()).unwrap_or(usize::MAX), "step")
+                    plain_count(usize::try_from(studio.training.done()).unwrap_or(usize::MAX), "step")
                 ),
                 answers: vec![
                     ("Save weights first", Answer::SaveWeightsThen(then.clone())),
@@ -189,25 +184,22 @@ impl Question {
             Self::DeleteRuns(ids) => Wording {
                 title: match ids.as_slice() {
                     [id] => format!("Delete {}?", studio.runs.entry(id).map_or(id.as_str(), |e| e.name())),
-                    _ => format!("Delete {}?", counted(ids.len(), "run")),
+                    _ => format!("Delete {}?", plain_count(ids.len(), "run")),
                 },
                 about: {
-                    let is_open = studio.training.keeping.id().is_some_and(|own| ids.iter().any(|id| id == own));
+                    let is_open = studio.training.writer.id().is_some_and(|own| ids.iter().any(|id| id == own));
                     let open = if is_open { " The Train tab, which shows this run, is reset." } else { "" };
                     format!("Curves, weights and all go to the trash, from which they can be brought back.{open}")
                 },
-                answers: vec![("Delete", Answer::Perform(Command::Runs(RunsCommand::DeleteNow(ids.clone())))), cancel],
+                answers: vec![("Delete", Answer::Perform(Request::DeleteRuns(ids.clone()))), cancel],
             },
             Self::RemoveRuns(ids) => Wording {
                 title: match ids.as_slice() {
                     [id] => format!("Delete {} for good?", studio.runs.trashed_name(id)),
-                    _ => format!("Delete {} for good?", counted(ids.len(), "run")),
+                    _ => format!("Delete {} for good?", plain_count(ids.len(), "run")),
                 },
                 about: "Curves, weights and all are removed from the disk and cannot be brought back.".into(),
-                answers: vec![
-                    ("Delete for good", Answer::Perform(Command::Runs(RunsCommand::RemoveNow(ids.clone())))),
-                    cancel,
-                ],
+                answers: vec![("Delete for good", Answer::Perform(Request::RemoveRuns(ids.clone()))), cancel],
             },
             Self::Continue { id, change } => Wording {
                 title: format!("Open the network of {} to continue it?", studio.runs.name(id)),
@@ -216,20 +208,23 @@ impl Question {
                      press Train: that begins a run of its own."
                 ),
                 answers: vec![
-                    ("Open and continue", Answer::Perform(Command::Runs(RunsCommand::ContinueOwn(id.clone())))),
+                    ("Open and continue", Answer::Perform(Request::ContinueInOwnNetwork(id.clone()))),
                     cancel,
                 ],
             },
             Self::Replace(what, path) => Wording {
                 title: format!("{} exists. Replace it?", name(path)),
                 about: format!("What is in {} now is lost.", path.display()),
-                answers: vec![("Replace", Answer::Overwrite(*what, path.clone())), cancel],
+                answers: vec![("Replace", Answer::Perform(what.request(path.clone(), true))), cancel],
             },
             Self::Changed(path) => Wording {
                 title: format!("{} changed on disk. Save anyway?", name(path)),
                 about: "Another program wrote it since it was opened or saved here; saving replaces what it wrote."
                     .into(),
-                answers: vec![("Save anyway", Answer::Overwrite(Asked::SaveAs, path.clone())), cancel],
+                answers: vec![
+                    ("Save anyway", Answer::Perform(Request::Save { path: path.clone(), replace: true })),
+                    cancel,
+                ],
             },
         }
     }

@@ -1,16 +1,19 @@
 //! The network panel: what comes in, the layers as cards, and how they are trained.
 
-use super::layer_card::{CardLook, card_ui, fold_ui, indented_ui, sum_ui};
 use crate::model::LayerPath;
-use crate::studio::commands::{Command, Queue, Tab};
-use crate::studio::document::Edit;
-use crate::studio::fields::counted;
-use crate::studio::folds::{Fold, FoldCommand, FoldRow, Sideways};
-use crate::studio::icons;
-use crate::studio::selection::Selection;
-use crate::studio::state::Studio;
+use crate::studio::commands::fold::{Fold, FoldCommand};
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::tab::Tab;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::document::edit::Edit;
+use crate::studio::panels::layer_card::Dragged;
+use crate::studio::panels::layer_card::{CardLook, card_ui, fold_ui, indented_ui, sum_ui};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::theme::icons;
+use crate::studio::view_models::folded_layers::{FoldRow, Sideways};
 use crate::studio::view_models::format;
+use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::network::{Card, NetworkView, Row, Run, Section, Sum};
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
@@ -77,10 +80,6 @@ impl RowKey {
     }
 }
 
-/// A layer that is being dragged.
-#[derive(Clone, Debug)]
-pub struct Dragged(pub LayerPath);
-
 /// Where a dragged layer would land.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Landing {
@@ -89,19 +88,20 @@ pub struct Landing {
 }
 
 /// Shows the panel.
-pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut Drafts, out: &mut Queue) {
+pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut Drafts, out: &mut CommandQueue) {
     let view = &studio.network;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Network").font(theme::strong(13.0)));
-        let counts = format!("{} · {} params", counted(view.cards.len(), "layer"), format::count(view.params as f64));
+        let counts =
+            format!("{} · {} params", plain_count(view.cards.len(), "layer"), format::count(view.params as f64));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
-            command_icon_ui(ui, Command::AddLayer, true, out);
+            command_icon_ui(ui, UiCommand::AddLayer, true, out);
             // One sign for both ways: what it does is what is left to do.
             if view.folds().next().is_some() {
                 let all = view.folds().all(|f| studio.folds.is_folded(&f));
                 let command = if all { FoldCommand::Nothing } else { FoldCommand::All };
-                command_icon_ui(ui, Command::Fold(command), true, out);
+                command_icon_ui(ui, UiCommand::Fold(command), true, out);
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 let text = RichText::new(counts).size(12.0).color(theme::colors(ui).weak);
@@ -130,7 +130,13 @@ pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts
 }
 
 /// Shows the fields of a section; where `says_problems` is false, what is wrong is marked alone.
-pub(super) fn section_ui(ui: &mut Ui, section: &Section, says_problems: bool, drafts: &mut Drafts, out: &mut Queue) {
+pub(super) fn section_ui(
+    ui: &mut Ui,
+    section: &Section,
+    says_problems: bool,
+    drafts: &mut Drafts,
+    out: &mut CommandQueue,
+) {
     ui.add_space(4.0);
     ui.label(RichText::new(section.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
     let layout = FieldLayout { label_width: 104.0, width: ui.available_width(), is_entered: false };
@@ -148,7 +154,7 @@ pub(super) fn section_ui(ui: &mut Ui, section: &Section, says_problems: bool, dr
     }
 }
 
-fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut Drafts, out: &mut Queue) {
+fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut Drafts, out: &mut CommandQueue) {
     let view = &studio.network;
     ui.add_space(4.0);
     ui.label(RichText::new("Layers").font(theme::strong(12.0)).color(theme::colors(ui).weak));
@@ -170,7 +176,7 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
     }
     let list = layers_id();
     let frame = Rect::from_min_size(ui.cursor().min, Vec2::new(width, panel.frame.height()));
-    list_ui(ui, list, frame, &format!("List of layers, {}", counted(view.cards.len(), "layer")));
+    list_ui(ui, list, frame, &format!("List of layers, {}", plain_count(view.cards.len(), "layer")));
     let enters = ui.memory(|m| m.has_focus(list)) && ui.input_mut(|i| i.consume_key(Modifiers::NONE, Key::Enter));
     if let Some(key) = walk_ui(ui, studio, panel, &keys, list, out) {
         panel.at = Some(key.clone());
@@ -179,7 +185,7 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
     // Where there are no fields to enter, what is folded away is shown.
     let at_row = keys.iter().position(|k| enters && panel.at.as_ref().is_some_and(|at| at.is(k)));
     let entered = at_row.and_then(|n| fold_row(view, studio.rows.get(n)?, keys.get(n)?).1);
-    out.extend(entered.filter(|(_, folded)| *folded).map(|(fold, _)| Command::Fold(FoldCommand::Set(fold, false))));
+    out.extend(entered.filter(|(_, folded)| *folded).map(|(fold, _)| UiCommand::Fold(FoldCommand::Set(fold, false))));
     let (mut landing, mut whole) = (None, Rect::from_min_size(frame.min, Vec2::new(width, 0.0)));
     for (row, key) in studio.rows.iter().zip(&keys) {
         let known = panel.heights.get(key).copied();
@@ -236,11 +242,11 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
     let add = Button::new(RichText::new(format!("{}  Add layer…", icons::ADD)).color(c.accent))
         .min_size(Vec2::new(width, 28.0))
         .frame(false);
-    let response = ui.add(add).on_hover_text(Command::AddLayer.tooltip(ui.ctx()));
+    let response = ui.add(add).on_hover_text(UiCommand::AddLayer.tooltip(ui.ctx()));
     crate::studio::widgets::button::named(&response, "Add layer at the end", true);
     if response.clicked() {
-        out.push(Command::Select(Selection::Nothing));
-        out.push(Command::AddLayer);
+        out.push(UiCommand::Select(Selection::Nothing));
+        out.push(UiCommand::AddLayer);
     }
     drop_ui(ui, landing, out);
 }
@@ -266,7 +272,7 @@ fn walk_ui(
     panel: &NetworkPanel,
     keys: &[RowKey],
     list: Id,
-    out: &mut Queue,
+    out: &mut CommandQueue,
 ) -> Option<RowKey> {
     if !ui.memory(|m| m.has_focus(list)) {
         return None;
@@ -275,12 +281,12 @@ fn walk_ui(
     let mut to = row_by_keys(ui, list, keys.len(), now);
     let row = |n: usize| Some(fold_row(&studio.network, studio.rows.get(n)?, keys.get(n)?));
     match side_by_keys(ui, list).zip(now).and_then(|(left, now)| Sideways::of(left, now, &studio.network, row)) {
-        Some(Sideways::Fold(fold, folds)) => out.push(Command::Fold(FoldCommand::Set(fold, folds))),
+        Some(Sideways::Fold(fold, folds)) => out.push(UiCommand::Fold(FoldCommand::Set(fold, folds))),
         Some(Sideways::To(row)) => to = Some(row),
         None => {}
     }
     let key = keys.get(to?)?;
-    out.extend(key.layer().map(|path| Command::Select(Selection::Layer(path.clone()))));
+    out.extend(key.layer().map(|path| UiCommand::Select(Selection::Layer(path.clone()))));
     Some(key.clone())
 }
 
@@ -296,7 +302,7 @@ struct RunHead<'a> {
 }
 
 /// Shows a run's head: a card of its own where the run is folded, a line above it where it is not.
-fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut Queue) -> Rect {
+fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut CommandQueue) -> Rect {
     let fold = Fold::Run(head.run.first.clone());
     let name = format!("{} of {} × {}", head.run.span(), head.run.count, head.class);
     let mut texts = false;
@@ -314,7 +320,7 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut Queue) -> Rect {
                     texts |= ui.add(Label::new(title).selectable(false).sense(Sense::CLICK)).clicked();
                     // The number of layers stands at the right, and the span is cut where both do not fit.
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                        weak_ui(ui, counted(head.sum.layers, "layer"));
+                        weak_ui(ui, plain_count(head.sum.layers, "layer"));
                         ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                             let text = head.run.span();
                             let span = RichText::new(&text).font(theme::mono()).color(theme::colors(ui).weak);
@@ -332,7 +338,7 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut Queue) -> Rect {
     });
     // The text folds and unfolds like the sign before it.
     if texts {
-        out.push(Command::Fold(FoldCommand::Set(fold, !head.folded)));
+        out.push(UiCommand::Fold(FoldCommand::Set(fold, !head.folded)));
         ui.memory_mut(|m| m.request_focus(layers_id()));
     }
     response.response.rect
@@ -345,7 +351,7 @@ fn land_ui(ui: &Ui, card: &Card, rect: Rect) -> Option<Landing> {
     if !rect.expand2(Vec2::new(0.0, 2.0)).contains(pos) || card.path.0.starts_with(&dragged.0.0) {
         return None;
     }
-    let (parent, index) = crate::studio::document::split_path(&card.path);
+    let (parent, index) = crate::studio::document::edit::split_path(&card.path);
     let c = theme::colors(ui);
     if card.children.is_some() && pos.y > rect.top() + rect.height() * 0.35 {
         ui.painter().rect_stroke(rect.shrink(1.0), 4, Stroke::new(2.0, c.accent), egui::StrokeKind::Inside);
@@ -357,11 +363,11 @@ fn land_ui(ui: &Ui, card: &Card, rect: Rect) -> Option<Landing> {
     Some(Landing { parent, index: index + usize::from(behind) })
 }
 
-fn drop_ui(ui: &Ui, landing: Option<Landing>, out: &mut Queue) {
+fn drop_ui(ui: &Ui, landing: Option<Landing>, out: &mut CommandQueue) {
     if !ui.input(|i| i.pointer.any_released()) {
         return;
     }
     if let (Some(landing), Some(dragged)) = (landing, egui::DragAndDrop::take_payload::<Dragged>(ui.ctx())) {
-        out.push(Command::Edit(Edit::Move { from: dragged.0.clone(), parent: landing.parent, index: landing.index }));
+        out.push(UiCommand::Edit(Edit::Move { from: dragged.0.clone(), parent: landing.parent, index: landing.index }));
     }
 }

@@ -1,8 +1,9 @@
 //! The command palette: any command, or a layer to add, found by a few letters.
 
 use crate::model::LayerKind;
-use crate::studio::commands::{Command, Queue, keys_text};
-use crate::studio::state::Studio;
+use crate::studio::commands::shortcut_text::keys_text;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::widgets::button::{named, weak_ui};
 use crate::studio::widgets::keys::{Back, layers_id};
@@ -70,16 +71,16 @@ impl Palette {
         *self = Self { offer: Some(offer), query: String::new(), chosen: 0, fresh: true, back };
     }
 
-    fn matches(&self, offer: Offer, studio: &Studio) -> Vec<Command> {
+    fn matches(&self, offer: Offer, studio: &Studio) -> Vec<UiCommand> {
         let all = match offer {
-            Offer::Commands => Command::listed(),
-            Offer::Layers => LayerKind::ALL.map(Command::AddKind).into(),
+            Offer::Commands => UiCommand::listed(),
+            Offer::Layers => LayerKind::ALL.map(UiCommand::AddKind).into(),
         };
-        let ranked = |c: Command| {
+        let ranked = |c: UiCommand| {
             let (_, own) = c.kind_and_name();
             rank(&own, &name(&c, offer), c.info().about, &self.query).map(|r| (r, c))
         };
-        let mut found: Vec<(Rank, Command)> =
+        let mut found: Vec<(Rank, UiCommand)> =
             all.into_iter().filter(|c| studio.is_enabled(c)).filter_map(ranked).collect();
         found.sort_by_key(|(r, _)| *r);
         // Scattered letters are a guess: it is made where nothing is better.
@@ -91,12 +92,12 @@ impl Palette {
 }
 
 /// The name that assistive tools read.
-fn name(command: &Command, offer: Offer) -> String {
+fn name(command: &UiCommand, offer: Offer) -> String {
     if offer == Offer::Layers { command.kind_and_name().1 } else { command.title() }
 }
 
 /// Shows the palette where it is open.
-pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Queue) {
+pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut CommandQueue) {
     let Some(offer) = palette.offer else { return palette.back.give(ui) };
     let modal = theme::dialog(ui, "palette").show(ui.ctx(), |ui| {
         ui.set_width(440.0);
@@ -132,7 +133,7 @@ pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Que
     });
     if let Some(command) = modal.inner.clone() {
         palette.offer = None;
-        if matches!(command, Command::AddKind(_)) {
+        if matches!(command, UiCommand::AddKind(_)) {
             palette.back.lead_to(layers_id());
         }
         out.push(command);
@@ -143,7 +144,7 @@ pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Que
 }
 
 /// Shows what was found; gives the entry that was clicked.
-fn list_ui(ui: &mut Ui, found: &[Command], offer: Offer, chosen: usize, moved: bool) -> Option<usize> {
+fn list_ui(ui: &mut Ui, found: &[UiCommand], offer: Offer, chosen: usize, moved: bool) -> Option<usize> {
     let mut clicked = None;
     ui.add_space(4.0);
     ScrollArea::vertical().max_height(360.0).auto_shrink([false, true]).show(ui, |ui| {
@@ -185,7 +186,7 @@ mod tests {
 
     /// The titles that are offered for a query, of all commands.
     fn found(query: &str) -> Vec<String> {
-        let all = Command::listed().into_iter();
+        let all = UiCommand::listed().into_iter();
         let mut found: Vec<(Rank, String)> = all
             .filter_map(|c| Some((rank(&c.kind_and_name().1, &c.title(), c.info().about, query)?, c.title())))
             .collect();

@@ -1,8 +1,8 @@
 //! What the last edit changed about the plan: behind the difference in the status line.
 
-use crate::studio::commands::{Command, Queue};
-use crate::studio::selection::Selection;
-use crate::studio::state::Studio;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::changes::{OpChange, PlanChanges};
 use crate::studio::view_models::format;
@@ -11,7 +11,7 @@ use crate::tensor::Bytes;
 use egui::{Button, Label, Popup, PopupCloseBehavior, RichText, ScrollArea, Ui};
 
 /// Shows the difference as a button; pressed, it lists what came and went.
-pub fn difference_ui(ui: &mut Ui, studio: &Studio, difference: &str, out: &mut Queue) {
+pub fn difference_ui(ui: &mut Ui, studio: &Studio, difference: &str, out: &mut CommandQueue) {
     let took = format::micros(studio.compile_took.as_secs_f64() * 1e6);
     let c = theme::colors(ui);
     let text = RichText::new(difference).size(12.0).color(c.text);
@@ -38,7 +38,7 @@ pub fn difference_ui(ui: &mut Ui, studio: &Studio, difference: &str, out: &mut Q
 /// Entries listed before the rest is counted only.
 const LISTED: usize = 60;
 
-fn list_ui(ui: &mut Ui, changes: &PlanChanges, out: &mut Queue) {
+fn list_ui(ui: &mut Ui, changes: &PlanChanges, out: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
     ui.spacing_mut().button_padding = egui::Vec2::new(0.0, 1.0);
@@ -78,7 +78,7 @@ fn section_ui(ui: &mut Ui, title: &str, count: usize) {
     ui.label(text);
 }
 
-fn ops_ui(ui: &mut Ui, title: &str, sign: char, ops: &[OpChange], there: bool, out: &mut Queue) {
+fn ops_ui(ui: &mut Ui, title: &str, sign: char, ops: &[OpChange], there: bool, out: &mut CommandQueue) {
     section_ui(ui, title, ops.len());
     for op in ops.iter().take(LISTED) {
         let to = there.then_some(Selection::Op(op.index));
@@ -87,14 +87,14 @@ fn ops_ui(ui: &mut Ui, title: &str, sign: char, ops: &[OpChange], there: bool, o
 }
 
 /// A line, which selects what it names where that is still there.
-fn entry_ui(ui: &mut Ui, text: &str, to: Option<Selection>, out: &mut Queue) {
+fn entry_ui(ui: &mut Ui, text: &str, to: Option<Selection>, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     let color = if to.is_some() { c.accent } else { c.weak };
     let text = RichText::new(text).font(theme::mono()).color(color);
     match to {
         Some(to) => {
             if ui.add(Button::new(text).frame(false).truncate()).clicked() {
-                out.push(Command::Select(to));
+                out.push(UiCommand::Select(to));
             }
         }
         None => drop(ui.add(Label::new(text).truncate())),

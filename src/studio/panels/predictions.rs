@@ -1,9 +1,9 @@
 //! What the network answers: confusion, samples with probabilities, the decision boundary, predicted against true, filters.
 
-use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
-use crate::studio::state::Studio;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::theme::icons;
 use crate::studio::view_models::data::spread;
 use crate::studio::view_models::format;
 use crate::studio::view_models::predictions::{Filters, Fit, Plane, PredictionsView};
@@ -64,7 +64,7 @@ impl PredictionsPanel {
 const OVER: usize = 1500;
 
 /// Shows the panel.
-pub fn predictions_ui(ui: &mut Ui, studio: &Studio, panel: &mut PredictionsPanel, out: &mut Queue) {
+pub fn predictions_ui(ui: &mut Ui, studio: &Studio, panel: &mut PredictionsPanel, out: &mut CommandQueue) {
     let Some(view) = &studio.predictions.view else { return nothing_ui(ui, studio, out) };
     let mut choices = Vec::new();
     if view.plane.is_some() {
@@ -113,7 +113,7 @@ pub fn predictions_ui(ui: &mut Ui, studio: &Studio, panel: &mut PredictionsPanel
     }
 }
 
-fn nothing_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn nothing_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     let run = &studio.training;
     let has_data = run.preset.as_ref().is_none_or(|p| p.data.is_some());
     match &run.state {
@@ -125,7 +125,7 @@ fn nothing_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             );
             ui.vertical_centered(|ui| {
                 ui.add_space(8.0);
-                command_ui(ui, Command::Step, studio.is_enabled(&Command::Step), out);
+                command_ui(ui, UiCommand::Step, studio.is_enabled(&UiCommand::Step), out);
             });
         }
         Some(crate::train::RunState::Failed(_)) => {

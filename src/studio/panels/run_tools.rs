@@ -1,10 +1,10 @@
 //! The line above the table of kept runs: what acts on those that are selected, and which are listed.
 
-use super::trash::trash_tools_ui;
-use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
-use crate::studio::runs::RunsCommand;
-use crate::studio::state::Studio;
+use crate::studio::commands::runs::RunsCommand;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::panels::trash::trash_tools_ui;
+use crate::studio::shell::state::Studio;
+use crate::studio::theme::icons;
 use crate::studio::view_models::format;
 use crate::studio::widgets::button::{button_width, command_menu_ui, icon_ui, named, weak_ui};
 use crate::train::export::Format;
@@ -24,10 +24,10 @@ fn least_width(ui: &Ui, command: &RunsCommand) -> f32 {
 }
 
 /// A command as a button with icon and name that is narrower than those of the transport.
-pub fn tool_ui(ui: &mut Ui, studio: &Studio, command: RunsCommand, label: &str, out: &mut Queue) {
+pub fn tool_ui(ui: &mut Ui, studio: &Studio, command: RunsCommand, label: &str, out: &mut CommandQueue) {
     let info = command.info();
     let least = least_width(ui, &command);
-    let command = Command::Runs(command);
+    let command = UiCommand::Runs(command);
     let enabled = studio.is_enabled(&command);
     let text = format!("{}  {label}", info.icon);
     let button = Button::new(text).min_size(egui::Vec2::new(least, 0.0));
@@ -67,16 +67,16 @@ impl Tool {
 }
 
 /// The formats that a run is exported to.
-fn formats_ui(ui: &mut Ui, out: &mut Queue) {
+fn formats_ui(ui: &mut Ui, out: &mut CommandQueue) {
     ui.set_min_width(200.0);
     for format in Format::ALL {
         let label = format!("{}…", format.title());
-        command_menu_ui(ui, Command::Runs(RunsCommand::Export(format)), &label, true, out);
+        command_menu_ui(ui, UiCommand::Runs(RunsCommand::Export(format)), &label, true, out);
     }
 }
 
 /// What can be done with runs, the most useful first; what the line has no room for is in a menu at its end.
-pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     const EXPORTS: &str = "Writes the first selected run to a file; a plot shows all that are selected";
     let runs = &studio.runs;
     ui.horizontal(|ui| {
@@ -88,7 +88,7 @@ pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
                 if runs.shows_trash {
                     return trash_tools_ui(ui, studio, out);
                 }
-                if let Some(desk) = runs.desk.as_ref().filter(|d| d.is_busy()) {
+                if let Some(desk) = runs.service.as_ref().filter(|d| d.is_busy()) {
                     ui.spinner();
                     weak_ui(ui, format!("capsule: step {}", format::exact(desk.progress.load(Ordering::Relaxed))));
                     tool_ui(ui, studio, RunsCommand::CancelCapsule, "Cancel", out);
@@ -135,8 +135,8 @@ pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     });
 }
 
-fn menu_item_ui(ui: &mut Ui, studio: &Studio, command: RunsCommand, out: &mut Queue) {
-    let (label, command) = (command.info().label, Command::Runs(command));
+fn menu_item_ui(ui: &mut Ui, studio: &Studio, command: RunsCommand, out: &mut CommandQueue) {
+    let (label, command) = (command.info().label, UiCommand::Runs(command));
     let enabled = studio.is_enabled(&command);
     command_menu_ui(ui, command, label, enabled, out);
 }
@@ -158,13 +158,13 @@ fn tools(studio: &Studio) -> Vec<Tool> {
 }
 
 /// Which runs are listed, from the right: those that were deleted, and hidden ones too.
-fn lists_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn lists_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     let runs = &studio.runs;
     let text = format!("{}  Trash", icons::TRASH);
     let button = ui.add(Button::selectable(runs.shows_trash, text)).on_hover_text(RunsCommand::ShowTrash.info().about);
     button.widget_info(|| egui::WidgetInfo::selected(egui::Role::Button, true, runs.shows_trash, "Trash"));
     if button.clicked() {
-        out.push(Command::Runs(RunsCommand::ShowTrash));
+        out.push(UiCommand::Runs(RunsCommand::ShowTrash));
     }
     if runs.shows_trash {
         return;
@@ -173,6 +173,6 @@ fn lists_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
     let label = if runs.view.hidden > 0 { format!("hidden ({})", runs.view.hidden) } else { "hidden".into() };
     let about = RunsCommand::ShowHidden.info().about;
     if ui.checkbox(&mut hidden, label).on_hover_text(about).changed() {
-        out.push(Command::Runs(RunsCommand::ShowHidden));
+        out.push(UiCommand::Runs(RunsCommand::ShowHidden));
     }
 }

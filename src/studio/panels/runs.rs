@@ -1,15 +1,17 @@
 //! Kept runs: the table, what can be done with them, and the comparison of those that are selected.
 
-use super::run_tools::{tool_ui, tools_ui};
-use super::trash::trash_ui;
-use crate::studio::commands::{Command, Queue};
-use crate::studio::fields::counted;
-use crate::studio::icons;
-use crate::studio::runs::{LoadedRun, RunsCommand};
-use crate::studio::state::Studio;
+use crate::studio::commands::runs::Column as Field;
+use crate::studio::commands::runs::RunsCommand;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::panels::run_tools::{tool_ui, tools_ui};
+use crate::studio::panels::trash::trash_ui;
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::theme::icons;
 use crate::studio::view_models::format;
-use crate::studio::view_models::runs::{Column as Field, RunRow};
+use crate::studio::view_models::format::plain_count;
+use crate::studio::view_models::loaded_run::LoadedRun;
+use crate::studio::view_models::runs::RunRow;
 use crate::studio::widgets::axis::{tick, time_tick};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use crate::studio::widgets::compare::{
@@ -39,7 +41,7 @@ pub struct RunsPanel {
 }
 
 /// Shows the panel.
-pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) {
+pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut CommandQueue) {
     let runs = &studio.runs;
     if let Some(problem) = &runs.problem {
         problem_ui(ui, problem, "Name a folder for runs with STEPGRAPH_RUNS and open the studio again.");
@@ -79,7 +81,7 @@ pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Qu
 }
 
 /// What the last replay of a capsule found.
-fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     let Some((path, report)) = &studio.runs.replayed else { return };
     let c = theme::colors(ui);
     ui.add_space(4.0);
@@ -101,11 +103,11 @@ fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 }
 
 /// Walks through the table by keyboard: arrows select, and Delete moves to the trash. Gives the row that they led to.
-fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) -> Option<usize> {
+fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut CommandQueue) -> Option<usize> {
     let runs = &studio.runs;
     let rows = &runs.view.rows;
     let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), panel.height));
-    let frame = list_ui(ui, runs_id(), room, &format!("Kept runs, {}", counted(rows.len(), "row")));
+    let frame = list_ui(ui, runs_id(), room, &format!("Kept runs, {}", plain_count(rows.len(), "row")));
     if frame.has_focus() {
         let line = Stroke::new(1.0, theme::colors(ui).accent);
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
@@ -124,15 +126,15 @@ fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) -> 
 }
 
 /// Selects a run alone, and gives the keyboard to the table.
-fn select_ui(ui: &Ui, run: &RunRow, out: &mut Queue) {
-    out.push(Command::Runs(RunsCommand::Select(run.id.clone())));
+fn select_ui(ui: &Ui, run: &RunRow, out: &mut CommandQueue) {
+    out.push(UiCommand::Runs(RunsCommand::Select(run.id.clone())));
     ui.memory_mut(|m| m.request_focus(runs_id()));
 }
 
 /// Columns of the table: the tick, and what is shown of a run.
 const COLUMNS: usize = Field::ALL.len() + 1;
 
-fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, out: &mut Queue) {
+fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, out: &mut CommandQueue) {
     let runs = &studio.runs;
     let jump = walk_ui(ui, studio, panel, out);
     // Name and figures fit a narrow window whole: the name is shortened. What a run was made with follows to the right.
@@ -190,7 +192,7 @@ fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, ou
     panel.height = table.content_size.y.min(table.inner_rect.height());
 }
 
-fn header_ui(ui: &mut Ui, studio: &Studio, column: Field, out: &mut Queue) {
+fn header_ui(ui: &mut Ui, studio: &Studio, column: Field, out: &mut CommandQueue) {
     let runs = &studio.runs;
     let c = theme::colors(ui);
     let is_sorted = runs.column == column;
@@ -207,12 +209,12 @@ fn header_ui(ui: &mut Ui, studio: &Studio, column: Field, out: &mut Queue) {
     let response = response.on_hover_text(column.about());
     named(&response, &format!("Sort by {}", column.title().to_lowercase()), true);
     if response.clicked() {
-        out.push(Command::Runs(RunsCommand::SortBy(column)));
+        out.push(UiCommand::Runs(RunsCommand::SortBy(column)));
     }
 }
 
 /// The tick that takes a run into the comparison, with its letter and colour there.
-fn letter_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, out: &mut Queue) {
+fn letter_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, out: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 4.0;
     let runs = &studio.runs;
     let index = runs.selected.iter().position(|id| *id == run.id);
@@ -221,7 +223,7 @@ fn letter_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, out: &mut Queue) {
     let name = format!("Compare {}", run.name);
     response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, index.is_some(), &name));
     if response.on_hover_text("Lays its curves over those of the other ticked runs").changed() {
-        out.push(Command::Runs(RunsCommand::Toggle(run.id.clone())));
+        out.push(UiCommand::Runs(RunsCommand::Toggle(run.id.clone())));
         ui.memory_mut(|m| m.request_focus(runs_id()));
     }
     if let (Some(index), Some(letter)) = (index, runs.letter(&run.id)) {
@@ -247,7 +249,7 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
     if column == Field::State {
         // That a run rests is known to its own window only.
         let training = &studio.training;
-        let rests = training.state == Some(RunState::Paused) && training.keeping.id() == Some(run.id.as_str());
+        let rests = training.state == Some(RunState::Paused) && training.writer.id() == Some(run.id.as_str());
         let text = if rests && run.state == RunEnd::Running { "paused" } else { text };
         let (icon, color) = match run.state {
             RunEnd::Running if rests => (icons::PAUSE, c.accent),
@@ -273,7 +275,7 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
 }
 
 /// Name, folder and facts of the first selected run.
-fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) {
+fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut CommandQueue) {
     let Some(entry) = studio.runs.first() else { return };
     ui.horizontal_wrapped(|ui| {
         name_ui(ui, entry, panel, out);
@@ -311,7 +313,7 @@ fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Que
     }
 }
 
-fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, out: &mut Queue) {
+fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, out: &mut CommandQueue) {
     let typed = panel.name.as_ref().filter(|(id, _)| *id == entry.id).map(|(_, text)| text.clone());
     let mut text = typed.clone().unwrap_or_else(|| entry.name().to_owned());
     let edit = TextEdit::singleline(&mut text).desired_width(260.0).id_salt(("run name", &entry.id));
@@ -322,13 +324,13 @@ fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, out: &mut Queue
     }
     if response.lost_focus() {
         if typed.is_some() && text.trim() != entry.name() {
-            out.push(Command::Runs(RunsCommand::Rename(entry.id.clone(), text)));
+            out.push(UiCommand::Runs(RunsCommand::Rename(entry.id.clone(), text)));
         }
         panel.name = None;
     }
 }
 
-fn curves_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queue) {
+fn curves_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut CommandQueue) {
     let runs = &studio.runs;
     let compared: Vec<Compared<'_>> = runs
         .selected
@@ -346,12 +348,12 @@ fn curves_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Queu
                 .on_hover_text(RunsCommand::ByTime(by_time).info().about)
                 .clicked()
             {
-                out.push(Command::Runs(RunsCommand::ByTime(by_time)));
+                out.push(UiCommand::Runs(RunsCommand::ByTime(by_time)));
             }
         }
         let mut log = studio.settings.log_axis;
-        if ui.checkbox(&mut log, "log").on_hover_text(Command::ToggleLogAxis.info().about).changed() {
-            out.push(Command::ToggleLogAxis);
+        if ui.checkbox(&mut log, "log").on_hover_text(UiCommand::ToggleLogAxis.info().about).changed() {
+            out.push(UiCommand::ToggleLogAxis);
         }
         weak_ui(ui, "dashed: held-out");
         layer_choice_ui(ui, &compared, panel);

@@ -1,12 +1,12 @@
 //! The status line.
 
-use super::jobs::jobs_ui;
-use super::plan_changes::difference_ui;
-use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
-use crate::studio::notice::Notice;
-use crate::studio::state::Studio;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::panels::jobs::jobs_ui;
+use crate::studio::panels::plan_changes::difference_ui;
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::theme::icons;
+use crate::studio::view_models::notice::Notice;
 use crate::studio::view_models::status::{plan_text, recorded_text, run_text};
 use crate::studio::widgets::button::{button_width, command_icon_ui, named, weak_ui};
 use egui::{Align, Button, Label, Layout, RichText, Sense, Ui};
@@ -23,7 +23,7 @@ const SIGN: f32 = 40.0;
 /// Shows the line: from the right the run and what runs in the background, and in what is left of it the rest, cut
 /// where it does not fit. What an edit changed and a notice are both shown: the notice in a line of its own where one
 /// has no room for both.
-pub fn status_ui(ui: &mut Ui, studio: &Studio, panel: &mut StatusPanel, out: &mut Queue) {
+pub fn status_ui(ui: &mut Ui, studio: &Studio, panel: &mut StatusPanel, out: &mut CommandQueue) {
     let own_line = studio.notice.as_ref().filter(|_| panel.needs_two_lines);
     if let Some(notice) = own_line {
         ui.horizontal(|ui| notice_ui(ui, notice, out));
@@ -82,17 +82,17 @@ fn small(text: impl Into<String>) -> RichText {
 }
 
 /// The problems, the plan, the difference and the notice, as far as they have room: the plan is shortened first.
-fn left_ui(ui: &mut Ui, studio: &Studio, notice: Option<&Notice>, out: &mut Queue) {
+fn left_ui(ui: &mut Ui, studio: &Studio, notice: Option<&Notice>, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     let problems = studio.problems();
     if problems > 0 {
         let noun = if problems == 1 { "problem" } else { "problems" };
         let text = RichText::new(format!("{}  {problems} {noun}", icons::WARNING)).size(12.0).color(c.error);
         let button = ui.add(Button::new(text).frame(false));
-        let button = button.on_hover_text(Command::ShowProblem.tooltip(ui.ctx()));
+        let button = button.on_hover_text(UiCommand::ShowProblem.tooltip(ui.ctx()));
         named(&button, &format!("{problems} {noun}"), true);
         if button.clicked() {
-            out.push(Command::ShowProblem);
+            out.push(UiCommand::ShowProblem);
         }
     }
     let difference = studio.difference.as_deref();
@@ -116,7 +116,7 @@ fn left_ui(ui: &mut Ui, studio: &Studio, notice: Option<&Notice>, out: &mut Queu
 
 /// A notice in one line, cut where it does not fit, whole as its tooltip and where it is pressed; what can be done about it; and the sign that
 /// dismisses it.
-fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut Queue) {
+fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     let color = if notice.is_error { c.error } else { c.text };
     let buttons: f32 = notice.actions.iter().map(|a| button_width(ui, small(a.title()))).sum();
@@ -129,7 +129,7 @@ fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut Queue) {
         named(&label, &notice.line(), true);
         let label = label.on_hover_cursor(egui::CursorIcon::PointingHand);
         if label.clicked() {
-            out.push(Command::ShowNotice);
+            out.push(UiCommand::ShowNotice);
         }
     });
     for action in &notice.actions {
@@ -140,5 +140,5 @@ fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut Queue) {
             out.push(action.clone());
         }
     }
-    command_icon_ui(ui, Command::DismissNotice, true, out);
+    command_icon_ui(ui, UiCommand::DismissNotice, true, out);
 }

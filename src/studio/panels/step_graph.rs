@@ -1,15 +1,15 @@
 //! The step graph: the step at every stage of the compiler, as one table that can be filtered, sorted and walked through by keyboard.
 
 use crate::ir::Phase;
-use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
-use crate::studio::lab::Measured;
-use crate::studio::selection::Selection;
-use crate::studio::state::Studio;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
-use crate::studio::view_models::PlanView;
+use crate::studio::theme::icons;
 use crate::studio::view_models::format;
 use crate::studio::view_models::levels::{Level, LevelRow, is_related, selection_of};
+use crate::studio::view_models::measured::Measured;
+use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::step_graph::letter;
 use crate::studio::widgets::button::{
     command_icon_ui, command_ui, empty_ui, named, phase_legend, phase_ui, text_line_ui, weak_ui,
@@ -133,12 +133,12 @@ fn is_in(layer: &str, of: &str) -> bool {
 }
 
 /// Shows the panel.
-pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, out: &mut Queue) {
+pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, out: &mut CommandQueue) {
     let Some(plan) = &studio.plan else {
         return empty_ui(ui, "No step yet", "Fix the problems in the network; its step appears here at once.");
     };
-    super::outdated_ui(ui, studio, out);
-    let measured = studio.lab.measured(studio.plan_revision);
+    crate::studio::panels::plan_state::outdated_ui(ui, studio, out);
+    let measured = studio.measurements.measured(studio.plan_revision);
     head_ui(ui, studio, panel, plan, out);
     filters_ui(ui, panel);
     panel.make_rows(plan, studio.plan_revision, measured);
@@ -152,7 +152,7 @@ pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, o
 /// The width below which a command is shown by its sign alone.
 const ROOM_FOR_NAME: f32 = 560.0;
 
-fn head_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, plan: &PlanView, out: &mut Queue) {
+fn head_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, plan: &PlanView, out: &mut CommandQueue) {
     let short = ui.available_width() < ROOM_FOR_NAME;
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;
@@ -166,15 +166,15 @@ fn head_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, plan: &Plan
             }
         }
         ui.add_space(8.0);
-        if studio.lab.is_measuring() {
+        if studio.measurements.is_measuring() {
             ui.add(egui::Spinner::new().size(14.0));
             weak_ui(ui, "measuring");
         } else {
             let show = if short { command_icon_ui } else { command_ui };
-            show(ui, Command::MeasureOps, studio.is_enabled(&Command::MeasureOps), out);
+            show(ui, UiCommand::MeasureOps, studio.is_enabled(&UiCommand::MeasureOps), out);
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let (us, what) = match studio.lab.measured(studio.plan_revision) {
+            let (us, what) = match studio.measurements.measured(studio.plan_revision) {
                 Some(m) => (m.times.replay_us, "measured"),
                 None => (plan.cost_us, "estimated"),
             };
@@ -248,7 +248,7 @@ fn table_ui(
     panel: &mut StepGraphPanel,
     plan: &PlanView,
     measured: Option<&Measured>,
-    out: &mut Queue,
+    out: &mut CommandQueue,
 ) {
     let level = panel.level;
     let columns = Column::of(level);
@@ -262,7 +262,7 @@ fn table_ui(
     }
     let now = panel.rows.iter().position(|r| selection_of(level, *r) == *studio.selection.current());
     if let Some(row) = row_by_keys(ui, id, panel.rows.len(), now).and_then(|to| panel.rows.get(to)) {
-        out.push(Command::Select(selection_of(level, *row)));
+        out.push(UiCommand::Select(selection_of(level, *row)));
     }
     let selected = studio.selection.current();
     let own = |r: &usize| selection_of(level, *r) == *selected;
@@ -331,7 +331,7 @@ fn table_ui(
     }
     if let Some(index) = chosen {
         ui.memory_mut(|m| m.request_focus(id));
-        out.push(Command::Select(selection_of(level, index)));
+        out.push(UiCommand::Select(selection_of(level, index)));
     }
 }
 

@@ -1,10 +1,10 @@
 //! Who owns a byte of the arena, in turn: for the byte under the pointer, or the selected one.
 
-use crate::studio::commands::{Command, Queue};
-use crate::studio::selection::Selection;
-use crate::studio::state::Studio;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
-use crate::studio::view_models::PlanView;
+use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::tenancy::{Tenancy, read_range};
 use crate::studio::widgets::button::{role_ui, text_line_ui, weak_ui};
 use crate::tensor::Bytes;
@@ -27,7 +27,7 @@ pub fn tenancy_ui(
     plan: &PlanView,
     panel: &mut TenancyPanel,
     pointer: Option<(usize, u64)>,
-    out: &mut Queue,
+    out: &mut CommandQueue,
 ) {
     let name = "Byte or stretch of the arena";
     let response = ui.scope(|ui| {
@@ -41,7 +41,7 @@ pub fn tenancy_ui(
     }
     if response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter)) {
         match read_range(&panel.typed) {
-            Some(range) if range[0] < plan.arena.arena_bytes => out.push(Command::Select(Selection::Bytes(range))),
+            Some(range) if range[0] < plan.arena.arena_bytes => out.push(UiCommand::Select(Selection::Bytes(range))),
             _ => panel.is_wrong = true,
         }
     }
@@ -60,7 +60,7 @@ pub fn tenancy_ui(
     };
     let (byte, op) = match (pointer, picked) {
         (Some((op, byte)), _) if byte < plan.arena.arena_bytes => (byte, Some(op)),
-        (_, Some(byte)) => (byte, studio.lab.scrub),
+        (_, Some(byte)) => (byte, studio.measurements.scrub),
         _ => {
             weak_ui(ui, "Point at the map, or type an offset, to see who owns that byte in turn.");
             return;
@@ -99,7 +99,7 @@ pub fn tenancy_ui(
                 weak_ui(ui, format!("{} to {}", r.live[0], r.live[1].saturating_sub(1)));
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                     if ui.add(Button::new(text).frame(false).truncate()).clicked() {
-                        out.push(Command::Select(Selection::Buffer(*id)));
+                        out.push(UiCommand::Select(Selection::Buffer(*id)));
                     }
                 });
             });

@@ -1,24 +1,25 @@
 //! The top bar: menus, the run's state, the device, and the transport.
 
-use crate::studio::commands::{Command, Queue, Tab};
-use crate::studio::devices::DeviceChoice;
-use crate::studio::folds::FoldCommand;
-use crate::studio::icons;
-use crate::studio::presets;
-use crate::studio::runs::RunsCommand;
-use crate::studio::sides::Side;
-use crate::studio::state::Studio;
+use crate::studio::commands::choices::DeviceChoice;
+use crate::studio::commands::choices::TourMove;
+use crate::studio::commands::fold::FoldCommand;
+use crate::studio::commands::runs::RunsCommand;
+use crate::studio::commands::side::Side;
+use crate::studio::commands::tab::Tab;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::document::presets;
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
-use crate::studio::tour::TourMove;
-use crate::studio::transport::Next;
+use crate::studio::theme::icons;
 use crate::studio::view_models::format;
 use crate::studio::view_models::status::state_name;
+use crate::studio::view_models::transport::Next;
 use crate::studio::widgets::button::{command_icon_ui, command_menu_ui, command_ui, named};
 use crate::train::RunState;
 use egui::{Align, Button, Layout, RichText, Ui, Vec2};
 
 /// Shows the bar.
-pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
         // A menu bar takes all the width there is, and the rest of the line is for others.
@@ -26,17 +27,17 @@ pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             egui::MenuBar::new().style(menu_style).ui(ui, |ui| menus_ui(ui, studio, out))
         });
         let window = ui.ctx().content_rect().width();
-        let hidden = |side: Side| !side.is_shown(&studio.settings, window);
+        let hidden = |side: Side| !studio.settings.shows(side, window);
         if hidden(Side::Network) {
-            command_icon_ui(ui, Command::ShowSide(Side::Network), true, out);
+            command_icon_ui(ui, UiCommand::ShowSide(Side::Network), true, out);
         }
-        command_icon_ui(ui, Command::Undo, studio.is_enabled(&Command::Undo), out);
-        command_icon_ui(ui, Command::Redo, studio.is_enabled(&Command::Redo), out);
+        command_icon_ui(ui, UiCommand::Undo, studio.is_enabled(&UiCommand::Undo), out);
+        command_icon_ui(ui, UiCommand::Redo, studio.is_enabled(&UiCommand::Redo), out);
         ui.add_space(12.0);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 4.0;
             if hidden(Side::Inspector) {
-                command_icon_ui(ui, Command::ShowSide(Side::Inspector), true, out);
+                command_icon_ui(ui, UiCommand::ShowSide(Side::Inspector), true, out);
             }
             transport_ui(ui, studio, window < ROOM_FOR_NAMES, out);
             ui.add_space(12.0);
@@ -83,7 +84,7 @@ fn state_ui(ui: &mut Ui, studio: &Studio) {
 }
 
 /// What the network is planned for and trained on, and the choice of another.
-fn device_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
+fn device_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     let machine = studio.devices.current();
     let text = if short { icons::DEVICE.to_owned() } else { format!("{}  {}", icons::DEVICE, machine.name) };
@@ -92,14 +93,14 @@ fn device_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
         ui.set_min_width(280.0);
         let chosen = studio.settings.device;
         let auto = format!("Automatic: {}", "the first GPU that works, or the CPU");
-        let item = |ui: &mut Ui, label: &str, about: &str, choice: DeviceChoice, out: &mut Queue| {
+        let item = |ui: &mut Ui, label: &str, about: &str, choice: DeviceChoice, out: &mut CommandQueue| {
             let button = ui.add(Button::selectable(chosen == choice, label)).on_hover_text(about);
             if button.clicked() {
-                out.push(Command::ChooseDevice(choice));
+                out.push(UiCommand::ChooseDevice(choice));
                 ui.close();
             }
         };
-        item(ui, &auto, Command::ChooseDevice(DeviceChoice::Auto).info().about, DeviceChoice::Auto, out);
+        item(ui, &auto, UiCommand::ChooseDevice(DeviceChoice::Auto).info().about, DeviceChoice::Auto, out);
         for machine in studio.devices.list() {
             item(ui, &machine.name, &machine.about, machine.choice, out);
         }
@@ -117,15 +118,15 @@ fn device_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
 }
 
 /// Laid out from the right: stop, train or pause, step, reset.
-fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
+fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut CommandQueue) {
     let t = studio.training.transport(studio.is_ready());
     let command_ui = if short { command_icon_ui } else { command_ui };
-    command_ui(ui, Command::Stop, t.stop, out);
+    command_ui(ui, UiCommand::Stop, t.stop, out);
     if studio.training.is_stopped() {
-        lead_ui(ui, Command::Continue, short, out);
+        lead_ui(ui, UiCommand::Continue, short, out);
     }
     if studio.training.is_running() {
-        command_ui(ui, Command::Pause, t.pause, out);
+        command_ui(ui, UiCommand::Pause, t.pause, out);
     } else {
         let c = theme::colors(ui);
         let next = studio.next();
@@ -141,16 +142,16 @@ fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
             button = button.fill(c.accent);
         }
         let about = match next {
-            Next::Train => Command::Train.tooltip(ui.ctx()),
+            Next::Train => UiCommand::Train.tooltip(ui.ctx()),
             Next::TrainOn(steps) => format!(
                 "The run is over: continues from here for {} more steps. Reset begins again from new weights.",
                 format::exact(steps)
             ),
             Next::TrainAnew if studio.training.is_stopped() => format!(
                 "Begins another run from new weights. {} resumes the one that was stopped.",
-                Command::Continue.name_with_keys(ui.ctx())
+                UiCommand::Continue.name_with_keys(ui.ctx())
             ),
-            Next::TrainAnew if studio.training.keeping.is_recording() => {
+            Next::TrainAnew if studio.training.writer.is_recording() => {
                 "Begins another run from new weights; the last one stays in Runs.".to_owned()
             }
             Next::TrainAnew => "Begins another run from new weights; the curves of the last one go.".to_owned(),
@@ -158,15 +159,15 @@ fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut Queue) {
         let response = ui.add_enabled(t.train, button).on_hover_text(about);
         named(&response, next.label(), t.train);
         if response.clicked() {
-            out.push(Command::Train);
+            out.push(UiCommand::Train);
         }
     }
-    command_ui(ui, Command::Step, t.step, out);
-    command_ui(ui, Command::Reset, t.reset, out);
+    command_ui(ui, UiCommand::Step, t.step, out);
+    command_ui(ui, UiCommand::Reset, t.reset, out);
 }
 
 /// What is most likely to be pressed, in the accent.
-fn lead_ui(ui: &mut Ui, command: Command, short: bool, out: &mut Queue) {
+fn lead_ui(ui: &mut Ui, command: UiCommand, short: bool, out: &mut CommandQueue) {
     let (c, info) = (theme::colors(ui), command.info());
     let text = if short { info.icon.to_owned() } else { format!("{}  {}", info.icon, info.label) };
     let button = ui.add(Button::new(RichText::new(text).color(c.on_accent)).fill(c.accent));
@@ -176,101 +177,108 @@ fn lead_ui(ui: &mut Ui, command: Command, short: bool, out: &mut Queue) {
     }
 }
 
-fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
-    let item = |ui: &mut Ui, command: Command, out: &mut Queue| {
+fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
+    let item = |ui: &mut Ui, command: UiCommand, out: &mut CommandQueue| {
         let enabled = studio.is_enabled(&command);
         let label = command.info().label;
         command_menu_ui(ui, command, label, enabled, out);
     };
     ui.menu_button("File", |ui| {
         ui.set_min_width(240.0);
-        item(ui, Command::New, out);
+        item(ui, UiCommand::New, out);
         ui.menu_button(format!("{}   New from preset", icons::FILE), |ui| {
             for index in 0..presets::count() {
-                command_menu_ui(ui, Command::NewFromPreset(index), presets::name(index), true, out);
+                command_menu_ui(ui, UiCommand::NewFromPreset(index), presets::name(index), true, out);
             }
         });
         ui.separator();
-        item(ui, Command::Open, out);
-        item(ui, Command::OpenByPath, out);
+        item(ui, UiCommand::Open, out);
+        item(ui, UiCommand::OpenByPath, out);
         if !studio.settings.recent.is_empty() {
             ui.menu_button(format!("{}   Open recent", icons::RECENT), |ui| {
                 for path in &studio.settings.recent {
-                    command_menu_ui(ui, Command::OpenFile(path.clone()), &path.display().to_string(), true, out);
+                    command_menu_ui(ui, UiCommand::OpenRecent(path.clone()), &path.display().to_string(), true, out);
                 }
             });
         }
         ui.separator();
-        item(ui, Command::Save, out);
-        item(ui, Command::SaveAs, out);
-        item(ui, Command::SaveByPath, out);
+        item(ui, UiCommand::Save, out);
+        item(ui, UiCommand::SaveAs, out);
+        item(ui, UiCommand::SaveByPath, out);
         ui.separator();
-        item(ui, Command::SaveWeights, out);
-        item(ui, Command::SaveWeightsByPath, out);
+        item(ui, UiCommand::SaveWeights, out);
+        item(ui, UiCommand::SaveWeightsByPath, out);
         ui.separator();
-        item(ui, Command::Quit, out);
+        item(ui, UiCommand::Quit, out);
     });
     ui.menu_button("Edit", |ui| {
         ui.set_min_width(240.0);
-        for command in [Command::Undo, Command::Redo] {
+        for command in [UiCommand::Undo, UiCommand::Redo] {
             item(ui, command, out);
         }
         ui.separator();
-        for command in [Command::AddLayer, Command::Duplicate, Command::MoveUp, Command::MoveDown, Command::Remove] {
+        for command in
+            [UiCommand::AddLayer, UiCommand::Duplicate, UiCommand::MoveUp, UiCommand::MoveDown, UiCommand::Remove]
+        {
             item(ui, command, out);
         }
         ui.separator();
-        for command in [Command::Fold(FoldCommand::All), Command::Fold(FoldCommand::Nothing)] {
+        for command in [UiCommand::Fold(FoldCommand::All), UiCommand::Fold(FoldCommand::Nothing)] {
             item(ui, command, out);
         }
     });
     ui.menu_button("View", |ui| {
         ui.set_min_width(240.0);
         for tab in Tab::ALL {
-            item(ui, Command::ShowTab(tab), out);
+            item(ui, UiCommand::ShowTab(tab), out);
         }
         ui.separator();
         for side in [Side::Network, Side::Inspector] {
-            item(ui, Command::ShowSide(side), out);
+            item(ui, UiCommand::ShowSide(side), out);
         }
         ui.separator();
         for command in [
-            Command::Back,
-            Command::Forward,
-            Command::FitArena,
-            Command::FollowPlots,
-            Command::ToggleLogAxis,
-            Command::ToggleTheme,
-            Command::ReduceMotion,
-            Command::SelectLargestBuffer,
+            UiCommand::Back,
+            UiCommand::Forward,
+            UiCommand::FitArena,
+            UiCommand::FollowPlots,
+            UiCommand::ToggleLogAxis,
+            UiCommand::ToggleTheme,
+            UiCommand::ReduceMotion,
+            UiCommand::SelectLargestBuffer,
         ] {
             item(ui, command, out);
         }
-        item(ui, Command::ResetLayout, out);
+        item(ui, UiCommand::ResetLayout, out);
         ui.separator();
-        item(ui, Command::Palette, out);
+        item(ui, UiCommand::Palette, out);
     });
     ui.menu_button("Run", |ui| {
         ui.set_min_width(240.0);
-        for command in [Command::TrainOrPause, Command::Step, Command::Stop, Command::Continue, Command::Reset] {
+        for command in
+            [UiCommand::TrainOrPause, UiCommand::Step, UiCommand::Stop, UiCommand::Continue, UiCommand::Reset]
+        {
             item(ui, command, out);
         }
         ui.separator();
-        for command in [Command::TimeBothWays, Command::MeasurePrices, Command::Prove(None), Command::CancelProofs] {
+        for command in
+            [UiCommand::TimeBothWays, UiCommand::MeasurePrices, UiCommand::Prove(None), UiCommand::CancelProofs]
+        {
             item(ui, command, out);
         }
         ui.separator();
         for command in [RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule] {
-            item(ui, Command::Runs(command), out);
+            item(ui, UiCommand::Runs(command), out);
         }
         ui.separator();
-        for command in [Command::MeasureOps, Command::ComparePlans, Command::ShowValues, Command::FindFirstBad] {
+        for command in [UiCommand::MeasureOps, UiCommand::ComparePlans, UiCommand::ShowValues, UiCommand::FindFirstBad]
+        {
             item(ui, command, out);
         }
     });
     ui.menu_button("Help", |ui| {
         ui.set_min_width(240.0);
-        for command in [Command::Tour(TourMove::Start), Command::ShowShortcuts, Command::ShowAbout] {
+        for command in [UiCommand::Tour(TourMove::Start), UiCommand::ShowShortcuts, UiCommand::ShowAbout] {
             item(ui, command, out);
         }
     });

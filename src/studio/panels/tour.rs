@@ -1,10 +1,11 @@
 //! The tour's card, beside what its step is about and never over it.
 
-use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
-use crate::studio::state::Studio;
+use crate::studio::commands::choices::TourMove;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
-use crate::studio::tour::{TourMove, TourStep};
+use crate::studio::theme::icons;
+use crate::studio::view_models::tour::TourStep;
 use crate::studio::widgets::button::{icon_ui, named, weak_ui};
 use egui::{Align, Align2, Area, Button, Frame, Id, Layout, Margin, Order, Pos2, Rect, RichText, Stroke, Ui, Vec2};
 
@@ -45,7 +46,7 @@ fn place(step: TourStep, parts: &Parts) -> (Align2, Pos2, f32) {
 }
 
 /// Shows the present step, where the tour runs.
-pub fn tour_ui(ui: &Ui, studio: &Studio, parts: &Parts, out: &mut Queue) {
+pub fn tour_ui(ui: &Ui, studio: &Studio, parts: &Parts, out: &mut CommandQueue) {
     let Some((step, done)) = studio.tour.shown() else { return };
     let (corner, at, width) = place(step, parts);
     let c = theme::colors(ui);
@@ -64,14 +65,14 @@ pub fn tour_ui(ui: &Ui, studio: &Studio, parts: &Parts, out: &mut Queue) {
     });
 }
 
-fn card_ui(ui: &mut Ui, studio: &Studio, step: TourStep, done: bool, out: &mut Queue) {
+fn card_ui(ui: &mut Ui, studio: &Studio, step: TourStep, done: bool, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     ui.horizontal(|ui| {
         weak_ui(ui, format!("Tour, {} of {}", step.number(), TourStep::ALL.len()));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let about = "Ends the tour for good; the Help menu starts it again";
             if icon_ui(ui, icons::CLOSE, "Dismiss the tour", about).clicked() {
-                out.push(Command::Tour(TourMove::Dismiss));
+                out.push(UiCommand::Tour(TourMove::Dismiss));
             }
         });
     });
@@ -110,7 +111,7 @@ fn card_ui(ui: &mut Ui, studio: &Studio, step: TourStep, done: bool, out: &mut Q
             let response = ui.add(button);
             named(&response, &format!("{label} this step of the tour"), true);
             if response.clicked() {
-                out.push(Command::Tour(TourMove::Next));
+                out.push(UiCommand::Tour(TourMove::Next));
             }
             for dot in TourStep::ALL.into_iter().rev() {
                 let (rect, _) = ui.allocate_exact_size(Vec2::splat(8.0), egui::Sense::hover());

@@ -1,11 +1,11 @@
 //! The run: its curves, its numbers, and the controls that act on it live.
 
-use super::curves::{metrics_ui, plots_menu_ui, plots_ui};
-use super::unready_ui;
-use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
-use crate::studio::state::Studio;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::panels::curves::{metrics_ui, plots_menu_ui, plots_ui};
+use crate::studio::panels::plan_state::unready_ui;
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::theme::icons;
 use crate::studio::view_models::format;
 use crate::studio::widgets::button::{command_icon_ui, command_ui, slider_ui, weak_ui};
 use crate::studio::widgets::field::problem_ui;
@@ -30,11 +30,11 @@ impl TrainPanel {
 }
 
 /// Shows the panel.
-pub fn train_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
+pub fn train_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut CommandQueue) {
     let run = &studio.training;
     let is_over = !run.failure_stands(studio.document.preset());
     if let Some(RunState::Failed(error)) = run.state.as_ref().filter(|_| !is_over) {
-        let curves = match (run.shows_earlier, run.done()) {
+        let curves = match (run.shows_previous, run.done()) {
             (true, _) => "The curves below are those of the run before",
             (false, 0) => "The network is kept as it is",
             (false, _) => "The curves end where it failed",
@@ -58,7 +58,7 @@ pub fn train_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut 
 }
 
 /// Before the first run: what the network is, and the one thing to press.
-fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     let preset = studio.document.preset();
     let ready = studio.is_ready();
     if !ready {
@@ -75,8 +75,8 @@ fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
         let text = RichText::new(format!("{}  Train", icons::PLAY)).color(c.on_accent).size(15.0);
         let button = ui.add(egui::Button::new(text).fill(c.accent).min_size(Vec2::new(128.0, 32.0)));
         crate::studio::widgets::button::named(&button, "Train this network", true);
-        if button.on_hover_text(Command::Train.tooltip(ui.ctx())).clicked() {
-            out.push(Command::Train);
+        if button.on_hover_text(UiCommand::Train.tooltip(ui.ctx())).clicked() {
+            out.push(UiCommand::Train);
         }
         ui.add_space(4.0);
         let steps = preset.train.map_or(1000, |t| t.steps);
@@ -178,7 +178,7 @@ const ROOM_FOR_CONTROLS: f32 = 600.0;
 /// What the sign of an edited network takes beside them.
 const ROOM_FOR_SIGN: f32 = 24.0;
 
-fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
+fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut CommandQueue) {
     let sign = if studio.is_stale() { ROOM_FOR_SIGN } else { 0.0 };
     if ui.available_width() < ROOM_FOR_CONTROLS + sign {
         ui.horizontal(|ui| lr_ui(ui, studio, panel, out));
@@ -193,7 +193,7 @@ fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Q
 }
 
 /// The learning rate, which acts on the run at once.
-fn lr_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
+fn lr_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut CommandQueue) {
     let run = &studio.training;
     weak_ui(ui, "learning rate");
     let mut text = panel.lr_text.clone().unwrap_or_else(|| format!("{}", run.lr));
@@ -204,7 +204,7 @@ fn lr_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) 
     let parsed = text.trim().parse::<f32>().ok().filter(|v| (0.0..=1e6).contains(v));
     if response.lost_focus() {
         if let Some(lr) = parsed.filter(|lr| *lr != run.lr) {
-            out.push(Command::SetLr(lr));
+            out.push(UiCommand::SetLr(lr));
         }
         panel.lr_text = None;
     } else if response.has_focus() {
@@ -214,13 +214,13 @@ fn lr_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) 
         let button = ui.add_enabled(run.obeys(), egui::Button::new(label)).on_hover_text(name);
         crate::studio::widgets::button::named(&button, name, run.obeys());
         if button.clicked() {
-            out.push(Command::SetLr(run.lr * factor));
+            out.push(UiCommand::SetLr(run.lr * factor));
         }
     }
 }
 
 /// How the curves are shown.
-fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue) {
+fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut CommandQueue) {
     let run = &studio.training;
     weak_ui(ui, "smoothing");
     let mut smoothing = run.smoothing();
@@ -233,15 +233,15 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue
         format::counted(lag.round() as u64, "step")
     ));
     if response.changed() {
-        out.push(Command::SetSmoothing(smoothing));
+        out.push(UiCommand::SetSmoothing(smoothing));
     }
     let mut log = studio.settings.log_axis;
-    if ui.checkbox(&mut log, "log").on_hover_text(Command::ToggleLogAxis.info().about).changed() {
-        out.push(Command::ToggleLogAxis);
+    if ui.checkbox(&mut log, "log").on_hover_text(UiCommand::ToggleLogAxis.info().about).changed() {
+        out.push(UiCommand::ToggleLogAxis);
     }
     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
         if panel.view.frozen {
-            command_ui(ui, Command::FollowPlots, true, out);
+            command_ui(ui, UiCommand::FollowPlots, true, out);
         } else {
             let freeze = ui.button("Freeze").on_hover_text("Keeps the axes as they are while the run continues");
             panel.view.frozen = freeze.clicked();
@@ -259,7 +259,7 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Queue
                 "Edited since: this run trains the network as it was. Reset and train to use the edits.",
             );
             if is_wide {
-                command_icon_ui(ui, Command::Reset, true, out);
+                command_icon_ui(ui, UiCommand::Reset, true, out);
             }
         }
     });

@@ -1,10 +1,11 @@
 //! Deleted runs: what each was, the way back, and the way out.
 
-use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
-use crate::studio::runs::RunsCommand;
-use crate::studio::state::Studio;
-use crate::studio::view_models::runs::{Column as Field, RunRow};
+use crate::studio::commands::runs::Column as Field;
+use crate::studio::commands::runs::RunsCommand;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::shell::state::Studio;
+use crate::studio::theme::icons;
+use crate::studio::view_models::runs::RunRow;
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use egui::{Align, Button, Layout, RichText, Ui};
 use egui_extras::{Column, TableBuilder};
@@ -14,7 +15,7 @@ const FIELDS: [(Field, f32); 4] =
     [(Field::State, 84.0), (Field::Started, 84.0), (Field::Steps, 76.0), (Field::Loss, 68.0)];
 
 /// Shows the list.
-pub fn trash_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+pub fn trash_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     let Some(view) = &studio.runs.trash else { return drop(weak_ui(ui, "Reading the trash…")) };
     if view.rows.is_empty() {
         return empty_ui(ui, "The trash is empty", "Runs that are deleted come here, and can be brought back.");
@@ -66,7 +67,7 @@ fn aligned_ui(ui: &mut Ui, field: Field, show: impl FnOnce(&mut Ui)) {
 }
 
 /// The way back, and the way out.
-fn ways_ui(ui: &mut Ui, run: &RunRow, out: &mut Queue) {
+fn ways_ui(ui: &mut Ui, run: &RunRow, out: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 4.0;
     let id = run.id.clone();
     for (command, label) in
@@ -77,19 +78,19 @@ fn ways_ui(ui: &mut Ui, run: &RunRow, out: &mut Queue) {
         let button = ui.add(Button::new(text)).on_hover_text(info.about);
         named(&button, &format!("{label} {}", run.name), true);
         if button.clicked() {
-            out.push(Command::Runs(command));
+            out.push(UiCommand::Runs(command));
         }
     }
 }
 
 /// What stands above the list: removes everything in it.
-pub fn trash_tools_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+pub fn trash_tools_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     let rows = studio.runs.trash.as_ref().map_or(&[][..], |v| &v.rows[..]);
     let text = format!("{}  Empty the trash…", icons::TRASH);
     let button = ui.add_enabled(!rows.is_empty(), Button::new(text));
     named(&button, "Empty the trash…", !rows.is_empty());
     if button.on_hover_text("Removes everything in the trash from the disk, after a question").clicked() {
         let ids = rows.iter().map(|r| r.id.clone()).collect();
-        out.push(Command::Runs(RunsCommand::Remove(ids)));
+        out.push(UiCommand::Runs(RunsCommand::Remove(ids)));
     }
 }

@@ -1,14 +1,15 @@
 //! What a buffer holds: statistics, a histogram, a picture, and the search for the first value that is not finite.
 
-use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
-use crate::studio::lab::{Shown, Weights};
-use crate::studio::selection::Selection;
-use crate::studio::state::Studio;
+use crate::studio::commands::choices::Weights;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::theme::icons;
 use crate::studio::view_models::format;
+use crate::studio::view_models::values::ShownValues;
 use crate::studio::widgets::button::{icon_ui, named, weak_ui};
-use crate::studio::widgets::look::{extent, histogram_ui, picture_ui, texture};
+use crate::studio::widgets::tensor_values::{extent, histogram_ui, picture_ui, texture};
 use crate::train::{Picture, Summary};
 use egui::{Align, Button, ComboBox, Layout, RichText, ScrollArea, TextureHandle, Ui};
 
@@ -31,23 +32,24 @@ impl PictureCache {
 }
 
 /// Shows the values of the selected buffer or operation, or what to do to see them.
-pub fn values_ui(ui: &mut Ui, studio: &Studio, cache: &mut PictureCache, out: &mut Queue) {
+pub fn values_ui(ui: &mut Ui, studio: &Studio, cache: &mut PictureCache, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.label(RichText::new("Values").font(theme::strong(12.0)).color(theme::colors(ui).weak));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let (text, name) = if studio.lab.values.on { ("Hide", "Hide values") } else { ("Show", "Show values") };
-            let tooltip = Command::ShowValues.tooltip(ui.ctx());
+            let (text, name) =
+                if studio.measurements.values.on { ("Hide", "Hide values") } else { ("Show", "Show values") };
+            let tooltip = UiCommand::ShowValues.tooltip(ui.ctx());
             let button = ui.add(Button::new(RichText::new(text).size(12.0)).frame(false)).on_hover_text(tooltip);
             named(&button, name, true);
             if button.clicked() {
-                out.push(Command::ShowValues);
+                out.push(UiCommand::ShowValues);
             }
-            if studio.lab.is_looking() {
+            if studio.measurements.is_looking() {
                 ui.add(egui::Spinner::new().size(12.0));
             }
         });
     });
-    if !studio.lab.values.on {
+    if !studio.measurements.values.on {
         weak_ui(ui, "Runs the step up to the scrubber on a private copy and shows what is stored here.");
         return;
     }
@@ -57,7 +59,7 @@ pub fn values_ui(ui: &mut Ui, studio: &Studio, cache: &mut PictureCache, out: &m
     }
     weights_ui(ui, studio, out);
     parts_ui(ui, studio, out);
-    if let Some(problem) = &studio.lab.values.problem {
+    if let Some(problem) = &studio.measurements.values.problem {
         let color = theme::colors(ui).error;
         ui.add(egui::Label::new(RichText::new(problem).size(12.0).color(color)).wrap());
     }
@@ -66,24 +68,24 @@ pub fn values_ui(ui: &mut Ui, studio: &Studio, cache: &mut PictureCache, out: &m
         None if studio.looked_at().is_none() => {
             drop(weak_ui(ui, "Select a buffer or an operation to look at its values."))
         }
-        None if studio.lab.values.problem.is_none() => drop(weak_ui(ui, "Running the step up to here.")),
+        None if studio.measurements.values.problem.is_none() => drop(weak_ui(ui, "Running the step up to here.")),
         None => {}
     }
     first_bad_ui(ui, studio, out);
 }
 
-fn weights_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn weights_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
         weak_ui(ui, "with");
-        let run = match &studio.training.moment {
+        let run = match &studio.training.snapshot {
             Some(m) => format!("the run's, step {}", format::exact(m.step)),
             None => "the run's".to_owned(),
         };
         let choices = [(Weights::Initial, "initial weights"), (Weights::Run, run.as_str())];
         for (weights, label) in choices {
-            let command = Command::UseWeights(weights);
-            let on = studio.lab.weights(&studio.training) == weights;
+            let command = UiCommand::UseWeights(weights);
+            let on = studio.measurements.weights(studio.training.snapshot.is_some()) == weights;
             let button = Button::selectable(on, RichText::new(label).size(12.0));
             let response = ui.add_enabled(studio.is_enabled(&command), button).on_hover_text(command.info().about);
             let response = response.on_disabled_hover_text("No run has weights yet: train, or make a step");
@@ -95,18 +97,18 @@ fn weights_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 }
 
 /// Chooses a parameter, gradient or moment of a flat vector.
-fn parts_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn parts_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     let plan = studio.plan.as_ref().map(|p| &p.compiled.plan);
     let parts = plan.zip(studio.looked_at()).and_then(|(p, id)| p.buffers.get(id.0 as usize)).map(|b| &b.parts);
     let Some(parts) = parts.filter(|p| !p.is_empty()) else { return };
-    let now = studio.lab.values.part.min(parts.len() - 1);
+    let now = studio.measurements.values.part.min(parts.len() - 1);
     let width = ui.available_width() - 8.0;
     let combo = ComboBox::from_id_salt("part of the vector").width(width).selected_text(&parts[now].name);
     let combo = combo.truncate().show_ui(ui, |ui| {
         ScrollArea::vertical().max_height(240.0).show_rows(ui, 20.0, parts.len(), |ui, rows| {
             for index in rows {
                 if ui.selectable_label(index == now, &parts[index].name).clicked() {
-                    out.push(Command::ShowPart(index));
+                    out.push(UiCommand::ShowPart(index));
                 }
             }
         });
@@ -116,9 +118,9 @@ fn parts_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
 
 /// The values in one line, for where there is little room; nothing where they are not looked at.
 pub fn values_line_ui(ui: &mut Ui, studio: &Studio) {
-    let is_looked_at = studio.lab.values.on && !studio.is_plan_outdated();
+    let is_looked_at = studio.measurements.values.on && !studio.is_plan_outdated();
     let Some(shown) = studio.values_shown().filter(|_| is_looked_at) else { return };
-    let Some(look) = &shown.look else {
+    let Some(look) = &shown.summary else {
         weak_ui(ui, &shown.holds);
         return;
     };
@@ -133,7 +135,7 @@ pub fn values_line_ui(ui: &mut Ui, studio: &Studio) {
     }
 }
 
-fn shown_ui(ui: &mut Ui, studio: &Studio, shown: &Shown, cache: &mut PictureCache, out: &mut Queue) {
+fn shown_ui(ui: &mut Ui, studio: &Studio, shown: &ShownValues, cache: &mut PictureCache, out: &mut CommandQueue) {
     let done = match shown.ops {
         0 => "before the first op".to_owned(),
         n => format!("after op {}", n - 1),
@@ -150,7 +152,7 @@ fn shown_ui(ui: &mut Ui, studio: &Studio, shown: &Shown, cache: &mut PictureCach
         let kernel = studio.plan.as_ref().and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
         link_ui(ui, "written by", &format!("{op} {kernel}"), Selection::Op(op), out);
     }
-    let Some(look) = &shown.look else { return };
+    let Some(look) = &shown.summary else { return };
     statistics_ui(ui, look);
     histogram_ui(ui, &look.histogram, 44.0);
     ui.horizontal(|ui| {
@@ -174,13 +176,13 @@ fn shown_ui(ui: &mut Ui, studio: &Studio, shown: &Shown, cache: &mut PictureCach
     }
 }
 
-fn link_ui(ui: &mut Ui, label: &str, text: &str, to: Selection, out: &mut Queue) {
+fn link_ui(ui: &mut Ui, label: &str, text: &str, to: Selection, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
         weak_ui(ui, label);
         let text = RichText::new(text).font(theme::mono()).color(theme::colors(ui).accent);
         if ui.add(Button::new(text).frame(false).truncate()).clicked() {
-            out.push(Command::Select(to));
+            out.push(UiCommand::Select(to));
         }
     });
 }
@@ -213,34 +215,34 @@ fn statistics_ui(ui: &mut Ui, look: &Summary) {
 }
 
 /// Walks through the pictures along the leading axes.
-fn slices_ui(ui: &mut Ui, p: &Picture, out: &mut Queue) {
+fn slices_ui(ui: &mut Ui, p: &Picture, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;
         let back = ui.add_enabled_ui(p.slice > 0, |ui| icon_ui(ui, icons::BACK, "Picture before", "Picture before"));
         if back.inner.clicked() {
-            out.push(Command::ShowSlice(p.slice - 1));
+            out.push(UiCommand::ShowSlice(p.slice - 1));
         }
         let more = p.slice + 1 < p.slices;
         let next = ui.add_enabled_ui(more, |ui| icon_ui(ui, icons::FORWARD, "Next picture", "Next picture"));
         if next.inner.clicked() {
-            out.push(Command::ShowSlice(p.slice + 1));
+            out.push(UiCommand::ShowSlice(p.slice + 1));
         }
         let at: Vec<String> = p.at.iter().map(ToString::to_string).collect();
         weak_ui(ui, format!("[{}, :, :], {} of {}", at.join(", "), p.slice + 1, p.slices));
     });
 }
 
-fn first_bad_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn first_bad_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     ui.add_space(4.0);
-    let enabled = studio.is_enabled(&Command::FindFirstBad);
-    let info = Command::FindFirstBad.info();
+    let enabled = studio.is_enabled(&UiCommand::FindFirstBad);
+    let info = UiCommand::FindFirstBad.info();
     let button = Button::new(RichText::new(format!("{}  {}", info.icon, info.label)).size(12.0));
     let response = ui.add_enabled(enabled, button).on_hover_text(info.about);
     named(&response, info.label, enabled);
     if response.clicked() {
-        out.push(Command::FindFirstBad);
+        out.push(UiCommand::FindFirstBad);
     }
-    let Some((revision, found)) = &studio.lab.values.first_bad else { return };
+    let Some((revision, found)) = &studio.measurements.values.first_bad else { return };
     if *revision != studio.plan_revision {
         return;
     }

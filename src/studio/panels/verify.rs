@@ -1,13 +1,13 @@
 //! The proofs that a step is right: a button for each, and the figures of every check.
 
-use crate::studio::commands::{Command, Queue};
-use crate::studio::fields::counted;
-use crate::studio::icons;
-use crate::studio::proofs::Proved;
-use crate::studio::selection::Selection;
-use crate::studio::state::Studio;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::theme::icons;
 use crate::studio::view_models::format;
+use crate::studio::view_models::format::plain_count;
+use crate::studio::view_models::proofs::Proved;
 use crate::studio::widgets::button::{command_ui, empty_ui, named, weak_ui};
 use crate::studio::widgets::field::problem_ui;
 use crate::tensor::Bytes;
@@ -24,7 +24,7 @@ pub struct VerifyPanel {
 }
 
 /// Shows the panel.
-pub fn verify_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut Queue) {
+pub fn verify_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut CommandQueue) {
     buttons_ui(ui, studio, panel, out);
     ui.add_space(4.0);
     status_ui(ui, studio, out);
@@ -32,7 +32,7 @@ pub fn verify_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mu
     let proofs = &studio.proofs;
     if proofs.proved.is_empty() && !proofs.is_running() {
         if !studio.is_ready() {
-            return super::unready_ui(ui, studio, "prove its step");
+            return crate::studio::panels::plan_state::unready_ui(ui, studio, "prove its step");
         }
         let next = "The window stays usable while proofs run, and each figure appears when it is known.";
         return empty_ui(ui, "Nothing proved yet", next);
@@ -60,20 +60,20 @@ pub fn verify_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mu
     });
 }
 
-fn buttons_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut Queue) {
-    let ready = studio.is_enabled(&Command::Prove(None));
+fn buttons_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut CommandQueue) {
+    let ready = studio.is_enabled(&UiCommand::Prove(None));
     ui.horizontal_wrapped(|ui| {
         let c = theme::colors(ui);
         let text = RichText::new(format!("{}  Verify everything", icons::CHECK)).color(c.on_accent);
         let button = ui.add_enabled(ready, Button::new(text).fill(c.accent));
         named(&button, "Verify everything", ready);
-        if button.on_hover_text(Command::Prove(None).tooltip(ui.ctx())).clicked() {
-            out.push(Command::Prove(None));
+        if button.on_hover_text(UiCommand::Prove(None).tooltip(ui.ctx())).clicked() {
+            out.push(UiCommand::Prove(None));
         }
         for proof in Proof::ALL {
             let button = ui.add_enabled(ready, Button::new(proof.name())).on_hover_text(proof.about());
             if button.clicked() {
-                out.push(Command::Prove(Some(proof)));
+                out.push(UiCommand::Prove(Some(proof)));
             }
         }
     });
@@ -81,7 +81,7 @@ fn buttons_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut Q
 }
 
 /// How often the step is replayed to prove it deterministic.
-fn replays_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut Queue) {
+fn replays_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
         weak_ui(ui, "replays");
         let set = studio.settings.replays;
@@ -97,7 +97,7 @@ fn replays_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut Q
         if response.changed() {
             let parsed = text.trim().parse::<u64>().ok().filter(|n| *n > 0);
             if text.trim().is_empty() || parsed.is_some() {
-                out.push(Command::SetReplays(parsed));
+                out.push(UiCommand::SetReplays(parsed));
             }
             panel.replays = Some(text);
         } else if response.lost_focus() {
@@ -113,7 +113,7 @@ fn replays_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut Q
     });
 }
 
-fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
+fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     let proofs = &studio.proofs;
     if let Some(problem) = &proofs.problem {
         problem_ui(ui, problem, "");
@@ -128,7 +128,7 @@ fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut Queue) {
             let text =
                 proofs.current.map_or_else(|| "preparing".to_owned(), |(p, name)| format!("{}: {name}", p.name()));
             weak_ui(ui, text);
-            command_ui(ui, Command::CancelProofs, true, out);
+            command_ui(ui, UiCommand::CancelProofs, true, out);
             return;
         }
         let count = |wanted: Option<bool>| proofs.proved.iter().filter(|p| p.check.passed == wanted).count();
@@ -174,7 +174,7 @@ fn price_ui(ui: &mut Ui, studio: &Studio) {
     ui.add(egui::Label::new(RichText::new(text).size(12.0).color(color)).wrap()).on_hover_text(about);
 }
 
-fn check_ui(ui: &mut Ui, studio: &Studio, proved: &Proved, out: &mut Queue) {
+fn check_ui(ui: &mut Ui, studio: &Studio, proved: &Proved, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     let check = &proved.check;
     let stale = proved.revision != studio.document.revision();
@@ -216,7 +216,7 @@ fn check_ui(ui: &mut Ui, studio: &Studio, proved: &Proved, out: &mut Queue) {
             detail_ui(ui, line, culprit.as_ref().filter(|_| !stale), out);
         }
         if !check.compared.is_empty() {
-            CollapsingHeader::new(format!("{} compared", counted(check.compared.len(), "buffer")))
+            CollapsingHeader::new(format!("{} compared", plain_count(check.compared.len(), "buffer")))
                 .id_salt(("compared", &check.name))
                 .show(ui, |ui| compared_ui(ui, &check.compared, !stale, out));
         }
@@ -224,7 +224,7 @@ fn check_ui(ui: &mut Ui, studio: &Studio, proved: &Proved, out: &mut Queue) {
 }
 
 /// A line of what failed; clicking it selects the operation or the layer that it names.
-fn detail_ui(ui: &mut Ui, line: &str, culprit: Option<&Culprit>, out: &mut Queue) {
+fn detail_ui(ui: &mut Ui, line: &str, culprit: Option<&Culprit>, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     let text = RichText::new(line).size(12.0).color(c.error);
     let Some(culprit) = culprit else {
@@ -237,12 +237,12 @@ fn detail_ui(ui: &mut Ui, line: &str, culprit: Option<&Culprit>, out: &mut Queue
     };
     let button = ui.add(Button::new(text).frame(false).wrap()).on_hover_text(about);
     if button.clicked() {
-        out.push(Command::Select(to));
+        out.push(UiCommand::Select(to));
     }
 }
 
 /// Every buffer with what differs in it.
-fn compared_ui(ui: &mut Ui, compared: &[Compared], selectable: bool, out: &mut Queue) {
+fn compared_ui(ui: &mut Ui, compared: &[Compared], selectable: bool, out: &mut CommandQueue) {
     let table = TableBuilder::new(ui)
         .id_salt("compared buffers")
         .auto_shrink([false, true])
@@ -263,7 +263,7 @@ fn compared_ui(ui: &mut Ui, compared: &[Compared], selectable: bool, out: &mut Q
                 let text = RichText::new(&one.name).font(theme::mono());
                 let button = ui.add_enabled(selectable, Button::new(text).frame(false).truncate());
                 if button.on_hover_text("Selects this buffer in every view").clicked() {
-                    out.push(Command::Select(Selection::Buffer(one.buffer)));
+                    out.push(UiCommand::Select(Selection::Buffer(one.buffer)));
                 }
             });
             row.col(|ui| {

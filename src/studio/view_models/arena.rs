@@ -171,13 +171,13 @@ impl BufferRect {
 
 #[cfg(test)]
 mod tests {
-    use crate::studio::presets;
+    use crate::studio::document::presets;
 
     #[test]
     fn no_two_buffers_have_one_name() {
         for name in ["stress-200", "digits-residual", "shared-weights"] {
             let index = (0..presets::count()).find(|i| presets::name(*i) == name).unwrap();
-            let plan = crate::studio::view_models::PlanView::of_preset(&presets::bundled(index).unwrap());
+            let plan = crate::studio::view_models::plan::PlanView::of_preset(&presets::bundled(index).unwrap());
             let mut seen = std::collections::HashSet::new();
             for r in &plan.arena.rects {
                 assert!(seen.insert(r.name.clone()), "{name}: {}", r.name);

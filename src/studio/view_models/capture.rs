@@ -3,7 +3,7 @@
 use crate::compile::Compiled;
 use crate::model::LayerPath;
 use crate::plan::{BindingPlan, BufferId, CapturePlan, TensorRef};
-use crate::studio::selection::Selection;
+use crate::studio::commands::selection::Selection;
 use crate::tensor::Bytes;
 
 /// What cells show of a tensor.

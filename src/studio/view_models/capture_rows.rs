@@ -1,10 +1,11 @@
 //! The capture plan folded like the list of layers: a block, or a run of equal layers, as one row with what its tensors have together.
 
-use super::capture::{COLUMNS, CaptureView, Cell, Shown};
-use super::network::{NetworkView, Row};
 use crate::model::LayerPath;
-use crate::studio::fields::counted;
-use crate::studio::folds::{Fold, FoldRow};
+use crate::studio::commands::fold::Fold;
+use crate::studio::view_models::capture::{COLUMNS, CaptureView, Cell, Shown};
+use crate::studio::view_models::folded_layers::FoldRow;
+use crate::studio::view_models::format::plain_count;
+use crate::studio::view_models::network::{NetworkView, Row};
 use crate::tensor::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -12,7 +13,7 @@ use std::ops::Range;
 /// What the tensors of several rows have together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SumCell {
-    /// In the order of [`super::capture::Shown::ALL`].
+    /// In the order of [`crate::studio::view_models::capture::Shown::ALL`].
     pub texts: [String; 5],
     pub tooltip: String,
 }
@@ -61,7 +62,7 @@ fn sum(cells: &[&Cell]) -> Option<SumCell> {
     let shapes = cells.iter().map(|c| &c.texts[0]).collect::<HashSet<_>>().len();
     let sharing = cells.iter().filter(|c| c.texts[4] != "–").count();
     let texts = [
-        one(0).map_or_else(|| counted(shapes, "shape"), |shape| format!("{count} × {shape}")),
+        one(0).map_or_else(|| plain_count(shapes, "shape"), |shape| format!("{count} × {shape}")),
         one(1).map_or_else(|| "mixed".to_owned(), Clone::clone),
         bytes.clone(),
         format!("from {offset:#x}"),
@@ -69,7 +70,7 @@ fn sum(cells: &[&Cell]) -> Option<SumCell> {
     ];
     let tooltip = format!(
         "{}, {bytes} if each had bytes of its own\nthe first one at {offset:#x}\nUnfold the row to see each.",
-        counted(count, "tensor")
+        plain_count(count, "tensor")
     );
     Some(SumCell { texts, tooltip })
 }
@@ -186,9 +187,10 @@ impl CaptureView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::studio::folds::{FoldCommand, Folds};
-    use crate::studio::presets;
-    use crate::studio::view_models::PlanView;
+    use crate::studio::commands::fold::FoldCommand;
+    use crate::studio::document::presets;
+    use crate::studio::view_models::folded_layers::FoldedLayers;
+    use crate::studio::view_models::plan::PlanView;
 
     #[test]
     fn the_table_is_folded_like_the_list_and_loses_no_byte() {
@@ -196,14 +198,14 @@ mod tests {
             presets::bundled((0..presets::count()).find(|i| presets::name(*i) == "stress-200").unwrap()).unwrap();
         let plan = PlanView::of_preset(&preset);
         let network = NetworkView::new(&preset, None, Some(&plan), None, &[]);
-        let mut folds = Folds::default();
-        let flat = plan.capture.lines(&network, &network.rows(&folds));
+        let mut folds = FoldedLayers::default();
+        let flat = plan.capture.lines(&network, &network.rows(|f| folds.is_folded(f)));
         let own = |lines: &[CaptureLine]| lines.iter().filter(|l| matches!(l.cells, Cells::Own(_))).count();
         assert_eq!(own(&flat), plan.capture.layers.len());
-        assert!(flat.len() < network.rows(&folds).len() + plan.capture.layers.len());
+        assert!(flat.len() < network.rows(|f| folds.is_folded(f)).len() + plan.capture.layers.len());
         folds.perform(FoldCommand::All, &network);
-        let folded = plan.capture.lines(&network, &network.rows(&folds));
-        assert_eq!(folded.len(), network.rows(&folds).len());
+        let folded = plan.capture.lines(&network, &network.rows(|f| folds.is_folded(f)));
+        assert_eq!(folded.len(), network.rows(|f| folds.is_folded(f)).len());
         assert!(folded.len() < 8 && folded.iter().any(|l| l.fold.as_ref().is_some_and(|(_, folded)| *folded)));
         // Every card belongs to one line.
         let ends: Vec<usize> = folded.iter().flat_map(|l| [l.cards.start, l.cards.end]).collect();
@@ -211,7 +213,7 @@ mod tests {
         assert!(ends.windows(2).all(|w| w[0] <= w[1]), "{ends:?}");
         // A plan of another network is shown as it is.
         let other = NetworkView::new(&presets::digits(), None, None, None, &[]);
-        assert_eq!(own(&plan.capture.lines(&other, &other.rows(&Folds::default()))), plan.capture.layers.len());
+        assert_eq!(own(&plan.capture.lines(&other, &other.rows(|_| false))), plan.capture.layers.len());
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! A layer put before others gives them new numbers, so that what is distinguished by its name alone would all come and
 //! go. Things are therefore matched by name first, and what is left by what they are.
 
-use super::PlanView;
-use super::arena::BufferRect;
 use crate::plan::BufferId;
+use crate::studio::view_models::arena::BufferRect;
+use crate::studio::view_models::plan::PlanView;
 use crate::tensor::Bytes;
 use std::collections::HashMap;
 
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_layer_put_first_brings_its_own_operations_only() {
-        let before = crate::studio::presets::digits();
+        let before = crate::studio::document::presets::digits();
         let mut after = before.clone();
         // The new layer maps 64 to 64 features, so that those behind it stay what they are.
         let mut first = before.layers[0].clone();
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn wider_layers_have_larger_buffers() {
-        let before = crate::studio::presets::digits();
+        let before = crate::studio::document::presets::digits();
         let mut after = before.clone();
         after.input.batch *= 2;
         let c = PlanChanges::between(&PlanView::of_preset(&before), &PlanView::of_preset(&after));

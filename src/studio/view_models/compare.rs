@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn planners_and_precisions_stand_side_by_side() {
-        let model = check(&crate::studio::presets::digits()).model.unwrap();
+        let model = check(&crate::studio::document::presets::digits()).model.unwrap();
         let compiled = compile(&model, &Options::train(Target::cpu(Isa::Avx2, 1))).unwrap();
         let c = Comparison::of(&compiled);
         assert_eq!(c.planners.len(), Planner::ALL.len());

@@ -1,8 +1,8 @@
 //! A data set as the window shows it: its samples, its classes, its features, its split.
 
-use super::format;
 use crate::data::{DataError, Dataset, Request, Split, Target, load_to_show, split, training_notes};
 use crate::model::{DataSource, DataSpec};
+use crate::studio::view_models::format;
 use crate::tensor::{Shape, plural};
 use std::fmt;
 use std::path::PathBuf;

@@ -24,6 +24,12 @@ pub fn counted(n: u64, noun: &str) -> String {
     format!("{} {}", exact(n), plural(n, noun))
 }
 
+/// A small count with its noun, without spaces between thousands: `3 layers`.
+#[must_use]
+pub fn plain_count(n: usize, noun: &str) -> String {
+    format!("{n} {}", plural(n as u64, noun))
+}
+
 /// A time in microseconds, in the unit that suits it.
 #[must_use]
 pub fn micros(us: f64) -> String {

@@ -1,7 +1,7 @@
 //! What is unusual about a network that may train all the same.
 
 use crate::model::{DataSource, LayerPath, LayerSpec, LossSpec, Preset};
-use crate::studio::fields::counted;
+use crate::studio::view_models::format::plain_count;
 use crate::tensor::Shape;
 
 /// Something unusual about a layer, with what is usual.
@@ -39,7 +39,7 @@ pub fn hints(preset: &Preset, output: &Shape, classes: usize) -> Vec<Hint> {
         let rest = if both { " and no activation" } else { "" };
         out.push(Hint {
             path,
-            text: format!("the data has {}: give this layer {classes} {unit}{rest}", counted(classes, "class")),
+            text: format!("the data has {}: give this layer {classes} {unit}{rest}", plain_count(classes, "class")),
         });
     }
     if let Some((path, last, function)) = curved.filter(|(path, ..)| out.iter().all(|h| h.path != *path)) {
@@ -58,7 +58,7 @@ pub fn hints(preset: &Preset, output: &Shape, classes: usize) -> Vec<Hint> {
 mod tests {
     use super::*;
     use crate::model::Activation;
-    use crate::studio::presets;
+    use crate::studio::document::presets;
 
     #[test]
     fn what_is_unusual_about_scores_is_told_with_what_is_usual() {

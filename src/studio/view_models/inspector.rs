@@ -1,73 +1,20 @@
 //! The facts of what is selected, in groups.
 
-use super::PlanView;
-use super::format;
-use super::relations;
 use crate::ir::Phase;
 use crate::lower::Dir;
 use crate::model::{LayerPath, Preset};
 use crate::plan::BufferId;
-use crate::studio::document::layer_at;
-use crate::studio::selection::{Related, Selection, selection_of_value};
+use crate::studio::commands::selection::Selection;
+use crate::studio::document::edit::layer_at;
+use crate::studio::view_models::format;
+pub use crate::studio::view_models::inspector_page::InspectorView;
+use crate::studio::view_models::inspector_page::{
+    Group, Row, buffer_link, bytes, cut, fact, flops, memory_links, op_link,
+};
+use crate::studio::view_models::plan::PlanView;
+use crate::studio::view_models::related::{Related, selection_of_value};
+use crate::studio::view_models::relations;
 use crate::tensor::Bytes;
-
-/// One line.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Row {
-    Fact {
-        label: String,
-        value: String,
-        exact: String,
-    },
-    /// A line that selects something else.
-    Link {
-        label: String,
-        text: String,
-        to: Selection,
-    },
-    Note(String),
-}
-
-/// Lines under a title.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    pub title: &'static str,
-    pub rows: Vec<Row>,
-}
-
-/// The inspector's page.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct InspectorView {
-    pub kind: &'static str,
-    pub title: String,
-    pub about: String,
-    pub groups: Vec<Group>,
-}
-
-/// Links listed before the rest is counted only.
-const LINKS: usize = 40;
-
-pub(super) fn fact(label: &str, value: impl Into<String>) -> Row {
-    let value = value.into();
-    Row::Fact { label: label.into(), exact: value.clone(), value }
-}
-
-pub(super) fn bytes(label: &str, n: u64) -> Row {
-    Row::Fact { label: label.into(), value: Bytes(n).to_string(), exact: format!("{} bytes", format::exact(n)) }
-}
-
-pub(super) fn flops(n: u64) -> Row {
-    Row::Fact { label: "FLOPs".into(), value: format::count(n as f64), exact: format::exact(n) }
-}
-
-pub(super) fn cut(mut rows: Vec<Row>) -> Vec<Row> {
-    if rows.len() > LINKS {
-        let more = rows.len() - LINKS;
-        rows.truncate(LINKS);
-        rows.push(Row::Note(format!("and {more} more")));
-    }
-    rows
-}
 
 impl InspectorView {
     /// The page of a selection. `updates` is the largest change of each trained parameter in a recent step, for the same network.
@@ -89,32 +36,6 @@ impl InspectorView {
         page.groups.retain(|g| !g.rows.is_empty());
         page
     }
-}
-
-pub(super) fn op_link(plan: &PlanView, index: usize, label: &str) -> Row {
-    let text = plan.ops.get(index).map_or_else(|| index.to_string(), |o| format!("{index} {}", o.kernel));
-    Row::Link { label: label.into(), text, to: Selection::Op(index) }
-}
-
-pub(super) fn buffer_link(plan: &PlanView, id: BufferId, label: &str) -> Row {
-    let b = plan.compiled.plan.buffer(id);
-    Row::Link { label: label.into(), text: format!("{} {}", b.name, Bytes(b.bytes)), to: Selection::Buffer(id) }
-}
-
-/// The link to a part of a flat vector.
-fn part_link(plan: &PlanView, (id, index): (BufferId, usize)) -> Option<Row> {
-    let buffer = plan.compiled.plan.buffer(id);
-    let part = buffer.parts.get(index)?;
-    let text = format!("{} {}", part.name, Bytes(part.bytes));
-    Some(Row::Link { label: buffer.role.name().into(), text, to: Selection::Part(id, index) })
-}
-
-/// The links to the buffers and parts that belong to a selection.
-pub(super) fn memory_links(plan: &PlanView, related: &Related) -> Vec<Row> {
-    let role = |id: BufferId| plan.compiled.plan.buffer(id).role.name();
-    let buffers = related.buffers.iter().map(|&id| buffer_link(plan, id, role(id)));
-    let parts = related.parts.iter().filter(|(id, _)| !related.buffers.contains(id));
-    cut(buffers.chain(parts.filter_map(|part| part_link(plan, *part))).collect())
 }
 
 fn network(preset: &Preset, plan: Option<&PlanView>) -> InspectorView {
@@ -192,7 +113,7 @@ fn layer(path: &LayerPath, preset: &Preset, plan: Option<&PlanView>, updates: &[
         }
     });
     page.groups.push(Group { title: "Parameters", rows: params.collect() });
-    let related = Related::new(&Selection::Layer(path.clone()), Some(plan));
+    let related = Related::new(&Selection::Layer(path.clone()), Some(&plan.compiled));
     let ops = related.ops.iter().map(|&i| op_link(plan, i, plan.ops[i].phase.name()));
     page.groups.push(Group { title: "Operations", rows: cut(ops.collect()) });
     page.groups.push(Group { title: "Buffers", rows: memory_links(plan, &related) });
@@ -343,22 +264,4 @@ fn part(id: BufferId, index: usize, plan: &PlanView) -> InspectorView {
     }
     page.groups.push(relations::nodes_of(&Selection::Part(id, index), plan));
     page
-}
-
-/// The page as text, a line each.
-impl std::fmt::Display for InspectorView {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "{}: {}", self.kind, self.title)?;
-        for group in &self.groups {
-            writeln!(f, "[{}]", group.title)?;
-            for row in &group.rows {
-                match row {
-                    Row::Fact { label, value, .. } => writeln!(f, "  {label}: {value}")?,
-                    Row::Link { label, text, .. } => writeln!(f, "  {label} -> {text}")?,
-                    Row::Note(text) => writeln!(f, "  {text}")?,
-                }
-            }
-        }
-        Ok(())
-    }
 }

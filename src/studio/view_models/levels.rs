@@ -1,15 +1,16 @@
 //! The step at every stage of the compiler, as rows of one table: nodes of the graph, lowered operations, selected kernels, recorded calls.
 
-use super::step_graph::letter;
 use crate::compile::Compiled;
 use crate::exec::cpu::kernels;
 use crate::ir::{NodeId, Phase};
 use crate::lower::{Dir, LValueId, Op, Program, dims};
 use crate::model::{LayerId, LayerPath};
 use crate::select::least;
-use crate::studio::fields::counted;
-use crate::studio::selection::{Related, Selection, lowered_into};
+use crate::studio::commands::selection::Selection;
 use crate::studio::view_models::format;
+use crate::studio::view_models::format::plain_count;
+use crate::studio::view_models::related::{Related, lowered_into};
+use crate::studio::view_models::step_graph::letter;
 use crate::tensor::Bytes;
 
 /// A stage of the compiler.
@@ -310,7 +311,7 @@ impl std::fmt::Display for LevelRow {
             write!(f, " {}", Bytes(bytes))?;
         }
         if let (Some(phases), Some(threads)) = (self.phases, self.threads) {
-            let [phases, threads] = [(phases, "phase"), (threads, "thread")].map(|(n, noun)| counted(n, noun));
+            let [phases, threads] = [(phases, "phase"), (threads, "thread")].map(|(n, noun)| plain_count(n, noun));
             write!(f, " {phases} on {threads}")?;
         }
         write!(f, " ({})", self.detail.replace('\n', "; "))
@@ -325,7 +326,7 @@ mod tests {
     use crate::select::{Isa, Target};
 
     fn levels() -> (Compiled, Levels) {
-        let model = check(&crate::studio::presets::digits()).model.unwrap();
+        let model = check(&crate::studio::document::presets::digits()).model.unwrap();
         let compiled = compile(&model, &Options::train(Target::cpu(Isa::Avx2, 2))).unwrap();
         let levels = Levels::new(&compiled);
         (compiled, levels)
@@ -361,22 +362,22 @@ mod tests {
     #[test]
     fn a_selection_reaches_every_level_from_every_level() {
         let (c, _) = levels();
-        let plan = crate::studio::view_models::PlanView::new(std::sync::Arc::new(c));
-        let op = Related::new(&Selection::Op(0), Some(&plan));
+        let plan = crate::studio::view_models::plan::PlanView::new(std::sync::Arc::new(c));
+        let op = Related::new(&Selection::Op(0), Some(&plan.compiled));
         assert!(!op.nodes.is_empty() && !op.lowered.is_empty());
         for node in &op.nodes {
-            let back = Related::new(&Selection::Node(NodeId(*node as u32)), Some(&plan));
+            let back = Related::new(&Selection::Node(NodeId(*node as u32)), Some(&plan.compiled));
             assert!(back.ops.contains(&0) && !back.buffers.is_empty() && !back.layers.is_empty());
         }
         for low in &op.lowered {
-            let back = Related::new(&Selection::Lowered(*low), Some(&plan));
+            let back = Related::new(&Selection::Lowered(*low), Some(&plan.compiled));
             assert_eq!(back.ops.iter().copied().collect::<Vec<_>>(), [0]);
         }
         let kernel = plan.ops[0].kernel.clone();
-        assert!(Related::new(&Selection::Kernel(kernel), Some(&plan)).ops.contains(&0));
-        assert_eq!(Related::new(&Selection::Call(0), Some(&plan)), op);
+        assert!(Related::new(&Selection::Kernel(kernel), Some(&plan.compiled)).ops.contains(&0));
+        assert_eq!(Related::new(&Selection::Call(0), Some(&plan.compiled)), op);
         let buffer = plan.arena.rect(*op.buffers.first().unwrap()).unwrap();
-        let bytes = Related::new(&Selection::Bytes([buffer.offset, buffer.offset + 1]), Some(&plan));
+        let bytes = Related::new(&Selection::Bytes([buffer.offset, buffer.offset + 1]), Some(&plan.compiled));
         assert!(bytes.buffers.contains(&buffer.id) && bytes.ops.contains(&0) && bytes.bytes.is_some());
     }
 }

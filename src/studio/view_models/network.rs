@@ -1,11 +1,14 @@
 //! The network as cards, with every mistake on the card or section that causes it.
 
-use super::PlanView;
-use super::format;
-use super::hints::Hint;
 use crate::model::{Checked, Diagnostic, LayerPath, LayerSpec, Preset};
-use crate::studio::fields::{Field, counted, layer_fields, preset_fields};
-use crate::studio::folds::{Fold, Folds};
+use crate::studio::commands::fold::Fold;
+use crate::studio::document::fields::layer::layer_fields;
+use crate::studio::document::fields::preset::preset_fields;
+use crate::studio::document::fields::value::Field;
+use crate::studio::view_models::format;
+use crate::studio::view_models::format::plain_count;
+use crate::studio::view_models::hints::Hint;
+use crate::studio::view_models::plan::PlanView;
 use crate::tensor::Bytes;
 use std::collections::HashMap;
 
@@ -139,7 +142,7 @@ impl Sum {
     #[must_use]
     pub fn line(&self) -> String {
         let facts = self.facts();
-        let layers = counted(self.layers, "layer");
+        let layers = plain_count(self.layers, "layer");
         if facts.is_empty() { layers } else { format!("{layers} · {facts}") }
     }
 }
@@ -290,13 +293,13 @@ impl NetworkView {
 
     /// The list with what is folded as a line each.
     #[must_use]
-    pub fn rows(&self, folds: &Folds) -> Vec<Row> {
+    pub fn rows(&self, is_folded: impl Fn(&Fold) -> bool) -> Vec<Row> {
         let (mut rows, mut at, mut runs) = (Vec::new(), 0, self.runs.iter().enumerate().peekable());
         while let Some(card) = self.cards.get(at) {
             // Runs inside of what was folded away are behind.
             while runs.next_if(|(_, r)| r.cards[0] < at).is_some() {}
             if let Some((run, r)) = runs.next_if(|(_, r)| r.cards[0] == at) {
-                let folded = folds.is_folded(&Fold::Run(r.first.clone()));
+                let folded = is_folded(&Fold::Run(r.first.clone()));
                 let sum = Sum::of(&self.cards[r.cards[0]..r.cards[1]]);
                 rows.push(Row::Run { run, class: card.class, depth: card.depth(), folded, sum });
                 if folded {
@@ -304,7 +307,7 @@ impl NetworkView {
                     continue;
                 }
             }
-            if card.children.is_some_and(|n| n > 0) && folds.is_folded(&Fold::Block(card.path.clone())) {
+            if card.children.is_some_and(|n| n > 0) && is_folded(&Fold::Block(card.path.clone())) {
                 let end = self.end_of(at);
                 let mut sum = Sum::of(&self.cards[at..end]);
                 sum.layers -= 1;
@@ -349,7 +352,7 @@ impl std::fmt::Display for NetworkView {
         for card in &self.cards {
             let fields = card.fields.iter().map(|x| {
                 let value = match x.value {
-                    crate::studio::fields::FieldValue::Choice(i) => {
+                    crate::studio::document::fields::value::FieldValue::Choice(i) => {
                         x.options.get(i).copied().unwrap_or_default().to_owned()
                     }
                     ref v => v.text(),
@@ -378,7 +381,7 @@ impl std::fmt::Display for NetworkView {
 mod tests {
     use super::*;
     use crate::model::check;
-    use crate::studio::presets;
+    use crate::studio::document::presets;
 
     #[test]
     fn a_block_has_the_share_of_its_layers() {

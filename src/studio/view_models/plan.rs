@@ -1,12 +1,12 @@
 //! A compiled step with the views of it, made once on the compile thread.
 
-use super::arena::ArenaView;
-use super::capture::CaptureView;
-use super::levels::Levels;
-use super::step_graph::OpRow;
 use crate::compile::Compiled;
 use crate::model::LayerPath;
 use crate::plan::BufferId;
+use crate::studio::view_models::arena::ArenaView;
+use crate::studio::view_models::capture::CaptureView;
+use crate::studio::view_models::levels::Levels;
+use crate::studio::view_models::step_graph::OpRow;
 use std::sync::Arc;
 
 /// A compiled step, ready to be drawn.

@@ -1,8 +1,8 @@
 //! What a network answers to samples it knows the truth about: classes with probabilities, confusion, boundary, errors, filters.
 
-use super::data::{Picture, class_name, class_of, picture, target_text};
 use crate::data::{Dataset, Split, Target};
 use crate::model::{DataSource, LossSpec, Model, ParamId, ParamKind};
+use crate::studio::view_models::data::{Picture, class_name, class_of, picture, target_text};
 use crate::tensor::{HostTensor, figure};
 use crate::train::{Look, Looked, argmax};
 use std::fmt;
@@ -454,7 +454,7 @@ mod tests {
         assert_eq!((plane.classes.len(), plane.shades.len()), (GRID * GRID, GRID * GRID));
         assert!(plane.shades.iter().all(|s| (0.3..=1.0).contains(s)));
         let q = question(
-            &crate::model::check(&crate::studio::presets::digits()).model.unwrap(),
+            &crate::model::check(&crate::studio::document::presets::digits()).model.unwrap(),
             &view.set,
             &Split::default(),
             &DataSource::Digits,

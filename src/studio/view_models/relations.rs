@@ -1,13 +1,16 @@
 //! Inspector pages of what the compiler made on the way: nodes, lowered operations, kernels, calls, bytes; and the links between all of them.
 
-use super::PlanView;
-use super::format;
-use super::inspector::{Group, InspectorView, Row, buffer_link, bytes, cut, fact, flops, memory_links, op_link};
-use super::levels::{Level, addresses, bound_values};
-use super::tenancy::Tenancy;
 use crate::ir::NodeId;
-use crate::studio::fields::counted;
-use crate::studio::selection::{Related, Selection, lowered_into};
+use crate::studio::commands::selection::Selection;
+use crate::studio::view_models::format;
+use crate::studio::view_models::format::plain_count;
+use crate::studio::view_models::inspector_page::{
+    Group, InspectorView, Row, buffer_link, bytes, cut, fact, flops, memory_links, op_link,
+};
+use crate::studio::view_models::levels::{Level, addresses, bound_values};
+use crate::studio::view_models::plan::PlanView;
+use crate::studio::view_models::related::{Related, lowered_into};
+use crate::studio::view_models::tenancy::Tenancy;
 use crate::tensor::Bytes;
 
 fn page(kind: &'static str, title: String) -> InspectorView {
@@ -44,7 +47,7 @@ fn op_links(plan: &PlanView, ops: impl Iterator<Item = usize>) -> Vec<Row> {
 
 /// What stands behind an operation, at the other levels: its kernel, its call, its nodes and lowered operations.
 pub(super) fn other_levels(index: usize, plan: &PlanView) -> Vec<Group> {
-    let related = Related::new(&Selection::Op(index), Some(plan));
+    let related = Related::new(&Selection::Op(index), Some(&plan.compiled));
     let Some(row) = plan.ops.get(index) else { return Vec::new() };
     let links = vec![
         Row::Link { label: "kernel".into(), text: row.kernel.clone(), to: Selection::Kernel(row.kernel.clone()) },
@@ -59,7 +62,7 @@ pub(super) fn other_levels(index: usize, plan: &PlanView) -> Vec<Group> {
 
 /// The nodes of the graph that belong to a selection.
 pub(super) fn nodes_of(selection: &Selection, plan: &PlanView) -> Group {
-    let related = Related::new(selection, Some(plan));
+    let related = Related::new(selection, Some(&plan.compiled));
     Group { title: "Nodes of the graph", rows: node_links(plan, related.nodes.iter().copied()) }
 }
 
@@ -86,7 +89,7 @@ pub(super) fn node(id: NodeId, plan: &PlanView) -> InspectorView {
         };
         out.groups.push(Group { title, rows: cut(values.iter().map(line).collect()) });
     }
-    let related = Related::new(&Selection::Node(id), Some(plan));
+    let related = Related::new(&Selection::Node(id), Some(&plan.compiled));
     out.groups.push(Group { title: "Lowered to", rows: lowered_links(plan, related.lowered.iter().copied()) });
     out.groups.push(Group { title: "Carried out by", rows: op_links(plan, related.ops.iter().copied()) });
     out.groups.push(Group { title: "Buffers", rows: memory_links(plan, &related) });
@@ -108,7 +111,7 @@ pub(super) fn lowered(index: usize, plan: &PlanView) -> InspectorView {
     let into = lowered_into(&plan.compiled).get(index).copied().flatten();
     let into = into.map_or_else(|| vec![Row::Note(row.kernel.clone())], |op| vec![op_link(plan, op, &row.kernel)]);
     out.groups.push(Group { title: "Became", rows: into });
-    let related = Related::new(&Selection::Lowered(index), Some(plan));
+    let related = Related::new(&Selection::Lowered(index), Some(&plan.compiled));
     out.groups.push(Group { title: "Nodes", rows: node_links(plan, related.nodes.iter().copied()) });
     out.groups.push(Group { title: "Buffers", rows: memory_links(plan, &related) });
     out
@@ -118,11 +121,13 @@ pub(super) fn lowered(index: usize, plan: &PlanView) -> InspectorView {
 pub(super) fn kernel(id: &str, plan: &PlanView) -> InspectorView {
     let ops: Vec<usize> = plan.ops.iter().filter(|o| o.kernel == id).map(|o| o.index).collect();
     let mut out = page("Kernel", id.to_owned());
-    let sum = |f: fn(&super::step_graph::OpRow) -> u64| ops.iter().map(|i| f(&plan.ops[*i])).sum::<u64>();
+    let sum = |f: fn(&crate::studio::view_models::step_graph::OpRow) -> u64| {
+        ops.iter().map(|i| f(&plan.ops[*i])).sum::<u64>()
+    };
     let cost: f64 = ops.iter().map(|i| plan.ops[*i].cost_us).sum();
     let share = if plan.cost_us > 0.0 { cost / plan.cost_us } else { 0.0 };
     let rows = vec![
-        fact("runs in", format!("{} of {}", ops.len(), counted(plan.ops.len(), "op"))),
+        fact("runs in", format!("{} of {}", ops.len(), plain_count(plan.ops.len(), "op"))),
         flops(sum(|o| o.flops)),
         bytes("moved at least", sum(|o| o.bytes)),
         fact("estimated time", format!("{} ({} of the step)", format::micros(cost), format::percent(share))),
@@ -193,7 +198,7 @@ pub(super) fn stretch([from, to]: [u64; 2], plan: &PlanView) -> InspectorView {
         out.about = format!("The arena ends at {:#x}.", view.arena_bytes);
         return out;
     }
-    let related = Related::new(&Selection::Bytes([from, to]), Some(plan));
+    let related = Related::new(&Selection::Bytes([from, to]), Some(&plan.compiled));
     let rows =
         vec![bytes("stretch", to - from), bytes("from", from), fact("owners", related.buffers.len().to_string())];
     out.groups.push(Group { title: "Stretch", rows });

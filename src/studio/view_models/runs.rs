@@ -1,82 +1,9 @@
 //! Kept runs as rows, and the differences of their presets field by field.
 
-use super::format;
+use crate::studio::commands::runs::Column;
+use crate::studio::view_models::format;
 use crate::train::runs::{RunEnd, RunEntry, calendar};
-use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
-
-/// A column of the table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Column {
-    Name,
-    #[default]
-    Started,
-    Preset,
-    Device,
-    Precision,
-    Steps,
-    Loss,
-    HeldOut,
-    StepTime,
-    State,
-}
-
-impl Column {
-    pub const ALL: [Self; 10] = [
-        Self::Name,
-        Self::State,
-        Self::Started,
-        Self::Steps,
-        Self::Loss,
-        Self::HeldOut,
-        Self::StepTime,
-        Self::Preset,
-        Self::Precision,
-        Self::Device,
-    ];
-
-    /// The name over the column.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Name => "Name",
-            Self::Started => "Started",
-            Self::Preset => "Preset",
-            Self::Device => "Device",
-            Self::Precision => "Precision",
-            Self::Steps => "Steps",
-            Self::Loss => "Loss",
-            Self::HeldOut => "Held-out",
-            Self::StepTime => "Step",
-            Self::State => "State",
-        }
-    }
-
-    /// What the column shows, with its unit.
-    #[must_use]
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::Name => "The run's name, or its preset's",
-            Self::Started => "When its training was prepared; exact times are UTC",
-            Self::Preset => "The network that was trained",
-            Self::Device => "What it was trained on",
-            Self::Precision => "The precision of products and activations",
-            Self::Steps => "Steps made",
-            Self::Loss => "Mean loss of the last 32 batches, before each update",
-            Self::HeldOut => {
-                "Accuracy on samples that it never trained on; the loss on them where there are no classes"
-            }
-            Self::StepTime => "Median host time of the last 4096 steps",
-            Self::State => "How it ended",
-        }
-    }
-
-    /// True for numbers, which stand at the right.
-    #[must_use]
-    pub const fn is_number(self) -> bool {
-        matches!(self, Self::Steps | Self::Loss | Self::HeldOut | Self::StepTime)
-    }
-}
 
 /// One run.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,11 +1,11 @@
 //! The status line: the plan, what the last edit changed about it, and the run.
 
-use super::PlanView;
-use super::format;
 use crate::exec::Recording;
 use crate::exec::cpu::Ceilings;
-use crate::studio::fields::counted;
-use crate::studio::training::Training;
+use crate::studio::run::training::Training;
+use crate::studio::view_models::format;
+use crate::studio::view_models::format::plain_count;
+use crate::studio::view_models::plan::PlanView;
 use crate::tensor::Bytes;
 use crate::train::RunState;
 
@@ -86,7 +86,7 @@ pub fn plan_text(plan: &PlanView) -> String {
     format!(
         "arena {} · {} · step about {}",
         Bytes(plan.compiled.plan.arena_bytes),
-        counted(plan.ops.len(), "op"),
+        plain_count(plan.ops.len(), "op"),
         format::micros(plan.cost_us)
     )
 }
@@ -99,8 +99,8 @@ pub fn recorded_text(training: &Training, trains: bool) -> String {
     }
     match (&training.recording, &training.state) {
         (Some(Recording { why_eager: Some(why), .. }), _) => format!("runs op by op: {why}"),
-        (Some(r), _) if r.nodes > 0 => format!("captured, {}", counted(r.nodes, "node")),
-        (Some(r), _) => format!("recorded, {}", counted(r.calls, "call")),
+        (Some(r), _) if r.nodes > 0 => format!("captured, {}", plain_count(r.nodes, "node")),
+        (Some(r), _) => format!("recorded, {}", plain_count(r.calls, "call")),
         (None, Some(RunState::Preparing)) => "recording".into(),
         (None, Some(RunState::Failed(_))) => "not recorded: the run could not be prepared".into(),
         (None, _) => "not recorded: press Train or Step".into(),
@@ -126,7 +126,7 @@ pub fn recording_text(training: &Training) -> String {
         1 => ", each step gathers its own batch".into(),
         steps => format!(", up to {steps} steps in one launch, each gathers its own batch"),
     };
-    format!("{}, {held}{launch}", counted(r.calls, "call"))
+    format!("{}, {held}{launch}", plain_count(r.calls, "call"))
 }
 
 /// What the status line says of the run; empty where there is none.

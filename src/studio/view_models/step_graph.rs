@@ -1,10 +1,10 @@
 //! The operations of a step as rows of a table.
 
-use super::format;
 use crate::compile::Compiled;
 use crate::ir::Phase;
 use crate::lower::dims;
 use crate::model::LayerPath;
+use crate::studio::view_models::format;
 use crate::tensor::Bytes;
 
 /// One operation.

@@ -1,7 +1,7 @@
 //! Who owns a byte of the arena, one after the other; and bytes as a person types them.
 
-use super::arena::{ArenaView, BufferRect};
 use crate::plan::BufferId;
+use crate::studio::view_models::arena::{ArenaView, BufferRect};
 
 /// The owners of a byte.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 //! What is out of view is left out, and all that is in view is one mesh, so that thousands of buffers cost little.
 
 use crate::plan::BufferId;
-use crate::studio::fields::counted;
-use crate::studio::theme::{self, Colors};
+use crate::studio::theme;
+use crate::studio::theme::Colors;
 use crate::studio::view_models::arena::{ArenaView, BufferRect};
 use crate::studio::view_models::format;
+use crate::studio::view_models::format::plain_count;
 use crate::tensor::Bytes;
 use egui::{Align2, Color32, FontId, Mesh, Painter, Pos2, Rect, Response, Sense, Shape, Stroke, StrokeKind, Ui, Vec2};
 use std::collections::BTreeSet;
@@ -242,7 +243,7 @@ pub fn map_ui(
         egui::WidgetInfo::labeled(
             egui::Role::Image,
             true,
-            format!("Arena map, {}", counted(view.rects.len(), "buffer")),
+            format!("Arena map, {}", plain_count(view.rects.len(), "buffer")),
         )
     });
     let nudge = keys(ui, &response);

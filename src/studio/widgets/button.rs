@@ -1,7 +1,8 @@
 //! Buttons and small signs.
 
 use crate::ir::{Phase, Role};
-use crate::studio::commands::{Command, Queue, keys_text};
+use crate::studio::commands::shortcut_text::keys_text;
+use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
 use crate::studio::view_models::step_graph::letter;
 use egui::{Align2, Button, FontId, Response, RichText, Sense, Ui, Vec2};
@@ -19,7 +20,7 @@ pub fn named(response: &Response, name: &str, enabled: bool) {
 }
 
 /// A command as a button with its icon only.
-pub fn command_icon_ui(ui: &mut Ui, command: Command, enabled: bool, out: &mut Queue) -> Response {
+pub fn command_icon_ui(ui: &mut Ui, command: UiCommand, enabled: bool, out: &mut CommandQueue) -> Response {
     let info = command.info();
     let tooltip = command.tooltip(ui.ctx());
     let response = ui.add_enabled_ui(enabled, |ui| icon_ui(ui, info.icon, info.label, &tooltip)).inner;
@@ -30,7 +31,7 @@ pub fn command_icon_ui(ui: &mut Ui, command: Command, enabled: bool, out: &mut Q
 }
 
 /// A command as a button with icon and name.
-pub fn command_ui(ui: &mut Ui, command: Command, enabled: bool, out: &mut Queue) -> Response {
+pub fn command_ui(ui: &mut Ui, command: UiCommand, enabled: bool, out: &mut CommandQueue) -> Response {
     let info = command.info();
     let tooltip = command.tooltip(ui.ctx());
     let text = format!("{}  {}", info.icon, info.label);
@@ -66,7 +67,7 @@ pub fn answers_ui(ui: &mut Ui, answers: &[&str], mut given: impl FnMut(Response,
 }
 
 /// A command as a menu entry with its shortcut.
-pub fn command_menu_ui(ui: &mut Ui, command: Command, label: &str, enabled: bool, out: &mut Queue) {
+pub fn command_menu_ui(ui: &mut Ui, command: UiCommand, label: &str, enabled: bool, out: &mut CommandQueue) {
     let info = command.info();
     let mut button = Button::new(format!("{}   {label}", info.icon));
     if let Some(keys) = info.shortcut {

@@ -1,14 +1,19 @@
 //! Curves of several runs over each other, against the step or the running time.
 
-use super::axis::{below, inside, linear_marks, log_marks, log_value, scale, step_marks, step_tick, tick as short};
-use super::button::weak_ui;
-use super::classes::DISTINCT;
-use super::compare_values::listed;
-use super::layers::{LayerLine, layer_color, layer_keys_fit, layer_keys_ui, layer_lines, layer_rows_ui};
-use super::series::Smoothed;
-use super::smoothing::smoothed_points;
-use crate::studio::runs::LoadedRun;
 use crate::studio::theme;
+use crate::studio::view_models::loaded_run::LoadedRun;
+use crate::studio::view_models::series::smoothed::Smoothed;
+use crate::studio::widgets::axis::{
+    below, inside, linear_marks, log_marks, log_value, scale, step_marks, step_tick, tick as short,
+};
+use crate::studio::widgets::button::weak_ui;
+use crate::studio::widgets::classes::DISTINCT;
+pub use crate::studio::widgets::compare_spec::{CompareSpec, Compared, Shown};
+use crate::studio::widgets::compare_values::listed;
+use crate::studio::widgets::layers::{
+    LayerLine, layer_color, layer_keys_fit, layer_keys_ui, layer_lines, layer_rows_ui,
+};
+use crate::studio::widgets::smoothing::smoothed_points;
 use crate::train::export::LINE_COLORS;
 use egui::{Color32, RichText, Ui};
 use egui_plot::{GridInput, GridMark, Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotUi, Points, Text, VLine};
@@ -35,32 +40,6 @@ pub fn letter_ui(ui: &mut Ui, letter: char, index: usize) {
     let response = ui.label(RichText::new(letter.to_string()).font(theme::strong(12.0)));
     let rect = response.rect;
     ui.painter().hline(rect.x_range(), rect.bottom(), egui::Stroke::new(3.0, color));
-}
-
-/// A run with its letter.
-pub struct Compared<'a> {
-    pub letter: char,
-    pub name: &'a str,
-    pub run: &'a LoadedRun,
-}
-
-/// What a plot shows of every run.
-#[derive(Clone, Copy)]
-pub enum Shown<'a> {
-    /// A curve over every step, and points at some.
-    Curve(fn(&LoadedRun) -> &Smoothed, fn(&LoadedRun) -> &[[f64; 2]]),
-    /// How far the layer of this name moved; of a run alone every layer.
-    Layer(&'a str),
-}
-
-/// A plot of several runs.
-pub struct CompareSpec<'a> {
-    pub title: &'static str,
-    pub shown: Shown<'a>,
-    pub log: bool,
-    pub by_time: bool,
-    pub value: fn(f64) -> String,
-    pub tick: fn(f64, f64) -> String,
 }
 
 /// What the plots of a comparison have in common: the place under the pointer, in whichever plot that is.
@@ -220,7 +199,7 @@ fn curve_lines(
 ) -> Option<[f64; 2]> {
     let (run, log, by_time) = (of.run, spec.log, spec.by_time);
     let before = run.curves.before as f64;
-    let placed = |series: &super::series::Series| -> Vec<[f64; 2]> {
+    let placed = |series: &crate::studio::view_models::series::values::Series| -> Vec<[f64; 2]> {
         let found = series.points(0.0, series.len() as f64, pixels).into_iter().filter(|p| p[1].is_finite());
         found.map(|[x, y]| [across(run, before + x, by_time), scale(log, y)]).collect()
     };

@@ -1,10 +1,10 @@
 //! What the curves of several runs are at one place: the values under the pointer.
 
-use super::compare::{CompareSpec, Compared, Shown};
-use super::plot::point_at;
-use super::smoothing::smoothed_points;
-use crate::studio::runs::LoadedRun;
 use crate::studio::view_models::format;
+use crate::studio::view_models::loaded_run::LoadedRun;
+use crate::studio::widgets::compare_spec::{CompareSpec, Compared, Shown};
+use crate::studio::widgets::plot_spec::point_at;
+use crate::studio::widgets::smoothing::smoothed_points;
 
 /// Values that are listed at the pointer.
 const LISTED: usize = 12;

@@ -1,9 +1,9 @@
 //! A confusion matrix: true classes down, predicted ones across; the share of the row is the colour, the count stands in the cell.
 
-use super::classes::{ink_on, mix};
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::view_models::predictions::PredictionsView;
+use crate::studio::widgets::classes::{ink_on, mix};
 use egui::{Align2, FontId, Rect, Sense, Stroke, StrokeKind, Ui, Vec2};
 
 /// The room for the names of the classes, and for recall beside the rows, in points.

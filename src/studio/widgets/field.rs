@@ -2,14 +2,14 @@
 //!
 //! What is typed is kept while it is wrong, with what would be right below it; the document changes only with sound values.
 
-use super::button::weak_ui;
-use super::keys::layers_id;
 use crate::model::LayerPath;
-use crate::studio::commands::{Command, Queue};
-use crate::studio::document::Edit;
-use crate::studio::fields::{Field, FieldValue, Owner};
-use crate::studio::icons;
+use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::document::edit::Edit;
+use crate::studio::document::fields::value::{Field, FieldValue, Owner};
 use crate::studio::theme;
+use crate::studio::theme::icons;
+use crate::studio::widgets::button::weak_ui;
+use crate::studio::widgets::keys::layers_id;
 use egui::text::{CCursor, CCursorRange};
 use egui::{Align, ComboBox, Key, Layout, Response, RichText, Stroke, TextEdit, Ui, Vec2};
 use std::collections::HashMap;
@@ -78,7 +78,7 @@ pub fn field_ui(
     is_wrong: bool,
     layout: FieldLayout,
     drafts: &mut Drafts,
-    out: &mut Queue,
+    out: &mut CommandQueue,
 ) {
     let row = Layout::left_to_right(Align::Center);
     let error = ui
@@ -106,9 +106,9 @@ fn editor_ui(
     is_wrong: bool,
     is_entered: bool,
     drafts: &mut Drafts,
-    out: &mut Queue,
+    out: &mut CommandQueue,
 ) -> Option<&'static str> {
-    let set = |value| Command::Edit(Edit::SetField { owner: field.owner.clone(), name: field.name, value });
+    let set = |value| UiCommand::Edit(Edit::SetField { owner: field.owner.clone(), name: field.name, value });
     let enter = |response: &Response| is_entered.then(|| response.request_focus());
     match field.value {
         FieldValue::Flag(mut flag) => {

@@ -1,10 +1,10 @@
 //! A histogram of step times on a logarithmic axis, with median and 99th percentile marked.
 
-use super::axis::{inside, linear_marks, time_tick};
-use super::button::weak_ui;
-use crate::studio::curves::Histogram;
 use crate::studio::theme;
+use crate::studio::view_models::curves::Histogram;
 use crate::studio::view_models::format;
+use crate::studio::widgets::axis::{inside, linear_marks, time_tick};
+use crate::studio::widgets::button::weak_ui;
 use egui::{Color32, RichText, Stroke, Ui};
 use egui_plot::{GridMark, HLine, LineStyle, Plot, PlotPoints, Polygon, VLine};
 

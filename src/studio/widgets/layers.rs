@@ -1,8 +1,8 @@
 //! The curves of layers: one a layer, or one layer of several runs.
 
-use super::axis::scale;
-use super::button::weak_ui;
-use super::classes::{DISTINCT, HIGH, LOW, color, mix};
+use crate::studio::widgets::axis::scale;
+use crate::studio::widgets::button::weak_ui;
+use crate::studio::widgets::classes::{DISTINCT, HIGH, LOW, color, mix};
 use crate::train::runs::Stretch;
 use egui::{Color32, Sense, Ui, Vec2};
 use egui_plot::{FilledArea, Line, PlotPoints};

@@ -1,8 +1,8 @@
 //! The columns of the step graph: what each level has, how a cell reads, and what sorting goes by.
 
-use crate::studio::lab::Measured;
 use crate::studio::view_models::format;
 use crate::studio::view_models::levels::{Level, LevelRow};
+use crate::studio::view_models::measured::Measured;
 use crate::tensor::Bytes;
 use std::cmp::Ordering;
 

@@ -1,12 +1,12 @@
 //! Samples of two values in the plane, and what a network makes of every place in it.
 
-use super::button::weak_ui;
-use super::classes::{DISTINCT, HIGH, LOW, class_ui, color, marker, mix};
 use crate::data::Dataset;
 use crate::studio::theme;
 use crate::studio::view_models::data::{class_name, class_of};
 use crate::studio::view_models::format;
 use crate::studio::view_models::predictions::{GRID, Plane};
+use crate::studio::widgets::button::weak_ui;
+use crate::studio::widgets::classes::{DISTINCT, HIGH, LOW, class_ui, color, marker, mix};
 use egui::{Color32, ColorImage, RichText, TextureHandle, TextureOptions, Ui};
 use egui_plot::{Plot, PlotImage, PlotPoint, PlotPoints, Points};
 

@@ -1,60 +1,23 @@
 //! A plot of curves against the step, with axes that can be logarithmic. All plots of a [`PlotView`] share the step axis and the crosshair.
 
-use super::axis::{below, inside, linear_marks, log_marks, log_value, scale, step_end, step_marks, step_tick};
-use super::classes::DISTINCT;
-use super::layers::{LayerLine, layer_color, layer_lines, layer_rows_ui};
-use super::plot_head::head_ui;
-use super::series::{Series, Smoothed};
-use super::smoothing::smoothed_points;
-use crate::studio::commands::{Command, Queue};
-use crate::studio::selection::Selection;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
 use crate::studio::view_models::format;
-use crate::train::runs::LayerCurves;
+use crate::studio::widgets::axis::{
+    below, inside, linear_marks, log_marks, log_value, scale, step_end, step_marks, step_tick,
+};
+use crate::studio::widgets::classes::DISTINCT;
+use crate::studio::widgets::layers::LayerLine;
+use crate::studio::widgets::layers::layer_color;
+use crate::studio::widgets::layers::layer_lines;
+use crate::studio::widgets::layers::layer_rows_ui;
+use crate::studio::widgets::plot_head::head_ui;
+pub use crate::studio::widgets::plot_spec::{Curve, PlotSpec};
+use crate::studio::widgets::smoothing::smoothed_points;
 use egui::{Id, PointerButton, Pos2, Rect, Response, Stroke, StrokeKind, Ui};
 use egui_plot::{GridMark, Line, Plot, PlotPoints, PlotTransform, Points, VLine};
 use std::collections::HashSet;
-
-/// What runs along the steps.
-pub enum Curve<'a> {
-    /// A curve over every step, with its smoothed copy.
-    Smoothed(&'a Smoothed),
-    Plain(&'a Series),
-    /// One curve a layer; `marked` is drawn bold.
-    Layers {
-        curves: &'a LayerCurves,
-        marked: Option<usize>,
-    },
-}
-
-/// What a plot shows.
-pub struct PlotSpec<'a> {
-    pub title: &'static str,
-    /// The unit in the title, or nothing.
-    pub unit: &'static str,
-    /// What is missing from the curve, as a sign with these words; empty where nothing is.
-    pub note: &'a str,
-    pub curve: Curve<'a>,
-    pub curve_name: &'static str,
-    /// Points at some steps.
-    pub points: &'a [[f64; 2]],
-    pub points_name: &'static str,
-    /// Steps between the points, where that is known.
-    pub points_every: Option<u64>,
-    /// Steps made.
-    pub steps: usize,
-    /// The curve of a pinned run, by name, to stand faintly behind this one.
-    pub baseline: Option<(&'a str, &'a Series)>,
-    pub log: bool,
-    /// Whether the axis may be logarithmic.
-    pub can_log: bool,
-    /// Bounds that the data should not leave, such as 0 to 1.
-    pub range: Option<(f64, f64)>,
-    /// How a value reads.
-    pub value: fn(f64) -> String,
-    /// How a mark of the vertical axis reads, with its unit where it has one; the distance of marks comes second.
-    pub tick: fn(f64, f64) -> String,
-}
 
 /// What the plots of a panel have in common.
 #[derive(Default)]
@@ -121,72 +84,8 @@ const LAYER_POINTS: usize = 12_000;
 /// Layers whose values are listed at the pointer.
 const LISTED: usize = 12;
 
-/// The value of the last point at or before a step.
-pub(super) fn point_at(points: &[[f64; 2]], step: f64) -> Option<f64> {
-    points[..points.partition_point(|p| p[0] <= step + 0.5)].last().map(|p| p[1])
-}
-
 impl PlotSpec<'_> {
-    /// Share of the past in the bold curves.
-    const fn smoothing(&self) -> f32 {
-        match &self.curve {
-            Curve::Smoothed(curve) => curve.weight(),
-            Curve::Plain(_) | Curve::Layers { .. } => 0.0,
-        }
-    }
-
-    /// Every curve's name and value at a step, the layers' largest first; the last ones where `step` is `None`.
-    pub(super) fn values_at(&self, step: Option<f64>) -> Vec<(String, f64)> {
-        let at = |series: &Series| match step {
-            None => series.last(),
-            Some(step) => series.near(step.round().max(1.0) as usize),
-        };
-        let mut out: Vec<(String, f64)> = Vec::new();
-        match &self.curve {
-            Curve::Smoothed(s) => {
-                out.extend(at(&s.smooth).map(|v| (self.curve_name.to_owned(), f64::from(v))));
-                // Of what is folded no single value is known.
-                let raw = step.and_then(|step| s.raw.at(step.round().max(1.0) as usize));
-                out.extend(raw.map(|v| ("raw".to_owned(), f64::from(v))));
-            }
-            Curve::Plain(s) => out.extend(at(s).map(|v| (self.curve_name.to_owned(), f64::from(v)))),
-            Curve::Layers { curves, marked } => {
-                let step = step.unwrap_or(f64::INFINITY);
-                let all = curves.names.iter().enumerate();
-                out.extend(all.filter_map(|(i, n)| curves.at(i, step).map(|v| (n.clone(), f64::from(v)))));
-                let first = marked.and_then(|m| curves.names.get(m));
-                out.sort_by(|a, b| (Some(&b.0) == first).cmp(&(Some(&a.0) == first)).then(b.1.total_cmp(&a.1)));
-            }
-        }
-        if !matches!(self.curve, Curve::Layers { .. }) {
-            let step = step.unwrap_or(f64::INFINITY);
-            let smoothed = smoothed_points(self.points, self.smoothing());
-            out.extend(point_at(&smoothed, step).map(|v| (self.points_name.to_owned(), v)));
-            if self.smoothing() > 0.0 && step.is_finite() {
-                let raw = point_at(self.points, step);
-                out.extend(raw.map(|v| (format!("{} raw", self.points_name), v)));
-            }
-        }
-        out.retain(|(_, v)| v.is_finite());
-        out
-    }
-
-    /// The least and the largest value between two steps.
-    fn extent(&self, from: f64, to: f64) -> Option<(f64, f64)> {
-        let mut extent = match &self.curve {
-            Curve::Smoothed(s) => s.raw.extent(from, to),
-            Curve::Plain(s) => s.extent(from, to),
-            Curve::Layers { curves, .. } => curves.extent(from, to),
-        };
-        if let Some((a, b)) = self.baseline.and_then(|(_, s)| s.extent(from, to)) {
-            extent = Some(extent.map_or((a, b), |(low, high)| (low.min(a), high.max(b))));
-        }
-        for p in self.points.iter().filter(|p| from <= p[0] && p[0] <= to) {
-            extent = Some(extent.map_or((p[1], p[1]), |(a, b)| (a.min(p[1]), b.max(p[1]))));
-        }
-        extent
-    }
-
+    /// Draws the curves between two steps.
     fn lines<'b>(&self, plot: &mut egui_plot::PlotUi<'b>, from: f64, to: f64, pixels: usize, c: &theme::Colors) {
         let log = self.log;
         let shown = |points: Vec<[f64; 2]>| -> PlotPoints<'b> {
@@ -242,7 +141,7 @@ impl PlotSpec<'_> {
 }
 
 /// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button pans, a double click fits the whole run.
-pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut Queue) {
+pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     let lacks_room = head_ui(ui, spec, view.cursor, out);
     // What the names of layers take, the plot leaves.
@@ -370,7 +269,7 @@ fn drag_ui(ui: &Ui, title: &'static str, view: &mut PlotView, r: &Response, at: 
 }
 
 /// What the pointer does to the axes.
-fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &PlotTransform, out: &mut Queue) {
+fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &PlotTransform, out: &mut CommandQueue) {
     if let Some(pos) = r.hover_pos() {
         view.found = Some(at.value_from_position(pos).x.clamp(1.0, spec.steps.max(1) as f64));
     }
@@ -392,7 +291,7 @@ fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &P
         };
         let nearest = (0..curves.paths.len()).min_by(|a, b| distance(*a).total_cmp(&distance(*b)));
         if let Some(path) = nearest.and_then(|n| curves.paths.get(n)) {
-            out.push(Command::Select(Selection::Layer(path.clone())));
+            out.push(UiCommand::Select(Selection::Layer(path.clone())));
         }
     }
 }
@@ -400,6 +299,7 @@ fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &P
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::studio::view_models::series::smoothed::Smoothed;
 
     #[test]
     fn values_are_read_at_the_pointer_for_every_curve() {

@@ -1,16 +1,16 @@
 //! The line above a plot: its title, what its colours stand for, and the values at the pointer.
 
-use super::button::named;
-use super::layers::{key_ui, layer_keys_fit, layer_keys_ui};
-use super::plot::{Curve, PlotSpec};
-use crate::studio::commands::{Command, Queue};
-use crate::studio::icons;
+use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
+use crate::studio::theme::icons;
 use crate::studio::view_models::format;
+use crate::studio::widgets::button::named;
+use crate::studio::widgets::layers::{key_ui, layer_keys_fit, layer_keys_ui};
+use crate::studio::widgets::plot_spec::{Curve, PlotSpec};
 use egui::{Button, RichText, Ui, Vec2};
 
 /// Shows the title with what it is about; true where the names of layers have no room in it.
-pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut Queue) -> bool {
+pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut CommandQueue) -> bool {
     let mut lacks_room = false;
     let c = theme::colors(ui);
     ui.horizontal(|ui| {
@@ -25,7 +25,7 @@ pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out
             });
             named(&button, &format!("{}: logarithmic axis", spec.title), true);
             if button.clicked() {
-                out.push(Command::SetPlotLog(spec.title, !spec.log));
+                out.push(UiCommand::SetPlotLog(spec.title, !spec.log));
             }
         }
         let values = spec.values_at(cursor);

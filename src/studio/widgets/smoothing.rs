@@ -50,7 +50,7 @@ impl Average {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::studio::widgets::series::Smoothed;
+    use crate::studio::view_models::series::smoothed::Smoothed;
 
     /// The same by the average that a curve over every step has.
     fn step_by_step(points: &[[f64; 2]], weight: f32) -> Vec<f64> {

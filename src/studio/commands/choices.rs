@@ -1,0 +1,84 @@
+//! What commands are about: devices, jobs, weights and the tour.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What a person chose, to be remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceChoice {
+    /// The first GPU that works, or the CPU.
+    #[default]
+    Auto,
+    Cpu,
+    /// The GPU with this number.
+    Gpu(u32),
+    /// An NVIDIA H200 that is not here: its plan can be looked at.
+    Absent,
+}
+
+impl DeviceChoice {
+    /// What it is called where devices are chosen.
+    #[must_use]
+    pub fn label(self) -> String {
+        match self {
+            Self::Auto => "automatic".into(),
+            Self::Cpu => "CPU".into(),
+            Self::Gpu(number) => format!("cuda:{number}"),
+            Self::Absent => "NVIDIA H200, plan only".into(),
+        }
+    }
+}
+
+/// A kind of work; of each kind one job runs at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum JobKind {
+    Compile,
+    Data,
+    Measure,
+    Compare,
+    /// Looking at values in a private copy of the step.
+    Values,
+    /// Searching the step for a value that is not finite.
+    Search,
+    Prices,
+    Verify,
+    /// Timing the run's steps eagerly and replayed.
+    Timing,
+    Capsule,
+    /// Writing a kept run to a file, or reading what it needs to continue.
+    Runs,
+    Files,
+}
+
+impl JobKind {
+    /// The time after which a job is shown: what is mostly done at once would only flicker.
+    pub const fn delay(self) -> Duration {
+        match self {
+            Self::Compile | Self::Data | Self::Values | Self::Runs | Self::Files => Duration::from_millis(300),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// True where it can be ended. A file is written whole or not at all, and a run times its steps within a second.
+    pub const fn can_be_cancelled(self) -> bool {
+        !matches!(self, Self::Timing | Self::Runs | Self::Files)
+    }
+}
+
+/// Which weights are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weights {
+    #[default]
+    Initial,
+    /// Those of the run, as last taken from it.
+    Run,
+}
+
+/// What a person does with the tour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TourMove {
+    Start,
+    Next,
+    Dismiss,
+}

@@ -1,0 +1,25 @@
+//! What a person can choose, once: menus, shortcuts, tooltips and the command palette are made from [`UiCommand`]. What the program asks of
+//! itself is a [`Request`].
+
+pub mod choices;
+mod descriptions;
+pub mod fold;
+pub mod info;
+pub mod request;
+pub mod runs;
+pub mod selection;
+pub mod shortcut_text;
+pub mod side;
+pub mod tab;
+pub mod ui_command;
+
+pub use crate::studio::document::dialog::DialogPurpose;
+pub use crate::studio::document::edit::Edit;
+pub use choices::{DeviceChoice, JobKind, TourMove, Weights};
+pub use fold::{Fold, FoldCommand};
+pub use request::{Action, Request};
+pub use runs::RunsCommand;
+pub use selection::Selection;
+pub use side::Side;
+pub use tab::Tab;
+pub use ui_command::{CommandQueue, UiCommand};

@@ -1,0 +1,345 @@
+//! The fields outside the layers: input, loss, optimizer, data and run.
+
+use crate::model::{
+    DataSource, DataSpec, Header, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
+};
+use crate::studio::document::fields::value::{Field, FieldValue, List, Owner};
+use std::path::PathBuf;
+
+const LOSSES: [&str; 2] = ["softmax_cross_entropy", "mse"];
+const OPTIMIZERS: [&str; 3] = ["sgd", "adam", "adamw"];
+pub(super) const SOURCES: [&str; 14] = [
+    "none",
+    "digits",
+    "iris",
+    "spirals",
+    "moons",
+    "circles",
+    "xor",
+    "regression",
+    "csv",
+    "npz",
+    "npy",
+    "idx",
+    "cifar10",
+    "images",
+];
+
+/// The length of a run where the preset names none.
+const DEFAULT_TRAIN: TrainSpec = TrainSpec { steps: 1000, seed: 0 };
+
+/// The fields outside the layers, by section.
+#[must_use]
+pub fn preset_fields(preset: &Preset) -> Vec<(&'static str, Vec<Field>)> {
+    vec![
+        ("Input", input_fields(preset)),
+        ("Loss", loss_fields(preset.loss)),
+        ("Optimizer", optimizer_fields(&preset.optimizer)),
+        ("Data", data_fields(preset.data.as_ref())),
+        ("Run", run_fields(preset)),
+    ]
+}
+
+fn list() -> List {
+    List { owner: Owner::Preset, fields: Vec::new() }
+}
+
+fn input_fields(preset: &Preset) -> Vec<Field> {
+    let mut l = list();
+    l.put(
+        "input.shape",
+        "sample shape",
+        FieldValue::Shape(preset.input.shape.0.clone()),
+        "One sample: features, or channels, height, width.",
+    );
+    l.put("input.batch", "batch", FieldValue::Count(preset.input.batch), "Samples a step.");
+    let index = Precision::ALL.iter().position(|p| *p == preset.precision).unwrap_or(0);
+    l.choose(
+        "precision",
+        "precision",
+        Precision::ALL.map(Precision::name).into(),
+        index,
+        "Precision of products and activations; the CPU computes f32.",
+    );
+    l.fields
+}
+
+fn loss_fields(loss: LossSpec) -> Vec<Field> {
+    let mut l = list();
+    let index = usize::from(matches!(loss, LossSpec::Mse));
+    l.choose("loss.type", "loss", LOSSES.into(), index, "What training makes small; the mean over the batch.");
+    if let LossSpec::SoftmaxCrossEntropy { label_smoothing } = loss {
+        l.put(
+            "loss.label_smoothing",
+            "label smoothing",
+            FieldValue::Number(label_smoothing),
+            "Share of the target spread over all classes.",
+        );
+    }
+    l.fields
+}
+
+fn optimizer_fields(optimizer: &OptimizerSpec) -> Vec<Field> {
+    use FieldValue::{Flag, Number, Numbers};
+    let mut l = list();
+    let index = OPTIMIZERS.iter().position(|o| *o == optimizer.name()).unwrap_or(0);
+    l.choose("optimizer.type", "optimizer", OPTIMIZERS.into(), index, "How gradients move the parameters.");
+    l.put(
+        "optimizer.lr",
+        "learning rate",
+        Number(optimizer.lr()),
+        "Live: it can change while the recorded step is replayed.",
+    );
+    match *optimizer {
+        OptimizerSpec::Sgd { momentum, nesterov, .. } => {
+            l.put(
+                "optimizer.momentum",
+                "momentum",
+                Number(momentum),
+                "Share of the last step's direction that is kept.",
+            );
+            l.put("optimizer.nesterov", "nesterov", Flag(nesterov), "Looks ahead along the momentum.");
+        }
+        OptimizerSpec::Adam { betas, eps, .. } => {
+            l.put("optimizer.betas", "betas", Numbers(betas), "Decay of the two moments.");
+            l.put("optimizer.eps", "eps", Number(eps), "Added to the root of the second moment.");
+        }
+    }
+    l.put("optimizer.weight_decay", "weight decay", Number(optimizer.weight_decay()), "Pulls parameters towards zero.");
+    l.fields
+}
+
+fn data_fields(data: Option<&DataSpec>) -> Vec<Field> {
+    use FieldValue::{Count, Flag, Number, Text};
+    let mut l = list();
+    let index = data.and_then(|d| SOURCES.iter().position(|s| *s == d.source.name())).unwrap_or(0);
+    l.choose("data.type", "data", SOURCES.into(), index, "Where samples come from.");
+    let Some(data) = data else { return l.fields };
+    let path = |p: &PathBuf| Text(p.display().to_string());
+    match &data.source {
+        DataSource::Digits | DataSource::Iris => {}
+        DataSource::Spirals { samples, classes, noise } => {
+            l.put("data.samples", "samples", Count(*samples), "Samples drawn.");
+            l.put("data.classes", "classes", Count(*classes), "Arms of the spiral.");
+            l.put("data.noise", "noise", Number(*noise), "Standard deviation of the noise.");
+        }
+        DataSource::Moons { samples, noise }
+        | DataSource::Xor { samples, noise }
+        | DataSource::Regression { samples, noise } => {
+            l.put("data.samples", "samples", Count(*samples), "Samples drawn.");
+            l.put("data.noise", "noise", Number(*noise), "Standard deviation of the noise.");
+        }
+        DataSource::Circles { samples, noise, factor } => {
+            l.put("data.samples", "samples", Count(*samples), "Samples drawn.");
+            l.put("data.noise", "noise", Number(*noise), "Standard deviation of the noise.");
+            l.put("data.factor", "factor", Number(*factor), "Radius of the inner circle over the outer.");
+        }
+        DataSource::Csv { path: p, header, target, standardize, delimiter } => {
+            l.put("data.path", "file", path(p), "A text table, from the preset's folder.");
+            l.choose(
+                "data.header",
+                "header",
+                vec!["auto", "yes", "no"],
+                *header as usize,
+                "Whether the first line holds names.",
+            );
+            let target = match target {
+                TargetColumn::Last => "-1".into(),
+                TargetColumn::Index(i) => i.to_string(),
+                TargetColumn::Name(n) => n.clone(),
+            };
+            l.put(
+                "data.target",
+                "target",
+                Text(target),
+                "The target's column: a name, a number from 0, or -1 for the last.",
+            );
+            l.put("data.standardize", "standardize", Flag(*standardize), "Centres and scales each feature.");
+            l.put("data.delimiter", "delimiter", Text(delimiter.to_string()), "The character between columns.");
+        }
+        DataSource::Npz { path: p, x, y } => {
+            l.put("data.path", "file", path(p), "An .npz archive.");
+            l.put("data.x", "x", Text(x.clone()), "The array of samples.");
+            l.put("data.y", "y", Text(y.clone()), "The array of targets.");
+        }
+        DataSource::Npy { x, y } => {
+            l.put("data.x", "x", path(x), "The .npy file of samples.");
+            l.put("data.y", "y", path(y), "The .npy file of targets.");
+        }
+        DataSource::Idx { images, labels } => {
+            l.put("data.images", "images", path(images), "The IDX file of images, plain or gzip.");
+            l.put("data.labels", "labels", path(labels), "The IDX file of labels.");
+        }
+        DataSource::Cifar10 { paths } => {
+            let joined = paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join("; ");
+            l.put("data.paths", "files", Text(joined), "CIFAR-10 binary batches, separated by semicolons.");
+        }
+        DataSource::Images { path: p } => {
+            l.put("data.path", "folder", path(p), "A folder with one subfolder of pictures a class.")
+        }
+    }
+    l.put(
+        "data.held_out",
+        "held out",
+        Number(data.held_out),
+        "Kept for evaluation: a share below 1, or a number of samples.",
+    );
+    l.choose("data.split", "split", vec!["shuffled", "last"], data.split as usize, "Which samples are held out.");
+    l.fields
+}
+
+fn run_fields(preset: &Preset) -> Vec<Field> {
+    let mut l = list();
+    let train = preset.train.unwrap_or(DEFAULT_TRAIN);
+    l.put("train.steps", "steps", FieldValue::Count(train.steps), "Length of the run.");
+    l.put("train.seed", "seed", FieldValue::Seed(train.seed), "Initial weights, shuffles and dropout follow from it.");
+    l.put("name", "name", FieldValue::Text(preset.name.clone()), "The preset's name.");
+    l.put("about", "about", FieldValue::Text(preset.about.clone()), "What a newcomer reads before pressing Train.");
+    l.fields
+}
+
+/// Sets a field outside the layers; false where there is none of that name or the value is of another type.
+pub fn set_preset_field(preset: &mut Preset, name: &str, value: &FieldValue) -> bool {
+    use FieldValue::{Choice, Count, Number, Seed, Shape, Text};
+    match (name, value) {
+        ("name", Text(t)) => preset.name.clone_from(t),
+        ("about", Text(t)) => preset.about.clone_from(t),
+        ("input.shape", Shape(dims)) => preset.input.shape = dims.clone().into(),
+        ("input.batch", Count(n)) => preset.input.batch = *n,
+        ("precision", Choice(i)) => preset.precision = Precision::ALL.get(*i).copied().unwrap_or_default(),
+        ("loss.type", Choice(0)) => preset.loss = LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 },
+        ("loss.type", Choice(_)) => preset.loss = LossSpec::Mse,
+        ("loss.label_smoothing", Number(n)) => preset.loss = LossSpec::SoftmaxCrossEntropy { label_smoothing: *n },
+        ("train.steps", Count(n)) => preset.train.get_or_insert(DEFAULT_TRAIN).steps = *n,
+        ("train.seed", Seed(n)) => preset.train.get_or_insert(DEFAULT_TRAIN).seed = *n,
+        _ => {
+            if let Some(rest) = name.strip_prefix("optimizer.") {
+                return set_optimizer_field(&mut preset.optimizer, rest, value);
+            }
+            return name.strip_prefix("data.").is_some_and(|rest| set_data_field(&mut preset.data, rest, value));
+        }
+    }
+    true
+}
+
+fn set_optimizer_field(optimizer: &mut OptimizerSpec, name: &str, value: &FieldValue) -> bool {
+    use FieldValue::{Choice, Flag, Number, Numbers};
+    let (old_lr, old_decay) = (optimizer.lr(), optimizer.weight_decay());
+    match (name, value, optimizer) {
+        ("type", Choice(0), o) => {
+            *o = OptimizerSpec::Sgd { lr: old_lr, momentum: 0.9, nesterov: false, weight_decay: old_decay }
+        }
+        ("type", Choice(i), o) => {
+            *o = OptimizerSpec::Adam {
+                lr: old_lr,
+                betas: [0.9, 0.999],
+                eps: 1e-8,
+                weight_decay: old_decay,
+                decoupled: *i == 2,
+            };
+        }
+        ("lr", Number(n), OptimizerSpec::Sgd { lr, .. } | OptimizerSpec::Adam { lr, .. }) => *lr = *n,
+        (
+            "weight_decay",
+            Number(n),
+            OptimizerSpec::Sgd { weight_decay, .. } | OptimizerSpec::Adam { weight_decay, .. },
+        ) => *weight_decay = *n,
+        ("momentum", Number(n), OptimizerSpec::Sgd { momentum, .. }) => *momentum = *n,
+        ("nesterov", Flag(b), OptimizerSpec::Sgd { nesterov, .. }) => *nesterov = *b,
+        ("betas", Numbers(b), OptimizerSpec::Adam { betas, .. }) => *betas = *b,
+        ("eps", Number(n), OptimizerSpec::Adam { eps, .. }) => *eps = *n,
+        _ => return false,
+    }
+    true
+}
+
+fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -> bool {
+    use FieldValue::{Choice, Count, Flag, Number, Text};
+    if let ("type", Choice(index)) = (name, value) {
+        *data = example_source(SOURCES.get(*index).copied().unwrap_or_default()).map(|source| match data.take() {
+            Some(old) => DataSpec { source, ..old },
+            None => DataSpec::of(source),
+        });
+        return true;
+    }
+    let Some(spec) = data else { return false };
+    match (name, value, &mut spec.source) {
+        ("held_out", Number(n), _) => spec.held_out = n.max(0.0),
+        ("split", Choice(i), _) => spec.split = if *i == 0 { SplitKind::Shuffled } else { SplitKind::Last },
+        (
+            "samples",
+            Count(n),
+            DataSource::Spirals { samples, .. }
+            | DataSource::Moons { samples, .. }
+            | DataSource::Circles { samples, .. }
+            | DataSource::Xor { samples, .. }
+            | DataSource::Regression { samples, .. },
+        ) => *samples = *n,
+        (
+            "noise",
+            Number(n),
+            DataSource::Spirals { noise, .. }
+            | DataSource::Moons { noise, .. }
+            | DataSource::Circles { noise, .. }
+            | DataSource::Xor { noise, .. }
+            | DataSource::Regression { noise, .. },
+        ) => *noise = *n,
+        ("classes", Count(n), DataSource::Spirals { classes, .. }) => *classes = *n,
+        ("factor", Number(n), DataSource::Circles { factor, .. }) => *factor = *n,
+        (
+            "path",
+            Text(t),
+            DataSource::Csv { path, .. } | DataSource::Npz { path, .. } | DataSource::Images { path },
+        ) => *path = t.into(),
+        ("header", Choice(i), DataSource::Csv { header, .. }) => {
+            *header = [Header::Auto, Header::Yes, Header::No][(*i).min(2)]
+        }
+        ("target", Text(t), DataSource::Csv { target, .. }) => {
+            *target = match t.parse::<usize>() {
+                _ if t.is_empty() || t == "-1" => TargetColumn::Last,
+                Ok(i) => TargetColumn::Index(i),
+                Err(_) => TargetColumn::Name(t.clone()),
+            };
+        }
+        ("standardize", Flag(b), DataSource::Csv { standardize, .. }) => *standardize = *b,
+        ("delimiter", Text(t), DataSource::Csv { delimiter, .. }) => *delimiter = t.chars().next().unwrap_or(','),
+        ("x", Text(t), DataSource::Npz { x, .. }) => x.clone_from(t),
+        ("y", Text(t), DataSource::Npz { y, .. }) => y.clone_from(t),
+        ("x", Text(t), DataSource::Npy { x, .. }) => *x = t.into(),
+        ("y", Text(t), DataSource::Npy { y, .. }) => *y = t.into(),
+        ("images", Text(t), DataSource::Idx { images, .. }) => *images = t.into(),
+        ("labels", Text(t), DataSource::Idx { labels, .. }) => *labels = t.into(),
+        ("paths", Text(t), DataSource::Cifar10 { paths }) => *paths = t.split(';').map(|p| p.trim().into()).collect(),
+        _ => return false,
+    }
+    true
+}
+
+/// A source of this name with sensible fields; `None` for no data.
+fn example_source(name: &str) -> Option<DataSource> {
+    let (samples, noise) = (2000, 0.1);
+    Some(match name {
+        "digits" => DataSource::Digits,
+        "iris" => DataSource::Iris,
+        "spirals" => DataSource::Spirals { samples, classes: 3, noise },
+        "moons" => DataSource::Moons { samples, noise },
+        "circles" => DataSource::Circles { samples, noise: 0.05, factor: 0.5 },
+        "xor" => DataSource::Xor { samples, noise: 0.2 },
+        "regression" => DataSource::Regression { samples, noise: 0.05 },
+        "csv" => DataSource::Csv {
+            path: "data.csv".into(),
+            header: Header::Auto,
+            target: TargetColumn::Last,
+            standardize: true,
+            delimiter: ',',
+        },
+        "npz" => DataSource::Npz { path: "data.npz".into(), x: "x".into(), y: "y".into() },
+        "npy" => DataSource::Npy { x: "x.npy".into(), y: "y.npy".into() },
+        "idx" => {
+            DataSource::Idx { images: "train-images-idx3-ubyte.gz".into(), labels: "train-labels-idx1-ubyte.gz".into() }
+        }
+        "cifar10" => DataSource::Cifar10 { paths: vec!["data_batch_1.bin".into()] },
+        "images" => DataSource::Images { path: "images".into() },
+        _ => return None,
+    })
+}

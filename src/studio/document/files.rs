@@ -1,0 +1,377 @@
+//! Reading, writing and asking for files, away from the thread that draws.
+//!
+//! One thread does the reading and writing in order; each dialog has its own, since it lasts as long as a person thinks.
+
+use crate::model::{Diagnostic, MAX_PRESET_BYTES, Preset, read_preset_file, write_preset};
+use crate::studio::document::dialog::DialogPurpose;
+use crate::tensor::{write_advice, write_atomic};
+use crate::train::export::Format;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What came of a file.
+#[derive(Debug)]
+pub enum FileEvent {
+    /// A dialog ended; `None` where it was cancelled.
+    Chosen(DialogPurpose, Option<PathBuf>),
+    /// The system has no dialogs: a path must be typed.
+    NoDialog(DialogPurpose),
+    Opened(PathBuf, Box<Result<Preset, String>>),
+    Saved(PathBuf, Arc<Preset>),
+    /// Another file stands where a preset or weights were to be written; nothing was.
+    Exists(DialogPurpose, PathBuf),
+    /// The document's file was changed by others since it was read or written here; nothing was written.
+    Changed(PathBuf),
+    /// Nothing stands at this place for weights.
+    Free(PathBuf),
+    Failed(String),
+}
+
+/// What may be lost by writing a preset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// A file that stands there, unless it is this one, the document's own, and is as it was left.
+    Own(Option<PathBuf>),
+    /// Whatever stands there: the person was asked.
+    Anything,
+}
+
+pub(super) enum Job {
+    Read(PathBuf),
+    Learn(PathBuf),
+    Probe(PathBuf),
+    Save(PathBuf, Arc<Preset>, Overwrite),
+    Recover(PathBuf, Option<(Arc<Preset>, Option<PathBuf>)>),
+}
+
+/// Jobs that may wait.
+const BOUND: usize = 16;
+
+/// The file thread.
+pub struct FileService {
+    jobs: Sender<Job>,
+    events: Receiver<FileEvent>,
+    outbox: Sender<FileEvent>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    /// Files that wait to be read or saved, the one that is under way among them.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl FileService {
+    /// Starts the thread; `wake` is called when there is an event.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn spawn(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
+        let (jobs, inbox) = bounded::<Job>(BOUND);
+        let (outbox, events) = bounded(BOUND);
+        let (out, bell) = (outbox.clone(), Arc::clone(&wake));
+        let waiting: Arc<AtomicUsize> = Arc::default();
+        let done = Arc::clone(&waiting);
+        let work = move || {
+            let mut desk = FileWorker::default();
+            for job in inbox {
+                let counts = matches!(job, Job::Read(_) | Job::Save(..));
+                let event = desk.carry_out(job);
+                if counts {
+                    done.fetch_sub(1, Ordering::Relaxed);
+                }
+                if let Some(event) = event {
+                    if out.send(event).is_err() {
+                        return;
+                    }
+                    bell();
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("stepgraph-files".into()).spawn(work)?;
+        Ok(Self { jobs, events, outbox, wake, thread: Some(thread), waiting })
+    }
+
+    /// The next event, if there is one.
+    #[must_use]
+    pub fn poll(&self) -> Option<FileEvent> {
+        self.events.try_recv().ok()
+    }
+
+    /// Gives the thread a job that is counted while it waits; false where too much is waiting.
+    fn count_in(&self, job: Job) -> bool {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let is_taken = self.jobs.try_send(job).is_ok();
+        if !is_taken {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
+    /// True while a file is read or saved.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Reads a preset; the answer is an event. False where too much is waiting.
+    pub fn read(&self, path: PathBuf) -> bool {
+        self.count_in(Job::Read(path))
+    }
+
+    /// Writes a preset, or reports what would be lost by it; the answer is an event. False where too much is waiting.
+    pub fn save(&self, path: PathBuf, preset: Arc<Preset>, onto: Overwrite) -> bool {
+        self.count_in(Job::Save(path, preset, onto))
+    }
+
+    /// Reports whether a place for weights is free; the answer is an event. False where too much is waiting.
+    pub fn probe(&self, path: PathBuf) -> bool {
+        self.jobs.try_send(Job::Probe(path)).is_ok()
+    }
+
+    /// Takes a file as known that was read elsewhere: a change of it from now on is asked about. False where too much is waiting.
+    pub fn learn(&self, path: PathBuf) -> bool {
+        self.jobs.try_send(Job::Learn(path)).is_ok()
+    }
+
+    /// Writes the recovery file, or removes it where there is nothing to recover. False where too much is waiting.
+    pub fn recover(&self, path: PathBuf, edits: Option<(Arc<Preset>, Option<PathBuf>)>) -> bool {
+        self.jobs.try_send(Job::Recover(path, edits)).is_ok()
+    }
+
+    /// Opens a system dialog on a thread of its own.
+    pub fn ask(&self, what: DialogPurpose, name: &str, folder: Option<&Path>) {
+        let (out, wake) = (self.outbox.clone(), Arc::clone(&self.wake));
+        let mut dialog = match what {
+            DialogPurpose::Open | DialogPurpose::SaveAs => rfd::FileDialog::new().add_filter("Preset", &["json"]),
+            DialogPurpose::Weights => rfd::FileDialog::new().add_filter("Weights", &["safetensors"]),
+            DialogPurpose::Data(_) | DialogPurpose::DataFolder(_) => rfd::FileDialog::new(),
+            DialogPurpose::Export(Format::TensorBoard) => rfd::FileDialog::new(),
+            DialogPurpose::Export(format) => rfd::FileDialog::new().add_filter(format.title(), &[format.extension()]),
+            DialogPurpose::Capsule | DialogPurpose::Replay => {
+                rfd::FileDialog::new().add_filter("Capsule", &["capsule"])
+            }
+        };
+        if let Some(folder) = folder.filter(|f| f.is_dir()) {
+            dialog = dialog.set_directory(folder);
+        }
+        dialog = match what {
+            DialogPurpose::Open => dialog.set_title("Open a preset"),
+            DialogPurpose::SaveAs => dialog.set_title("Save the preset").set_file_name(name),
+            DialogPurpose::Weights => dialog.set_title("Save the weights").set_file_name(name),
+            DialogPurpose::Data(_) => dialog.set_title("Choose a file of data"),
+            DialogPurpose::DataFolder(_) => {
+                dialog.set_title("Choose a folder with a subfolder of pictures for each class")
+            }
+            DialogPurpose::Export(_) => dialog.set_title("Export the run").set_file_name(name),
+            DialogPurpose::Capsule => dialog.set_title("Make a capsule").set_file_name(name),
+            DialogPurpose::Replay => dialog.set_title("Replay a capsule"),
+        };
+        let work = move || {
+            /// No person cancels faster than this: the system has no dialog to show.
+            const TOO_FAST: Duration = Duration::from_millis(400);
+            let started = Instant::now();
+            let path = match what {
+                DialogPurpose::Open | DialogPurpose::Data(_) | DialogPurpose::Replay => dialog.pick_file(),
+                DialogPurpose::DataFolder(_) => dialog.pick_folder(),
+                DialogPurpose::SaveAs | DialogPurpose::Weights | DialogPurpose::Export(_) | DialogPurpose::Capsule => {
+                    dialog.save_file()
+                }
+            };
+            let missing = path.is_none() && started.elapsed() < TOO_FAST;
+            // The window may be gone by now; then nobody asks any more.
+            drop(out.send(if missing { FileEvent::NoDialog(what) } else { FileEvent::Chosen(what, path) }));
+            wake();
+        };
+        if std::thread::Builder::new().name("stepgraph-dialog".into()).spawn(work).is_err() {
+            drop(self.outbox.try_send(FileEvent::NoDialog(what)));
+        }
+    }
+}
+
+impl Drop for FileService {
+    fn drop(&mut self) {
+        // The last save must reach the disk before the program ends.
+        let (closed, _) = bounded(0);
+        self.jobs = closed;
+        self.events = crossbeam_channel::never();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Reads a preset file.
+///
+/// # Errors
+/// Every mistake in it, a line each, or why it cannot be read.
+pub fn read(path: &Path) -> Result<Preset, String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|f| f.take(MAX_PRESET_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|e| format!("{}: cannot be read: {e}. {}", path.display(), read_advice(&e)))?;
+    let listed = |mistakes: Vec<Diagnostic>| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    read_preset_file(&bytes).map_err(|m| format!("{}:\n{}", path.display(), listed(m)))
+}
+
+/// What to do about a file that could not be read.
+fn read_advice(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "Check the path: the file may have been moved or renamed.",
+        std::io::ErrorKind::PermissionDenied => "Check who may read it.",
+        std::io::ErrorKind::IsADirectory => "It is a folder; choose a preset in it, a .json file.",
+        _ => "Check that the disk is there, and try again.",
+    }
+}
+
+/// What distinguishes one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+}
+
+impl Stamp {
+    /// The stamp of a file as it is now; `None` where there is none.
+    fn of(path: &Path) -> Option<Self> {
+        let found = std::fs::metadata(path).ok().filter(|m| !m.is_dir())?;
+        Some(Self { modified: found.modified().ok(), bytes: found.len() })
+    }
+}
+
+/// One name for a file, however its path is written.
+fn real(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The file thread's own memory: the files as they were last read or written here.
+#[derive(Default)]
+pub(super) struct FileWorker {
+    known: HashMap<PathBuf, Stamp>,
+}
+
+impl FileWorker {
+    fn know(&mut self, path: &Path, stamp: Option<Stamp>) {
+        match stamp {
+            Some(stamp) => self.known.insert(real(path), stamp),
+            None => self.known.remove(&real(path)),
+        };
+    }
+
+    /// Why a preset must not be written to `path` unasked; `None` where nothing is lost by it.
+    fn objection(&self, path: &Path, onto: &Overwrite) -> Option<FileEvent> {
+        let Overwrite::Own(own) = onto else { return None };
+        let found = Stamp::of(path)?;
+        let name = real(path);
+        if own.as_deref().is_none_or(|own| real(own) != name) {
+            return Some(FileEvent::Exists(DialogPurpose::SaveAs, path.to_owned()));
+        }
+        // A file that was never seen here has nothing to be compared with.
+        let changed = self.known.get(&name).is_some_and(|known| *known != found);
+        changed.then(|| FileEvent::Changed(path.to_owned()))
+    }
+
+    pub(super) fn carry_out(&mut self, job: Job) -> Option<FileEvent> {
+        match job {
+            Job::Read(path) => {
+                // The stamp is taken first: a change during the reading is one that was not read.
+                let stamp = Stamp::of(&path);
+                let result = read(&path);
+                if result.is_ok() {
+                    self.know(&path, stamp);
+                }
+                Some(FileEvent::Opened(path, Box::new(result)))
+            }
+            Job::Learn(path) => {
+                self.know(&path, Stamp::of(&path));
+                None
+            }
+            Job::Probe(path) => Some(match Stamp::of(&path) {
+                Some(_) => FileEvent::Exists(DialogPurpose::Weights, path),
+                None => FileEvent::Free(path),
+            }),
+            Job::Save(path, preset, onto) => Some(self.save(path, preset, &onto)),
+            Job::Recover(path, Some((preset, origin))) => {
+                let origin = origin.map(|p| p.display().to_string());
+                let text = serde_json::json!({ "origin": origin, "preset": write_preset(&preset) }).to_string();
+                let failed = write_atomic(&path, text.as_bytes()).err()?;
+                Some(FileEvent::Failed(format!(
+                    "Unsaved edits cannot be kept safe in {}: {failed}. Save the preset soon.",
+                    path.display()
+                )))
+            }
+            Job::Recover(path, None) => {
+                // A file that is not there needs no removal.
+                let _ = std::fs::remove_file(path);
+                None
+            }
+        }
+    }
+
+    fn save(&mut self, path: PathBuf, preset: Arc<Preset>, onto: &Overwrite) -> FileEvent {
+        if let Some(objection) = self.objection(&path, onto) {
+            return objection;
+        }
+        match write_atomic(&path, write_preset(&preset).as_bytes()) {
+            Ok(()) => {
+                self.know(&path, Stamp::of(&path));
+                FileEvent::Saved(path, preset)
+            }
+            Err(e) => {
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+                FileEvent::Failed(format!(
+                    "{name} cannot be written: {e}; {}\nThe place was {}.",
+                    write_advice(&e),
+                    path.display()
+                ))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studio::document::presets::digits;
+
+    #[test]
+    fn what_is_saved_reads_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        let saved = FileWorker::default().carry_out(Job::Save(path.clone(), Arc::new(digits()), Overwrite::Own(None)));
+        assert!(matches!(saved, Some(FileEvent::Saved(..))), "{saved:?}");
+        assert_eq!(read(&path), Ok(digits()));
+        std::fs::write(&path, "{}").unwrap();
+        assert!(read(&path).unwrap_err().contains("name"));
+    }
+
+    #[test]
+    fn nothing_is_overwritten_unasked() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mine, other) = (folder.path().join("mine.json"), folder.path().join("other.json"));
+        let mut desk = FileWorker::default();
+        let mut save = |path: &Path, onto: &Overwrite| {
+            desk.carry_out(Job::Save(path.to_owned(), Arc::new(digits()), onto.clone())).unwrap()
+        };
+        let own = Overwrite::Own(Some(mine.clone()));
+        assert!(matches!(save(&mine, &Overwrite::Own(None)), FileEvent::Saved(..)));
+        // Saving twice is no change by others.
+        assert!(matches!(save(&mine, &own), FileEvent::Saved(..)));
+        std::fs::write(&other, "a letter").unwrap();
+        assert!(matches!(save(&other, &own), FileEvent::Exists(DialogPurpose::SaveAs, p) if p == other));
+        std::fs::write(&mine, "changed by another program").unwrap();
+        assert!(matches!(save(&mine, &own), FileEvent::Changed(p) if p == mine));
+        assert_eq!(std::fs::read_to_string(&mine).unwrap(), "changed by another program");
+        assert!(matches!(save(&mine, &Overwrite::Anything), FileEvent::Saved(..)));
+        assert!(matches!(save(&mine, &own), FileEvent::Saved(..)));
+        std::fs::remove_file(&mine).unwrap();
+        assert!(matches!(save(&mine, &own), FileEvent::Saved(..)));
+        let lost = save(&folder.path().join("no/such/a.json"), &own);
+        assert!(
+            matches!(&lost, FileEvent::Failed(text) if text.contains("there is no folder") && !text.contains("space")),
+            "{lost:?}"
+        );
+    }
+}

@@ -1,0 +1,286 @@
+//! The preset that is being edited: changed by [`Edit`]s only, through one undo point.
+
+use crate::model::{LayerPath, Preset};
+use crate::studio::document::edit::Edit;
+use crate::studio::document::edit::change;
+use crate::studio::document::fields::value::Owner;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Edits of one field within this time of each other are undone together.
+const MERGE_WITHIN: Duration = Duration::from_secs(1);
+/// Documents kept for undo.
+const UNDO_LIMIT: usize = 500;
+
+/// The document with its history.
+#[derive(Debug)]
+pub struct Document {
+    preset: Arc<Preset>,
+    /// As on disk, or as opened.
+    saved: Arc<Preset>,
+    path: Option<PathBuf>,
+    undo: Vec<Arc<Preset>>,
+    redo: Vec<Arc<Preset>>,
+    last: Option<(Owner, &'static str, Instant)>,
+    revision: u64,
+    /// The revision that what is undone together began with.
+    group: u64,
+}
+
+impl Document {
+    /// A document as opened from `path`, or from within the program.
+    #[must_use]
+    pub fn new(preset: Preset, path: Option<PathBuf>) -> Self {
+        let preset = Arc::new(preset);
+        Self {
+            saved: Arc::clone(&preset),
+            preset,
+            path,
+            undo: Vec::new(),
+            redo: Vec::new(),
+            last: None,
+            revision: 1,
+            group: 1,
+        }
+    }
+
+    /// Replaces everything by another document, with a revision of its own.
+    pub fn replace(&mut self, preset: Preset, path: Option<PathBuf>) {
+        let revision = self.revision + 1;
+        *self = Self { revision, group: revision, ..Self::new(preset, path) };
+    }
+
+    /// Replaces everything by edits that were never saved.
+    pub fn restore(&mut self, preset: Preset, saved: Preset, path: Option<PathBuf>) {
+        self.replace(preset, path);
+        self.saved = Arc::new(saved);
+    }
+
+    #[must_use]
+    pub const fn preset(&self) -> &Arc<Preset> {
+        &self.preset
+    }
+
+    /// The preset as on disk, or as opened.
+    #[must_use]
+    pub const fn saved(&self) -> &Arc<Preset> {
+        &self.saved
+    }
+
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Rises with every change.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Rises with every change but those that are undone together with the one before.
+    #[must_use]
+    pub const fn group(&self) -> u64 {
+        self.group
+    }
+
+    /// The file's name, or the preset's.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let file = self.path.as_deref().and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
+        file.unwrap_or_else(|| self.preset.name.clone())
+    }
+
+    /// The folder that relative paths in the preset are taken from.
+    #[must_use]
+    pub fn base(&self) -> PathBuf {
+        self.path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default()
+    }
+
+    /// True where there is something to lose.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        !Arc::ptr_eq(&self.preset, &self.saved) && self.preset != self.saved
+    }
+
+    #[must_use]
+    pub fn can_undo(&self) -> bool {
+        !self.undo.is_empty()
+    }
+
+    #[must_use]
+    pub fn can_redo(&self) -> bool {
+        !self.redo.is_empty()
+    }
+
+    /// The document was written to `path` as it was in `preset`.
+    pub fn mark_saved(&mut self, path: PathBuf, preset: Arc<Preset>) {
+        self.path = Some(path);
+        self.saved = preset;
+        self.last = None;
+    }
+
+    fn moved(&mut self) {
+        self.revision += 1;
+        self.group = self.revision;
+        self.last = None;
+    }
+
+    pub fn undo(&mut self) {
+        if let Some(before) = self.undo.pop() {
+            self.redo.push(std::mem::replace(&mut self.preset, before));
+            self.moved();
+        }
+    }
+
+    pub fn redo(&mut self) {
+        if let Some(after) = self.redo.pop() {
+            self.undo.push(std::mem::replace(&mut self.preset, after));
+            self.moved();
+        }
+    }
+
+    /// Makes a change, with a point to undo to; gives the layer that it made or moved. An edit that changes nothing leaves no trace.
+    pub fn apply(&mut self, edit: &Edit) -> Option<LayerPath> {
+        let mut next = (*self.preset).clone();
+        let touched = change(&mut next, edit)?;
+        if next == *self.preset {
+            return Some(touched);
+        }
+        let now = Instant::now();
+        let key = match edit {
+            Edit::SetField { owner, name, .. } => Some((owner.clone(), *name, now)),
+            _ => None,
+        };
+        let merges = matches!((&self.last, &key), (Some((o, n, t)), Some((owner, name, _))) if o == owner && n == name && now - *t < MERGE_WITHIN);
+        let before = std::mem::replace(&mut self.preset, Arc::new(next));
+        if !merges {
+            self.undo.push(before);
+            if self.undo.len() > UNDO_LIMIT {
+                self.undo.remove(0);
+            }
+        }
+        self.redo.clear();
+        self.revision += 1;
+        if !merges {
+            self.group = self.revision;
+        }
+        self.last = key;
+        Some(touched)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::LayerKind;
+    use crate::model::LayerSpec;
+    use crate::model::check;
+    use crate::studio::document::fields::value::FieldValue;
+    use crate::studio::document::presets::digits;
+
+    fn path(p: &[usize]) -> LayerPath {
+        LayerPath(p.to_vec())
+    }
+
+    fn kind(name: &str) -> LayerKind {
+        LayerKind::from_name(name).unwrap()
+    }
+
+    fn classes(doc: &Document) -> String {
+        fn of(list: &[LayerSpec]) -> Vec<String> {
+            let one = |l: &LayerSpec| {
+                let inner = of(l.children());
+                if inner.is_empty() {
+                    l.kind().class.to_owned()
+                } else {
+                    format!("{}({})", l.kind().class, inner.join(" "))
+                }
+            };
+            list.iter().map(one).collect()
+        }
+        of(&doc.preset.layers).join(" ")
+    }
+
+    fn units(n: usize) -> Edit {
+        Edit::SetField { owner: Owner::Layer(path(&[0])), name: "units", value: FieldValue::Count(n) }
+    }
+
+    #[test]
+    fn typing_a_number_is_undone_as_one() {
+        let mut doc = Document::new(digits(), None);
+        for n in [2, 25, 256] {
+            doc.apply(&units(n));
+        }
+        assert!(doc.is_dirty() && doc.can_undo());
+        assert_eq!((doc.revision(), doc.group()), (4, 2));
+        doc.undo();
+        assert_eq!(doc.group(), 5);
+        assert!(!doc.is_dirty() && !doc.can_undo() && doc.can_redo());
+        doc.redo();
+        doc.undo();
+        doc.apply(&units(7));
+        assert!(!doc.can_redo());
+    }
+
+    #[test]
+    fn an_edit_without_effect_leaves_no_trace() {
+        let mut doc = Document::new(digits(), None);
+        doc.apply(&units(128));
+        assert_eq!(doc.apply(&Edit::Remove(path(&[9]))), None);
+        assert!(!doc.can_undo() && doc.revision() == 1);
+    }
+
+    #[test]
+    fn a_layer_that_comes_into_a_block_keeps_the_block_valid() {
+        let mut doc = Document::new(digits(), None);
+        doc.apply(&Edit::Insert { parent: path(&[]), index: 1, kind: kind("residual") });
+        for name in ["dense", "layer_norm", "dense", "repeat"] {
+            doc.apply(&Edit::Insert { parent: path(&[1]), index: 9, kind: kind(name) });
+        }
+        doc.apply(&Edit::Insert { parent: path(&[1, 3]), index: 0, kind: kind("dense") });
+        doc.apply(&Edit::Duplicate(path(&[1, 0])));
+        let checked = check(doc.preset());
+        assert!(checked.model.is_some(), "{:?}", checked.diagnostics);
+        // The network's own width is kept, not that of the example.
+        assert_eq!(checked.facts.iter().find(|f| f.path == path(&[1, 4, 0])).unwrap().params, 128 * 129);
+        // A bottleneck's layers have widths of their own: a copy of the narrow one stays narrow.
+        let narrow = Edit::SetField { owner: Owner::Layer(path(&[1, 0])), name: "units", value: FieldValue::Count(16) };
+        doc.apply(&narrow);
+        doc.apply(&Edit::Duplicate(path(&[1, 0])));
+        assert!(check(doc.preset()).model.is_some());
+    }
+
+    #[test]
+    fn pictures_keep_their_size_and_channels_in_a_block() {
+        let index = (0..crate::studio::document::presets::count())
+            .find(|i| crate::studio::document::presets::name(*i) == "digits-cnn");
+        let mut doc = Document::new(crate::studio::document::presets::bundled(index.unwrap()).unwrap(), None);
+        doc.apply(&Edit::Insert { parent: path(&[]), index: 1, kind: kind("residual") });
+        for name in ["conv2d", "max_pool2d", "avg_pool2d", "batch_norm", "conv2d", "dense"] {
+            doc.apply(&Edit::Insert { parent: path(&[1]), index: 9, kind: kind(name) });
+        }
+        let checked = check(doc.preset());
+        assert!(checked.model.is_some(), "{:?}", checked.diagnostics);
+    }
+
+    #[test]
+    fn layers_move_into_blocks_and_out() {
+        let mut doc = Document::new(digits(), None);
+        doc.apply(&Edit::Insert { parent: path(&[]), index: 2, kind: kind("residual") });
+        assert_eq!(classes(&doc), "Dense Dropout Residual Dense");
+        let moved = doc.apply(&Edit::Move { from: path(&[1]), parent: path(&[2]), index: 0 });
+        assert_eq!((moved, classes(&doc).as_str()), (Some(path(&[1, 0])), "Dense Residual(Dropout) Dense"));
+        assert_eq!(doc.apply(&Edit::Move { from: path(&[1]), parent: path(&[1]), index: 0 }), None);
+        doc.apply(&Edit::Move { from: path(&[1, 0]), parent: path(&[]), index: 3 });
+        assert_eq!(classes(&doc), "Dense Residual Dense Dropout");
+        doc.apply(&Edit::Duplicate(path(&[3])));
+        doc.apply(&Edit::Remove(path(&[1])));
+        assert_eq!(classes(&doc), "Dense Dense Dropout Dropout");
+        for _ in 0..5 {
+            doc.undo();
+        }
+        assert_eq!(classes(&doc), "Dense Dropout Dense");
+    }
+}

@@ -1,0 +1,10 @@
+//! The document: the preset that is being edited, its fields, its history, and its files.
+
+pub mod dialog;
+pub mod edit;
+pub mod fields;
+pub mod files;
+pub mod history;
+pub mod last_opened;
+pub mod presets;
+pub mod recovery;

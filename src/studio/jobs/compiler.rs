@@ -1,0 +1,180 @@
+//! The thread that checks and compiles what is edited.
+//!
+//! One request may wait; a newer one takes its place, and answers to older revisions are dropped by the receiver. Neither side ever waits for the other.
+
+use crate::compile::{Options, compile};
+use crate::model::{Checked, Preset, check};
+use crate::studio::commands::choices::DeviceChoice;
+use crate::studio::jobs::devices::Machine;
+use crate::studio::view_models::changes::PlanChanges;
+use crate::studio::view_models::plan::PlanView;
+use crate::train::known_gpu_times;
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+/// A document to compile.
+struct Request {
+    revision: u64,
+    preset: Arc<Preset>,
+    machine: Arc<Machine>,
+    /// The plan on screen, to report what changes about it.
+    before: Option<Arc<PlanView>>,
+}
+
+/// What became of a document.
+#[derive(Debug)]
+pub struct Answer {
+    pub revision: u64,
+    pub device: DeviceChoice,
+    /// The device as it suits the document.
+    pub machine: Arc<Machine>,
+    pub checked: Checked,
+    /// The compiled step with its views, where the document has no mistakes.
+    pub plan: Option<Arc<PlanView>>,
+    /// Why a sound document could not be compiled.
+    pub error: Option<String>,
+    /// What the plan changes about the one that was on screen when it was asked for.
+    pub changes: Option<PlanChanges>,
+    /// From request to answer.
+    pub took: Duration,
+}
+
+/// The compile thread. Dropping it ends the thread once its document is compiled; nobody waits for that.
+pub struct Compiler {
+    requests: Sender<Request>,
+    answers: Receiver<Answer>,
+    /// The newest request, while the channel is full.
+    waiting: Option<Request>,
+    asked: u64,
+    answered: u64,
+    /// True where the answer to the newest request is not wanted any more.
+    cancelled: bool,
+    /// The device that documents are compiled for.
+    machine: Arc<Machine>,
+}
+
+impl Compiler {
+    /// Starts the thread; `wake` is called when there is an answer. Documents are compiled for `machine`.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn spawn(machine: Arc<Machine>, wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+        let (requests, inbox) = bounded::<Request>(1);
+        let (outbox, answers) = bounded(2);
+        let work = move || {
+            while let Ok(mut request) = inbox.recv() {
+                if let Ok(newer) = inbox.try_recv() {
+                    request = newer;
+                }
+                if outbox.send(answer(&request)).is_err() {
+                    return;
+                }
+                wake();
+            }
+        };
+        Builder::new().name("stepgraph-compile".into()).spawn(work)?;
+        Ok(Self { requests, answers, waiting: None, asked: 0, answered: 0, cancelled: false, machine })
+    }
+
+    /// Compiles for another device from now on; the newest document is asked for anew.
+    pub fn set_machine(&mut self, machine: Arc<Machine>) {
+        self.machine = machine;
+        self.asked = u64::MAX;
+    }
+
+    /// Asks for a document to be compiled, in place of whatever was asked before; each revision is asked for once.
+    pub fn ask(&mut self, revision: u64, preset: &Arc<Preset>, before: Option<&Arc<PlanView>>) {
+        if revision != self.asked {
+            (self.asked, self.cancelled) = (revision, false);
+            let machine = Arc::clone(&self.machine);
+            self.waiting = Some(Request { revision, preset: Arc::clone(preset), machine, before: before.cloned() });
+        }
+        if let Some(request) = self.waiting.take()
+            && let Err(TrySendError::Full(request)) = self.requests.try_send(request)
+        {
+            self.waiting = Some(request);
+        }
+    }
+
+    /// Waits for the answer to the newest request no more; the next revision is compiled as ever.
+    pub fn cancel(&mut self) {
+        (self.waiting, self.cancelled) = (None, true);
+    }
+
+    /// The answer to the newest request, once; answers to older ones are dropped.
+    pub fn poll(&mut self) -> Option<Answer> {
+        let newest = self.answers.try_iter().last()?;
+        // An answer for another device is as stale as one to another document.
+        let is_wanted = !self.cancelled && newest.revision == self.asked && newest.device == self.machine.choice;
+        if is_wanted {
+            self.answered = newest.revision;
+        }
+        is_wanted.then_some(newest)
+    }
+
+    /// True while the newest request has no answer.
+    #[must_use]
+    pub const fn is_busy(&self) -> bool {
+        self.asked != self.answered && !self.cancelled
+    }
+}
+
+fn answer(request: &Request) -> Answer {
+    let started = Instant::now();
+    let checked = check(&request.preset);
+    let (revision, device) = (request.revision, request.machine.choice);
+    let machine = match &checked.model {
+        Some(model) => request.machine.suited(model),
+        None => Arc::clone(&request.machine),
+    };
+    let mut out =
+        Answer { revision, device, machine, checked, plan: None, error: None, changes: None, took: Duration::ZERO };
+    if let Some(model) = &out.checked.model {
+        let Machine { target, tuning, .. } = &*out.machine;
+        // What was timed on this GPU is chosen here as it will be by a run.
+        let gpu_times = known_gpu_times(target);
+        let options = Options { tuning: tuning.clone(), gpu_times, ..Options::train(target.clone()) };
+        match compile(model, &options) {
+            Ok(compiled) => {
+                let plan = PlanView::new(Arc::new(compiled));
+                out.changes = request.before.as_ref().map(|before| PlanChanges::between(before, &plan));
+                out.plan = Some(Arc::new(plan));
+            }
+            Err(error) => out.error = Some(error.to_string()),
+        }
+    }
+    out.took = started.elapsed();
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studio::document::presets::digits;
+
+    #[test]
+    fn only_the_newest_revision_is_answered() {
+        let (sender, bell) = bounded(64);
+        let mut compiler = Compiler::spawn(Arc::new(Machine::cpu(None)), move || {
+            let _ = sender.try_send(());
+        })
+        .unwrap();
+        let mut preset = digits();
+        for revision in 1..=40 {
+            preset.input.batch = revision;
+            compiler.ask(revision as u64, &Arc::new(preset.clone()), None);
+        }
+        let newest = loop {
+            compiler.ask(40, &Arc::new(preset.clone()), None);
+            bell.recv_timeout(Duration::from_secs(20)).unwrap();
+            if let Some(answer) = compiler.poll() {
+                break answer;
+            }
+        };
+        assert_eq!(newest.revision, 40);
+        assert_eq!(newest.plan.unwrap().compiled.model.batch, 40);
+        assert!(!compiler.is_busy());
+    }
+}

@@ -1,0 +1,220 @@
+//! The devices that a network can be planned for and trained on. They are looked for on a thread: opening a GPU takes a moment, and a window does not wait.
+
+use crate::exec::cpu::{cpu_name, default_threads, host_target};
+use crate::exec::cuda;
+use crate::model::Model;
+use crate::select::{Target, Tuning};
+use crate::studio::commands::choices::DeviceChoice;
+use crate::train::{remembered_times, threads_for};
+use crossbeam_channel::{Receiver, bounded};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A device.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub choice: DeviceChoice,
+    /// A few words for the bar.
+    pub name: String,
+    /// The processor or card, and what else there is to say.
+    pub about: String,
+    pub target: Target,
+    /// Kernel times remembered from this CPU.
+    pub tuning: Option<Arc<Tuning>>,
+}
+
+impl Machine {
+    /// This machine's CPU.
+    #[must_use]
+    pub fn cpu(tuning: Option<Arc<Tuning>>) -> Self {
+        let target = host_target(default_threads());
+        let about = cpu_name().unwrap_or_else(|| "This machine's processor".into());
+        Self { choice: DeviceChoice::Cpu, name: target.name.clone(), about, target, tuning }
+    }
+
+    /// The same device with as many threads as share the step of a network best, where it is a CPU.
+    #[must_use]
+    pub fn suited(self: &Arc<Self>, model: &Model) -> Arc<Self> {
+        let Some(cpu) = self.target.as_cpu() else { return Arc::clone(self) };
+        let threads = threads_for(model);
+        let about = format!("{}; {threads}", cpu_name().unwrap_or_else(|| "This machine's processor".into()));
+        if cpu.threads == threads.count && self.about == about {
+            return Arc::clone(self);
+        }
+        let target = host_target(threads.count);
+        let tuning = match cpu.threads == threads.count {
+            true => self.tuning.clone(),
+            false => remembered_times(&target).unwrap_or_default(),
+        };
+        Arc::new(Self { choice: self.choice, name: target.name.clone(), about, target, tuning })
+    }
+
+    fn gpu(gpu: &cuda::Gpu) -> Self {
+        let info = gpu.info();
+        let gib = info.memory_bytes as f64 / f64::from(1u32 << 30);
+        let (major, minor) = info.capability;
+        Self {
+            choice: DeviceChoice::Gpu(info.ordinal),
+            name: format!("cuda:{}, {}", info.ordinal, info.name),
+            about: format!("{}, compute capability {major}.{minor}, {gib:.0} GiB", info.name),
+            target: gpu.target(),
+            tuning: None,
+        }
+    }
+
+    fn absent() -> Self {
+        let target = Target::h200();
+        Self {
+            choice: DeviceChoice::Absent,
+            name: format!("{}, plan only", target.name),
+            about: "What the step would be on this card, which is not here: kernels, memory, estimated times".into(),
+            target,
+            tuning: None,
+        }
+    }
+
+    /// True where a run can be trained on it here.
+    #[must_use]
+    pub fn trains(&self) -> bool {
+        self.choice != DeviceChoice::Absent
+    }
+}
+
+/// What the search found.
+struct Found {
+    gpus: Vec<Machine>,
+    why_none: String,
+}
+
+/// The devices that are known, and the one in use.
+pub struct Devices {
+    /// The CPU first.
+    list: Vec<Arc<Machine>>,
+    current: Arc<Machine>,
+    /// Why there is no GPU; `None` while it is not known, and where there is one.
+    pub why_no_gpu: Option<String>,
+    search: Option<Receiver<Found>>,
+}
+
+/// How long a window that is closed waits for the search for GPUs.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Drop for Devices {
+    /// A program that ends while a library is loaded may find its memory gone, and crash.
+    fn drop(&mut self) {
+        if let Some(search) = self.search.take() {
+            let _ = search.recv_timeout(PATIENCE);
+        }
+    }
+}
+
+impl Devices {
+    /// The CPU, and a thread that looks for GPUs; `wake` is called when it is done.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn new(tuning: Option<Arc<Tuning>>, wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+        let (outbox, search) = bounded(1);
+        let look = move || {
+            let probe = cuda::probe();
+            let opened: Vec<_> = probe.devices.iter().map(|d| cuda::usable(d.ordinal)).collect();
+            let why = opened.iter().find_map(|o| o.as_ref().err().cloned()).unwrap_or(probe.why_none);
+            let gpus: Vec<Machine> = opened.into_iter().flatten().map(|gpu| Machine::gpu(&gpu)).collect();
+            if outbox.send(Found { why_none: if gpus.is_empty() { why } else { String::new() }, gpus }).is_ok() {
+                wake();
+            }
+        };
+        std::thread::Builder::new().name("stepgraph-devices".into()).spawn(look)?;
+        let cpu = Arc::new(Machine::cpu(tuning));
+        let list = vec![Arc::clone(&cpu), Arc::new(Machine::absent())];
+        Ok(Self { list, current: cpu, why_no_gpu: None, search: Some(search) })
+    }
+
+    /// Takes the CPU as it suits the network on screen.
+    pub fn suit(&mut self, machine: &Arc<Machine>) {
+        if machine.choice != DeviceChoice::Cpu {
+            return;
+        }
+        self.list[0] = Arc::clone(machine);
+        if self.current.choice == DeviceChoice::Cpu {
+            self.current = Arc::clone(machine);
+        }
+    }
+
+    /// Every device, the CPU first.
+    #[must_use]
+    pub fn list(&self) -> &[Arc<Machine>] {
+        &self.list
+    }
+
+    /// The device in use.
+    #[must_use]
+    pub const fn current(&self) -> &Arc<Machine> {
+        &self.current
+    }
+
+    /// The device in use, or the CPU where that one is not here.
+    #[must_use]
+    pub fn here(&self) -> Arc<Machine> {
+        Arc::clone(if self.current.trains() { &self.current } else { &self.list[0] })
+    }
+
+    /// Takes in what the search found, and chooses by `choice`; true where another device is in use from now on.
+    pub fn poll(&mut self, choice: DeviceChoice) -> bool {
+        if let Some(found) = self.search.as_ref().and_then(|s| s.try_recv().ok()) {
+            self.search = None;
+            self.why_no_gpu = (!found.why_none.is_empty()).then_some(found.why_none);
+            self.list.splice(1..1, found.gpus.into_iter().map(Arc::new));
+        }
+        let first_gpu = || self.list.iter().find(|m| matches!(m.choice, DeviceChoice::Gpu(_)));
+        let wanted = match choice {
+            DeviceChoice::Auto => first_gpu(),
+            other => self.list.iter().find(|m| m.choice == other),
+        };
+        // A GPU that was there last time and is not now is replaced by the CPU.
+        let wanted = wanted.unwrap_or(&self.list[0]);
+        let changed = wanted.choice != self.current.choice;
+        if changed {
+            self.current = Arc::clone(wanted);
+        }
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_not_there_gives_way_to_the_cpu_and_another_is_taken_when_it_is_found() {
+        let (outbox, search) = bounded(1);
+        let mut devices = Devices::new(None, || {}).unwrap();
+        devices.search = Some(search);
+        assert!(!devices.poll(DeviceChoice::Gpu(0)) && devices.current().choice == DeviceChoice::Cpu);
+        assert!(devices.poll(DeviceChoice::Absent) && !devices.current().trains());
+        assert!(devices.poll(DeviceChoice::Auto) && devices.current().trains());
+        let gpu = Machine { choice: DeviceChoice::Gpu(0), ..Machine::absent() };
+        outbox.send(Found { gpus: vec![gpu], why_none: String::new() }).unwrap();
+        assert!(devices.poll(DeviceChoice::Auto) && devices.current().choice == DeviceChoice::Gpu(0));
+        assert!(!devices.poll(DeviceChoice::Gpu(0)) && devices.list().len() == 3);
+        assert!(devices.poll(DeviceChoice::Cpu) && devices.why_no_gpu.is_none());
+    }
+
+    #[test]
+    fn the_cpu_has_the_threads_that_suit_the_network() {
+        let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "digits-mlp").unwrap();
+        let model = crate::model::check(&crate::model::read_preset(bundled.text).unwrap()).model.unwrap();
+        let mut devices = Devices::new(None, || {}).unwrap();
+        let machine = devices.current().suited(&model);
+        let wanted = threads_for(&model);
+        assert_eq!(machine.target.as_cpu().unwrap().threads, wanted.count);
+        assert!(machine.about.ends_with(&wanted.to_string()), "{}", machine.about);
+        devices.suit(&machine);
+        assert!(Arc::ptr_eq(devices.current(), &machine) && Arc::ptr_eq(&devices.list()[0], &machine));
+        assert!(Arc::ptr_eq(&machine.suited(&model), &machine));
+        let absent = Arc::new(Machine::absent());
+        assert!(Arc::ptr_eq(&absent.suited(&model), &absent));
+        devices.suit(&absent);
+        assert!(Arc::ptr_eq(devices.current(), &machine));
+    }
+}

@@ -1,0 +1,59 @@
+//! What runs in the background: every kind with its beginning, and what is shown of it.
+
+use crate::studio::commands::choices::JobKind;
+use crate::studio::view_models::job::Job;
+use std::time::{Duration, Instant};
+
+/// The jobs that are shown.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    /// Every kind that runs, and since when.
+    since: Vec<(JobKind, Instant)>,
+    pub shown: Vec<Job>,
+}
+
+impl Jobs {
+    /// Takes note of the jobs that run `now`.
+    pub fn follow(&mut self, running: Vec<Job>, now: Instant) {
+        self.since.retain(|(kind, _)| running.iter().any(|j| j.kind == *kind));
+        for job in &running {
+            if !self.since.iter().any(|(kind, _)| *kind == job.kind) {
+                self.since.push((job.kind, now));
+            }
+        }
+        let since = &self.since;
+        let is_due = |j: &Job| since.iter().any(|(k, at)| *k == j.kind && now.duration_since(*at) >= k.delay());
+        self.shown = running.into_iter().filter(is_due).collect();
+    }
+
+    /// Time until the window should be drawn again for their sake; `None` where nothing runs.
+    #[must_use]
+    pub fn until_next(&self) -> Option<Duration> {
+        const EVERY: Duration = Duration::from_millis(100);
+        (!self.since.is_empty()).then_some(EVERY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_done_at_once_is_not_shown() {
+        let begun = Instant::now();
+        let job = |kind| Job::new(kind, "job", None);
+        let mut jobs = Jobs::default();
+        jobs.follow(vec![job(JobKind::Compile), job(JobKind::Compare)], begun);
+        let shown = |jobs: &Jobs| jobs.shown.iter().map(|j| j.kind).collect::<Vec<_>>();
+        assert_eq!(shown(&jobs), [JobKind::Compare]);
+        assert!(jobs.until_next().is_some());
+        jobs.follow(vec![job(JobKind::Compile)], begun + Duration::from_millis(400));
+        assert_eq!(shown(&jobs), [JobKind::Compile]);
+        // Another one of the same kind has its own time.
+        jobs.follow(Vec::new(), begun + Duration::from_millis(500));
+        jobs.follow(vec![job(JobKind::Compile)], begun + Duration::from_millis(600));
+        assert!(jobs.shown.is_empty());
+        jobs.follow(Vec::new(), begun + Duration::from_millis(700));
+        assert!(jobs.until_next().is_none());
+    }
+}

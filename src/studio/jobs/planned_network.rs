@@ -1,0 +1,28 @@
+//! The network on screen, for the threads that find something out about it.
+
+use crate::model::Preset;
+use crate::studio::jobs::devices::Machine;
+use crate::studio::view_models::plan::PlanView;
+use crate::train::SessionSpec;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The network that something is found out about.
+#[derive(Clone)]
+pub struct PlannedNetwork {
+    pub revision: u64,
+    pub preset: Arc<Preset>,
+    pub base: PathBuf,
+    /// What the plan is for.
+    pub machine: Arc<Machine>,
+    pub plan: Arc<PlanView>,
+}
+
+impl PlannedNetwork {
+    /// The network as it is run to find something out.
+    #[must_use]
+    pub fn spec(&self) -> SessionSpec {
+        let (machine, tuning) = (Some(self.machine.target.clone()), self.machine.tuning.clone());
+        SessionSpec { machine, tuning, ..SessionSpec::new((*self.preset).clone(), self.base.clone()) }
+    }
+}

@@ -1,0 +1,238 @@
+//! Proofs that the document's step is right, run on a thread of their own and reported check by check.
+
+use crate::exec::available_bytes;
+use crate::model::Preset;
+use crate::studio::jobs::background::Background;
+use crate::studio::view_models::proofs::Proved;
+use crate::train::{Check, Price, Progress, Proof, TrainError, VerifyOptions, price, verify_some};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
+use std::time::Instant;
+
+/// What the thread reports.
+enum Told {
+    Begins(Proof, &'static str),
+    /// The check and the time that it took, in seconds.
+    Done(Proof, Box<Check>, f64),
+    /// Over, with why it ended early where it did.
+    Over(Option<String>),
+}
+
+/// A verification that runs.
+struct Run {
+    events: Receiver<Told>,
+    cancel: Arc<AtomicBool>,
+    revision: u64,
+    document: String,
+    begun: Instant,
+    /// Proofs that were asked for, and those that were begun.
+    wanted: Vec<Proof>,
+    seen: Vec<Proof>,
+}
+
+/// What all proofs of a document take, roughly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The document's revision.
+    pub revision: u64,
+    /// The number of replays that was given.
+    pub replays: Option<u64>,
+    pub price: Price,
+    /// Memory that was free then, in bytes, where the system reports it.
+    pub free: Option<u64>,
+}
+
+/// A document by its revision, whose proofs are to be priced.
+type Asked = (u64, Arc<Preset>, VerifyOptions);
+
+fn estimate((revision, preset, options): Asked) -> Option<Estimate> {
+    let replays = options.replays;
+    Some(Estimate { revision, replays, price: price(&preset, &options).ok()?, free: available_bytes() })
+}
+
+/// What the Verify room shows.
+#[derive(Default)]
+pub struct Proofs {
+    /// The thread that prices proofs, from the first question on.
+    pricer: Option<Background<Asked, Option<Estimate>>>,
+    estimate: Option<Estimate>,
+    /// The revision that was asked about last, with the number of replays.
+    asked: Option<(u64, Option<u64>)>,
+    run: Option<Run>,
+    /// The check that runs now.
+    pub current: Option<(Proof, &'static str)>,
+    /// The newest result of every check, in the order in which they were first made.
+    pub proved: Vec<Proved>,
+    /// Why the last verification ended before its end.
+    pub problem: Option<String>,
+}
+
+/// Messages that may wait for the window; the thread waits beyond that.
+const BOUND: usize = 32;
+
+impl Proofs {
+    /// Begins to prove; the one that runs is cancelled.
+    ///
+    /// # Errors
+    /// Where the system refuses a thread.
+    pub fn start(
+        &mut self,
+        preset: Arc<Preset>,
+        options: VerifyOptions,
+        proofs: Vec<Proof>,
+        revision: u64,
+        wake: Arc<dyn Fn() + Send + Sync>,
+    ) -> std::io::Result<()> {
+        self.cancel();
+        let (outbox, events) = bounded(BOUND);
+        let cancel = Arc::new(AtomicBool::new(false));
+        let (document, stop, wanted) = (preset.name.clone(), Arc::clone(&cancel), proofs.clone());
+        let work = move || prove(&preset, &options, &proofs, &stop, &outbox, &*wake);
+        Builder::new().name("stepgraph-verify".into()).spawn(work)?;
+        self.run = Some(Run { events, cancel, revision, document, begun: Instant::now(), wanted, seen: Vec::new() });
+        (self.current, self.problem) = (None, None);
+        Ok(())
+    }
+
+    /// Has the proofs of a document priced, unless that was asked before. Without a thread for it there is no price, and nothing else is missing.
+    pub fn want_price(
+        &mut self,
+        revision: u64,
+        preset: &Arc<Preset>,
+        options: VerifyOptions,
+        wake: &Arc<dyn Fn() + Send + Sync>,
+    ) {
+        let asked = (revision, options.replays);
+        if self.asked.replace(asked) == Some(asked) {
+            return;
+        }
+        if self.pricer.is_none() {
+            self.pricer = Background::spawn("stepgraph-estimate", Arc::clone(wake), estimate).ok();
+        }
+        if let Some(pricer) = &mut self.pricer {
+            pricer.ask((revision, Arc::clone(preset), options));
+        }
+    }
+
+    /// What all proofs of the document of this revision take, with this number of replays, roughly, where that is known.
+    #[must_use]
+    pub fn estimate(&self, revision: u64, replays: Option<u64>) -> Option<Estimate> {
+        self.estimate.filter(|e| (e.revision, e.replays) == (revision, replays))
+    }
+
+    /// True while an estimate is being made.
+    #[must_use]
+    pub fn is_pricing(&self) -> bool {
+        self.pricer.as_ref().is_some_and(Background::is_busy)
+    }
+
+    /// Ends the verification that runs; what it has proved stays.
+    pub fn cancel(&mut self) {
+        if let Some(run) = self.run.take() {
+            run.cancel.store(true, Ordering::Relaxed);
+            self.current = None;
+        }
+    }
+
+    /// Forgets everything: another document is open.
+    pub fn clear(&mut self) {
+        self.cancel();
+        (self.proved, self.problem) = (Vec::new(), None);
+        // Another document may have the same revision.
+        (self.estimate, self.asked) = (None, None);
+    }
+
+    #[must_use]
+    pub const fn is_running(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// The share of the wanted proofs that is done, from 0 to 1; `None` where nothing runs or one alone was wanted.
+    #[must_use]
+    pub fn progress(&self) -> Option<f32> {
+        let run = self.run.as_ref().filter(|r| r.wanted.len() > 1)?;
+        Some(run.seen.len().saturating_sub(1) as f32 / run.wanted.len() as f32)
+    }
+
+    /// The time since the present check began, in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.run.as_ref().map_or(0.0, |r| r.begun.elapsed().as_secs_f64())
+    }
+
+    /// Takes in what the thread has to report.
+    pub fn poll(&mut self) {
+        if let Some(estimate) = self.pricer.as_mut().and_then(Background::poll) {
+            self.estimate = estimate;
+        }
+        let Some(run) = &mut self.run else { return };
+        let mut over = false;
+        while let Ok(told) = run.events.try_recv() {
+            match told {
+                Told::Begins(proof, name) => {
+                    self.current = Some((proof, name));
+                    if !run.seen.contains(&proof) {
+                        run.seen.push(proof);
+                    }
+                    run.begun = Instant::now();
+                }
+                Told::Done(proof, check, seconds) => {
+                    let (revision, document) = (run.revision, run.document.clone());
+                    let made = Proved { proof, check: *check, revision, document, seconds };
+                    match self.proved.iter_mut().find(|p| p.check.name == made.check.name) {
+                        Some(old) => *old = made,
+                        None => self.proved.push(made),
+                    }
+                    self.proved.sort_by_key(|p| Proof::ALL.iter().position(|q| *q == p.proof));
+                }
+                Told::Over(why) => {
+                    self.problem = why;
+                    over = true;
+                }
+            }
+        }
+        if over {
+            (self.run, self.current) = (None, None);
+        }
+    }
+}
+
+impl Drop for Proofs {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+fn prove(
+    preset: &Preset,
+    options: &VerifyOptions,
+    proofs: &[Proof],
+    cancel: &Arc<AtomicBool>,
+    outbox: &Sender<Told>,
+    wake: &dyn Fn(),
+) {
+    let tell = |told: Told| {
+        // Where nobody listens any more, nothing is left to prove.
+        if outbox.send(told).is_err() {
+            cancel.store(true, Ordering::Relaxed);
+        }
+        wake();
+    };
+    let mut begun = Instant::now();
+    let outcome = verify_some(preset, options, proofs, cancel, |progress| match progress {
+        Progress::Begins(proof, name) => {
+            begun = Instant::now();
+            tell(Told::Begins(proof, name));
+        }
+        Progress::Done(proof, check) => {
+            tell(Told::Done(proof, Box::new(check.clone()), begun.elapsed().as_secs_f64()));
+        }
+    });
+    tell(Told::Over(match outcome {
+        Ok(_) => None,
+        Err(TrainError::Cancelled) => Some("Cancelled. What was proved before stays proved.".into()),
+        Err(error) => Some(error.to_string()),
+    }));
+}

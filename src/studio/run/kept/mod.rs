@@ -1,0 +1,313 @@
+//! Kept runs as the window sees them: the list, what is selected, the curves that were read, and the run that is being kept.
+
+pub mod continuation;
+pub mod service;
+pub mod writer;
+
+use crate::studio::commands::runs::Column;
+use crate::studio::run::kept::service::{RunJob, RunService};
+use crate::studio::view_models::loaded_run::LoadedRun;
+use crate::studio::view_models::runs::RunsView;
+use crate::train::capsule::CapsuleReport;
+use crate::train::runs::{FieldDifference, RunEnd, RunEntry, RunStore, now_ms, preset_differences};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Runs whose curves are laid over each other at most; each has a letter and a colour.
+pub const MOST_COMPARED: usize = 8;
+
+/// Time between lists while something is being written.
+const LIST_EVERY: Duration = Duration::from_secs(2);
+
+/// What the window knows of kept runs.
+pub struct KeptRuns {
+    /// `None` where the system has no place for runs, or keeps none.
+    pub service: Option<RunService>,
+    pub store: Option<RunStore>,
+    pub entries: Vec<RunEntry>,
+    pub view: RunsView,
+    /// Why there is no list.
+    pub problem: Option<String>,
+    /// Ids of the runs that are compared, in the order in which they were chosen.
+    pub selected: Vec<String>,
+    pub column: Column,
+    pub is_reversed: bool,
+    pub shows_hidden: bool,
+    pub by_time: bool,
+    pub loaded: HashMap<String, Arc<LoadedRun>>,
+    /// The run whose curves stand behind the current one's.
+    pub baseline: Option<Arc<LoadedRun>>,
+    pub baseline_id: Option<String>,
+    /// The baseline that was deleted: it becomes the baseline again where it is restored before another is pinned.
+    pub lost_baseline: Option<String>,
+    /// The differences between the presets of the selected runs.
+    pub differences: Vec<FieldDifference>,
+    /// What the last replay of a capsule found.
+    pub replayed: Option<(PathBuf, Box<CapsuleReport>)>,
+    /// Runs that were deleted last, and can be brought back.
+    pub deleted: Vec<String>,
+    /// True where the tab lists what was deleted.
+    pub shows_trash: bool,
+    /// What was deleted, the newest first; `None` until it was read.
+    pub trash: Option<RunsView>,
+    /// True once there was a list.
+    pub is_known: bool,
+    asked_for: Vec<String>,
+    listed: Option<Instant>,
+    changes: Option<u64>,
+    is_listing: bool,
+    /// True while the table was shown in the last frame.
+    was_shown: bool,
+}
+
+impl KeptRuns {
+    /// The runs of a store; without one there are none.
+    #[must_use]
+    pub fn new(store: Option<RunStore>, wake: &Arc<dyn Fn() + Send + Sync>) -> Self {
+        let service = store.clone().map(|s| RunService::spawn(s, Arc::clone(wake)));
+        let problem = match &service {
+            None => Some("This system has no data folder in which runs could be kept.".to_owned()),
+            Some(Err(error)) => Some(format!("Kept runs cannot be read: {error}.")),
+            Some(Ok(_)) => None,
+        };
+        Self {
+            service: service.and_then(Result::ok),
+            store,
+            entries: Vec::new(),
+            view: RunsView::default(),
+            problem,
+            selected: Vec::new(),
+            column: Column::default(),
+            is_reversed: false,
+            shows_hidden: false,
+            by_time: false,
+            loaded: HashMap::new(),
+            baseline: None,
+            baseline_id: None,
+            lost_baseline: None,
+            differences: Vec::new(),
+            replayed: None,
+            deleted: Vec::new(),
+            shows_trash: false,
+            trash: None,
+            is_known: false,
+            asked_for: Vec::new(),
+            listed: None,
+            changes: None,
+            is_listing: false,
+            was_shown: false,
+        }
+    }
+
+    /// The run with this id.
+    #[must_use]
+    pub fn entry(&self, id: &str) -> Option<&RunEntry> {
+        self.entries.iter().find(|e| e.id == id)
+    }
+
+    /// The name of the run with this id.
+    #[must_use]
+    pub fn name(&self, id: &str) -> &str {
+        self.entry(id).map_or("", RunEntry::name)
+    }
+
+    /// The name of a run in the trash.
+    #[must_use]
+    pub fn trashed_name(&self, id: &str) -> &str {
+        let row = self.trash.iter().flat_map(|t| &t.rows).find(|r| r.id == id);
+        row.map_or("1 run", |r| r.name.as_str())
+    }
+
+    /// Draws the curves of this run behind those of the Train tab, or of none.
+    pub fn set_baseline(&mut self, id: Option<String>) {
+        self.baseline = id.as_ref().and_then(|id| self.loaded.get(id)).map(Arc::clone);
+        (self.baseline_id, self.lost_baseline) = (id, None);
+    }
+
+    /// The first selected run.
+    #[must_use]
+    pub fn first(&self) -> Option<&RunEntry> {
+        self.selected.first().and_then(|id| self.entry(id))
+    }
+
+    /// The letter of a selected run, by which the table and the plots name it.
+    #[must_use]
+    pub fn letter(&self, id: &str) -> Option<char> {
+        let index = self.selected.iter().position(|s| s == id)?;
+        char::from_u32('A' as u32 + index as u32)
+    }
+
+    /// Selects a run alone, and has its curves read anew.
+    pub fn select(&mut self, id: String) {
+        self.forget(&id);
+        self.selected = vec![id];
+        self.selection_changed();
+    }
+
+    /// Takes a run into the comparison, or out of it; false where there is no room for another one.
+    #[must_use]
+    pub fn toggle(&mut self, id: String) -> bool {
+        if let Some(at) = self.selected.iter().position(|s| *s == id) {
+            self.selected.remove(at);
+        } else if self.selected.len() < MOST_COMPARED {
+            self.forget(&id);
+            self.selected.push(id);
+        } else {
+            return false;
+        }
+        self.selection_changed();
+        true
+    }
+
+    /// Takes every run out of the comparison.
+    pub fn clear_selection(&mut self) {
+        self.selected.clear();
+        self.selection_changed();
+    }
+
+    /// Sorts by a column; by the same one again in the other order.
+    pub fn sort_by(&mut self, column: Column) {
+        self.is_reversed = self.column == column && !self.is_reversed;
+        self.column = column;
+        self.make_view();
+    }
+
+    /// Gives the thread a job; false where there is none or too much is waiting.
+    pub fn give(&self, job: RunJob) -> bool {
+        self.service.as_ref().is_some_and(|d| d.give(job))
+    }
+
+    /// True while a run is being written, by this window or by a command.
+    #[must_use]
+    pub fn is_watching(&self) -> bool {
+        self.entries.iter().any(|e| e.record.state == RunEnd::Running)
+    }
+
+    /// Asks for a list where the last one is stale, and for curves that are wanted; `changes` is [`RunWriter::changes`]. While the table is `shown`, and
+    /// when it comes to be, runs that others have made are looked for.
+    pub fn tend(&mut self, changes: u64, shown: bool) {
+        let opened = shown && !std::mem::replace(&mut self.was_shown, shown);
+        self.was_shown = shown;
+        if self.view.changes_at.is_some_and(|at| at <= now_ms()) {
+            self.make_view();
+        }
+        let Some(service) = &self.service else { return };
+        let old = self.listed.is_none_or(|t| t.elapsed() >= LIST_EVERY);
+        let stale = self.changes != Some(changes) || opened || (old && (shown || self.is_watching()));
+        if stale && !self.is_listing && service.give(RunJob::List) {
+            (self.changes, self.is_listing, self.listed) = (Some(changes), true, Some(Instant::now()));
+        }
+        let wanted = self.selected.iter().chain(&self.baseline_id);
+        for id in wanted {
+            // A baseline that is remembered may be gone; the list shows it.
+            let Some(steps) = self.entries.iter().find(|e| e.id == *id).map(|e| e.record.steps) else { continue };
+            let is_fresh = self.loaded.get(id).is_some_and(|l| l.steps == steps);
+            if !is_fresh && !self.asked_for.contains(id) && service.give(RunJob::Load(id.clone())) {
+                self.asked_for.push(id.clone());
+            }
+        }
+    }
+
+    /// Makes the rows anew.
+    pub fn make_view(&mut self) {
+        self.view = RunsView::new(&self.entries, self.column, self.is_reversed, self.shows_hidden, now_ms());
+    }
+
+    /// Makes the comparison of presets anew, and lets go of curves that nobody wants.
+    pub fn selection_changed(&mut self) {
+        let presets: Vec<&str> =
+            self.selected.iter().filter_map(|id| self.entry(id)).map(|e| e.record.preset.as_str()).collect();
+        self.differences = if presets.len() > 1 { preset_differences(&presets) } else { Vec::new() };
+        let (selected, baseline) = (&self.selected, &self.baseline_id);
+        self.loaded.retain(|id, _| selected.contains(id) || baseline.as_ref() == Some(id));
+    }
+
+    /// Takes in a list.
+    pub fn take_list(&mut self, list: Result<Vec<RunEntry>, String>) {
+        self.is_listing = false;
+        self.listed = Some(Instant::now());
+        match list {
+            Ok(entries) => {
+                self.problem = None;
+                self.entries = entries;
+                let entries = &self.entries;
+                let is_there = |id: &String| entries.iter().any(|e| e.id == *id);
+                self.selected.retain(is_there);
+                self.asked_for.retain(is_there);
+                if self.baseline_id.as_ref().is_some_and(|id| !is_there(id)) {
+                    (self.baseline, self.lost_baseline) = (None, self.baseline_id.take());
+                } else if self.lost_baseline.as_ref().is_some_and(is_there) {
+                    self.baseline_id = self.lost_baseline.take();
+                }
+            }
+            Err(error) => self.problem = Some(error),
+        }
+        self.selection_changed();
+        self.make_view();
+    }
+
+    /// Has the trash read again where it is shown; false where too much is waiting.
+    #[must_use]
+    pub fn read_trash(&self) -> bool {
+        !self.shows_trash || self.give(RunJob::ListTrash)
+    }
+
+    /// Takes in what is in the trash.
+    pub fn take_trash(&mut self, list: Result<Vec<RunEntry>, String>) {
+        match list {
+            Ok(entries) => self.trash = Some(RunsView::new(&entries, Column::Started, false, true, now_ms())),
+            Err(error) => self.problem = Some(error),
+        }
+    }
+
+    /// Takes in the curves of a run.
+    pub fn take_curves(&mut self, run: Arc<LoadedRun>) {
+        self.asked_for.retain(|id| *id != run.id);
+        if self.baseline_id.as_ref() == Some(&run.id) {
+            self.baseline = Some(Arc::clone(&run));
+        }
+        self.loaded.insert(run.id.clone(), run);
+    }
+
+    /// A job failed: what was asked for may be asked for again when the person chooses it again.
+    pub fn job_failed(&mut self) {
+        self.is_listing = false;
+    }
+
+    /// Time until the window should be drawn again for the sake of runs, whose table is `shown` or not; `None` where nothing moves.
+    #[must_use]
+    pub fn until_next(&self, shown: bool) -> Option<Duration> {
+        let moves = self.service.as_ref().is_some_and(|d| shown || d.is_busy()) || self.is_watching();
+        let age = self.view.changes_at.filter(|_| shown);
+        let age = age.map(|at| Duration::from_millis(at.saturating_sub(now_ms())));
+        age.into_iter().chain(moves.then_some(LIST_EVERY)).min()
+    }
+
+    /// Forgets that a run's curves were asked for.
+    pub fn forget(&mut self, id: &str) {
+        self.asked_for.retain(|a| a != id);
+        self.loaded.remove(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_place_for_runs_there_are_none_and_that_is_said() {
+        let mut runs = KeptRuns::new(None, &(Arc::new(|| {}) as Arc<dyn Fn() + Send + Sync>));
+        runs.tend(0, true);
+        assert!(runs.entries.is_empty() && runs.problem.as_ref().is_some_and(|p| p.contains("no data folder")));
+        assert!(!runs.give(RunJob::List) && runs.until_next(true).is_none());
+    }
+
+    #[test]
+    fn selected_runs_have_letters_in_the_order_of_their_choice() {
+        let mut runs = KeptRuns::new(None, &(Arc::new(|| {}) as Arc<dyn Fn() + Send + Sync>));
+        runs.selected = vec!["x".into(), "y".into()];
+        assert_eq!((runs.letter("y"), runs.letter("z")), (Some('B'), None));
+    }
+}

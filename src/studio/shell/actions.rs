@@ -1,0 +1,365 @@
+//! What each command and request does: the one place where both are carried out.
+
+use crate::model::{LayerPath, Preset};
+use crate::studio::commands::{Action, DialogPurpose, Edit, Request, Selection, Tab, TourMove, UiCommand};
+use crate::studio::document::edit::split_path;
+use crate::studio::document::fields::value::{FieldValue, Owner};
+use crate::studio::document::presets;
+use crate::studio::panels::help::Page;
+use crate::studio::panels::modals::{Answer, Question};
+use crate::studio::panels::palette::Offer;
+use crate::studio::run::kept::continuation::Continuation;
+use crate::studio::run::kept::service::RunJob;
+use crate::studio::shell::app::StudioApp;
+use crate::studio::shell::panel_state::first_layout;
+use crate::studio::view_models::transport::Next;
+use crate::studio::widgets::keys::layers_id;
+use crate::train::{Command as Order, SessionSpec};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Steps that are timed each way.
+const BOTH_WAYS: usize = 400;
+
+impl StudioApp {
+    /// Carries out a command or a request, where it makes sense now.
+    pub fn perform(&mut self, ctx: &egui::Context, action: impl Into<Action>) {
+        let action = action.into();
+        if !self.is_possible(&action) {
+            return;
+        }
+        let loses_edits = action.replaces_document() || action == Action::Command(UiCommand::Quit);
+        if loses_edits && self.studio.document.is_dirty() {
+            self.panels.modals.ask(Question::Unsaved(action));
+            return;
+        }
+        self.perform_past_edits(ctx, action);
+    }
+
+    /// False where an action would do nothing now. Keys reach what a disabled button would explain, so it is explained.
+    fn is_possible(&mut self, action: &Action) -> bool {
+        match action {
+            Action::Command(command) => {
+                let is_enabled = self.studio.is_enabled(command);
+                if let Some(why) = self.studio.objection(command).filter(|_| !is_enabled) {
+                    self.studio.complain(why);
+                }
+                is_enabled
+            }
+            Action::Request(Request::ExportRuns { .. }) => self.studio.runs.first().is_some(),
+            Action::Request(_) => true,
+        }
+    }
+
+    /// Carries out an action that nothing unsaved in the document stands before; the run's weights may.
+    fn perform_past_edits(&mut self, ctx: &egui::Context, action: Action) {
+        if action.replaces_document() && self.studio.training.has_unsaved_weights() {
+            self.panels.modals.ask(Question::Weights(action));
+            return;
+        }
+        self.carry_out(ctx, action);
+    }
+
+    /// Carries out an action that nothing stands before.
+    pub(super) fn carry_out(&mut self, ctx: &egui::Context, action: Action) {
+        match action {
+            Action::Command(command) => self.apply_command(ctx, command),
+            Action::Request(request) => self.apply_request(request),
+        }
+    }
+
+    /// Does what the program asked of itself.
+    fn apply_request(&mut self, request: Request) {
+        match request {
+            Request::Open(path) => self.open_file(path),
+            Request::Save { path, replace } => self.save_to(path, replace),
+            Request::SaveWeights { path, replace: false } => self.probe_for_weights(path),
+            Request::SaveWeights { path, replace: true } => self.save_weights_to(path),
+            Request::UseData(field, path) => self.use_data(field, &path),
+            Request::ExportRuns { format, path, replace } => self.export_runs(format, path, replace),
+            Request::MakeCapsule { path, replace } => self.make_capsule(path, replace),
+            Request::ReplayCapsule(path) => self.replay_capsule(path),
+            Request::DeleteRuns(ids) => self.delete_runs(ids),
+            Request::RemoveRuns(ids) => self.give_to_runs([RunJob::Remove(ids)]),
+            Request::ContinueInOwnNetwork(id) => self.continue_own(id),
+        }
+    }
+
+    /// Does what a person chose about files and the window; other commands go on to what they are about.
+    fn apply_command(&mut self, ctx: &egui::Context, command: UiCommand) {
+        match command {
+            UiCommand::New => self.open_document(presets::empty(), None),
+            UiCommand::NewFromPreset(index) => {
+                if let Some(preset) = presets::bundled(index) {
+                    self.open_document(preset, None);
+                }
+            }
+            UiCommand::Open => self.ask(DialogPurpose::Open),
+            UiCommand::OpenByPath => self.ask_path(DialogPurpose::Open),
+            UiCommand::OpenRecent(path) => self.open_file(path),
+            UiCommand::Save => match self.studio.document.path().map(Path::to_owned) {
+                Some(path) => self.save_to(path, false),
+                None => self.ask(DialogPurpose::SaveAs),
+            },
+            UiCommand::SaveAs => self.ask(DialogPurpose::SaveAs),
+            UiCommand::SaveByPath => self.ask_path(DialogPurpose::SaveAs),
+            UiCommand::SaveWeights => self.ask(DialogPurpose::Weights),
+            UiCommand::SaveWeightsByPath => self.ask_path(DialogPurpose::Weights),
+            UiCommand::ChooseData(field) => self.ask(DialogPurpose::Data(field)),
+            UiCommand::ChooseDataFolder(field) => self.ask(DialogPurpose::DataFolder(field)),
+            UiCommand::Runs(command) => self.perform_on_runs(ctx, command),
+            UiCommand::Quit => {
+                self.may_close = true;
+                ctx.send_viewport_cmd(egui::ViewportCommand::Close);
+            }
+            other => self.apply_to_document(ctx, other),
+        }
+    }
+
+    /// Does what a person chose about the document and the selection.
+    fn apply_to_document(&mut self, ctx: &egui::Context, command: UiCommand) {
+        match command {
+            UiCommand::Undo => self.undo(),
+            UiCommand::Redo => self.redo(),
+            UiCommand::AddLayer => self.panels.palette.open(Offer::Layers),
+            UiCommand::AddKind(kind) => {
+                let (parent, index) = self.place_for_new();
+                self.edit(&Edit::Insert { parent, index, kind });
+            }
+            UiCommand::Duplicate | UiCommand::Remove | UiCommand::MoveUp | UiCommand::MoveDown => {
+                self.on_selected_layer(&command);
+            }
+            UiCommand::OnLayer(path, command) => {
+                self.studio.selection.select(Selection::Layer(path));
+                self.on_selected_layer(&command);
+            }
+            UiCommand::Edit(edit) => self.edit(&edit),
+            UiCommand::Select(selection) => {
+                self.studio.selection.select(selection);
+            }
+            UiCommand::Back => self.studio.selection.go_back(),
+            UiCommand::Forward => self.studio.selection.go_forward(),
+            UiCommand::Fold(command) => self.studio.folds.perform(command, &self.studio.network),
+            UiCommand::ShowProblem => self.show_problem(ctx),
+            other => self.apply_to_run(ctx, other),
+        }
+    }
+
+    /// Does what a person chose about the run.
+    fn apply_to_run(&mut self, ctx: &egui::Context, command: UiCommand) {
+        let training = &mut self.studio.training;
+        match command {
+            UiCommand::TrainOrPause if training.is_running() => training.send(Order::Pause),
+            UiCommand::Train | UiCommand::TrainOrPause => self.train(Order::Start),
+            UiCommand::Step => self.train(Order::Step(1)),
+            UiCommand::Pause => training.send(Order::Pause),
+            UiCommand::Stop => training.send(Order::Stop),
+            UiCommand::Continue => self.continue_stopped(),
+            UiCommand::Reset => self.studio.let_run_go(),
+            UiCommand::SetLr(lr) => training.send(Order::SetLr(lr)),
+            UiCommand::SetSmoothing(weight) => training.set_smoothing(weight),
+            UiCommand::TimeBothWays => training.time_both_ways(BOTH_WAYS),
+            UiCommand::ChooseDevice(choice) => self.studio.settings.device = choice,
+            UiCommand::SetMetrics(metrics) => {
+                let settings = &mut self.studio.settings;
+                (settings.without_accuracy, settings.without_updates) = (!metrics.accuracy, !metrics.updates);
+            }
+            other => self.apply_to_view(ctx, other),
+        }
+    }
+
+    /// Does what a person chose about what the window shows.
+    fn apply_to_view(&mut self, ctx: &egui::Context, command: UiCommand) {
+        let settings = &mut self.studio.settings;
+        match command {
+            UiCommand::ShowTab(tab) => self.show_tab(tab),
+            UiCommand::ResetLayout => self.panels.tabs = first_layout(),
+            UiCommand::ShowSide(side) => settings.toggle(side, ctx.content_rect().width()),
+            UiCommand::SetPlotLog(plot, log) => {
+                settings.plot_log.insert(plot.to_owned(), log);
+            }
+            UiCommand::ShowPlot(plot, true) => {
+                settings.hidden_plots.remove(plot);
+            }
+            UiCommand::ShowPlot(plot, false) => {
+                settings.hidden_plots.insert(plot.to_owned());
+            }
+            UiCommand::FitArena => self.panels.arena.fit(),
+            UiCommand::FollowPlots => self.panels.train.fit(),
+            UiCommand::ToggleLogAxis => {
+                settings.log_axis ^= true;
+                settings.plot_log.clear();
+            }
+            UiCommand::ToggleTheme => {
+                let dark = ctx.theme() != egui::Theme::Dark;
+                settings.dark = Some(dark);
+                ctx.set_theme(if dark { egui::Theme::Dark } else { egui::Theme::Light });
+            }
+            UiCommand::ReduceMotion => {
+                let still = settings.is_still(self.studio.motion.is_reduced());
+                settings.still = Some(!still);
+            }
+            UiCommand::Palette => self.panels.palette.open(Offer::Commands),
+            UiCommand::DismissNotice => self.studio.dismiss_notice(),
+            UiCommand::ShowNotice => self.show_notice(),
+            UiCommand::ShowShortcuts => self.panels.help.open(Page::Shortcuts),
+            UiCommand::ShowAbout => self.panels.help.open(Page::About),
+            UiCommand::Tour(step) => self.go_through_tour(step),
+            other => self.studio.measure(other),
+        }
+    }
+
+    /// Has a field of the data name a file: from the preset's folder where it lies in it, so that both can move together.
+    pub(super) fn use_data(&mut self, field: &'static str, path: &Path) {
+        let base = self.studio.document.base();
+        let inside = (!base.as_os_str().is_empty()).then(|| path.strip_prefix(&base).ok()).flatten();
+        let text = inside.unwrap_or(path).display().to_string();
+        self.edit(&Edit::SetField { owner: Owner::Preset, name: field, value: FieldValue::Text(text) });
+        // What was typed there before is not what counts any more.
+        self.panels.drafts.clear();
+    }
+
+    /// A wrong text is the last thing a person did: it goes first, and the document's own value is back.
+    fn undo(&mut self) {
+        if self.panels.drafts.mistakes() == 0 {
+            let before = Arc::clone(self.studio.document.preset());
+            self.studio.document.undo();
+            self.studio.selection.follow(&before, self.studio.document.preset());
+        }
+        self.panels.drafts.clear();
+    }
+
+    fn redo(&mut self) {
+        let before = Arc::clone(self.studio.document.preset());
+        self.studio.document.redo();
+        self.studio.selection.follow(&before, self.studio.document.preset());
+        self.panels.drafts.clear();
+    }
+
+    /// Selects the first layer with a mistake, and gives the keyboard to the list of layers.
+    fn show_problem(&mut self, ctx: &egui::Context) {
+        let first = self.studio.network.first_problem.clone();
+        if let Some(first) = first.or_else(|| self.panels.drafts.first_layer()) {
+            self.studio.selection.select(Selection::Layer(first));
+        }
+        ctx.memory_mut(|m| m.request_focus(layers_id()));
+    }
+
+    /// Begins the tour, goes to its next step, or ends it.
+    fn go_through_tour(&mut self, step: TourMove) {
+        let studio = &mut self.studio;
+        match step {
+            TourMove::Start => studio.tour.start(),
+            TourMove::Next => {
+                let continues = studio.tour.next(studio.plan_revision);
+                studio.settings.tour_done |= !continues;
+            }
+            TourMove::Dismiss => {
+                studio.tour.dismiss();
+                studio.settings.tour_done = true;
+            }
+        }
+    }
+
+    pub(super) fn show_tab(&mut self, tab: Tab) {
+        self.panels.tabs.make_active(|_, tile| matches!(tile, egui_tiles::Tile::Pane(t) if *t == tab));
+    }
+
+    fn edit(&mut self, edit: &Edit) {
+        let touched = self.studio.document.apply(edit);
+        if matches!(edit, Edit::SetField { .. }) {
+            return;
+        }
+        self.studio.folds.follow(edit);
+        // Layers have moved: what was typed into one must not appear in another.
+        self.panels.drafts.forget_layers();
+        if let Some(path) = touched {
+            let selection = if path.0.is_empty() { Selection::Nothing } else { Selection::Layer(path) };
+            self.studio.selection.select(selection);
+        }
+    }
+
+    /// Behind the selected layer, or at the end.
+    fn place_for_new(&self) -> (LayerPath, usize) {
+        match self.studio.selection.current() {
+            Selection::Layer(path) => {
+                let (parent, index) = split_path(path);
+                (parent, index + 1)
+            }
+            _ => (LayerPath::default(), self.studio.document.preset().layers.len()),
+        }
+    }
+
+    fn on_selected_layer(&mut self, command: &UiCommand) {
+        let Selection::Layer(path) = self.studio.selection.current().clone() else { return };
+        let (parent, index) = split_path(&path);
+        let edit = match command {
+            UiCommand::Duplicate => Edit::Duplicate(path),
+            UiCommand::Remove => Edit::Remove(path),
+            UiCommand::MoveUp if index > 0 => Edit::Move { from: path, parent, index: index - 1 },
+            UiCommand::MoveDown => Edit::Move { from: path, parent, index: index + 2 },
+            _ => return,
+        };
+        self.edit(&edit);
+    }
+
+    fn train(&mut self, order: Order) {
+        if self.studio.training.is_alive() {
+            self.studio.training.send(order);
+            return;
+        }
+        if let Next::TrainOn(steps) = self.studio.next() {
+            // A single step makes the run longer by itself alone.
+            let steps = if let Order::Step(count) = order { count } else { steps };
+            self.studio.training.extend(steps, order);
+            return;
+        }
+        let spec = self.spec_to_train();
+        self.begin_run(spec, order, None);
+    }
+
+    /// The document as it would be trained now.
+    pub(super) fn spec_to_train(&self) -> SessionSpec {
+        let preset = (**self.studio.document.preset()).clone();
+        let machine = self.studio.devices.current();
+        let (target, tuning) = (Some(machine.target.clone()), machine.tuning.clone());
+        let metrics = self.studio.settings.metrics();
+        SessionSpec { machine: target, tuning, metrics, ..SessionSpec::new(preset, self.studio.document.base()) }
+    }
+
+    /// Trains what was made of the document: from its first step, or from where a kept run continues.
+    pub(super) fn begin_run(&mut self, spec: SessionSpec, order: Order, from: Option<Continuation>) {
+        let wake = Arc::clone(&self.studio.wake);
+        // What was reported of the run before, or of another network, is over.
+        self.studio.notice = None;
+        self.studio.training.start(spec, order, from, move || wake());
+        self.studio.training.device = Some(self.studio.devices.current().choice);
+        self.panels.train.fit();
+    }
+
+    pub(super) fn open_document(&mut self, preset: Preset, path: Option<PathBuf>) {
+        self.studio.document.replace(preset, path);
+        self.studio.forget_plan();
+        self.panels.drafts.clear();
+        self.studio.forget_notice();
+        self.studio.let_run_go();
+    }
+
+    /// Continues after a question.
+    pub(super) fn take_answer(&mut self, ctx: &egui::Context, answer: Answer) {
+        match answer {
+            Answer::SaveThen(then) => {
+                self.after_save = Some(then);
+                self.perform(ctx, UiCommand::Save);
+            }
+            Answer::DiscardThen(then) => self.perform_past_edits(ctx, then),
+            Answer::SaveWeightsThen(then) => {
+                self.after_weights = Some((then, self.studio.document.revision()));
+                self.ask(DialogPurpose::Weights);
+            }
+            Answer::LoseWeightsThen(then) => self.carry_out(ctx, then),
+            Answer::Perform(request) => self.perform(ctx, request),
+            Answer::Cancel => (self.after_save, self.after_weights) = (None, None),
+        }
+    }
+}

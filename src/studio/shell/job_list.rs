@@ -1,0 +1,76 @@
+//! What runs in the background: one list with a name, a progress and a way to end it for each, whatever tab began it.
+
+use crate::studio::commands::UiCommand;
+use crate::studio::commands::choices::JobKind;
+use crate::studio::commands::tab::Tab;
+use crate::studio::jobs::measurements::Finding;
+use crate::studio::shell::state::Studio;
+use crate::studio::view_models::format;
+use crate::studio::view_models::job::Job;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+impl Studio {
+    /// Takes note of what runs in the background.
+    pub(super) fn follow_jobs(&mut self) {
+        let running = self.running();
+        self.jobs.follow(running, Instant::now());
+    }
+
+    /// Everything that runs in the background now.
+    fn running(&self) -> Vec<Job> {
+        use crate::studio::commands::JobKind as K;
+        let mut out = Vec::new();
+        let mut add = |is_running: bool, kind: K, name: &str, progress: Option<f32>| {
+            if is_running {
+                out.push(Job::new(kind, name, progress));
+            }
+        };
+        let lab = &self.measurements;
+        add(self.is_compiling(), K::Compile, "Plan the step", None);
+        add(self.samples.is_loading(), K::Data, "Load the data", None);
+        add(lab.is_measuring(), K::Measure, "Measure operations", None);
+        add(lab.is_comparing(), K::Compare, "Compare planners", lab.compared());
+        add(lab.is_searching(), K::Search, "Find the first NaN", None);
+        add(lab.is_looking() && !lab.is_searching(), K::Values, "Look at values", None);
+        add(self.prices.is_busy(), K::Prices, "Measure what metrics cost", self.prices.progress());
+        add(self.training.is_timing, K::Timing, "Measure eager", None);
+        add(self.files.is_busy(), K::Files, "Read or write files", None);
+        let verify = self.proofs.current.map_or_else(|| "Verify".to_owned(), |(_, name)| format!("Verify: {name}"));
+        add(self.proofs.is_running(), K::Verify, &verify, self.proofs.progress());
+        if let Some(desk) = &self.runs.service {
+            let step = format!("Capsule: step {}", format::exact(desk.progress.load(Ordering::Relaxed)));
+            add(desk.is_busy(), K::Capsule, &step, None);
+            add(desk.is_writing(), K::Runs, "Read or write a run", None);
+        }
+        out
+    }
+
+    /// Ends what runs in the background: its answer is not waited for any more.
+    pub(super) fn cancel_job(&mut self, kind: JobKind) {
+        match kind {
+            JobKind::Compile => self.cancel_compile(),
+            JobKind::Data => self.samples.cancel(),
+            JobKind::Measure | JobKind::Compare | JobKind::Values | JobKind::Search => self.measurements.cancel(kind),
+            JobKind::Prices => self.prices.cancel(),
+            JobKind::Verify => self.proofs.cancel(),
+            JobKind::Capsule => {
+                self.runs.service.iter().for_each(crate::studio::run::kept::service::RunService::cancel)
+            }
+            JobKind::Timing | JobKind::Runs | JobKind::Files => {}
+        }
+        self.follow_jobs();
+    }
+
+    /// Reports what was found out on request where its tab is not shown, with a button that shows the tab.
+    pub(super) fn report_found(&mut self) {
+        let Some(found) = self.measurements.found.take() else { return };
+        let (text, tab) = match found {
+            Finding::Times => ("Every operation of the step is measured.", Tab::StepGraph),
+            Finding::Comparison => ("Planners and precisions are side by side on the Arena tab.", Tab::Arena),
+        };
+        if !self.shown.contains(&tab) {
+            self.offer(text, vec![UiCommand::ShowTab(tab)]);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What the window has measured, proved and looked into: of which network, which buffer, after which operation.
+
+use crate::lower::Dir;
+use crate::studio::commands::UiCommand;
+use crate::studio::commands::selection::Selection;
+use crate::studio::commands::tab::Tab;
+use crate::studio::jobs::planned_network::PlannedNetwork;
+use crate::studio::shell::state::Studio;
+use crate::studio::view_models::values::{Place, ShownValues};
+use crate::train::{Proof, VerifyOptions};
+use std::sync::Arc;
+
+impl Studio {
+    /// True where the device that the plan is for is here to run it.
+    pub(super) fn is_here(&self) -> bool {
+        self.devices.current().trains()
+    }
+
+    /// True where the document on screen has a plan of its own.
+    pub(super) const fn is_planned(&self) -> bool {
+        self.plan.is_some() && !self.is_plan_stale()
+    }
+
+    /// The network on screen, for what is found out about it; `None` where it has no plan.
+    #[must_use]
+    pub fn planned_network(&self) -> Option<PlannedNetwork> {
+        let plan = self.plan.as_ref().filter(|_| self.is_planned())?;
+        Some(PlannedNetwork {
+            revision: self.plan_revision,
+            preset: Arc::clone(self.document.preset()),
+            base: self.document.base(),
+            machine: Arc::clone(self.devices.current()),
+            plan: Arc::clone(plan),
+        })
+    }
+
+    /// How the step on screen is proved.
+    pub(super) fn verify_options(&self) -> VerifyOptions {
+        let machine = self.devices.here();
+        VerifyOptions {
+            replays: self.settings.replays,
+            threads: machine.target.as_cpu().map_or(1, |cpu| cpu.threads),
+            machine: Some(machine.target.clone()),
+            tuning: machine.tuning.clone(),
+            base: self.document.base(),
+            seed: self.document.preset().train.map_or(0, |t| t.seed),
+            ..VerifyOptions::default()
+        }
+    }
+
+    /// Has the proofs priced that could be run now.
+    pub(super) fn ask_price(&mut self) {
+        if self.shown.contains(&Tab::Verify) && self.is_ready() && !self.proofs.is_running() {
+            let options = self.verify_options();
+            self.proofs.want_price(self.document.revision(), self.document.preset(), options, &self.wake);
+        }
+    }
+
+    /// The buffer whose values are looked at: the selected one, or what the selected operation writes first.
+    #[must_use]
+    pub fn looked_at(&self) -> Option<crate::plan::BufferId> {
+        self.place_looked_at().map(|p| p.buffer)
+    }
+
+    /// Where the values are that are looked at, and the operations that are done before.
+    #[must_use]
+    pub fn place_looked_at(&self) -> Option<Place> {
+        let plan = &self.plan.as_ref()?.compiled.plan;
+        let (buffer, part) = match self.selection.current() {
+            Selection::Buffer(id) => (*id, 0),
+            Selection::Part(id, part) => (*id, *part),
+            Selection::Op(op) | Selection::Call(op) => {
+                let value = plan.program.ops.get(*op)?.writes().next()?;
+                let (buffer, parts) = plan.parts_of(value)?;
+                (buffer, parts.start)
+            }
+            _ => return None,
+        };
+        Some(Place { buffer, part, ops: self.ops_done() })
+    }
+
+    /// The values of what is looked at, where they are known.
+    #[must_use]
+    pub fn values_shown(&self) -> Option<&ShownValues> {
+        let (values, buffer) = (&self.measurements.values, self.looked_at()?);
+        let shown = values.shown.as_deref()?;
+        let is_it = (shown.revision, shown.buffer, shown.part) == (self.plan_revision, buffer, values.part);
+        is_it.then_some(shown)
+    }
+
+    /// Operations that are done where values are looked at: up to the scrubber, or up to the selected operation, or up
+    /// to the last one that writes what is selected.
+    fn ops_done(&self) -> usize {
+        let Some(plan) = &self.plan else { return 0 };
+        let after = |op: usize| (op + 1).min(plan.ops.len());
+        match (self.measurements.scrub, self.selection.current()) {
+            (Some(op), _) => after(op),
+            (None, Selection::Op(op) | Selection::Call(op)) => after(*op),
+            (None, Selection::Buffer(id)) => {
+                let buffer = plan.compiled.plan.buffers.get(id.0 as usize);
+                buffer.and_then(|b| b.writers.last()).map_or(0, |w| w + 1)
+            }
+            (None, Selection::Part(id, part)) => {
+                plan.compiled.plan.ops_of_part(*id, *part, Dir::Out).last().map_or(0, |w| w + 1)
+            }
+            _ => plan.ops.len(),
+        }
+    }
+
+    /// Has the run copy its weights where they are looked at: those of a resting run as they are, of one that continues
+    /// as they were when asked for.
+    fn take_snapshot(&mut self) {
+        let (run, done) = (self.training.run, self.training.done());
+        self.measurements.values.has_run = done > 0 && !self.is_stale();
+        let known =
+            self.measurements.snapshot_of.is_some_and(|(r, d)| r == run && (d == done || self.training.is_running()));
+        if known
+            || self.measurements.values.wanted() != crate::studio::commands::choices::Weights::Run
+            || !self.training.has_weights()
+        {
+            return;
+        }
+        self.measurements.snapshot_of = Some((run, done));
+        self.training.send(crate::train::Command::TakeSnapshot);
+    }
+
+    pub(super) fn ask_measurements(&mut self) {
+        if let Some(problem) = self.measurements.poll() {
+            self.complain(problem);
+        }
+        if !self.measurements.values.on {
+            return;
+        }
+        if !self.is_here() {
+            let why = "This plan is for a device that is not here. Choose another one at the top to look at values.";
+            self.measurements.values.problem = Some(why.into());
+            return;
+        }
+        self.take_snapshot();
+        let Some(network) = self.planned_network() else { return };
+        let (place, revision) = (self.place_looked_at(), self.plan_revision);
+        if let Err(error) = self.measurements.follow(|| network, revision, place, self.training.snapshot.as_ref()) {
+            self.measurements.values.problem = Some(format!("Values cannot be looked at: {error}"));
+        }
+    }
+
+    /// Does what a person chose about measurements, values and proofs.
+    pub(super) fn measure(&mut self, command: UiCommand) {
+        let values = &mut self.measurements.values;
+        match command {
+            UiCommand::MeasureOps | UiCommand::ComparePlans | UiCommand::FindFirstBad => {
+                self.begin_measurement(&command)
+            }
+            UiCommand::Prove(proof) => self.prove(proof),
+            UiCommand::CancelProofs => self.proofs.cancel(),
+            UiCommand::SetReplays(replays) => self.settings.replays = replays,
+            UiCommand::CancelJob(kind) => self.cancel_job(kind),
+            UiCommand::MeasurePrices => {
+                let (preset, base) = (Arc::clone(self.document.preset()), self.document.base());
+                self.prices.measure(preset, base, self.devices.here(), self.document.revision());
+            }
+            UiCommand::Scrub(op) => self.measurements.scrub = op,
+            UiCommand::ShowValues => values.on ^= true,
+            UiCommand::ShowSlice(slice) => values.slice = slice,
+            UiCommand::ShowPart(part) => values.part = part,
+            UiCommand::UseWeights(weights) => {
+                values.weights = Some(weights);
+                // Those of a resumed run are taken anew.
+                self.measurements.snapshot_of = None;
+            }
+            UiCommand::SelectLargestBuffer => {
+                if let Some(id) = self.plan.as_ref().and_then(|p| p.arena.largest.first().copied()) {
+                    self.selection.select(Selection::Buffer(id));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins what takes a thread of its own.
+    fn begin_measurement(&mut self, command: &UiCommand) {
+        let Some(network) = self.planned_network() else { return };
+        let begun = match command {
+            UiCommand::MeasureOps => self.measurements.measure(network),
+            UiCommand::ComparePlans => self.measurements.compare(network),
+            _ => self.measurements.find_first_bad(network, self.training.snapshot.as_ref()),
+        };
+        if let Err(error) = begun {
+            self.complain(format!("The system gives no thread for this: {error}. Close other programs and try again."));
+        }
+    }
+
+    /// Proves something of the step of the document, or everything.
+    fn prove(&mut self, proof: Option<Proof>) {
+        let (preset, options) = (Arc::clone(self.document.preset()), self.verify_options());
+        let proofs = proof.map_or_else(|| Proof::ALL.to_vec(), |p| vec![p]);
+        let (revision, wake) = (self.document.revision(), Arc::clone(&self.wake));
+        if let Err(error) = self.proofs.start(preset, options, proofs, revision, wake) {
+            self.complain(format!("The proofs cannot be run: {error}. Close other programs and try again."));
+        }
+    }
+}

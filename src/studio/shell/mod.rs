@@ -1,0 +1,21 @@
+//! The window: its state, what each command and request does, and what it remembers.
+
+pub mod actions;
+pub mod app;
+mod continue_run;
+mod dialogs;
+mod job_list;
+mod measuring;
+pub mod motion;
+mod notices;
+pub mod panel_state;
+mod reopen;
+mod run_actions;
+mod saving;
+pub mod selection_history;
+mod selection_in_plan;
+pub mod settings;
+mod shortcuts;
+pub mod state;
+pub mod tour;
+pub mod window;

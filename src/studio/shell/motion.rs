@@ -1,0 +1,109 @@
+//! Whether the system asks for less motion: asked once at the start, by the system's own tool, on a thread.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What the system asks for; full motion until it is known.
+#[derive(Clone, Debug, Default)]
+pub struct Motion(Arc<AtomicBool>);
+
+impl Motion {
+    /// Asks the system; `wake` is called where the answer is less motion.
+    #[must_use]
+    pub fn ask(wake: Arc<dyn Fn() + Send + Sync>) -> Self {
+        let out = Self::default();
+        let answer = Arc::clone(&out.0);
+        let asks = move || {
+            if asked() == Some(true) {
+                answer.store(true, Ordering::Relaxed);
+                wake();
+            }
+        };
+        // Where no thread is to be had, nobody asked for less.
+        drop(std::thread::Builder::new().name("stepgraph-motion".into()).spawn(asks));
+        out
+    }
+
+    /// True where the system asks for less motion.
+    #[must_use]
+    pub fn is_reduced(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How a system is asked: a tool with its arguments, and whether its answer means less motion; `None` where it means nothing.
+struct Question {
+    tool: &'static str,
+    arguments: &'static [&'static str],
+    is_less: fn(&str) -> Option<bool>,
+}
+
+const LINUX: Question = Question {
+    tool: "gsettings",
+    arguments: &["get", "org.gnome.desktop.interface", "enable-animations"],
+    is_less: |answer| Some(answer == "false"),
+};
+const MACOS: Question = Question {
+    tool: "defaults",
+    arguments: &["read", "com.apple.universalaccess", "reduceMotion"],
+    is_less: |answer| Some(answer == "1"),
+};
+/// The switch "Animation effects" is the bit of `SPI_GETCLIENTAREAANIMATION` (0x1042) in a mask whose bit 0 belongs to 0x1000, two numbers a bit.
+const WINDOWS: Question = Question {
+    tool: "reg",
+    arguments: &["query", r"HKCU\Control Panel\Desktop", "/v", "UserPreferencesMask"],
+    is_less: |answer| {
+        let bytes = answer.split_whitespace().last()?;
+        let fifth = u8::from_str_radix(bytes.get(8..10)?, 16).ok()?;
+        Some(fifth & 2 == 0)
+    },
+};
+
+/// What the system answers; `None` where it has no such tool or setting.
+fn asked() -> Option<bool> {
+    let question = match std::env::consts::OS {
+        "linux" => LINUX,
+        "macos" => MACOS,
+        "windows" => WINDOWS,
+        _ => return None,
+    };
+    let mut command = Command::new(question.tool);
+    command.args(question.arguments);
+    #[cfg(windows)]
+    {
+        /// `CREATE_NO_WINDOW`: no console appears where the studio has none.
+        const NO_WINDOW: u32 = 0x0800_0000;
+        std::os::windows::process::CommandExt::creation_flags(&mut command, NO_WINDOW);
+    }
+    let answer = command.output().ok().filter(|o| o.status.success())?;
+    (question.is_less)(String::from_utf8_lossy(&answer.stdout).trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studio::shell::settings::Settings;
+
+    #[test]
+    fn a_choice_of_ones_own_stands_before_the_system() {
+        let settings = |still| Settings { still, ..Settings::default() };
+        assert!(settings(None).is_still(true) && !settings(None).is_still(false));
+        assert!(!settings(Some(false)).is_still(true) && settings(Some(true)).is_still(false));
+        assert!(!Motion::default().is_reduced());
+    }
+
+    #[test]
+    fn each_system_is_understood() {
+        assert_eq!(["true", "false"].map(LINUX.is_less), [Some(false), Some(true)]);
+        assert_eq!(["0", "1"].map(MACOS.is_less), [Some(false), Some(true)]);
+        let registry = |mask: &str| {
+            let answer =
+                format!("HKEY_CURRENT_USER\\Control Panel\\Desktop\r\n    UserPreferencesMask    REG_BINARY    {mask}");
+            (WINDOWS.is_less)(&answer)
+        };
+        // Windows' own mask with animations, and with "Animation effects" off.
+        assert_eq!(["9E1E078012000000", "9E1E078010000000"].map(registry), [Some(false), Some(true)]);
+        assert_eq!(["", "9E1E", "letters!?"].map(registry), [None; 3]);
+    }
+}

@@ -1,0 +1,144 @@
+//! What the panels remember between frames that is no part of the document, and the layout of the tabs.
+
+use crate::studio::commands::tab::Tab;
+use crate::studio::panels::{
+    arena, capture, data, help, modals, network, palette, predictions, runs, status, step_graph, train, values, verify,
+};
+use crate::studio::widgets::field::Drafts;
+use crate::studio::widgets::keys::FocusRing;
+
+/// What the panels remember between frames that is no part of the document.
+pub struct Panels {
+    pub drafts: Drafts,
+    pub network: network::NetworkPanel,
+    pub step_graph: step_graph::StepGraphPanel,
+    pub arena: arena::ArenaPanel,
+    pub capture: capture::CapturePanel,
+    pub train: train::TrainPanel,
+    pub data: data::DataPanel,
+    pub predictions: predictions::PredictionsPanel,
+    pub verify: verify::VerifyPanel,
+    pub runs: runs::RunsPanel,
+    pub palette: palette::Palette,
+    pub modals: modals::Modals,
+    /// The tabs that are drawn in this frame.
+    pub shown: Vec<Tab>,
+    pub help: help::Help,
+    pub ring: FocusRing,
+    pub pictures: values::PictureCache,
+    pub status: status::StatusPanel,
+    pub row: TabRow,
+    pub tabs: egui_tiles::Tree<Tab>,
+}
+
+/// Every tab in one row, as at the first start.
+#[must_use]
+pub fn first_layout() -> egui_tiles::Tree<Tab> {
+    egui_tiles::Tree::new_tabs(egui::Id::unique("studio tabs"), Tab::ALL.to_vec())
+}
+
+/// A remembered layout with the tabs that are new since it was written; `None` where it has lost its root.
+#[must_use]
+pub fn with_new_tabs(mut tabs: egui_tiles::Tree<Tab>) -> Option<egui_tiles::Tree<Tab>> {
+    use egui_tiles::{Container, Tile};
+    let root = tabs.root()?;
+    let missing: Vec<Tab> = Tab::ALL.into_iter().filter(|t| tabs.tiles.find_pane(t).is_none()).collect();
+    let is_row = |id: &egui_tiles::TileId| matches!(tabs.tiles.get(*id), Some(Tile::Container(Container::Tabs(_))));
+    // The first row of tabs that there is, the outermost where that is one.
+    let row = Some(root).filter(is_row).or_else(|| {
+        let mut rows: Vec<_> = tabs.tiles.tile_ids().filter(is_row).collect();
+        rows.sort_by_key(|id| id.0);
+        rows.first().copied()
+    })?;
+    for tab in missing {
+        let id = tabs.tiles.insert_pane(tab);
+        if let Some(Tile::Container(Container::Tabs(row))) = tabs.tiles.get_mut(row) {
+            row.add_child(id);
+        }
+    }
+    Some(tabs)
+}
+
+/// What the row of tabs was last drawn for.
+#[derive(Debug, Default)]
+pub struct TabRow {
+    shown: Vec<Tab>,
+    width: f32,
+    /// Frames in which the shown tabs are still brought into view.
+    frames: u8,
+}
+
+impl TabRow {
+    /// True in the frames after other tabs were chosen, or the row became wider or narrower: those that are shown are
+    /// to be in view. A person may scroll the row to others from then on.
+    pub(super) fn reveals(&mut self, shown: &[Tab], width: f32) -> bool {
+        /// The arrows at the ends of the row come a frame later, and take room.
+        const FRAMES: u8 = 4;
+        if self.shown != shown || (self.width - width).abs() > 0.5 {
+            self.shown = shown.to_vec();
+            (self.width, self.frames) = (width, FRAMES);
+        }
+        self.frames = self.frames.saturating_sub(1);
+        self.frames > 0
+    }
+}
+
+impl Default for Panels {
+    fn default() -> Self {
+        Self {
+            drafts: Drafts::default(),
+            network: network::NetworkPanel::default(),
+            step_graph: step_graph::StepGraphPanel::default(),
+            arena: arena::ArenaPanel::default(),
+            capture: capture::CapturePanel::default(),
+            train: train::TrainPanel::default(),
+            data: data::DataPanel::default(),
+            predictions: predictions::PredictionsPanel::default(),
+            verify: verify::VerifyPanel::default(),
+            runs: runs::RunsPanel::default(),
+            palette: palette::Palette::default(),
+            modals: modals::Modals::default(),
+            shown: Vec::new(),
+            help: help::Help::default(),
+            ring: FocusRing::default(),
+            pictures: values::PictureCache::default(),
+            status: status::StatusPanel::default(),
+            row: TabRow::default(),
+            tabs: first_layout(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chosen_tabs_are_brought_into_view_once() {
+        let mut row = TabRow::default();
+        let mut frames = |shown: &[Tab], width| (0..10).filter(|_| row.reveals(shown, width)).count();
+        assert!(frames(&[Tab::Train], 700.0) > 0);
+        assert_eq!(frames(&[Tab::Train], 700.0), 0);
+        assert!(frames(&[Tab::Runs], 700.0) > 0 && frames(&[Tab::Runs], 500.0) > 0);
+    }
+
+    #[test]
+    fn an_older_layout_gets_the_tabs_that_are_new() {
+        let id = egui::Id::unique("old tabs");
+        let old = egui_tiles::Tree::new_tabs(id, vec![Tab::Arena, Tab::Train]);
+        let all = with_new_tabs(old).unwrap();
+        assert!(Tab::ALL.iter().all(|t| all.tiles.find_pane(t).is_some()));
+        let Some(egui_tiles::Container::Tabs(row)) = all.tiles.get_container(all.root().unwrap()) else {
+            panic!("tabs")
+        };
+        assert_eq!(row.children.len(), Tab::ALL.len());
+        // What stands side by side stays so; the new ones go to the first row of tabs.
+        let mut tiles = egui_tiles::Tiles::default();
+        let panes = [tiles.insert_pane(Tab::Train), tiles.insert_pane(Tab::Arena)];
+        let rows = panes.map(|p| tiles.insert_tab_tile(vec![p]));
+        let root = tiles.insert_horizontal_tile(rows.to_vec());
+        let all = with_new_tabs(egui_tiles::Tree::new(egui::Id::unique("side by side"), root, tiles)).unwrap();
+        assert!(Tab::ALL.iter().all(|t| all.tiles.find_pane(t).is_some()) && all.root() == Some(root));
+        assert!(with_new_tabs(egui_tiles::Tree::empty(egui::Id::unique("none"))).is_none());
+    }
+}

@@ -1,0 +1,140 @@
+//! What is selected, with a way back.
+
+use crate::model::Preset;
+use crate::studio::commands::selection::Selection;
+use crate::studio::document::edit::{layer_at, split_path};
+
+/// The selections before and after the present one.
+#[derive(Debug, Default)]
+pub struct SelectionHistory {
+    current: Selection,
+    back: Vec<Selection>,
+    forward: Vec<Selection>,
+}
+
+/// Selections remembered in each direction.
+const LIMIT: usize = 100;
+
+impl SelectionHistory {
+    /// The present selection.
+    #[must_use]
+    pub const fn current(&self) -> &Selection {
+        &self.current
+    }
+
+    /// Selects something; false where it already was.
+    pub fn select(&mut self, selection: Selection) -> bool {
+        if selection == self.current {
+            return false;
+        }
+        self.back.push(std::mem::replace(&mut self.current, selection));
+        if self.back.len() > LIMIT {
+            self.back.remove(0);
+        }
+        self.forward.clear();
+        true
+    }
+
+    /// Forgets everything: another document is open.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Replaces every selection by the same thing in another plan; what is gone is forgotten.
+    pub fn replace(&mut self, into: impl Fn(&Selection) -> Option<Selection>) {
+        self.current = into(&self.current).unwrap_or_default();
+        for list in [&mut self.back, &mut self.forward] {
+            *list = list.iter().filter_map(&into).collect();
+        }
+    }
+
+    /// Drops layers that the preset does not have; where the present one is among them, the network is selected.
+    pub fn forget_missing(&mut self, preset: &Preset) {
+        let there =
+            |s: &Selection| if let Selection::Layer(path) = s { layer_at(preset, path).is_some() } else { true };
+        if !there(&self.current) {
+            self.current = Selection::Nothing;
+        }
+        self.back.retain(there);
+        self.forward.retain(there);
+    }
+
+    /// After undo or redo: a selected layer stays selected where it is still the same one, else the network is.
+    pub fn follow(&mut self, before: &Preset, after: &Preset) {
+        let Selection::Layer(path) = &self.current else { return };
+        let kind = |preset| layer_at(preset, path).map(crate::model::LayerSpec::kind);
+        // Layers that came or went in the same list have moved the others to places that are not their own.
+        let siblings = |preset: &Preset| {
+            let (parent, _) = split_path(path);
+            let list = if parent.0.is_empty() {
+                Some(preset.layers.as_slice())
+            } else {
+                layer_at(preset, &parent).map(crate::model::LayerSpec::children)
+            };
+            list.map(<[_]>::len)
+        };
+        if kind(before) != kind(after) || siblings(before) != siblings(after) {
+            self.current = Selection::Nothing;
+        }
+    }
+
+    #[must_use]
+    pub fn can_go_back(&self) -> bool {
+        !self.back.is_empty()
+    }
+
+    #[must_use]
+    pub fn can_go_forward(&self) -> bool {
+        !self.forward.is_empty()
+    }
+
+    pub fn go_back(&mut self) {
+        if let Some(before) = self.back.pop() {
+            self.forward.push(std::mem::replace(&mut self.current, before));
+        }
+    }
+
+    pub fn go_forward(&mut self) {
+        if let Some(after) = self.forward.pop() {
+            self.back.push(std::mem::replace(&mut self.current, after));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::LayerPath;
+
+    #[test]
+    fn a_layer_that_is_gone_is_not_selected() {
+        let preset = crate::studio::document::presets::digits();
+        let layer = |index| Selection::Layer(LayerPath(vec![index]));
+        let mut longer = preset.clone();
+        longer.layers.insert(1, preset.layers[0].clone());
+        let mut h = SelectionHistory::default();
+        h.select(layer(3));
+        h.select(layer(1));
+        h.follow(&longer, &preset);
+        h.forget_missing(&preset);
+        assert_eq!(h.current(), &Selection::Nothing);
+        assert!(!h.back.contains(&layer(3)));
+        // An edit of a field leaves the layer where it is.
+        h.select(layer(2));
+        h.follow(&preset, &preset.clone());
+        assert_eq!(h.current(), &layer(2));
+    }
+
+    #[test]
+    fn selections_go_back_and_forward() {
+        let mut h = SelectionHistory::default();
+        assert!(h.select(Selection::Op(1)) && h.select(Selection::Op(2)) && !h.select(Selection::Op(2)));
+        h.go_back();
+        assert_eq!(h.current(), &Selection::Op(1));
+        h.go_forward();
+        assert_eq!(h.current(), &Selection::Op(2));
+        h.go_back();
+        h.select(Selection::Op(3));
+        assert!(!h.can_go_forward() && h.can_go_back());
+    }
+}

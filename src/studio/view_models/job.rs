@@ -1,0 +1,47 @@
+//! Work in the background, as it is shown.
+
+use crate::studio::commands::UiCommand;
+use crate::studio::commands::choices::JobKind;
+
+/// Work in the background.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    pub kind: JobKind,
+    pub name: String,
+    /// From 0 to 1; `None` where that is not known.
+    pub progress: Option<f32>,
+    /// What ends it.
+    pub cancel: Option<UiCommand>,
+}
+
+impl Job {
+    /// Work of a kind, which can be cancelled where that kind can.
+    #[must_use]
+    pub fn new(kind: JobKind, name: impl Into<String>, progress: Option<f32>) -> Self {
+        let cancel = kind.can_be_cancelled().then_some(UiCommand::CancelJob(kind));
+        Self { kind, name: name.into(), progress, cancel }
+    }
+
+    /// The name with the progress: `Compare planners, 40%`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self.progress {
+            Some(share) => format!("{}, {:.0}%", self.name, share * 100.0),
+            None => self.name.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_says_how_far_it_is_and_how_to_end_it() {
+        let job = Job::new(JobKind::Compare, "Compare planners", Some(0.4));
+        assert_eq!(job.title(), "Compare planners, 40%");
+        assert_eq!(job.cancel, Some(UiCommand::CancelJob(JobKind::Compare)));
+        let writing = Job::new(JobKind::Files, "Read or write files", None);
+        assert_eq!((writing.title().as_str(), writing.cancel), ("Read or write files", None));
+    }
+}

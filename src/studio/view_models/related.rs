@@ -1,0 +1,215 @@
+//! Everything that belongs to what is selected, in the terms of every view.
+
+use crate::compile::Compiled;
+use crate::ir::NodeId;
+use crate::lower::Dir;
+use crate::lower::LValueId;
+use crate::model::{LayerId, LayerPath};
+use crate::plan::{BindingPlan, BufferId};
+use crate::studio::commands::selection::Selection;
+use std::collections::{BTreeSet, HashMap};
+
+/// Everything that belongs to a selection, in every view's terms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Related {
+    pub layers: BTreeSet<LayerPath>,
+    pub ops: BTreeSet<usize>,
+    pub buffers: BTreeSet<BufferId>,
+    /// Parts of flat vectors, each by the vector and its place there, where not all of a vector belongs to it.
+    pub parts: BTreeSet<(BufferId, usize)>,
+    /// Nodes of the graph, by place.
+    pub nodes: BTreeSet<usize>,
+    /// Operations before fusion, by place.
+    pub lowered: BTreeSet<usize>,
+    /// The stretch of the arena that was picked itself.
+    pub bytes: Option<[u64; 2]>,
+}
+
+impl Related {
+    /// What belongs to `selection` in a compiled step; only the layer itself where there is none.
+    #[must_use]
+    pub fn new(selection: &Selection, compiled: Option<&Compiled>) -> Self {
+        let mut out = Self::default();
+        if let Selection::Layer(path) = selection {
+            out.layers.insert(path.clone());
+        }
+        let Some(compiled) = compiled else { return out };
+        let (model, plan) = (&compiled.model, &compiled.plan);
+        let layer_path = |id: LayerId| model.layers.get(id.0 as usize).map(|l| l.path.clone());
+        match selection {
+            Selection::Nothing => {}
+            Selection::Layer(path) => {
+                // A block stands for everything inside it.
+                let inside = |id: Option<LayerId>| id.and_then(layer_path).is_some_and(|p| p.0.starts_with(&path.0));
+                out.ops.extend(plan.program.ops.iter().enumerate().filter(|(_, op)| inside(op.layer)).map(|(i, _)| i));
+                for (id, buffer) in (0u32..).map(BufferId).zip(&plan.buffers) {
+                    // Of a vector that layers share, only their own parts are meant.
+                    let own = buffer.parts.iter().enumerate().filter(|(_, p)| inside(p.layer));
+                    let own: Vec<usize> = own.map(|(part, _)| part).collect();
+                    let is_all = !own.is_empty() && own.len() == buffer.parts.len();
+                    match inside(buffer.layer) || is_all {
+                        true => out.buffers.extend([id]),
+                        false => out.parts.extend(own.into_iter().map(|part| (id, part))),
+                    }
+                }
+            }
+            Selection::Op(index) | Selection::Call(index) => {
+                let Some(op) = plan.program.ops.get(*index) else { return out };
+                out.ops.insert(*index);
+                out.layers.extend(op.layer.and_then(layer_path));
+                out.take_arguments(plan, *index, op);
+            }
+            Selection::Part(id, part) => {
+                let Some(of) = plan.buffers.get(id.0 as usize).and_then(|b| b.parts.get(*part)) else { return out };
+                out.parts.insert((*id, *part));
+                out.ops.extend(plan.ops_of_part(*id, *part, Dir::In));
+                out.ops.extend(plan.ops_of_part(*id, *part, Dir::Out));
+                out.layers.extend(of.layer.and_then(layer_path));
+            }
+            Selection::Buffer(id) => {
+                let Some(buffer) = plan.buffers.get(id.0 as usize) else { return out };
+                out.buffers.insert(*id);
+                out.ops.extend(buffer.writers.iter().chain(&buffer.readers));
+                out.layers.extend(buffer.layer.and_then(layer_path));
+            }
+            Selection::Kernel(kernel) => {
+                let choices = compiled.selection.choices.iter().enumerate();
+                out.ops.extend(choices.filter(|(_, c)| c.kernel == *kernel).map(|(i, _)| i));
+                out.take_buffers_and_layers(compiled);
+            }
+            Selection::Node(node) => {
+                let has = |op: &crate::lower::Op| op.nodes.contains(node);
+                out.nodes.insert(node.0 as usize);
+                out.ops.extend(plan.program.ops.iter().enumerate().filter(|(_, op)| has(op)).map(|(i, _)| i));
+                let lowered = compiled.program.ops.iter().enumerate();
+                out.lowered.extend(lowered.filter(|(_, op)| has(op)).map(|(i, _)| i));
+                out.take_buffers_and_layers(compiled);
+                let own = compiled.graph.nodes.get(node.0 as usize).and_then(|n| n.layer);
+                out.layers.extend(own.and_then(layer_path));
+                return out;
+            }
+            Selection::Lowered(index) => {
+                out.lowered.insert(*index);
+                out.ops.extend(became(compiled, *index));
+                out.take_buffers_and_layers(compiled);
+                let Some(op) = compiled.program.ops.get(*index) else { return out };
+                out.nodes.extend(op.nodes.iter().map(|n| n.0 as usize));
+                return out;
+            }
+            Selection::Bytes([from, to]) => {
+                out.bytes = Some([*from, *to]);
+                let inside = |b: &crate::plan::Buffer| !b.external && b.offset < *to && *from < b.offset + b.bytes;
+                for (id, b) in (0u32..).map(BufferId).zip(&plan.buffers).filter(|(_, b)| inside(b)) {
+                    out.buffers.insert(id);
+                    out.ops.extend(b.writers.iter().chain(&b.readers));
+                    out.layers.extend(b.layer.and_then(layer_path));
+                }
+            }
+        }
+        let whole = &out.buffers;
+        out.parts.retain(|(buffer, _)| !whole.contains(buffer));
+        let ops = out.ops.iter().filter_map(|i| plan.program.ops.get(*i));
+        out.nodes.extend(ops.flat_map(|op| &op.nodes).map(|n| n.0 as usize));
+        let all = lowered_into(compiled);
+        out.lowered
+            .extend(all.iter().enumerate().filter(|(_, op)| op.is_some_and(|o| out.ops.contains(&o))).map(|(i, _)| i));
+        out
+    }
+
+    /// Adds what an operation binds.
+    fn take_arguments(&mut self, plan: &BindingPlan, index: usize, op: &crate::lower::Op) {
+        for (_, value) in op.bound(Dir::In).chain(op.bound(Dir::Out)) {
+            let Some((buffer, parts)) = plan.parts_of(value) else { continue };
+            self.buffers.extend(parts.is_empty().then_some(buffer));
+            self.parts.extend(parts.map(|part| (buffer, part)));
+        }
+        self.buffers.extend(plan.workspaces[index]);
+    }
+
+    /// True where a buffer belongs to the selection, or the part of it that is asked for.
+    #[must_use]
+    pub fn holds(&self, buffer: BufferId, part: Option<usize>) -> bool {
+        self.buffers.contains(&buffer) || part.is_some_and(|p| self.parts.contains(&(buffer, p)))
+    }
+
+    /// Adds what the operations bind, and the layers that they belong to.
+    fn take_buffers_and_layers(&mut self, compiled: &Compiled) {
+        let plan = &compiled.plan;
+        for index in self.ops.clone() {
+            let Some(op) = plan.program.ops.get(index) else { continue };
+            self.take_arguments(plan, index, op);
+            let layer = op.layer.and_then(|id| compiled.model.layers.get(id.0 as usize));
+            self.layers.extend(layer.map(|l| l.path.clone()));
+        }
+    }
+}
+
+/// What pointing at a value selects: its buffer, or its part of a flat vector.
+#[must_use]
+pub fn selection_of_value(plan: &BindingPlan, value: LValueId) -> Option<Selection> {
+    let (buffer, parts) = plan.parts_of(value)?;
+    Some(if parts.len() == 1 { Selection::Part(buffer, parts.start) } else { Selection::Buffer(buffer) })
+}
+
+/// The operation that carries out each lowered one: itself, or what it was fused into. `None` where nothing does any more.
+#[must_use]
+pub fn lowered_into(compiled: &Compiled) -> Vec<Option<usize>> {
+    let ops = &compiled.selection.program.ops;
+    let mut writer: HashMap<LValueId, Vec<usize>> = HashMap::new();
+    let mut of_node: HashMap<NodeId, Vec<usize>> = HashMap::new();
+    for (index, op) in ops.iter().enumerate() {
+        op.writes().for_each(|v| writer.entry(v).or_default().push(index));
+        op.nodes.iter().for_each(|n| of_node.entry(*n).or_default().push(index));
+    }
+    let into = |low: &crate::lower::Op| {
+        let name = low.kind.name();
+        let does = |i: &usize| ops[*i].kind.name() == name || ops[*i].fused.iter().any(|f| f == name);
+        let shares_node = |i: &usize| low.nodes.iter().any(|n| ops[*i].nodes.contains(n));
+        // What writes the same value does the operation; a value that fusion made superfluous leaves only the nodes.
+        let by_value =
+            low.writes().filter_map(|v| writer.get(&v)).flatten().copied().find(|i| does(i) && shares_node(i));
+        by_value.or_else(|| low.nodes.iter().filter_map(|n| of_node.get(n)).flatten().copied().find(does))
+    };
+    compiled.program.ops.iter().map(into).collect()
+}
+
+/// The operation that carries out a lowered one.
+fn became(compiled: &Compiled, lowered: usize) -> Option<usize> {
+    lowered_into(compiled).get(lowered).copied().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::studio::view_models::plan::PlanView;
+
+    #[test]
+    fn a_layer_lights_its_own_part_of_a_vector() {
+        let plan = PlanView::of_preset(&crate::studio::document::presets::digits());
+        let bindings = &plan.compiled.plan;
+        let layer = LayerPath(vec![2]);
+        let related = Related::new(&Selection::Layer(layer.clone()), Some(&plan.compiled));
+        assert!(related.parts.len() >= 6 && related.buffers.iter().all(|b| bindings.buffer(*b).parts.is_empty()));
+        // What lights up is what the layer's card counts.
+        let buffers: u64 = related.buffers.iter().map(|b| bindings.buffer(*b).bytes).sum();
+        let bytes = |(id, part): &(BufferId, usize)| plan.part_bytes(*id, *part).map(|[from, to]| to - from);
+        let parts: u64 = related.parts.iter().filter_map(bytes).sum();
+        let model = &plan.compiled.model;
+        let index = model.layers.iter().position(|l| l.path == layer).unwrap();
+        assert_eq!(buffers + parts, plan.layer_bytes[index]);
+        for row in &plan.capture.layers {
+            // Other buffers may hold values of several layers, one after the other.
+            for cell in row.cells.iter().flatten().filter(|c| c.part.is_some()) {
+                assert_eq!(related.holds(cell.buffer, cell.part), row.layer.as_ref() == Some(&layer), "{}", row.name);
+            }
+        }
+        // An operation lights the part that it writes, and a part the operations that write and read it.
+        for &(buffer, part) in &related.parts {
+            let of_part = Related::new(&Selection::Part(buffer, part), Some(&plan.compiled));
+            assert!(of_part.buffers.is_empty() && of_part.layers == related.layers && !of_part.ops.is_empty());
+            for op in of_part.ops.iter().filter(|op| related.ops.contains(op)) {
+                assert!(Related::new(&Selection::Op(*op), Some(&plan.compiled)).parts.contains(&(buffer, part)));
+            }
+        }
+    }
+}
