@@ -67,8 +67,9 @@ pub struct StudioArgs {
 
 /// Train a network
 ///
-/// Progress goes to standard error, the closing summary to standard output. Ctrl+C ends the run after the current step and still saves
-/// what was asked for; a second Ctrl+C ends the program at once. Files are written beside their final name and renamed into place.
+/// Progress goes to standard error, the closing summary to standard output. Ctrl+C ends the run after the current step
+/// and still saves what was asked for; a second Ctrl+C ends the program at once. Files are written beside their final
+/// name and renamed into place.
 ///
 /// A run with --resume takes parameters, moments, counters and its place in the data from the checkpoint, and the
 /// recipe from the preset. Of that, lr, weight_decay, betas, eps, momentum, nesterov, precision, steps and the paths of
@@ -285,8 +286,8 @@ pub struct PredictArgs {
 
 /// Time eager and replayed steps side by side
 ///
-/// One random batch stays in place, and blocks of eager and replayed steps alternate, so that both meet the same machine.
-/// No data is needed.
+/// One random batch stays in place, and blocks of eager and replayed steps alternate, so that both meet the same
+/// machine. No data is needed.
 ///
 /// Times found by --tune are kept in the user's cache folder, for this processor, instruction set and number of
 /// threads, and every command that compiles a step follows them. Without --threads, the whole step is timed on one,

@@ -1,8 +1,9 @@
 //! `stepgraph bench`: eager and replayed steps side by side.
 //!
-//! One random batch stays where the step reads it. After a warm-up, blocks of eager and of replayed steps alternate, so that a machine that is busy
-//! for a while is busy for both; every block starts from the same parameters, so that no run drifts into numbers that cost more. Each step is
-//! timed by itself; where it is shorter than [`SHORT_US`], several are timed together and their mean counts, so that the clock does not.
+//! One random batch stays where the step reads it. After a warm-up, blocks of eager and of replayed steps alternate, so
+//! that a machine that is busy for a while is busy for both; every block starts from the same parameters, so that no
+//! run drifts into numbers that cost more. Each step is timed by itself; where it is shorter than [`SHORT_US`], several
+//! are timed together and their mean counts, so that the clock does not.
 //!
 //! Each operation's time is held against its floor: the larger of its arithmetic at the rate that a loop of nothing but
 //! multiplications and additions reaches on these threads, and its bytes at the rates of the levels of memory that they
@@ -54,7 +55,8 @@ struct Report {
     /// Eager over replay, of the medians.
     speedup: f64,
     samples_per_s: f64,
-    /// A replay whose kernels are all empty: the ledger and the calls. The mean of many. On a GPU the host's part of a launch.
+    /// A replay whose kernels are all empty: the ledger and the calls. The mean of many. On a GPU the host's part of a
+    /// launch.
     host_us: f64,
     /// The same with the threads' meetings at calls that are shared.
     host_with_threads_us: f64,
@@ -66,7 +68,8 @@ struct Report {
     tuned_calls: usize,
     /// The sum of the operations' medians, each timed by itself.
     kernels_us: f64,
-    /// The catalogue's estimate of the step, from rates that are not this machine's; of tuned calls the remembered time.
+    /// The catalogue's estimate of the step, from rates that are not this machine's; of tuned calls the remembered
+    /// time.
     estimate_us: f64,
     /// The sum of the launches' floors: an operation's own, or of a group together.
     floor_us: f64,

@@ -39,7 +39,8 @@ pub fn note_threads(target: &Target, threads: &Threads) {
     }
 }
 
-/// The machine that a plan is made for. A GPU that is not here is stood in for by an H200's facts, because a plan needs no device.
+/// The machine that a plan is made for. A GPU that is not here is replaced by an H200's facts, because a plan needs
+/// no device.
 ///
 /// # Errors
 /// Never, today; as [`choose`].
@@ -67,7 +68,8 @@ pub fn tuning(target: &Target) -> Option<Arc<Tuning>> {
     })
 }
 
-/// The machine that a command runs on, as a planning target and as a name for people. Says on standard error what was taken, and why.
+/// The machine that a command runs on, as a planning target and as a name for people. Says on standard error what was
+/// taken, and why.
 ///
 /// # Errors
 /// Where the user insists on a device that cannot be used.

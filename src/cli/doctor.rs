@@ -51,7 +51,7 @@ struct Folder {
 /// Where standard output fails.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     let report = examine();
-    if args.json { output::print_json(&report) } else { output::print(&told(&report)) }
+    if args.json { output::print_json(&report) } else { output::print(&text(&report)) }
 }
 
 fn examine() -> Report {
@@ -165,7 +165,7 @@ fn is_writable(path: &Path) -> bool {
     path.ancestors().find(|p| p.is_dir()).is_some_and(|p| tempfile::tempfile_in(p).is_ok())
 }
 
-fn told(r: &Report) -> String {
+fn text(r: &Report) -> String {
     let mut out = format!("stepgraph {}\n", r.version);
     let mut row = |name: &str, value: String| out.push_str(&format!("{name:<10} {value}\n"));
     row("system", r.os.clone());

@@ -57,12 +57,12 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// An error with its causes, each reported once: some messages hold those of their causes.
-fn told(error: &anyhow::Error) -> String {
+fn text(error: &anyhow::Error) -> String {
     error
         .chain()
         .skip(1)
         .map(ToString::to_string)
-        .fold(error.to_string(), |told, cause| if told.contains(&cause) { told } else { format!("{told}: {cause}") })
+        .fold(error.to_string(), |text, cause| if text.contains(&cause) { text } else { format!("{text}: {cause}") })
 }
 
 /// Reports an error on standard error and gives the exit status that belongs to it.
@@ -71,7 +71,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    super::notes::note(&format!("error: {}", told(error)));
+    super::notes::note(&format!("error: {}", text(error)));
     if is_user(error) { ExitCode::from(2) } else { ExitCode::from(1) }
 }
 

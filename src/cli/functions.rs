@@ -53,7 +53,7 @@ pub fn run(args: &FunctionsArgs) -> anyhow::Result<()> {
     let mut report = Report { device: name, every: args.every, rows: Vec::new() };
     for function in Function::all() {
         let progress = Progress::new(&function.name());
-        let survey = Survey { every: args.every, progress: &|share| progress.tell(share) };
+        let survey = Survey { every: args.every, progress: &|share| progress.report(share) };
         let found = survey.measure(function, &units)?;
         progress.finish();
         let rows = units.iter().zip(found);
@@ -69,7 +69,7 @@ fn units(target: &Target, asked: Device) -> anyhow::Result<Vec<Unit>> {
         Some(facts) => {
             let gpu = usable(facts.ordinal).map_err(|why| {
                 super::error::wrong(format!(
-                    "{asked:?} cannot be used: {why}; `stepgraph doctor` tells what is missing"
+                    "{asked:?} cannot be used: {why}; `stepgraph doctor` reports what is missing"
                 ))
             })?;
             Ok(vec![Unit::Gpu(gpu)])
@@ -137,7 +137,7 @@ impl Progress {
         Self { bar, name: name.to_owned(), done: AtomicU64::new(0) }
     }
 
-    fn tell(&self, share: f64) {
+    fn report(&self, share: f64) {
         let now = (share * 1000.0) as u64;
         if self.done.fetch_max(now, Ordering::Relaxed) < now
             && let Some(bar) = &self.bar

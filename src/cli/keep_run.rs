@@ -18,7 +18,7 @@ pub struct Keeper {
     reports: Vec<StepReport>,
     handed: Instant,
     /// Whether it was reported that nothing more is kept.
-    told: bool,
+    reported: bool,
     preset: Preset,
     /// When the last checkpoint was written, and the time until the next.
     saved: Instant,
@@ -56,7 +56,7 @@ impl Keeper {
         let mut recorder = Recorder::begin(store, record, &PlanDigest::of(compiled), layers)?;
         recorder.set_running(true);
         let (now, preset) = (Instant::now(), spec.preset.clone());
-        Ok(Self { recorder, reports: Vec::new(), handed: now, told: false, preset, saved: now, pause: FIRST_SAVE })
+        Ok(Self { recorder, reports: Vec::new(), handed: now, reported: false, preset, saved: now, pause: FIRST_SAVE })
     }
 
     /// Takes a step.
@@ -70,8 +70,8 @@ impl Keeper {
 
     fn hand_over(&mut self) {
         if self.recorder.has_failed() {
-            if !self.told {
-                self.told = true;
+            if !self.reported {
+                self.reported = true;
                 output::note(
                     "note: the run can no longer be kept (the end of the run says why); it continues, and what was kept stays",
                 );

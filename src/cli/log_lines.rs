@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Where a resumed run continues.
 #[derive(Clone, Copy, Debug)]
-pub struct GoesOn {
+pub struct Continuation {
     /// Steps made before.
     pub step: u64,
     /// The loss of the last of them; `None` where the checkpoint does not say it.
@@ -36,7 +36,7 @@ enum Unfit {
 }
 
 impl Unfit {
-    fn told(self) -> anyhow::Error {
+    fn into_error(self) -> anyhow::Error {
         match self {
             Self::Unread(error) => error,
             Self::Lacks(what) | Self::Other(what) => {
@@ -53,27 +53,32 @@ impl Unfit {
 /// # Errors
 /// Where no log has the line of the step that the run continues from, it is that of another run, or what a killed run
 /// left would be lost and is no beginning of the log.
-pub fn kept_lines<'a>(path: &'a Path, part: &'a Path, is_left: bool, from: GoesOn) -> anyhow::Result<Option<Kept<'a>>> {
+pub fn kept_lines<'a>(
+    path: &'a Path,
+    part: &'a Path,
+    is_left: bool,
+    from: Continuation,
+) -> anyhow::Result<Option<Kept<'a>>> {
     let of_path = || path.is_file().then(|| kept(path, from));
     if !is_left {
-        return of_path().transpose().map_err(Unfit::told);
+        return of_path().transpose().map_err(Unfit::into_error);
     }
     match (kept(part, from), of_path()) {
         (Ok(kept), _) => Ok(Some(kept)),
         (Err(Unfit::Lacks(_)), Some(Ok(kept))) if begins(path, part)? => Ok(Some(kept)),
-        (Err(unfit), _) => Err(unfit.told()),
+        (Err(unfit), _) => Err(unfit.into_error()),
     }
 }
 
 /// What stays of one log.
-fn kept(path: &Path, from: GoesOn) -> Result<Kept<'_>, Unfit> {
+fn kept(path: &Path, from: Continuation) -> Result<Kept<'_>, Unfit> {
     #[derive(Deserialize)]
     struct Line {
         step: u64,
         #[serde(default)]
         loss: Option<f32>,
     }
-    let GoesOn { step, loss } = from;
+    let Continuation { step, loss } = from;
     let shown = path.display();
     let unread =
         |e: io::Error| Unfit::Unread(anyhow::Error::from(e).context(format!("the log {shown} cannot be read")));
@@ -85,7 +90,7 @@ fn kept(path: &Path, from: GoesOn) -> Result<Kept<'_>, Unfit> {
         (end, last) = (end + length, found);
     }
     if last.step == 0 {
-        return Err(Unfit::Lacks(format!("{shown} is no log of a run, and this run goes on from step {step}")));
+        return Err(Unfit::Lacks(format!("{shown} is no log of a run, and this run continues from step {step}")));
     }
     if last.step != step {
         let found = if last.step > step {
@@ -93,7 +98,7 @@ fn kept(path: &Path, from: GoesOn) -> Result<Kept<'_>, Unfit> {
         } else {
             format!("ends with step {}", last.step)
         };
-        return Err(Unfit::Lacks(format!("the log {shown} {found}, and this run goes on from step {step}")));
+        return Err(Unfit::Lacks(format!("the log {shown} {found}, and this run continues from step {step}")));
     }
     // The same number is printed and read in the same way on both sides.
     if let Some(loss) = loss.filter(|loss| last.loss.map(f32::to_bits) != Some(loss.to_bits())) {

@@ -1,6 +1,7 @@
 //! The command line: one file a command.
 //!
-//! Results go to standard output, progress and notes to standard error. Files are written beside their final name and renamed into place.
+//! Results go to standard output, progress and notes to standard error. Files are written beside their final name and
+//! renamed into place.
 
 mod arena;
 pub mod args;

@@ -186,7 +186,7 @@ pub fn write_picture(path: &Path, svg: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The folder that a file lies in.
+/// The folder that a file is in.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
@@ -227,8 +227,8 @@ mod tests {
         assert!(writable(folder.path(), "the log").is_err());
         assert!(writable(&folder.path().join("no/a.json"), "the log").is_err());
         let long = folder.path().join("n".repeat(300));
-        let told = writable(&long, "the log").unwrap_err().to_string();
-        assert!(told.contains("name of 300 bytes is longer"), "{told}");
+        let message = writable(&long, "the log").unwrap_err().to_string();
+        assert!(message.contains("name of 300 bytes is longer"), "{message}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -1,7 +1,8 @@
 //! The compiled step as one JSON document, for scripts.
 //!
-//! Flat vectors are listed as the parameters they consist of, so that no two entries of `buffers` share a byte while both are alive, the bytes of all
-//! entries add up to `unshared_bytes`, and the largest sum of those alive at one operation is `lower_bound_bytes`.
+//! Flat vectors are listed as the parameters they consist of, so that no two entries of `buffers` share a byte while
+//! both are alive, the bytes of all entries add up to `unshared_bytes`, and the largest sum of those alive at one
+//! operation is `lower_bound_bytes`.
 
 use crate::compile::Compiled;
 use crate::ir::Role;
@@ -200,7 +201,7 @@ fn ops(compiled: &Compiled) -> Vec<OpEntry<'_>> {
     .collect()
 }
 
-/// The entries of one buffer: itself, or its parts with whatever lies between them.
+/// The entries of one buffer: itself, or its parts with whatever is between them.
 fn entries<'a>(plan: &'a BindingPlan, model: &Model, buffer: &'a Buffer, out: &mut Vec<BufferEntry<'a>>) {
     let whole =
         |name: String, start: u64, bytes: u64, data_bytes: u64, shape: Shape, layer: Option<LayerId>| BufferEntry {

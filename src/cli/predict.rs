@@ -94,11 +94,11 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     };
     match table {
         Some(table) => {
-            output::note(told(&summary).trim_end());
+            output::note(text(&summary).trim_end());
             output::print_table(&table)
         }
         None if args.json => output::print_json(&summary),
-        None => output::print(&told(&summary)),
+        None => output::print(&text(&summary)),
     }
 }
 
@@ -237,7 +237,7 @@ fn class(set: &Dataset, confusion: &[Vec<u32>], c: usize) -> Class {
 /// More classes than this make a matrix that no terminal holds.
 const MAX_PRINTED: usize = 24;
 
-fn told(s: &Summary) -> String {
+fn text(s: &Summary) -> String {
     let part = match s.part {
         "train" => "training ",
         "held_out" => "held-out ",

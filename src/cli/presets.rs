@@ -105,8 +105,8 @@ pub fn warn_of_precision(preset: &Preset, target: &Target) {
     }
 }
 
-/// The preset of this name or path, whose network may still have mistakes, the folder that relative paths in it are taken from, and the preset's
-/// own file, where it is one.
+/// The preset of this name or path, whose network may still have mistakes, the folder that relative paths in it are
+/// taken from, and the preset's own file, where it is one.
 ///
 /// # Errors
 /// Where there is none, or it cannot be read as a preset: all mistakes, one a line.
@@ -213,7 +213,7 @@ pub fn run(args: &PresetsArgs) -> anyhow::Result<()> {
     if args.json { output::print_json(&list) } else { output::print(&text) }
 }
 
-/// A bundled preset, whatever files lie in the current folder.
+/// A bundled preset, whatever files are in the current folder.
 fn load_bundled(name: &str) -> anyhow::Result<Loaded> {
     let text = BUNDLED.iter().find(|b| b.name == name).map_or("", |b| b.text);
     let preset = read_preset(text).map_err(|e| mistakes(name, &e))?;

@@ -1,4 +1,5 @@
-//! What a training run says while it lasts: a bar on a terminal, otherwise about twenty lines, and more of them where steps are slow. Both go to standard error.
+//! What a training run says while it lasts: a bar on a terminal, otherwise about twenty lines, and more of them where
+//! steps are slow. Both go to standard error.
 
 use super::output;
 use crate::tensor::figure;

@@ -1,4 +1,5 @@
-//! Where a command's results go: no two to the same place, none onto what the command reads, and none over a file of another kind.
+//! Where a command's results go: no two to the same place, none onto what the command reads, and none over a file of
+//! another kind.
 
 use super::error::wrong;
 use super::output::{folder_of, writable};
@@ -23,7 +24,8 @@ impl Place {
         Self { what, given: given.to_owned(), resolved: resolved(given) }
     }
 
-    /// Whether writing `file` would change what is read here: this very file, or a file in a subfolder of this folder, which is where pictures lie.
+    /// Whether writing `file` would change what is read here: this very file, or a file in a subfolder of this folder,
+    /// which is where pictures are.
     fn holds(&self, file: &Path) -> bool {
         *file == self.resolved || (file.starts_with(&self.resolved) && folder_of(file) != self.resolved)
     }
@@ -124,8 +126,8 @@ impl Places {
 
     /// Adds a result, where one is asked for, and gives the path to write it to.
     ///
-    /// # Errors
-    /// Where nothing can be written there, or it would replace another result, what the command reads, or a file of another kind.
+    /// # Errors Where nothing can be written there, or it would replace another result, what the command reads, or a
+    /// file of another kind.
     pub fn writes(
         &mut self,
         what: &'static str,

@@ -198,7 +198,7 @@ fn rows_of(shown: &[&RunEntry]) -> String {
     table(&rows)
 }
 
-/// Rows with columns of one width; numbers stand at the right.
+/// Rows with columns of one width; numbers are at the right.
 fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);

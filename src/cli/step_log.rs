@@ -6,7 +6,7 @@
 //! second, and before every checkpoint, which is never ahead of its log.
 
 use super::error::{unwritable, wrong};
-use super::log_lines::{GoesOn, Kept, kept_lines};
+use super::log_lines::{Continuation, Kept, kept_lines};
 use super::output;
 use super::result_places::{Kind, part_of, replaceable};
 use crate::tensor::sync_folder;
@@ -55,7 +55,7 @@ impl StepLog {
     /// # Errors
     /// Where that folder cannot be written to, another run writes that log, what is there is no log, it ends before the
     /// step that the run resumes from, or it is the log of another run.
-    pub fn open(path: &Path, from: Option<GoesOn>) -> anyhow::Result<Self> {
+    pub fn open(path: &Path, from: Option<Continuation>) -> anyhow::Result<Self> {
         let part = part_of(path);
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(&part);
         let mut file = opened.map_err(|cause| {
@@ -228,8 +228,8 @@ mod tests {
     use super::*;
 
     /// A run of these tests continues from `step`, whose loss is 0 in every line.
-    fn from(step: u64) -> Option<GoesOn> {
-        Some(GoesOn { step, loss: Some(0.0) })
+    fn from(step: u64) -> Option<Continuation> {
+        Some(Continuation { step, loss: Some(0.0) })
     }
 
     #[test]
@@ -238,8 +238,8 @@ mod tests {
         let path = folder.path().join("run.jsonl");
         let mut first = StepLog::open(&path, None).unwrap();
         first.add(&StepReport { step: 1, ..StepReport::default() }, Instant::now()).unwrap();
-        let told = StepLog::open(&path, None).map(|_| ()).unwrap_err().to_string();
-        assert!(told.contains("being written by another run"), "{told}");
+        let message = StepLog::open(&path, None).map(|_| ()).unwrap_err().to_string();
+        assert!(message.contains("being written by another run"), "{message}");
         assert_eq!(first.finish().unwrap(), Some(path.clone()));
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
         // The name is free again.
@@ -250,7 +250,7 @@ mod tests {
     fn a_run_that_goes_on_appends_to_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
-        let write = |from: Option<GoesOn>, steps: std::ops::RangeInclusive<u64>| {
+        let write = |from: Option<Continuation>, steps: std::ops::RangeInclusive<u64>| {
             let mut log = StepLog::open(&path, from).unwrap();
             steps.for_each(|step| log.add(&StepReport { step, ..StepReport::default() }, Instant::now()).unwrap());
             log
@@ -275,11 +275,11 @@ mod tests {
         drop(killed);
         write(from(18), 19..=19).finish().unwrap();
         assert_eq!(steps(), (1..=19).collect::<Vec<_>>());
-        let told = StepLog::open(&path, from(30)).map(|_| ()).unwrap_err().to_string();
-        assert!(told.contains("ends with step 19") && told.contains("another name"), "{told}");
+        let message = StepLog::open(&path, from(30)).map(|_| ()).unwrap_err().to_string();
+        assert!(message.contains("ends with step 19") && message.contains("another name"), "{message}");
         std::fs::write(&path, "a letter\n").unwrap();
-        let told = StepLog::open(&path, from(3)).map(|_| ()).unwrap_err().to_string();
-        assert!(told.contains("is no log") && std::fs::read_dir(folder.path()).unwrap().count() == 1, "{told}");
+        let message = StepLog::open(&path, from(3)).map(|_| ()).unwrap_err().to_string();
+        assert!(message.contains("is no log") && std::fs::read_dir(folder.path()).unwrap().count() == 1, "{message}");
     }
 
     #[test]
@@ -334,8 +334,8 @@ mod tests {
         for name in ["run.jsonl", "run.jsonl.part"] {
             let other = folder.path().join(name);
             std::fs::write(&other, "a letter\n").unwrap();
-            let told = StepLog::open(&path, None).map(|_| ()).unwrap_err().to_string();
-            assert!(told.contains(name) && told.contains("another name"), "{told}");
+            let message = StepLog::open(&path, None).map(|_| ()).unwrap_err().to_string();
+            assert!(message.contains(name) && message.contains("another name"), "{message}");
             assert_eq!(std::fs::read_to_string(&other).unwrap(), "a letter\n");
             std::fs::remove_file(&other).unwrap();
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -385,19 +385,19 @@ mod tests {
             log
         };
         let loss = 0.1f32 + 0.2;
-        let at = |step, loss| Some(GoesOn { step, loss: Some(loss) });
+        let at = |step, loss| Some(Continuation { step, loss: Some(loss) });
         write(9, loss).finish().unwrap();
         let before = std::fs::read(&path).unwrap();
-        let refused = |from: Option<GoesOn>| StepLog::open(&path, from).map(|_| ()).unwrap_err().to_string();
-        let told = refused(at(5, f32::from_bits(loss.to_bits() + 1)));
-        assert!(told.contains("belongs to another run: its line of step 5 has loss 0.3"), "{told}");
-        assert!(told.contains("another name"), "{told}");
+        let refused = |from: Option<Continuation>| StepLog::open(&path, from).map(|_| ()).unwrap_err().to_string();
+        let message = refused(at(5, f32::from_bits(loss.to_bits() + 1)));
+        assert!(message.contains("belongs to another run: its line of step 5 has loss 0.3"), "{message}");
+        assert!(message.contains("another name"), "{message}");
         assert_eq!(
             (std::fs::read(&path).unwrap(), std::fs::read_dir(folder.path()).unwrap().count()),
             (before.clone(), 1)
         );
         // A checkpoint of an older version says no loss.
-        let mut log = StepLog::open(&path, Some(GoesOn { step: 5, loss: None })).unwrap();
+        let mut log = StepLog::open(&path, Some(Continuation { step: 5, loss: None })).unwrap();
         log.add(&StepReport { step: 6, loss, ..StepReport::default() }, Instant::now()).unwrap();
         assert_eq!(
             (log.take_removed().unwrap().contains("4 later lines were removed"), log.take_removed()),

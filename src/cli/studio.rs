@@ -33,7 +33,8 @@ pub fn run(preset: Option<&OsStr>) -> anyhow::Result<()> {
     if !BUNDLED.iter().any(|b| given == b.name) {
         return Err(unknown(&given.to_string_lossy()));
     }
-    // The studio knows the bundled ones by name. They are no files: saving one asks for a place, and none is listed as a recent file.
+    // The studio knows the bundled ones by name. They are no files: saving one asks for a place, and none is listed as
+    // a recent file.
     crate::studio::run(Some(path.to_owned()))
 }
 

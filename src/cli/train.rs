@@ -4,14 +4,14 @@ use super::args::{ExecutorArg, TrainArgs};
 use super::choices::Device;
 use super::error::wrong;
 use super::keep_run::{Keeper, folder_of_runs};
-use super::log_lines::GoesOn;
+use super::log_lines::Continuation;
 use super::presets::{DataLook, Loaded};
 use super::progress::{Progress, evaluation};
 use super::result_places::{Kind, Places, WeightsFile};
 use super::signals::{self, Signal};
 use super::step_log::StepLog;
 use super::step_times::Times;
-use super::train_summary::{HeldOut, Outcome, told};
+use super::train_summary::{HeldOut, Outcome, text};
 use super::{device, output, presets};
 use crate::exec::{ExecError, Executor};
 use crate::model::Preset;
@@ -52,7 +52,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let store = args.keep.then(folder_of_runs).transpose()?;
     // From here on there is something to save. The log is opened last: until here a mistake leaves no file at all.
     signals::finish_first("this step");
-    let from = args.resume.as_ref().map(|_| GoesOn { step: session.done(), loss: session.last_loss() });
+    let from = args.resume.as_ref().map(|_| Continuation { step: session.done(), loss: session.last_loss() });
     let mut log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
     log.iter_mut().for_each(|log| log.set_maybe_trained(session.is_maybe_trained()));
     presets::warn_of_precision(&found.preset, &target);
@@ -79,13 +79,14 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
         saved: Vec::new(),
         failures: Vec::new(),
     };
-    // A run that fails at step n keeps the log of the steps before it, and nothing else: its parameters are those of no finished run.
+    // A run that fails at step n keeps the log of the steps before it, and nothing else: its parameters are those of no
+    // finished run.
     run.steps(&mut session, args, &outputs, &found.preset)?;
     let signal = signals::asked().filter(|_| session.done() < session.total());
     let held = run.save(&mut session, &outputs, &found.preset, signal);
     let mut failures = std::mem::take(&mut run.failures);
     let summary = run.outcome(held, signal, prepare_ms, device_name, chosen).summary(&session, args);
-    let printed = if args.json { output::print_json(&summary) } else { output::print(&told(&summary)) };
+    let printed = if args.json { output::print_json(&summary) } else { output::print(&text(&summary)) };
     failures.extend(printed.err());
     one_error(failures)?;
     Ok(signal.map_or(ExitCode::SUCCESS, Signal::exit_code))
@@ -119,7 +120,8 @@ fn one_error(mut failures: Vec<anyhow::Error>) -> anyhow::Result<()> {
     }
 }
 
-/// Prepares the run. Where the user left the choice of device open and the GPU has not the memory, the CPU takes over, and says so.
+/// Prepares the run. Where the user left the choice of device open and the GPU has not the memory, the CPU takes over,
+/// and says so.
 fn prepare(spec: &SessionSpec, asked: Device, name: String) -> anyhow::Result<(Session, String)> {
     match Session::prepare(spec) {
         Err(error @ (TrainError::Exec(ExecError::OutOfMemory { .. }) | TrainError::Shortage(_)))

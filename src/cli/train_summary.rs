@@ -145,7 +145,7 @@ impl Outcome {
 
 /// The summary in words.
 #[must_use]
-pub fn told(s: &Summary) -> String {
+pub fn text(s: &Summary) -> String {
     let mut out = if s.steps < s.first_step && !s.interrupted {
         format!(
             "{}: nothing was left to do, as step {} was made before; give more --steps to continue\n",

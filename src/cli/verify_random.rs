@@ -217,7 +217,7 @@ struct Progress {
     count: u64,
     done: u64,
     failures: u64,
-    told: Instant,
+    reported: Instant,
 }
 
 impl Progress {
@@ -228,7 +228,7 @@ impl Progress {
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Self { bar, count, done: 0, failures: 0, told: Instant::now() }
+        Self { bar, count, done: 0, failures: 0, reported: Instant::now() }
     }
 
     /// A network is done with.
@@ -243,8 +243,8 @@ impl Progress {
 
     /// Reports how far it is, where it is time.
     fn alive(&mut self) {
-        if self.bar.is_none() && self.told.elapsed() >= LINE_EVERY {
-            self.told = Instant::now();
+        if self.bar.is_none() && self.reported.elapsed() >= LINE_EVERY {
+            self.reported = Instant::now();
             output::note(&format!("{}/{} networks, {} failures", self.done, self.count, self.failures));
         }
     }

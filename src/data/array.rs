@@ -70,7 +70,7 @@ impl Array<'_> {
         (0..self.len()).map(|i| self.stored(if self.fortran { self.column_major(i) } else { i }))
     }
 
-    /// Where row-major element `i` stands in column-major storage.
+    /// Where row-major element `i` is in column-major storage.
     fn column_major(&self, mut i: usize) -> usize {
         let (mut offset, mut stride) = (0, self.len());
         for &d in self.shape.iter().rev() {

@@ -1,8 +1,9 @@
 //! The order in which training sees its samples.
 //!
-//! An epoch is one shuffled pass over the training part. Its order follows from the seed and the epoch's number alone, so a
-//! [`Position`] of two numbers is enough to continue a run with exactly the batches it would have seen, and a [`BatchPlace`] is
-//! enough for a device to find its samples. What is left of an epoch below one batch is dropped: every step has the same shape.
+//! An epoch is one shuffled pass over the training part. Its order follows from the seed and the epoch's number alone,
+//! so a [`Position`] of two numbers is enough to continue a run with exactly the batches it would have seen, and a
+//! [`BatchPlace`] is enough for a device to find its samples. What is left of an epoch below one batch is dropped:
+//! every step has the same shape.
 
 use super::{BatchPlace, DataError, Shuffle};
 use serde::{Deserialize, Serialize};
@@ -181,13 +182,13 @@ mod tests {
     #[test]
     fn a_device_finds_the_same_samples() {
         let train: Vec<u32> = (50..73).collect();
-        let mut told = Batches::new(train.clone(), 5, 1).unwrap();
+        let mut listed = Batches::new(train.clone(), 5, 1).unwrap();
         let mut found = Batches::new(train, 5, 1).unwrap();
         for _ in 0..20 {
             let place = found.next_place();
             let samples: Vec<u32> = (0..5).map(|row| found.train()[place.sample(23, row) as usize]).collect();
-            assert_eq!(told.next(), samples);
-            assert_eq!(told.position(), found.position());
+            assert_eq!(listed.next(), samples);
+            assert_eq!(listed.position(), found.position());
         }
     }
 }

@@ -31,7 +31,8 @@ pub(super) fn digits() -> Result<Loaded, DataError> {
     Ok(loaded)
 }
 
-/// 150 flowers, 4 measurements in cm, as published; the file's first line holds counts and names, and is passed over as a header.
+/// 150 flowers, 4 measurements in cm, as published; the file's first line holds counts and names, and is passed over as
+/// a header.
 pub(super) fn iris() -> Result<Loaded, DataError> {
     let mut loaded = table(IRIS, "iris", Header::Yes)?;
     let data = &mut loaded.dataset;

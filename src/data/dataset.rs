@@ -30,6 +30,23 @@ pub enum Target {
     Values { values: Vec<f32>, shape: Shape },
 }
 
+impl Target {
+    /// Number of samples.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Classes { labels, .. } => labels.len(),
+            Self::Values { values, shape } => values.len() / shape.len().max(1),
+        }
+    }
+
+    /// True where there is no sample.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Where [`Dataset::gather`] writes targets.
 #[derive(Debug)]
 pub enum TargetMut<'a> {
@@ -66,16 +83,13 @@ impl Dataset {
     /// Number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
-        match &self.target {
-            Target::Classes { labels, .. } => labels.len(),
-            Target::Values { values, shape } => values.len() / shape.len().max(1),
-        }
+        self.target.len()
     }
 
     /// True where there is no sample.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.target.is_empty()
     }
 
     /// The features of sample `i`, `sample.len()` values; `i` is below [`Dataset::len`].

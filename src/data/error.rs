@@ -1,4 +1,5 @@
-//! What can be wrong about a data set: always with the file, the place, what was found, what was expected and what to do.
+//! What can be wrong about a data set: always with the file, the place, what was found, what was expected and what to
+//! do.
 
 use crate::model::{Diagnostic, Preset};
 use std::{fmt, io};
@@ -46,7 +47,7 @@ pub enum DataError {
     Resume { cursor: usize, batch: usize, train: usize },
 }
 
-/// Where in a file something stands.
+/// Where in a file something is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The file as a whole.
@@ -141,7 +142,7 @@ impl DataError {
     }
 }
 
-/// A piece of a file as it may stand in a message: quoted, control characters escaped, at most 40 characters.
+/// A piece of a file as it may appear in a message: quoted, control characters escaped, at most 40 characters.
 pub(super) fn quoted(text: &str) -> String {
     let short: String = text.chars().take(40).collect();
     let more = if short.len() < text.len() { "..." } else { "" };

@@ -7,8 +7,8 @@ use crate::tensor::{Shape, plural};
 
 /// The data set in the network's shapes.
 ///
-/// Samples of equal length are reshaped where one side is flat or only dimensions of 1 differ. A loss on values gets classes one-hot, or
-/// as 0 and 1 where the network has a single output.
+/// Samples of equal length are reshaped where one side is flat or only dimensions of 1 differ. A loss on values gets
+/// classes one-hot, or as 0 and 1 where the network has a single output.
 ///
 /// # Errors
 /// Where features, classes or target values do not fit.
@@ -207,10 +207,7 @@ mod tests {
     use crate::data::Preprocessing;
 
     fn loaded(sample: Shape, target: Target) -> Loaded {
-        let n = match &target {
-            Target::Classes { labels, .. } => labels.len(),
-            Target::Values { values, shape } => values.len() / shape.len(),
-        };
+        let n = target.len();
         let x = vec![0.5; n * sample.len()];
         let dataset = Dataset {
             name: "t".into(),

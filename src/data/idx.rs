@@ -1,5 +1,5 @@
-//! IDX files, the format of the MNIST family: two zero bytes, an element type, the number of dimensions, the dimensions as big-endian
-//! 32-bit numbers, then the values. The format is described at <http://yann.lecun.com/exdb/mnist/>.
+//! IDX files, the format of the MNIST family: two zero bytes, an element type, the number of dimensions, the dimensions
+//! as big-endian 32-bit numbers, then the values. The format is described at <http://yann.lecun.com/exdb/mnist/>.
 
 use super::array::{Array, Kind, Pair, byte_len};
 use super::dataset::Loaded;
@@ -76,13 +76,9 @@ fn read_header(head: &[u8], file: &str) -> Result<(Kind, Vec<usize>), DataError>
     };
     let &[zero, zero_too, code, rank, ref rest @ ..] = head else { return Err(short(head.len(), 4)) };
     if (zero, zero_too) != (0, 0) {
-        return Err(DataError::content(
-            file,
-            Place::Byte(0),
-            format!("{zero:#04x} {zero_too:#04x}"),
-            "0x00 0x00, the start of an IDX file",
-            "give the files as published: *-images-idx3-ubyte and *-labels-idx1-ubyte, plain or .gz",
-        ));
+        let help = "give the files as published: *-images-idx3-ubyte and *-labels-idx1-ubyte, plain or .gz";
+        let (found, expected) = (format!("{zero:#04x} {zero_too:#04x}"), "0x00 0x00, the start of an IDX file");
+        return Err(DataError::content(file, Place::Byte(0), found, expected, help));
     }
     let kind = match code {
         0x08 => Kind::U8,

@@ -1,13 +1,13 @@
 //! Data sets and loaders: from the preset's `data` to samples a step can copy in.
 //!
-//! [`load`] reads or draws a whole [`Dataset`] into memory and checks it against the network before the first step, so that a wrong
-//! file is a message with a file, a line and a remedy, and never a wrong loss. [`load_as`] prepares it as given weights
-//! were trained, by their [`Preprocessing`]. [`split`] divides it, [`Batches`] gives the order of its training part,
-//! and [`Dataset::gather`] copies one batch.
+//! [`load`] reads or draws a whole [`Dataset`] into memory and checks it against the network before the first step, so
+//! that a wrong file is a message with a file, a line and a remedy, and never a wrong loss. [`load_as`] prepares it as
+//! given weights were trained, by their [`Preprocessing`]. [`split`] divides it, [`Batches`] gives the order of its
+//! training part, and [`Dataset::gather`] copies one batch.
 //!
-//! Every reader works on bytes, trusts no length a header claims before comparing it with the bytes that are there, and returns a
-//! [`DataError`] for whatever it is given: readers are public because they are fuzzed. Nothing here depends on the machine: the same
-//! file and seed give the same bits everywhere.
+//! Every reader works on bytes, trusts no length a header claims before comparing it with the bytes that are there, and
+//! returns a [`DataError`] for whatever it is given: readers are public because they are fuzzed. Nothing here depends
+//! on the machine: the same file and seed give the same bits everywhere.
 
 mod array;
 mod batch_place;
@@ -60,10 +60,11 @@ use crate::model::{DataSource, DataSpec};
 use error::Side;
 use std::path::Path;
 
-/// The data set of `spec`, checked against the network of `request`; `base` is the folder that relative paths start from.
+/// The data set of `spec`, checked against the network of `request`; `base` is the folder that relative paths start
+/// from.
 ///
-/// # Errors
-/// Where a file cannot be read or is malformed, a field of the preset cannot work, or the data does not fit the network.
+/// # Errors Where a file cannot be read or is malformed, a field of the preset cannot work, or the data does not fit
+/// the network.
 pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, DataError> {
     fit::fit(learnt(spec, request, base)?, request)
 }
@@ -76,7 +77,8 @@ pub fn load_as(spec: &DataSpec, request: &Request, base: &Path, known: &Preproce
     fit::fit(known.prepare(read(spec, request, base, Some(known))?)?, request)
 }
 
-/// As [`load`], for those who only look: data that does not fit the network comes as its source gives it, with why it does not fit.
+/// As [`load`], for those who only look: data that does not fit the network comes as its source gives it, with why it
+/// does not fit.
 ///
 /// # Errors
 /// Where a file cannot be read or is malformed, or a field of the preset cannot work.

@@ -145,10 +145,7 @@ mod tests {
     use crate::data::Preprocessing;
 
     fn set(target: Target, preprocessing: Preprocessing) -> Dataset {
-        let samples = match &target {
-            Target::Classes { labels, .. } => labels.len(),
-            Target::Values { values, shape } => values.len() / shape.len(),
-        };
+        let samples = target.len();
         let (sample, x) = ([1].into(), vec![0.0; samples]);
         Dataset { name: "t".into(), sample, x, target, feature_names: vec![], notes: vec![], preprocessing }
     }

@@ -1,8 +1,8 @@
 //! NumPy's `.npy` arrays, versions 1 to 3: a header written as a Python dictionary, then the values.
 //! The format is described at <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 //!
-//! The header is read here and not by a library that evaluates Python literals: those recurse as deep as a hostile file asks, and
-//! multiply dimensions without a check.
+//! The header is read here and not by a library that evaluates Python literals: those recurse as deep as a hostile file
+//! asks, and multiply dimensions without a check.
 
 use super::array::{Array, Kind, Pair, byte_len};
 use super::dataset::Loaded;
@@ -20,8 +20,8 @@ const MOST_DIMENSIONS: usize = 64;
 
 /// The array of an `.npy` file.
 ///
-/// # Errors
-/// Where the header is malformed, the elements are not plain numbers, or the bytes are more or fewer than the header promises.
+/// # Errors Where the header is malformed, the elements are not plain numbers, or the bytes are more or fewer than the
+/// header promises.
 pub fn read_npy<'a>(bytes: &'a [u8], file: &str) -> Result<Array<'a>, DataError> {
     let fetch = "the file is truncated or damaged: save it again";
     let ended = |expected: String| {
@@ -114,7 +114,7 @@ struct Header {
     shape: Vec<usize>,
 }
 
-/// A place in the header's text, and what should have stood there.
+/// A place in the header's text, and what should have been there.
 type Unexpected = (usize, &'static str);
 
 impl Header {

@@ -1,7 +1,7 @@
 //! Data drawn from a seed: small problems whose shape a person can see.
 //!
-//! Everything comes from [`Rng`] and `libm`, so a seed gives the same samples on every machine. Classes take turns, sample by sample:
-//! every part of the set is balanced.
+//! Everything comes from [`Rng`] and `libm`, so a seed gives the same samples on every machine. Classes take turns,
+//! sample by sample: every part of the set is balanced.
 
 use super::dataset::Loaded;
 use super::{DataError, Dataset, Preprocessing, Target};
@@ -116,8 +116,9 @@ fn plane(
     })
 }
 
-/// Variables uniform in [-1, 1) and as many target values as the network has outputs, each standardised. With d variables counted cyclically, target k is
-/// `f_k(x) = (1 / sqrt(d)) * sum_i (sin(pi (x_i + k / 2)) + x_i x_{i+1+k})`, plus normal noise of deviation `noise` before the standardisation.
+/// Variables uniform in [-1, 1) and as many target values as the network has outputs, each standardised. With d
+/// variables counted cyclically, target k is `f_k(x) = (1 / sqrt(d)) * sum_i (sin(pi (x_i + k / 2)) + x_i x_{i+1+k})`,
+/// plus normal noise of deviation `noise` before the standardisation.
 fn regression(
     source: &DataSource,
     [input, output]: [&Shape; 2],

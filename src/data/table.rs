@@ -53,9 +53,8 @@ pub struct Table {
 
 /// The table in a text file, plain or gzip.
 ///
-/// # Errors
-/// Where the file is not UTF-8 text, has no sample, a line has another number of columns than the first, a cell is missing or no finite
-/// number, or the target column does not exist. Messages have the line and column.
+/// # Errors Where the file is not UTF-8 text, has no sample, a line has another number of columns than the first, a
+/// cell is missing or no finite number, or the target column does not exist. Messages have the line and column.
 pub fn read_csv(bytes: &[u8], file: &str, options: &CsvOptions) -> Result<Table, DataError> {
     read_known(bytes, file, options, None)
 }
@@ -172,7 +171,7 @@ impl<'a> Rows<'a> {
             if !self.reader.read_record(&mut cells).map_err(damaged)? {
                 return Ok(None);
             }
-            // The reader stands before the blank lines that it is going to skip.
+            // The reader is before the blank lines that it is going to skip.
             let start = usize::try_from(position.byte()).unwrap_or(usize::MAX);
             let blank = self.text.as_bytes().iter().skip(start).take_while(|b| matches!(b, b'\r' | b'\n'));
             let line = position.line() + blank.filter(|&&b| b == b'\n').count() as u64;

@@ -16,8 +16,10 @@ pub struct StepRecord {
 }
 
 impl Step {
-    /// Keeps a data set on the device, so that steps fetch their batches themselves and several go in one launch. `samples` `[n, sample]` lie in the step's
-    /// layout; `rows` are those that shuffles permute, where they do not come in order; `watched` are scalars to be read after every step. False where the device has no room, and on a CPU, which reads its batches where they lie.
+    /// Keeps a data set on the device, so that steps fetch their batches themselves and several go in one launch.
+    /// `samples` `[n, sample]` lie in the step's layout; `rows` are those that shuffles permute, where they do not come
+    /// in order; `watched` are scalars to be read after every step. False where the device has no room, and on a CPU,
+    /// which reads its batches where they lie.
     ///
     /// # Errors
     /// What went wrong on the device.
@@ -34,7 +36,8 @@ impl Step {
         }
     }
 
-    /// The steps that the next launch makes where `left` are wanted; 0 where steps do not fetch their batches themselves.
+    /// The steps that the next launch makes where `left` are wanted; 0 where steps do not fetch their batches
+    /// themselves.
     #[must_use]
     pub fn launch_size(&self, left: u64) -> usize {
         match self {
@@ -49,8 +52,8 @@ impl Step {
         matches!(self, Self::Cuda(step) if step.has_berth())
     }
 
-    /// Launches the steps whose batches stand at `places`, as many as [`Self::launch_size`] said; `counter` is the step counter before them.
-    /// Returns at once.
+    /// Launches the steps whose batches stand at `places`, as many as [`Self::launch_size`] said; `counter` is the step
+    /// counter before them. Returns at once.
     ///
     /// # Errors
     /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then),

@@ -18,7 +18,7 @@ pub fn scientific(value: f64, decimals: usize) -> String {
     format!("{number}e{power}")
 }
 
-/// A noun as it stands behind its number: `step` behind 1, `steps` behind every other.
+/// A noun as it follows its number: `step` behind 1, `steps` behind every other.
 #[must_use]
 pub fn plural(count: u64, noun: &str) -> String {
     match noun {

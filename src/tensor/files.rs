@@ -12,7 +12,8 @@ const SUFFIX: &str = ".part";
 /// Where files cannot be locked, their age decides: no file takes so long to write.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Writes a file beside its final name, flushes it to the disk, and renames it into place: whoever looks sees the old file or the new one.
+/// Writes a file beside its final name, flushes it to the disk, and renames it into place: whoever looks sees the old
+/// file or the new one.
 ///
 /// # Errors
 /// Where the folder is missing or not writable, or the disk is full; the old file is untouched then.

@@ -1,7 +1,7 @@
 //! What a prepared run shares with a window in the same process: its compiled step and its data, found by a key.
 //!
-//! Both are too large to be sent, and neither changes while the run lasts. A listener elsewhere makes them from the run's
-//! description, and compares the key of the plan that it gets.
+//! Both are too large to be sent, and neither changes while the run lasts. A listener elsewhere makes them from the
+//! run's description, and compares the key of the plan that it gets.
 
 use crate::compile::Compiled;
 use crate::data::{Dataset, Split};

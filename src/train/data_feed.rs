@@ -254,7 +254,7 @@ impl DataFeed {
         }
     }
 
-    /// Appends where the next `steps` batches of `batch` samples stand, and passes them.
+    /// Appends where the next `steps` batches of `batch` samples are, and passes them.
     pub fn places(&mut self, steps: usize, batch: usize, out: &mut Vec<BatchPlace>) {
         for _ in 0..steps {
             match self {

@@ -10,7 +10,7 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// A failure of training. [`TrainError::is_user`] tells what the user gave from what went wrong here.
+/// A failure of training. [`TrainError::is_user`] distinguishes what the user gave from what went wrong here.
 #[derive(Debug, Error)]
 pub enum TrainError {
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
@@ -44,7 +44,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// True where the mistake lies in what the user gave: exit status 2.
+    /// True where the mistake is in what the user gave: exit status 2.
     #[must_use]
     pub fn is_user(&self) -> bool {
         match self {
@@ -60,7 +60,8 @@ impl TrainError {
         }
     }
 
-    /// The mistakes of the preset that it comes from, each at the field to change; none where the preset is not to blame.
+    /// The mistakes of the preset that it comes from, each at the field to change; none where the preset is not to
+    /// blame.
     #[must_use]
     pub fn mistakes(&self, preset: &Preset) -> Vec<Diagnostic> {
         match self {

@@ -66,7 +66,8 @@ impl Evaluator {
         Ok(Self { step, indices: vec![0; model.batch] })
     }
 
-    /// The network's outputs for samples by index, `[indices.len(), output]`, handed to `each` batch by batch with the number of rows that count.
+    /// The network's outputs for samples by index, `[indices.len(), output]`, handed to `each` batch by batch with the
+    /// number of rows that count.
     pub(super) fn outputs(
         &mut self,
         pool: &mut Pool,

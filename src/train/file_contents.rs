@@ -239,11 +239,11 @@ mod tests {
         let contents = |names: &[&str]| Contents { holding: Holding::Checkpoint, layout: layout(names) };
         let own = layout(&["layers.0.bias", "layers.0.weight"]);
         assert_eq!(contents(&["layers.0.bias", "layers.0.weight", "state.counter"]).other_network(&own), None);
-        let told = |names: &[&str]| contents(names).other_network(&own).unwrap();
-        assert_eq!(told(&["layers.0.bias"]), "it has no layers.0.weight");
-        assert_eq!(told(&["layers.0.bias", "layers.1.bias"]), "layers.1.bias is in no layer of this network");
+        let message = |names: &[&str]| contents(names).other_network(&own).unwrap();
+        assert_eq!(message(&["layers.0.bias"]), "it has no layers.0.weight");
+        assert_eq!(message(&["layers.0.bias", "layers.1.bias"]), "layers.1.bias is in no layer of this network");
         let wider = Layout([("layers.0.bias".to_owned(), Shape::from([3]))].into());
-        let told = contents(&["layers.0.bias"]).other_network(&wider).unwrap();
-        assert_eq!(told, "layers.0.bias is [2] there and [3] here");
+        let message = contents(&["layers.0.bias"]).other_network(&wider).unwrap();
+        assert_eq!(message, "layers.0.bias is [2] there and [3] here");
     }
 }

@@ -1,7 +1,7 @@
 //! Kernels and library algorithms timed on the GPU, and remembered on disk.
 //!
-//! Estimates rank own kernels well enough and libraries badly, so every operation that has a choice is timed once on each device: all its candidates,
-//! on memory of its own, before the step is planned.
+//! Estimates rank own kernels well enough and libraries badly, so every operation that has a choice is timed once on
+//! each device: all its candidates, on memory of its own, before the step is planned.
 
 use super::TrainError;
 use crate::compile::{Compiled, Options, compile};
@@ -16,8 +16,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Candidates whose estimate is this many times the best one's are not timed: compiling them is most of what the first preparation takes. At 1.5, networks
-/// of small convolutions lost up to half their speed; at 2, none of nine lost anything against 3.5.
+/// Candidates whose estimate is this many times the best one's are not timed: compiling them is most of what the first
+/// preparation takes. At 1.5, networks of small convolutions lost up to half their speed; at 2, none of nine lost
+/// anything against 3.5.
 const HOPELESS: f64 = 2.0;
 
 /// A candidate that takes this many times as long as the best so far is timed only once.
@@ -34,7 +35,8 @@ fn file_of(device: &str) -> Option<PathBuf> {
     Some(cuda::cache_folder()?.join(format!("times-{:016x}.json", Fnv::of(device.as_bytes()))))
 }
 
-/// The times that are known for a GPU, from this process or from disk; none for a CPU. A file that is of no use is ignored, and written anew.
+/// The times that are known for a GPU, from this process or from disk; none for a CPU. A file that is of no use is
+/// ignored, and written anew.
 #[must_use]
 pub fn known_gpu_times(target: &Target) -> Option<Arc<GpuTimes>> {
     target.as_cuda()?;
@@ -55,7 +57,8 @@ pub fn known_gpu_times(target: &Target) -> Option<Arc<GpuTimes>> {
 
 static KEPT: Mutex<BTreeMap<String, Arc<GpuTimes>>> = Mutex::new(BTreeMap::new());
 
-/// As [`known_gpu_times`], after everything was timed that a step of this kind needs and that was not known. `STEPGRAPH_NO_TUNING` leaves it at estimates.
+/// As [`known_gpu_times`], after everything was timed that a step of this kind needs and that was not known.
+/// `STEPGRAPH_NO_TUNING` leaves it at estimates.
 ///
 /// # Errors
 /// Where the step cannot be compiled, or the device fails.
@@ -90,7 +93,8 @@ struct Round {
     timed: Vec<bool>,
 }
 
-/// The candidates of the operations in `open`: in each round every operation runs its next one. What is hopeless by estimate is left out.
+/// The candidates of the operations in `open`: in each round every operation runs its next one. What is hopeless by
+/// estimate is left out.
 fn rounds(model: &Model, options: &Options, first: &Selection, open: &[String]) -> Result<Vec<Round>, TrainError> {
     let count = first.choices.iter().map(|c| c.candidates.len()).max().unwrap_or(1);
     let mut out = Vec::with_capacity(count);

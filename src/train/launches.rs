@@ -1,4 +1,4 @@
-//! Several steps at once: where the data set lies on a GPU, they are launched ahead of their reports.
+//! Several steps at once: where the data set is on a GPU, they are launched ahead of their reports.
 
 use super::session::Watched;
 use super::{Session, Spans, StepReport, Stretches, TrainError};
@@ -13,12 +13,18 @@ impl Session {
         self.streams
     }
 
-    /// Makes up to `most` steps, and begins none once `within` is over; each is handed to `tell`, in order. Gives the number of steps made: 0 where the run is at
-    /// its end. Where the data set lies on a GPU, steps are launched ahead of their reports; all that were launched are done when this returns.
+    /// Makes up to `most` steps, and begins none once `within` is over; each is handed to `listen`, in order. Gives the
+    /// number of steps made: 0 where the run is at its end. Where the data set is on a GPU, steps are launched ahead
+    /// of their reports; all that were launched are done when this returns.
     ///
     /// # Errors
-    /// As [`Self::step`]; the steps before the failed one were told.
-    pub fn steps(&mut self, most: u64, within: Duration, mut tell: impl FnMut(&StepReport)) -> Result<u64, TrainError> {
+    /// As [`Self::step`]; the steps before the failed one were reported.
+    pub fn steps(
+        &mut self,
+        most: u64,
+        within: Duration,
+        mut listen: impl FnMut(&StepReport),
+    ) -> Result<u64, TrainError> {
         let started = Instant::now();
         let mut made = 0;
         if !self.streams {
@@ -26,7 +32,7 @@ impl Session {
                 let Some(report) = self.step()? else { break };
                 made += 1;
                 self.note_updates();
-                tell(&report);
+                listen(&report);
             }
             return Ok(made);
         }
@@ -38,7 +44,7 @@ impl Session {
             if wanted == 0 {
                 break;
             }
-            made += self.stream(wanted, started + within, &mut tell)?;
+            made += self.stream(wanted, started + within, &mut listen)?;
         }
         Ok(made)
     }
@@ -59,8 +65,8 @@ impl Session {
         self.moved = Some(moved);
     }
 
-    /// How far each parameter moved since this was last asked, in stretches of steps; of steps that are launched ahead, the last one. Nothing where it is not
-    /// measured or not collected.
+    /// How far each parameter moved since this was last asked, in stretches of steps; of steps that are launched ahead,
+    /// the last one. Nothing where it is not measured or not collected.
     pub fn take_updates(&mut self) -> Vec<Spans> {
         let found = self.moved.as_mut().map(Stretches::take).unwrap_or_default();
         if !found.is_empty() || self.moved.is_none() || !self.streams || self.done == 0 {
@@ -76,7 +82,7 @@ impl Session {
     }
 
     /// Up to `wanted` steps that fetch their own batches; at least one, and no launch after `until`.
-    fn stream(&mut self, wanted: u64, until: Instant, tell: &mut impl FnMut(&StepReport)) -> Result<u64, TrainError> {
+    fn stream(&mut self, wanted: u64, until: Instant, listen: &mut impl FnMut(&StepReport)) -> Result<u64, TrainError> {
         let counter = self.train.stored::<i64>(self.train.find("counter")?)?[1] as u64;
         let (mut sent, mut made, mut fed_us) = (0, 0, 0.0);
         let mut problem: Option<ExecError> = None;
@@ -89,7 +95,7 @@ impl Session {
                 self.places.clear();
                 self.feed.places(size, self.model.batch, &mut self.places);
                 if let Err(error) = self.train.launch(counter + sent, &self.places) {
-                    // These batches were not used; the launches before are still to be told of.
+                    // These batches were not used; the launches before are still to be reported.
                     self.feed.resume(position)?;
                     problem = Some(error);
                     continue;
@@ -112,7 +118,7 @@ impl Session {
                     break;
                 }
                 made += 1;
-                tell(&report);
+                listen(&report);
             }
             self.records = records;
             if let Some(loss) = failed {
@@ -125,7 +131,7 @@ impl Session {
 }
 
 impl Watched {
-    /// What the record of a step tells; its values stand in the order of [`Self::read_back`].
+    /// What the record of a step says; its values are in the order of [`Self::read_back`].
     fn report(&self, record: &StepRecord, step: u64, feed_us: f32) -> StepReport {
         let mut values = record.values.iter().copied();
         let mut next = |there: bool, or: f32| if there { values.next().unwrap_or(or) } else { or };

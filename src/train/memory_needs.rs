@@ -1,8 +1,8 @@
 //! What a command will take of the host's memory, listed before any of it is taken.
 //!
 //! The system lets a program ask for more memory than there is, and ends it when it uses that. So everything large is
-//! counted first, item by item, and held against what the machine offers. What a GPU's memory must hold is compared with
-//! it by `Step::check_room`; what its run takes here is counted here.
+//! counted first, item by item, and held against what the machine offers. What a GPU's memory must hold is compared
+//! with it by `Step::check_room`; what its run takes here is counted here.
 
 use super::{DataChoice, Purpose, SessionSpec};
 use crate::compile::Compiled;
@@ -167,7 +167,7 @@ fn data_size(spec: &SessionSpec, model: &Model) -> DataSize {
     }
 }
 
-/// Copies of single parameters: those that lie in an order of their own are put in another on their way, those of a
+/// Copies of single parameters: those that are in an order of their own are put in another on their way, those of a
 /// file and those of a device are held first.
 fn in_transit(spec: &SessionSpec, plan: &BindingPlan, here: bool) -> u64 {
     let slots = &plan.program.params;
@@ -251,11 +251,12 @@ mod tests {
         let (run, compiled) = needs(&text(50_000, 1000), |_| {}, false);
         assert!(compiled.plan.arena_bytes > 4 * 10_000_000_000);
         assert_eq!((run.check(None), run.check(Some(run.bytes()))), (Ok(()), Ok(())));
-        let told = run.check(Some(24 << 30)).unwrap_err().to_string();
+        let message = run.check(Some(24 << 30)).unwrap_err().to_string();
         assert!(
-            told.starts_with("this takes 37.") && told.contains("and 24.0 GiB are free: 37.3 GiB for the step's arena"),
-            "{told}"
+            message.starts_with("this takes 37.")
+                && message.contains("and 24.0 GiB are free: 37.3 GiB for the step's arena"),
+            "{message}"
         );
-        assert!(told.contains("use fewer units"), "{told}");
+        assert!(message.contains("use fewer units"), "{message}");
     }
 }

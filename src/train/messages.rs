@@ -1,7 +1,7 @@
 //! What a window and the worker that trains for it say to each other: plain data, which can be sent as it is.
 //!
-//! A prepared run's step and data are not in a message. [`Event::Prepared`] names them by a [`RunKey`], and a listener in
-//! the same process gets them from [`super::Worker::artefacts`].
+//! A prepared run's step and data are not in a message. [`Event::Prepared`] names them by a [`RunKey`], and a listener
+//! in the same process gets them from [`super::Worker::artefacts`].
 
 use super::{BothWays, Evaluation, Query, QueryResult, RunKey, Snapshot, Spans, StepReport};
 use crate::exec::Recording;

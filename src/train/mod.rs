@@ -1,4 +1,5 @@
-//! Training: a session that steps, evaluates and saves; a worker thread that runs one for a window; commands and events between them.
+//! Training: a session that steps, evaluates and saves; a worker thread that runs one for a window; commands and events
+//! between them.
 
 mod artefacts;
 pub mod capsule;

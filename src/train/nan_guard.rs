@@ -1,8 +1,9 @@
 //! Finding the operation that made the first NaN.
 //!
-//! A step leaves no trace of where a value stopped being finite: activations are overwritten and parameters updated. But a run is exactly
-//! repeatable, so it is enough to keep a snapshot every few hundred steps: when a loss or gradient is no longer finite, the run goes back to the snapshot,
-//! replays up to the step in question, and runs that one op by op, looking at every output.
+//! A step leaves no trace of where a value stopped being finite: activations are overwritten and parameters updated.
+//! But a run is exactly repeatable, so it is enough to keep a snapshot every few hundred steps: when a loss or gradient
+//! is no longer finite, the run goes back to the snapshot, replays up to the step in question, and runs that one op by
+//! op, looking at every output.
 
 use super::kept_state::KeptState;
 use super::{DataFeed, FeedPosition, TrainError};

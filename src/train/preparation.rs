@@ -1,4 +1,5 @@
-//! What a run needs before its first step, brought up side by side: the compiled step in memory, its first parameters, its data.
+//! What a run needs before its first step, brought up side by side: the compiled step in memory, its first parameters,
+//! its data.
 
 use super::checkpoint::Compared;
 use super::evaluate::compiled_evaluation;
@@ -104,8 +105,8 @@ pub(super) fn bring_up(
     })
 }
 
-/// Refuses a run that has no room. Otherwise gives where its first state is kept, and the step of its evaluation where it
-/// was compiled to be counted.
+/// Refuses a run that has no room. Otherwise gives where its first state is kept, and the step of its evaluation where
+/// it was compiled to be counted.
 fn counted(
     spec: &SessionSpec,
     model: &Model,
@@ -176,7 +177,7 @@ fn spawn<'scope, T: Send + 'scope>(
     thread::Builder::new().name(name.into()).spawn_scoped(scope, work).map_err(TrainError::Thread)
 }
 
-/// What a thread gave; its panic goes on here.
+/// What a thread gave; its panic continues here.
 fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -19,7 +19,8 @@ pub(super) fn prepared(model: &Model, compiling: &Options, seed: u64) -> Result<
     Ok((step, Pool::new(threads)?))
 }
 
-/// Initial parameters, learning rate and counters, in the step's own precision. Biases and the like start away from zero, so that their gradients count.
+/// Initial parameters, learning rate and counters, in the step's own precision. Biases and the like start away from
+/// zero, so that their gradients count.
 fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
     let program = &step.compiled().plan.program;
     let (real, hyper) = (program.real, step.find("hyper")?);

@@ -1,7 +1,9 @@
-//! A private copy of a run to look into: the first operations of a step are made on memory of its own, and any buffer is looked at.
+//! A private copy of a run to look into: the first operations of a step are made on memory of its own, and any buffer
+//! is looked at.
 //!
-//! The run itself is never touched. What a copy starts from is a [`Snapshot`]: the initial weights, or what the run had before its next step, with the
-//! place of the data that the step will read; so the copy makes the very step that the run will make.
+//! The run itself is never touched. What a copy starts from is a [`Snapshot`]: the initial weights, or what the run had
+//! before its next step, with the place of the data that the step will read; so the copy makes the very step that the
+//! run will make.
 
 use super::summary::Summary;
 use super::{FeedPosition, PlanKey, Purpose, Session, SessionSpec, TrainError};
@@ -134,7 +136,8 @@ impl Probe {
         self.session.compiled()
     }
 
-    /// Starts from another snapshot, or from the initial weights. False where the snapshot belongs to another plan; nothing changes then.
+    /// Starts from another snapshot, or from the initial weights. False where the snapshot belongs to another plan;
+    /// nothing changes then.
     ///
     /// # Errors
     /// What went wrong on the device.
@@ -179,7 +182,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Looks at a value as it lies in memory now.
+    /// Looks at a value as it is in memory now.
     ///
     /// # Errors
     /// Where the value has no place.
@@ -187,7 +190,8 @@ impl Probe {
         Ok(Summary::of(&self.session.train.tensor(value)?, slice))
     }
 
-    /// Makes the whole step op by op and gives the first value that is not finite; the copy stands behind that operation then.
+    /// Makes the whole step op by op and gives the first value that is not finite; the copy is after that
+    /// operation then.
     ///
     /// # Errors
     /// Where a kernel is missing.
@@ -305,18 +309,18 @@ mod tests {
             run.step().unwrap();
         }
         let snapshot = run.snapshot().unwrap();
-        let told = run.step().unwrap().unwrap();
+        let report = run.step().unwrap().unwrap();
         let mut probe = Probe::new(&spec()).unwrap();
         let loss = probe.session.train.find("loss").unwrap();
         let ops = probe.compiled().plan.program.ops.len();
         assert!(probe.start_from(Some(&snapshot)).unwrap());
         probe.advance_to(ops).unwrap();
-        assert_eq!(probe.look(loss, 0).unwrap().statistics.mean, f64::from(told.loss));
+        assert_eq!(probe.look(loss, 0).unwrap().statistics.mean, f64::from(report.loss));
         assert_eq!(probe.step(), 3);
         // Backwards and forwards again gives the same.
         probe.advance_to(1).unwrap();
         probe.advance_to(ops).unwrap();
-        assert_eq!(probe.look(loss, 0).unwrap().statistics.mean, f64::from(told.loss));
+        assert_eq!(probe.look(loss, 0).unwrap().statistics.mean, f64::from(report.loss));
         assert_eq!(probe.first_bad().unwrap(), None);
     }
 

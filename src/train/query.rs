@@ -1,6 +1,8 @@
-//! Looking into a run: what the network answers to samples and to points of one's choice, its filters, and what its step costs eagerly and replayed.
+//! Looking into a run: what the network answers to samples and to points of one's choice, its filters, and what its
+//! step costs eagerly and replayed.
 //!
-//! Nothing here changes the run. While it trains, a [`Pace`] keeps the time that looking takes to a small share of the time that passes.
+//! Nothing here changes the run. While it trains, a [`Pace`] keeps the time that looking takes to a small share of the
+//! time that passes.
 
 use super::{DataFeed, Session, TrainError};
 use crate::data::Dataset;
@@ -116,8 +118,9 @@ impl Session {
         Ok(tensor.map_err(|e| crate::exec::ExecError::NoValue(e.to_string()))?)
     }
 
-    /// Times single steps on the batch that lies in memory, eager and replayed in blocks that alternate, so that both meet the same machine; ends early
-    /// where it would take longer than `limit`. Everything that survives a step is put back.
+    /// Times single steps on the batch that is in memory, eager and replayed in blocks that alternate, so that both
+    /// meet the same machine; ends early where it would take longer than `limit`. Everything that survives a step is
+    /// put back.
     ///
     /// # Errors
     /// As [`Session::step`].

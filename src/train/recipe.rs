@@ -134,12 +134,13 @@ impl Recipe {
     #[must_use]
     pub fn changes(&self, run: &Self) -> Vec<RecipeChange> {
         let found = preset_differences(&[&self.0.to_string(), &run.0.to_string()]);
-        let told = found.into_iter().filter_map(|difference| {
+        let reported = found.into_iter().filter_map(|difference| {
             let [was, is] = <[String; 2]>::try_from(difference.values).ok()?;
             Some(RecipeChange { policy: policy(&difference.field), field: difference.field, was, is })
         });
         let has_steps = [self, run].iter().all(|r| r.0["train"]["steps"].is_u64());
-        told.filter(|c| has_steps || c.field != STEPS.field)
+        reported
+            .filter(|c| has_steps || c.field != STEPS.field)
             .filter(|c| c.field != FILES || !self.has_files_of(run))
             .collect()
     }
@@ -245,8 +246,11 @@ mod tests {
         let own = recipe(TABLE);
         let other = TABLE.replace("\"batch\": 8", "\"batch\": 16").replace("0.1", "0.2");
         let changes = own.changes(&recipe(&other));
-        let told = refusal(&changes).unwrap();
-        assert!(told.contains("input.batch is 8 there and 16 here (") && !told.contains("optimizer.lr"), "{told}");
+        let message = refusal(&changes).unwrap();
+        assert!(
+            message.contains("input.batch is 8 there and 16 here (") && !message.contains("optimizer.lr"),
+            "{message}"
+        );
         let lr = changes.iter().find(|c| c.field == "optimizer.lr").unwrap();
         assert_eq!(lr.note(), "optimizer.lr: the checkpoint has 0.1, and this run continues with 0.2");
         assert_eq!(lr.to_json(), json!({ "field": "optimizer.lr", "checkpoint": 0.1, "run": 0.2 }));

@@ -62,7 +62,7 @@ impl NotReplaced {
     }
 }
 
-/// As many of a file's first bytes as tell what it is.
+/// As many of a file's first bytes as identify it.
 const HEAD_BYTES: u64 = 4096;
 
 /// Whether a result of this kind may replace this file: there is none, it is empty, or it is an older result of that
@@ -170,8 +170,8 @@ impl ResultKind<'_> {
             Self::Graph => head.starts_with(b"digraph"),
             Self::Script => head.starts_with(b"#!/usr/bin/env python3") && holds(head, b"in PyTorch from Stepgraph."),
             Self::Onnx => matches!(head, [0x08, 1..=63, 0x12, ..]),
-            // The first record comes after its length, which is below 4 GiB, and four bytes of a checksum. It begins with
-            // its time.
+            // The first record comes after its length, which is below 4 GiB, and four bytes of a checksum. It begins
+            // with its time.
             Self::Events => head.get(4..8) == Some(&[0; 4]) && head.get(12) == Some(&0x09),
             Self::Weights(_) | Self::Checkpoint(_) | Self::Capsule | Self::Data => false,
             Self::Guarded => true,

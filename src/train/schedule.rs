@@ -1,4 +1,5 @@
-//! When a run that is watched is evaluated: at multiples of a round number of steps, so that the points of different runs stand at the same steps.
+//! When a run that is watched is evaluated: at multiples of a round number of steps, so that the points of different
+//! runs are at the same steps.
 //!
 //! The number is chosen once, from what an evaluation and a step take.
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 const SHARE: f64 = 0.03;
 /// The time that they may take altogether, however short the run is.
 const ALLOWANCE: Duration = Duration::from_millis(200);
-/// Points of a run, at most about, where they are more than one a second: more tell nothing new.
+/// Points of a run, at most about, where they are more than one a second: more show nothing new.
 const POINTS: f64 = 200.0;
 /// Steps before the number is chosen.
 const TIMED: u64 = 10;

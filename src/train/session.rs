@@ -51,7 +51,7 @@ pub struct Session {
     pub(super) feed: DataFeed,
     /// What the run is trained with, without the number of its steps.
     pub(super) recipe: Recipe,
-    /// What became of the checkpoint that it goes on from.
+    /// What became of the checkpoint that it continues from.
     pub(super) resumed: Option<Resumed>,
     /// Other samples that its parameters were trained on before.
     pub(super) past: Vec<TrainedOn>,
@@ -60,7 +60,7 @@ pub struct Session {
     pub(super) watched: Watched,
     /// Whether steps fetch their batches themselves, several in a launch.
     pub(super) streams: bool,
-    /// Where the batches of one launch stand.
+    /// Where the batches of one launch are.
     pub(super) places: Vec<BatchPlace>,
     /// What the steps of one launch reported.
     pub(super) records: Vec<StepRecord>,
@@ -84,8 +84,7 @@ impl Session {
     pub fn prepare(spec: &SessionSpec) -> Result<Self, TrainError> {
         let checked = check(&spec.preset);
         let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
-        let train_spec = spec.preset.train;
-        let seed = spec.seed.or(train_spec.map(|t| t.seed)).unwrap_or(0);
+        let seed = spec.seed.or(spec.preset.train.map(|t| t.seed)).unwrap_or(0);
         let machine = spec.machine.clone().unwrap_or_else(|| host_target(spec.threads));
         let mut watch = Stopwatch::start();
         let mut pool = Pool::new(spec.shared_by())?;
@@ -98,11 +97,7 @@ impl Session {
         let guard = Guard::new(&mut train, &feed, kept)?;
         watch.report("first snapshot");
         watched.warm_up(&guard, &mut train, &mut feed, &mut pool)?;
-        if let (Executor::Replay, Some(why)) = (spec.executor, train.recording().why_eager) {
-            notes.push(format!(
-                "the step could not be captured and runs op by op, which gives the same and is slower: {why}"
-            ));
-        }
+        notes.extend(eager_note(spec.executor, &train));
         watch.report("warm-up");
         let total = spec.total(feed.limit());
         let wants_evaluation = feed.holds_out() || spec.purpose == Purpose::Predict;
@@ -255,9 +250,8 @@ impl Session {
 
     /// Makes one step; `None` where the run is at its end. Allocates nothing.
     ///
-    /// # Errors
-    /// Where the ledger finds a wrong address, or the loss or gradient is no longer finite: the message names the operation, and the run
-    /// stands where it stood before that step.
+    /// # Errors Where the ledger finds a wrong address, or the loss or gradient is no longer finite: the message names
+    /// the operation, and the run is where it was before that step.
     pub fn step(&mut self) -> Result<Option<StepReport>, TrainError> {
         if self.done >= self.total {
             return Ok(None);
@@ -323,7 +317,8 @@ impl Session {
         Ok(ExecError::NonFinite { step, loss: f64::from(loss), origin })
     }
 
-    /// The largest change of each trained parameter in the last step, in order of the parameters; empty where it is not measured.
+    /// The largest change of each trained parameter in the last step, in order of the parameters; empty where it is not
+    /// measured.
     ///
     /// # Errors
     /// Never for a training step.
@@ -381,6 +376,12 @@ impl Session {
     pub(super) fn state_changed(&mut self) -> Result<(), TrainError> {
         self.guard.renew(&mut self.train, &self.feed, self.done, true)
     }
+}
+
+/// What a person should know of a step that was to be captured, and was not.
+fn eager_note(executor: Executor, train: &Step) -> Option<String> {
+    let why = train.recording().why_eager.filter(|_| executor == Executor::Replay)?;
+    Some(format!("the step could not be captured and runs op by op, which gives the same and is slower: {why}"))
 }
 
 /// Takes the parameters of a file, and gives what belongs to them.

@@ -112,8 +112,8 @@ mod tests {
         TensorFile { tensors: session.weights().unwrap(), metadata: HashMap::default() }.write(&path).unwrap();
         assert_eq!(Origin::read(&path).unwrap(), None);
         let used = &session.dataset().unwrap().0.preprocessing;
-        let told = Origin::assumption(None, used, "old.safetensors").unwrap();
-        assert!(told.starts_with("old.safetensors does not say how its samples were prepared"), "{told}");
+        let message = Origin::assumption(None, used, "old.safetensors").unwrap();
+        assert!(message.starts_with("old.safetensors does not say how its samples were prepared"), "{message}");
         assert_eq!(Origin::assumption(Some(&session.origin()), used, "a"), None);
         assert_eq!(Origin::assumption(None, &Preprocessing::default(), "a"), None);
     }

@@ -1,4 +1,5 @@
-//! How far parameters move over many steps: the extremes of stretches, so that what is reported now and then loses none.
+//! How far parameters move over many steps: the extremes of stretches, so that what is reported now and then loses
+//! none.
 
 use crate::tensor::number_text;
 use serde::{Deserialize, Serialize};
@@ -35,7 +36,8 @@ impl Spans {
     }
 }
 
-/// Parts of a run's length that a stretch of steps may be long: early steps stand alone, and a run of any length has few stretches.
+/// Parts of a run's length that a stretch of steps may be long: early steps are alone, and a run of any length has
+/// few stretches.
 const PARTS: u64 = 128;
 
 /// Steps of a stretch that begins with this one, at most.

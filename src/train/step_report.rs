@@ -11,7 +11,8 @@ pub struct StepReport {
     pub loss: f32,
     /// The largest change of any parameter; 0 where update metrics are off.
     pub update_max: f32,
-    /// The length of the whole gradient; 0 where update metrics are off, infinite where its square is above `f32`'s range.
+    /// The length of the whole gradient; 0 where update metrics are off, infinite where its square is above `f32`'s
+    /// range.
     pub grad_norm: f32,
     /// Share of the batch classified right, before the update; NaN where it is not measured.
     #[serde(skip_serializing_if = "f32_is_nan")]

@@ -43,7 +43,7 @@ pub struct Picture {
     /// Which of the pictures along the leading axes it is, and how many there are.
     pub slice: usize,
     pub slices: usize,
-    /// Where the slice stands in the leading axes, such as `[3, 0]` for sample 3, channel 0.
+    /// Where the slice is in the leading axes, such as `[3, 0]` for sample 3, channel 0.
     pub at: Vec<usize>,
 }
 
@@ -58,7 +58,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Looks at a tensor in logical order. `slice` chooses among the pictures along its leading axes; the last one where there are fewer.
+    /// Looks at a tensor in logical order. `slice` chooses among the pictures along its leading axes; the last one
+    /// where there are fewer.
     #[must_use]
     pub fn of(tensor: &HostTensor, slice: usize) -> Self {
         let values = tensor.to_f64().unwrap_or_default();

@@ -43,7 +43,7 @@ enum Unfit {
 }
 
 impl OpenTensors {
-    /// Opens a safetensors file: of a file of another kind, `other` tells what it is not, and `help` what to give.
+    /// Opens a safetensors file: of a file of another kind, `other` says what it is not, and `help` what to give.
     ///
     /// # Errors
     /// Where it cannot be read, is of another kind, or is not complete.

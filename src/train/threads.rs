@@ -23,7 +23,7 @@ pub fn threads_for(model: &Model) -> Threads {
     // What cannot be lowered is refused where it is compiled.
     let Ok(program) = cpu_program(model) else { return choose_threads(&[], cores) };
     let file = TuningFile::of_user().filter(|_| !tuning_is_off());
-    // A file of no use is told where kernel times are asked for.
+    // A file of no use is reported where kernel times are asked for.
     let steps = file.and_then(|file| file.steps().ok()).unwrap_or_default();
     by_times(&steps, &step_key(&program), cores)
         .unwrap_or_else(|| choose_threads(&work_of(&program, detect_isa()), cores))
@@ -90,7 +90,8 @@ pub fn time_threads(model: &Model) -> Result<StepTimes, TrainError> {
     Ok(StepTimes { cpu: processor(), isa: detect_isa(), key, us })
 }
 
-/// Times the step of `model` with every number of threads; the times, to be remembered for every command that trains it, and the fastest number.
+/// Times the step of `model` with every number of threads; the times, to be remembered for every command that trains
+/// it, and the fastest number.
 ///
 /// # Errors
 /// Where it cannot be timed.

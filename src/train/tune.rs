@@ -1,7 +1,8 @@
 //! Times every kernel that could do an operation, on the machine and inside the step that it belongs to.
 //!
-//! The step is compiled once for each way to run it: with each instruction set, and with its calls shared among the threads or left to one. Every
-//! such step is run for a while and its calls are timed one by one, so that each kernel finds the caches as it would in training.
+//! The step is compiled once for each way to run it: with each instruction set, and with its calls shared among the
+//! threads or left to one. Every such step is run for a while and its calls are timed one by one, so that each kernel
+//! finds the caches as it would in training.
 
 use super::TrainError;
 use super::prepared_step::prepared;
@@ -21,8 +22,8 @@ const ROUNDS: (f64, f64) = (5.0, 41.0);
 /// Rounds after which parameters are put back, so that none drift into numbers that cost more.
 const RESTORE_EVERY: usize = 8;
 
-/// The times of all fast kernels of the training step of `model`, for every distinct operation. The plain-loop references are left out: they are there to
-/// be compared with, and would take most of the time.
+/// The times of all fast kernels of the training step of `model`, for every distinct operation. The plain-loop
+/// references are left out: they are there to be compared with, and would take most of the time.
 ///
 /// # Errors
 /// Where a step cannot be compiled or run.

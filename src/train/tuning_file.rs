@@ -1,6 +1,6 @@
 //! Kernel times kept from one run of the program to the next: one file in the user's cache folder, for all devices.
 //!
-//! The file only makes steps faster. Whatever is wrong with it is told and otherwise ignored.
+//! The file only makes steps faster. Whatever is wrong with it is reported and otherwise ignored.
 
 use crate::exec::cpu::cpu_name;
 use crate::select::{Isa, Target, TunedDevice, Tuning};
@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 /// The version of the file's form.
 const FORMAT: u32 = 1;
-/// Kernels change between versions of the program, and their times with them; a development build's kernels are hardly optimised.
+/// Kernels change between versions of the program, and their times with them; a development build's kernels are hardly
+/// optimised.
 const PROGRAM: &str =
     if cfg!(debug_assertions) { concat!(env!("CARGO_PKG_VERSION"), "-dev") } else { env!("CARGO_PKG_VERSION") };
 /// A larger file was not written by this program.
@@ -45,7 +46,7 @@ pub struct StepTimes {
     pub us: BTreeMap<usize, f64>,
 }
 
-/// The most steps that are remembered: the oldest give way.
+/// The most steps that are remembered: the oldest are dropped.
 const MOST_STEPS: usize = 200;
 
 /// Where times are kept.
@@ -54,7 +55,8 @@ pub struct TuningFile {
     path: PathBuf,
 }
 
-/// True where `STEPGRAPH_NO_TUNING` is set to anything but 0: kernels are chosen by estimate then, whatever is remembered.
+/// True where `STEPGRAPH_NO_TUNING` is set to anything but 0: kernels are chosen by estimate then, whatever is
+/// remembered.
 #[must_use]
 pub fn tuning_is_off() -> bool {
     std::env::var_os("STEPGRAPH_NO_TUNING").is_some_and(|v| !v.is_empty() && v != "0")
@@ -112,7 +114,8 @@ impl TuningFile {
         Ok(self.contents()?.steps)
     }
 
-    /// Adds times to the file, in place of older ones of the same device and operations. A file that is of no use is replaced.
+    /// Adds times to the file, in place of older ones of the same device and operations. A file that is of no use is
+    /// replaced.
     ///
     /// # Errors
     /// Where it cannot be written; what was there is untouched then.
@@ -224,8 +227,8 @@ mod tests {
         ];
         for text in spoilt {
             std::fs::write(file.path(), &text).unwrap();
-            let told = file.load(&own.device).unwrap_err();
-            assert!(told.contains("ignored") && told.contains("tuning.json"), "{told}");
+            let message = file.load(&own.device).unwrap_err();
+            assert!(message.contains("ignored") && message.contains("tuning.json"), "{message}");
             file.remember(own.clone()).unwrap();
             assert_eq!(file.load(&own.device).unwrap().as_ref(), Some(&own));
         }

@@ -41,7 +41,7 @@ pub(super) fn open_tensors(path: &Path) -> Result<OpenTensors, TrainError> {
     Ok(open)
 }
 
-/// As [`read_tensors`]: of a file of another kind, `other` tells what it is not, and `help` what to give.
+/// As [`read_tensors`]: of a file of another kind, `other` says what it is not, and `help` what to give.
 pub(super) fn read_tensors_of(path: &Path, other: &str, help: &'static str) -> Result<TensorFile, TrainError> {
     let open = OpenTensors::open(path, other, help)?;
     let read = open.entries.iter().map(|entry| Ok((entry.name.clone(), open.read(entry)?)));
@@ -91,11 +91,11 @@ pub fn export(step: &Step, model: &Model) -> Result<Vec<(String, HostTensor)>, T
     Ok(out)
 }
 
-/// Sets every trained parameter of a step from a file: names as in the model, with or without the prefix `init.`. Running statistics are set where the
-/// file has them.
+/// Sets every trained parameter of a step from a file: names as in the model, with or without the prefix `init.`.
+/// Running statistics are set where the file has them.
 ///
-/// # Errors
-/// Where a parameter is missing, has another shape, or the file holds a parameter that the model does not have: all of them at once.
+/// # Errors Where a parameter is missing, has another shape, or the file holds a parameter that the model does not
+/// have: all of them at once.
 pub fn import(step: &mut Step, model: &Model, file: &OpenTensors, path: &Path) -> Result<(), TrainError> {
     let mut mistakes = Vec::new();
     for (index, param) in model.params.iter().enumerate() {

@@ -1,7 +1,8 @@
 //! The thread that trains while a window draws.
 //!
-//! Commands go in and events come out over bounded channels. The worker never waits for its listener: reports that do not
-//! fit into the channel stay with the worker and are sent with the next event, so that none is lost and none delays a step.
+//! Commands go in and events come out over bounded channels. The worker never waits for its listener: reports that do
+//! not fit into the channel stay with the worker and are sent with the next event, so that none is lost and none delays
+//! a step.
 
 use super::schedule::Schedule;
 use super::{
@@ -364,8 +365,8 @@ impl RunService<'_> {
         });
     }
 
-    /// Reports how far each layer moved, where it is time; while the listener is behind, only before a rest, which nothing
-    /// follows.
+    /// Reports how far each layer moved, where it is time; while the listener is behind, only before a rest, which
+    /// nothing follows.
     fn send_layer_updates(&mut self, rests: bool) {
         let (session, link) = (&mut self.session, &mut self.link);
         if !rests && (link.updates_sent.elapsed() < REPORT_EVERY || link.outbox.is_full()) {

@@ -110,13 +110,18 @@ fn assert_same(model: &Model, what: &str, step: &Step, a: &[u8], b: &[u8]) {
     panic!("{}: {what} differ in {}", model.name, differ.collect::<Vec<_>>().join(", "));
 }
 
+/// Five steps run one way and replayed leave the same bits in these networks.
+fn assert_as_replayed(networks: impl Iterator<Item = Model>, executor: Executor, what: &str) {
+    for model in networks {
+        let (step, first) = after_five(&model, host_target(2), executor);
+        let (_, replayed) = after_five(&model, host_target(2), Executor::Replay);
+        assert_same(&model, what, &step, &first, &replayed);
+    }
+}
+
 #[test]
 fn replay_is_eager_bit_for_bit() {
-    for model in networks(120, 8) {
-        let (step, eager) = after_five(&model, host_target(2), Executor::Eager);
-        let (_, replayed) = after_five(&model, host_target(2), Executor::Replay);
-        assert_same(&model, "eager and replay", &step, &eager, &replayed);
-    }
+    assert_as_replayed(networks(120, 8), Executor::Eager, "eager and replay");
 }
 
 #[test]
@@ -134,11 +139,7 @@ fn threads_do_not_change_a_bit() {
 
 #[test]
 fn two_runs_are_bit_equal() {
-    for model in networks(60, 4) {
-        let (step, first) = after_five(&model, host_target(2), Executor::Replay);
-        let (_, second) = after_five(&model, host_target(2), Executor::Replay);
-        assert_same(&model, "two runs", &step, &first, &second);
-    }
+    assert_as_replayed(networks(60, 4), Executor::Replay, "two runs");
 }
 
 #[test]
@@ -184,9 +185,9 @@ fn case(layers: &str, shape: &str, loss: &str) {
     assert_same(&model, layers, &step, &eager, &after_five(&model, host_target(2), Executor::Replay).1);
 }
 
+/// Strides, dilation, groups and odd sizes that leave a rest.
 #[test]
-fn corner_cases() {
-    // Convolutions: strides, dilation, groups and odd sizes that leave a rest.
+fn corner_cases_of_convolutions() {
     case(
         r#"[{"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 3], "padding": [1, 2], "dilation": [2, 1], "groups": 2, "activation": "silu"}]"#,
         "[4, 11, 9]",
@@ -199,7 +200,11 @@ fn corner_cases() {
     );
     case(r#"[{"type": "conv2d", "filters": 3, "kernel": 5, "stride": 4}]"#, "[3, 13, 6]", "mse");
     case(r#"[{"type": "conv2d", "filters": 2, "kernel": 1, "stride": 2, "padding": 1}]"#, "[2, 3, 3]", "mse");
-    // Pools: overlap, padding, windows that leave a rest.
+}
+
+/// Overlap, padding, windows that leave a rest.
+#[test]
+fn corner_cases_of_pools() {
     case(
         r#"[{"type": "max_pool2d", "size": 3, "stride": 2, "padding": 1}, {"type": "conv2d", "filters": 2, "kernel": 1}]"#,
         "[2, 8, 7]",
@@ -215,6 +220,10 @@ fn corner_cases() {
         "[3, 6, 7]",
         "mse",
     );
+}
+
+#[test]
+fn corner_cases_of_axes_and_orders() {
     // Dense and normalisation over the last axis of an image.
     case(
         r#"[{"type": "dense", "units": 7, "activation": "gelu"}, {"type": "layer_norm"}, {"type": "flatten"}, {"type": "dense", "units": 3}]"#,
@@ -238,7 +247,11 @@ fn corner_cases() {
         "softmax_cross_entropy",
     );
     case(r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}]"#, "[2, 6, 6]", "mse");
-    // Blocks: at the very start, nested, repeated with statistics inside.
+}
+
+/// At the very start, nested, repeated with statistics inside.
+#[test]
+fn corner_cases_of_blocks() {
     case(
         r#"[{"type": "residual", "layers": [{"type": "activation", "function": "silu"}]}, {"type": "dense", "units": 3}]"#,
         "[6]",
@@ -270,6 +283,10 @@ fn corner_cases() {
         "[2, 3, 4]",
         "mse",
     );
+}
+
+#[test]
+fn corner_cases_of_dropout_and_small_networks() {
     // Dropout alone at the ends, and of nothing.
     case(
         r#"[{"type": "dropout", "rate": 0.5}, {"type": "dense", "units": 4}, {"type": "dropout", "rate": 0.0}]"#,
@@ -288,6 +305,10 @@ fn corner_cases() {
         "[1]",
         "softmax_cross_entropy",
     );
+}
+
+#[test]
+fn corner_cases_of_activations() {
     for function in ["relu", "leaky_relu", "gelu", "silu", "sigmoid", "tanh"] {
         case(
             &format!(

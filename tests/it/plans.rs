@@ -9,7 +9,7 @@ use stepgraph::ir::Role;
 use stepgraph::model::random::{Size, random_preset};
 use stepgraph::model::{BUNDLED, Preset, Rng, check, read_preset, read_value, write_preset};
 use stepgraph::plan::arena::{self, Budget, Placement, Problem};
-use stepgraph::plan::{BindingPlan, BufferId, CapturePlan, referee};
+use stepgraph::plan::{BindingPlan, Buffer, BufferId, CapturePlan, referee};
 use stepgraph::select::{Isa, Target};
 
 const NETWORKS: u64 = 300;
@@ -116,6 +116,24 @@ fn a_buffer_in_the_wrong_place_is_refused() {
     assert!(tried > 300 && by_dataflow * 2 > tried);
 }
 
+/// Whether a buffer is written once and read much later, so that its live range can be cut short.
+fn lives_long(b: &Buffer) -> bool {
+    b.live[1] - b.live[0] >= 4
+        && b.parts.is_empty()
+        && b.role != Role::Workspace
+        && b.writers.len() == 1
+        && b.readers.len() > 1
+}
+
+/// Whether another buffer is written into `victim` before its last reader.
+fn overwrites(b: &Buffer, victim: &Buffer) -> bool {
+    let used = |b: &Buffer| b.shape.len() as u64 * b.dtype.size() as u64;
+    let last_read = victim.readers.iter().copied().max().unwrap_or(0);
+    let bytes = if b.role == Role::Workspace { b.bytes } else { used(b) };
+    let over = b.offset < victim.offset + used(victim) && victim.offset < b.offset + bytes;
+    over && b.parts.is_empty() && b.writers.iter().any(|&w| victim.live[0] < w && w < last_read)
+}
+
 #[test]
 fn a_live_range_cut_short_is_refused() {
     let (mut tried, mut spoiled_count) = (0, 0);
@@ -124,16 +142,7 @@ fn a_live_range_cut_short_is_refused() {
         let plan = &compiled.plan;
         let mut rng = Rng::new(seed as u64, 2);
         let (problem, ids, _) = placement(plan);
-        let long: Vec<usize> = (0..ids.len())
-            .filter(|&i| {
-                let b = plan.buffer(ids[i]);
-                b.live[1] - b.live[0] >= 4
-                    && b.parts.is_empty()
-                    && b.role != Role::Workspace
-                    && b.writers.len() == 1
-                    && b.readers.len() > 1
-            })
-            .collect();
+        let long: Vec<usize> = (0..ids.len()).filter(|&i| lives_long(plan.buffer(ids[i]))).collect();
         if long.is_empty() {
             continue;
         }
@@ -157,17 +166,7 @@ fn a_live_range_cut_short_is_refused() {
             preset.name
         );
         let victim = spoiled.buffer(ids[cut]);
-        let last_read = victim.readers.iter().copied().max().unwrap_or(0);
-        let used = victim.shape.len() as u64 * victim.dtype.size() as u64;
-        let overwritten = ids.iter().any(|id| {
-            let b = spoiled.buffer(*id);
-            let bytes = if b.role == Role::Workspace { b.bytes } else { b.shape.len() as u64 * b.dtype.size() as u64 };
-            let over = b.offset < victim.offset + used && victim.offset < b.offset + bytes;
-            *id != ids[cut]
-                && over
-                && b.parts.is_empty()
-                && b.writers.iter().any(|&w| victim.live[0] < w && w < last_read)
-        });
+        let overwritten = ids.iter().any(|id| *id != ids[cut] && overwrites(spoiled.buffer(*id), victim));
         if overwritten {
             spoiled_count += 1;
             assert!(

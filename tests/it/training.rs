@@ -10,6 +10,7 @@ use stepgraph::train::{
     Command, Event, RunState, Session, SessionSpec, StepReport, TensorFile, TrainError, VerifyOptions, Worker,
     read_tensors, verify,
 };
+use tempfile::TempDir;
 
 const MLP_ADAM: &str = r#"{"version": 1, "name": "mlp-adam", "input": {"shape": [64], "batch": 32},
     "layers": [{"type": "dense", "units": 24, "activation": "relu"}, {"type": "dense", "units": 10}],
@@ -83,76 +84,109 @@ fn a_resumed_run_never_stopped() {
     }
 }
 
-#[test]
-fn a_damaged_checkpoint_is_refused_and_changes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let good = folder.path().join("good.ckpt");
-    let mut run = session(CNN_MOMENTUM);
-    steps(&mut run, 30);
-    run.save_checkpoint(&good, &preset(CNN_MOMENTUM)).unwrap();
-    let bytes = std::fs::read(&good).unwrap();
-    steps(&mut run, 5);
-    let path = folder.path().join("bad.ckpt");
-    let mut refuse = |what: &str, wanted: &str| {
-        let (before, done, lr) = (snapshot(&mut run), run.done(), run.lr().unwrap());
+/// A run that made steps after its good checkpoint, and a place for bad ones.
+struct Checkpointed {
+    folder: TempDir,
+    run: Session,
+}
+
+impl Checkpointed {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = session(CNN_MOMENTUM);
+        steps(&mut run, 30);
+        run.save_checkpoint(&folder.path().join("good.ckpt"), &preset(CNN_MOMENTUM)).unwrap();
+        steps(&mut run, 5);
+        Self { folder, run }
+    }
+
+    fn good(&self) -> PathBuf {
+        self.folder.path().join("good.ckpt")
+    }
+
+    fn bad(&self) -> PathBuf {
+        self.folder.path().join("bad.ckpt")
+    }
+
+    /// The bad checkpoint is refused with these words, and the run is as before.
+    fn refuses(&mut self, what: &str, wanted: &str) {
+        let (path, run) = (self.bad(), &mut self.run);
+        let (before, done, lr) = (snapshot(run), run.done(), run.lr().unwrap());
         let error = run.load_checkpoint(&path).err().unwrap_or_else(|| panic!("{what} is accepted"));
         let text = error.to_string();
         assert!(error.is_user() && text.contains(wanted), "{what}: {text}");
-        assert!(
-            snapshot(&mut run) == before && (run.done(), run.lr().unwrap()) == (done, lr),
-            "{what} changed the run"
-        );
-    };
+        assert!(snapshot(run) == before && (run.done(), run.lr().unwrap()) == (done, lr), "{what} changed the run");
+    }
+
+    /// The good file still loads, and the run continues.
+    fn continues(mut self) {
+        let good = self.good();
+        self.run.load_checkpoint(&good).unwrap();
+        assert_eq!(steps(&mut self.run, 1)[0].step, 31);
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_is_refused_and_changes_nothing() {
+    let mut tried = Checkpointed::new();
+    let path = tried.bad();
+    let bytes = std::fs::read(tried.good()).unwrap();
     for cut in [0, 7, 200, bytes.len() / 2, bytes.len() - 1] {
         std::fs::write(&path, &bytes[..cut]).unwrap();
-        refuse(&format!("a file of {cut} bytes"), "bad.ckpt: is not a complete safetensors file");
+        tried.refuses(&format!("a file of {cut} bytes"), "bad.ckpt: is not a complete safetensors file");
     }
     std::fs::write(&path, b"{\"not\": \"a checkpoint\"}").unwrap();
-    refuse("another file", "is not a safetensors file");
+    tried.refuses("another file", "is not a safetensors file");
     std::fs::remove_file(&path).unwrap();
-    refuse("a missing file", "cannot be read");
-    let file = read_tensors(&good).unwrap();
+    tried.refuses("a missing file", "cannot be read");
+    // One flipped bit inside the tensors: the lengths are right, so only a sum over the content can tell.
+    for at in [bytes.len() - 3, bytes.len() / 2] {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0x10;
+        std::fs::write(&path, &flipped).unwrap();
+        tried.refuses("a flipped bit", "bad.ckpt");
+    }
+    session(&MLP_ADAM.replace("\"seed\": 5", "\"seed\": 1")).save_checkpoint(&path, &preset(MLP_ADAM)).unwrap();
+    tried.refuses("a checkpoint of another network and optimizer", "input.shape is [64] there");
+    session(&CNN_MOMENTUM.replace("\"units\": 10", "\"units\": 12"))
+        .save_checkpoint(&path, &preset(CNN_MOMENTUM))
+        .unwrap();
+    tried.refuses("a checkpoint of a wider network", "layers[4].units is 12 there and 10 here");
+    // After all of this the run continues, and the good file still loads.
+    tried.continues();
+}
+
+#[test]
+fn a_checkpoint_with_changed_contents_is_refused_and_changes_nothing() {
+    let mut tried = Checkpointed::new();
+    let path = tried.bad();
+    let file = read_tensors(&tried.good()).unwrap();
     let changed = |change: &dyn Fn(&mut TensorFile)| {
         let mut copy = file.clone();
         change(&mut copy);
         copy.write(&path).unwrap();
     };
     changed(&|f| f.metadata.clear());
-    refuse("weights without a header", "is not a checkpoint");
+    tried.refuses("weights without a header", "is not a checkpoint");
     changed(&|f| f.metadata.values_mut().for_each(|v| v.truncate(40)));
-    refuse("half a header", "do not match its checksum");
+    tried.refuses("half a header", "do not match its checksum");
     changed(&|f| f.tensors.retain(|(n, _)| n != "layers.4.bias"));
-    refuse("a lost parameter", "do not match its checksum");
+    tried.refuses("a lost parameter", "do not match its checksum");
     changed(&|f| f.tensors.retain(|(n, _)| n != "state.momentum.layers.0.weight"));
-    refuse("a lost moment", "do not match its checksum");
+    tried.refuses("a lost moment", "do not match its checksum");
     changed(&|f| {
         f.tensors
             .iter_mut()
             .filter(|(n, _)| n == "layers.4.bias")
             .for_each(|(_, t)| *t = HostTensor::zeros(t.dtype, [9].into()))
     });
-    refuse("a parameter of another shape", "do not match its checksum");
+    tried.refuses("a parameter of another shape", "do not match its checksum");
     changed(&|f| {
         let nan = HostTensor::from_slice([10], &[f32::NAN; 10]).unwrap();
         f.tensors.iter_mut().filter(|(n, _)| n == "layers.4.bias").for_each(|(_, t)| *t = nan.clone());
     });
-    refuse("a parameter that was changed", "do not match its checksum");
-    // One flipped bit inside the tensors: the lengths are right, so only a sum over the content can tell.
-    for at in [bytes.len() - 3, bytes.len() / 2] {
-        let mut flipped = bytes.clone();
-        flipped[at] ^= 0x10;
-        std::fs::write(&path, &flipped).unwrap();
-        refuse("a flipped bit", "bad.ckpt");
-    }
-    session(&MLP_ADAM.replace("\"seed\": 5", "\"seed\": 1")).save_checkpoint(&path, &preset(MLP_ADAM)).unwrap();
-    refuse("a checkpoint of another network and optimizer", "input.shape is [64] there");
-    session(&CNN_MOMENTUM.replace("\"units\": 10", "\"units\": 12"))
-        .save_checkpoint(&path, &preset(CNN_MOMENTUM))
-        .unwrap();
-    refuse("a checkpoint of a wider network", "layers[4].units is 12 there and 10 here");
-    // After all of this the run goes on, and the good file still loads.
-    run.load_checkpoint(&good).unwrap();
-    assert_eq!(steps(&mut run, 1)[0].step, 31);
+    tried.refuses("a parameter that was changed", "do not match its checksum");
+    tried.continues();
 }
 
 #[test]
@@ -293,14 +327,14 @@ fn is_state(event: &Event, state: &RunState) -> bool {
 }
 
 /// The numbers of all reported steps, in the order in which they came.
-fn told(seen: &[Event]) -> Vec<u64> {
+fn reported(seen: &[Event]) -> Vec<u64> {
     let of =
         |e: &Event| if let Event::Steps(reports) = e { reports.iter().map(|r| r.step).collect() } else { Vec::new() };
     seen.iter().flat_map(of).collect()
 }
 
 #[test]
-fn the_worker_obeys_and_tells_every_step_once() {
+fn the_worker_obeys_and_reports_every_step_once() {
     let folder = tempfile::tempdir().unwrap();
     let long = MLP_ADAM.replace("\"steps\": 400", "\"steps\": 1000000");
     let woken = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
@@ -317,16 +351,16 @@ fn the_worker_obeys_and_tells_every_step_once() {
     );
     assert!(worker.send(Command::Step(3)));
     until(&worker, &mut seen, |e| is_state(e, &RunState::Paused));
-    assert_eq!(told(&seen), [1, 2, 3]);
+    assert_eq!(reported(&seen), [1, 2, 3]);
     assert!(worker.send(Command::Start));
     until(&worker, &mut seen, |e| is_state(e, &RunState::Running));
     // A window that hangs for a second loses nothing and delays nothing.
     std::thread::sleep(Duration::from_millis(1200));
     assert!(worker.send(Command::SetLr(0.0005)) && worker.send(Command::Pause));
     until(&worker, &mut seen, |e| is_state(e, &RunState::Paused));
-    let count = told(&seen).len() as u64;
+    let count = reported(&seen).len() as u64;
     assert!(count > 100, "it trained on while nobody listened: {count} steps");
-    assert_eq!(told(&seen), (1..=count).collect::<Vec<_>>());
+    assert_eq!(reported(&seen), (1..=count).collect::<Vec<_>>());
     let path = folder.path().join("worker.ckpt");
     assert!(
         worker.send(Command::SaveCheckpoint(path.clone()))
@@ -342,12 +376,12 @@ fn the_worker_obeys_and_tells_every_step_once() {
     until(&worker, &mut seen, |e| matches!(e, Event::Problem(text) if text.contains("cannot be read")));
     assert!(worker.send(Command::Step(2)));
     until(&worker, &mut seen, |e| is_state(e, &RunState::Paused));
-    assert_eq!(told(&seen), (1..=count + 2).collect::<Vec<_>>());
+    assert_eq!(reported(&seen), (1..=count + 2).collect::<Vec<_>>());
     let lr = seen.iter().rev().find_map(|e| if let Event::Steps(r) = e { r.last().map(|r| r.lr) } else { None });
     assert_eq!(lr, Some(0.0005), "the new rate is in force");
     assert!(worker.send(Command::SetTotal(count + 10)) && worker.send(Command::Start));
     until(&worker, &mut seen, |e| is_state(e, &RunState::Finished));
-    assert_eq!(told(&seen), (1..=count + 10).collect::<Vec<_>>());
+    assert_eq!(reported(&seen), (1..=count + 10).collect::<Vec<_>>());
     assert!(worker.send(Command::Stop));
     until(&worker, &mut seen, |e| is_state(e, &RunState::Stopped));
     assert!(woken.load(std::sync::atomic::Ordering::SeqCst) > 5, "the window is woken");

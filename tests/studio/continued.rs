@@ -112,12 +112,12 @@ fn a_run_whose_program_was_killed_goes_on_from_its_checkpoint() {
     let exact = stepgraph::studio::view_models::format::exact;
     let way = if from < entry.record.steps {
         format!(
-            "at step {}; Continue goes on from step {}, its last checkpoint.",
+            "at step {}; Continue resumes from step {}, its last checkpoint.",
             exact(entry.record.steps),
             exact(from)
         )
     } else {
-        format!("at step {}; Continue goes on from there", exact(from))
+        format!("at step {}; Continue resumes from there", exact(from))
     };
     assert!(robot.sees(&way), "{way}: {:?}", robot.app().studio.notice);
     perform(&mut robot, UiCommand::DismissNotice);

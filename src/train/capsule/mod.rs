@@ -1,8 +1,9 @@
 //! Capsules: a training run in one file, that says of itself whether it can be had again to the bit.
 //!
-//! A capsule is a safetensors file. Its metadata hold the preset, the seed, the machine, the plan (operations, kernels, relative addresses), and a checksum
-//! of the samples; its tensors are the initial parameters (`init.<name>`), what every step told (`trace.loss` and others, `[steps]`, f32), and the
-//! parameters after the last step (`final.<name>`). Replaying trains again from the same start and compares bits.
+//! A capsule is a safetensors file. Its metadata hold the preset, the seed, the machine, the plan (operations, kernels,
+//! relative addresses), and a checksum of the samples; its tensors are the initial parameters (`init.<name>`), what
+//! every step reported (`trace.loss` and others, `[steps]`, f32), and the parameters after the last step (`final.<name>`).
+//! Replaying trains again from the same start and compares bits.
 
 mod replay;
 
@@ -63,7 +64,7 @@ pub struct Capsule {
 /// The quantities of a step that are compared.
 type Compared = (&'static str, fn(&StepReport) -> f32);
 
-/// What is compared of each step, in the order in which a difference is told.
+/// What is compared of each step, in the order in which a difference is reported.
 const TRACE: [Compared; 4] = [
     ("loss", |r| r.loss),
     ("accuracy", |r| r.accuracy),
@@ -173,7 +174,8 @@ impl Capsule {
         tensor.to_vec().map_err(broken(path))
     }
 
-    /// The folder to take relative paths in the preset from: where it was made, if that is here, and `otherwise` the one given.
+    /// The folder to take relative paths in the preset from: where it was made, if that is here, and `otherwise` the
+    /// one given.
     #[must_use]
     pub fn base(&self, otherwise: PathBuf) -> PathBuf {
         if self.header.base.is_dir() { self.header.base.clone() } else { otherwise }
@@ -272,7 +274,7 @@ mod tests {
             report.has_other_data && report.plan_differences[0].starts_with("op 0: gemm another_kernel"),
             "{report}"
         );
-        // The numbers are the same all the same, and that is told too.
+        // The numbers are equal nevertheless, and that is reported too.
         assert!(report.is_bit_equal);
     }
 

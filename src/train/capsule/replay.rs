@@ -91,8 +91,8 @@ impl fmt::Display for CapsuleReport {
 
 impl Capsule {
     /// Trains again from the recorded start and compares every step and the final parameters to the bit. Paths in the
-    /// preset are taken from `base`. Kernels are chosen by the remembered times `tuning` where the capsule's were. `watch`
-    /// is called after every step with its number and ends the replay where it gives false.
+    /// preset are taken from `base`. Kernels are chosen by the remembered times `tuning` where the capsule's were.
+    /// `watch` is called after every step with its number and ends the replay where it gives false.
     ///
     /// # Errors
     /// Where the run cannot be prepared here or a step fails.
@@ -205,8 +205,8 @@ impl Capsule {
         Err(TrainError::file(&first, message, "name the data that the run was trained on"))
     }
 
-    /// The machine of the capsule where this one can stand for it, otherwise this one: kernels for fewer instructions run here too, and what was made on a
-    /// GPU is replayed on one of the same name.
+    /// The machine of the capsule where this one can stand for it, otherwise this one: kernels for fewer instructions
+    /// run here too, and what was made on a GPU is replayed on one of the same name.
     fn machine(&self, here: &Machine) -> Machine {
         match (self.header.isa, here.as_cpu()) {
             (Some(isa), Some(cpu)) if isa <= cpu.isa => Machine::cpu(isa, cpu.threads),

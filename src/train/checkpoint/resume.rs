@@ -99,7 +99,7 @@ impl Session {
             return Err(TrainError::file(
                 path,
                 "was made with samples that were prepared otherwise: mean, deviation or the order of classes differ",
-                "begin a run that goes on from it, which prepares its samples as the checkpoint says",
+                "begin a run that continues from it, which prepares its samples as the checkpoint says",
             ));
         }
         if past.is_empty() {

@@ -57,8 +57,8 @@ fn what_a_checkpoint_cannot_go_on_with_is_refused_with_both_values() {
     ] {
         let text = TEXT.replace(from, to);
         assert_ne!(text, TEXT);
-        let told = refused(&text, &path);
-        assert!(told.contains(wanted), "{told}");
+        let message = refused(&text, &path);
+        assert!(message.contains(wanted), "{message}");
     }
 }
 
@@ -175,8 +175,8 @@ fn a_recipe_that_was_compared_ahead_is_compared_again_only_for_another_file() {
     // Another checkpoint takes the place of the file before its tensors are read.
     let other = TEXT.replace("\"relu\"", "\"tanh\"");
     session(&other).save_checkpoint(&path, &preset(&other)).unwrap();
-    let told = run.load_compared(&path, ahead).unwrap_err().to_string();
-    assert!(told.contains("layers[0].activation is tanh there and relu here"), "{told}");
+    let message = run.load_compared(&path, ahead).unwrap_err().to_string();
+    assert!(message.contains("layers[0].activation is tanh there and relu here"), "{message}");
 }
 
 #[test]

@@ -119,8 +119,11 @@ mod tests {
 
     #[test]
     fn parameters_beyond_the_limit_of_onnx_are_refused_with_figures() {
-        let told = check_room(Some(&preset(50_000)), Path::new("."), None, Format::Onnx).unwrap_err();
-        assert!(told.is_user() && told.to_string().contains("take 9.3 GiB, and ONNX allows 2.0 GiB"), "{told}");
-        assert!(told.to_string().contains("export safetensors or pytorch"), "{told}");
+        let message = check_room(Some(&preset(50_000)), Path::new("."), None, Format::Onnx).unwrap_err();
+        assert!(
+            message.is_user() && message.to_string().contains("take 9.3 GiB, and ONNX allows 2.0 GiB"),
+            "{message}"
+        );
+        assert!(message.to_string().contains("export safetensors or pytorch"), "{message}");
     }
 }

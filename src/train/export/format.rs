@@ -50,7 +50,7 @@ impl Format {
         }
     }
 
-    /// The end of a file's name; TensorBoard's events lie in a folder.
+    /// The end of a file's name; TensorBoard's events are in a folder.
     #[must_use]
     pub const fn extension(self) -> &'static str {
         match self {

@@ -1,7 +1,8 @@
 //! Runs and networks in other people's formats.
 //!
-//! Each format is a function from plain data to bytes in a file of its own; [`Subject`] gathers what they need of a run or a preset, and
-//! [`Subject::write`] puts files into place, whole or not at all, and over nothing unless that was asked for.
+//! Each format is a function from plain data to bytes in a file of its own; [`Subject`] gathers what they need of a run
+//! or a preset, and [`Subject::write`] puts files into place, whole or not at all, and over nothing unless that was
+//! asked for.
 
 mod error;
 mod export_size;
@@ -63,8 +64,10 @@ impl Subject {
         let mut curves = if format.shows_curves() { Some(store.curves(&entry.id)?) } else { None };
         curves.iter_mut().for_each(|curves| curves.maybe_trained = record.maybe_trained);
         if record.steps > 0 && curves.as_ref().is_some_and(Curves::is_empty) {
-            let told = record.error.clone().filter(|_| record.state == RunEnd::Damaged);
-            return Err(ExportError::Lost(told.unwrap_or_else(|| format!("the curves of {} are lost", entry.name()))));
+            let reason = record.error.clone().filter(|_| record.state == RunEnd::Damaged);
+            return Err(ExportError::Lost(
+                reason.unwrap_or_else(|| format!("the curves of {} are lost", entry.name())),
+            ));
         }
         let wants_weights = !format.shows_curves() && entry.has_weights;
         let path = store.weights(&entry.id);
@@ -216,8 +219,8 @@ impl Subject {
         checked.model.ok_or_else(|| TrainError::Preset(checked.diagnostics).into())
     }
 
-    /// What the network's samples and outputs mean, as far as its data says. Where the data cannot be read, only a network that needs its mean
-    /// and deviation is not exported.
+    /// What the network's samples and outputs mean, as far as its data says. Where the data cannot be read, only a
+    /// network that needs its mean and deviation is not exported.
     fn meaning(&self, model: &Model) -> Result<Meaning, ExportError> {
         let known = self.known();
         let Some(preset) = self.preset.as_ref().filter(|p| p.data.is_some()) else {

@@ -1,7 +1,7 @@
 //! A network for inference as an ONNX model: opset 17, names of parameters as in the preset, any batch size.
 //!
-//! After `onnx.proto` and the operators' definitions. Dropout is nothing at inference, normalisation over the batch uses the running statistics, and a
-//! repeated block stands as often as it is applied, with the same initializers.
+//! After `onnx.proto` and the operators' definitions. Dropout is nothing at inference, normalisation over the batch
+//! uses the running statistics, and a repeated block occurs as often as it is applied, with the same initializers.
 
 use super::protobuf::Message;
 use super::{ExportError, Meaning};
@@ -243,7 +243,8 @@ impl Writer<'_> {
     }
 }
 
-/// The bytes of an ONNX file for a network with these parameters; its input is `input`, its output `output` (logits where the loss takes classes).
+/// The bytes of an ONNX file for a network with these parameters; its input is `input`, its output `output` (logits
+/// where the loss takes classes).
 ///
 /// # Errors
 /// Where a parameter is missing or has another shape, or the file would be larger than the format allows.
@@ -316,7 +317,7 @@ mod tests {
         for wanted in ["Conv", "BatchNormalization", "LayerNormalization", "MaxPool", "AveragePool", "Erf", "MatMul"] {
             assert!(kinds.iter().any(|k| k == wanted), "{wanted} in {kinds:?}");
         }
-        // A repeated block stands as often as it is applied.
+        // A repeated block occurs as often as it is applied.
         assert_eq!(kinds.iter().filter(|k| *k == "Tanh").count(), 3);
         // The raw bytes of a parameter are its values.
         let bias = all(graph, 5).into_iter().find(|t| text(t.bytes(), 8) == model.params[0].name).unwrap();
@@ -377,7 +378,7 @@ mod tests {
             f64::from(f32::from_le_bytes(all(found.bytes(), 9)[0].bytes()[..4].try_into().unwrap()))
         };
         assert!((part("input.mean") + part("input.mean_rest") - (1e5 + 1e-3)).abs() < 1e-9);
-        // Data that stands as it was read needs neither.
+        // Data that is as it was read needs neither.
         let plain = onnx(&model, &weights, &Meaning::default()).unwrap();
         let first = text(all(all(&plain, 7)[0].bytes(), 1)[0].bytes(), 4);
         assert_eq!((first.as_str(), text(&plain, 6).contains("as the network was trained")), ("MatMul", true));

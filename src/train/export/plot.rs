@@ -4,7 +4,7 @@ use crate::tensor::scientific;
 use crate::train::runs::{Curves, Quantity};
 use std::fmt::Write as _;
 
-/// What lies to the right.
+/// The space to the right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Across {
     /// The step.
@@ -209,8 +209,8 @@ impl Line {
     }
 }
 
-/// The curves of runs in one picture, as SVG on white. The raw curve is faint behind the smoothed one; held-out figures are
-/// dots joined by dashes.
+/// The curves of runs in one picture, as SVG on white. The raw curve is faint behind the smoothed one; held-out figures
+/// are dots joined by dashes.
 #[must_use]
 pub fn plot_svg(runs: &[(&str, &Curves)], options: PlotOptions) -> String {
     let lines: Vec<Line> = runs.iter().map(|(name, curves)| Line::new(name, curves, options)).collect();

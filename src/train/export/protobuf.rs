@@ -1,4 +1,5 @@
-//! Protocol buffers, as far as writing goes: a message is its fields one after the other, and a field says its number and how it is stored.
+//! Protocol buffers, as far as writing goes: a message is its fields one after the other, and a field says its number
+//! and how it is stored.
 //!
 //! After "Protocol Buffers: Encoding", protobuf.dev.
 

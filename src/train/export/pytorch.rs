@@ -1,7 +1,7 @@
-//! A network with its training as a PyTorch script, beside which lie its weights and its data.
+//! A network with its training as a PyTorch script, with its weights and its data beside it.
 //!
-//! Modules are nested so that their parameters have the preset's names; a dense layer's weight is transposed when it is loaded, because PyTorch keeps
-//! `[units, in]`.
+//! Modules are nested so that their parameters have the preset's names; a dense layer's weight is transposed when it is
+//! loaded, because PyTorch keeps `[units, in]`.
 
 use super::Meaning;
 use crate::data::Scaling;

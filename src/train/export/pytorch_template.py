@@ -4,7 +4,7 @@
 Needs torch and safetensors. Parameters have the names of the preset.
 
     python this.py             evaluates the exported weights
-    python this.py --train     goes on training from them, on the same samples
+    python this.py --train     continues training from them, on the same samples
     python this.py --train --fresh     trains from PyTorch's own initial weights
 """
 

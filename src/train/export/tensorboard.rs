@@ -63,8 +63,8 @@ const fn tag(quantity: Quantity) -> &'static str {
     }
 }
 
-/// Writes the curves of a run that began at `started_ms` (milliseconds since 1970). Of curves with more than a hundred thousand steps every n-th step is
-/// written, and the last.
+/// Writes the curves of a run that began at `started_ms` (milliseconds since 1970). Of curves with more than a hundred
+/// thousand steps every n-th step is written, and the last.
 ///
 /// # Errors
 /// Where the file cannot be written.

@@ -79,7 +79,7 @@ fn a_script_lies_beside_its_weights_and_its_samples() {
     let data = read_tensors(&files[2]).unwrap();
     let rows = |name: &str| data.get(name).unwrap().shape.0[0];
     assert_eq!((rows("x"), rows("y"), rows("train") + rows("held_out")), (150, 150, 150));
-    // One of the three stands there already: none is written.
+    // One of the three is there already: none is written.
     std::fs::remove_file(&files[0]).unwrap();
     assert!(subject("iris").write(Format::PyTorch, &path, PlotOptions::default(), Replace::Nothing).is_err());
     assert!(!files[0].exists());
@@ -140,8 +140,9 @@ fn a_plot_of_what_was_not_measured_says_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = Subject { curves: Some(curves()), ..subject("xor") };
     let options = PlotOptions { quantity: Quantity::LossScale, ..PlotOptions::default() };
-    let told = run.write(Format::Svg, &folder.path().join("a.svg"), options, Replace::Nothing).unwrap_err().to_string();
-    assert_eq!(told, "xor has no loss_scale; it has loss, accuracy, update_max, grad_norm, lr, step_us, feed_us");
+    let message =
+        run.write(Format::Svg, &folder.path().join("a.svg"), options, Replace::Nothing).unwrap_err().to_string();
+    assert_eq!(message, "xor has no loss_scale; it has loss, accuracy, update_max, grad_norm, lr, step_us, feed_us");
     run.curves = None;
     assert!(run.write(Format::Svg, &folder.path().join("a.svg"), options, Replace::Nothing).is_err());
 }

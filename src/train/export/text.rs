@@ -94,7 +94,7 @@ impl<'a> Evaluations<'a> {
     }
 }
 
-/// How far each layer moved, told at the last step of every stretch.
+/// How far each layer moved, reported at the last step of every stretch.
 struct Moves<'a> {
     layers: &'a LayerCurves,
     tops: Vec<Vec<f32>>,
@@ -103,7 +103,7 @@ struct Moves<'a> {
 
 impl<'a> Moves<'a> {
     fn new(layers: &'a LayerCurves) -> Self {
-        // Without stretches there is nothing to tell of any layer.
+        // Without stretches there is nothing to report of any layer.
         let count = if layers.is_empty() { 0 } else { layers.names.len() };
         Self { layers, tops: (0..count).map(|l| layers.tops(l).collect()).collect(), next: 0 }
     }
@@ -131,8 +131,8 @@ pub fn write_jsonl(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
     })
 }
 
-/// Writes every step as a row. What was not measured is an empty cell; held-out figures stand at the step at which they were taken, and
-/// how far each layer moved at the last step of every stretch that it is known of.
+/// Writes every step as a row. What was not measured is an empty cell; held-out figures are at the step at which they
+/// were taken, and how far each layer moved at the last step of every stretch that it is known of.
 ///
 /// # Errors
 /// Where `out` cannot be written.

@@ -43,17 +43,17 @@ impl RunStore {
 const NO_CHECKPOINT: &str = "it was ended before its first checkpoint, a few seconds after its first step";
 
 impl RunEntry {
-    /// How a run that was cut off can continue, or why it cannot and what to do, with `number` for how a step is written;
-    /// `None` where it was not cut off, or is damaged.
+    /// How a run that was cut off can continue, or why it cannot and what to do, with `number` for how a step is
+    /// written; `None` where it was not cut off, or is damaged.
     #[must_use]
     pub fn way_on(&self, number: impl Fn(u64) -> String) -> Option<String> {
         if self.record.state == RunEnd::Interrupted && !self.has_weights {
-            return Some(format!("{NO_CHECKPOINT}, so it has no weights and cannot go on: train it anew"));
+            return Some(format!("{NO_CHECKPOINT}, so it has no weights and cannot continue: train it anew"));
         }
         let from = self.checkpoint_step?;
         Some(match from < self.record.steps {
-            true => format!("Continue goes on from step {}, its last checkpoint", number(from)),
-            false => "Continue goes on from there".to_owned(),
+            true => format!("Continue resumes from step {}, its last checkpoint", number(from)),
+            false => "Continue resumes from there".to_owned(),
         })
     }
 }
@@ -74,7 +74,7 @@ pub fn missing_checkpoint(path: &Path) -> Option<String> {
         format!("the checkpoint of the kept run {id} is the file {name} in that folder; give its path")
     } else {
         format!(
-            "the kept run {id} has no checkpoint, and nothing to go on from: {NO_CHECKPOINT}, or its files were \
+            "the kept run {id} has no checkpoint, and nothing to continue from: {NO_CHECKPOINT}, or its files were \
              removed; train it anew (stepgraph runs preset {id} prints its preset)"
         )
     })

@@ -1,9 +1,12 @@
-//! The curve of a run on disk: chunks that are only ever appended, so that a run that was cut off loses its last chunk at most.
+//! The curve of a run on disk: chunks that are only ever appended, so that a run that was cut off loses its last chunk
+//! at most.
 //!
-//! A file is [`MAGIC`] and then chunks. A chunk is its kind (`u32`), the bytes of its body (`u32`), the checksum of the body (`u64`), and the body; all
-//! numbers are little endian. A chunk of steps holds the first step, the number of steps, when the first and the last of them were made (milliseconds of
-//! running time), and a column for each quantity: one value where they are all equal, all of them otherwise. A chunk of an evaluation holds its step,
-//! time, loss and accuracy. Two more kinds tell how far each layer moved (`layers.rs`). A reader stops at the first chunk that is not whole, and skips kinds that it does not know.
+//! A file is [`MAGIC`] and then chunks. A chunk is its kind (`u32`), the bytes of its body (`u32`), the checksum of the
+//! body (`u64`), and the body; all numbers are little endian. A chunk of steps holds the first step, the number of
+//! steps, when the first and the last of them were made (milliseconds of running time), and a column for each quantity:
+//! one value where they are all equal, all of them otherwise. A chunk of an evaluation holds its step, time, loss and
+//! accuracy. Two more kinds hold how far each layer moved (`layers.rs`). A reader stops at the first chunk that is not
+//! whole, and skips kinds that it does not know.
 
 use super::LayerCurves;
 use super::chunks::{HEAD, Reader, chunk, put_chunk};
@@ -16,7 +19,8 @@ pub const MAGIC: &[u8; 8] = b"SGCURVE1";
 
 const STEPS: u32 = 1;
 const EVALUATION: u32 = 2;
-/// Steps of a chunk as it is written: a program that is killed in the middle of a large write loses the torn chunk alone.
+/// Steps of a chunk as it is written: a program that is killed in the middle of a large write loses the torn chunk
+/// alone.
 const CHUNK: usize = 1 << 12;
 /// Steps that may be missing in the middle of a run.
 const LARGEST_GAP: u64 = 1 << 20;
@@ -100,7 +104,7 @@ pub struct EvaluationPoint {
 /// The curves of a run in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curves {
-    /// Steps before the first value: above 0 for a run that went on from a checkpoint.
+    /// Steps before the first value: above 0 for a run that continued from a checkpoint.
     pub before: u64,
     columns: [Vec<f32>; 8],
     stretches: Vec<Stretch>,
@@ -186,14 +190,15 @@ impl Curves {
         median(&values[values.len().saturating_sub(RECENT)..])
     }
 
-    /// The mean of the last values of a quantity, at most 32 of them: the last loss of a batch alone tells little.
+    /// The mean of the last values of a quantity, at most 32 of them: the last loss of a batch alone says little.
     #[must_use]
     pub fn recent_mean(&self, quantity: Quantity) -> Option<f32> {
         let values = self.values(quantity);
         mean_of_last(values)
     }
 
-    /// Takes in more steps, made between two running times. Steps that were made before are replaced: a run may go back to a checkpoint.
+    /// Takes in more steps, made between two running times. Steps that were made before are replaced: a run may go back
+    /// to a checkpoint.
     pub fn append(&mut self, reports: &[StepReport], from_ms: f64, to_ms: f64) {
         let Some(first) = reports.first() else { return };
         self.make_room(first.step);
@@ -217,7 +222,7 @@ impl Curves {
         }
     }
 
-    /// Makes `step` the last one: the run goes on from its checkpoint.
+    /// Makes `step` the last one: the run continues from its checkpoint.
     pub fn go_back(&mut self, step: u64) {
         self.make_room(step + 1);
     }
@@ -229,7 +234,8 @@ impl Curves {
             self.layers.go_back(before);
         }
         if !self.is_empty() && before > self.last_step() && before - self.last_step() <= LARGEST_GAP {
-            // A program that was killed had a checkpoint, and not yet the last steps before it: their place stays empty.
+            // A program that was killed had a checkpoint, and not yet the last steps before it: their place stays
+            // empty.
             let (start, ms) = (self.len(), self.total_ms());
             let count = (before - self.last_step()) as usize;
             self.columns.iter_mut().for_each(|c| c.resize(start + count, f32::NAN));

@@ -1,4 +1,4 @@
-//! What tells the presets of runs apart, field by field, and the names that follow from it.
+//! What distinguishes the presets of runs, field by field, and the names that follow from it.
 
 use super::RunEntry;
 use crate::model::BUNDLED;
@@ -32,7 +32,8 @@ fn flatten(path: &str, value: &Value, out: &mut Vec<(String, String)>) {
     }
 }
 
-/// The fields in which these presets differ, in the order in which they first appear; what a person reads only, the description, is left out.
+/// The fields in which these presets differ, in the order in which they first appear; what a person reads only, the
+/// description, is left out.
 #[must_use]
 pub fn preset_differences(presets: &[&str]) -> Vec<FieldDifference> {
     let flat: Vec<Vec<(String, String)>> = presets
@@ -59,28 +60,29 @@ pub fn preset_differences(presets: &[&str]) -> Vec<FieldDifference> {
     out
 }
 
-/// Changes that a name tells; of more it tells the number.
-const TOLD: usize = 2;
+/// Changes that a name has in it; of more it has the number.
+const NAMED: usize = 2;
 
-/// What was changed of a preset, in short: `layers[0].units 32`. The name and the number of steps do not tell networks apart; `None` where nothing else was changed.
+/// What was changed of a preset, in short: `layers[0].units 32`. The name and the number of steps do not distinguish networks
+/// apart; `None` where nothing else was changed.
 #[must_use]
 pub fn change(from: &str, to: &str) -> Option<String> {
     let mut all = preset_differences(&[from, to]);
     all.retain(|d| !matches!(d.field.as_str(), "name" | "version" | "train.steps"));
     let mut parts: Vec<String> = all
         .iter()
-        .take(TOLD)
+        .take(NAMED)
         .map(|d| format!("{} {}", d.field.trim_start_matches("train."), d.values.last().map_or("", String::as_str)))
         .collect();
-    if all.len() > TOLD {
-        parts.push(format!("{} more", all.len() - TOLD));
+    if all.len() > NAMED {
+        parts.push(format!("{} more", all.len() - NAMED));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Adds to the names of runs what was changed of their preset: against the bundled one of that name, or the oldest run of that name in the list. The
-/// newest come first in it; names that a person gave stay as they are.
-pub(super) fn tell_apart(entries: &mut [RunEntry]) {
+/// Adds to the names of runs what was changed of their preset: against the bundled one of that name, or the oldest run
+/// of that name in the list. The newest come first in it; names that a person gave stay as they are.
+pub(super) fn add_changes(entries: &mut [RunEntry]) {
     let mut first: HashMap<String, String> = HashMap::new();
     let mut known: HashMap<(String, String), Option<String>> = HashMap::new();
     for entry in entries.iter_mut().rev() {

@@ -1,4 +1,5 @@
-//! A plan in short: what each operation runs and where each buffer lies, with a checksum that is the same on every machine.
+//! A plan in short: what each operation runs and where each buffer is, with a checksum that is the same on every
+//! machine.
 
 use crate::compile::Compiled;
 use crate::tensor::Fnv;
@@ -42,7 +43,8 @@ impl PlanDigest {
         format!("{:016x}", hash.sum())
     }
 
-    /// What is different in `other`, a line each: operations with their kernels, then buffers with their addresses. Empty where nothing is.
+    /// What is different in `other`, a line each: operations with their kernels, then buffers with their addresses.
+    /// Empty where nothing is.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut out = Vec::new();

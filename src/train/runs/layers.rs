@@ -1,8 +1,9 @@
 //! How far each layer moved, over a whole run: in bounded memory, and as chunks of a curve file.
 //!
-//! A chunk of names holds the layers as JSON, each with its label and its place; it stands before the first chunk of rows. A chunk of rows holds the number
-//! of layers and of rows (`u32` each), the first and the last step of every row (`u64` each), and then, layer by layer, the least and the largest change in
-//! every row (`f32` each). Rows are as long as a share of the run before them, so a run of any length has few.
+//! A chunk of names holds the layers as JSON, each with its label and its place; it is before the first chunk of
+//! rows. A chunk of rows holds the number of layers and of rows (`u32` each), the first and the last step of every row
+//! (`u64` each), and then, layer by layer, the least and the largest change in every row (`f32` each). Rows are as long
+//! as a share of the run before them, so a run of any length has few.
 
 use super::chunks::{Reader, put_chunk};
 use crate::model::{LayerId, LayerPath, Model};
@@ -32,8 +33,8 @@ pub struct Stretch {
     pub high: f32,
 }
 
-/// The largest change of any parameter of each layer, over the whole run: per stretch of steps the least and the largest, so that no extreme is lost
-/// however long the run is.
+/// The largest change of any parameter of each layer, over the whole run: per stretch of steps the least and the
+/// largest, so that no extreme is lost however long the run is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LayerCurves {
     pub names: Vec<String>,
@@ -78,7 +79,7 @@ impl LayerCurves {
         (&self.names, &self.paths) == (&other.names, &other.paths)
     }
 
-    /// True where nothing was told yet.
+    /// True where nothing was reported yet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.steps.is_empty()
@@ -108,7 +109,8 @@ impl LayerCurves {
         self.values.get(layer).into_iter().flatten().map(|v| v[1])
     }
 
-    /// The extremes of the layers over the steps of `spans`, which tells of parameters; `None` where it is of another network, or empty.
+    /// The extremes of the layers over the steps of `spans`, which are those of parameters; `None` where it is of another
+    /// network, or empty.
     pub(super) fn row(&self, spans: &Spans) -> Option<Row> {
         let steps = spans.steps?;
         if spans.low.len() != self.layer_of.len() || spans.high.len() != self.layer_of.len() {
@@ -152,7 +154,8 @@ impl LayerCurves {
         }
     }
 
-    /// Joins neighbours that are short for the length of the run, to half of the stretches or fewer: old ones are no coarser than new ones.
+    /// Joins neighbours that are short for the length of the run, to half of the stretches or fewer: old ones are no
+    /// coarser than new ones.
     fn halve(&mut self) {
         let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return };
         let longest = (4 * (last[1] + 1 - first[0])).div_ceil(STRETCHES as u64);
@@ -370,7 +373,7 @@ mod tests {
         read.take_rows(body).unwrap();
         assert!(read.is_about(&own) && read.steps().last() == Some(&[rows[rows.len() - 1].steps[0], 5000]));
         assert_eq!(read.values[1], rows.iter().map(|r| r.values[1]).collect::<Vec<_>>());
-        // The same names again change nothing, other ones begin anew, and a run goes on where it was.
+        // The same names again change nothing, other ones begin anew, and a run continues where it was.
         own.put_names(&mut file);
         let known = own.after(read.clone());
         assert_eq!((known.steps(), known.layer_of.len()), (read.steps(), 4));

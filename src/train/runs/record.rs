@@ -23,7 +23,7 @@ pub enum RunEnd {
     Failed,
     /// Its program ended before it could say so.
     Interrupted,
-    /// Its files cannot be read as they stand; what can be is shown.
+    /// Its files cannot be read as they are; what can be is shown.
     Damaged,
 }
 
@@ -170,12 +170,12 @@ pub struct RunEntry {
     pub id: String,
     pub record: RunRecord,
     pub label: Label,
-    /// The person's name for it, or its preset's; a list adds what tells it from others of that preset.
+    /// The person's name for it, or its preset's; a list adds what distinguishes it from others of that preset.
     pub title: String,
     pub has_weights: bool,
     /// Whether the file of its weights is damaged.
     pub is_torn: bool,
-    /// Whether it has a checkpoint, from which it can go on.
+    /// Whether it has a checkpoint, from which it can continue.
     pub can_continue: bool,
     /// The step of that checkpoint, where the run was cut off and may have gone on after it.
     pub checkpoint_step: Option<u64>,
@@ -218,7 +218,8 @@ pub(super) fn started_of(id: &str) -> Option<u64> {
 #[must_use]
 pub fn calendar(ms: u64) -> [u64; 6] {
     let seconds = ms / 1000;
-    // Days are counted from March of the year 0, so that leap days come last (Hinnant, "chrono-compatible low-level date algorithms").
+    // Days are counted from March of the year 0, so that leap days come last (Hinnant, "chrono-compatible low-level
+    // date algorithms").
     let days = seconds / 86_400 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

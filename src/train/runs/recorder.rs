@@ -1,7 +1,8 @@
 //! Writing a run while it lasts, from a thread of its own.
 //!
-//! Whoever hands over steps never waits: what finds the channel full stays with them and goes with the next call. The thread writes what it was given
-//! several times a second, so a program that is killed loses that much of the curve and no more.
+//! Whoever hands over steps never waits: what finds the channel full stays with them and goes with the next call. The
+//! thread writes what it was given several times a second, so a program that is killed loses that much of the curve and
+//! no more.
 
 use super::curve::EvaluationPoint;
 use super::run_writer::{Message, RunWriter, failed, next_checkpoint};
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Messages that may wait for the thread.
 const BOUND: usize = 64;
 
-/// Time until the first checkpoint of a run that goes on, and the bounds of that between the next ones.
+/// Time until the first checkpoint of a run that continues, and the bounds of that between the next ones.
 pub const FIRST_SAVE: Duration = Duration::from_secs(3);
 pub const SAVE_EVERY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
 /// Writing checkpoints takes at most this share of a run's time: one part of so many.
@@ -33,13 +34,14 @@ pub struct Recorder {
     taken: Arc<AtomicU64>,
     backlog: Vec<Message>,
     thread: Option<JoinHandle<Result<(), String>>>,
-    /// Running time until the last pause, and since when the run goes on.
+    /// Running time until the last pause, and since when the run continues.
     ran_ms: f64,
     since: Option<Instant>,
 }
 
 impl Recorder {
-    /// Makes the run's folder and starts the thread. The record's state and closing figures are the recorder's own; `layers` are those of the network, empty.
+    /// Makes the run's folder and starts the thread. The record's state and closing figures are the recorder's own;
+    /// `layers` are those of the network, empty.
     ///
     /// # Errors
     /// Where nothing can be written there, or the system refuses a thread.
@@ -53,7 +55,8 @@ impl Recorder {
         Self::start(store, OnceLock::from(id), move |_, inbox| writer.serve(inbox))
     }
 
-    /// As [`Self::begin`], for those who must not wait: the thread makes the folder too, and what fails is told by [`Self::finish`].
+    /// As [`Self::begin`], for those who must not wait: the thread makes the folder too, and what fails is reported by
+    /// [`Self::finish`].
     ///
     /// # Errors
     /// Where the system refuses a thread.
@@ -177,7 +180,7 @@ impl Recorder {
         self.push(Message::Total(total));
     }
 
-    /// The run has come to an end, or goes on after one.
+    /// The run has come to an end, or continues after one.
     pub fn set_state(&mut self, state: RunEnd, error: Option<String>) {
         self.push(Message::State(state, error));
     }
@@ -187,7 +190,7 @@ impl Recorder {
         let Some(outbox) = &self.outbox else { return };
         let mut waiting = std::mem::take(&mut self.backlog).into_iter();
         for message in waiting.by_ref() {
-            // A thread that ended has told why; there is nobody to write for.
+            // A thread that ended has reported why; there is nobody to write for.
             if let Err(TrySendError::Full(message)) = outbox.try_send(message) {
                 self.backlog.push(message);
                 break;

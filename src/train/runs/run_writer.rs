@@ -28,12 +28,12 @@ pub(super) enum Message {
     /// How far parameters moved.
     Moved(Vec<Spans>),
     Evaluated(EvaluationPoint),
-    /// The run was made longer, or goes on after its end.
+    /// The run was made longer, or continues after its end.
     Total(u64),
-    /// The run has come to an end, after which it may still go on.
+    /// The run has come to an end, after which it may still continue.
     State(RunEnd, Option<String>),
-    /// The next checkpoint is there: it takes the place of the last one when all that came before is on the disk, and its
-    /// step is put down here then.
+    /// The next checkpoint is there: it takes the place of the last one when all that came before is on the disk, and
+    /// its step is put down here then.
     Checkpoint(Arc<AtomicU64>),
 }
 
@@ -213,14 +213,14 @@ impl RunWriter {
         }
         self.record.ended_ms = Some(now_ms());
         let closed = self.write_all().and_then(|()| self.curve.sync_all()).and_then(|()| self.write_record());
-        let told = self.failure.take().or_else(|| closed.err().map(|e| e.to_string()));
-        if told.is_none() && self.record.steps == 0 && self.record.state == RunEnd::Stopped {
+        let failure = self.failure.take().or_else(|| closed.err().map(|e| e.to_string()));
+        if failure.is_none() && self.record.steps == 0 && self.record.state == RunEnd::Stopped {
             // A run that never made a step is nothing to keep; one whose last words could not be written is.
             if let Some(folder) = self.path.parent() {
                 let _ = std::fs::remove_dir_all(folder);
             }
         }
-        told.map_or(Ok(()), |why| Err(format!("the run {} is not kept whole: {why}", self.path.display())))
+        failure.map_or(Ok(()), |why| Err(format!("the run {} is not kept whole: {why}", self.path.display())))
     }
 
     fn take(&mut self, message: Message) -> io::Result<()> {

@@ -13,7 +13,7 @@
 
 use super::chunks::HEAD;
 use super::curve::{MAGIC, first_chunk_ends};
-use super::differences::tell_apart;
+use super::differences::add_changes;
 use super::record::started_of;
 use super::{Curves, Label, PlanDigest, RunEnd, RunEntry, RunRecord, RunsError, calendar};
 use crate::model::nearest;
@@ -159,7 +159,8 @@ impl RunStore {
         Err(RunsError::NoFolder)
     }
 
-    /// Every run, the newest first, each under a name of its own where its network tells it apart. Folders that are no runs are passed over.
+    /// Every run, the newest first, each under a name of its own where its network distinguishes it. Folders that are no
+    /// runs are passed over.
     ///
     /// # Errors
     /// Where the folder is there and cannot be read.
@@ -172,12 +173,12 @@ impl RunStore {
         let ids = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).filter(|n| n != TRASH);
         let mut out: Vec<RunEntry> = ids.filter_map(|id| self.entry(&id).ok()).collect();
         out.sort_by(|a, b| (b.record.started_ms, &b.id).cmp(&(a.record.started_ms, &a.id)));
-        tell_apart(&mut out);
+        add_changes(&mut out);
         Ok(out)
     }
 
-    /// One run. A run whose program is gone is `interrupted`, one with files that cannot be read is `damaged`, and the figures of both come from
-    /// what is sound.
+    /// One run. A run whose program is gone is `interrupted`, one with files that cannot be read is `damaged`, and the
+    /// figures of both come from what is sound.
     ///
     /// # Errors
     /// Where there is none.
@@ -188,7 +189,7 @@ impl RunStore {
         };
         record.preset_name = one_line(&record.preset_name);
         let broken = self.check_curves(id, &record);
-        // Where the first part of its curves is sound, it can still go on.
+        // Where the first part of its curves is sound, it can still continue.
         let continues = record.state != RunEnd::Damaged
             && (broken.is_ok() || self.curves(id).is_ok_and(|curves| !curves.is_empty()));
         if record.state == RunEnd::Running && broken.is_ok() && !self.is_busy(id) {
@@ -231,7 +232,8 @@ impl RunStore {
         })
     }
 
-    /// The run as it is once its weights and curves were read whole, which takes the time of reading them: they may have lost a bit inside.
+    /// The run as it is once its weights and curves were read whole, which takes the time of reading them: they may
+    /// have lost a bit inside.
     #[must_use]
     pub fn read_whole(&self, mut entry: RunEntry) -> RunEntry {
         let is_sound = !matches!(entry.record.state, RunEnd::Running | RunEnd::Damaged);

@@ -44,6 +44,15 @@ fn train(recorder: &mut Recorder, steps: std::ops::RangeInclusive<u64>) {
     recorder.set_running(false);
 }
 
+/// A run that is being written in a store of its own, which is there as long as its folder.
+fn begun() -> (tempfile::TempDir, RunStore, Recorder, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = RunStore::at(folder.path());
+    let recorder = begin(&store);
+    let id = recorder.id().unwrap().to_owned();
+    (folder, store, recorder, id)
+}
+
 #[test]
 fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -94,7 +103,7 @@ fn how_far_layers_moved_is_kept_and_goes_on_from_a_checkpoint() {
         let target = crate::select::Target::cpu(crate::select::Isa::Avx2, 1);
         std::sync::Arc::new(crate::compile::compile(&model, &crate::compile::Options::train(target)).unwrap())
     };
-    // As a run tells it: first how far parameters moved, then the steps.
+    // As a run reports it: first how far parameters moved, then the steps.
     let make = |recorder: &mut Recorder, steps: std::ops::RangeInclusive<u64>, size: f32| {
         for first in steps.clone().step_by(10) {
             let mut moved = crate::train::Stretches::default();
@@ -128,10 +137,7 @@ fn how_far_layers_moved_is_kept_and_goes_on_from_a_checkpoint() {
 
 #[test]
 fn a_run_whose_program_was_killed_is_interrupted_and_keeps_its_curve() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = RunStore::at(folder.path());
-    let mut recorder = begin(&store);
-    let id = recorder.id().unwrap().to_owned();
+    let (_folder, store, mut recorder, id) = begun();
     train(&mut recorder, 1..=50);
     let path = store.path(&id);
     let started = Instant::now();
@@ -217,10 +223,7 @@ fn days_are_those_of_the_calendar() {
 
 #[test]
 fn a_damaged_run_is_listed_with_what_is_wrong_and_what_can_be_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = RunStore::at(folder.path());
-    let mut recorder = begin(&store);
-    let id = recorder.id().unwrap().to_owned();
+    let (_folder, store, mut recorder, id) = begun();
     train(&mut recorder, 1..=20);
     recorder.set_state(RunEnd::Finished, None);
     recorder.finish().unwrap();
@@ -342,8 +345,8 @@ fn a_run_goes_on_only_from_its_own_checkpoint() {
     assert_eq!((point.step, curves.last_step()), (5, 5));
     // Another run's checkpoint in its place would have the curve cut.
     trained(4, 4).0.save_checkpoint(&store.checkpoint(&id), &preset).unwrap();
-    let told = store.resume_point(&id).unwrap_err().to_string();
-    assert!(told.contains("is no checkpoint of this run: its loss at step 4 is "), "{told}");
+    let message = store.resume_point(&id).unwrap_err().to_string();
+    assert!(message.contains("is no checkpoint of this run: its loss at step 4 is "), "{message}");
     assert_eq!(store.curves(&id).unwrap().last_step(), 5);
 }
 

@@ -45,8 +45,8 @@ pub(super) fn has_large_arguments(step: &Step, op: &Op) -> Result<bool, TrainErr
     Ok(false)
 }
 
-/// Runs a step operation by operation up to the first result that is not finite, and says whether that is right; nothing
-/// where all results are finite.
+/// Runs a step operation by operation up to the first result that is not finite, and says whether that is right;
+/// nothing where all results are finite.
 fn first_not_finite(step: &mut Step, pool: &mut Pool) -> Result<Option<bool>, TrainError> {
     let compiled = std::sync::Arc::clone(step.compiled());
     let program = &compiled.plan.program;

@@ -28,7 +28,7 @@ pub(super) fn first_of(step: &Step, phase: Phase) -> usize {
 
 /// The operation that changes parameters, once all gradients are there; a GPU's plan advances counters before it. One
 /// past the last operation where updates
-/// stand between the gradients.
+/// are between the gradients.
 pub(super) fn update_at(step: &Step) -> usize {
     let ops = &step.compiled().plan.program.ops;
     let updates = |k: &OpKind| matches!(k, OpKind::AdamStep { .. } | OpKind::SgdStep { .. });
@@ -40,8 +40,8 @@ pub(super) fn update_at(step: &Step) -> usize {
 }
 
 /// Runs a step that starts afresh as far as its gradients, and gives these, scaled as the step scales them. Where
-/// updates ride on the gradients or are between them, the whole step is run, and they are read off the first moment, which was zero: `m = (1 - beta1) g`,
-/// with `wd p` in `g` unless decoupled.
+/// updates ride on the gradients or are between them, the whole step is run, and they are read off the first moment,
+/// which was zero: `m = (1 - beta1) g`, with `wd p` in `g` unless decoupled.
 pub(super) fn run_to_gradients(
     step: &mut Step,
     pool: &mut Pool,

@@ -1,7 +1,8 @@
 //! Proofs that a step is right, with figures.
 //!
-//! Each check compares two things that share as little as possible: gradients with central differences in f64 on the plain-loop kernels, the fast kernels
-//! with those, replay with eager, one run with another, recorded addresses with planned ones.
+//! Each check compares two things that share as little as possible: gradients with central differences in f64 on the
+//! plain-loop kernels, the fast kernels with those, replay with eager, one run with another, recorded addresses with
+//! planned ones.
 
 mod bound;
 mod bounds;
@@ -53,8 +54,8 @@ pub struct Price {
     pub bytes: u64,
 }
 
-/// What the proofs of a preset take on this machine: nearly all of it is plain loops in f64 and the replays of the endurance check, and memory that two steps
-/// hold. Where no number of replays is given, it is the most that they take.
+/// What the proofs of a preset take on this machine: nearly all of it is plain loops in f64 and the replays of the
+/// endurance check, and memory that two steps hold. Where no number of replays is given, it is the most that they take.
 ///
 /// # Errors
 /// Where the preset has mistakes, or a part of it is too large to be planned.
@@ -72,19 +73,19 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
 
 /// Verifies a preset; `progress` sees each check as it is done.
 ///
-/// # Errors
-/// Where the preset, its data or the given files are wrong, or the machine cannot run the step. A failed check is no error: it is in the report.
+/// # Errors Where the preset, its data or the given files are wrong, or the machine cannot run the step. A failed check
+/// is no error: it is in the report.
 pub fn verify(
     preset: &Preset,
     options: &VerifyOptions,
     mut progress: impl FnMut(&Check),
 ) -> Result<Report, TrainError> {
-    let tell = |p: Progress<'_>| {
+    let listen = |p: Progress<'_>| {
         if let Progress::Done(_, check) = p {
             progress(check);
         }
     };
-    verify_with(preset, options, &Proof::ALL, &AtomicBool::new(false), tell, |_| {})
+    verify_with(preset, options, &Proof::ALL, &AtomicBool::new(false), listen, |_| {})
 }
 
 /// As [`verify`], with the checks of these proofs only; `cancel` ends it between two checks, and between two replays.
@@ -135,7 +136,7 @@ fn verify_with(
     if options.machine().as_cuda().is_none() {
         run(Gradients, "each kernel against its reference", &mut || bounds::each_kernel(&model, options))?;
     } else {
-        run(Gradients, "kernels against their twins", &mut || reference_kernels::twins(&model, options))?;
+        run(Gradients, "kernels against their references", &mut || reference_kernels::compare(&model, options))?;
     }
     if proofs.iter().any(|p| !matches!(p, Plan | Gradients)) {
         let mut harness = ReplayHarness::new(preset, &model, options, cancel)?;
@@ -159,7 +160,8 @@ fn verify_with(
     Ok(Report { preset: preset.name.clone(), checks, passed })
 }
 
-/// A check that the ledger stopped has failed: a spoilt recording belongs in the report, with the call that the ledger names, and is no error.
+/// A check that the ledger stopped has failed: a spoilt recording belongs in the report, with the call that the ledger
+/// names, and is no error.
 fn or_failed(name: &str, outcome: Result<Check, TrainError>) -> Result<Check, TrainError> {
     match outcome {
         Err(TrainError::Exec(

@@ -1,4 +1,4 @@
-//! The proofs by name, what a check found out, and where a failure lies.
+//! The proofs by name, what a check found out, and where a failure is.
 
 use crate::model::LayerPath;
 use crate::plan::BufferId;
@@ -63,7 +63,7 @@ impl Proof {
     }
 }
 
-/// Where a failure lies.
+/// Where a failure is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Culprit {
     /// An operation of the training step, by its place in it.
@@ -125,7 +125,7 @@ impl Check {
     }
 }
 
-/// What a verification tells while it runs.
+/// What a verification reports while it runs.
 #[derive(Clone, Debug)]
 pub enum Progress<'a> {
     /// This check of a proof begins.

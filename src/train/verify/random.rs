@@ -368,15 +368,15 @@ mod tests {
         let preset = run(1).network(seed);
         let missing = VerifyOptions { batches: Some("none.safetensors".into()), ..run(1).options };
         let run = RandomRun { options: missing, first: seed, ..run(1) };
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let report = verify_random(&run, |event| {
             if let RandomEvent::Failed(failure) = event {
-                told.push(failure.clone());
+                reported.push(failure.clone());
             }
             true
         });
-        assert!(!report.passed && report.failed_networks == 1 && report.failures == told);
-        let failure = &told[0];
+        assert!(!report.passed && report.failed_networks == 1 && report.failures == reported);
+        let failure = &reported[0];
         assert_eq!((failure.check.as_str(), failure.is_smallest), (ERROR, true));
         assert!(failure.line.contains("none.safetensors"), "{}", failure.line);
         assert_eq!(failure.layers, [count(&preset.layers), 1]);

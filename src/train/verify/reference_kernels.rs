@@ -1,4 +1,4 @@
-//! The kernels of a GPU's step, each against its plain-loop twin.
+//! The kernels of a GPU's step, each against its plain-loop reference.
 
 use super::{Check, Culprit, VerifyOptions};
 use crate::compile::{Compiled, Options, compile};
@@ -31,23 +31,23 @@ fn followed(model: &Model, compiling: &Options) -> Result<Model, TrainError> {
 }
 
 /// Every kernel of a GPU's step against plain loops, on fresh random inputs.
-pub(super) fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
+pub(super) fn compare(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     let compiling = options.compiling();
     let small = followed(model, &compiling)?;
     let (mut worst, mut of, mut wrong, mut count) = (0.0f64, String::new(), Vec::new(), 0);
     let times = gpu_times(&small, &compiling)?;
     let compiled = Arc::new(compile(&small, &Options { gpu_times: times, ..compiling })?);
     let Step::Cuda(mut step) = Step::new(Arc::clone(&compiled), 1)? else {
-        return Ok(Check::skipped("kernels against their twins", "the step runs on a CPU"));
+        return Ok(Check::skipped("kernels against their references", "the step runs on a CPU"));
     };
     for index in 0..compiled.plan.program.ops.len() {
-        let twin = step.compare_with_reference(index, options.seed)?;
+        let found = step.compare_with_reference(index, options.seed)?;
         count += 1;
-        if twin.ratio > worst {
-            (worst, of) = (twin.ratio, format!(" at {}: {}", twin.kernel, twin.at));
+        if found.ratio > worst {
+            (worst, of) = (found.ratio, format!(" at {}: {}", found.kernel, found.at));
         }
-        if !twin.wrong.is_empty() {
-            wrong.push((format!("op {index} {}: {}", twin.kernel, twin.wrong), Some(Culprit::Op(index))));
+        if !found.wrong.is_empty() {
+            wrong.push((format!("op {index} {}: {}", found.kernel, found.wrong), Some(Culprit::Op(index))));
         }
     }
     let passed = wrong.is_empty();
@@ -57,5 +57,5 @@ pub(super) fn twins(model: &Model, options: &VerifyOptions) -> Result<Check, Tra
          largest error {worst:.2} of its bound{of}"
     );
     wrong.truncate(12);
-    Ok(Check::new("kernels against their twins (f64)", passed, figures).ratio(worst).detail(wrong))
+    Ok(Check::new("kernels against their references (f64)", passed, figures).ratio(worst).detail(wrong))
 }

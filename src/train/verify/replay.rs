@@ -19,7 +19,8 @@ pub(super) const NOT_FINITE: &str = "updates are not finite";
 /// The least and the largest number of them then.
 const REPLAYS: (u64, u64) = (20, 10_000);
 
-/// Seconds that the endurance check takes where a step takes `step_us`: about, where a number of replays is given, and at most, where none is.
+/// Seconds that the endurance check takes where a step takes `step_us`: about, where a number of replays is given, and
+/// at most, where none is.
 pub(super) fn endurance_cost(asked: Option<u64>, step_us: f64) -> f64 {
     let twice = |replays: u64| 2.0 * replays as f64 * step_us * 1e-6;
     asked.map_or_else(|| twice(REPLAYS.0).max(2.0 * STRESS.as_secs_f64()), twice)
@@ -89,7 +90,8 @@ impl<'a> ReplayHarness<'a> {
         &mut self.session.train
     }
 
-    /// The check by that name, which has failed without a recording: what is called a replay runs op by op then, and would be held against itself.
+    /// The check by that name, which has failed without a recording: what is called a replay runs op by op then, and
+    /// would be held against itself.
     pub(super) fn recorded(
         &mut self,
         name: &str,
@@ -110,7 +112,8 @@ impl<'a> ReplayHarness<'a> {
         self.session.feed.resume(first)
     }
 
-    /// Runs `count` steps and gives the state after them with the update magnitudes on the way. Given batches start over at their end.
+    /// Runs `count` steps and gives the state after them with the update magnitudes on the way. Given batches start
+    /// over at their end.
     pub(super) fn steps(&mut self, executor: Executor, count: u64) -> Result<(Vec<u8>, Vec<f32>), TrainError> {
         self.rewind()?;
         let Session { train, pool, feed, .. } = &mut self.session;
@@ -147,7 +150,8 @@ impl<'a> ReplayHarness<'a> {
         ))
     }
 
-    /// One step eagerly and one replayed, from the same state: every buffer must be equal, bit for bit, and the same kernels must have run.
+    /// One step eagerly and one replayed, from the same state: every buffer must be equal, bit for bit, and the same
+    /// kernels must have run.
     pub(super) fn eager_against_replay(&mut self) -> Result<Check, TrainError> {
         const STEPS: u64 = 3;
         let mut traces = Vec::new();
@@ -164,7 +168,7 @@ impl<'a> ReplayHarness<'a> {
         let replayed = self.session.train.arena()?;
         let same_kernels = traces[0] == traces[1];
         let plan = &self.session.compiled().plan;
-        // Workspace is left out: what lies there after a kernel is nobody's value.
+        // Workspace is left out: what is there after a kernel is nobody's value.
         let counted = (0u32..).zip(&plan.buffers).filter(|(_, b)| b.role != crate::ir::Role::Workspace);
         let compared: Vec<Compared> = counted
             .filter(|(_, b)| still_there(plan, b))
@@ -319,7 +323,8 @@ pub(super) fn still_there(plan: &crate::plan::BindingPlan, b: &crate::plan::Buff
     b.persistent || !plan.buffers.iter().any(|o| o.live[0] >= b.live[1] && overlaps(o))
 }
 
-/// True where every second magnitude is at least ten times its neighbours over most of the run: an output that was allocated while recording and reused.
+/// True where every second magnitude is at least ten times its neighbours over most of the run: an output that was
+/// allocated while recording and reused.
 fn alternates(magnitudes: &[f32]) -> bool {
     if magnitudes.len() < 8 {
         return false;

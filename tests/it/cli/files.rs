@@ -290,6 +290,15 @@ fn without_metadata(path: &str) {
     super::save(Path::new(path), &named);
 }
 
+/// The command does not replace a file that holds something else, and leaves it as it is.
+fn refused(args: &[&str], file: &str, holds: &str) {
+    let before = std::fs::read(file).unwrap();
+    let message = super::refused(args);
+    assert!(message.contains(&format!("{file} holds {holds}")), "{message}");
+    assert!(message.contains("so it is not replaced") && message.contains("another name"), "{message}");
+    assert_eq!(std::fs::read(file).unwrap(), before, "{file}");
+}
+
 #[test]
 fn tensors_of_another_kind_are_never_replaced() {
     let folder = tempfile::tempdir().unwrap();
@@ -314,13 +323,6 @@ fn tensors_of_another_kind_are_never_replaced() {
     let checkpoint = |file| ["train", "xor", "--steps", "1000000000", "--checkpoint", file];
     let make = |file| ["capsule", "make", "xor", file, "--replace", "--steps", "1000000000"];
     let export = |file| ["export", "xor", file, "--format", "safetensors", "--replace"];
-    let refused = |args: &[&str], file: &str, holds: &str| {
-        let before = std::fs::read(file).unwrap();
-        let told = super::refused(args);
-        assert!(told.contains(&format!("{file} holds {holds}")) && told.contains("so it is not replaced"), "{told}");
-        assert!(told.contains("another name"), "{told}");
-        assert_eq!(std::fs::read(file).unwrap(), before, "{file}");
-    };
     let before = listing(folder.path());
     for (file, holds) in [(&own, "a checkpoint"), (&data, "exported data"), (&old_data, "exported data")] {
         refused(&save(file), file, holds);

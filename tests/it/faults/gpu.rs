@@ -3,7 +3,7 @@
 use super::{CLASSES, EVALUATION, FAST, LOG, REPLAY, VALUES};
 use stepgraph::exec::cuda::plant::TextFault;
 
-pub const TWINS: &str = "kernels against their twins";
+pub const REFERENCES: &str = "kernels against their references";
 
 /// A classifier in TF32 whose weights are stepped where their gradients are made.
 pub const TENSOR: &str = r#"{"version": 1, "name": "tensor", "precision": "tf32",
@@ -121,13 +121,13 @@ pub fn table() -> Vec<KernelFault> {
                 "if (a.has(4)) *a.at<float>(4) = total.norm() * total.norm();",
             ],
             &[TENSOR],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "padding behind a parameter is written",
             [OPTIMIZER, "valid[e] = max_i(min_i(rest, V), 0);", "valid[e] = rest > 0 ? V : 0;"],
             &[CLASSES, VALUES],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "a segment's metrics lack their first part",
@@ -137,7 +137,7 @@ pub fn table() -> Vec<KernelFault> {
                 "for (int i = from + share + 1; i < to; i += SHARE)",
             ],
             &[CLASSES, VALUES],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "the gradient's norm is its square",
@@ -147,79 +147,79 @@ pub fn table() -> Vec<KernelFault> {
                 "*a.at<float>(Rule::GRAD_NORM) = total.norm() * total.norm();",
             ],
             &[CLASSES, VALUES],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "decay in the gradient has the wrong sign",
             [PRELUDE, "DECOUPLED ? grad : grad + wd * old;", "DECOUPLED ? grad : grad - wd * old;"],
             &[VALUES],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "decay beside the gradient is left out",
             [PRELUDE, "DECOUPLED ? old - lr * wd * old : old;", "old;"],
             &[CLASSES],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "the first moment keeps as much as the second",
             [PRELUDE, "m = optimizer_constant(BETA1) * m", "m = optimizer_constant(BETA2) * m"],
             &[CLASSES, TENSOR],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "the second moment is of the gradient, not of its square",
             [PRELUDE, "optimizer_rest(BETA2) * g * g;", "optimizer_rest(BETA2) * g;"],
             &[CLASSES],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "an update goes the other way",
             [PRELUDE, "return decayed - __fdividef(", "return decayed + __fdividef("],
             &[CLASSES, TENSOR],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "the momentum is not Nesterov's",
             [PRELUDE, "g = NESTEROV ? g + optimizer_constant(MOMENTUM) * buffer : buffer;", "g = buffer;"],
             &[super::IMAGES],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "decay of plain descent is left out",
             [PRELUDE, "float g = grad + wd * old;", "float g = grad;"],
             &[super::IMAGES],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "the sum of squares is its last term",
             [PRELUDE, "up += other.up, down", "up = other.up, down"],
             &[CLASSES, TENSOR],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "the largest change is the last",
             [PRELUDE, "max = max > size ? max : size;", "max = size;"],
             &[CLASSES, VALUES],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "the step counter goes in twos",
             [SCALARS, "(i64)((u64)step + 1)", "(i64)((u64)step + 2)"],
             &[CLASSES],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "the second moment's correction has no root",
             [SCALARS, "threadIdx.x == 0 ? rest : sqrt(rest)", "rest"],
             &[CLASSES],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "the mean loss is divided by one row less",
             [SCALARS, "[0] = sum / (float)ROWS;", "[0] = sum / (float)(ROWS - 1);"],
             &[TENSOR],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "sums over a block leave out its second warp",
@@ -229,7 +229,7 @@ pub fn table() -> Vec<KernelFault> {
                 "for (int i = 2; i < WARPS; ++i) out = R::of(out, scratch[i]);",
             ],
             &[TENSOR],
-            TWINS,
+            REFERENCES,
         ),
         fault(
             "an evaluation leaves out the running mean",

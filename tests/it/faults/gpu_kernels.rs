@@ -1,7 +1,7 @@
 //! Faults in the kernels of a GPU that compute layers and losses: each is found where the kernel is compared with its
 //! plain-loop twin.
 
-use super::gpu::{KernelFault, TENSOR, TWINS, fault};
+use super::gpu::{KernelFault, REFERENCES, TENSOR, fault};
 use super::{CLASSES, IMAGES, VALUES};
 
 const PRELUDE: &str = "prelude.cuh";
@@ -13,7 +13,7 @@ const LOSS: &str = "loss.cu";
 const ELEMENTS: &str = "elementwise.cu";
 
 const fn twin(name: &'static str, text: [&'static str; 3], networks: &'static [&'static str]) -> KernelFault {
-    fault(name, text, networks, TWINS)
+    fault(name, text, networks, REFERENCES)
 }
 
 pub fn table() -> Vec<KernelFault> {

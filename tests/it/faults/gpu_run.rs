@@ -1,7 +1,7 @@
 //! Runs the tables of faults in a GPU's kernels. Each fault has a process of its own, because it may hang or break
 //! the device's context, and because it stays planted as long as its process lives.
 
-use super::gpu::{self, KernelFault, TENSOR, TWINS};
+use super::gpu::{self, KernelFault, REFERENCES, TENSOR};
 use super::{CLASSES, FAST, IMAGES, VALUES, gpu_kernels, proof_of};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -28,7 +28,7 @@ fn table() -> Vec<KernelFault> {
 }
 
 fn proof(check: &str) -> Proof {
-    if [TWINS, FAST].contains(&check) { Proof::Gradients } else { proof_of(check) }
+    if [REFERENCES, FAST].contains(&check) { Proof::Gradients } else { proof_of(check) }
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn in_process(fault: Option<usize>, network: &str, proofs: &str, cache: &Path) -
     let lines = || text.lines().filter_map(|line| line.split_once("CHECK\t")?.1.split_once('\t'));
     let checks: Vec<(String, String)> = lines().map(|(outcome, name)| (outcome.to_owned(), name.to_owned())).collect();
     let error = text.lines().find_map(|line| Some(line.split_once("ERROR\t")?.1.to_owned()));
-    let ended = error.unwrap_or_else(|| if checks.is_empty() && ended.is_empty() { text } else { ended });
+    let ended = error.unwrap_or(if checks.is_empty() && ended.is_empty() { text } else { ended });
     Outcome { checks, ended, seconds: started.elapsed().as_secs_f64() }
 }
 
