@@ -22,6 +22,7 @@ mod output;
 mod places;
 mod plan;
 mod plan_json;
+mod plan_passes;
 mod plan_text;
 mod predict;
 mod predict_data;

@@ -1,7 +1,8 @@
 //! The program while a pass changes it.
 //!
-//! Operations keep the numbers that they had before the pass until the pass is over: replacing and fusing shows at once, what is inserted, moved or
-//! removed takes its place in [`Rewriter::finish`], which numbers anew and says which operation came from which.
+//! Operations keep the numbers that they had before the pass until the pass is over: replacing and fusing shows at
+//! once, what is inserted, moved or removed takes its place in [`Rewriter::finish`], which numbers anew and says which
+//! operation came from which.
 
 use super::history::{Change, How, PassRun, absorb, parts};
 use crate::ir::Role;
@@ -141,7 +142,8 @@ impl Rewriter {
         }
     }
 
-    /// Inserts an operation before another. It was made `from` operations that are replaced or removed by the same pass, or from none.
+    /// Inserts an operation before another. It was made `from` operations that are replaced or removed by the same
+    /// pass, or from none.
     pub(super) fn insert_before(&mut self, number: usize, op: Op, from: &[usize]) {
         self.insert(number, false, op, from);
     }
@@ -268,8 +270,8 @@ pub(super) fn made_like(like: &Op, kind: OpKind, args: &[(&str, Option<LValueId>
     op
 }
 
-/// What a producer and its only reader are as one operation of `kind`, in the reader's place. What the producer read and wrote besides the value
-/// between them stays bound where its kind stays the same; `bound` is bound over that.
+/// What a producer and its only reader are as one operation of `kind`, in the reader's place. What the producer read
+/// and wrote besides the value between them stays bound where its kind stays the same; `bound` is bound over that.
 pub(super) fn merged(producer: &Op, reader: &Op, kind: OpKind, bound: &[(&str, Option<LValueId>)]) -> Op {
     let mut args = vec![None; kind.slots().len()];
     if std::mem::discriminant(&producer.kind) == std::mem::discriminant(&kind) {

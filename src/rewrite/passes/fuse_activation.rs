@@ -51,8 +51,9 @@ fn behind_norm(norm: &Op, reader: &Op, func: Activation) -> Option<Op> {
     func.saves_output().then(|| merged(norm, reader, kind, &[("y", reader.arg("y"))]))
 }
 
-/// A forward product with an activation. Where the value before the activation has other readers (`keep`), it is written too, but only where those are
-/// the activation's own backward pass: the shape is then read while it is written once more.
+/// A forward product with an activation. Where the value before the activation has other readers (`keep`), it is
+/// written too, but only where those are the activation's own backward pass: the shape is then read while it is written
+/// once more.
 fn behind_product(product: &Op, reader: &Op, func: Activation, keep: bool) -> Option<Op> {
     if keep && func.saves_output() {
         return None;

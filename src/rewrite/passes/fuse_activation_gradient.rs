@@ -9,7 +9,7 @@ use crate::rewrite::uses::Uses;
 
 pub(super) const PASS: Pass = Pass {
     name: "fuse_activation_gradient",
-    about: "The product that makes a layer's input gradient multiplies it by the derivative of the activation in front.",
+    about: "The product that makes an input gradient multiplies it by the derivative of the activation in front.",
     when: "unless references are asked for on a CPU",
     applies: Goal::fuses,
     run,

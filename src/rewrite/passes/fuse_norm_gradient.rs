@@ -8,7 +8,7 @@ use crate::rewrite::uses::Uses;
 
 pub(super) const PASS: Pass = Pass {
     name: "fuse_norm_gradient",
-    about: "The backward pass of a batch normalisation applies the derivative of the activation behind it while it reads.",
+    about: "The backward pass of a batch normalisation applies the derivative of the activation behind it.",
     when: "unless references are asked for on a CPU",
     applies: Goal::fuses,
     run,

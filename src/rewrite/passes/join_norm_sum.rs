@@ -1,5 +1,5 @@
-//! A batch normalisation adds what is summed with its output. With the pass before, the tail of a residual block (normalisation, sum, activation) is
-//! one operation: a GPU is short of launches and of memory traffic.
+//! A batch normalisation adds what is summed with its output. With the pass before, the tail of a residual block
+//! (normalisation, sum, activation) is one operation: a GPU is short of launches and of memory traffic.
 
 use crate::lower::{LValueId, Op, OpKind, Program};
 use crate::ops;
