@@ -63,6 +63,11 @@ impl Rewriter {
         self.program.ops.len()
     }
 
+    /// The numbers of the operations of some kinds, before the pass changes any.
+    pub(super) fn find(&self, want: impl Fn(&OpKind) -> bool) -> Vec<usize> {
+        (0..self.len()).filter(|&number| want(&self.op(number).kind)).collect()
+    }
+
     /// Whether an operation is still there under its own number.
     pub(super) fn is_there(&self, number: usize) -> bool {
         matches!(self.fates[number], Fate::Kept | Fate::Replaced { .. })
@@ -190,6 +195,11 @@ impl Rewriter {
     pub(super) fn finish(self, name: &'static str) -> (Program, PassRun) {
         let Self { mut program, fates, mut inserted, values_before, values_changed } = self;
         let before = program.ops.len();
+        if inserted.is_empty() && fates.iter().all(|fate| *fate == Fate::Kept) {
+            let values_added = program.values.len() - values_before;
+            let run = PassRun { name, before, after: before, values_added, values_changed, changes: Vec::new() };
+            return (program, run);
+        }
         let mut made = Made { ops: Vec::with_capacity(before + inserted.len()), changes: Vec::new() };
         // The order among those at one place is the one in which they came.
         inserted.sort_by_key(|i| (i.at, i.behind));

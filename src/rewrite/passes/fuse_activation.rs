@@ -17,15 +17,15 @@ pub(super) const PASS: Pass = Pass {
 };
 
 fn run(rw: &mut Rewriter, _: &Goal) {
-    let uses = Uses::of(rw.program());
-    for reader in 0..rw.len() {
-        if let OpKind::Act(ops::Act { func, .. }) = rw.op(reader).kind {
-            fuse(rw, &uses, reader, func);
-        }
+    let readers = rw.find(|kind| matches!(kind, OpKind::Act(_)));
+    if !readers.is_empty() {
+        let uses = Uses::of(rw.program());
+        readers.into_iter().for_each(|reader| fuse(rw, &uses, reader));
     }
 }
 
-fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize, func: Activation) {
+fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
+    let OpKind::Act(ops::Act { func, .. }) = rw.op(reader).kind else { return };
     let x = rw.op(reader).arg("x");
     let Some(producer) = uses.producer(rw, x) else { return };
     let is_sole = uses.sole_producer(rw, x).is_some();
