@@ -147,7 +147,8 @@ pub fn cpu_program(model: &Model) -> Result<Program, CompileError> {
 /// Compiles a checked model.
 ///
 /// # Errors
-/// Where a stage fails; other than for sizes beyond any machine, that is a defect of this program, and the message names the operation.
+/// Where a stage fails; other than for sizes beyond any machine, that is a defect of this program, and the message
+/// names the operation.
 pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileError> {
     let mut times = StageTimes::default();
     let started = Instant::now();

@@ -5,6 +5,8 @@ use super::functions::FunctionsArgs;
 use super::numbers;
 use super::run_args::{CapsuleArgs, ExportArgs, RunsArgs};
 use crate::model::SplitKind;
+use crate::rewrite::PASSES;
+use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -144,6 +146,8 @@ pub struct TrainArgs {
 #[command(after_help = "Examples:
   stepgraph plan digits-mlp | less
   stepgraph plan digits-mlp --stage capture
+  stepgraph plan digits-mlp --stage passes --device cuda
+  stepgraph plan digits-mlp --stage passes --pass fuse_activation
   stepgraph plan digits-mlp --json | jq .arena_bytes
   stepgraph plan digits-mlp --stage ir --dot | dot -Tsvg > ir.svg
   stepgraph plan stress-200 --svg arena.svg --stage arena
@@ -157,6 +161,9 @@ pub struct PlanArgs {
     /// The stage to print
     #[arg(long, value_enum)]
     pub stage: Option<Stage>,
+    /// With --stage passes: print what this pass changed, and the operations after it
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(PASSES.map(|pass| pass.name)))]
+    pub pass: Option<String>,
     /// The form to print it in
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
@@ -441,6 +448,8 @@ pub enum Stage {
     Ir,
     /// Operations with every dimension
     Lowered,
+    /// The passes that rewrite them for the device, and what each changed
+    Passes,
     /// The kernel of each operation, and those that lost
     Selected,
     /// Every buffer with its role, life and place

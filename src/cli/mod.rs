@@ -23,6 +23,7 @@ mod numbers;
 mod output;
 mod plan;
 mod plan_json;
+mod plan_passes;
 mod plan_text;
 mod predict;
 mod predict_data;

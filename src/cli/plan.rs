@@ -5,7 +5,7 @@ use super::choices::Format;
 use super::error::wrong;
 use super::presets::DataLook;
 use super::result_places::{Kind, Places};
-use super::{device, output, plan_json, plan_text, presets};
+use super::{device, output, plan_json, plan_passes, plan_text, presets};
 use crate::compile::{Compiled, Options, compile};
 use crate::plan::arena::{Attempt, Budget, Planner};
 use crate::plan::{BindingPlan, CapturePlan, EXTERNAL, arena_svg, referee};
@@ -40,7 +40,12 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
         place_again(&mut compiled.plan, planner.0)?;
     }
     presets::warn_of_precision(&found.preset, &target);
-    output::print(&shown(&compiled, threads, args.stage, format)?)?;
+    let text = match (args.stage, args.pass.as_deref()) {
+        (Some(Stage::Passes), pass) | (None, pass @ Some(_)) => plan_passes::shown(&compiled, pass, format)?,
+        (Some(_), Some(_)) => return Err(wrong("--pass belongs to --stage passes; leave one of them out")),
+        (stage, None) => shown(&compiled, threads, stage, format)?,
+    };
+    output::print(&text)?;
     if let Some(path) = svg {
         output::write_picture(&path, &arena_svg(&compiled.plan, &found.preset.name))?;
     }
@@ -61,6 +66,7 @@ fn shown(
             let mut text = match stage_or_all {
                 Stage::Ir => serde_json::to_string_pretty(&compiled.graph)?,
                 Stage::Lowered => serde_json::to_string_pretty(&compiled.program)?,
+                Stage::Passes => return plan_passes::shown(compiled, None, format),
                 Stage::Selected => serde_json::to_string_pretty(&compiled.selection)?,
                 Stage::Bindings => serde_json::to_string_pretty(&compiled.plan)?,
                 Stage::Arena => serde_json::to_string_pretty(&compiled.plan.report)?,
@@ -81,6 +87,7 @@ fn dot(compiled: &Compiled, stage: Option<Stage>) -> anyhow::Result<String> {
             let choices = &compiled.selection.choices;
             Ok(compiled.plan.program.to_dot(|i, _| format!("{i} {}", choices[i].kernel)))
         }
+        Stage::Passes => plan_passes::shown(compiled, None, Format::Dot),
         Stage::Bindings | Stage::Arena | Stage::Capture | Stage::All => Err(wrong(
             "only the stages ir, lowered and selected are graphs; use --stage with one of them, or --format json",
         )),

@@ -1,7 +1,7 @@
 //! The compiled step as text, for people.
 
 use super::args::Stage;
-use super::output;
+use super::{output, plan_passes};
 use crate::compile::Compiled;
 use crate::ir::{Phase, Role};
 use crate::plan::{BindingPlan, CapturePlan};
@@ -14,6 +14,7 @@ pub(super) fn text(compiled: &Compiled, threads: Option<Threads>, stage: Stage) 
     match stage {
         Stage::Ir => compiled.graph.to_string(),
         Stage::Lowered => compiled.program.to_string(),
+        Stage::Passes => plan_passes::list(compiled),
         Stage::Selected => compiled.selection.to_string(),
         Stage::Bindings => bindings(compiled),
         Stage::Arena => arena(&compiled.plan),

@@ -3,7 +3,8 @@
 use crate::lower::{Epilogue, OpKind, Trans};
 use crate::ops;
 
-/// Whether the operation belongs to a forward product: weight gradients take no epilogue, input gradients only derivatives.
+/// Whether the operation belongs to a forward product: weight gradients take no epilogue, input gradients only
+/// derivatives.
 pub(super) fn is_forward(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Gemm(g) if g.trans == Trans::Nn) || matches!(kind, OpKind::Conv2d(_))
 }

@@ -58,7 +58,8 @@ pub struct PassRun {
     /// Values that the pass added to the program, and values of which it changed type or place.
     pub values_added: usize,
     pub values_changed: usize,
-    /// Everything that is not as it was, in the order of the program after the pass; what is gone comes last. All other operations kept their order.
+    /// Everything that is not as it was, in the order of the program after the pass; what is gone comes last. All other
+    /// operations kept their order.
     pub changes: Vec<Change>,
 }
 

@@ -1,7 +1,8 @@
 //! The program while a pass changes it.
 //!
-//! Operations keep the numbers that they had before the pass until the pass is over: replacing and fusing shows at once, what is inserted, moved or
-//! removed takes its place in [`Rewriter::finish`], which numbers anew and says which operation came from which.
+//! Operations keep the numbers that they had before the pass until the pass is over: replacing and fusing shows at
+//! once, what is inserted, moved or removed takes its place in [`Rewriter::finish`], which numbers anew and says which
+//! operation came from which.
 
 use super::history::{Change, How, PassRun, absorb, parts};
 use crate::ir::Role;
@@ -60,6 +61,11 @@ impl Rewriter {
     /// How many operations there were before the pass.
     pub(super) fn len(&self) -> usize {
         self.program.ops.len()
+    }
+
+    /// The numbers of the operations of some kinds, before the pass changes any.
+    pub(super) fn find(&self, want: impl Fn(&OpKind) -> bool) -> Vec<usize> {
+        (0..self.len()).filter(|&number| want(&self.op(number).kind)).collect()
     }
 
     /// Whether an operation is still there under its own number.
@@ -141,7 +147,8 @@ impl Rewriter {
         }
     }
 
-    /// Inserts an operation before another. It was made `from` operations that are replaced or removed by the same pass, or from none.
+    /// Inserts an operation before another. It was made `from` operations that are replaced or removed by the same
+    /// pass, or from none.
     pub(super) fn insert_before(&mut self, number: usize, op: Op, from: &[usize]) {
         self.insert(number, false, op, from);
     }
@@ -188,6 +195,11 @@ impl Rewriter {
     pub(super) fn finish(self, name: &'static str) -> (Program, PassRun) {
         let Self { mut program, fates, mut inserted, values_before, values_changed } = self;
         let before = program.ops.len();
+        if inserted.is_empty() && fates.iter().all(|fate| *fate == Fate::Kept) {
+            let values_added = program.values.len() - values_before;
+            let run = PassRun { name, before, after: before, values_added, values_changed, changes: Vec::new() };
+            return (program, run);
+        }
         let mut made = Made { ops: Vec::with_capacity(before + inserted.len()), changes: Vec::new() };
         // The order among those at one place is the one in which they came.
         inserted.sort_by_key(|i| (i.at, i.behind));
@@ -268,8 +280,8 @@ pub(super) fn made_like(like: &Op, kind: OpKind, args: &[(&str, Option<LValueId>
     op
 }
 
-/// What a producer and its only reader are as one operation of `kind`, in the reader's place. What the producer read and wrote besides the value
-/// between them stays bound where its kind stays the same; `bound` is bound over that.
+/// What a producer and its only reader are as one operation of `kind`, in the reader's place. What the producer read
+/// and wrote besides the value between them stays bound where its kind stays the same; `bound` is bound over that.
 pub(super) fn merged(producer: &Op, reader: &Op, kind: OpKind, bound: &[(&str, Option<LValueId>)]) -> Op {
     let mut args = vec![None; kind.slots().len()];
     if std::mem::discriminant(&producer.kind) == std::mem::discriminant(&kind) {

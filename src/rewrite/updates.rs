@@ -1,4 +1,5 @@
-//! Where updates of parameters may be placed: what the passes share that do more with an update than leave it at the end of the step.
+//! Where updates of parameters may be placed: what the passes share that do more with an update than leave it at the
+//! end of the step.
 
 use super::rewriter::Rewriter;
 use crate::lower::{LValueId, Op, OpKind, Program, Segment};
@@ -21,7 +22,8 @@ pub(super) fn sole_update(program: &Program) -> Option<usize> {
     updates.next().is_none().then_some(update)
 }
 
-/// The operations that write the gradient of each segment, in order; nothing where one has none, or where another operation than the update reads one.
+/// The operations that write the gradient of each segment, in order; nothing where one has none, or where another
+/// operation than the update reads one.
 pub(super) fn gradient_writers(program: &Program, update: usize) -> Option<Vec<Vec<usize>>> {
     let grads = program.root(program.ops[update].arg("grad")?).0;
     let mut by_place: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -41,7 +43,8 @@ pub(super) fn gradient_writers(program: &Program, update: usize) -> Option<Vec<V
     program.segments.iter().map(of).collect()
 }
 
-/// Who reads which stretch of the parameters or of their copy in half precision, beside the optimizer: operation, first element, one past the last.
+/// Who reads which stretch of the parameters or of their copy in half precision, beside the optimizer: operation, first
+/// element, one past the last.
 pub(super) struct ParamReaders(Vec<(usize, usize, usize)>);
 
 impl ParamReaders {
@@ -76,8 +79,9 @@ pub(super) struct Update {
     pub(super) from: Vec<usize>,
 }
 
-/// Puts each of the updates, which come in the order of the operations that they follow, behind that operation. Counters go behind whatever reads their
-/// old values, and before everything that reads the new ones; horizontal fusion finds them company.
+/// Puts each of the updates, which come in the order of the operations that they follow, behind that operation.
+/// Counters go behind whatever reads their old values, and before everything that reads the new ones; horizontal fusion
+/// finds them company.
 pub(super) fn place(rw: &mut Rewriter, updates: Vec<Update>) {
     let is_counter = |op: &Op| matches!(op.kind, OpKind::StepInc { .. } | OpKind::BiasCorr(_));
     let ops = &rw.program().ops;

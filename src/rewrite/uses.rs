@@ -45,7 +45,8 @@ impl Uses {
     }
 }
 
-/// For each value, the value whose contents it shows: itself, unless it is a view of the whole of another and nobody writes it.
+/// For each value, the value whose contents it shows: itself, unless it is a view of the whole of another and nobody
+/// writes it.
 fn contents(program: &Program) -> Vec<LValueId> {
     let mut written = vec![false; program.values.len()];
     for id in program.ops.iter().flat_map(Op::writes) {
@@ -83,7 +84,8 @@ impl Readers {
         Self(readers)
     }
 
-    /// The one operation that reads a value, where nothing else reads it or any view of it, and it does not outlive the step.
+    /// The one operation that reads a value, where nothing else reads it or any view of it, and it does not outlive the
+    /// step.
     pub(super) fn sole(&self, rw: &Rewriter, id: LValueId) -> Option<usize> {
         let program = rw.program();
         let home = program.root(id).0;

@@ -6,8 +6,8 @@ use crate::lower::Program;
 use crate::model::Precision;
 use crate::tensor::DType;
 
-/// Chooses a kernel for every operation of a program that was rewritten for this kind of machine: the fastest by the times that were measured on it
-/// before, or the cheapest by estimate.
+/// Chooses a kernel for every operation of a program that was rewritten for this kind of machine: the fastest by the
+/// times that were measured on it before, or the cheapest by estimate.
 ///
 /// `precision` is what products and activations are made of on a GPU; a CPU computes in the program's own type.
 ///

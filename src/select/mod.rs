@@ -1,7 +1,8 @@
 //! Which kernel runs each operation, and why the other candidates lost.
 //!
-//! [`select`] asks the [`catalogue`] for every kernel that could do each operation of a rewritten program on the [`Target`], and keeps the cheapest that
-//! accepts the shape: by measured times where a [`Tuning`] has them, else by estimate. On a GPU it then says which operations may run side by side.
+//! [`select`] asks the [`catalogue`] for every kernel that could do each operation of a rewritten program on the
+//! [`Target`], and keeps the cheapest that accepts the shape: by measured times where a [`Tuning`] has them, else by
+//! estimate. On a GPU it then says which operations may run side by side.
 
 pub mod catalogue;
 mod choose;

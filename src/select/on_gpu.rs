@@ -24,7 +24,8 @@ impl Offers<'_> {
         self.known.and_then(|known| known.get(&self.kernel(offer)).copied())
     }
 
-    /// The best offer and its time: by number where one is forced, else the fastest of those that were measured, else the cheapest by estimate.
+    /// The best offer and its time: by number where one is forced, else the fastest of those that were measured, else
+    /// the cheapest by estimate.
     fn best(&self, force: Option<usize>) -> Option<(&cuda::Offer, f64)> {
         let mut usable: Vec<(&cuda::Offer, f64)> =
             self.all.iter().filter_map(|o| o.cost.as_ref().ok().map(|cost| (o, *cost))).collect();

@@ -54,7 +54,8 @@ pub struct Selection {
     pub choices: Vec<Choice>,
     /// What products and activations are made of.
     pub real: cuda::Real,
-    /// The group of each operation by horizontal fusion, rising: members of one may run at the same time. Empty where every operation runs by itself.
+    /// The group of each operation by horizontal fusion, rising: members of one may run at the same time. Empty where
+    /// every operation runs by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<u32>,
 }
@@ -77,7 +78,8 @@ impl Selection {
         self.choices.iter().map(|c| c.cost_us).sum()
     }
 
-    /// The least time of the step in microseconds, by `floor` of arithmetic and bytes: members of a group run side by side and share a launch.
+    /// The least time of the step in microseconds, by `floor` of arithmetic and bytes: members of a group run side by
+    /// side and share a launch.
     pub fn floor_us(&self, floor: impl Fn(u64, u64) -> f64) -> f64 {
         let numbers: Vec<usize> = (0..self.choices.len()).collect();
         let together = |a: &usize, b: &usize| !self.groups.is_empty() && self.groups[*a] == self.groups[*b];
@@ -102,6 +104,7 @@ pub struct Measured<'a> {
     pub tuning: Option<&'a Tuning>,
     /// On a GPU.
     pub gpu_times: Option<&'a cuda::GpuTimes>,
-    /// On a GPU: takes the kernel of this number for every operation, counted by estimate, to time it; the best where there are not so many.
+    /// On a GPU: takes the kernel of this number for every operation, counted by estimate, to time it; the best where
+    /// there are not so many.
     pub force: Option<usize>,
 }

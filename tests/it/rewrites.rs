@@ -1,6 +1,8 @@
-//! What the passes make of programs: the final plans of many networks, held by a digest each, and the passes that ran, as text.
+//! What the passes make of programs: the final plans of many networks, held by a digest each, and the passes that ran,
+//! as text.
 //!
-//! The targets are fixed, so every machine finds the same. `UPDATE_GOLDENS=1` writes the files anew; read what changed before keeping it.
+//! The targets are fixed, so every machine finds the same. `UPDATE_GOLDENS=1` writes the files anew; read what changed
+//! before keeping it.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Updates of large networks, some layers at a time.
 //!
-//! One update of all parameters at the end of a step is one launch, but all gradients live until then: as many bytes as the parameters have. Where that
-//! is much, what a few megabytes of gradients belong to is updated as soon as these are there and the last reader of its parameters is done, so that
-//! gradients of different layers share memory.
+//! One update of all parameters at the end of a step is one launch, but all gradients live until then: as many bytes as
+//! the parameters have. Where that is much, what a few megabytes of gradients belong to is updated as soon as these are
+//! there and the last reader of its parameters is done, so that gradients of different layers share memory.
 
 use crate::ir::Role;
 use crate::lower::{Alias, FLAT_ALIGN, LValue, LValueId, Op, OpKind, Program, Segment};
@@ -114,7 +114,8 @@ fn update_of(rw: &mut Rewriter, whole: &Op, segments: &Range<usize>) -> Op {
     op
 }
 
-/// A stretch `(from, len)` of a vector. What consists of parts that are written one by one has a parameter's name on them.
+/// A stretch `(from, len)` of a vector. What consists of parts that are written one by one has a parameter's name on
+/// them.
 fn stretch(
     rw: &mut Rewriter,
     vector: LValueId,

@@ -17,15 +17,15 @@ pub(super) const PASS: Pass = Pass {
 };
 
 fn run(rw: &mut Rewriter, _: &Goal) {
-    let uses = Uses::of(rw.program());
-    for reader in 0..rw.len() {
-        if let OpKind::Act(ops::Act { func, .. }) = rw.op(reader).kind {
-            fuse(rw, &uses, reader, func);
-        }
+    let readers = rw.find(|kind| matches!(kind, OpKind::Act(_)));
+    if !readers.is_empty() {
+        let uses = Uses::of(rw.program());
+        readers.into_iter().for_each(|reader| fuse(rw, &uses, reader));
     }
 }
 
-fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize, func: Activation) {
+fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
+    let OpKind::Act(ops::Act { func, .. }) = rw.op(reader).kind else { return };
     let x = rw.op(reader).arg("x");
     let Some(producer) = uses.producer(rw, x) else { return };
     let is_sole = uses.sole_producer(rw, x).is_some();
@@ -51,8 +51,9 @@ fn behind_norm(norm: &Op, reader: &Op, func: Activation) -> Option<Op> {
     func.saves_output().then(|| merged(norm, reader, kind, &[("y", reader.arg("y"))]))
 }
 
-/// A forward product with an activation. Where the value before the activation has other readers (`keep`), it is written too, but only where those are
-/// the activation's own backward pass: the shape is then read while it is written once more.
+/// A forward product with an activation. Where the value before the activation has other readers (`keep`), it is
+/// written too, but only where those are the activation's own backward pass: the shape is then read while it is written
+/// once more.
 fn behind_product(product: &Op, reader: &Op, func: Activation, keep: bool) -> Option<Op> {
     if keep && func.saves_output() {
         return None;

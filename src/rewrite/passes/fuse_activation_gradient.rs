@@ -9,18 +9,17 @@ use crate::rewrite::uses::Uses;
 
 pub(super) const PASS: Pass = Pass {
     name: "fuse_activation_gradient",
-    about: "The product that makes a layer's input gradient multiplies it by the derivative of the activation in front.",
+    about: "The product that makes an input gradient multiplies it by the derivative of the activation in front.",
     when: "unless references are asked for on a CPU",
     applies: Goal::fuses,
     run,
 };
 
 fn run(rw: &mut Rewriter, _: &Goal) {
-    let uses = Uses::of(rw.program());
-    for reader in 0..rw.len() {
-        if matches!(rw.op(reader).kind, OpKind::ActBwd(_)) {
-            fuse(rw, &uses, reader);
-        }
+    let readers = rw.find(|kind| matches!(kind, OpKind::ActBwd(_)));
+    if !readers.is_empty() {
+        let uses = Uses::of(rw.program());
+        readers.into_iter().for_each(|reader| fuse(rw, &uses, reader));
     }
 }
 

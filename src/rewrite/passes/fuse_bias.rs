@@ -15,11 +15,10 @@ pub(super) const PASS: Pass = Pass {
 };
 
 fn run(rw: &mut Rewriter, _: &Goal) {
-    let uses = Uses::of(rw.program());
-    for reader in 0..rw.len() {
-        if matches!(rw.op(reader).kind, OpKind::BiasAdd(_)) {
-            fuse(rw, &uses, reader);
-        }
+    let readers = rw.find(|kind| matches!(kind, OpKind::BiasAdd(_)));
+    if !readers.is_empty() {
+        let uses = Uses::of(rw.program());
+        readers.into_iter().for_each(|reader| fuse(rw, &uses, reader));
     }
 }
 

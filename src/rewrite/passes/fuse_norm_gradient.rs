@@ -8,22 +8,26 @@ use crate::rewrite::uses::Uses;
 
 pub(super) const PASS: Pass = Pass {
     name: "fuse_norm_gradient",
-    about: "The backward pass of a batch normalisation applies the derivative of the activation behind it while it reads.",
+    about: "The backward pass of a batch normalisation applies the derivative of the activation behind it.",
     when: "unless references are asked for on a CPU",
     applies: Goal::fuses,
     run,
 };
 
 fn run(rw: &mut Rewriter, _: &Goal) {
-    let uses = Uses::of(rw.program());
-    for reader in 0..rw.len() {
-        let OpKind::BatchNormBwd(norm @ ops::BatchNormBwd { act_grad: None, .. }) = rw.op(reader).kind else {
-            continue;
-        };
-        let Some(derivative) = uses.sole_producer(rw, rw.op(reader).arg("dy")) else { continue };
-        if let Some(fused) = fused(rw.op(derivative), rw.op(reader), norm) {
-            rw.fuse(reader, fused, &[derivative]);
-        }
+    let readers = rw.find(|kind| matches!(kind, OpKind::BatchNormBwd(_)));
+    if !readers.is_empty() {
+        let uses = Uses::of(rw.program());
+        readers.into_iter().for_each(|reader| fuse(rw, &uses, reader));
+    }
+}
+
+fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
+    let op = rw.op(reader);
+    let OpKind::BatchNormBwd(norm @ ops::BatchNormBwd { act_grad: None, .. }) = op.kind else { return };
+    let Some(derivative) = uses.sole_producer(rw, op.arg("dy")) else { return };
+    if let Some(fused) = fused(rw.op(derivative), op, norm) {
+        rw.fuse(reader, fused, &[derivative]);
     }
 }
 

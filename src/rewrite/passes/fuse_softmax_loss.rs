@@ -16,15 +16,10 @@ pub(super) const PASS: Pass = Pass {
 };
 
 fn run(rw: &mut Rewriter, _: &Goal) {
-    let is_gradient = |op: &Op| matches!(op.kind, OpKind::SoftmaxCeGrad(_));
-    if !rw.program().ops.iter().any(is_gradient) {
-        return;
-    }
-    let uses = Uses::of(rw.program());
-    for reader in 0..rw.len() {
-        if is_gradient(rw.op(reader)) {
-            fuse(rw, &uses, reader);
-        }
+    let readers = rw.find(|kind| matches!(kind, OpKind::SoftmaxCeGrad(_)));
+    if !readers.is_empty() {
+        let uses = Uses::of(rw.program());
+        readers.into_iter().for_each(|reader| fuse(rw, &uses, reader));
     }
 }
 

@@ -14,15 +14,13 @@ pub(super) const PASS: Pass = Pass {
 };
 
 fn run(rw: &mut Rewriter, _: &Goal) {
-    for reader in 0..rw.len() {
-        if let OpKind::MseGrad(ops::MseGrad { len }) = rw.op(reader).kind {
-            fuse(rw, reader, len);
-        }
-    }
+    let readers = rw.find(|kind| matches!(kind, OpKind::MseGrad(_)));
+    readers.into_iter().for_each(|reader| fuse(rw, reader));
 }
 
-fn fuse(rw: &mut Rewriter, reader: usize, len: usize) {
+fn fuse(rw: &mut Rewriter, reader: usize) {
     let op = rw.op(reader);
+    let OpKind::MseGrad(ops::MseGrad { len }) = op.kind else { return };
     let is_loss =
         |p: &Op| matches!(p.kind, OpKind::Mse(_)) && p.arg("y") == op.arg("y") && p.arg("target") == op.arg("target");
     let Some(loss) = (0..reader).find(|&i| rw.is_there(i) && is_loss(rw.op(i))) else { return };

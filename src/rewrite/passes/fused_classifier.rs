@@ -1,8 +1,9 @@
 //! The end of a classifier in one operation: its last dense layer, the loss, and the gradient of the layer's input.
 //!
-//! With few classes these are three launches of which each does next to nothing, one waiting for the other. A row needs nothing of another row, and the
-//! layer's weight is small: so blocks that hold the weight take a row from its activations to the gradient of these. What is summed over rows (the
-//! mean loss, the layer's own gradients) is left to operations that run beside the rest of the way back.
+//! With few classes these are three launches of which each does next to nothing, one waiting for the other. A row needs
+//! nothing of another row, and the layer's weight is small: so blocks that hold the weight take a row from its
+//! activations to the gradient of these. What is summed over rows (the mean loss, the layer's own gradients) is left to
+//! operations that run beside the rest of the way back.
 
 use crate::lower::{Gemm, LValue, LValueId, Op, OpKind, Program, Scalar, Trans};
 use crate::model::Activation;
@@ -156,8 +157,8 @@ fn gradient_of(program: &Program, product: usize, loss: usize) -> Option<usize> 
     })
 }
 
-/// The operations that lead `dy`, the gradient of a layer's input, back through dropout and ReLU. That input, `a`, is then zero just where the gradient
-/// is lost, and nothing else has to be read for it.
+/// The operations that lead `dy`, the gradient of a layer's input, back through dropout and ReLU. That input, `a`, is
+/// then zero just where the gradient is lost, and nothing else has to be read for it.
 fn through_dropout(program: &Program, a: LValueId, dy: LValueId) -> Option<Back> {
     let ops = &program.ops;
     let sole_reader = |id: LValueId| {

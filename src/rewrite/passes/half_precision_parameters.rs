@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 pub(super) const PASS: Pass = Pass {
     name: "half_precision_parameters",
-    about: "Products read a copy of the parameters in half precision, which the optimizer writes beside the parameters.",
+    about: "Products read a half-precision copy of the parameters, which the optimizer writes beside the parameters.",
     when: "on a GPU in bf16 and f16",
     applies: |goal| goal.half().is_some(),
     run,

@@ -1,5 +1,5 @@
-//! A batch normalisation adds what is summed with its output. With the pass before, the tail of a residual block (normalisation, sum, activation) is
-//! one operation: a GPU is short of launches and of memory traffic.
+//! A batch normalisation adds what is summed with its output. With the pass before, the tail of a residual block
+//! (normalisation, sum, activation) is one operation: a GPU is short of launches and of memory traffic.
 
 use crate::lower::{LValueId, Op, OpKind, Program};
 use crate::ops;
@@ -17,12 +17,9 @@ pub(super) const PASS: Pass = Pass {
 };
 
 fn run(rw: &mut Rewriter, _: &Goal) {
-    let ops = rw.program().ops.iter();
-    let norms: Vec<(usize, LValueId)> = ops
-        .enumerate()
-        .filter(|(_, op)| matches!(op.kind, OpKind::BatchNorm(ops::BatchNorm { act: None, .. })))
-        .filter_map(|(number, op)| Some((number, op.arg("y")?)))
-        .collect();
+    let norms = rw.find(|kind| matches!(kind, OpKind::BatchNorm(ops::BatchNorm { act: None, .. })));
+    let norms: Vec<(usize, LValueId)> =
+        norms.into_iter().filter_map(|number| Some((number, rw.op(number).arg("y")?))).collect();
     let readers = Readers::of(rw.program(), norms.iter().map(|(_, out)| *out));
     for (number, out) in norms {
         let Some(reader) = readers.sole(rw, out) else { continue };

@@ -16,12 +16,9 @@ pub(super) const PASS: Pass = Pass {
 };
 
 fn run(rw: &mut Rewriter, _: &Goal) {
-    let ops = rw.program().ops.iter();
-    let sums: Vec<(usize, LValueId)> = ops
-        .enumerate()
-        .filter(|(_, op)| matches!(op.kind, OpKind::Add(_)))
-        .filter_map(|(number, op)| Some((number, op.arg("y")?)))
-        .collect();
+    let sums = rw.find(|kind| matches!(kind, OpKind::Add(_)));
+    let sums: Vec<(usize, LValueId)> =
+        sums.into_iter().filter_map(|number| Some((number, rw.op(number).arg("y")?))).collect();
     let readers = Readers::of(rw.program(), sums.iter().map(|(_, sum)| *sum));
     for (number, sum) in sums {
         let Some(reader) = readers.sole(rw, sum) else { continue };

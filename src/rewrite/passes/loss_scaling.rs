@@ -1,4 +1,5 @@
-//! The gradient of the loss is multiplied by a scale that the step itself adapts, so that small gradients are not lost in `f16`.
+//! The gradient of the loss is multiplied by a scale that the step itself adapts, so that small gradients are not lost
+//! in `f16`.
 
 use crate::ir::{Phase, Role};
 use crate::lower::{Alias, LValue, Op, OpKind, SCALER};

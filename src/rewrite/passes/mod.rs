@@ -20,9 +20,10 @@
 //! | `loss_scaling` | GPU, f16 | an adaptive scale of the loss's gradient |
 //! | `tickets` | GPU | counters of finished blocks |
 //!
-//! *Fusing* is always, unless a plan for a CPU is to keep to reference kernels. The order matters: biases go into products before activations do; what
-//! is fused with a gradient must have been fused before parameters are updated there; half precision comes before everything that adds values of
-//! the products' type; counters of blocks come last, when it is known which operations there are.
+//! *Fusing* is always, unless a plan for a CPU is to keep to reference kernels. The order matters: biases go into
+//! products before activations do; what is fused with a gradient must have been fused before parameters are updated
+//! there; half precision comes before everything that adds values of the products' type; counters of blocks come last,
+//! when it is known which operations there are.
 
 mod bucketed_update;
 mod folded_metrics;

@@ -1,8 +1,9 @@
 //! One bit an element in the place of activations, in large networks.
 //!
-//! The derivative of ReLU needs no more of a saved activation than the sign. Where the weight gradient of the layer behind has been made, a bit mask
-//! takes over: a bit an element instead of two or four bytes, while that gradient, which waits for its update, and two gradients of activations are
-//! alive. A library's product leaves the derivative to a pass of its own anyway, so that both passes together move as much as the one did.
+//! The derivative of ReLU needs no more of a saved activation than the sign. Where the weight gradient of the layer
+//! behind has been made, a bit mask takes over: a bit an element instead of two or four bytes, while that gradient,
+//! which waits for its update, and two gradients of activations are alive. A library's product leaves the derivative to
+//! a pass of its own anyway, so that both passes together move as much as the one did.
 
 use crate::ir::Role;
 use crate::lower::{Gemm, LValue, LValueId, Layout, Op, OpKind, Scalar, Trans};

@@ -1,8 +1,9 @@
 //! Horizontal fusion: which neighbouring operations may run at the same time.
 //!
-//! Small operations leave most of a GPU idle and cost a launch each, so those that do not depend on each other are put into groups: the executor runs a
-//! group as one launch where it can. Memory planning lets nothing in a group share bytes with another member's results. What an operation is expected to
-//! take decides whether it is small, so this follows the choice of kernels.
+//! Small operations leave most of a GPU idle and cost a launch each, so those that do not depend on each other are put
+//! into groups: the executor runs a group as one launch where it can. Memory planning lets nothing in a group share
+//! bytes with another member's results. What an operation is expected to take decides whether it is small, so this
+//! follows the choice of kernels.
 
 use crate::lower::{Dir, LValueId, Op, OpKind, Program};
 
@@ -32,13 +33,14 @@ fn depend(program: &Program, a: &Op, b: &Op) -> bool {
     a.iter().any(|x| b.iter().any(|y| x.0 == y.0 && x.1 < y.2 && y.1 < x.2 && (x.3 || y.3)))
 }
 
-/// Whether an operation counts steps, or what follows from their number: a few numbers, which any launch can do beside its work.
+/// Whether an operation counts steps, or what follows from their number: a few numbers, which any launch can do beside
+/// its work.
 fn is_counter(op: &Op) -> bool {
     matches!(op.kind, OpKind::StepInc { .. } | OpKind::BiasCorr(_))
 }
 
-/// Reorders operations so that those of a few numbers join what runs beside them, and numbers the groups. Gives the new order and the group of each
-/// operation in that order; `cost_us` is what each operation is expected to take.
+/// Reorders operations so that those of a few numbers join what runs beside them, and numbers the groups. Gives the new
+/// order and the group of each operation in that order; `cost_us` is what each operation is expected to take.
 #[must_use]
 pub fn fuse_horizontally(program: &Program, cost_us: &[f64]) -> (Vec<usize>, Vec<u32>) {
     let small = |i: usize| cost_us[i] <= SMALL_US;

@@ -74,7 +74,7 @@ fn a_plan_by_one_planner_keeps_its_promises_too() {
 
 #[test]
 fn every_stage_prints_in_every_form() {
-    for stage in ["ir", "lowered", "selected", "bindings", "arena", "capture", "all"] {
+    for stage in ["ir", "lowered", "passes", "selected", "bindings", "arena", "capture", "all"] {
         assert!(!succeed(&["plan", "digits-mlp", "--stage", stage]).is_empty());
         assert!(json(&["plan", "digits-mlp", "--stage", stage, "--json"]).is_object(), "{stage}");
     }
@@ -85,6 +85,38 @@ fn every_stage_prints_in_every_form() {
     for part in ["Linear(", "gemm_tn", "layers.2.bias", "lower bound", "L0:Dense", "frozen:"] {
         assert!(text.contains(part), "{part} is not in the plan");
     }
+}
+
+#[test]
+fn the_program_after_any_pass_is_shown_with_what_the_pass_changed() {
+    let gpu = ["plan", "digits-mlp", "--device", "cuda", "--stage", "passes"];
+    let with = |more: &[&'static str]| [&gpu[..], more].concat();
+    let list = json(&with(&["--json"]));
+    let passes = list["passes"].as_array().unwrap();
+    let runs: Vec<&Value> = passes.iter().filter(|pass| pass["runs"] == true).collect();
+    assert!(runs.len() > 8 && passes.iter().any(|pass| pass["runs"] == false && pass.get("did").is_none()));
+    // Each pass begins with what the one before it ended with.
+    for pair in runs.windows(2) {
+        assert_eq!(pair[0]["did"]["after"], pair[1]["did"]["before"], "{}", pair[1]["name"]);
+    }
+    for pass in &runs {
+        let name = pass["name"].as_str().unwrap().to_owned();
+        let after = json(&["plan", "digits-mlp", "--device", "cuda", "--stage", "passes", "--pass", &name, "--json"]);
+        assert_eq!(after["program"]["ops"].as_array().unwrap().len() as u64, number(&pass["did"], "after"), "{name}");
+        assert_eq!(after["changes"].as_array().unwrap().len(), pass["did"]["changes"].as_array().unwrap().len());
+    }
+    let text = succeed(&with(&[]));
+    assert!(
+        text.contains("fused_classifier") && text.contains("loss_scaling               does not run here"),
+        "{text}"
+    );
+    let text = succeed(&with(&["--pass", "fused_classifier"]));
+    assert!(text.contains("fused    ") && text.contains("dense_ce") && text.contains("-- forward"), "{text}");
+    assert!(succeed(&with(&["--pass", "fuse_bias", "--dot"])).starts_with("digraph"));
+    assert!(refused(&with(&["--dot"])).contains("--pass"));
+    assert!(refused(&with(&["--pass", "loss_scaling"])).contains("it runs on a GPU in f16"));
+    let elsewhere = ["plan", "digits-mlp", "--stage", "arena", "--pass", "fuse_bias"];
+    assert!(refused(&elsewhere).contains("--pass belongs to --stage passes"));
 }
 
 #[test]
