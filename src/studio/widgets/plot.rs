@@ -3,7 +3,6 @@
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
-use crate::studio::view_models::curves::Points;
 use crate::studio::view_models::format;
 use crate::studio::widgets::axis::{
     below, inside, linear_marks, log_marks, log_value, scale, step_end, step_marks, step_tick,
@@ -17,7 +16,7 @@ use crate::studio::widgets::plot_head::head_ui;
 pub use crate::studio::widgets::plot_spec::{Curve, PlotSpec};
 use crate::studio::widgets::smoothing::smoothed_points;
 use egui::{Id, PointerButton, Pos2, Rect, Response, Stroke, StrokeKind, Ui};
-use egui_plot::{GridMark, Line, Plot, PlotPoints, PlotTransform, VLine};
+use egui_plot::{GridMark, Line, Plot, PlotPoints, PlotTransform, Points, VLine};
 use std::collections::HashSet;
 
 /// What the plots of a panel have in common.
