@@ -155,6 +155,18 @@ impl UiCommand {
         out
     }
 
+    /// The number of bundled presets that [`Self::NewFromPreset`] opens.
+    #[must_use]
+    pub const fn preset_count() -> usize {
+        presets::count()
+    }
+
+    /// The name of a bundled preset.
+    #[must_use]
+    pub fn preset_name(index: usize) -> &'static str {
+        presets::name(index)
+    }
+
     /// The name as the palette shows it: unlike [`Info::label`], it names what it is about.
     #[must_use]
     pub fn title(&self) -> String {

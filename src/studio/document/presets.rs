@@ -9,7 +9,7 @@ const FIRST: &str = "digits-mlp";
 
 /// The number of bundled presets.
 #[must_use]
-pub fn count() -> usize {
+pub const fn count() -> usize {
     BUNDLED.len()
 }
 

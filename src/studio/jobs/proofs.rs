@@ -3,8 +3,8 @@
 use crate::exec::available_bytes;
 use crate::model::Preset;
 use crate::studio::jobs::background::Background;
-use crate::studio::view_models::proofs::Proved;
-use crate::train::{Check, Price, Progress, Proof, TrainError, VerifyOptions, price, verify_some};
+use crate::studio::view_models::proofs::{Estimate, Proved};
+use crate::train::{Check, Progress, Proof, TrainError, VerifyOptions, price, verify_some};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,18 +30,6 @@ struct Run {
     /// Proofs that were asked for, and those that were begun.
     wanted: Vec<Proof>,
     seen: Vec<Proof>,
-}
-
-/// What all proofs of a document take, roughly.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
-    /// The document's revision.
-    pub revision: u64,
-    /// The number of replays that was given.
-    pub replays: Option<u64>,
-    pub price: Price,
-    /// Memory that was free then, in bytes, where the system reports it.
-    pub free: Option<u64>,
 }
 
 /// A document by its revision, whose proofs are to be priced.

@@ -6,9 +6,9 @@ use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::arena_numbers::{largest_ui, numbers_ui, title_ui};
 use crate::studio::panels::tenancy::{TenancyPanel, tenancy_ui};
 use crate::studio::panels::values::values_line_ui;
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
+use crate::studio::view_models::panels::arena::ArenaPanelView;
 use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::related::Related;
 use crate::studio::widgets::arena_map::{Axis, Fading, Highlight, LitPart, Window, map_ui};
@@ -46,17 +46,17 @@ impl ArenaPanel {
 const FADE_S: f64 = 0.12;
 
 /// Shows the panel.
-pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut CommandQueue) {
-    let Some(plan) = &studio.plan else {
+pub fn arena_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, out: &mut CommandQueue) {
+    let Some(plan) = view.shown.plan else {
         return empty_ui(ui, "No arena yet", "Fix the problems in the network; its memory plan appears here at once.");
     };
-    crate::studio::panels::plan_state::outdated_ui(ui, studio, out);
-    let view = &plan.arena;
-    if panel.made_for.0 != studio.plan_revision {
-        panel.op = panel.op.min(view.ops.saturating_sub(1));
+    crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, out);
+    let arena = &plan.arena;
+    if panel.made_for.0 != view.shown.revision {
+        panel.op = panel.op.min(arena.ops.saturating_sub(1));
         panel.shown_at = Some(ui.input(|i| i.time));
     }
-    let made_for = (studio.plan_revision, axis_of(studio, panel).edge(view.ops));
+    let made_for = (view.shown.revision, axis_of(view, panel).edge(arena.ops));
     if panel.made_for != made_for {
         // Another plan or axis has another extent; a window on the old one would show nothing of use.
         (panel.made_for, panel.window) = (made_for, None);
@@ -70,19 +70,19 @@ pub fn arena_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut 
         let scroll = egui::ScrollArea::vertical().id_salt("narrow arena").scroll_source(source);
         scroll.auto_shrink([false, false]).show(ui, |ui| {
             let map = Vec2::new(ui.available_width(), (ui.clip_rect().height() - 32.0).max(260.0));
-            column_ui(ui, map, |ui| main_ui(ui, studio, panel, plan, out));
-            side_ui(ui, studio, panel, plan, out);
+            column_ui(ui, map, |ui| main_ui(ui, view, panel, plan, out));
+            side_ui(ui, view, panel, plan, out);
         });
         return;
     }
     let height = ui.available_height();
     ui.horizontal_top(|ui| {
         let width = ui.available_width() - side - 16.0;
-        column_ui(ui, Vec2::new(width, height), |ui| main_ui(ui, studio, panel, plan, out));
+        column_ui(ui, Vec2::new(width, height), |ui| main_ui(ui, view, panel, plan, out));
         ui.add_space(8.0);
         column_ui(ui, Vec2::new(side, height), |ui| {
             let scroll = egui::ScrollArea::vertical().id_salt("arena numbers").auto_shrink([false, false]);
-            scroll.show(ui, |ui| side_ui(ui, studio, panel, plan, out));
+            scroll.show(ui, |ui| side_ui(ui, view, panel, plan, out));
         });
     });
 }
@@ -100,55 +100,61 @@ fn column_ui(ui: &mut Ui, size: Vec2, content: impl FnOnce(&mut Ui)) {
 }
 
 /// The map with its tools above and the scrubber below.
-fn main_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut CommandQueue) {
-    tools_ui(ui, studio, panel, out);
-    let foot = if studio.measurements.values.on { 56.0 } else { 32.0 };
+fn main_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, plan: &PlanView, out: &mut CommandQueue) {
+    tools_ui(ui, view, panel, out);
+    let foot = if view.values.is_on { 56.0 } else { 32.0 };
     let map = Vec2::new(ui.available_width(), (ui.available_height() - foot).max(120.0));
-    ui.allocate_ui(map, |ui| shown_map_ui(ui, studio, panel, plan, out));
-    scrubber_ui(ui, panel, plan, studio, out);
-    ui.horizontal(|ui| values_line_ui(ui, studio));
+    ui.allocate_ui(map, |ui| shown_map_ui(ui, view, panel, plan, out));
+    scrubber_ui(ui, panel, plan, view, out);
+    ui.horizontal(|ui| values_line_ui(ui, &view.values));
 }
 
 /// Measured time where it is wanted and known, else operations.
-fn axis_of<'a>(studio: &'a Studio, panel: &ArenaPanel) -> Axis<'a> {
-    let measured = studio.measurements.measured(studio.plan_revision).filter(|_| panel.by_time);
+fn axis_of<'a>(view: &ArenaPanelView<'a>, panel: &ArenaPanel) -> Axis<'a> {
+    let measured = view.shown.measured.filter(|_| panel.by_time);
     Axis { edges_us: measured.map(|m| m.edges_us.as_slice()) }
 }
 
-fn side_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut CommandQueue) {
+fn side_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, plan: &PlanView, out: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
     ui.spacing_mut().button_padding = Vec2::new(2.0, 1.0);
     numbers_ui(ui, &plan.arena);
-    largest_ui(ui, plan, studio, out);
+    largest_ui(ui, plan, view, out);
     title_ui(ui, "Who owns a byte");
-    tenancy_ui(ui, studio, plan, &mut panel.tenancy, panel.pointer, out);
+    tenancy_ui(ui, view, plan, &mut panel.tenancy, panel.pointer, out);
     crate::studio::panels::arena_numbers::by_role_ui(ui, &plan.arena);
-    crate::studio::panels::arena_numbers::planners_ui(ui, studio, &plan.arena, out);
+    crate::studio::panels::arena_numbers::planners_ui(ui, view, &plan.arena, out);
     ui.add_space(16.0);
 }
 
-fn shown_map_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &PlanView, out: &mut CommandQueue) {
-    let view = &plan.arena;
-    let axis = axis_of(studio, panel);
-    let fading = studio.changes.as_ref().zip(fade_share(ui, studio, panel)).map(|(changes, share)| Fading {
+fn shown_map_ui(
+    ui: &mut Ui,
+    view: &ArenaPanelView<'_>,
+    panel: &mut ArenaPanel,
+    plan: &PlanView,
+    out: &mut CommandQueue,
+) {
+    let arena = &plan.arena;
+    let axis = axis_of(view, panel);
+    let fading = view.changes.zip(fade_share(ui, view, panel)).map(|(changes, share)| Fading {
         came: &changes.buffers_came,
         went: &changes.buffers_went,
         share,
     });
-    let window = panel.window.get_or_insert_with(|| Window::fit(view, &axis));
+    let window = panel.window.get_or_insert_with(|| Window::fit(arena, &axis));
     let search = panel.search.to_lowercase();
-    let parts = lit_parts(plan, &studio.related);
+    let parts = lit_parts(plan, view.shown.related);
     let highlight = Highlight {
-        buffers: &studio.related.buffers,
+        buffers: &view.shown.related.buffers,
         parts: &parts,
-        ops: &studio.related.ops,
-        op: studio.measurements.scrub,
+        ops: &view.shown.related.ops,
+        op: view.scrub,
         search: &search,
-        bytes: studio.related.bytes,
+        bytes: view.shown.related.bytes,
         fading,
     };
-    let map = map_ui(ui, view, &axis, window, &highlight);
+    let map = map_ui(ui, arena, &axis, window, &highlight);
     panel.pointer = map.pointer;
     if let Some(range) = map.stretch {
         out.push(UiCommand::Select(Selection::Bytes(range)));
@@ -157,8 +163,8 @@ fn shown_map_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, plan: &Pla
         out.push(UiCommand::Select(map.clicked.map_or(Selection::Nothing, Selection::Buffer)));
     }
     if map.nudge != 0 {
-        let last = view.ops.saturating_sub(1);
-        let from = studio.measurements.scrub.unwrap_or(panel.op);
+        let last = arena.ops.saturating_sub(1);
+        let from = view.scrub.unwrap_or(panel.op);
         panel.op = from.saturating_add_signed(map.nudge).min(last);
         out.push(UiCommand::Scrub(Some(panel.op)));
     }
@@ -175,9 +181,9 @@ fn lit_parts(plan: &PlanView, related: &Related) -> Vec<LitPart> {
 }
 
 /// How far the fading is, from 0 to 1; `None` where nothing fades.
-fn fade_share(ui: &Ui, studio: &Studio, panel: &mut ArenaPanel) -> Option<f32> {
+fn fade_share(ui: &Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel) -> Option<f32> {
     let since = ui.input(|i| i.time) - panel.shown_at?;
-    let still = studio.settings.is_still(studio.motion.is_reduced()) || ui.style().animation_time == 0.0;
+    let still = view.is_still || ui.style().animation_time == 0.0;
     if still || since >= FADE_S {
         panel.shown_at = None;
         return None;
@@ -186,19 +192,19 @@ fn fade_share(ui: &Ui, studio: &Studio, panel: &mut ArenaPanel) -> Option<f32> {
     Some((since / FADE_S) as f32)
 }
 
-fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut CommandQueue) {
+fn tools_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
         command_icon_ui(ui, UiCommand::FitArena, true, out);
         ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
         let width = (ui.available_width() - 216.0).clamp(64.0, 130.0);
         text_line_ui(ui, &mut panel.search, "Find a buffer", "Find a buffer", width);
         ui.spacing_mut().item_spacing.x = 2.0;
-        let known = studio.measurements.measured(studio.plan_revision).is_some();
+        let known = view.shown.measured.is_some();
         for (by_time, label, about) in [
             (false, "Ops", "Every operation is as wide as any other"),
             (true, "Time", "Every operation is as wide as it takes, measured"),
         ] {
-            let on = (panel.by_time && (known || studio.measurements.is_measuring())) == by_time;
+            let on = (panel.by_time && (known || view.shown.is_measuring)) == by_time;
             let response = ui.add(Button::selectable(on, label)).on_hover_text(about);
             if response.clicked() {
                 panel.by_time = by_time;
@@ -208,12 +214,12 @@ fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Comm
             }
         }
         ui.add_space(6.0);
-        let on = studio.measurements.values.on;
+        let on = view.values.is_on;
         let about = UiCommand::ShowValues.tooltip(ui.ctx());
         if ui.add(Button::selectable(on, "Values")).on_hover_text(about).clicked() {
             out.push(UiCommand::ShowValues);
         }
-        if studio.measurements.is_measuring() {
+        if view.shown.is_measuring {
             ui.add(egui::Spinner::new().size(14.0));
         }
         ui.add_space(6.0);
@@ -226,15 +232,21 @@ fn tools_ui(ui: &mut Ui, studio: &Studio, panel: &mut ArenaPanel, out: &mut Comm
     });
 }
 
-fn scrubber_ui(ui: &mut Ui, panel: &mut ArenaPanel, plan: &PlanView, studio: &Studio, out: &mut CommandQueue) {
+fn scrubber_ui(
+    ui: &mut Ui,
+    panel: &mut ArenaPanel,
+    plan: &PlanView,
+    view: &ArenaPanelView<'_>,
+    out: &mut CommandQueue,
+) {
     ui.horizontal(|ui| {
-        let mut on = studio.measurements.scrub.is_some();
+        let mut on = view.scrub.is_some();
         let response = ui.checkbox(&mut on, "Live at op");
         if response.on_hover_text("Marks one operation and lights the buffers that are live there").changed() {
             out.push(UiCommand::Scrub(on.then_some(panel.op)));
         }
         let last = plan.ops.len().saturating_sub(1);
-        panel.op = studio.measurements.scrub.unwrap_or(panel.op).min(last);
+        panel.op = view.scrub.unwrap_or(panel.op).min(last);
         ui.spacing_mut().item_spacing.x = 4.0;
         let mut to = panel.op;
         if icon_ui(ui, icons::BACK, "One op back", "One operation back").clicked() {

@@ -2,12 +2,12 @@
 
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::arena::ArenaView;
 use crate::studio::view_models::compare::Comparison;
 use crate::studio::view_models::format;
+use crate::studio::view_models::panels::arena::ArenaPanelView;
 use crate::studio::view_models::plan::PlanView;
 use crate::studio::widgets::button::{named, role_ui, weak_ui};
 use crate::tensor::Bytes;
@@ -33,27 +33,27 @@ pub fn title_ui(ui: &mut Ui, title: &str) {
 }
 
 /// Shows the peak against the lower bound and against no sharing at all.
-pub fn numbers_ui(ui: &mut Ui, view: &ArenaView) {
-    ui.label(RichText::new(Bytes(view.arena_bytes).to_string()).font(theme::strong(20.0)))
-        .on_hover_text(format!("{} bytes", format::exact(view.arena_bytes)));
-    let saved = 1.0 - view.arena_bytes as f64 / view.unshared_bytes.max(1) as f64;
-    let verdict = if view.is_optimal { "proved the smallest possible" } else { "the best plan found" };
+pub fn numbers_ui(ui: &mut Ui, arena: &ArenaView) {
+    ui.label(RichText::new(Bytes(arena.arena_bytes).to_string()).font(theme::strong(20.0)))
+        .on_hover_text(format!("{} bytes", format::exact(arena.arena_bytes)));
+    let saved = 1.0 - arena.arena_bytes as f64 / arena.unshared_bytes.max(1) as f64;
+    let verdict = if arena.is_optimal { "proved the smallest possible" } else { "the best plan found" };
     weak_ui(ui, verdict);
     ui.add_space(4.0);
-    let whole = view.unshared_bytes.max(1) as f32;
+    let whole = arena.unshared_bytes.max(1) as f32;
     for (label, bytes, about) in [
-        ("lower bound", view.lower_bound_bytes, "The largest sum of bytes alive at once: no placement takes less"),
-        ("arena", view.arena_bytes, "The peak: what the step takes"),
-        ("unshared", view.unshared_bytes, "Every buffer its own"),
+        ("lower bound", arena.lower_bound_bytes, "The largest sum of bytes alive at once: no placement takes less"),
+        ("arena", arena.arena_bytes, "The peak: what the step takes"),
+        ("unshared", arena.unshared_bytes, "Every buffer its own"),
     ] {
         ui.scope(|ui| bytes_ui(ui, label, bytes)).response.on_hover_text(about);
         bar_ui(ui, bytes as f32 / whole, theme::colors(ui).accent);
     }
-    line_ui(ui, "over the bound", &format!("{:.3}", view.ratio), "Arena over lower bound");
+    line_ui(ui, "over the bound", &format!("{:.3}", arena.ratio), "Arena over lower bound");
     line_ui(ui, "saved by sharing", &format::percent(saved), "Against a buffer of its own for everything");
-    bytes_ui(ui, "survives the step", view.persistent_bytes);
-    bytes_ui(ui, "padding", view.padding_bytes);
-    line_ui(ui, "buffers", &view.rects.len().to_string(), "Buffers in the arena");
+    bytes_ui(ui, "survives the step", arena.persistent_bytes);
+    bytes_ui(ui, "padding", arena.padding_bytes);
+    line_ui(ui, "buffers", &arena.rects.len().to_string(), "Buffers in the arena");
 }
 
 /// A share as a bar of the width that there is.
@@ -65,7 +65,7 @@ fn bar_ui(ui: &mut Ui, share: f32, color: egui::Color32) {
 }
 
 /// Lists the largest buffers, each with its owner; a click selects one.
-pub fn largest_ui(ui: &mut Ui, plan: &PlanView, studio: &Studio, out: &mut CommandQueue) {
+pub fn largest_ui(ui: &mut Ui, plan: &PlanView, view: &ArenaPanelView<'_>, out: &mut CommandQueue) {
     /// Lines of the list.
     const LINES: usize = 5;
     title_ui(ui, "Largest buffers");
@@ -75,7 +75,7 @@ pub fn largest_ui(ui: &mut Ui, plan: &PlanView, studio: &Studio, out: &mut Comma
         ui.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 6.0;
             role_ui(ui, r.role);
-            let on = *studio.selection.current() == Selection::Buffer(*id);
+            let on = *view.shown.selection == Selection::Buffer(*id);
             let text = RichText::new(&r.name).font(theme::mono()).color(if on { c.accent } else { c.text });
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 ui.label(RichText::new(Bytes(r.bytes).to_string()).size(12.0))
@@ -93,11 +93,11 @@ pub fn largest_ui(ui: &mut Ui, plan: &PlanView, studio: &Studio, out: &mut Comma
 }
 
 /// Shows how the bytes are divided among roles.
-pub fn by_role_ui(ui: &mut Ui, view: &ArenaView) {
+pub fn by_role_ui(ui: &mut Ui, arena: &ArenaView) {
     title_ui(ui, "By role, summed over the step");
     weak_ui(ui, "Sums, not the peak: buffers that are never live together share memory.");
-    let most = view.by_role.iter().map(|(_, b)| *b).max().unwrap_or(1).max(1);
-    for (role, bytes) in &view.by_role {
+    let most = arena.by_role.iter().map(|(_, b)| *b).max().unwrap_or(1).max(1);
+    for (role, bytes) in &arena.by_role {
         ui.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 6.0;
             role_ui(ui, *role);
@@ -112,25 +112,23 @@ pub fn by_role_ui(ui: &mut Ui, view: &ArenaView) {
 }
 
 /// Shows what every planner and every precision comes to; until that is asked for, the planners that were tried.
-pub fn planners_ui(ui: &mut Ui, studio: &Studio, view: &ArenaView, out: &mut CommandQueue) {
-    let known = studio.measurements.comparison(studio.plan_revision);
-    if let Some(found) = known {
-        comparison_ui(ui, found, view);
+pub fn planners_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, arena: &ArenaView, out: &mut CommandQueue) {
+    if let Some(found) = view.comparison {
+        comparison_ui(ui, found, arena);
         return;
     }
-    tried_ui(ui, view);
+    tried_ui(ui, arena);
     ui.add_space(4.0);
-    if studio.measurements.is_comparing() {
+    if view.is_comparing {
         ui.horizontal(|ui| {
             ui.add(egui::Spinner::new().size(14.0));
             weak_ui(ui, "Planning every way");
         });
         return;
     }
-    let enabled = studio.is_enabled(&UiCommand::ComparePlans);
     let info = UiCommand::ComparePlans.info();
     let text = RichText::new(info.label).size(12.0).color(theme::colors(ui).accent);
-    let button = ui.add_enabled(enabled, Button::new(text).frame(false)).on_hover_text(info.about);
+    let button = ui.add_enabled(view.can_compare, Button::new(text).frame(false)).on_hover_text(info.about);
     if button.clicked() {
         out.push(UiCommand::ComparePlans);
     }
@@ -159,10 +157,10 @@ fn columns_ui(ui: &mut Ui, name: &str, strong: bool, columns: [(String, String);
     });
 }
 
-fn comparison_ui(ui: &mut Ui, found: &Comparison, view: &ArenaView) {
+fn comparison_ui(ui: &mut Ui, found: &Comparison, arena: &ArenaView) {
     title_ui(ui, "Planners side by side");
     for p in &found.planners {
-        let over = p.bytes as f64 / view.lower_bound_bytes.max(1) as f64;
+        let over = p.bytes as f64 / arena.lower_bound_bytes.max(1) as f64;
         let bound = if p.meets_bound { "meets the bound" } else { "above the bound" };
         let exact = format!("{} bytes, {over:.3} times the lower bound: {bound}", format::exact(p.bytes));
         let time = (format::micros(p.us), format!("{:.1} µs to plan", p.us));
@@ -181,9 +179,9 @@ fn comparison_ui(ui: &mut Ui, found: &Comparison, view: &ArenaView) {
     }
 }
 
-fn tried_ui(ui: &mut Ui, view: &ArenaView) {
+fn tried_ui(ui: &mut Ui, arena: &ArenaView) {
     title_ui(ui, "Planners tried");
-    for attempt in &view.attempts {
+    for attempt in &arena.attempts {
         let name = attempt.planner.replace('_', " ");
         let time = format::micros(attempt.micros as f64);
         ui.horizontal(|ui| {

@@ -4,15 +4,16 @@ use crate::studio::commands::fold::FoldCommand;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::layer_card::fold_ui;
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
+use crate::studio::view_models::capture::ConstantRow;
 use crate::studio::view_models::capture::{COLUMNS, CaptureView, Cell, Shown};
 use crate::studio::view_models::capture_rows::{CaptureLine, Cells, SumCell};
 use crate::studio::view_models::folded_layers::Sideways;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::network::NetworkView;
-use crate::studio::view_models::status::{recorded_text, recording_text};
+use crate::studio::view_models::panels::capture::CapturePanelView;
+use crate::studio::view_models::related::Related;
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use crate::studio::widgets::frozen::{Frozen, Ground};
 use crate::studio::widgets::keys::{list_ui, row_by_keys, side_by_keys};
@@ -30,43 +31,42 @@ pub struct CapturePanel {
     made_for: Option<(u64, u64, u64)>,
     /// The row that the keys have led to.
     at: Option<usize>,
-    /// The selection that was last brought into view.
+    /// The selection that was last brought into buffers.
     selected: Option<Selection>,
 }
 
 impl CapturePanel {
     /// Folds the rows anew where something about them changed.
-    fn make_lines(&mut self, studio: &Studio, view: &CaptureView) {
-        let made = (studio.plan_revision, studio.document.revision(), studio.folds.revision());
+    fn make_lines(&mut self, view: &CapturePanelView<'_>, buffers: &CaptureView) {
+        let made = view.made_of;
         // The rows of an older network stay as they were folded: its layers are not those of the network on screen.
-        let stays = studio.is_plan_stale() && self.made_for.is_some_and(|m| m.0 == made.0);
+        let stays = view.shown.is_stale && self.made_for.is_some_and(|m| m.0 == made.0);
         if stays || self.made_for == Some(made) {
             return;
         }
         self.made_for = Some(made);
-        self.lines = match studio.is_plan_stale() {
-            true => view.lines(&NetworkView::default(), &[]),
-            false => view.lines(&studio.network, &studio.rows),
+        self.lines = match view.shown.is_stale {
+            true => buffers.lines(&NetworkView::default(), &[]),
+            false => buffers.lines(view.network, view.rows),
         };
-        self.longest = Shown::ALL.map(|shown| view.longest(&self.lines, shown));
+        self.longest = Shown::ALL.map(|shown| buffers.longest(&self.lines, shown));
     }
 }
 
 /// Shows the panel.
-pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &mut CommandQueue) {
-    let Some(plan) = &studio.plan else {
+pub fn capture_ui(ui: &mut Ui, view: &CapturePanelView<'_>, panel: &mut CapturePanel, out: &mut CommandQueue) {
+    let Some(plan) = view.shown.plan else {
         return empty_ui(
             ui,
             "No capture plan yet",
             "Fix the problems in the network; its buffers appear here at once.",
         );
     };
-    crate::studio::panels::plan_state::outdated_ui(ui, studio, out);
-    let view = &plan.capture;
+    crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, out);
+    let buffers = &plan.capture;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Buffers by layer").font(theme::strong(13.0)));
-        let recorded = recorded_text(&studio.training, studio.devices.current().trains());
-        weak_ui(ui, &recorded).on_hover_text(recording_text(&studio.training));
+        weak_ui(ui, view.recorded.as_str()).on_hover_text(view.recording.as_str());
     });
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;
@@ -79,21 +79,20 @@ pub fn capture_ui(ui: &mut Ui, studio: &Studio, panel: &mut CapturePanel, out: &
             }
         }
         ui.add_space(12.0);
-        let told = recording_text(&studio.training);
-        ui.add(egui::Label::new(RichText::new(&told).size(12.0).color(theme::colors(ui).weak)).truncate());
+        ui.add(egui::Label::new(RichText::new(&view.recording).size(12.0).color(theme::colors(ui).weak)).truncate());
     });
-    panel.make_lines(studio, view);
-    layers_ui(ui, studio, view, panel, out);
+    panel.make_lines(view, buffers);
+    layers_ui(ui, view, buffers, panel, out);
     ui.separator();
-    let live = view.constants.iter().filter(|c| c.live).count();
+    let live = buffers.constants.iter().filter(|c| c.live).count();
     ui.horizontal(|ui| {
         ui.label(RichText::new("Constants").font(theme::strong(13.0)));
         weak_ui(
             ui,
-            format!("{} frozen at capture, {live} read from memory at every replay", view.constants.len() - live),
+            format!("{} frozen at capture, {live} read from memory at every replay", buffers.constants.len() - live),
         );
     });
-    constants_ui(ui, studio, out);
+    constants_ui(ui, &buffers.constants, out);
 }
 
 /// The least and the largest width of the names, and of a cell, in points.
@@ -104,9 +103,15 @@ const CELL: [f32; 2] = [40.0, 256.0];
 const INDENT: f32 = 8.0;
 
 /// The table of buffers, which takes what its rows need, up to a good half.
-fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut CapturePanel, out: &mut CommandQueue) {
+fn layers_ui(
+    ui: &mut Ui,
+    view: &CapturePanelView<'_>,
+    buffers: &CaptureView,
+    panel: &mut CapturePanel,
+    out: &mut CommandQueue,
+) {
     let shown = panel.shown;
-    let extra = [("loss dY", &view.loss), ("input x", &view.x), ("input y", &view.y)];
+    let extra = [("loss dY", &buffers.loss), ("input x", &buffers.x), ("input y", &buffers.y)];
     let rows = panel.lines.len() + extra.len();
     let half = (ui.available_height() * 0.58).max(120.0).min((rows + 1) as f32 * 28.0);
     // The table as a whole takes the keyboard, like the list of layers.
@@ -117,7 +122,7 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
         let line = Stroke::new(1.0, theme::colors(ui).accent);
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
     }
-    let jump = walk_ui(ui, studio, panel, id, out);
+    let jump = walk_ui(ui, view, panel, id, out);
     let lines = &panel.lines;
     let mut pressed = None;
     // A shape is shown whole, as half of one says nothing: where the columns have no room side by side, the table is moved.
@@ -151,12 +156,12 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
             body.rows(24.0, rows, |mut row| {
                 let index = row.index();
                 if let Some(line) = lines.get(index) {
-                    let cards = &studio.network.cards;
+                    let cards = &view.network.cards;
                     let is_folded = line.fold.as_ref().is_some_and(|(_, folded)| *folded);
                     let mut within = cards.get(line.cards.clone()).unwrap_or_default().iter().map(|c| &c.path);
-                    let is_of_document = !studio.is_plan_stale();
-                    let own = line.layer.as_ref().is_some_and(|l| studio.related.layers.contains(l));
-                    let inside = is_folded && within.any(|l| studio.related.layers.contains(l));
+                    let is_of_document = !view.shown.is_stale;
+                    let own = line.layer.as_ref().is_some_and(|l| view.shown.related.layers.contains(l));
+                    let inside = is_folded && within.any(|l| view.shown.related.layers.contains(l));
                     let is_selected = is_of_document && (own || inside);
                     row.set_selected(is_selected);
                     let is_at = frame.has_focus() && panel.at == Some(index);
@@ -169,7 +174,7 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
                                 }
                             }
                             (Some(column), Cells::Own(at)) => {
-                                cell_ui(ui, view.layers[*at].cells[column].as_ref(), shown, studio, out);
+                                cell_ui(ui, buffers.layers[*at].cells[column].as_ref(), shown, view.shown.related, out);
                             }
                             (Some(column), Cells::Sum(sums)) => sum_ui(ui, sums[column].as_ref(), shown),
                             (Some(_), Cells::Nothing) => {}
@@ -178,7 +183,7 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
                 } else if let Some((name, cell)) = extra.get(index - lines.len()) {
                     frozen.row_ui(&mut row, COLUMNS.len() + 1, Ground::default(), |ui, at| match at {
                         0 => drop(ui.label(RichText::new(*name).font(theme::mono()))),
-                        1 => cell_ui(ui, cell.as_ref(), shown, studio, out),
+                        1 => cell_ui(ui, cell.as_ref(), shown, view.shown.related, out),
                         _ => {}
                     });
                 }
@@ -191,14 +196,20 @@ fn layers_ui(ui: &mut Ui, studio: &Studio, view: &CaptureView, panel: &mut Captu
     }
 }
 
-/// Walks through the rows by keyboard: arrows select, and fold and unfold. Gives the row to bring into view.
-fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut CapturePanel, id: Id, out: &mut CommandQueue) -> Option<usize> {
+/// Walks through the rows by keyboard: arrows select, and fold and unfold. Gives the row to bring into buffers.
+fn walk_ui(
+    ui: &Ui,
+    view: &CapturePanelView<'_>,
+    panel: &mut CapturePanel,
+    id: Id,
+    out: &mut CommandQueue,
+) -> Option<usize> {
     let lines = &panel.lines;
-    let selected = studio.selection.current();
+    let selected = view.shown.selection;
     let mut jump = None;
     if panel.selected.as_ref() != Some(selected) {
         let own = |l: &CaptureLine| l.layer.as_ref().is_some_and(|p| *selected == Selection::Layer(p.clone()));
-        // What the keys have led to is in view already.
+        // What the keys have led to is in buffers already.
         jump = lines.iter().position(own).filter(|at| panel.at != Some(*at));
         panel.at = jump.or(panel.at);
         panel.selected = Some(selected.clone());
@@ -206,7 +217,7 @@ fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut CapturePanel, id: Id, out: &mut
     panel.at = panel.at.map(|at| at.min(lines.len().saturating_sub(1)));
     let mut to = row_by_keys(ui, id, lines.len(), panel.at);
     let row = |n: usize| lines.get(n)?.fold_row();
-    match side_by_keys(ui, id).zip(panel.at).and_then(|(left, at)| Sideways::of(left, at, &studio.network, row)) {
+    match side_by_keys(ui, id).zip(panel.at).and_then(|(left, at)| Sideways::of(left, at, view.network, row)) {
         Some(Sideways::Fold(fold, folds)) => out.push(UiCommand::Fold(FoldCommand::Set(fold, folds))),
         Some(Sideways::To(row)) => to = Some(row),
         None => {}
@@ -255,13 +266,13 @@ fn sum_ui(ui: &mut Ui, cell: Option<&SumCell>, shown: Shown) {
         .on_hover_text(&cell.tooltip);
 }
 
-fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, studio: &Studio, out: &mut CommandQueue) {
+fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, related: &Related, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     let Some(cell) = cell else {
         ui.label(RichText::new("–").color(c.weak));
         return;
     };
-    let on = studio.related.holds(cell.buffer, cell.part);
+    let on = related.holds(cell.buffer, cell.part);
     let text = RichText::new(&cell.texts[shown as usize]).font(theme::mono()).color(if on { c.accent } else { c.text });
     let response = ui.add(Button::new(text).frame(false).truncate()).on_hover_text(&cell.tooltip);
     named(&response, cell.tooltip.lines().next().unwrap_or_default(), true);
@@ -270,9 +281,7 @@ fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, studio: &Studio, out:
     }
 }
 
-fn constants_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
-    let Some(plan) = &studio.plan else { return };
-    let rows = &plan.capture.constants;
+fn constants_ui(ui: &mut Ui, rows: &[ConstantRow], out: &mut CommandQueue) {
     // In a narrow window the operation, which says most, keeps its room.
     let widths = if ui.available_width() < 480.0 { [84.0, 100.0, 84.0] } else { [96.0, 130.0, 150.0] };
     let table = TableBuilder::new(ui)

@@ -1,11 +1,10 @@
 //! The plots of a run: which there are, how they are laid out, and what the step measures for them.
 
 use crate::model::{LossSpec, Preset};
-use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::format;
+use crate::studio::view_models::panels::train::{MetricsView, PlotsView, TrainView};
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::axis::{tick, time_tick};
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
@@ -30,55 +29,53 @@ const PLOTS: [(&str, &str); 7] = [
 const LEAST: f32 = 168.0;
 
 /// The menu that shows and hides plots, and says what the next run measures.
-pub fn plots_menu_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
+pub fn plots_menu_ui(ui: &mut Ui, view: &TrainView<'_>, out: &mut CommandQueue) {
     let response = ui.menu_button("Plots", |ui| {
         for (title, about) in PLOTS {
-            let mut shown = !studio.settings.hidden_plots.contains(title);
+            let mut shown = !view.plots.hidden.contains(title);
             if ui.checkbox(&mut shown, title).on_hover_text(about).changed() {
                 out.push(UiCommand::ShowPlot(title, shown));
             }
         }
         ui.separator();
-        metrics_ui(ui, studio, out);
+        metrics_ui(ui, &view.metrics, out);
     });
     response.response.on_hover_text("Which plots are shown, and what the next run measures");
 }
 
 /// What the next run measures inside its step.
-pub fn metrics_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
-    let mut metrics = studio.settings.metrics();
+pub fn metrics_ui(ui: &mut Ui, view: &MetricsView<'_>, out: &mut CommandQueue) {
+    let mut metrics = view.metrics;
     let before = metrics;
     weak_ui(ui, "Measured inside the step, from the next run on");
-    let prices = studio.prices.prices.filter(|p| p.revision == studio.document.revision());
+    let prices = view.prices;
     let accuracy = "Share of the batch classified right";
     let updates = "How far parameters move, in whole and by layer, and the length of the gradient";
-    let has_classes = matches!(studio.document.preset().loss, LossSpec::SoftmaxCrossEntropy { .. });
     let groups =
         [(&mut metrics.accuracy, "Accuracy", accuracy), (&mut metrics.updates, "Updates and gradient norm", updates)];
     for (i, (on, name, about)) in groups.into_iter().enumerate() {
-        if i == 0 && !has_classes {
+        if i == 0 && !view.has_classes {
             continue;
         }
         ui.checkbox(on, name).on_hover_text(about);
         if let Some(p) = prices {
-            let (added, share) = (p.added_us()[i], p.added_us()[i] / p.all_us.max(1e-6) * 100.0);
+            let (added, share) = (p.added_us[i], p.added_us[i] / p.step_us.max(1e-6) * 100.0);
             // Less than the machine's noise is reported as such.
             let price = if share < 0.5 { "no measurable cost".to_owned() } else { format!("{share:.1}% of a step") };
             let exact =
-                format!("{added:+.2} µs on a step of {} without it", format::micros(f64::from(p.all_us - added)));
+                format!("{added:+.2} µs on a step of {} without it", format::micros(f64::from(p.step_us - added)));
             weak_ui(ui, price).on_hover_text(exact);
         }
     }
-    if studio.prices.is_busy() {
+    if view.is_measuring {
         weak_ui(ui, "measuring what they cost…");
     } else if prices.is_none() {
-        let button =
-            ui.add_enabled(studio.is_enabled(&UiCommand::MeasurePrices), egui::Button::new("Measure what they cost"));
+        let button = ui.add_enabled(view.can_measure, egui::Button::new("Measure what they cost"));
         if button.on_hover_text(UiCommand::MeasurePrices.info().about).clicked() {
             out.push(UiCommand::MeasurePrices);
         }
     }
-    if let Some(problem) = &studio.prices.problem {
+    if let Some(problem) = view.problem {
         problem_ui(ui, problem, "");
     }
     if metrics != before {
@@ -98,16 +95,15 @@ fn loss_note(preset: Option<&Preset>) -> String {
 }
 
 /// Shows the plots.
-pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut CommandQueue) {
-    let run = &studio.training;
-    let h = &run.history;
+pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, out: &mut CommandQueue) {
+    let (run, shown) = (&view.run, &view.plots);
+    let h = run.history;
     if h.loss.raw.is_empty() {
-        let state = state_name(run.state.as_ref());
+        let state = state_name(run.state);
         return empty_ui(ui, state, "Curves begin with the first step.");
     }
-    view.begin();
-    let settings = &studio.settings;
-    let log_of = |title: &str, or: bool| settings.plot_log.get(title).copied().unwrap_or(or);
+    axes.begin();
+    let log_of = |title: &str, or: bool| shown.plot_log.get(title).copied().unwrap_or(or);
     let plot = |title, unit, curve| PlotSpec {
         title,
         unit,
@@ -119,17 +115,13 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Com
         points_every: None,
         baseline: None,
         steps: h.loss.raw.len(),
-        log: log_of(title, settings.log_axis),
+        log: log_of(title, shown.log_axis),
         can_log: true,
         range: None,
         value: format::number,
         tick,
     };
-    let marked = match studio.selection.current() {
-        Selection::Layer(path) => h.layers.paths.iter().position(|p| p == path),
-        _ => None,
-    };
-    let loss_note = loss_note(run.preset.as_deref());
+    let loss_note = loss_note(run.preset);
     let points_name = if run.maybe_trained { "maybe trained on" } else { "held-out" };
     let mut plots = vec![PlotSpec {
         note: if h.held_out_loss.is_empty() { "" } else { &loss_note },
@@ -150,8 +142,7 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Com
         });
     }
     // A machine that does something else for a moment makes a step a hundred times longer: only a logarithmic axis shows both.
-    let device = run.recording.as_ref().is_some_and(|r| r.steps_a_launch > 0);
-    let clock = if device { "by the device's clock" } else { "on the host" };
+    let clock = if shown.is_timed_on_device { "by the device's clock" } else { "on the host" };
     let time = plot("Step time", clock, Curve::Smoothed(&h.step_us));
     plots.push(PlotSpec { value: format::micros, tick: time_tick, log: log_of("Step time", true), ..time });
     if h.update_max.raw.last().is_some_and(|v| v > 0.0) {
@@ -163,13 +154,16 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Com
         format!("Changes by layer are known from step {} on: those before it were not kept.", format::exact(first))
     });
     if !h.layers.is_empty() {
-        let layers =
-            plot("Update by layer", "click a curve to select its layer", Curve::Layers { curves: &h.layers, marked });
+        let layers = plot(
+            "Update by layer",
+            "click a curve to select its layer",
+            Curve::Layers { curves: &h.layers, marked: shown.marked },
+        );
         let layers = PlotSpec { note: &since, ..layers };
         plots.push(PlotSpec { log: log_of("Update by layer", true), ..layers });
     }
     plots.push(PlotSpec { curve_name: "rate", ..plot("Learning rate", "", Curve::Plain(&h.lr)) });
-    if let Some(pinned) = &studio.runs.baseline {
+    if let Some((name, pinned)) = shown.baseline {
         for spec in &mut plots {
             let curve = match spec.title {
                 "Loss" => &pinned.loss,
@@ -178,10 +172,10 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Com
                 "Update" => &pinned.update_max,
                 _ => continue,
             };
-            spec.baseline = Some((studio.runs.name(&pinned.id), &curve.smooth));
+            spec.baseline = Some((name, &curve.smooth));
         }
     }
-    let is_shown = |title: &str| !settings.hidden_plots.contains(title);
+    let is_shown = |title: &str| !shown.hidden.contains(title);
     plots.retain(|p| is_shown(p.title));
     // The histogram stands behind the curve of the same times.
     let mut cells: Vec<Option<&PlotSpec<'_>>> = plots.iter().map(Some).collect();
@@ -213,8 +207,8 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Com
                         ui.set_width(width);
                         ui.spacing_mut().item_spacing = Vec2::new(8.0, 4.0);
                         match spec {
-                            Some(spec) => plot_ui(ui, spec, height - 8.0, view, out),
-                            None => times_ui(ui, studio, height - 8.0, out),
+                            Some(spec) => plot_ui(ui, spec, height - 8.0, axes, out),
+                            None => times_ui(ui, shown, height - 8.0, out),
                         }
                     });
                 }
@@ -224,11 +218,10 @@ pub fn plots_ui(ui: &mut Ui, studio: &Studio, view: &mut PlotView, out: &mut Com
 }
 
 /// The histogram of step times, with eager beside replay where that was measured.
-fn times_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut CommandQueue) {
-    let run = &studio.training;
+fn times_ui(ui: &mut Ui, view: &PlotsView<'_>, height: f32, out: &mut CommandQueue) {
     let c = theme::colors(ui);
-    let mut all = vec![Bars { name: "Run", histogram: &run.rates.times, color: c.weak }];
-    if let Some(two) = &run.both_ways {
+    let mut all = vec![Bars { name: "Run", histogram: view.times, color: c.weak }];
+    if let Some(two) = view.both_ways {
         // The run's own times include what else the machine did; side by side stand those that were taken in turn.
         all = vec![
             Bars { name: "Eager", histogram: &two.eager, color: HIGH },
@@ -237,9 +230,8 @@ fn times_ui(ui: &mut Ui, studio: &Studio, height: f32, out: &mut CommandQueue) {
     }
     histogram_ui(ui, "Step times", &all, height - 28.0);
     ui.horizontal(|ui| {
-        let can = studio.is_enabled(&UiCommand::TimeBothWays);
-        command_ui(ui, UiCommand::TimeBothWays, can, out);
-        match (&run.both_ways, run.is_timing) {
+        command_ui(ui, UiCommand::TimeBothWays, view.can_time, out);
+        match (view.both_ways, view.is_timing) {
             (_, true) => drop(weak_ui(ui, "measuring…")),
             (Some(two), false) => {
                 let text = format!("eager takes {:.2}× as long", two.ratio());

@@ -3,12 +3,11 @@
 use crate::model::DataSource;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::network::section_ui;
-use crate::studio::run::samples::RETRY_AFTER;
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::data::DataView;
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
+use crate::studio::view_models::panels::data::DataPanelView;
 use crate::studio::widgets::button::{empty_ui, weak_ui};
 use crate::studio::widgets::classes::{class_ui, color};
 use crate::studio::widgets::field::{Drafts, problem_ui};
@@ -44,12 +43,12 @@ pub struct DataPanel {
 }
 
 impl DataPanel {
-    fn refresh(&mut self, view: &DataView, generation: u64) {
-        self.class = self.class.filter(|c| *c < view.classes.len());
+    fn refresh(&mut self, data: &DataView, generation: u64) {
+        self.class = self.class.filter(|c| *c < data.classes.len());
         let key = (generation, self.class, self.held_out);
         if self.made_for != Some(key) {
             self.made_for = Some(key);
-            self.list = view.filtered(self.class, self.held_out);
+            self.list = data.filtered(self.class, self.held_out);
             self.generation += 1;
         }
     }
@@ -67,7 +66,13 @@ const FACTS: [&str; 3] = ["sample", "split", "target"];
 const FEATURES: [&str; 5] = ["feature", "least", "largest", "mean", "std"];
 
 /// Shows the panel.
-pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut Drafts, out: &mut CommandQueue) {
+pub fn data_ui(
+    ui: &mut Ui,
+    view: &DataPanelView<'_>,
+    panel: &mut DataPanel,
+    drafts: &mut Drafts,
+    out: &mut CommandQueue,
+) {
     let height = ui.available_height();
     ui.horizontal_top(|ui| {
         ui.allocate_ui_with_layout(Vec2::new(SIDE, height), Layout::top_down(Align::Min), |ui| {
@@ -75,22 +80,22 @@ pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut
             ScrollArea::vertical().id_salt("data facts").auto_shrink([false, false]).show(ui, |ui| {
                 ui.set_max_width(SIDE - 8.0);
                 // The same fields as in the network's panel: whichever is used, the document changes.
-                for section in studio.network.sections.iter().filter(|s| s.title == "Data") {
+                if let Some(section) = view.section {
                     section_ui(ui, section, true, drafts, out);
                 }
-                choose_ui(ui, studio, out);
-                facts_ui(ui, studio);
+                choose_ui(ui, view, out);
+                facts_ui(ui, view);
             });
         });
         ui.add_space(8.0);
         let width = ui.available_width();
         ui.allocate_ui_with_layout(Vec2::new(width, height), Layout::top_down(Align::Min), |ui| {
             ui.set_width(width);
-            match &studio.samples.view {
-                Some(view) => samples_ui(ui, studio, view, panel),
-                None => nothing_ui(ui, studio),
+            match view.loaded {
+                Some(data) => samples_ui(ui, data, view.generation, panel),
+                None => nothing_ui(ui, view),
             }
-            if studio.samples.problem.is_some() && studio.samples.view.is_some() {
+            if view.has_problem && view.loaded.is_some() {
                 // A plot keeps its own colours, so the ground is drawn over it.
                 let ground = ui.visuals().panel_fill.gamma_multiply(1.0 - FAINT);
                 ui.painter().rect_filled(ui.min_rect(), 0, ground);
@@ -100,9 +105,9 @@ pub fn data_ui(ui: &mut Ui, studio: &Studio, panel: &mut DataPanel, drafts: &mut
 }
 
 /// A button for every file that the data names.
-fn choose_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
-    let Some(data) = &studio.document.preset().data else { return };
-    let files: &[(&str, &'static str)] = match &data.source {
+fn choose_ui(ui: &mut Ui, view: &DataPanelView<'_>, out: &mut CommandQueue) {
+    let Some(source) = view.source else { return };
+    let files: &[(&str, &'static str)] = match source {
         DataSource::Csv { .. } | DataSource::Npz { .. } => &[("Choose file…", "data.path")],
         DataSource::Npy { .. } => &[("Choose samples…", "data.x"), ("Choose targets…", "data.y")],
         DataSource::Idx { .. } => &[("Choose images…", "data.images"), ("Choose labels…", "data.labels")],
@@ -112,7 +117,7 @@ fn choose_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     };
     ui.horizontal_wrapped(|ui| {
         for (label, field) in files {
-            let is_folder = matches!(data.source, DataSource::Images { .. });
+            let is_folder = matches!(source, DataSource::Images { .. });
             let command = if is_folder { UiCommand::ChooseDataFolder(field) } else { UiCommand::ChooseData(field) };
             if ui.button(*label).on_hover_text(command.info().about).clicked() {
                 out.push(command);
@@ -121,10 +126,10 @@ fn choose_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     });
 }
 
-fn nothing_ui(ui: &mut Ui, studio: &Studio) {
-    if studio.document.preset().data.is_none() {
+fn nothing_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
+    if view.source.is_none() {
         empty_ui(ui, "No data yet", "Choose where samples come from in the field data at the left.");
-    } else if studio.samples.problem.is_some() {
+    } else if view.has_problem {
         empty_ui(ui, "The data cannot be loaded", "What is wrong is said at the left, with what to do about it.");
     } else {
         empty_ui(ui, "Loading the data", "It appears here as soon as it is read.");
@@ -145,36 +150,35 @@ fn title_ui(ui: &mut Ui, title: &str) {
     ui.label(RichText::new(title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
 }
 
-fn facts_ui(ui: &mut Ui, studio: &Studio) {
+fn facts_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
-    let samples = &studio.samples;
-    let has_problem = samples.problem.is_some();
+    let has_problem = view.has_problem;
     if has_problem {
         // The files are looked at again, so that what is wrong goes when they are put right.
-        ui.ctx().request_repaint_after(RETRY_AFTER);
+        ui.ctx().request_repaint_after(view.retry_after);
     }
-    let Some(view) = &samples.view else { return };
+    let Some(data) = view.loaded else { return };
     title_ui(ui, "Loaded");
-    if !samples.is_current {
+    if !view.is_current {
         let what = if has_problem { "These samples are those from before the change." } else { "loading…" };
         weak_ui(ui, what);
     }
     if has_problem {
         ui.set_opacity(FAINT);
-    } else if samples.is_current && view.misfit.is_some() {
+    } else if view.is_current && data.misfit.is_some() {
         problem_ui(ui, "This data does not fit the network.", "The network at the left marks what to change.");
     }
     let count = |n: usize| format::exact(n as u64);
-    line_ui(ui, "samples", &count(view.set.len()));
-    line_ui(ui, "sample shape", &view.set.sample.to_string());
-    line_ui(ui, "training", &count(view.split.train.len()));
-    line_ui(ui, "held out", &count(view.split.held_out.len()));
-    split_bar_ui(ui, view);
-    if !view.classes.is_empty() {
+    line_ui(ui, "samples", &count(data.set.len()));
+    line_ui(ui, "sample shape", &data.set.sample.to_string());
+    line_ui(ui, "training", &count(data.split.train.len()));
+    line_ui(ui, "held out", &count(data.split.held_out.len()));
+    split_bar_ui(ui, data);
+    if !data.classes.is_empty() {
         title_ui(ui, "Classes");
-        let most = view.classes.iter().map(|c| c.train + c.held_out).max().unwrap_or(1).max(1);
-        for (i, class) in view.classes.iter().enumerate().take(100) {
+        let most = data.classes.iter().map(|c| c.train + c.held_out).max().unwrap_or(1).max(1);
+        for (i, class) in data.classes.iter().enumerate().take(100) {
             let text = format!("{} + {}", count(class.train), count(class.held_out));
             ui.horizontal(|ui| {
                 ui.spacing_mut().item_spacing.x = 6.0;
@@ -189,22 +193,22 @@ fn facts_ui(ui: &mut Ui, studio: &Studio) {
             ui.painter().rect_filled(rect, 1, theme::colors(ui).hairline);
             ui.painter().rect_filled(Rect::from_min_size(rect.min, Vec2::new(part, 3.0)), 1, color(i));
         }
-        if view.classes.len() > 100 {
-            weak_ui(ui, format!("and {} more", view.classes.len() - 100));
+        if data.classes.len() > 100 {
+            weak_ui(ui, format!("and {} more", data.classes.len() - 100));
         }
     }
-    if !view.set.notes.is_empty() {
+    if !data.set.notes.is_empty() {
         title_ui(ui, "The loader's notes");
-        for note in &view.set.notes {
+        for note in &data.set.notes {
             ui.add(egui::Label::new(RichText::new(note).size(12.0)).wrap());
         }
     }
 }
 
-fn split_bar_ui(ui: &mut Ui, view: &DataView) {
+fn split_bar_ui(ui: &mut Ui, data: &DataView) {
     let c = theme::colors(ui);
     let (rect, response) = ui.allocate_exact_size(Vec2::new(ui.available_width(), 6.0), Sense::hover());
-    let share = view.split.train.len() as f32 / view.set.len().max(1) as f32;
+    let share = data.split.train.len() as f32 / data.set.len().max(1) as f32;
     ui.painter().rect_filled(rect, 2, c.warning);
     let part = Vec2::new(rect.width() * share, rect.height());
     ui.painter().rect_filled(Rect::from_min_size(rect.min, part), 2, c.accent);
@@ -215,12 +219,12 @@ fn split_bar_ui(ui: &mut Ui, view: &DataView) {
     ));
 }
 
-fn samples_ui(ui: &mut Ui, studio: &Studio, view: &DataView, panel: &mut DataPanel) {
+fn samples_ui(ui: &mut Ui, data: &DataView, generation: u64, panel: &mut DataPanel) {
     let mut choices = Vec::new();
-    if view.picture.is_some() {
+    if data.picture.is_some() {
         choices.push((Shown::Samples, "Samples", "Samples as pictures"));
     }
-    if !view.scatter.is_empty() {
+    if !data.scatter.is_empty() {
         choices.push((Shown::Plane, "Plane", "Samples in the plane of their two values"));
     }
     choices.push((Shown::Table, "Table", "Samples as numbers"));
@@ -231,39 +235,39 @@ fn samples_ui(ui: &mut Ui, studio: &Studio, view: &DataView, panel: &mut DataPan
     ui.horizontal_wrapped(|ui| {
         segments_ui(ui, &mut panel.shown, &choices);
         if matches!(panel.shown, Shown::Samples | Shown::Table | Shown::Plane) {
-            filter_ui(ui, view, panel);
+            filter_ui(ui, data, panel);
         }
     });
-    panel.refresh(view, studio.samples.generation);
+    panel.refresh(data, generation);
     ui.add_space(4.0);
     if panel.list.is_empty() && panel.shown != Shown::Features {
         return empty_ui(ui, "No sample passes the filter", "Choose another class, or both sides of the split.");
     }
     match panel.shown {
-        Shown::Samples => grid_ui(ui, view, panel),
-        Shown::Table => table_ui(ui, view, &panel.list),
-        Shown::Features => features_ui(ui, view),
+        Shown::Samples => grid_ui(ui, data, panel),
+        Shown::Table => table_ui(ui, data, &panel.list),
+        Shown::Features => features_ui(ui, data),
         Shown::Plane => {
             let wanted = |i: &&u32| {
-                panel.class.is_none_or(|c| view.class(**i) == Some(c))
-                    && panel.held_out.is_none_or(|h| view.is_held_out(**i) == h)
+                panel.class.is_none_or(|c| data.class(**i) == Some(c))
+                    && panel.held_out.is_none_or(|h| data.is_held_out(**i) == h)
             };
-            let samples: Vec<u32> = view.scatter.iter().filter(wanted).copied().collect();
+            let samples: Vec<u32> = data.scatter.iter().filter(wanted).copied().collect();
             if samples.len() < panel.list.len() {
                 weak_ui(ui, format!("{} of {}, spread evenly", samples.len(), plain_count(panel.list.len(), "sample")));
             }
-            plane_ui(ui, "Samples in the plane", &view.set, &samples, None);
+            plane_ui(ui, "Samples in the plane", &data.set, &samples, None);
         }
     }
 }
 
-fn filter_ui(ui: &mut Ui, view: &DataView, panel: &mut DataPanel) {
-    if !view.classes.is_empty() {
-        let name = |c: Option<usize>| c.and_then(|c| view.classes.get(c)).map_or("all classes", |c| c.name.as_str());
+fn filter_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
+    if !data.classes.is_empty() {
+        let name = |c: Option<usize>| c.and_then(|c| data.classes.get(c)).map_or("all classes", |c| c.name.as_str());
         let combo = ComboBox::from_id_salt("class filter").width(96.0).truncate().selected_text(name(panel.class));
         let response = combo.show_ui(ui, |ui| {
             ui.selectable_value(&mut panel.class, None, "all classes");
-            for (i, class) in view.classes.iter().enumerate() {
+            for (i, class) in data.classes.iter().enumerate() {
                 ui.selectable_value(&mut panel.class, Some(i), &class.name);
             }
         });
@@ -284,12 +288,12 @@ fn filter_ui(ui: &mut Ui, view: &DataView, panel: &mut DataPanel) {
     ui.add(egui::Label::new(text).extend());
 }
 
-/// Samples as pictures, as many as fit beside each other; only rows in view are made.
-fn grid_ui(ui: &mut Ui, view: &DataView, panel: &mut DataPanel) {
+/// Samples as pictures, as many as fit beside each other; only rows in data are made.
+fn grid_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
     const CELL: f32 = 56.0;
     const CAPTION: f32 = 16.0;
     const GAP: f32 = 8.0;
-    let Some(picture) = view.picture else { return };
+    let Some(picture) = data.picture else { return };
     let c = theme::colors(ui);
     let columns = (((ui.available_width() - 8.0) / (CELL + GAP)).floor() as usize).max(1);
     panel.strips.begin(panel.generation, columns);
@@ -301,13 +305,13 @@ fn grid_ui(ui: &mut Ui, view: &DataView, panel: &mut DataPanel) {
             let size = Vec2::new(columns as f32 * (CELL + GAP), CELL + CAPTION);
             let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
             let own = &panel.list[row * columns..((row + 1) * columns).min(panel.list.len())];
-            let texture = panel.strips.row(ui.ctx(), row, &view.set, &picture, own.iter().copied()).clone();
+            let texture = panel.strips.row(ui.ctx(), row, &data.set, &picture, own.iter().copied()).clone();
             for (column, &index) in own.iter().enumerate() {
                 let min = rect.min + Vec2::new(column as f32 * (CELL + GAP), 0.0);
                 let square = Rect::from_min_size(min, Vec2::splat(CELL));
                 picture_ui(ui, &texture, &picture, square, column, columns);
-                let held = view.is_held_out(index);
-                let target = view.target_text(index);
+                let held = data.is_held_out(index);
+                let target = data.target_text(index);
                 let mark = if held { "held out" } else { "training" };
                 let response = ui.interact(square, ui.scope_id().with(index), Sense::hover());
                 let about = format!("sample {index}, {target}, {mark}");
@@ -338,8 +342,8 @@ fn grid_ui(ui: &mut Ui, view: &DataView, panel: &mut DataPanel) {
     });
 }
 
-fn table_ui(ui: &mut Ui, view: &DataView, list: &[u32]) {
-    let width = view.set.sample.len();
+fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
+    let width = data.set.sample.len();
     let shown = width.min(COLUMNS);
     if width > shown {
         weak_ui(ui, format!("the first {shown} of {width} values"));
@@ -361,7 +365,7 @@ fn table_ui(ui: &mut Ui, view: &DataView, list: &[u32]) {
                 match at.checked_sub(FACTS.len()) {
                     None => drop(weak_ui(ui, FACTS[at])),
                     Some(i) => {
-                        let name = view.set.feature_names.get(i).cloned().unwrap_or_else(|| format!("x{i}"));
+                        let name = data.set.feature_names.get(i).cloned().unwrap_or_else(|| format!("x{i}"));
                         weak_ui(ui, &name).on_hover_text(&name);
                     }
                 }
@@ -371,12 +375,12 @@ fn table_ui(ui: &mut Ui, view: &DataView, list: &[u32]) {
             body.rows(20.0, list.len(), |mut row| {
                 let Some(&index) = list.get(row.index()) else { return };
                 let mono = |text: String| RichText::new(text).font(theme::mono());
-                let side = if view.is_held_out(index) { "held out" } else { "training" };
-                let values = view.set.sample_slice(index as usize);
+                let side = if data.is_held_out(index) { "held out" } else { "training" };
+                let values = data.set.sample_slice(index as usize);
                 frozen.row_ui(&mut row, FACTS.len() + shown, Ground::default(), |ui, at| match at {
                     0 => drop(ui.label(mono(index.to_string()))),
                     1 => drop(weak_ui(ui, side)),
-                    2 => drop(ui.add(egui::Label::new(view.target_text(index)).truncate())),
+                    2 => drop(ui.add(egui::Label::new(data.target_text(index)).truncate())),
                     at => {
                         let Some(value) = values.get(at - FACTS.len()) else { return };
                         let text = mono(format::number(f64::from(*value)));
@@ -388,11 +392,11 @@ fn table_ui(ui: &mut Ui, view: &DataView, list: &[u32]) {
     });
 }
 
-fn features_ui(ui: &mut Ui, view: &DataView) {
-    let what = if view.picture.is_some() { "Channels, over every pixel of all samples" } else { "Over all samples" };
+fn features_ui(ui: &mut Ui, data: &DataView) {
+    let what = if data.picture.is_some() { "Channels, over every pixel of all samples" } else { "Over all samples" };
     weak_ui(ui, what);
-    if view.features.len() < view.set.sample.len() && view.picture.is_none() {
-        weak_ui(ui, format!("the first {} of {}", view.features.len(), view.set.sample.len()));
+    if data.features.len() < data.set.sample.len() && data.picture.is_none() {
+        weak_ui(ui, format!("the first {} of {}", data.features.len(), data.set.sample.len()));
     }
     let scroll = ScrollArea::horizontal().id_salt("features across").auto_shrink([false, false]);
     scroll.show_viewport(ui, |ui, viewport| {
@@ -407,8 +411,8 @@ fn features_ui(ui: &mut Ui, view: &DataView) {
             frozen.row_ui(&mut row, FEATURES.len(), Ground::default(), |ui, at| drop(weak_ui(ui, FEATURES[at])));
         });
         table.body(|body| {
-            body.rows(20.0, view.features.len(), |mut row| {
-                let Some(f) = view.features.get(row.index()) else { return };
+            body.rows(20.0, data.features.len(), |mut row| {
+                let Some(f) = data.features.get(row.index()) else { return };
                 let values = [f64::from(f.min), f64::from(f.max), f.mean, f.std];
                 frozen.row_ui(&mut row, FEATURES.len(), Ground::default(), |ui, at| match at.checked_sub(1) {
                     None => drop(ui.add(egui::Label::new(&f.name).truncate())),

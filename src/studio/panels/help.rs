@@ -2,8 +2,8 @@
 
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::shortcut_text::keys_text;
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::view_models::panels::help::HelpView;
 use crate::studio::widgets::button::{answers_ui, text_line_ui, weak_ui};
 use egui::{RichText, ScrollArea, Ui};
 
@@ -63,13 +63,13 @@ const IN_PLACE: [(&str, &str, &str); 20] = [
 ];
 
 /// Shows the open page.
-pub fn help_ui(ui: &Ui, studio: &Studio, help: &mut Help) {
+pub fn help_ui(ui: &Ui, view: &HelpView<'_>, help: &mut Help) {
     let Some(page) = help.page else { return };
     let modal = theme::dialog(ui, "help").show(ui.ctx(), |ui| {
         ui.set_width(520.0);
         match page {
             Page::Shortcuts => shortcuts_ui(ui, &mut help.search, std::mem::take(&mut help.fresh)),
-            Page::About => about_ui(ui, studio),
+            Page::About => about_ui(ui, view),
         }
         ui.add_space(8.0);
         answers_ui(ui, &["Close"], |button, _| button.clicked()).is_some()
@@ -125,7 +125,7 @@ fn shortcuts_ui(ui: &mut Ui, search: &mut String, fresh: bool) {
     });
 }
 
-fn about_ui(ui: &mut Ui, studio: &Studio) {
+fn about_ui(ui: &mut Ui, view: &HelpView<'_>) {
     ui.label(RichText::new("Stepgraph").font(theme::strong(20.0)));
     weak_ui(ui, format!("Version {}", env!("CARGO_PKG_VERSION")));
     ui.add_space(8.0);
@@ -135,7 +135,7 @@ fn about_ui(ui: &mut Ui, studio: &Studio) {
     );
     ui.add_space(8.0);
     for (label, value) in [
-        ("This machine", format!("{}, {}", studio.devices.current().about, studio.devices.current().name)),
+        ("This machine", format!("{}, {}", view.device_about, view.device)),
         ("Licence", "MIT or Apache 2.0, as you like".into()),
         ("Fonts", "Inter and JetBrains Mono under the OFL, icons from Lucide under the ISC licence".into()),
         ("Data", "The bundled data sets are under CC BY 4.0; assets/README.md names their authors".into()),

@@ -3,23 +3,24 @@
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::values::{PictureCache, values_ui};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
 use crate::studio::view_models::inspector_page::{Group, Row};
+use crate::studio::view_models::panels::inspector::InspectorPanelView;
+use crate::studio::view_models::panels::plan::PlanOnScreen;
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use egui::{Align, Button, Layout, RichText, ScrollArea, Ui};
 
 /// Shows the panel.
-pub fn inspector_ui(ui: &mut Ui, studio: &Studio, look: &mut PictureCache, out: &mut CommandQueue) {
-    let page = &studio.inspector;
+pub fn inspector_ui(ui: &mut Ui, view: &InspectorPanelView<'_>, pictures: &mut PictureCache, out: &mut CommandQueue) {
+    let page = view.page;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Inspector").font(theme::strong(13.0)));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
-            command_icon_ui(ui, UiCommand::Forward, studio.selection.can_go_forward(), out);
-            command_icon_ui(ui, UiCommand::Back, studio.selection.can_go_back(), out);
+            command_icon_ui(ui, UiCommand::Forward, view.can_go_forward, out);
+            command_icon_ui(ui, UiCommand::Back, view.can_go_back, out);
         });
     });
     ui.separator();
@@ -32,26 +33,26 @@ pub fn inspector_ui(ui: &mut Ui, studio: &Studio, look: &mut PictureCache, out: 
         if !page.about.is_empty() {
             ui.add(egui::Label::new(RichText::new(&page.about).size(12.0).color(theme::colors(ui).weak)).wrap());
         }
-        match studio.selection.current() {
-            Selection::Nothing | Selection::Layer(_) if studio.is_plan_outdated() => {
+        match view.shown.selection {
+            Selection::Nothing | Selection::Layer(_) if view.shown.is_outdated => {
                 ui.add_space(4.0);
                 let text = format!("{}  Its numbers come back when the network's problem is fixed.", icons::WARNING);
                 let text = RichText::new(text).size(12.0).color(theme::colors(ui).warning);
                 ui.add(egui::Label::new(text).wrap());
             }
-            _ => crate::studio::panels::plan_state::outdated_ui(ui, studio, out),
+            _ => crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, out),
         }
-        if *studio.selection.current() == Selection::Nothing {
+        if *view.shown.selection == Selection::Nothing {
             ui.add_space(4.0);
             weak_ui(ui, "Select a layer, an operation, a kernel, a buffer or bytes to see it here and in every view.");
         }
         for (index, group) in page.groups.iter().enumerate() {
             group_ui(ui, group, out);
             if index == 0 {
-                measured_ui(ui, studio);
-                if studio.looked_at().is_some() {
+                measured_ui(ui, &view.shown);
+                if view.values.buffer.is_some() {
                     ui.add_space(10.0);
-                    values_ui(ui, studio, look, out);
+                    values_ui(ui, &view.values, pictures, out);
                 }
             }
         }
@@ -60,12 +61,12 @@ pub fn inspector_ui(ui: &mut Ui, studio: &Studio, look: &mut PictureCache, out: 
 }
 
 /// What was measured of the selected operations: one of them, or those of a layer, node or kernel together.
-fn measured_ui(ui: &mut Ui, studio: &Studio) {
-    let Some(measured) = studio.measurements.measured(studio.plan_revision) else { return };
-    let ops: Vec<usize> = match studio.selection.current() {
+fn measured_ui(ui: &mut Ui, shown: &PlanOnScreen<'_>) {
+    let Some(measured) = shown.measured else { return };
+    let ops: Vec<usize> = match shown.selection {
         Selection::Op(op) | Selection::Call(op) => vec![*op],
         Selection::Nothing | Selection::Buffer(_) | Selection::Part(..) | Selection::Bytes(_) => return,
-        _ => studio.related.ops.iter().copied().collect(),
+        _ => shown.related.ops.iter().copied().collect(),
     };
     let us: f64 = ops.iter().filter_map(|i| measured.op_us(*i)).sum();
     let floor: f64 = ops.iter().filter_map(|i| measured.floor(*i)).map(|f| f.us).sum();

@@ -1,10 +1,10 @@
 //! Questions that stand before everything else: what would be lost, and a path to type where the system has no file dialog.
 
 use crate::studio::commands::{Action, DialogPurpose, Request};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::notice::Notice;
+use crate::studio::view_models::panels::modals::ModalsView;
 use crate::studio::widgets::button::{answers_ui, weak_ui};
 use crate::studio::widgets::keys::Back;
 use crate::train::export::Format;
@@ -75,13 +75,13 @@ impl Modals {
 }
 
 /// Shows the open question; gives its answer.
-pub fn modals_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> {
+pub fn modals_ui(ui: &Ui, view: &ModalsView<'_>, modals: &mut Modals) -> Option<Answer> {
     let typed = path_ui(ui, modals);
     message_ui(ui, modals);
     if modals.question.is_none() {
         modals.back.give(ui);
     }
-    question_ui(ui, studio, modals).or(typed)
+    question_ui(ui, view, modals).or(typed)
 }
 
 /// The title of the field for a path, its button, and what to type.
@@ -156,12 +156,12 @@ impl Question {
         matches!(self, Self::RemoveRuns(_))
     }
 
-    fn wording(&self, studio: &Studio) -> Wording {
+    fn wording(&self, view: &ModalsView<'_>) -> Wording {
         let name = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let cancel = ("Cancel", Answer::Cancel);
         match self {
             Self::Unsaved(then) => Wording {
-                title: format!("Save the changes to {}?", studio.document.title()),
+                title: format!("Save the changes to {}?", view.document),
                 about: "Without saving, the edits since the last save are lost.".into(),
                 answers: vec![
                     ("Save changes", Answer::SaveThen(then.clone())),
@@ -173,7 +173,7 @@ impl Question {
                 title: "Save the trained weights first?".into(),
                 about: format!(
                     "Another network ends this run; its weights after {} are saved nowhere.",
-                    plain_count(usize::try_from(studio.training.done()).unwrap_or(usize::MAX), "step")
+                    plain_count(usize::try_from(view.steps_done).unwrap_or(usize::MAX), "step")
                 ),
                 answers: vec![
                     ("Save weights first", Answer::SaveWeightsThen(then.clone())),
@@ -183,11 +183,11 @@ impl Question {
             },
             Self::DeleteRuns(ids) => Wording {
                 title: match ids.as_slice() {
-                    [id] => format!("Delete {}?", studio.runs.entry(id).map_or(id.as_str(), |e| e.name())),
+                    [id] => format!("Delete {}?", view.run_name(id).unwrap_or(id)),
                     _ => format!("Delete {}?", plain_count(ids.len(), "run")),
                 },
                 about: {
-                    let is_open = studio.training.writer.id().is_some_and(|own| ids.iter().any(|id| id == own));
+                    let is_open = view.trained_run.is_some_and(|own| ids.iter().any(|id| id == own));
                     let open = if is_open { " The Train tab, which shows this run, is reset." } else { "" };
                     format!("Curves, weights and all go to the trash, from which they can be brought back.{open}")
                 },
@@ -195,14 +195,14 @@ impl Question {
             },
             Self::RemoveRuns(ids) => Wording {
                 title: match ids.as_slice() {
-                    [id] => format!("Delete {} for good?", studio.runs.trashed_name(id)),
+                    [id] => format!("Delete {} for good?", view.trashed_name(id)),
                     _ => format!("Delete {} for good?", plain_count(ids.len(), "run")),
                 },
                 about: "Curves, weights and all are removed from the disk and cannot be brought back.".into(),
                 answers: vec![("Delete for good", Answer::Perform(Request::RemoveRuns(ids.clone()))), cancel],
             },
             Self::Continue { id, change } => Wording {
-                title: format!("Open the network of {} to continue it?", studio.runs.name(id)),
+                title: format!("Open the network of {} to continue it?", view.run_name(id).unwrap_or_default()),
                 about: format!(
                     "The network that is open is another one ({change}), and a run continues with the one it began with. To train the open one, \
                      press Train: that begins a run of its own."
@@ -259,9 +259,9 @@ fn message_ui(ui: &Ui, modals: &mut Modals) {
     }
 }
 
-fn question_ui(ui: &Ui, studio: &Studio, modals: &mut Modals) -> Option<Answer> {
+fn question_ui(ui: &Ui, view: &ModalsView<'_>, modals: &mut Modals) -> Option<Answer> {
     let question = modals.question.as_ref()?;
-    let (mut words, is_final) = (question.wording(studio), question.is_final());
+    let (mut words, is_final) = (question.wording(view), question.is_final());
     // The first answer stands at the right end, and the keyboard goes from left to right.
     words.answers.reverse();
     if modals.fresh {

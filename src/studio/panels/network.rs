@@ -3,18 +3,18 @@
 use crate::model::LayerPath;
 use crate::studio::commands::fold::{Fold, FoldCommand};
 use crate::studio::commands::selection::Selection;
-use crate::studio::commands::tab::Tab;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::document::edit::Edit;
+use crate::studio::document::edit::split_path;
 use crate::studio::panels::layer_card::Dragged;
 use crate::studio::panels::layer_card::{CardLook, card_ui, fold_ui, indented_ui, sum_ui};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::folded_layers::{FoldRow, Sideways};
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::network::{Card, NetworkView, Row, Run, Section, Sum};
+use crate::studio::view_models::panels::network::NetworkPanelView;
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
 use crate::studio::widgets::keys::{layers_id, list_ui, row_by_keys, side_by_keys};
@@ -23,9 +23,9 @@ use std::collections::HashMap;
 
 /// What the panel remembers.
 pub struct NetworkPanel {
-    /// Heights of the rows as last drawn: those out of view are not laid out. A stale one is put right when its row comes into view.
+    /// Heights of the rows as last drawn: those out of network are not laid out. A stale one is put right when its row comes into network.
     heights: HashMap<RowKey, f32>,
-    /// The selection that was last brought into view.
+    /// The selection that was last brought into network.
     shown: Selection,
     /// The row that the keys have led to, where no selection says.
     at: Option<RowKey>,
@@ -58,11 +58,11 @@ enum RowKey {
 }
 
 impl RowKey {
-    fn of(row: &Row, view: &NetworkView) -> Self {
+    fn of(row: &Row, network: &NetworkView) -> Self {
         match row {
-            Row::Card(card) => Self::Card(view.cards[*card].path.clone()),
-            Row::Block(card, _) => Self::Block(view.cards[*card].path.clone()),
-            Row::Run { run, .. } => Self::Run(view.runs[*run].first.clone()),
+            Row::Card(card) => Self::Card(network.cards[*card].path.clone()),
+            Row::Block(card, _) => Self::Block(network.cards[*card].path.clone()),
+            Row::Run { run, .. } => Self::Run(network.runs[*run].first.clone()),
         }
     }
 
@@ -88,18 +88,24 @@ pub struct Landing {
 }
 
 /// Shows the panel.
-pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut Drafts, out: &mut CommandQueue) {
-    let view = &studio.network;
+pub fn network_ui(
+    ui: &mut Ui,
+    view: &NetworkPanelView<'_>,
+    panel: &mut NetworkPanel,
+    drafts: &mut Drafts,
+    out: &mut CommandQueue,
+) {
+    let network = view.network;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Network").font(theme::strong(13.0)));
         let counts =
-            format!("{} · {} params", plain_count(view.cards.len(), "layer"), format::count(view.params as f64));
+            format!("{} · {} params", plain_count(network.cards.len(), "layer"), format::count(network.params as f64));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
             command_icon_ui(ui, UiCommand::AddLayer, true, out);
             // One sign for both ways: what it does is what is left to do.
-            if view.folds().next().is_some() {
-                let all = view.folds().all(|f| studio.folds.is_folded(&f));
+            if network.folds().next().is_some() {
+                let all = network.folds().all(|f| view.folds.is_folded(&f));
                 let command = if all { FoldCommand::Nothing } else { FoldCommand::All };
                 command_icon_ui(ui, UiCommand::Fold(command), true, out);
             }
@@ -112,17 +118,17 @@ pub fn network_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts
     ui.separator();
     ScrollArea::vertical().id_salt("network").auto_shrink([false, false]).show(ui, |ui| {
         ui.spacing_mut().item_spacing.y = 4.0;
-        for p in &view.general {
+        for p in &network.general {
             problem_ui(ui, &p.message, &p.help);
         }
-        if let Some(section) = view.sections.first() {
+        if let Some(section) = network.sections.first() {
             section_ui(ui, section, true, drafts, out);
         }
-        cards_ui(ui, studio, panel, drafts, out);
+        cards_ui(ui, view, panel, drafts, out);
         ui.add_space(8.0);
-        for section in view.sections.iter().skip(1) {
+        for section in network.sections.iter().skip(1) {
             // Beside its samples the Data tab says what is wrong with the data.
-            let says_problems = section.title != "Data" || !studio.shown.contains(&Tab::Data);
+            let says_problems = section.title != "Data" || !view.is_data_shown;
             section_ui(ui, section, says_problems, drafts, out);
         }
         ui.add_space(16.0);
@@ -154,18 +160,24 @@ pub(super) fn section_ui(
     }
 }
 
-fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut Drafts, out: &mut CommandQueue) {
-    let view = &studio.network;
+fn cards_ui(
+    ui: &mut Ui,
+    view: &NetworkPanelView<'_>,
+    panel: &mut NetworkPanel,
+    drafts: &mut Drafts,
+    out: &mut CommandQueue,
+) {
+    let network = view.network;
     ui.add_space(4.0);
     ui.label(RichText::new("Layers").font(theme::strong(12.0)).color(theme::colors(ui).weak));
-    if view.cards.is_empty() {
+    if network.cards.is_empty() {
         weak_ui(ui, "No layers yet. Add the first one.");
     }
     let width = ui.available_width();
-    let selected = studio.selection.current();
-    let made = (studio.document.revision(), studio.folds.revision());
+    let selected = view.selection;
+    let made = (view.revision, view.folds.revision());
     if panel.keys_for.replace(made) != Some(made) {
-        panel.keys = studio.rows.iter().map(|r| RowKey::of(r, view)).collect();
+        panel.keys = view.rows.iter().map(|r| RowKey::of(r, network)).collect();
     }
     let keys = std::mem::take(&mut panel.keys);
     let of_selected = |key: &RowKey| key.layer().is_some_and(|p| *selected == Selection::Layer(p.clone()));
@@ -176,18 +188,18 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
     }
     let list = layers_id();
     let frame = Rect::from_min_size(ui.cursor().min, Vec2::new(width, panel.frame.height()));
-    list_ui(ui, list, frame, &format!("List of layers, {}", plain_count(view.cards.len(), "layer")));
+    list_ui(ui, list, frame, &format!("List of layers, {}", plain_count(network.cards.len(), "layer")));
     let enters = ui.memory(|m| m.has_focus(list)) && ui.input_mut(|i| i.consume_key(Modifiers::NONE, Key::Enter));
-    if let Some(key) = walk_ui(ui, studio, panel, &keys, list, out) {
+    if let Some(key) = walk_ui(ui, view, panel, &keys, list, out) {
         panel.at = Some(key.clone());
         wanted = Some(key);
     }
     // Where there are no fields to enter, what is folded away is shown.
     let at_row = keys.iter().position(|k| enters && panel.at.as_ref().is_some_and(|at| at.is(k)));
-    let entered = at_row.and_then(|n| fold_row(view, studio.rows.get(n)?, keys.get(n)?).1);
+    let entered = at_row.and_then(|n| fold_row(network, view.rows.get(n)?, keys.get(n)?).1);
     out.extend(entered.filter(|(_, folded)| *folded).map(|(fold, _)| UiCommand::Fold(FoldCommand::Set(fold, false))));
     let (mut landing, mut whole) = (None, Rect::from_min_size(frame.min, Vec2::new(width, 0.0)));
-    for (row, key) in studio.rows.iter().zip(&keys) {
+    for (row, key) in view.rows.iter().zip(&keys) {
         let known = panel.heights.get(key).copied();
         let top = ui.cursor().min;
         let bring = wanted.as_ref() == Some(key);
@@ -204,15 +216,19 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
         }
         let rect = match row {
             Row::Run { run, class, depth, folded, sum } => {
-                let related = *folded && studio.related.layers.iter().any(|l| view.runs[*run].holds(l));
-                run_ui(ui, &RunHead { run: &view.runs[*run], class, depth: *depth, folded: *folded, related, sum }, out)
+                let related = *folded && view.related.layers.iter().any(|l| network.runs[*run].holds(l));
+                run_ui(
+                    ui,
+                    &RunHead { run: &network.runs[*run], class, depth: *depth, folded: *folded, related, sum },
+                    out,
+                )
             }
             Row::Card(index) | Row::Block(index, _) => {
-                let card = &view.cards[*index];
+                let card = &network.cards[*index];
                 let inside = if let Row::Block(_, sum) = row { Some(sum) } else { None };
                 let within = |l: &LayerPath| l.0.starts_with(&card.path.0);
-                let related = studio.related.layers.contains(&card.path)
-                    || inside.is_some() && studio.related.layers.iter().any(within);
+                let related = view.related.layers.contains(&card.path)
+                    || inside.is_some() && view.related.layers.iter().any(within);
                 let entered = enters && panel.at.as_ref().is_some_and(|at| at.is(key));
                 let look = CardLook { inside, marked: of_selected(key) || related, entered };
                 let rect = card_ui(ui, card, look, drafts, out);
@@ -252,11 +268,11 @@ fn cards_ui(ui: &mut Ui, studio: &Studio, panel: &mut NetworkPanel, drafts: &mut
 }
 
 /// What folds a row.
-fn fold_row(view: &NetworkView, row: &Row, key: &RowKey) -> FoldRow {
+fn fold_row(network: &NetworkView, row: &Row, key: &RowKey) -> FoldRow {
     let fold = match (row, key) {
         (Row::Run { folded, .. }, RowKey::Run(first)) => Some((Fold::Run(first.clone()), *folded)),
         (Row::Block(..), RowKey::Block(path)) => Some((Fold::Block(path.clone()), true)),
-        (Row::Card(card), RowKey::Card(path)) if view.cards[*card].children.is_some_and(|n| n > 0) => {
+        (Row::Card(card), RowKey::Card(path)) if network.cards[*card].children.is_some_and(|n| n > 0) => {
             Some((Fold::Block(path.clone()), false))
         }
         _ => None,
@@ -268,7 +284,7 @@ fn fold_row(view: &NetworkView, row: &Row, key: &RowKey) -> FoldRow {
 /// Walks through the list by keyboard: arrows select, and fold and unfold. Gives the row that they led to.
 fn walk_ui(
     ui: &Ui,
-    studio: &Studio,
+    view: &NetworkPanelView<'_>,
     panel: &NetworkPanel,
     keys: &[RowKey],
     list: Id,
@@ -279,8 +295,8 @@ fn walk_ui(
     }
     let now = keys.iter().position(|k| panel.at.as_ref().is_some_and(|at| at.is(k)));
     let mut to = row_by_keys(ui, list, keys.len(), now);
-    let row = |n: usize| Some(fold_row(&studio.network, studio.rows.get(n)?, keys.get(n)?));
-    match side_by_keys(ui, list).zip(now).and_then(|(left, now)| Sideways::of(left, now, &studio.network, row)) {
+    let row = |n: usize| Some(fold_row(view.network, view.rows.get(n)?, keys.get(n)?));
+    match side_by_keys(ui, list).zip(now).and_then(|(left, now)| Sideways::of(left, now, view.network, row)) {
         Some(Sideways::Fold(fold, folds)) => out.push(UiCommand::Fold(FoldCommand::Set(fold, folds))),
         Some(Sideways::To(row)) => to = Some(row),
         None => {}
@@ -351,7 +367,7 @@ fn land_ui(ui: &Ui, card: &Card, rect: Rect) -> Option<Landing> {
     if !rect.expand2(Vec2::new(0.0, 2.0)).contains(pos) || card.path.0.starts_with(&dragged.0.0) {
         return None;
     }
-    let (parent, index) = crate::studio::document::edit::split_path(&card.path);
+    let (parent, index) = split_path(&card.path);
     let c = theme::colors(ui);
     if card.children.is_some() && pos.y > rect.top() + rect.height() * 0.35 {
         ui.painter().rect_stroke(rect.shrink(1.0), 4, Stroke::new(2.0, c.accent), egui::StrokeKind::Inside);

@@ -3,8 +3,8 @@
 use crate::model::LayerKind;
 use crate::studio::commands::shortcut_text::keys_text;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::view_models::readiness::EnabledCommands;
 use crate::studio::widgets::button::{named, weak_ui};
 use crate::studio::widgets::keys::{Back, layers_id};
 use egui::{Button, Key, RichText, ScrollArea, TextEdit, Ui, Vec2};
@@ -71,7 +71,7 @@ impl Palette {
         *self = Self { offer: Some(offer), query: String::new(), chosen: 0, fresh: true, back };
     }
 
-    fn matches(&self, offer: Offer, studio: &Studio) -> Vec<UiCommand> {
+    fn matches(&self, offer: Offer, enabled: &EnabledCommands) -> Vec<UiCommand> {
         let all = match offer {
             Offer::Commands => UiCommand::listed(),
             Offer::Layers => LayerKind::ALL.map(UiCommand::AddKind).into(),
@@ -80,8 +80,7 @@ impl Palette {
             let (_, own) = c.kind_and_name();
             rank(&own, &name(&c, offer), c.info().about, &self.query).map(|r| (r, c))
         };
-        let mut found: Vec<(Rank, UiCommand)> =
-            all.into_iter().filter(|c| studio.is_enabled(c)).filter_map(ranked).collect();
+        let mut found: Vec<(Rank, UiCommand)> = all.into_iter().filter(|c| enabled.has(c)).filter_map(ranked).collect();
         found.sort_by_key(|(r, _)| *r);
         // Scattered letters are a guess: it is made where nothing is better.
         if found.first().is_some_and(|(best, _)| *best < Rank::Letters) {
@@ -97,7 +96,7 @@ fn name(command: &UiCommand, offer: Offer) -> String {
 }
 
 /// Shows the palette where it is open.
-pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut CommandQueue) {
+pub fn palette_ui(ui: &Ui, enabled: &EnabledCommands, palette: &mut Palette, out: &mut CommandQueue) {
     let Some(offer) = palette.offer else { return palette.back.give(ui) };
     let modal = theme::dialog(ui, "palette").show(ui.ctx(), |ui| {
         ui.set_width(440.0);
@@ -118,7 +117,7 @@ pub fn palette_ui(ui: &Ui, studio: &Studio, palette: &mut Palette, out: &mut Com
         if response.changed() {
             palette.chosen = 0;
         }
-        let found = palette.matches(offer, studio);
+        let found = palette.matches(offer, enabled);
         if found.is_empty() {
             ui.add_space(4.0);
             weak_ui(ui, "Nothing of that name. Try fewer letters.");

@@ -2,17 +2,18 @@
 
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::view_models::changes::{OpChange, PlanChanges};
 use crate::studio::view_models::format;
+use crate::studio::view_models::panels::status::DifferenceView;
 use crate::studio::widgets::button::{named, weak_ui};
 use crate::tensor::Bytes;
 use egui::{Button, Label, Popup, PopupCloseBehavior, RichText, ScrollArea, Ui};
 
 /// Shows the difference as a button; pressed, it lists what came and went.
-pub fn difference_ui(ui: &mut Ui, studio: &Studio, difference: &str, out: &mut CommandQueue) {
-    let took = format::micros(studio.compile_took.as_secs_f64() * 1e6);
+pub fn difference_ui(ui: &mut Ui, view: &DifferenceView<'_>, out: &mut CommandQueue) {
+    let difference = view.text;
+    let took = format::micros(view.took.as_secs_f64() * 1e6);
     let c = theme::colors(ui);
     let text = RichText::new(difference).size(12.0).color(c.text);
     let button = ui.add(Button::new(text).frame(false).truncate());
@@ -25,7 +26,7 @@ pub fn difference_ui(ui: &mut Ui, studio: &Studio, difference: &str, out: &mut C
             ui.set_width(380.0);
             ui.label(RichText::new(difference).font(theme::strong(13.0)));
             weak_ui(ui, format!("Planned in {took}, from the edit to this answer."));
-            match &studio.changes {
+            match view.changes {
                 Some(changes) => {
                     ScrollArea::vertical().max_height(360.0).show(ui, |ui| list_ui(ui, changes, out)).inner
                 }

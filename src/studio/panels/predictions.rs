@@ -1,11 +1,11 @@
 //! What the network answers: confusion, samples with probabilities, the decision boundary, predicted against true, filters.
 
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::data::spread;
 use crate::studio::view_models::format;
+use crate::studio::view_models::panels::predictions::PredictionsPanelView;
 use crate::studio::view_models::predictions::{Filters, Fit, Plane, PredictionsView};
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
@@ -49,12 +49,12 @@ pub struct PredictionsPanel {
 }
 
 impl PredictionsPanel {
-    fn refresh(&mut self, view: &PredictionsView, generation: u64) {
-        let classes = view.confusion.len();
+    fn refresh(&mut self, answers: &PredictionsView, generation: u64) {
+        let classes = answers.confusion.len();
         self.cell = self.cell.filter(|(a, b)| *a < classes && *b < classes);
         if self.made_for != Some((generation, self.cell)) {
             self.made_for = Some((generation, self.cell));
-            self.list = view.of_cell(self.cell);
+            self.list = answers.of_cell(self.cell);
             self.generation += 1;
         }
     }
@@ -64,20 +64,25 @@ impl PredictionsPanel {
 const OVER: usize = 1500;
 
 /// Shows the panel.
-pub fn predictions_ui(ui: &mut Ui, studio: &Studio, panel: &mut PredictionsPanel, out: &mut CommandQueue) {
-    let Some(view) = &studio.predictions.view else { return nothing_ui(ui, studio, out) };
+pub fn predictions_ui(
+    ui: &mut Ui,
+    view: &PredictionsPanelView<'_>,
+    panel: &mut PredictionsPanel,
+    out: &mut CommandQueue,
+) {
+    let Some(answers) = view.answers else { return nothing_ui(ui, view, out) };
     let mut choices = Vec::new();
-    if view.plane.is_some() {
+    if answers.plane.is_some() {
         choices.push((Shown::Plane, "Decision boundary", "What the network makes of every place in the plane"));
     }
-    if view.fit.is_some() {
+    if answers.fit.is_some() {
         choices.push((Shown::Fit, "Predicted against true", "Every value against what it should be"));
     }
-    if !view.confusion.is_empty() {
+    if !answers.confusion.is_empty() {
         choices.push((Shown::Confusion, "Confusion matrix", "Which classes are taken for which"));
     }
     choices.push((Shown::Samples, "Samples", "Samples with their answers, the worst first"));
-    if view.filters.is_some() {
+    if answers.filters.is_some() {
         choices.push((Shown::Filters, "Filters", "The weights of the first layer as pictures"));
     }
     let mut shown = panel.shown.filter(|s| choices.iter().any(|(c, ..)| c == s)).unwrap_or(choices[0].0);
@@ -86,37 +91,35 @@ pub fn predictions_ui(ui: &mut Ui, studio: &Studio, panel: &mut PredictionsPanel
             panel.shown = Some(shown);
         }
     });
-    figures_ui(ui, studio, view);
+    figures_ui(ui, view, answers);
     ui.add_space(4.0);
-    panel.refresh(view, studio.predictions.generation);
+    panel.refresh(answers, view.generation);
     match shown {
-        Shown::Confusion => matrix_ui(ui, view, panel),
+        Shown::Confusion => matrix_ui(ui, answers, panel),
         Shown::Samples => {
             panel.cell = None;
-            cards_ui(ui, view, panel);
+            cards_ui(ui, answers, panel);
         }
         Shown::Plane => {
-            if let Some(plane) = &view.plane {
-                boundary_ui(ui, view, plane, panel, studio.predictions.generation);
+            if let Some(plane) = &answers.plane {
+                boundary_ui(ui, answers, plane, panel, view.generation);
             }
         }
         Shown::Fit => {
-            if let Some(fit) = &view.fit {
+            if let Some(fit) = &answers.fit {
                 fit_ui(ui, fit);
             }
         }
         Shown::Filters => {
-            if let Some(filters) = &view.filters {
-                filters_ui(ui, filters, panel, studio.predictions.generation);
+            if let Some(filters) = &answers.filters {
+                filters_ui(ui, filters, panel, view.generation);
             }
         }
     }
 }
 
-fn nothing_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
-    let run = &studio.training;
-    let has_data = run.preset.as_ref().is_none_or(|p| p.data.is_some());
-    match &run.state {
+fn nothing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, out: &mut CommandQueue) {
+    match view.state {
         None => {
             empty_ui(
                 ui,
@@ -125,7 +128,7 @@ fn nothing_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
             );
             ui.vertical_centered(|ui| {
                 ui.add_space(8.0);
-                command_ui(ui, UiCommand::Step, studio.is_enabled(&UiCommand::Step), out);
+                command_ui(ui, UiCommand::Step, view.can_step, out);
             });
         }
         Some(crate::train::RunState::Failed(_)) => {
@@ -135,31 +138,30 @@ fn nothing_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
                 "The Train tab says why, and what to do; predictions appear with the next run.",
             );
         }
-        Some(_) if !has_data => empty_ui(ui, "No data", "Choose data in the Data tab and train again."),
+        Some(_) if !view.has_data => empty_ui(ui, "No data", "Choose data in the Data tab and train again."),
         Some(state) => empty_ui(ui, state_name(Some(state)), "The first answers come in a moment."),
     }
 }
 
-fn figures_ui(ui: &mut Ui, studio: &Studio, view: &PredictionsView) {
-    let run = &studio.training;
+fn figures_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, answers: &PredictionsView) {
     ui.horizontal_wrapped(|ui| {
-        let mut text = format!("loss {}", format::number(view.loss));
-        if let Some(accuracy) = view.accuracy {
-            let wrong = view.answered.iter().take_while(|a| a.truth != a.guess).count();
+        let mut text = format!("loss {}", format::number(answers.loss));
+        if let Some(accuracy) = answers.accuracy {
+            let wrong = answers.answered.iter().take_while(|a| a.truth != a.guess).count();
             text = format!("{:.2}% right, {wrong} wrong · {text}", accuracy * 100.0);
         }
-        if let Some(fit) = &view.fit {
+        if let Some(fit) = &answers.fit {
             let number = format::number;
             text = format!("RMSE {} · MAE {} · R² {:.4}", number(fit.rmse), number(fit.mae), fit.r2);
         }
         ui.label(RichText::new(text).font(theme::strong(13.0)));
-        let about = format!("{}, at step {}", view.what, format::exact(view.step));
-        weak_ui(ui, about).on_hover_text(format!("Answered in {}", format::micros(view.took_us)));
-        if run.is_running() {
+        let about = format!("{}, at step {}", answers.what, format::exact(answers.step));
+        weak_ui(ui, about).on_hover_text(format!("Answered in {}", format::micros(answers.took_us)));
+        if view.is_running {
             weak_ui(ui, "follows the training")
                 .on_hover_text("Asked a few times a second, at most 3% of the run's time");
         }
-        if studio.is_stale() {
+        if view.is_stale {
             let c = theme::colors(ui);
             ui.label(RichText::new(format!("{}  edited since", icons::INFO)).size(12.0).color(c.warning))
                 .on_hover_text("These are answers of the network as it was trained");
@@ -167,35 +169,35 @@ fn figures_ui(ui: &mut Ui, studio: &Studio, view: &PredictionsView) {
     });
 }
 
-fn matrix_ui(ui: &mut Ui, view: &PredictionsView, panel: &mut PredictionsPanel) {
+fn matrix_ui(ui: &mut Ui, answers: &PredictionsView, panel: &mut PredictionsPanel) {
     let (width, height) = (ui.available_width(), ui.available_height());
     let side = (width * 0.4).clamp(216.0, 460.0);
     ui.horizontal_top(|ui| {
         // The matrix takes what its cells need; the samples beside it have the rest.
-        let left = (width - side - 16.0).min(matrix_width(view.confusion.len()));
+        let left = (width - side - 16.0).min(matrix_width(answers.confusion.len()));
         let side = width - left - 16.0;
         ui.allocate_ui_with_layout(Vec2::new(left, height), Layout::top_down(Align::Min), |ui| {
             ui.set_width(left);
-            confusion_ui(ui, view, &mut panel.cell);
+            confusion_ui(ui, answers, &mut panel.cell);
         });
         ui.add_space(8.0);
         ui.allocate_ui_with_layout(Vec2::new(side, height), Layout::top_down(Align::Min), |ui| {
             ui.set_width(side);
             let title = match panel.cell {
-                Some((truth, guess)) => format!("is {}, taken for {}", view.name(truth), view.name(guess)),
+                Some((truth, guess)) => format!("is {}, taken for {}", answers.name(truth), answers.name(guess)),
                 None => "all samples, wrong ones first".to_owned(),
             };
             ui.horizontal(|ui| {
                 ui.add(egui::Label::new(RichText::new(title).font(theme::strong(12.0))).truncate());
                 weak_ui(ui, panel.list.len().to_string());
             });
-            cards_ui(ui, view, panel);
+            cards_ui(ui, answers, panel);
         });
     });
 }
 
 /// A sample as a card: its picture, what it is, and its answer.
-fn cards_ui(ui: &mut Ui, view: &PredictionsView, panel: &mut PredictionsPanel) {
+fn cards_ui(ui: &mut Ui, answers: &PredictionsView, panel: &mut PredictionsPanel) {
     const CARD: Vec2 = Vec2::new(200.0, 76.0);
     const GAP: f32 = 8.0;
     if panel.list.is_empty() {
@@ -211,9 +213,9 @@ fn cards_ui(ui: &mut Ui, view: &PredictionsView, panel: &mut PredictionsPanel) {
             let size = Vec2::new(columns as f32 * (width + GAP), CARD.y);
             let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
             let own = &panel.list[row * columns..((row + 1) * columns).min(panel.list.len())];
-            let index = |at: &u32| view.answered.get(*at as usize).map_or(0, |a| a.index);
-            let texture = view.picture.as_ref().map(|picture| {
-                let texture = panel.strips.row(ui.ctx(), row, &view.set, picture, own.iter().map(index));
+            let index = |at: &u32| answers.answered.get(*at as usize).map_or(0, |a| a.index);
+            let texture = answers.picture.as_ref().map(|picture| {
+                let texture = panel.strips.row(ui.ctx(), row, &answers.set, picture, own.iter().map(index));
                 (picture, texture.clone())
             });
             for (column, at) in own.iter().enumerate() {
@@ -225,19 +227,19 @@ fn cards_ui(ui: &mut Ui, view: &PredictionsView, panel: &mut PredictionsPanel) {
                     picture_ui(ui, texture, picture, square, column, columns);
                     text.min.x += CARD.y - 8.0;
                 }
-                card_ui(ui, view, *at as usize, card, text);
+                card_ui(ui, answers, *at as usize, card, text);
             }
         }
     });
 }
 
-fn card_ui(ui: &Ui, view: &PredictionsView, at: usize, card: Rect, text: Rect) {
-    let Some(answered) = view.answered.get(at) else { return };
+fn card_ui(ui: &Ui, answers: &PredictionsView, at: usize, card: Rect, text: Rect) {
+    let Some(answered) = answers.answered.get(at) else { return };
     let c = theme::colors(ui);
     let painter = ui.painter().with_clip_rect(card.intersect(ui.clip_rect()));
     let font = FontId::proportional(12.0);
-    let truth = view.truth_text(at);
-    let is_class = !view.confusion.is_empty();
+    let truth = answers.truth_text(at);
+    let is_class = !answers.confusion.is_empty();
     let wrong = is_class && answered.truth != answered.guess;
     let head = match (is_class, wrong) {
         (true, true) => format!("{}  is {truth}", icons::CLOSE),
@@ -247,7 +249,7 @@ fn card_ui(ui: &Ui, view: &PredictionsView, at: usize, card: Rect, text: Rect) {
     painter.text(text.min, Align2::LEFT_TOP, head, font.clone(), if wrong { c.error } else { c.text });
     let mut about = format!("sample {}: is {truth}", answered.index);
     if is_class {
-        for (line, (class, share)) in view.top(at, 3).into_iter().enumerate() {
+        for (line, (class, share)) in answers.top(at, 3).into_iter().enumerate() {
             let y = text.min.y + 18.0 + 18.0 * line as f32;
             let bar = Rect::from_min_size(egui::pos2(text.min.x, y), Vec2::new(text.width() - 4.0, 15.0));
             painter.rect_filled(bar, 2, c.card);
@@ -257,7 +259,7 @@ fn card_ui(ui: &Ui, view: &PredictionsView, at: usize, card: Rect, text: Rect) {
             painter.text(
                 bar.left_center() + Vec2::new(4.0, 0.0),
                 Align2::LEFT_CENTER,
-                view.name(class),
+                answers.name(class),
                 font.clone(),
                 c.text,
             );
@@ -269,10 +271,10 @@ fn card_ui(ui: &Ui, view: &PredictionsView, at: usize, card: Rect, text: Rect) {
                 font.clone(),
                 c.text,
             );
-            about += &format!("\n{} {percent}", view.name(class));
+            about += &format!("\n{} {percent}", answers.name(class));
         }
     } else {
-        let found: Vec<String> = view.row(at).iter().take(4).map(|v| format::number(f64::from(*v))).collect();
+        let found: Vec<String> = answers.row(at).iter().take(4).map(|v| format::number(f64::from(*v))).collect();
         let lines = [
             format!("is {truth}"),
             format!("answer {}", found.join(", ")),
@@ -289,8 +291,8 @@ fn card_ui(ui: &Ui, view: &PredictionsView, at: usize, card: Rect, text: Rect) {
     response.on_hover_text(about);
 }
 
-fn boundary_ui(ui: &mut Ui, view: &PredictionsView, plane: &Plane, panel: &mut PredictionsPanel, generation: u64) {
-    let len = view.set.len();
+fn boundary_ui(ui: &mut Ui, answers: &PredictionsView, plane: &Plane, panel: &mut PredictionsPanel, generation: u64) {
+    let len = answers.set.len();
     if panel.over.0 != len as u64 || panel.over.1.is_empty() {
         panel.over = (len as u64, spread(len, OVER));
     }
@@ -302,7 +304,7 @@ fn boundary_ui(ui: &mut Ui, view: &PredictionsView, plane: &Plane, panel: &mut P
         weak_ui(ui, "the colour of a place is the class the network takes it for, the stronger the surer");
     }
     let texture = panel.plane.of(ui, plane, generation).cloned();
-    plane_ui(ui, "Decision boundary", &view.set, &panel.over.1, texture.as_ref().map(|t| (t, bounds)));
+    plane_ui(ui, "Decision boundary", &answers.set, &panel.over.1, texture.as_ref().map(|t| (t, bounds)));
 }
 
 fn fit_ui(ui: &mut Ui, fit: &Fit) {

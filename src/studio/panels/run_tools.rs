@@ -3,13 +3,12 @@
 use crate::studio::commands::runs::RunsCommand;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::trash::trash_tools_ui;
-use crate::studio::shell::state::Studio;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
+use crate::studio::view_models::panels::runs::RunsPanelView;
 use crate::studio::widgets::button::{button_width, command_menu_ui, icon_ui, named, weak_ui};
 use crate::train::export::Format;
 use egui::{Align, Button, Layout, Ui};
-use std::sync::atomic::Ordering;
 
 /// The least width of the button of a command that takes another's place in the line: both have the same, so that nothing beside them moves.
 fn least_width(ui: &Ui, command: &RunsCommand) -> f32 {
@@ -24,15 +23,15 @@ fn least_width(ui: &Ui, command: &RunsCommand) -> f32 {
 }
 
 /// A command as a button with icon and name that is narrower than those of the transport.
-pub fn tool_ui(ui: &mut Ui, studio: &Studio, command: RunsCommand, label: &str, out: &mut CommandQueue) {
+pub fn tool_ui(ui: &mut Ui, view: &RunsPanelView<'_>, command: RunsCommand, label: &str, out: &mut CommandQueue) {
     let info = command.info();
     let least = least_width(ui, &command);
     let command = UiCommand::Runs(command);
-    let enabled = studio.is_enabled(&command);
+    let enabled = view.enabled.has(&command);
     let text = format!("{}  {label}", info.icon);
     let button = Button::new(text).min_size(egui::Vec2::new(least, 0.0));
     let response = ui.add_enabled(enabled, button).on_hover_text(info.about);
-    let response = match studio.objection(&command) {
+    let response = match view.why_not_deleted.as_deref().filter(|_| command == UiCommand::Runs(RunsCommand::Delete)) {
         Some(why) => response.on_disabled_hover_text(why),
         None => response.on_disabled_hover_text(info.about),
     };
@@ -76,24 +75,23 @@ fn formats_ui(ui: &mut Ui, out: &mut CommandQueue) {
 }
 
 /// What can be done with runs, the most useful first; what the line has no room for is in a menu at its end.
-pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
+pub fn tools_ui(ui: &mut Ui, view: &RunsPanelView<'_>, out: &mut CommandQueue) {
     const EXPORTS: &str = "Writes the first selected run to a file; a plot shows all that are selected";
-    let runs = &studio.runs;
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
         // What is listed stands at the right, whatever there is room for.
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            lists_ui(ui, studio, out);
+            lists_ui(ui, view, out);
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                if runs.shows_trash {
-                    return trash_tools_ui(ui, studio, out);
+                if view.shows_trash {
+                    return trash_tools_ui(ui, view.trash, out);
                 }
-                if let Some(desk) = runs.service.as_ref().filter(|d| d.is_busy()) {
+                if let Some(step) = view.capsule_step {
                     ui.spinner();
-                    weak_ui(ui, format!("capsule: step {}", format::exact(desk.progress.load(Ordering::Relaxed))));
-                    tool_ui(ui, studio, RunsCommand::CancelCapsule, "Cancel", out);
+                    weak_ui(ui, format!("capsule: step {}", format::exact(step)));
+                    tool_ui(ui, view, RunsCommand::CancelCapsule, "Cancel", out);
                 }
-                let tools = tools(studio);
+                let tools = tools(view);
                 let more = 24.0 + ui.spacing().item_spacing.x;
                 let mut room = ui.available_width() - more;
                 let fit = tools.iter().take_while(|t| {
@@ -103,9 +101,9 @@ pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
                 let fit = fit.count();
                 for tool in &tools[..fit] {
                     match tool {
-                        Tool::Do(command, label) => tool_ui(ui, studio, command.clone(), label, out),
+                        Tool::Do(command, label) => tool_ui(ui, view, command.clone(), label, out),
                         Tool::Export => {
-                            ui.add_enabled_ui(runs.first().is_some(), |ui| {
+                            ui.add_enabled_ui(view.first().is_some(), |ui| {
                                 let menu = ui.menu_button(tool.text(), |ui| formats_ui(ui, out));
                                 menu.response.on_hover_text(EXPORTS);
                             });
@@ -118,16 +116,16 @@ pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
                     ui.set_min_width(220.0);
                     for tool in &tools[fit..] {
                         match tool {
-                            Tool::Do(command, _) => menu_item_ui(ui, studio, command.clone(), out),
+                            Tool::Do(command, _) => menu_item_ui(ui, view, command.clone(), out),
                             Tool::Export => {
-                                ui.add_enabled_ui(runs.first().is_some(), |ui| {
+                                ui.add_enabled_ui(view.first().is_some(), |ui| {
                                     ui.menu_button(tool.text(), |ui| formats_ui(ui, out));
                                 });
                             }
                         }
                     }
                     for command in [RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule] {
-                        menu_item_ui(ui, studio, command, out);
+                        menu_item_ui(ui, view, command, out);
                     }
                 });
             });
@@ -135,17 +133,16 @@ pub fn tools_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     });
 }
 
-fn menu_item_ui(ui: &mut Ui, studio: &Studio, command: RunsCommand, out: &mut CommandQueue) {
+fn menu_item_ui(ui: &mut Ui, view: &RunsPanelView<'_>, command: RunsCommand, out: &mut CommandQueue) {
     let (label, command) = (command.info().label, UiCommand::Runs(command));
-    let enabled = studio.is_enabled(&command);
+    let enabled = view.enabled.has(&command);
     command_menu_ui(ui, command, label, enabled, out);
 }
 
 /// What acts on the selected runs, the most useful first.
-fn tools(studio: &Studio) -> Vec<Tool> {
-    let runs = &studio.runs;
-    let is_pinned = runs.baseline_id.is_some() && runs.baseline_id == runs.selected.first().cloned();
-    let is_hidden = runs.first().is_some_and(|e| e.label.hidden);
+fn tools(view: &RunsPanelView<'_>) -> Vec<Tool> {
+    let is_pinned = view.baseline.is_some() && view.baseline == view.selected.first().map(String::as_str);
+    let is_hidden = view.first().is_some_and(|e| e.label.hidden);
     vec![
         Tool::Do(RunsCommand::Continue, "Continue"),
         Tool::Export,
@@ -158,19 +155,18 @@ fn tools(studio: &Studio) -> Vec<Tool> {
 }
 
 /// Which runs are listed, from the right: those that were deleted, and hidden ones too.
-fn lists_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
-    let runs = &studio.runs;
+fn lists_ui(ui: &mut Ui, view: &RunsPanelView<'_>, out: &mut CommandQueue) {
     let text = format!("{}  Trash", icons::TRASH);
-    let button = ui.add(Button::selectable(runs.shows_trash, text)).on_hover_text(RunsCommand::ShowTrash.info().about);
-    button.widget_info(|| egui::WidgetInfo::selected(egui::Role::Button, true, runs.shows_trash, "Trash"));
+    let button = ui.add(Button::selectable(view.shows_trash, text)).on_hover_text(RunsCommand::ShowTrash.info().about);
+    button.widget_info(|| egui::WidgetInfo::selected(egui::Role::Button, true, view.shows_trash, "Trash"));
     if button.clicked() {
         out.push(UiCommand::Runs(RunsCommand::ShowTrash));
     }
-    if runs.shows_trash {
+    if view.shows_trash {
         return;
     }
-    let mut hidden = runs.shows_hidden;
-    let label = if runs.view.hidden > 0 { format!("hidden ({})", runs.view.hidden) } else { "hidden".into() };
+    let mut hidden = view.shows_hidden;
+    let label = if view.table.hidden > 0 { format!("hidden ({})", view.table.hidden) } else { "hidden".into() };
     let about = RunsCommand::ShowHidden.info().about;
     if ui.checkbox(&mut hidden, label).on_hover_text(about).changed() {
         out.push(UiCommand::Runs(RunsCommand::ShowHidden));

@@ -5,12 +5,12 @@ use crate::studio::commands::runs::RunsCommand;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::run_tools::{tool_ui, tools_ui};
 use crate::studio::panels::trash::trash_ui;
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::loaded_run::LoadedRun;
+use crate::studio::view_models::panels::runs::RunsPanelView;
 use crate::studio::view_models::runs::RunRow;
 use crate::studio::widgets::axis::{tick, time_tick};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
@@ -20,7 +20,6 @@ use crate::studio::widgets::compare::{
 use crate::studio::widgets::field::problem_ui;
 use crate::studio::widgets::frozen::{Frozen, Ground};
 use crate::studio::widgets::keys::{list_ui, row_by_keys, runs_id};
-use crate::train::RunState;
 use crate::train::runs::{RunEnd, RunEntry};
 use egui::{Align, Button, ComboBox, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, TextEdit, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
@@ -41,20 +40,19 @@ pub struct RunsPanel {
 }
 
 /// Shows the panel.
-pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut CommandQueue) {
-    let runs = &studio.runs;
-    if let Some(problem) = &runs.problem {
-        problem_ui(ui, problem, "Name a folder for runs with STEPGRAPH_RUNS and open the studio again.");
+pub fn runs_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out: &mut CommandQueue) {
+    if let Some(problem) = view.problem {
+        problem_ui(ui, problem, "Name a folder for runs with STEPGRAPH_RUNS and open the view again.");
     }
-    tools_ui(ui, studio, out);
-    report_ui(ui, studio, out);
+    tools_ui(ui, view, out);
+    report_ui(ui, view, out);
     ui.add_space(4.0);
-    if runs.shows_trash {
-        return trash_ui(ui, studio, out);
+    if view.shows_trash {
+        return trash_ui(ui, view.trash, out);
     }
-    if runs.view.rows.is_empty() {
-        let (title, next) = match runs.view.hidden {
-            _ if runs.problem.is_some() => (
+    if view.table.rows.is_empty() {
+        let (title, next) = match view.table.hidden {
+            _ if view.problem.is_some() => (
                 "No run can be kept",
                 "The reason is above. What is trained meanwhile is lost when the window is closed.",
             ),
@@ -64,25 +62,25 @@ pub fn runs_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Co
         return empty_ui(ui, title, next);
     }
     let room = ui.available_height();
-    let rows = runs.view.rows.len() as f32;
+    let rows = view.table.rows.len() as f32;
     let half = (room * 0.42).max(96.0);
-    let height = if runs.selected.is_empty() { room - 48.0 } else { half.min(rows * 26.0 + 28.0) };
-    table_ui(ui, studio, panel, height, out);
+    let height = if view.selected.is_empty() { room - 48.0 } else { half.min(rows * 26.0 + 28.0) };
+    table_ui(ui, view, panel, height, out);
     ui.separator();
-    if runs.selected.is_empty() {
+    if view.selected.is_empty() {
         weak_ui(ui, "Select a run to see its curves; tick several to compare them.");
         return;
     }
     ScrollArea::vertical().id_salt("run details").auto_shrink([false, false]).show(ui, |ui| {
-        details_ui(ui, studio, panel, out);
-        curves_ui(ui, studio, panel, out);
-        differences_ui(ui, studio);
+        details_ui(ui, view, panel, out);
+        curves_ui(ui, view, panel, out);
+        differences_ui(ui, view);
     });
 }
 
 /// What the last replay of a capsule found.
-fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
-    let Some((path, report)) = &studio.runs.replayed else { return };
+fn report_ui(ui: &mut Ui, view: &RunsPanelView<'_>, out: &mut CommandQueue) {
+    let Some((path, report)) = view.replayed else { return };
     let c = theme::colors(ui);
     ui.add_space(4.0);
     theme::card(ui, false).show(ui, |ui| {
@@ -93,7 +91,7 @@ fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
             ui.label(RichText::new(icon).color(color));
             ui.label(RichText::new(format!("Replay of {name}")).font(theme::strong(13.0)));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                tool_ui(ui, studio, RunsCommand::DismissReplay, "Close", out);
+                tool_ui(ui, view, RunsCommand::DismissReplay, "Close", out);
             });
         });
         ScrollArea::vertical().id_salt("replay report").max_height(140.0).show(ui, |ui| {
@@ -103,9 +101,8 @@ fn report_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
 }
 
 /// Walks through the table by keyboard: arrows select, and Delete moves to the trash. Gives the row that they led to.
-fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut CommandQueue) -> Option<usize> {
-    let runs = &studio.runs;
-    let rows = &runs.view.rows;
+fn walk_ui(ui: &Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out: &mut CommandQueue) -> Option<usize> {
+    let rows = &view.table.rows;
     let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), panel.height));
     let frame = list_ui(ui, runs_id(), room, &format!("Kept runs, {}", plain_count(rows.len(), "row")));
     if frame.has_focus() {
@@ -113,13 +110,13 @@ fn walk_ui(ui: &Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut CommandQue
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
     }
     let place = |id: &String| rows.iter().position(|r| r.id == *id);
-    let now = runs.selected.first().and_then(place);
+    let now = view.selected.first().and_then(place);
     let to = row_by_keys(ui, runs_id(), rows.len(), now);
     // Where the run that the keys were on is deleted, they are on the one that takes its place.
     let lost = panel.at.take_if(|(_, id)| now.is_some() || place(id).is_some() || frame.has_focus());
     let lost = lost.filter(|(_, id)| now.is_none() && place(id).is_none());
     let to = to.or_else(|| lost.map(|(at, _)| at.min(rows.len().saturating_sub(1))));
-    panel.at = now.zip(runs.selected.first().cloned()).or_else(|| panel.at.take());
+    panel.at = now.zip(view.selected.first().cloned()).or_else(|| panel.at.take());
     let to = to?;
     select_ui(ui, rows.get(to)?, out);
     Some(to)
@@ -134,9 +131,8 @@ fn select_ui(ui: &Ui, run: &RunRow, out: &mut CommandQueue) {
 /// Columns of the table: the tick, and what is shown of a run.
 const COLUMNS: usize = Field::ALL.len() + 1;
 
-fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, out: &mut CommandQueue) {
-    let runs = &studio.runs;
-    let jump = walk_ui(ui, studio, panel, out);
+fn table_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, height: f32, out: &mut CommandQueue) {
+    let jump = walk_ui(ui, view, panel, out);
     // Name and figures fit a narrow window whole: the name is shortened. What a run was made with follows to the right.
     let figures = [84.0, 76.0, 68.0, 58.0, 62.0, 68.0];
     let taken = 48.0 + figures.iter().sum::<f32>() + 8.0 * (figures.len() + 2) as f32;
@@ -166,19 +162,19 @@ fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, ou
         let table = table.header(24.0, |mut row| {
             frozen.row_ui(&mut row, COLUMNS, Ground::default(), |ui, at| match at.checked_sub(1) {
                 None => drop(weak_ui(ui, "")),
-                Some(at) => header_ui(ui, studio, Field::ALL[at], out),
+                Some(at) => header_ui(ui, view, Field::ALL[at], out),
             });
         });
         let mut pressed = None;
         table.body(|body| {
-            body.rows(26.0, runs.view.rows.len(), |mut row| {
-                let run = &runs.view.rows[row.index()];
-                let ground = Ground { is_selected: runs.letter(&run.id).is_some(), hovers: true };
+            body.rows(26.0, view.table.rows.len(), |mut row| {
+                let run = &view.table.rows[row.index()];
+                let ground = Ground { is_selected: view.letter(&run.id).is_some(), hovers: true };
                 row.set_selected(ground.is_selected);
                 let mut was_pressed = false;
                 let stays = frozen.row_ui(&mut row, COLUMNS, ground, |ui, at| match at.checked_sub(1) {
-                    None => letter_ui(ui, studio, run, out),
-                    Some(at) => was_pressed |= cell_ui(ui, studio, run, Field::ALL[at], &run.cells[at]),
+                    None => letter_ui(ui, view, run, out),
+                    Some(at) => was_pressed |= cell_ui(ui, view, run, Field::ALL[at], &run.cells[at]),
                 });
                 if stays || was_pressed || row.response().clicked() {
                     pressed = Some(run);
@@ -192,11 +188,10 @@ fn table_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, height: f32, ou
     panel.height = table.content_size.y.min(table.inner_rect.height());
 }
 
-fn header_ui(ui: &mut Ui, studio: &Studio, column: Field, out: &mut CommandQueue) {
-    let runs = &studio.runs;
+fn header_ui(ui: &mut Ui, view: &RunsPanelView<'_>, column: Field, out: &mut CommandQueue) {
     let c = theme::colors(ui);
-    let is_sorted = runs.column == column;
-    let arrow = match (is_sorted, runs.is_reversed) {
+    let is_sorted = view.column == column;
+    let arrow = match (is_sorted, view.is_reversed) {
         (false, _) => "",
         (true, false) => icons::DOWN,
         (true, true) => icons::UP,
@@ -214,10 +209,9 @@ fn header_ui(ui: &mut Ui, studio: &Studio, column: Field, out: &mut CommandQueue
 }
 
 /// The tick that takes a run into the comparison, with its letter and colour there.
-fn letter_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, out: &mut CommandQueue) {
+fn letter_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, out: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 4.0;
-    let runs = &studio.runs;
-    let index = runs.selected.iter().position(|id| *id == run.id);
+    let index = view.selected.iter().position(|id| *id == run.id);
     let mut ticked = index.is_some();
     let response = ui.add(egui::Checkbox::without_text(&mut ticked));
     let name = format!("Compare {}", run.name);
@@ -226,20 +220,16 @@ fn letter_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, out: &mut CommandQueue)
         out.push(UiCommand::Runs(RunsCommand::Toggle(run.id.clone())));
         ui.memory_mut(|m| m.request_focus(runs_id()));
     }
-    if let (Some(index), Some(letter)) = (index, runs.letter(&run.id)) {
+    if let (Some(index), Some(letter)) = (index, view.letter(&run.id)) {
         run_letter_ui(ui, letter, index);
     }
 }
 
 /// A cell; true where the run was pressed in it.
-fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str) -> bool {
+fn cell_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, column: Field, text: &str) -> bool {
     let c = theme::colors(ui);
     if column == Field::Name {
-        let pin = if studio.runs.baseline_id.as_ref() == Some(&run.id) {
-            format!("  {}", icons::TRAIN)
-        } else {
-            String::new()
-        };
+        let pin = if view.baseline == Some(run.id.as_str()) { format!("  {}", icons::TRAIN) } else { String::new() };
         let color = if run.is_hidden { c.weak } else { c.text };
         let button = Button::new(RichText::new(format!("{text}{pin}")).color(color)).frame(false).truncate();
         let response = ui.add(button).on_hover_text(&run.tooltip);
@@ -248,8 +238,7 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
     }
     if column == Field::State {
         // That a run rests is known to its own window only.
-        let training = &studio.training;
-        let rests = training.state == Some(RunState::Paused) && training.writer.id() == Some(run.id.as_str());
+        let rests = view.paused == Some(run.id.as_str());
         let text = if rests && run.state == RunEnd::Running { "paused" } else { text };
         let (icon, color) = match run.state {
             RunEnd::Running if rests => (icons::PAUSE, c.accent),
@@ -275,8 +264,8 @@ fn cell_ui(ui: &mut Ui, studio: &Studio, run: &RunRow, column: Field, text: &str
 }
 
 /// Name, folder and facts of the first selected run.
-fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut CommandQueue) {
-    let Some(entry) = studio.runs.first() else { return };
+fn details_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out: &mut CommandQueue) {
+    let Some(entry) = view.first() else { return };
     ui.horizontal_wrapped(|ui| {
         name_ui(ui, entry, panel, out);
         let r = &entry.record;
@@ -288,19 +277,18 @@ fn details_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Com
         };
         weak_ui(ui, format!("seed {} · plan {} · {weights}", r.seed, r.plan_hash));
     });
-    if let Some(store) = &studio.runs.store {
-        let path = store.path(&entry.id).display().to_string();
+    if let Some(path) = &view.folder {
         ui.horizontal(|ui| {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                tool_ui(ui, studio, RunsCommand::CopyFolder, "Copy", out);
+                tool_ui(ui, view, RunsCommand::CopyFolder, "Copy", out);
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                    let text = RichText::new(&path).font(theme::mono()).color(theme::colors(ui).weak);
-                    ui.add(egui::Label::new(text).truncate().selectable(true)).on_hover_text(&path);
+                    let text = RichText::new(path).font(theme::mono()).color(theme::colors(ui).weak);
+                    ui.add(egui::Label::new(text).truncate().selectable(true)).on_hover_text(path);
                 });
             });
         });
     }
-    let read = studio.runs.loaded.get(&entry.id).map(|l| l.curves.last_step);
+    let read = view.loaded.get(&entry.id).map(|l| l.curves.last_step);
     if let Some(error) = &entry.record.error {
         let kept = match entry.record.state {
             RunEnd::Damaged => "What can be read of it is shown, and can be exported.",
@@ -330,12 +318,11 @@ fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, out: &mut Comma
     }
 }
 
-fn curves_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut CommandQueue) {
-    let runs = &studio.runs;
-    let compared: Vec<Compared<'_>> = runs
+fn curves_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out: &mut CommandQueue) {
+    let compared: Vec<Compared<'_>> = view
         .selected
         .iter()
-        .filter_map(|id| Some(Compared { letter: runs.letter(id)?, name: runs.name(id), run: runs.loaded.get(id)? }))
+        .filter_map(|id| Some(Compared { letter: view.letter(id)?, name: view.name(id), run: view.loaded.get(id)? }))
         .collect();
     if compared.is_empty() {
         weak_ui(ui, "Reading the curves…");
@@ -344,21 +331,21 @@ fn curves_ui(ui: &mut Ui, studio: &Studio, panel: &mut RunsPanel, out: &mut Comm
     ui.horizontal(|ui| {
         for (text, by_time) in [("by step", false), ("by running time", true)] {
             if ui
-                .selectable_label(runs.by_time == by_time, text)
+                .selectable_label(view.by_time == by_time, text)
                 .on_hover_text(RunsCommand::ByTime(by_time).info().about)
                 .clicked()
             {
                 out.push(UiCommand::Runs(RunsCommand::ByTime(by_time)));
             }
         }
-        let mut log = studio.settings.log_axis;
+        let mut log = view.log_axis;
         if ui.checkbox(&mut log, "log").on_hover_text(UiCommand::ToggleLogAxis.info().about).changed() {
             out.push(UiCommand::ToggleLogAxis);
         }
         weak_ui(ui, "dashed: held-out");
         layer_choice_ui(ui, &compared, panel);
     });
-    let (log, by_time) = (studio.settings.log_axis, runs.by_time);
+    let (log, by_time) = (view.log_axis, view.by_time);
     let none = |_: &LoadedRun| -> &[[f64; 2]] { &[] };
     let mut specs = vec![CompareSpec {
         title: "Loss",
@@ -433,22 +420,21 @@ fn layer_choice_ui(ui: &mut Ui, compared: &[Compared<'_>], panel: &mut RunsPanel
 }
 
 /// The fields in which the presets of the selected runs differ.
-fn differences_ui(ui: &mut Ui, studio: &Studio) {
-    let runs = &studio.runs;
-    if runs.selected.len() < 2 {
+fn differences_ui(ui: &mut Ui, view: &RunsPanelView<'_>) {
+    if view.selected.len() < 2 {
         return;
     }
     ui.add_space(8.0);
     ui.horizontal(|ui| {
         ui.label(RichText::new("Differences of the presets").font(theme::strong(13.0)));
-        if runs.differences.is_empty() {
+        if view.differences.is_empty() {
             weak_ui(ui, "none: these runs trained the same network from the same settings");
         }
     });
-    if runs.differences.is_empty() {
+    if view.differences.is_empty() {
         return;
     }
-    let names: Vec<&str> = runs.selected.iter().map(|id| runs.name(id)).collect();
+    let names: Vec<&str> = view.selected.iter().map(|id| view.name(id)).collect();
     let columns = names.len() as f32 + 1.0;
     let width = ((ui.available_width() - 8.0 * columns) / columns).clamp(72.0, 220.0);
     let mut row = |cells: &mut dyn FnMut(&mut Ui, usize)| {
@@ -467,11 +453,11 @@ fn differences_ui(ui: &mut Ui, studio: &Studio) {
     row(&mut |ui, index| match index.checked_sub(1) {
         None => drop(weak_ui(ui, "Field")),
         Some(at) => {
-            run_letter_ui(ui, runs.letter(&runs.selected[at]).unwrap_or(' '), at);
+            run_letter_ui(ui, view.letter(&view.selected[at]).unwrap_or(' '), at);
             ui.add(egui::Label::new(RichText::new(names[at]).size(12.0)).truncate());
         }
     });
-    for difference in &runs.differences {
+    for difference in view.differences {
         row(&mut |ui, index| {
             let text = index.checked_sub(1).map_or(&difference.field, |at| &difference.values[at]);
             ui.add(egui::Label::new(RichText::new(text).font(theme::mono())).truncate());

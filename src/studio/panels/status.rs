@@ -3,11 +3,10 @@
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::jobs::jobs_ui;
 use crate::studio::panels::plan_changes::difference_ui;
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::notice::Notice;
-use crate::studio::view_models::status::{plan_text, recorded_text, run_text};
+use crate::studio::view_models::panels::status::StatusView;
 use crate::studio::widgets::button::{button_width, command_icon_ui, named, weak_ui};
 use egui::{Align, Button, Label, Layout, RichText, Sense, Ui};
 
@@ -23,36 +22,35 @@ const SIGN: f32 = 40.0;
 /// Shows the line: from the right the run and what runs in the background, and in what is left of it the rest, cut
 /// where it does not fit. What an edit changed and a notice are both shown: the notice in a line of its own where one
 /// has no room for both.
-pub fn status_ui(ui: &mut Ui, studio: &Studio, panel: &mut StatusPanel, out: &mut CommandQueue) {
-    let own_line = studio.notice.as_ref().filter(|_| panel.needs_two_lines);
+pub fn status_ui(ui: &mut Ui, view: &StatusView<'_>, panel: &mut StatusPanel, out: &mut CommandQueue) {
+    let own_line = view.notice.filter(|_| panel.needs_two_lines);
     if let Some(notice) = own_line {
         ui.horizontal(|ui| notice_ui(ui, notice, out));
     }
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 12.0;
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let jobs = &studio.jobs.shown;
+            let jobs = view.jobs;
             if jobs.is_empty() || ui.ctx().content_rect().width() >= ROOM_FOR_ALL {
-                weak_ui(ui, recorded_text(&studio.training, studio.devices.current().trains()));
+                weak_ui(ui, view.recorded.as_str());
             }
-            let run = run_text(&studio.training);
-            if !run.is_empty() {
-                weak_ui(ui, run);
+            if !view.run.is_empty() {
+                weak_ui(ui, view.run.as_str());
             }
             if !jobs.is_empty() {
                 ui.scope(|ui| jobs_ui(ui, jobs, out));
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                let notice = studio.notice.as_ref().filter(|_| own_line.is_none());
-                let difference = studio.difference.as_deref().filter(|_| !studio.is_plan_outdated());
+                let notice = view.notice.filter(|_| own_line.is_none());
+                let difference = view.difference.filter(|_| !view.is_plan_outdated);
                 let room = ui.available_width();
-                let both = studio.notice.as_ref().zip(difference);
+                let both = view.notice.zip(difference.map(|d| d.text));
                 panel.needs_two_lines = both.is_some_and(|(n, d)| difference_width(ui, d) + notice_width(ui, n) > room);
-                left_ui(ui, studio, notice, out);
+                left_ui(ui, view, notice, out);
             });
         });
     });
-    if own_line.is_some() != (panel.needs_two_lines && studio.notice.is_some()) {
+    if own_line.is_some() != (panel.needs_two_lines && view.notice.is_some()) {
         // The next frame has the line that is missing, or lacks the one that is not needed.
         ui.ctx().request_repaint();
     }
@@ -82,9 +80,9 @@ fn small(text: impl Into<String>) -> RichText {
 }
 
 /// The problems, the plan, the difference and the notice, as far as they have room: the plan is shortened first.
-fn left_ui(ui: &mut Ui, studio: &Studio, notice: Option<&Notice>, out: &mut CommandQueue) {
+fn left_ui(ui: &mut Ui, view: &StatusView<'_>, notice: Option<&Notice>, out: &mut CommandQueue) {
     let c = theme::colors(ui);
-    let problems = studio.problems();
+    let problems = view.problems;
     if problems > 0 {
         let noun = if problems == 1 { "problem" } else { "problems" };
         let text = RichText::new(format!("{}  {problems} {noun}", icons::WARNING)).size(12.0).color(c.error);
@@ -95,19 +93,17 @@ fn left_ui(ui: &mut Ui, studio: &Studio, notice: Option<&Notice>, out: &mut Comm
             out.push(UiCommand::ShowProblem);
         }
     }
-    let difference = studio.difference.as_deref();
-    let wanted = difference.map_or(0.0, |d| difference_width(ui, d)) + notice.map_or(0.0, |n| notice_width(ui, n));
+    let difference = view.difference;
+    let wanted = difference.map_or(0.0, |d| difference_width(ui, d.text)) + notice.map_or(0.0, |n| notice_width(ui, n));
     let for_plan = ui.available_width() - wanted;
-    if let Some(plan) = studio.plan.as_ref().filter(|_| wanted == 0.0 || for_plan >= ROOM_FOR_PLAN) {
-        let stale = if studio.is_plan_stale() && problems > 0 { " (before the problem)" } else { "" };
-        let text = format!("{}{stale}", plan_text(plan));
+    if let Some(plan) = view.plan.as_deref().filter(|_| wanted == 0.0 || for_plan >= ROOM_FOR_PLAN) {
         ui.scope(|ui| {
             ui.set_max_width(for_plan.max(ROOM_FOR_PLAN));
-            ui.add(Label::new(RichText::new(text).size(12.0).color(c.weak)).truncate());
+            ui.add(Label::new(RichText::new(plan).size(12.0).color(c.weak)).truncate());
         });
     }
     if let Some(difference) = difference {
-        difference_ui(ui, studio, difference, out);
+        difference_ui(ui, &difference, out);
     }
     if let Some(notice) = notice {
         notice_ui(ui, notice, out);

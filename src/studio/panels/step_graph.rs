@@ -3,12 +3,12 @@
 use crate::ir::Phase;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
 use crate::studio::view_models::levels::{Level, LevelRow, is_related, selection_of};
 use crate::studio::view_models::measured::Measured;
+use crate::studio::view_models::panels::plan::PlanOnScreen;
 use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::step_graph::letter;
 use crate::studio::widgets::button::{
@@ -133,26 +133,25 @@ fn is_in(layer: &str, of: &str) -> bool {
 }
 
 /// Shows the panel.
-pub fn step_graph_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, out: &mut CommandQueue) {
-    let Some(plan) = &studio.plan else {
+pub fn step_graph_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel, out: &mut CommandQueue) {
+    let Some(plan) = view.plan else {
         return empty_ui(ui, "No step yet", "Fix the problems in the network; its step appears here at once.");
     };
-    crate::studio::panels::plan_state::outdated_ui(ui, studio, out);
-    let measured = studio.measurements.measured(studio.plan_revision);
-    head_ui(ui, studio, panel, plan, out);
+    crate::studio::panels::plan_state::outdated_ui(ui, view.is_outdated, out);
+    head_ui(ui, view, panel, plan, out);
     filters_ui(ui, panel);
-    panel.make_rows(plan, studio.plan_revision, measured);
+    panel.make_rows(plan, view.revision, view.measured);
     ui.add_space(4.0);
     if panel.rows.is_empty() {
         return empty_ui(ui, "Nothing of that kind", "Clear the filter, or show all phases and layers again.");
     }
-    table_ui(ui, studio, panel, plan, measured, out);
+    table_ui(ui, view, panel, plan, out);
 }
 
 /// The width below which a command is shown by its sign alone.
 const ROOM_FOR_NAME: f32 = 560.0;
 
-fn head_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, plan: &PlanView, out: &mut CommandQueue) {
+fn head_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel, plan: &PlanView, out: &mut CommandQueue) {
     let short = ui.available_width() < ROOM_FOR_NAME;
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;
@@ -166,15 +165,15 @@ fn head_ui(ui: &mut Ui, studio: &Studio, panel: &mut StepGraphPanel, plan: &Plan
             }
         }
         ui.add_space(8.0);
-        if studio.measurements.is_measuring() {
+        if view.is_measuring {
             ui.add(egui::Spinner::new().size(14.0));
             weak_ui(ui, "measuring");
         } else {
             let show = if short { command_icon_ui } else { command_ui };
-            show(ui, UiCommand::MeasureOps, studio.is_enabled(&UiCommand::MeasureOps), out);
+            show(ui, UiCommand::MeasureOps, view.can_measure, out);
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let (us, what) = match studio.measurements.measured(studio.plan_revision) {
+            let (us, what) = match view.measured {
                 Some(m) => (m.times.replay_us, "measured"),
                 None => (plan.cost_us, "estimated"),
             };
@@ -242,14 +241,7 @@ fn phase_toggle_ui(ui: &mut Ui, phase: Phase, on: &mut bool) {
     response.on_hover_text(format!("{name}: {state}\n\n{}", phase_legend(phase)));
 }
 
-fn table_ui(
-    ui: &mut Ui,
-    studio: &Studio,
-    panel: &mut StepGraphPanel,
-    plan: &PlanView,
-    measured: Option<&Measured>,
-    out: &mut CommandQueue,
-) {
+fn table_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel, plan: &PlanView, out: &mut CommandQueue) {
     let level = panel.level;
     let columns = Column::of(level);
     // The table as a whole takes the keyboard: arrows walk through its rows.
@@ -260,20 +252,16 @@ fn table_ui(
         let line = egui::Stroke::new(1.0, theme::colors(ui).accent);
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, egui::StrokeKind::Inside);
     }
-    let now = panel.rows.iter().position(|r| selection_of(level, *r) == *studio.selection.current());
+    let now = panel.rows.iter().position(|r| selection_of(level, *r) == *view.selection);
     if let Some(row) = row_by_keys(ui, id, panel.rows.len(), now).and_then(|to| panel.rows.get(to)) {
         out.push(UiCommand::Select(selection_of(level, *row)));
     }
-    let selected = studio.selection.current();
+    let selected = view.selection;
     let own = |r: &usize| selection_of(level, *r) == *selected;
     let jump = if panel.shown == *selected {
         None
     } else {
-        panel
-            .rows
-            .iter()
-            .position(own)
-            .or_else(|| panel.rows.iter().position(|r| is_related(level, *r, &studio.related)))
+        panel.rows.iter().position(own).or_else(|| panel.rows.iter().position(|r| is_related(level, *r, view.related)))
     };
     panel.shown = selected.clone();
     // A shape is shown whole: half of one says nothing.
@@ -315,10 +303,10 @@ fn table_ui(
                 let Some(item) = panel.rows.get(row.index()).and_then(|i| all.get(*i)) else { return };
                 let ground = Ground { is_selected: own(&item.index), hovers: true };
                 row.set_selected(ground.is_selected);
-                let related = is_related(level, item.index, &studio.related);
+                let related = is_related(level, item.index, view.related);
                 let mut clicked = false;
                 let stays = frozen.row_ui(&mut row, columns.len(), ground, |ui, at| {
-                    clicked |= cell_ui(ui, columns[at], item, level, related, measured);
+                    clicked |= cell_ui(ui, columns[at], item, level, related, view.measured);
                 });
                 if stays || clicked || row.response().clicked() {
                     chosen = Some(item.index);

@@ -2,8 +2,8 @@
 
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
+use crate::studio::view_models::panels::arena::ArenaPanelView;
 use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::tenancy::{Tenancy, read_range};
 use crate::studio::widgets::button::{role_ui, text_line_ui, weak_ui};
@@ -23,7 +23,7 @@ const LISTED: usize = 12;
 /// Shows the owners. `pointer` is the operation and the byte under the pointer.
 pub fn tenancy_ui(
     ui: &mut Ui,
-    studio: &Studio,
+    view: &ArenaPanelView<'_>,
     plan: &PlanView,
     panel: &mut TenancyPanel,
     pointer: Option<(usize, u64)>,
@@ -52,7 +52,7 @@ pub fn tenancy_ui(
         );
         ui.add(egui::Label::new(RichText::new(text).size(12.0).color(theme::colors(ui).error)).wrap());
     }
-    let picked = match studio.selection.current() {
+    let picked = match view.shown.selection {
         Selection::Bytes([from, _]) => Some(*from),
         Selection::Buffer(id) => plan.arena.rect(*id).map(|r| r.offset),
         Selection::Part(id, part) => plan.part_bytes(*id, *part).map(|b| b[0]),
@@ -60,7 +60,7 @@ pub fn tenancy_ui(
     };
     let (byte, op) = match (pointer, picked) {
         (Some((op, byte)), _) if byte < plan.arena.arena_bytes => (byte, Some(op)),
-        (_, Some(byte)) => (byte, studio.measurements.scrub),
+        (_, Some(byte)) => (byte, view.scrub),
         _ => {
             weak_ui(ui, "Point at the map, or type an offset, to see who owns that byte in turn.");
             return;

@@ -7,11 +7,10 @@ use crate::studio::commands::runs::RunsCommand;
 use crate::studio::commands::side::Side;
 use crate::studio::commands::tab::Tab;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::document::presets;
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
+use crate::studio::view_models::panels::top_bar::{DeviceView, TopBarView, TransportView};
 use crate::studio::view_models::status::state_name;
 use crate::studio::view_models::transport::Next;
 use crate::studio::widgets::button::{command_icon_ui, command_menu_ui, command_ui, named};
@@ -19,33 +18,32 @@ use crate::train::RunState;
 use egui::{Align, Button, Layout, RichText, Ui, Vec2};
 
 /// Shows the bar.
-pub fn top_bar_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
+pub fn top_bar_ui(ui: &mut Ui, view: &TopBarView<'_>, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
         // A menu bar takes all the width there is, and the rest of the line is for others.
         ui.allocate_ui(Vec2::new(224.0, 24.0), |ui| {
-            egui::MenuBar::new().style(menu_style).ui(ui, |ui| menus_ui(ui, studio, out))
+            egui::MenuBar::new().style(menu_style).ui(ui, |ui| menus_ui(ui, view, out))
         });
         let window = ui.ctx().content_rect().width();
-        let hidden = |side: Side| !studio.settings.shows(side, window);
-        if hidden(Side::Network) {
+        if view.hides_network {
             command_icon_ui(ui, UiCommand::ShowSide(Side::Network), true, out);
         }
-        command_icon_ui(ui, UiCommand::Undo, studio.is_enabled(&UiCommand::Undo), out);
-        command_icon_ui(ui, UiCommand::Redo, studio.is_enabled(&UiCommand::Redo), out);
+        command_icon_ui(ui, UiCommand::Undo, view.enabled.has(&UiCommand::Undo), out);
+        command_icon_ui(ui, UiCommand::Redo, view.enabled.has(&UiCommand::Redo), out);
         ui.add_space(12.0);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 4.0;
-            if hidden(Side::Inspector) {
+            if view.hides_inspector {
                 command_icon_ui(ui, UiCommand::ShowSide(Side::Inspector), true, out);
             }
-            transport_ui(ui, studio, window < ROOM_FOR_NAMES, out);
+            transport_ui(ui, view.transport, window < ROOM_FOR_NAMES, out);
             ui.add_space(12.0);
-            device_ui(ui, studio, window < ROOM_FOR_DEVICE, out);
+            device_ui(ui, &view.device, window < ROOM_FOR_DEVICE, out);
             ui.add_space(12.0);
-            state_ui(ui, studio);
+            state_ui(ui, view);
             ui.add_space(12.0);
-            ui.with_layout(Layout::left_to_right(Align::Center), |ui| title_ui(ui, studio));
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| title_ui(ui, view));
         });
     });
 }
@@ -55,12 +53,11 @@ const ROOM_FOR_DEVICE: f32 = 1000.0;
 const ROOM_FOR_NAMES: f32 = 800.0;
 
 /// The document's name, in what is left of the line.
-fn title_ui(ui: &mut Ui, studio: &Studio) {
-    let mark = if studio.document.is_dirty() { " •" } else { "" };
-    let title = RichText::new(format!("{}{mark}", studio.document.title())).font(theme::strong(13.0));
-    let place =
-        studio.document.path().map_or_else(|| "Not saved to a file yet".to_owned(), |p| p.display().to_string());
-    ui.add(egui::Label::new(title).truncate()).on_hover_text(format!("{}\n{place}", studio.document.title()));
+fn title_ui(ui: &mut Ui, view: &TopBarView<'_>) {
+    let mark = if view.is_dirty { " •" } else { "" };
+    let title = RichText::new(format!("{}{mark}", view.title)).font(theme::strong(13.0));
+    let place = view.place.as_deref().unwrap_or("Not saved to a file yet");
+    ui.add(egui::Label::new(title).truncate()).on_hover_text(format!("{}\n{place}", view.title));
 }
 
 /// Names without frames, and room between them.
@@ -70,9 +67,9 @@ fn menu_style(style: &mut egui::Style) {
     style.spacing.item_spacing.x = 0.0;
 }
 
-fn state_ui(ui: &mut Ui, studio: &Studio) {
+fn state_ui(ui: &mut Ui, view: &TopBarView<'_>) {
     let c = theme::colors(ui);
-    let state = studio.training.state.as_ref();
+    let state = view.state;
     let color = match state {
         Some(RunState::Running) => c.accent,
         Some(RunState::Failed(_)) => c.error,
@@ -84,14 +81,13 @@ fn state_ui(ui: &mut Ui, studio: &Studio) {
 }
 
 /// What the network is planned for and trained on, and the choice of another.
-fn device_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut CommandQueue) {
+fn device_ui(ui: &mut Ui, view: &DeviceView<'_>, short: bool, out: &mut CommandQueue) {
     let c = theme::colors(ui);
-    let machine = studio.devices.current();
-    let text = if short { icons::DEVICE.to_owned() } else { format!("{}  {}", icons::DEVICE, machine.name) };
+    let text = if short { icons::DEVICE.to_owned() } else { format!("{}  {}", icons::DEVICE, view.name) };
     let text = RichText::new(text).size(12.0).color(c.weak);
     let menu = ui.menu_button(text, |ui| {
         ui.set_min_width(280.0);
-        let chosen = studio.settings.device;
+        let chosen = view.chosen;
         let auto = format!("Automatic: {}", "the first GPU that works, or the CPU");
         let item = |ui: &mut Ui, label: &str, about: &str, choice: DeviceChoice, out: &mut CommandQueue| {
             let button = ui.add(Button::selectable(chosen == choice, label)).on_hover_text(about);
@@ -101,10 +97,10 @@ fn device_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut CommandQueue) 
             }
         };
         item(ui, &auto, UiCommand::ChooseDevice(DeviceChoice::Auto).info().about, DeviceChoice::Auto, out);
-        for machine in studio.devices.list() {
-            item(ui, &machine.name, &machine.about, machine.choice, out);
+        for (name, about, choice) in &view.all {
+            item(ui, name, about, *choice, out);
         }
-        if let Some(why) = &studio.devices.why_no_gpu {
+        if let Some(why) = view.why_no_gpu {
             ui.separator();
             ui.set_max_width(360.0);
             let text = format!("No GPU can be used: {why}. The command stepgraph doctor says more.");
@@ -112,26 +108,26 @@ fn device_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut CommandQueue) 
             ui.add(egui::Label::new(text).wrap().halign(Align::LEFT));
         }
     });
-    named(&menu.response, &format!("Device: {}", machine.name), true);
-    let precision = studio.document.preset().precision.name();
-    menu.response.on_hover_text(format!("{}, {precision}. Click to choose another device.", machine.about));
+    named(&menu.response, &format!("Device: {}", view.name), true);
+    let precision = view.precision;
+    menu.response.on_hover_text(format!("{}, {precision}. Click to choose another device.", view.about));
 }
 
 /// Laid out from the right: stop, train or pause, step, reset.
-fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut CommandQueue) {
-    let t = studio.training.transport(studio.is_ready());
+fn transport_ui(ui: &mut Ui, view: TransportView, short: bool, out: &mut CommandQueue) {
+    let t = view.allowed;
     let command_ui = if short { command_icon_ui } else { command_ui };
     command_ui(ui, UiCommand::Stop, t.stop, out);
-    if studio.training.is_stopped() {
+    if view.is_stopped {
         lead_ui(ui, UiCommand::Continue, short, out);
     }
-    if studio.training.is_running() {
+    if view.is_running {
         command_ui(ui, UiCommand::Pause, t.pause, out);
     } else {
         let c = theme::colors(ui);
-        let next = studio.next();
+        let next = view.next;
         // Continuing a stopped run comes before beginning another one.
-        let leads = t.train && !studio.training.is_stopped();
+        let leads = t.train && !view.is_stopped;
         let text = RichText::new(format!("{}  {}", icons::PLAY, next.label())).color(match (leads, t.train) {
             (true, _) => c.on_accent,
             (false, true) => c.text,
@@ -147,11 +143,11 @@ fn transport_ui(ui: &mut Ui, studio: &Studio, short: bool, out: &mut CommandQueu
                 "The run is over: continues from here for {} more steps. Reset begins again from new weights.",
                 format::exact(steps)
             ),
-            Next::TrainAnew if studio.training.is_stopped() => format!(
+            Next::TrainAnew if view.is_stopped => format!(
                 "Begins another run from new weights. {} resumes the one that was stopped.",
                 UiCommand::Continue.name_with_keys(ui.ctx())
             ),
-            Next::TrainAnew if studio.training.writer.is_recording() => {
+            Next::TrainAnew if view.is_recording => {
                 "Begins another run from new weights; the last one stays in Runs.".to_owned()
             }
             Next::TrainAnew => "Begins another run from new weights; the curves of the last one go.".to_owned(),
@@ -177,9 +173,9 @@ fn lead_ui(ui: &mut Ui, command: UiCommand, short: bool, out: &mut CommandQueue)
     }
 }
 
-fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
+fn menus_ui(ui: &mut Ui, view: &TopBarView<'_>, out: &mut CommandQueue) {
     let item = |ui: &mut Ui, command: UiCommand, out: &mut CommandQueue| {
-        let enabled = studio.is_enabled(&command);
+        let enabled = view.enabled.has(&command);
         let label = command.info().label;
         command_menu_ui(ui, command, label, enabled, out);
     };
@@ -187,16 +183,16 @@ fn menus_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
         ui.set_min_width(240.0);
         item(ui, UiCommand::New, out);
         ui.menu_button(format!("{}   New from preset", icons::FILE), |ui| {
-            for index in 0..presets::count() {
-                command_menu_ui(ui, UiCommand::NewFromPreset(index), presets::name(index), true, out);
+            for index in 0..UiCommand::preset_count() {
+                command_menu_ui(ui, UiCommand::NewFromPreset(index), UiCommand::preset_name(index), true, out);
             }
         });
         ui.separator();
         item(ui, UiCommand::Open, out);
         item(ui, UiCommand::OpenByPath, out);
-        if !studio.settings.recent.is_empty() {
+        if !view.recent.is_empty() {
             ui.menu_button(format!("{}   Open recent", icons::RECENT), |ui| {
-                for path in &studio.settings.recent {
+                for path in view.recent {
                     command_menu_ui(ui, UiCommand::OpenRecent(path.clone()), &path.display().to_string(), true, out);
                 }
             });

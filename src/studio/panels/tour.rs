@@ -2,11 +2,13 @@
 
 use crate::studio::commands::choices::TourMove;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
+use crate::studio::view_models::format::percent;
+use crate::studio::view_models::panels::tour::TourView;
 use crate::studio::view_models::tour::TourStep;
 use crate::studio::widgets::button::{icon_ui, named, weak_ui};
+use crate::tensor::Bytes;
 use egui::{Align, Align2, Area, Button, Frame, Id, Layout, Margin, Order, Pos2, Rect, RichText, Stroke, Ui, Vec2};
 
 /// The parts of the window, as they are drawn in this frame; a panel that is hidden has none.
@@ -45,10 +47,9 @@ fn place(step: TourStep, parts: &Parts) -> (Align2, Pos2, f32) {
     (corner, corner.pos_in_rect(&room), WIDTH.min(room.width() - 2.0 * MARGIN))
 }
 
-/// Shows the present step, where the tour runs.
-pub fn tour_ui(ui: &Ui, studio: &Studio, parts: &Parts, out: &mut CommandQueue) {
-    let Some((step, done)) = studio.tour.shown() else { return };
-    let (corner, at, width) = place(step, parts);
+/// Shows the present step.
+pub fn tour_ui(ui: &Ui, view: &TourView, parts: &Parts, out: &mut CommandQueue) {
+    let (corner, at, width) = place(view.step, parts);
     let c = theme::colors(ui);
     let frame = Frame::new()
         .fill(c.card)
@@ -60,12 +61,13 @@ pub fn tour_ui(ui: &Ui, studio: &Studio, parts: &Parts, out: &mut CommandQueue) 
     area.show(ui.ctx(), |ui| {
         frame.show(ui, |ui| {
             ui.set_width(width);
-            card_ui(ui, studio, step, done, out);
+            card_ui(ui, view, out);
         });
     });
 }
 
-fn card_ui(ui: &mut Ui, studio: &Studio, step: TourStep, done: bool, out: &mut CommandQueue) {
+fn card_ui(ui: &mut Ui, view: &TourView, out: &mut CommandQueue) {
+    let (step, done) = (view.step, view.is_done);
     let c = theme::colors(ui);
     ui.horizontal(|ui| {
         weak_ui(ui, format!("Tour, {} of {}", step.number(), TourStep::ALL.len()));
@@ -87,13 +89,12 @@ fn card_ui(ui: &mut Ui, studio: &Studio, step: TourStep, done: bool, out: &mut C
     });
     if step == TourStep::Memory {
         ui.add_space(4.0);
-        memory_ui(ui, studio);
+        memory_ui(ui, view);
     }
     ui.add_space(8.0);
     ui.horizontal(|ui| {
         if let (false, Some((label, command))) = (done, step.offer()) {
-            let enabled = studio.is_enabled(&command);
-            if ui.add_enabled(enabled, Button::new(label)).on_hover_text(command.info().about).clicked() {
+            if ui.add_enabled(view.can_offer, Button::new(label)).on_hover_text(command.info().about).clicked() {
                 out.push(command);
             }
         }
@@ -123,15 +124,10 @@ fn card_ui(ui: &mut Ui, studio: &Studio, step: TourStep, done: bool, out: &mut C
 }
 
 /// The largest buffer in words: a person knows what to look for.
-fn memory_ui(ui: &mut Ui, studio: &Studio) {
-    let Some(plan) = &studio.plan else { return };
-    let Some(largest) = plan.arena.largest.first().and_then(|id| plan.arena.rect(*id)) else { return };
-    let share = largest.bytes as f64 / plan.arena.arena_bytes.max(1) as f64;
-    let share = crate::studio::view_models::format::percent(share);
-    weak_ui(
-        ui,
-        format!("Here it is {}, {} and {share} of the arena.", largest.name, crate::tensor::Bytes(largest.bytes)),
-    );
+fn memory_ui(ui: &mut Ui, view: &TourView) {
+    let Some(largest) = &view.largest else { return };
+    let share = percent(largest.share);
+    weak_ui(ui, format!("Here it is {}, {} and {share} of the arena.", largest.name, Bytes(largest.bytes)));
 }
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::curves::{metrics_ui, plots_menu_ui, plots_ui};
 use crate::studio::panels::plan_state::unready_ui;
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
+use crate::studio::view_models::panels::train::{RunView, TrainView};
+use crate::studio::view_models::readiness::Readiness;
 use crate::studio::widgets::button::{command_icon_ui, command_ui, slider_ui, weak_ui};
 use crate::studio::widgets::field::problem_ui;
 use crate::studio::widgets::plot::PlotView;
-use crate::train::RunState;
 use crate::train::runs::mean_of_last;
 use egui::{Align, Layout, RichText, Slider, TextEdit, Ui, Vec2};
 
@@ -30,11 +30,9 @@ impl TrainPanel {
 }
 
 /// Shows the panel.
-pub fn train_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut CommandQueue) {
-    let run = &studio.training;
-    let is_over = !run.failure_stands(studio.document.preset());
-    if let Some(RunState::Failed(error)) = run.state.as_ref().filter(|_| !is_over) {
-        let curves = match (run.shows_previous, run.done()) {
+pub fn train_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, out: &mut CommandQueue) {
+    if let Some(error) = view.failure {
+        let curves = match (view.run.shows_previous, view.run.done) {
             (true, _) => "The curves below are those of the run before",
             (false, 0) => "The network is kept as it is",
             (false, _) => "The curves end where it failed",
@@ -42,27 +40,25 @@ pub fn train_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut 
         problem_ui(ui, error, &format!("{curves}; change what is named here and train again."));
         ui.add_space(8.0);
     }
-    if let Some(problem) = &run.problem {
+    if let Some(problem) = view.problem {
         problem_ui(ui, problem, "");
         ui.add_space(8.0);
     }
-    let has_nothing = matches!(run.state, Some(RunState::Failed(_))) && is_over && run.done() == 0;
-    if run.state.is_none() || has_nothing {
-        return first_ui(ui, studio, out);
+    if !view.has_run {
+        return first_ui(ui, view, out);
     }
-    numbers_ui(ui, studio);
+    numbers_ui(ui, &view.run);
     ui.add_space(4.0);
-    controls_ui(ui, studio, panel, out);
+    controls_ui(ui, view, panel, out);
     ui.add_space(4.0);
-    plots_ui(ui, studio, &mut panel.view, out);
+    plots_ui(ui, view, &mut panel.view, out);
 }
 
 /// Before the first run: what the network is, and the one thing to press.
-fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
-    let preset = studio.document.preset();
-    let ready = studio.is_ready();
-    if !ready {
-        return unready_ui(ui, studio, "train it");
+fn first_ui(ui: &mut Ui, view: &TrainView<'_>, out: &mut CommandQueue) {
+    let preset = view.preset;
+    if view.readiness != Readiness::Ready {
+        return unready_ui(ui, view.readiness, "train it");
     }
     ui.vertical_centered(|ui| {
         ui.add_space((ui.available_height() * 0.28).min(160.0));
@@ -84,7 +80,7 @@ fn first_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
         let samples = format::counted(preset.input.batch as u64, "sample");
         weak_ui(ui, format!("{} of {samples} on {data}", format::counted(steps as u64, "step")));
         ui.add_space(16.0);
-        metrics_ui(ui, studio, out);
+        metrics_ui(ui, &view.metrics, out);
     });
 }
 
@@ -119,12 +115,11 @@ fn columns_ui(ui: &mut Ui, numbers: &[Number]) {
     }
 }
 
-fn numbers_ui(ui: &mut Ui, studio: &Studio) {
-    let (run, h) = (&studio.training, &studio.training.history);
+fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
+    let h = run.history;
     let last = |points: &[[f64; 2]]| points.last().map(|p| p[1]);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
-    let s = &run.rates.statistics;
-    let batch = run.preset.as_ref().map_or(0, |p| p.input.batch) as f64;
+    let batch = run.preset.map_or(0, |p| p.input.batch) as f64;
     let rate = |r: f64| (r > 0.0).then(|| format::count(r));
     let time = |us: f32| (us > 0.0).then(|| format::micros(f64::from(us)));
     let number = |label: &str, value: Option<String>, about: &str| Number {
@@ -148,7 +143,7 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
     let mut numbers = vec![
         number(
             &format!("step of {total}"),
-            Some(format::exact(run.done())),
+            Some(format::exact(run.done)),
             &format!("Steps made, of the {} of the run", format::exact(run.total)),
         ),
         number("training loss", loss, "Mean loss of the last 32 batches, before each update, as in the table of runs"),
@@ -156,16 +151,16 @@ fn numbers_ui(ui: &mut Ui, studio: &Studio) {
         number(accuracy_name, accuracy, &format!("Share that it classifies right of {samples}{rhythm}")),
         number(
             "steps/s",
-            rate(s.steps_per_s),
+            rate(run.steps_per_s),
             "Over the last second; over the steps' own time where the run was shorter",
         ),
         number(
             "samples/s",
-            rate(s.steps_per_s * batch),
+            rate(run.steps_per_s * batch),
             "Over the last second; over the steps' own time where the run was shorter",
         ),
-        number("median step", time(s.median_us), "Median host time over the last 4096 steps"),
-        number("p99 step", time(s.p99_us), "99th percentile of the host time over the last 4096 steps"),
+        number("median step", time(run.median_us), "Median host time over the last 4096 steps"),
+        number("p99 step", time(run.p99_us), "99th percentile of the host time over the last 4096 steps"),
     ];
     if h.held_out_accuracy.is_empty() && !h.accuracy.raw.last().is_some_and(f32::is_finite) {
         numbers.remove(3);
@@ -178,27 +173,26 @@ const ROOM_FOR_CONTROLS: f32 = 600.0;
 /// What the sign of an edited network takes beside them.
 const ROOM_FOR_SIGN: f32 = 24.0;
 
-fn controls_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut CommandQueue) {
-    let sign = if studio.is_stale() { ROOM_FOR_SIGN } else { 0.0 };
+fn controls_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, out: &mut CommandQueue) {
+    let sign = if view.is_stale { ROOM_FOR_SIGN } else { 0.0 };
     if ui.available_width() < ROOM_FOR_CONTROLS + sign {
-        ui.horizontal(|ui| lr_ui(ui, studio, panel, out));
-        ui.horizontal(|ui| view_ui(ui, studio, panel, out));
+        ui.horizontal(|ui| lr_ui(ui, &view.run, panel, out));
+        ui.horizontal(|ui| view_ui(ui, view, panel, out));
         return;
     }
     ui.horizontal(|ui| {
-        lr_ui(ui, studio, panel, out);
+        lr_ui(ui, &view.run, panel, out);
         ui.add_space(8.0);
-        view_ui(ui, studio, panel, out);
+        view_ui(ui, view, panel, out);
     });
 }
 
 /// The learning rate, which acts on the run at once.
-fn lr_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut CommandQueue) {
-    let run = &studio.training;
+fn lr_ui(ui: &mut Ui, run: &RunView<'_>, panel: &mut TrainPanel, out: &mut CommandQueue) {
     weak_ui(ui, "learning rate");
     let mut text = panel.lr_text.clone().unwrap_or_else(|| format!("{}", run.lr));
     let edit = TextEdit::singleline(&mut text).desired_width(80.0).font(theme::mono()).id_salt("live lr");
-    let response = ui.add_enabled_ui(run.obeys(), |ui| ui.name_inputs("Live learning rate", |ui| ui.add(edit))).inner;
+    let response = ui.add_enabled_ui(run.obeys, |ui| ui.name_inputs("Live learning rate", |ui| ui.add(edit))).inner;
     let response =
         response.on_hover_text("Live: the next replay reads it; the recording stays as it is. Enter sets it.");
     let parsed = text.trim().parse::<f32>().ok().filter(|v| (0.0..=1e6).contains(v));
@@ -211,8 +205,8 @@ fn lr_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Command
         panel.lr_text = Some(text);
     }
     for (label, name, factor) in [("÷2", "Halve the learning rate", 0.5), ("×2", "Double the learning rate", 2.0)] {
-        let button = ui.add_enabled(run.obeys(), egui::Button::new(label)).on_hover_text(name);
-        crate::studio::widgets::button::named(&button, name, run.obeys());
+        let button = ui.add_enabled(run.obeys, egui::Button::new(label)).on_hover_text(name);
+        crate::studio::widgets::button::named(&button, name, run.obeys);
         if button.clicked() {
             out.push(UiCommand::SetLr(run.lr * factor));
         }
@@ -220,10 +214,9 @@ fn lr_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Command
 }
 
 /// How the curves are shown.
-fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut CommandQueue) {
-    let run = &studio.training;
+fn view_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, out: &mut CommandQueue) {
     weak_ui(ui, "smoothing");
-    let mut smoothing = run.smoothing();
+    let mut smoothing = view.run.smoothing;
     let lag = smoothing / (1.0 - smoothing).max(1e-3);
     let slider = Slider::new(&mut smoothing, 0.0..=0.999).fixed_decimals(3);
     let response = slider_ui(ui, slider, "Smoothing", 64.0).on_hover_text(format!(
@@ -235,7 +228,7 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Comma
     if response.changed() {
         out.push(UiCommand::SetSmoothing(smoothing));
     }
-    let mut log = studio.settings.log_axis;
+    let mut log = view.plots.log_axis;
     if ui.checkbox(&mut log, "log").on_hover_text(UiCommand::ToggleLogAxis.info().about).changed() {
         out.push(UiCommand::ToggleLogAxis);
     }
@@ -246,8 +239,8 @@ fn view_ui(ui: &mut Ui, studio: &Studio, panel: &mut TrainPanel, out: &mut Comma
             let freeze = ui.button("Freeze").on_hover_text("Keeps the axes as they are while the run continues");
             panel.view.frozen = freeze.clicked();
         }
-        plots_menu_ui(ui, studio, out);
-        if studio.is_stale() {
+        plots_menu_ui(ui, view, out);
+        if view.is_stale {
             let c = theme::colors(ui);
             // Beside everything else there is room for the words, and for the way out, in a wide window only.
             let is_wide = ui.available_width() > 120.0;

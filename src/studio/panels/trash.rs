@@ -3,9 +3,8 @@
 use crate::studio::commands::runs::Column as Field;
 use crate::studio::commands::runs::RunsCommand;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme::icons;
-use crate::studio::view_models::runs::RunRow;
+use crate::studio::view_models::runs::{RunRow, RunsView};
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use egui::{Align, Button, Layout, RichText, Ui};
 use egui_extras::{Column, TableBuilder};
@@ -15,9 +14,9 @@ const FIELDS: [(Field, f32); 4] =
     [(Field::State, 84.0), (Field::Started, 84.0), (Field::Steps, 76.0), (Field::Loss, 68.0)];
 
 /// Shows the list.
-pub fn trash_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
-    let Some(view) = &studio.runs.trash else { return drop(weak_ui(ui, "Reading the trash…")) };
-    if view.rows.is_empty() {
+pub fn trash_ui(ui: &mut Ui, trash: Option<&RunsView>, out: &mut CommandQueue) {
+    let Some(trash) = trash else { return drop(weak_ui(ui, "Reading the trash…")) };
+    if trash.rows.is_empty() {
         return empty_ui(ui, "The trash is empty", "Runs that are deleted come here, and can be brought back.");
     }
     let mut table = TableBuilder::new(ui)
@@ -37,8 +36,8 @@ pub fn trash_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
         row.col(|_| {});
     });
     table.body(|body| {
-        body.rows(28.0, view.rows.len(), |mut row| {
-            let Some(run) = view.rows.get(row.index()) else { return };
+        body.rows(28.0, trash.rows.len(), |mut row| {
+            let Some(run) = trash.rows.get(row.index()) else { return };
             row.col(|ui| {
                 let name = egui::Label::new(&run.name).truncate().selectable(false);
                 ui.add(name).on_hover_text(&run.tooltip);
@@ -84,8 +83,8 @@ fn ways_ui(ui: &mut Ui, run: &RunRow, out: &mut CommandQueue) {
 }
 
 /// What stands above the list: removes everything in it.
-pub fn trash_tools_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
-    let rows = studio.runs.trash.as_ref().map_or(&[][..], |v| &v.rows[..]);
+pub fn trash_tools_ui(ui: &mut Ui, trash: Option<&RunsView>, out: &mut CommandQueue) {
+    let rows = trash.map_or(&[][..], |t| &t.rows[..]);
     let text = format!("{}  Empty the trash…", icons::TRASH);
     let button = ui.add_enabled(!rows.is_empty(), Button::new(text));
     named(&button, "Empty the trash…", !rows.is_empty());

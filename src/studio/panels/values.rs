@@ -3,10 +3,10 @@
 use crate::studio::commands::choices::Weights;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::shell::state::Studio;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
+use crate::studio::view_models::panels::values::ValuesView;
 use crate::studio::view_models::values::ShownValues;
 use crate::studio::widgets::button::{icon_ui, named, weak_ui};
 use crate::studio::widgets::tensor_values::{extent, histogram_ui, picture_ui, texture};
@@ -32,62 +32,60 @@ impl PictureCache {
 }
 
 /// Shows the values of the selected buffer or operation, or what to do to see them.
-pub fn values_ui(ui: &mut Ui, studio: &Studio, cache: &mut PictureCache, out: &mut CommandQueue) {
+pub fn values_ui(ui: &mut Ui, view: &ValuesView<'_>, cache: &mut PictureCache, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.label(RichText::new("Values").font(theme::strong(12.0)).color(theme::colors(ui).weak));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let (text, name) =
-                if studio.measurements.values.on { ("Hide", "Hide values") } else { ("Show", "Show values") };
+            let (text, name) = if view.is_on { ("Hide", "Hide values") } else { ("Show", "Show values") };
             let tooltip = UiCommand::ShowValues.tooltip(ui.ctx());
             let button = ui.add(Button::new(RichText::new(text).size(12.0)).frame(false)).on_hover_text(tooltip);
             named(&button, name, true);
             if button.clicked() {
                 out.push(UiCommand::ShowValues);
             }
-            if studio.measurements.is_looking() {
+            if view.is_looking {
                 ui.add(egui::Spinner::new().size(12.0));
             }
         });
     });
-    if !studio.measurements.values.on {
+    if !view.is_on {
         weak_ui(ui, "Runs the step up to the scrubber on a private copy and shows what is stored here.");
         return;
     }
-    if studio.is_plan_outdated() {
+    if view.is_outdated {
         weak_ui(ui, "Fix the network's problem to look at values.");
         return;
     }
-    weights_ui(ui, studio, out);
-    parts_ui(ui, studio, out);
-    if let Some(problem) = &studio.measurements.values.problem {
+    weights_ui(ui, view, out);
+    parts_ui(ui, view, out);
+    if let Some(problem) = view.problem {
         let color = theme::colors(ui).error;
         ui.add(egui::Label::new(RichText::new(problem).size(12.0).color(color)).wrap());
     }
-    match studio.values_shown() {
-        Some(shown) => shown_ui(ui, studio, shown, cache, out),
-        None if studio.looked_at().is_none() => {
-            drop(weak_ui(ui, "Select a buffer or an operation to look at its values."))
-        }
-        None if studio.measurements.values.problem.is_none() => drop(weak_ui(ui, "Running the step up to here.")),
+    match view.values {
+        Some(shown) => shown_ui(ui, view, shown, cache, out),
+        None if view.buffer.is_none() => drop(weak_ui(ui, "Select a buffer or an operation to look at its values.")),
+        None if view.problem.is_none() => drop(weak_ui(ui, "Running the step up to here.")),
         None => {}
     }
-    first_bad_ui(ui, studio, out);
+    first_bad_ui(ui, view, out);
 }
 
-fn weights_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
+fn weights_ui(ui: &mut Ui, view: &ValuesView<'_>, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
         weak_ui(ui, "with");
-        let run = match &studio.training.snapshot {
-            Some(m) => format!("the run's, step {}", format::exact(m.step)),
+        let run = match view.snapshot_step {
+            Some(step) => format!("the run's, step {}", format::exact(step)),
             None => "the run's".to_owned(),
         };
         let choices = [(Weights::Initial, "initial weights"), (Weights::Run, run.as_str())];
         for (weights, label) in choices {
             let command = UiCommand::UseWeights(weights);
-            let on = studio.measurements.weights(studio.training.snapshot.is_some()) == weights;
+            let on = view.weights == weights;
+            let can_use = weights == Weights::Initial || view.can_use_run;
             let button = Button::selectable(on, RichText::new(label).size(12.0));
-            let response = ui.add_enabled(studio.is_enabled(&command), button).on_hover_text(command.info().about);
+            let response = ui.add_enabled(can_use, button).on_hover_text(command.info().about);
             let response = response.on_disabled_hover_text("No run has weights yet: train, or make a step");
             if response.clicked() {
                 out.push(command);
@@ -97,11 +95,11 @@ fn weights_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
 }
 
 /// Chooses a parameter, gradient or moment of a flat vector.
-fn parts_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
-    let plan = studio.plan.as_ref().map(|p| &p.compiled.plan);
-    let parts = plan.zip(studio.looked_at()).and_then(|(p, id)| p.buffers.get(id.0 as usize)).map(|b| &b.parts);
+fn parts_ui(ui: &mut Ui, view: &ValuesView<'_>, out: &mut CommandQueue) {
+    let plan = view.plan.map(|p| &p.compiled.plan);
+    let parts = plan.zip(view.buffer).and_then(|(p, id)| p.buffers.get(id.0 as usize)).map(|b| &b.parts);
     let Some(parts) = parts.filter(|p| !p.is_empty()) else { return };
-    let now = studio.measurements.values.part.min(parts.len() - 1);
+    let now = view.part.min(parts.len() - 1);
     let width = ui.available_width() - 8.0;
     let combo = ComboBox::from_id_salt("part of the vector").width(width).selected_text(&parts[now].name);
     let combo = combo.truncate().show_ui(ui, |ui| {
@@ -117,9 +115,9 @@ fn parts_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
 }
 
 /// The values in one line, for where there is little room; nothing where they are not looked at.
-pub fn values_line_ui(ui: &mut Ui, studio: &Studio) {
-    let is_looked_at = studio.measurements.values.on && !studio.is_plan_outdated();
-    let Some(shown) = studio.values_shown().filter(|_| is_looked_at) else { return };
+pub fn values_line_ui(ui: &mut Ui, view: &ValuesView<'_>) {
+    let is_looked_at = view.is_on && !view.is_outdated;
+    let Some(shown) = view.values.filter(|_| is_looked_at) else { return };
     let Some(look) = &shown.summary else {
         weak_ui(ui, &shown.holds);
         return;
@@ -135,7 +133,7 @@ pub fn values_line_ui(ui: &mut Ui, studio: &Studio) {
     }
 }
 
-fn shown_ui(ui: &mut Ui, studio: &Studio, shown: &ShownValues, cache: &mut PictureCache, out: &mut CommandQueue) {
+fn shown_ui(ui: &mut Ui, view: &ValuesView<'_>, shown: &ShownValues, cache: &mut PictureCache, out: &mut CommandQueue) {
     let done = match shown.ops {
         0 => "before the first op".to_owned(),
         n => format!("after op {}", n - 1),
@@ -149,7 +147,7 @@ fn shown_ui(ui: &mut Ui, studio: &Studio, shown: &ShownValues, cache: &mut Pictu
         .on_hover_text(format!("A private copy makes step {step} with {weights}; the run is not touched"));
     ui.add(egui::Label::new(RichText::new(&shown.holds).font(theme::mono())).wrap());
     if let Some(op) = shown.writer {
-        let kernel = studio.plan.as_ref().and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
+        let kernel = view.plan.and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
         link_ui(ui, "written by", &format!("{op} {kernel}"), Selection::Op(op), out);
     }
     let Some(look) = &shown.summary else { return };
@@ -232,9 +230,9 @@ fn slices_ui(ui: &mut Ui, p: &Picture, out: &mut CommandQueue) {
     });
 }
 
-fn first_bad_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
+fn first_bad_ui(ui: &mut Ui, view: &ValuesView<'_>, out: &mut CommandQueue) {
     ui.add_space(4.0);
-    let enabled = studio.is_enabled(&UiCommand::FindFirstBad);
+    let enabled = view.can_search;
     let info = UiCommand::FindFirstBad.info();
     let button = Button::new(RichText::new(format!("{}  {}", info.icon, info.label)).size(12.0));
     let response = ui.add_enabled(enabled, button).on_hover_text(info.about);
@@ -242,15 +240,12 @@ fn first_bad_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
     if response.clicked() {
         out.push(UiCommand::FindFirstBad);
     }
-    let Some((revision, found)) = &studio.measurements.values.first_bad else { return };
-    if *revision != studio.plan_revision {
-        return;
-    }
+    let Some(found) = view.first_bad else { return };
     let Some(bad) = found else {
         weak_ui(ui, "Every value of the step is finite.");
         return;
     };
-    let kernel = |op: usize| studio.plan.as_ref().and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
+    let kernel = |op: usize| view.plan.and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
     match bad.op {
         Some(op) => link_ui(ui, "made by", &format!("{op} {}", kernel(op)), Selection::Op(op), out),
         None => drop(weak_ui(ui, "It was there before the step: look at the data, or at the weights.")),

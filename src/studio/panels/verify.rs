@@ -2,12 +2,14 @@
 
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::shell::state::Studio;
+use crate::studio::panels::plan_state::unready_ui;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
+use crate::studio::view_models::panels::verify::VerifyView;
 use crate::studio::view_models::proofs::Proved;
+use crate::studio::view_models::readiness::Readiness;
 use crate::studio::widgets::button::{command_ui, empty_ui, named, weak_ui};
 use crate::studio::widgets::field::problem_ui;
 use crate::tensor::Bytes;
@@ -24,35 +26,34 @@ pub struct VerifyPanel {
 }
 
 /// Shows the panel.
-pub fn verify_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut CommandQueue) {
-    buttons_ui(ui, studio, panel, out);
+pub fn verify_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, out: &mut CommandQueue) {
+    buttons_ui(ui, view, panel, out);
     ui.add_space(4.0);
-    status_ui(ui, studio, out);
+    status_ui(ui, view, out);
     ui.separator();
-    let proofs = &studio.proofs;
-    if proofs.proved.is_empty() && !proofs.is_running() {
-        if !studio.is_ready() {
-            return crate::studio::panels::plan_state::unready_ui(ui, studio, "prove its step");
+    if view.proved.is_empty() && !view.is_running {
+        if view.readiness != Readiness::Ready {
+            return unready_ui(ui, view.readiness, "prove its step");
         }
         let next = "The window stays usable while proofs run, and each figure appears when it is known.";
         return empty_ui(ui, "Nothing proved yet", next);
     }
     ScrollArea::vertical().id_salt("proofs").auto_shrink([false, false]).show(ui, |ui| {
         for proof in Proof::ALL {
-            let own: Vec<&Proved> = proofs.proved.iter().filter(|p| p.proof == proof).collect();
-            let runs = proofs.current.filter(|(p, _)| *p == proof);
+            let own: Vec<&Proved> = view.proved.iter().filter(|p| p.proof == proof).collect();
+            let runs = view.current.filter(|(p, _)| *p == proof);
             if own.is_empty() && runs.is_none() {
                 continue;
             }
             ui.add_space(8.0);
             ui.label(RichText::new(proof.name()).font(theme::strong(13.0))).on_hover_text(proof.about());
             for proved in own {
-                check_ui(ui, studio, proved, out);
+                check_ui(ui, view, proved, out);
             }
             if let Some((_, name)) = runs {
                 ui.horizontal(|ui| {
                     ui.add(egui::Spinner::new().size(12.0));
-                    weak_ui(ui, format!("{name}, {}", format::duration(proofs.seconds())));
+                    weak_ui(ui, format!("{name}, {}", format::duration(view.seconds)));
                 });
             }
         }
@@ -60,8 +61,8 @@ pub fn verify_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mu
     });
 }
 
-fn buttons_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut CommandQueue) {
-    let ready = studio.is_enabled(&UiCommand::Prove(None));
+fn buttons_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, out: &mut CommandQueue) {
+    let ready = view.can_prove;
     ui.horizontal_wrapped(|ui| {
         let c = theme::colors(ui);
         let text = RichText::new(format!("{}  Verify everything", icons::CHECK)).color(c.on_accent);
@@ -77,14 +78,14 @@ fn buttons_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut C
             }
         }
     });
-    replays_ui(ui, studio, panel, out);
+    replays_ui(ui, view, panel, out);
 }
 
 /// How often the step is replayed to prove it deterministic.
-fn replays_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut CommandQueue) {
+fn replays_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
         weak_ui(ui, "replays");
-        let set = studio.settings.replays;
+        let set = view.replays;
         let mut text = panel.replays.clone().unwrap_or_else(|| set.map_or_else(String::new, |n| n.to_string()));
         let edit = TextEdit::singleline(&mut text).desired_width(72.0).font(theme::mono());
         let edit = edit.id_salt("replays");
@@ -113,25 +114,23 @@ fn replays_ui(ui: &mut Ui, studio: &Studio, panel: &mut VerifyPanel, out: &mut C
     });
 }
 
-fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
-    let proofs = &studio.proofs;
-    if let Some(problem) = &proofs.problem {
+fn status_ui(ui: &mut Ui, view: &VerifyView<'_>, out: &mut CommandQueue) {
+    if let Some(problem) = view.problem {
         problem_ui(ui, problem, "");
     }
-    price_ui(ui, studio);
+    price_ui(ui, view);
     ui.horizontal_wrapped(|ui| {
         // As high as its button, so that nothing moves when that comes and goes.
         ui.set_min_height(24.0);
-        if proofs.is_running() {
+        if view.is_running {
             // A check that takes long says so, even where nothing else moves.
             ui.ctx().request_repaint_after(Duration::from_millis(500));
-            let text =
-                proofs.current.map_or_else(|| "preparing".to_owned(), |(p, name)| format!("{}: {name}", p.name()));
+            let text = view.current.map_or_else(|| "preparing".to_owned(), |(p, name)| format!("{}: {name}", p.name()));
             weak_ui(ui, text);
             command_ui(ui, UiCommand::CancelProofs, true, out);
             return;
         }
-        let count = |wanted: Option<bool>| proofs.proved.iter().filter(|p| p.check.passed == wanted).count();
+        let count = |wanted: Option<bool>| view.proved.iter().filter(|p| p.check.passed == wanted).count();
         let (good, bad, skipped) = (count(Some(true)), count(Some(false)), count(None));
         if good + bad + skipped == 0 {
             return;
@@ -140,21 +139,21 @@ fn status_ui(ui: &mut Ui, studio: &Studio, out: &mut CommandQueue) {
         let color = if bad > 0 { c.error } else { c.text };
         let text = format!("{good} passed, {bad} failed, {skipped} skipped");
         ui.label(RichText::new(text).color(color));
-        let revision = studio.document.revision();
-        if proofs.proved.iter().any(|p| p.revision != revision) {
+        let revision = view.revision;
+        if view.proved.iter().any(|p| p.revision != revision) {
             let text = format!("{}  edited since: what is marked stale was proved of an older network", icons::INFO);
             ui.label(RichText::new(text).size(12.0).color(c.warning));
-        } else if let Some(one) = proofs.proved.first() {
+        } else if let Some(one) = view.proved.first() {
             weak_ui(ui, format!("of {}, revision {revision}, as it is now", one.document));
         }
     });
 }
 
 /// What all proofs of the document would take. The line is there from the start, so that nothing below it moves.
-fn price_ui(ui: &mut Ui, studio: &Studio) {
-    let replays = studio.settings.replays;
-    let Some(found) = studio.proofs.estimate(studio.document.revision(), replays) else {
-        let is_coming = studio.is_ready() && (studio.proofs.is_pricing() || studio.proofs.is_running());
+fn price_ui(ui: &mut Ui, view: &VerifyView<'_>) {
+    let replays = view.replays;
+    let Some(found) = view.estimate else {
+        let is_coming = view.readiness == Readiness::Ready && (view.is_estimating || view.is_running);
         weak_ui(ui, if is_coming { "estimating what everything takes…" } else { " " });
         return;
     };
@@ -174,10 +173,10 @@ fn price_ui(ui: &mut Ui, studio: &Studio) {
     ui.add(egui::Label::new(RichText::new(text).size(12.0).color(color)).wrap()).on_hover_text(about);
 }
 
-fn check_ui(ui: &mut Ui, studio: &Studio, proved: &Proved, out: &mut CommandQueue) {
+fn check_ui(ui: &mut Ui, view: &VerifyView<'_>, proved: &Proved, out: &mut CommandQueue) {
     let c = theme::colors(ui);
     let check = &proved.check;
-    let stale = proved.revision != studio.document.revision();
+    let stale = proved.revision != view.revision;
     let (sign, word, color) = match check.passed {
         Some(true) => (icons::CHECK, "passed", c.text),
         Some(false) => (icons::CLOSE, "failed", c.error),

@@ -15,6 +15,7 @@ use crate::studio::shell::shortcuts;
 use crate::studio::shell::state::Studio;
 use crate::studio::shell::window::Fit;
 use crate::studio::theme;
+use crate::studio::view_models::readiness::EnabledCommands;
 use crate::train::runs::RunStore;
 use egui::{CentralPanel, Frame, Margin, Panel, Ui};
 use egui_tiles::{Behavior, TileId, Tiles, UiResponse};
@@ -205,25 +206,27 @@ impl StudioApp {
 
     fn rooms_ui(&mut self, ui: &mut Ui) {
         let (studio, panels, out) = (&self.studio, &mut self.panels, &mut self.commands);
+        let (enabled, window) = (studio.enabled_commands(), ui.ctx().content_rect().width());
         let room =
             |ui: &Ui, x: i8, y: i8| Frame::new().fill(theme::colors(ui).panel).inner_margin(Margin::symmetric(x, y));
         let frame = room(ui, 8, 6);
-        let top = Panel::top("top bar").frame(frame).show(ui, |ui| panels::top_bar::top_bar_ui(ui, studio, out));
+        let top = Panel::top("top bar")
+            .frame(frame)
+            .show(ui, |ui| panels::top_bar::top_bar_ui(ui, &studio.top_bar_view(window, &enabled), out));
         let frame = room(ui, 12, 4);
         let bottom = Panel::bottom("status").frame(frame).show(ui, |ui| {
-            panels::status::status_ui(ui, studio, &mut panels.status, out);
+            panels::status::status_ui(ui, &studio.status_view(), &mut panels.status, out);
         });
         // From the left to the right and from the top to the bottom.
         let mut areas = vec![top.response.rect];
         let frame = room(ui, 12, 8);
-        let window = ui.ctx().content_rect().width();
         // However wide a panel was drawn, the tabs keep the larger part.
         let range = |least: f32| least..=(window * 0.36).clamp(least, 480.0);
         let mut network = None;
         if studio.settings.shows(Side::Network, window) {
             let panel = Panel::left("network panel").frame(frame).default_size(340.0).size_range(range(264.0));
             let shown = panel.show(ui, |ui| {
-                panels::network::network_ui(ui, studio, &mut panels.network, &mut panels.drafts, out);
+                panels::network::network_ui(ui, &studio.network_view(), &mut panels.network, &mut panels.drafts, out);
             });
             network = Some(shown.response.rect);
             areas.extend(network);
@@ -231,14 +234,16 @@ impl StudioApp {
         let mut inspector = None;
         if studio.settings.shows(Side::Inspector, window) {
             let panel = Panel::right("inspector panel").frame(frame).default_size(256.0).size_range(range(200.0));
-            let shown = panel.show(ui, |ui| panels::inspector::inspector_ui(ui, studio, &mut panels.pictures, out));
+            let shown = panel.show(ui, |ui| {
+                panels::inspector::inspector_ui(ui, &studio.inspector_view(), &mut panels.pictures, out)
+            });
             inspector = Some(shown.response.rect);
         }
         let middle = CentralPanel::no_frame().show(ui, |ui| {
             let mut tabs = std::mem::replace(&mut panels.tabs, egui_tiles::Tree::empty(egui::Id::unique("no tabs")));
             panels.shown.clear();
             let reveals = panels.row.reveals(&studio.shown, ui.available_width());
-            tabs.ui(&mut Rooms { studio, panels, out, reveals }, ui);
+            tabs.ui(&mut Rooms { studio, panels, enabled: &enabled, out, reveals }, ui);
             if reveals {
                 ui.ctx().request_repaint();
             }
@@ -246,10 +251,12 @@ impl StudioApp {
         });
         let middle = middle.response.rect;
         areas.extend([middle].into_iter().chain(inspector).chain([bottom.response.rect]));
-        panels::palette::palette_ui(ui, studio, &mut panels.palette, out);
-        panels::tour::tour_ui(ui, studio, &panels::tour::Parts { network, middle, inspector }, out);
-        panels::help::help_ui(ui, studio, &mut panels.help);
-        if let Some(answer) = panels::modals::modals_ui(ui, studio, &mut panels.modals) {
+        panels::palette::palette_ui(ui, &enabled, &mut panels.palette, out);
+        if let Some(view) = studio.tour_view() {
+            panels::tour::tour_ui(ui, &view, &panels::tour::Parts { network, middle, inspector }, out);
+        }
+        panels::help::help_ui(ui, &studio.help_view(), &mut panels.help);
+        if let Some(answer) = panels::modals::modals_ui(ui, &studio.modals_view(), &mut panels.modals) {
             let ctx = ui.ctx().clone();
             self.take_answer(&ctx, answer);
         }
@@ -316,6 +323,7 @@ impl eframe::App for StudioApp {
 struct Rooms<'a> {
     studio: &'a Studio,
     panels: &'a mut Panels,
+    enabled: &'a EnabledCommands,
     out: &'a mut CommandQueue,
     /// True where the tabs that are shown are brought into view in their row.
     reveals: bool,
@@ -328,21 +336,33 @@ impl Behavior<Tab> for Rooms<'_> {
         Frame::new().fill(fill).inner_margin(Margin::same(12)).show(ui, |ui| {
             ui.take_available_space();
             match tab {
-                Tab::Train => panels::train::train_ui(ui, self.studio, &mut self.panels.train, self.out),
+                Tab::Train => panels::train::train_ui(ui, &self.studio.train_view(), &mut self.panels.train, self.out),
                 Tab::StepGraph => {
-                    panels::step_graph::step_graph_ui(ui, self.studio, &mut self.panels.step_graph, self.out)
+                    let view = self.studio.plan_on_screen();
+                    panels::step_graph::step_graph_ui(ui, &view, &mut self.panels.step_graph, self.out)
                 }
-                Tab::Arena => panels::arena::arena_ui(ui, self.studio, &mut self.panels.arena, self.out),
-                Tab::Capture => panels::capture::capture_ui(ui, self.studio, &mut self.panels.capture, self.out),
+                Tab::Arena => panels::arena::arena_ui(ui, &self.studio.arena_view(), &mut self.panels.arena, self.out),
+                Tab::Capture => {
+                    panels::capture::capture_ui(ui, &self.studio.capture_view(), &mut self.panels.capture, self.out)
+                }
                 Tab::Data => {
                     let Panels { data, drafts, .. } = &mut *self.panels;
-                    panels::data::data_ui(ui, self.studio, data, drafts, self.out);
+                    panels::data::data_ui(ui, &self.studio.data_view(), data, drafts, self.out);
                 }
                 Tab::Predictions => {
-                    panels::predictions::predictions_ui(ui, self.studio, &mut self.panels.predictions, self.out);
+                    panels::predictions::predictions_ui(
+                        ui,
+                        &self.studio.predictions_view(),
+                        &mut self.panels.predictions,
+                        self.out,
+                    );
                 }
-                Tab::Verify => panels::verify::verify_ui(ui, self.studio, &mut self.panels.verify, self.out),
-                Tab::Runs => panels::runs::runs_ui(ui, self.studio, &mut self.panels.runs, self.out),
+                Tab::Verify => {
+                    panels::verify::verify_ui(ui, &self.studio.verify_view(), &mut self.panels.verify, self.out)
+                }
+                Tab::Runs => {
+                    panels::runs::runs_ui(ui, &self.studio.runs_view(self.enabled), &mut self.panels.runs, self.out)
+                }
             }
         });
         UiResponse::None

@@ -1,6 +1,6 @@
 //! What was proved of a step.
 
-use crate::train::{Check, Proof};
+use crate::train::{Check, Price, Proof};
 
 /// Where a check stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,4 +12,16 @@ pub struct Proved {
     pub document: String,
     /// Time that the check took, in seconds.
     pub seconds: f64,
+}
+
+/// What all proofs of a document take, roughly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The document's revision.
+    pub revision: u64,
+    /// The number of replays that was given.
+    pub replays: Option<u64>,
+    pub price: Price,
+    /// Memory that was free then, in bytes, where the system reports it.
+    pub free: Option<u64>,
 }

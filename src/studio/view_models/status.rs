@@ -2,7 +2,6 @@
 
 use crate::exec::Recording;
 use crate::exec::cpu::Ceilings;
-use crate::studio::run::training::Training;
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::plan::PlanView;
@@ -93,11 +92,11 @@ pub fn plan_text(plan: &PlanView) -> String {
 
 /// Whether the step is recorded, and if not, why. `trains` says whether the chosen device is there to train on.
 #[must_use]
-pub fn recorded_text(training: &Training, trains: bool) -> String {
+pub fn recorded_text(recording: Option<&Recording>, state: Option<&RunState>, trains: bool) -> String {
     if !trains {
         return "plan only: choose a device that is here to train on it".into();
     }
-    match (&training.recording, &training.state) {
+    match (recording, state) {
         (Some(Recording { why_eager: Some(why), .. }), _) => format!("runs op by op: {why}"),
         (Some(r), _) if r.nodes > 0 => format!("captured, {}", plain_count(r.nodes, "node")),
         (Some(r), _) => format!("recorded, {}", plain_count(r.calls, "call")),
@@ -109,8 +108,8 @@ pub fn recorded_text(training: &Training, trains: bool) -> String {
 
 /// What a recording holds, in words; empty where there is none.
 #[must_use]
-pub fn recording_text(training: &Training) -> String {
-    let Some(r) = &training.recording else { return String::new() };
+pub fn recording_text(recording: Option<&Recording>) -> String {
+    let Some(r) = recording else { return String::new() };
     let count = format::exact(r.held_arguments as u64);
     let held = match (r.nodes, &r.why_eager) {
         (_, Some(_)) => "no recorded arguments".to_owned(),
@@ -129,21 +128,33 @@ pub fn recording_text(training: &Training) -> String {
     format!("{}, {held}{launch}", plain_count(r.calls, "call"))
 }
 
-/// What the status line says of the run; empty where there is none.
-#[must_use]
-pub fn run_text(training: &Training) -> String {
-    let Some(preset) = &training.preset else { return String::new() };
-    let rate = training.rates.statistics.steps_per_s;
-    let mut out = format!("step {} of {}", format::exact(training.done()), format::exact(training.total));
-    if training.is_running() && rate > 0.0 {
-        let left = training.total.saturating_sub(training.done()) as f64 / rate;
-        out += &format!(
-            " · {} samples/s · {} left",
-            format::count(rate * preset.input.batch as f64),
-            format::duration(left)
-        );
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunProgress {
+    pub is_running: bool,
+    /// Steps made, and those of the whole run.
+    pub done: u64,
+    pub total: u64,
+    pub steps_per_s: f64,
+    /// Samples of a step.
+    pub batch: usize,
+}
+
+impl RunProgress {
+    /// What the status line says of the run.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = format!("step {} of {}", format::exact(self.done), format::exact(self.total));
+        if self.is_running && self.steps_per_s > 0.0 {
+            let left = self.total.saturating_sub(self.done) as f64 / self.steps_per_s;
+            out += &format!(
+                " · {} samples/s · {} left",
+                format::count(self.steps_per_s * self.batch as f64),
+                format::duration(left)
+            );
+        }
+        out
     }
-    out
 }
 
 #[cfg(test)]
@@ -167,11 +178,7 @@ mod tests {
 
     #[test]
     fn a_recording_claims_what_is_compared_and_when() {
-        let text = |recording| {
-            let mut training = Training::default();
-            training.recording = Some(recording);
-            recording_text(&training)
-        };
+        let text = |recording: Recording| recording_text(Some(&recording));
         let calls = Recording { calls: 7, held_arguments: 1234, ..Recording::default() };
         let on_cpu = text(calls.clone());
         assert_eq!(on_cpu, "7 calls, 1\u{2009}234 recorded arguments compared with the plan's at every replay");
@@ -187,10 +194,9 @@ mod tests {
 
     #[test]
     fn without_a_run_the_line_says_what_to_do() {
-        let training = Training::default();
-        assert_eq!(run_text(&training), "");
-        assert_eq!(recorded_text(&training, true), "not recorded: press Train or Step");
-        assert!(recorded_text(&training, false).starts_with("plan only"));
+        assert_eq!(recording_text(None), "");
+        assert_eq!(recorded_text(None, None, true), "not recorded: press Train or Step");
+        assert!(recorded_text(None, None, false).starts_with("plan only"));
         assert_eq!(state_name(None), "No run");
     }
 }

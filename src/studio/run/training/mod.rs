@@ -14,6 +14,7 @@ use crate::studio::run::rates::Rates;
 use crate::studio::run::training::previous::PreviousRun;
 use crate::studio::run::training::shutdown::{Shutdown, drop_in_background};
 use crate::studio::view_models::curves::{History, TwoWays};
+use crate::studio::view_models::status::RunProgress;
 use crate::studio::view_models::transport::{Next, Transport};
 use crate::train::runs::LayerCurves;
 use crate::train::{Command, Event, Looked, Moment, RunArtefacts, RunState, SessionSpec, StepReport, Worker};
@@ -323,6 +324,14 @@ impl Training {
         self.history.loss.raw.len() as u64
     }
 
+    /// How far the run is; `None` where there is none.
+    #[must_use]
+    pub fn progress(&self) -> Option<RunProgress> {
+        let batch = self.preset.as_ref()?.input.batch;
+        let steps_per_s = self.rates.statistics.steps_per_s;
+        Some(RunProgress { is_running: self.is_running(), done: self.done(), total: self.total, steps_per_s, batch })
+    }
+
     /// What may be pressed; `ready` says whether the document could be trained.
     #[must_use]
     pub fn transport(&self, ready: bool) -> Transport {
@@ -461,5 +470,15 @@ impl Drop for Training {
         let waits = self.writer.is_recording();
         let end = self.end();
         if waits { end.finish() } else { drop_in_background(end.worker) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_run_there_is_no_progress() {
+        assert_eq!(Training::default().progress(), None);
     }
 }

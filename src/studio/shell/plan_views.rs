@@ -1,0 +1,175 @@
+//! What the panels show of the network and its plan, made of the state of the window.
+
+use crate::studio::commands::{Tab, UiCommand, Weights};
+use crate::studio::shell::state::Studio;
+use crate::studio::view_models::panels::arena::ArenaPanelView;
+use crate::studio::view_models::panels::capture::CapturePanelView;
+use crate::studio::view_models::panels::inspector::InspectorPanelView;
+use crate::studio::view_models::panels::network::NetworkPanelView;
+use crate::studio::view_models::panels::plan::PlanOnScreen;
+use crate::studio::view_models::panels::status::{DifferenceView, StatusView};
+use crate::studio::view_models::panels::tour::{LargestBuffer, TourView};
+use crate::studio::view_models::panels::values::ValuesView;
+use crate::studio::view_models::readiness::{EnabledCommands, Readiness};
+use crate::studio::view_models::status::{plan_text, recorded_text, recording_text};
+
+impl Studio {
+    /// Whether the document could be trained now, and what is in the way.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        if self.is_ready() {
+            Readiness::Ready
+        } else if self.document.preset().layers.is_empty() {
+            Readiness::Empty
+        } else if self.problems() > 0 {
+            Readiness::HasProblems
+        } else if self.devices.current().trains() {
+            Readiness::Compiling
+        } else {
+            Readiness::DeviceAbsent
+        }
+    }
+
+    /// The commands of menus, palette and buttons that would do something now.
+    #[must_use]
+    pub fn enabled_commands(&self) -> EnabledCommands {
+        let own = [UiCommand::Train, UiCommand::UseWeights(Weights::Run)];
+        let all = UiCommand::listed().into_iter().chain(own);
+        EnabledCommands::all_but(all.filter(|c| !self.is_enabled(c)).collect())
+    }
+
+    /// The plan with what is selected in it.
+    #[must_use]
+    pub fn plan_on_screen(&self) -> PlanOnScreen<'_> {
+        PlanOnScreen {
+            plan: self.plan.as_deref(),
+            revision: self.plan_revision,
+            is_stale: self.is_plan_stale(),
+            is_outdated: self.is_plan_outdated(),
+            selection: self.selection.current(),
+            related: &self.related,
+            measured: self.measurements.measured(self.plan_revision),
+            is_measuring: self.measurements.is_measuring(),
+            can_measure: self.is_enabled(&UiCommand::MeasureOps),
+        }
+    }
+
+    /// How the step is recorded, in words.
+    fn recorded_text(&self) -> String {
+        let run = &self.training;
+        recorded_text(run.recording.as_ref(), run.state.as_ref(), self.devices.current().trains())
+    }
+
+    /// What the Capture plan tab shows.
+    #[must_use]
+    pub fn capture_view(&self) -> CapturePanelView<'_> {
+        CapturePanelView {
+            shown: self.plan_on_screen(),
+            network: &self.network,
+            rows: &self.rows,
+            made_of: (self.plan_revision, self.document.revision(), self.folds.revision()),
+            recorded: self.recorded_text(),
+            recording: recording_text(self.training.recording.as_ref()),
+        }
+    }
+
+    /// The values of what is selected.
+    #[must_use]
+    pub fn values_view(&self) -> ValuesView<'_> {
+        let (measurements, snapshot) = (&self.measurements, self.training.snapshot.as_ref());
+        let values = &measurements.values;
+        let of_plan = values.first_bad.as_ref().filter(|(revision, _)| *revision == self.plan_revision);
+        ValuesView {
+            is_on: values.on,
+            is_looking: measurements.is_looking(),
+            is_outdated: self.is_plan_outdated(),
+            plan: self.plan.as_deref(),
+            buffer: self.looked_at(),
+            part: values.part,
+            weights: measurements.weights(snapshot.is_some()),
+            can_use_run: self.is_enabled(&UiCommand::UseWeights(Weights::Run)),
+            snapshot_step: snapshot.map(|s| s.step),
+            values: self.values_shown(),
+            problem: values.problem.as_deref(),
+            first_bad: of_plan.map(|(_, found)| found.as_ref()),
+            can_search: self.is_enabled(&UiCommand::FindFirstBad),
+        }
+    }
+
+    /// What the inspector shows.
+    #[must_use]
+    pub fn inspector_view(&self) -> InspectorPanelView<'_> {
+        InspectorPanelView {
+            page: &self.inspector,
+            shown: self.plan_on_screen(),
+            values: self.values_view(),
+            can_go_back: self.selection.can_go_back(),
+            can_go_forward: self.selection.can_go_forward(),
+        }
+    }
+
+    /// What the Arena tab shows.
+    #[must_use]
+    pub fn arena_view(&self) -> ArenaPanelView<'_> {
+        ArenaPanelView {
+            shown: self.plan_on_screen(),
+            values: self.values_view(),
+            scrub: self.measurements.scrub,
+            changes: self.changes.as_deref(),
+            is_still: self.settings.is_still(self.motion.is_reduced()),
+            comparison: self.measurements.comparison(self.plan_revision),
+            is_comparing: self.measurements.is_comparing(),
+            can_compare: self.is_enabled(&UiCommand::ComparePlans),
+        }
+    }
+
+    /// What the network's panel shows.
+    #[must_use]
+    pub fn network_view(&self) -> NetworkPanelView<'_> {
+        NetworkPanelView {
+            network: &self.network,
+            rows: &self.rows,
+            folds: &self.folds,
+            revision: self.document.revision(),
+            selection: self.selection.current(),
+            related: &self.related,
+            is_data_shown: self.shown.contains(&Tab::Data),
+        }
+    }
+
+    /// What the status line shows.
+    #[must_use]
+    pub fn status_view(&self) -> StatusView<'_> {
+        let problems = self.problems();
+        let stale = if self.is_plan_stale() && problems > 0 { " (before the problem)" } else { "" };
+        let changes = self.changes.as_deref();
+        StatusView {
+            notice: self.notice.as_ref(),
+            jobs: &self.jobs.shown,
+            recorded: self.recorded_text(),
+            run: self.training.progress().map_or_else(String::new, |p| p.text()),
+            problems,
+            plan: self.plan.as_ref().map(|plan| format!("{}{stale}", plan_text(plan))),
+            difference: self.difference.as_deref().map(|text| DifferenceView {
+                text,
+                took: self.compile_took,
+                changes,
+            }),
+            is_plan_outdated: self.is_plan_outdated(),
+        }
+    }
+
+    /// What the tour's card shows, where the tour runs.
+    #[must_use]
+    pub fn tour_view(&self) -> Option<TourView> {
+        let (step, is_done) = self.tour.shown()?;
+        let arena = self.plan.as_ref().map(|p| &p.arena);
+        let largest = arena.and_then(|arena| {
+            let rect = arena.rect(*arena.largest.first()?)?;
+            let share = rect.bytes as f64 / arena.arena_bytes.max(1) as f64;
+            Some(LargestBuffer { name: rect.name.clone(), bytes: rect.bytes, share })
+        });
+        let can_offer = step.offer().is_some_and(|(_, command)| self.is_enabled(&command));
+        Some(TourView { step, is_done, can_offer, largest })
+    }
+}

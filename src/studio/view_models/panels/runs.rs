@@ -1,0 +1,65 @@
+//! What the Runs tab shows.
+
+use crate::studio::commands::runs::Column;
+use crate::studio::view_models::loaded_run::LoadedRun;
+use crate::studio::view_models::readiness::EnabledCommands;
+use crate::studio::view_models::runs::RunsView;
+use crate::train::capsule::CapsuleReport;
+use crate::train::runs::{FieldDifference, RunEntry};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What the Runs tab shows.
+#[derive(Clone, Debug)]
+pub struct RunsPanelView<'a> {
+    pub table: &'a RunsView,
+    pub entries: &'a [RunEntry],
+    /// Why there is no list.
+    pub problem: Option<&'a str>,
+    /// Ids of the runs that are compared, in the order in which they were chosen.
+    pub selected: &'a [String],
+    /// The folder of the first of them.
+    pub folder: Option<String>,
+    pub column: Column,
+    pub is_reversed: bool,
+    pub shows_hidden: bool,
+    pub by_time: bool,
+    pub log_axis: bool,
+    pub loaded: &'a HashMap<String, Arc<LoadedRun>>,
+    pub baseline: Option<&'a str>,
+    /// The differences between the presets of the selected runs.
+    pub differences: &'a [FieldDifference],
+    /// What the last replay of a capsule found.
+    pub replayed: Option<(&'a Path, &'a CapsuleReport)>,
+    pub shows_trash: bool,
+    pub trash: Option<&'a RunsView>,
+    /// Steps of the capsule that is being made or replayed.
+    pub capsule_step: Option<u64>,
+    /// The run on the Train tab, where it is paused.
+    pub paused: Option<&'a str>,
+    pub enabled: &'a EnabledCommands,
+    /// Why the selected runs cannot be deleted.
+    pub why_not_deleted: Option<String>,
+}
+
+impl RunsPanelView<'_> {
+    /// The first selected run.
+    #[must_use]
+    pub fn first(&self) -> Option<&RunEntry> {
+        self.selected.first().and_then(|id| self.entries.iter().find(|e| e.id == *id))
+    }
+
+    /// The name of a run.
+    #[must_use]
+    pub fn name(&self, id: &str) -> &str {
+        self.entries.iter().find(|e| e.id == id).map_or("", RunEntry::name)
+    }
+
+    /// The letter of a selected run, by which the table and the plots name it.
+    #[must_use]
+    pub fn letter(&self, id: &str) -> Option<char> {
+        let index = self.selected.iter().position(|s| s == id)?;
+        char::from_u32('A' as u32 + index as u32)
+    }
+}

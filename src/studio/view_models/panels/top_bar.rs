@@ -1,0 +1,49 @@
+//! What the top bar shows.
+
+use crate::studio::commands::DeviceChoice;
+use crate::studio::view_models::readiness::EnabledCommands;
+use crate::studio::view_models::transport::{Next, Transport};
+use crate::train::RunState;
+use std::path::PathBuf;
+
+/// What the top bar shows.
+#[derive(Clone, Debug)]
+pub struct TopBarView<'a> {
+    /// The document's title, and where its file is.
+    pub title: String,
+    pub place: Option<String>,
+    pub is_dirty: bool,
+    pub recent: &'a [PathBuf],
+    /// True where the panels beside the tabs are hidden.
+    pub hides_network: bool,
+    pub hides_inspector: bool,
+    pub state: Option<&'a RunState>,
+    pub device: DeviceView<'a>,
+    pub transport: TransportView,
+    pub enabled: &'a EnabledCommands,
+}
+
+/// The device in use, and those that can be chosen.
+#[derive(Clone, Debug)]
+pub struct DeviceView<'a> {
+    pub name: &'a str,
+    pub about: &'a str,
+    /// The precision of the document.
+    pub precision: &'static str,
+    pub chosen: DeviceChoice,
+    /// Name, description and choice of every device.
+    pub all: Vec<(&'a str, &'a str, DeviceChoice)>,
+    pub why_no_gpu: Option<&'a str>,
+}
+
+/// The buttons of the run.
+#[derive(Clone, Copy, Debug)]
+pub struct TransportView {
+    pub allowed: Transport,
+    /// What pressing Train does.
+    pub next: Next,
+    pub is_running: bool,
+    pub is_stopped: bool,
+    /// True where the run is kept.
+    pub is_recording: bool,
+}
