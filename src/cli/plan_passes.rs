@@ -1,6 +1,6 @@
 //! The passes that rewrote the program: which ran, what each changed, and the program after one of them.
 
-use super::args::Format;
+use super::choices::Format;
 use super::error::wrong;
 use crate::compile::Compiled;
 use crate::lower::Program;
