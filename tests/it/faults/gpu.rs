@@ -36,6 +36,10 @@ const PRELUDE: &str = "prelude.cuh";
 const SCALARS: &str = "elementwise.cu";
 
 pub fn table() -> Vec<KernelFault> {
+    [feed(), logged_metrics(), updates(), metrics(), whole_steps()].into_iter().flatten().collect()
+}
+
+fn feed() -> Vec<KernelFault> {
     vec![
         fault(
             "the log's values go to the step before",
@@ -101,6 +105,11 @@ pub fn table() -> Vec<KernelFault> {
             &[VALUES],
             LOG,
         ),
+    ]
+}
+
+fn logged_metrics() -> Vec<KernelFault> {
+    vec![
         fault(
             "the logged update magnitude is the gradient's norm",
             [OPTIMIZER, "closed[MAX] = a.at<u32>(3)[0];", "closed[MAX] = a.at<u32>(4)[0];"],
@@ -149,6 +158,11 @@ pub fn table() -> Vec<KernelFault> {
             &[CLASSES, VALUES],
             REFERENCES,
         ),
+    ]
+}
+
+fn updates() -> Vec<KernelFault> {
+    vec![
         fault(
             "decay in the gradient has the wrong sign",
             [PRELUDE, "DECOUPLED ? grad : grad + wd * old;", "DECOUPLED ? grad : grad - wd * old;"],
@@ -191,6 +205,11 @@ pub fn table() -> Vec<KernelFault> {
             &[super::IMAGES],
             REFERENCES,
         ),
+    ]
+}
+
+fn metrics() -> Vec<KernelFault> {
+    vec![
         fault(
             "the sum of squares is its last term",
             [PRELUDE, "square += other.square;", "square = other.square;"],
@@ -231,6 +250,11 @@ pub fn table() -> Vec<KernelFault> {
             &[TENSOR],
             REFERENCES,
         ),
+    ]
+}
+
+fn whole_steps() -> Vec<KernelFault> {
+    vec![
         fault(
             "an evaluation leaves out the running mean",
             [
