@@ -7,7 +7,7 @@ use stepgraph::exec::{ExecError, Fault};
 use stepgraph::model::{Preset, read_preset};
 use stepgraph::tensor::HostTensor;
 use stepgraph::train::{
-    Command, Event, RunState, Session, SessionSpec, StepReport, TensorFile, TrainError, VerifyOptions, Worker,
+    Command, Event, RunKey, RunState, Session, SessionSpec, StepReport, TensorFile, TrainError, VerifyOptions, Worker,
     read_tensors, verify,
 };
 use tempfile::TempDir;
@@ -349,6 +349,11 @@ fn the_worker_obeys_and_reports_every_step_once() {
         is_state(&seen[0], &RunState::Preparing) && matches!(seen[1], Event::Prepared { total: 1_000_000, .. }),
         "{seen:?}"
     );
+    // What is too large to be sent is had by the run's key, and by no other.
+    let Event::Prepared { run, .. } = seen[1] else { unreachable!("seen above") };
+    let shared = worker.artefacts(run).unwrap();
+    assert_eq!((shared.compiled.model.name.as_str(), shared.data.unwrap().0.len()), ("mlp-adam", 1797));
+    assert!(worker.artefacts(RunKey::new(run.plan)).is_none());
     assert!(worker.send(Command::Step(3)));
     until(&worker, &mut seen, |e| is_state(e, &RunState::Paused));
     assert_eq!(reported(&seen), [1, 2, 3]);
