@@ -349,11 +349,6 @@ fn the_worker_obeys_and_reports_every_step_once() {
         is_state(&seen[0], &RunState::Preparing) && matches!(seen[1], Event::Prepared { total: 1_000_000, .. }),
         "{seen:?}"
     );
-    // What is too large to be sent is had by the run's key, and by no other.
-    let Event::Prepared { run, .. } = seen[1] else { unreachable!("seen above") };
-    let shared = worker.artefacts(run).unwrap();
-    assert_eq!((shared.compiled.model.name.as_str(), shared.data.unwrap().0.len()), ("mlp-adam", 1797));
-    assert!(worker.artefacts(RunKey::new(run.plan)).is_none());
     assert!(worker.send(Command::Step(3)));
     until(&worker, &mut seen, |e| is_state(e, &RunState::Paused));
     assert_eq!(reported(&seen), [1, 2, 3]);
@@ -398,6 +393,17 @@ fn the_worker_obeys_and_reports_every_step_once() {
     assert!(weights.exists());
     // A worker that rests is dropped like any other: nothing hangs.
     drop(worker);
+}
+
+#[test]
+fn a_prepared_run_is_had_by_its_key() {
+    let worker = Worker::spawn(spec(MLP_ADAM), || {}).unwrap();
+    let mut seen = Vec::new();
+    until(&worker, &mut seen, |e| matches!(e, Event::Prepared { .. }));
+    let Some(Event::Prepared { run, .. }) = seen.last() else { unreachable!("the last that was waited for") };
+    let shared = worker.artefacts(*run).unwrap();
+    assert_eq!((shared.compiled.model.name.as_str(), shared.data.unwrap().0.len()), ("mlp-adam", 1797));
+    assert!(worker.artefacts(RunKey::new(run.plan)).is_none(), "another run of the same plan is another run");
 }
 
 #[test]

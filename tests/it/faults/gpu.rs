@@ -36,7 +36,7 @@ const PRELUDE: &str = "prelude.cuh";
 const SCALARS: &str = "elementwise.cu";
 
 pub fn table() -> Vec<KernelFault> {
-    [feed(), logged_metrics(), updates(), metrics(), whole_steps()].into_iter().flatten().collect()
+    [feed(), batches(), logged_metrics(), updates(), metrics(), whole_steps()].into_iter().flatten().collect()
 }
 
 fn feed() -> Vec<KernelFault> {
@@ -77,6 +77,11 @@ fn feed() -> Vec<KernelFault> {
             &[CLASSES],
             LOG,
         ),
+    ]
+}
+
+fn batches() -> Vec<KernelFault> {
+    vec![
         fault(
             "a batch is that of the next step",
             [FEED, "a.at<u32>(2) + step % RING * 16", "a.at<u32>(2) + (step + 1) % RING * 16"],

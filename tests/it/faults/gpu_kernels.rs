@@ -17,10 +17,18 @@ const fn twin(name: &'static str, text: [&'static str; 3], networks: &'static [&
 }
 
 pub fn table() -> Vec<KernelFault> {
-    [activations_and_random_numbers(), losses(), elementwise(), normalisations(), pools_and_convolutions(), products()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        activations_and_random_numbers(),
+        losses(),
+        fused_and_squared_losses(),
+        elementwise(),
+        normalisations(),
+        pools_and_convolutions(),
+        products(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn activations_and_random_numbers() -> Vec<KernelFault> {
@@ -97,6 +105,11 @@ fn losses() -> Vec<KernelFault> {
             [LOSS, "*a.at<float>(3) = sums[0] / ROWS;", "*a.at<float>(3) = sums[0];"],
             &[IMAGES, CLASSES],
         ),
+    ]
+}
+
+fn fused_and_squared_losses() -> Vec<KernelFault> {
+    vec![
         twin(
             "the fused classifier's gradient is of a sum",
             [
