@@ -116,8 +116,10 @@ fn picture(table: &Table, report: &Report) -> String {
     let last = items.iter().map(|i| i.upper).max().unwrap_or(1);
     let (sx, sy) = (WIDTH / (last - first).max(1) as f64, HEIGHT / report.placement.height.max(1) as f64);
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 -28 {WIDTH} {}\" font-family=\"sans-serif\" font-size=\"14\">\n\
-         <rect y=\"-28\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"4\" y=\"-10\">{} in {}, {:.4} of the lower bound</text>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 -28 {WIDTH} {}\" font-family=\"sans-serif\" \
+         font-size=\"14\">\n\
+         <rect y=\"-28\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"4\" y=\"-10\">{} in {}, {:.4} of \
+         the lower bound</text>\n",
         HEIGHT + 28.0,
         output::counted(items.len() as u64, "buffer"),
         Bytes(report.placement.height),
@@ -130,7 +132,8 @@ fn picture(table: &Table, report: &Report) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "<rect x=\"{x:.2}\" y=\"{top:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" fill=\"#009e73\" stroke=\"#ffffff\" stroke-width=\"0.5\"><title>{id}: {} \
+            "<rect x=\"{x:.2}\" y=\"{top:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" fill=\"#009e73\" stroke=\"#ffffff\" \
+             stroke-width=\"0.5\"><title>{id}: {} \
              bytes at {offset}, alive {}..{}</title></rect>",
             item.size, item.lower, item.upper
         );

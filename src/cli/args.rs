@@ -125,7 +125,8 @@ pub struct TrainArgs {
     #[arg(long, value_name = "FILE")]
     pub checkpoint: Option<PathBuf>,
     /// Write the checkpoint every N steps too
-    #[arg(long, value_name = "N", requires = "checkpoint", allow_negative_numbers = true, value_parser = numbers::positive)]
+    #[arg(long, value_name = "N", requires = "checkpoint", allow_negative_numbers = true)]
+    #[arg(value_parser = numbers::positive)]
     pub checkpoint_every: Option<u64>,
     /// Resume from a checkpoint; --steps counts from the very start
     #[arg(long, value_name = "FILE")]

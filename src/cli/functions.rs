@@ -85,7 +85,8 @@ fn text(report: &Report) -> String {
         n => format!("every {n}th of 2^32 inputs, {} of them", output::count((1u64 << 32).div_ceil(n))),
     };
     let mut out = format!(
-        "{}, {every}\nunits: error in units in the last place of the exact result; relative: error over it; both of normal \
+        "{}, {every}\nunits: error in units in the last place of the exact result; relative: error over it; both of \
+         normal \
          results\nabsolute: error of results up to 2; denormal: error of smaller results in multiples of 2^-149\n\n\
          {:<12} {:<14} {:>12} {:>15} {:>10} {:>10} {:>12}  {}\n",
         report.device, "function", "on", "units", "at", "relative", "absolute", "denormal", "wrong"

@@ -73,7 +73,8 @@ impl Keeper {
             if !self.reported {
                 self.reported = true;
                 output::note(
-                    "note: the run can no longer be kept (the end of the run says why); it continues, and what was kept stays",
+                    "note: the run can no longer be kept (the end of the run says why); it continues, and what was \
+                     kept stays",
                 );
             }
             self.reports.clear();

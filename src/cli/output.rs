@@ -3,7 +3,9 @@
 use super::error::{unwritable, wrong};
 use super::notes::harmless;
 pub use super::notes::note;
-use crate::tensor::{figure, is_wrong_place, plural, remove_leftovers, temporary_in, write_advice, write_atomic};
+use crate::tensor::{
+    figure, grouped, is_wrong_place, plural, remove_leftovers, temporary_in, write_advice, write_atomic,
+};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -50,15 +52,7 @@ pub fn is_terminal() -> bool {
 /// A whole number with thin groups of three: `12,345`.
 #[must_use]
 pub fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::with_capacity(digits.len() * 4 / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
+    grouped(value, ',')
 }
 
 /// A number with its noun: `1 sample`, `12,345 samples`.

@@ -84,7 +84,8 @@ pub enum RunsAction {
   stepgraph export last logs/run1 --format tensorboard && tensorboard --logdir logs
   stepgraph export digits-cnn net.py --weights trained.safetensors
 
-WHAT is a kept run (an id, the first letters of one, a name, or last), a bundled preset, or the path of a preset. A run comes first.")]
+WHAT is a kept run (an id, the first letters of one, a name, or last), a bundled preset, or the path of a preset. A \
+run comes first.")]
 pub struct ExportArgs {
     /// A kept run, or a preset
     #[arg(value_name = "WHAT")]

@@ -55,7 +55,7 @@ impl Signal {
 
 /// Listens from here on: the first signal ends the program at once, saying what is `lost`, until [`finish_first`].
 pub fn listen(lost: &'static str) {
-    if let Err(why) = system::listen(move |number| heard(number, lost)) {
+    if let Err(why) = system::listen(ASKING.iter().map(|s| i32::from(s.number)), move |number| heard(number, lost)) {
         output::note(&format!("note: a signal will end the program without a word ({why})"));
     }
 }
@@ -91,9 +91,9 @@ mod system {
     use std::io;
     use std::thread::Builder;
 
-    pub(super) fn listen(heard: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+    /// Has each of these signals reported.
+    pub(super) fn listen(numbers: impl Iterator<Item = i32>, heard: impl Fn(i32) + Send + 'static) -> io::Result<()> {
         // `nohup` has a closed terminal ignored, and so it stays.
-        let numbers = super::ASKING.map(|s| i32::from(s.number)).into_iter();
         let mut signals = Signals::new(numbers.filter(|n| *n != SIGHUP || !is_ignored(*n)))?;
         Builder::new().name("stepgraph-signals".into()).spawn(move || signals.forever().for_each(heard)).map(drop)
     }
@@ -117,7 +117,7 @@ mod system {
     use std::io;
 
     /// There is Ctrl+C alone.
-    pub(super) fn listen(heard: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+    pub(super) fn listen(_: impl Iterator<Item = i32>, heard: impl Fn(i32) + Send + 'static) -> io::Result<()> {
         ctrlc::set_handler(move || heard(2)).map_err(io::Error::other)
     }
 

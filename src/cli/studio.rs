@@ -49,7 +49,8 @@ pub fn run(preset: Option<&OsStr>) -> anyhow::Result<()> {
         return Err(unknown(&given.to_string_lossy()));
     }
     anyhow::bail!(
-        "this build has no window: it was made without the feature \"studio\"; build with `cargo build --release`, or use the commands, which \
+        "this build has no window: it was made without the feature \"studio\"; build with `cargo build --release`, or \
+         use the commands, which \
          need none (stepgraph --help)"
     )
 }

@@ -34,7 +34,8 @@ pub enum DataError {
     Field { field: &'static str, found: String, expected: String, help: &'static str },
     /// Fewer training samples than one batch takes.
     #[error(
-        "data: found {train} training samples, expected at least one batch of {batch}; use a smaller input.batch, hold out fewer samples or bring more data"
+        "data: found {train} training samples, expected at least one batch of {batch}; use a smaller input.batch, hold \
+         out fewer samples or bring more data"
     )]
     Batch { train: usize, batch: usize },
     /// A person ended the loading.
@@ -42,7 +43,8 @@ pub enum DataError {
     Cancelled,
     /// A saved position does not belong to this data.
     #[error(
-        "data: found a saved position at sample {cursor} of an epoch, expected a multiple of the batch {batch} up to {train}; resume with the data, split and batch the run was started with"
+        "data: found a saved position at sample {cursor} of an epoch, expected a multiple of the batch {batch} up to \
+         {train}; resume with the data, split and batch the run was started with"
     )]
     Resume { cursor: usize, batch: usize, train: usize },
 }

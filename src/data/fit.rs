@@ -262,7 +262,8 @@ mod tests {
         let text = check([4], classes(&[0], &[]), [5], [2], true).unwrap_err();
         assert_eq!(
             text,
-            "t.csv does not fit the network: found samples of shape [4], expected [5] as input.shape says; set input.shape to the data's shape, or change the data's columns"
+            "t.csv does not fit the network: found samples of shape [4], expected [5] as input.shape says; set \
+             input.shape to the data's shape, or change the data's columns"
         );
         assert!(check([4], classes(&[0], &[]), [usize::MAX, 16], [2], true).is_err());
     }
@@ -281,8 +282,11 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_a_mistake_at_the_field_to_change() {
-        let text = r#"{"name": "n", "input": {"shape": [1], "batch": 2}, "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1},
-            "layers": [{"type": "dense", "units": 4}, {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 4}]}, {"type": "dropout", "rate": 0.1}]}"#;
+        let text = r#"{"name": "n", "input": {"shape": [1], "batch": 2}, "loss": {"type": "softmax_cross_entropy"},
+            "optimizer": {"type": "sgd", "lr": 0.1},
+            "layers": [{"type": "dense", "units": 4},
+            {"type": "repeat", "times": 2, "layers": [{"type": "dense", "units": 4}]},
+            {"type": "dropout", "rate": 0.1}]}"#;
         let preset = crate::model::read_preset(text).unwrap();
         let request =
             |input: usize, wants_classes| Request { input: [input].into(), output: [4].into(), wants_classes, seed: 0 };

@@ -28,6 +28,20 @@ pub fn plural(count: u64, noun: &str) -> String {
     }
 }
 
+/// A whole number with its digits in groups of three: `12,345` with a comma between them.
+#[must_use]
+pub fn grouped(value: u64, separator: char) -> String {
+    let digits = value.to_string();
+    let mut out = String::with_capacity(digits.len() * 2);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(separator);
+        }
+        out.push(c);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

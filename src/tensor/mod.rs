@@ -13,7 +13,7 @@ mod shape;
 
 pub use bytes::{Bytes, align_up};
 pub use dtype::DType;
-pub use figure::{figure, plural, scientific};
+pub use figure::{figure, grouped, plural, scientific};
 pub use files::{
     is_wrong_place, remove_leftovers, sync_folder, temporary_in, write_advice, write_atomic, write_atomic_with,
 };

@@ -208,7 +208,8 @@ mod tests {
     fn text(units: usize, samples: usize) -> String {
         format!(
             r#"{{"version": 1, "name": "n", "input": {{"shape": [2], "batch": 16}},
-            "layers": [{{"type": "dense", "units": {units}}}, {{"type": "dense", "units": {units}}}, {{"type": "dense", "units": 2}}],
+            "layers": [{{"type": "dense", "units": {units}}}, {{"type": "dense", "units": {units}}},
+            {{"type": "dense", "units": 2}}],
             "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "adam", "lr": 0.01}},
             "data": {{"type": "moons", "samples": {samples}, "noise": 0.1}}}}"#
         )

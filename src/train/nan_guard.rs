@@ -147,7 +147,8 @@ fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> 
                 .unwrap_or_default();
             let name = &program.value(value).name;
             return Ok(format!(
-                "the first value that is not finite is {name} ({slot}), made by op {index} {kernel} of {layer}{large}; lower the learning rate or look at the data"
+                "the first value that is not finite is {name} ({slot}), made by op {index} {kernel} of {layer}{large}; \
+                 lower the learning rate or look at the data"
             ));
         }
     }

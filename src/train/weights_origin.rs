@@ -167,7 +167,8 @@ impl Origin {
         let is_known = of.is_some_and(|origin| origin.preprocessing.is_some());
         (!is_known && used.matters()).then(|| {
             format!(
-                "{whose} does not say how its samples were prepared; the mean, the deviation and the order of classes are \
+                "{whose} does not say how its samples were prepared; the mean, the deviation and the order of classes \
+                 are \
                  taken from the training part of the preset's data, which must be the data that it was trained on"
             )
         })

@@ -7,7 +7,7 @@ use stepgraph::exec::{ExecError, Fault};
 use stepgraph::model::{Preset, read_preset};
 use stepgraph::tensor::HostTensor;
 use stepgraph::train::{
-    Command, Event, RunState, Session, SessionSpec, StepReport, TensorFile, TrainError, VerifyOptions, Worker,
+    Command, Event, RunKey, RunState, Session, SessionSpec, StepReport, TensorFile, TrainError, VerifyOptions, Worker,
     read_tensors, verify,
 };
 use tempfile::TempDir;
@@ -393,6 +393,17 @@ fn the_worker_obeys_and_reports_every_step_once() {
     assert!(weights.exists());
     // A worker that rests is dropped like any other: nothing hangs.
     drop(worker);
+}
+
+#[test]
+fn a_prepared_run_is_had_by_its_key() {
+    let worker = Worker::spawn(spec(MLP_ADAM), || {}).unwrap();
+    let mut seen = Vec::new();
+    until(&worker, &mut seen, |e| matches!(e, Event::Prepared { .. }));
+    let Some(Event::Prepared { run, .. }) = seen.last() else { unreachable!("the last that was waited for") };
+    let shared = worker.artefacts(*run).unwrap();
+    assert_eq!((shared.compiled.model.name.as_str(), shared.data.unwrap().0.len()), ("mlp-adam", 1797));
+    assert!(worker.artefacts(RunKey::new(run.plan)).is_none(), "another run of the same plan is another run");
 }
 
 #[test]

@@ -103,15 +103,7 @@ pub fn percent(share: f64) -> String {
 /// A whole number with thin spaces between thousands.
 #[must_use]
 pub fn exact(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push('\u{2009}');
-        }
-        out.push(c);
-    }
-    out
+    crate::tensor::grouped(value, '\u{2009}')
 }
 
 /// A text, or its first `most` characters and an ellipsis.

@@ -2,8 +2,8 @@
 //!
 //! A capsule is a safetensors file. Its metadata hold the preset, the seed, the machine, the plan (operations, kernels,
 //! relative addresses), and a checksum of the samples; its tensors are the initial parameters (`init.<name>`), what
-//! every step reported (`trace.loss` and others, `[steps]`, f32), and the parameters after the last step (`final.<name>`).
-//! Replaying trains again from the same start and compares bits.
+//! every step reported (`trace.loss` and others, `[steps]`, f32), and the parameters after the last step
+//! (`final.<name>`). Replaying trains again from the same start and compares bits.
 
 mod replay;
 

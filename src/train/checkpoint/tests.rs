@@ -8,9 +8,11 @@ use crate::train::{Session, SessionSpec, read_tensors};
 use std::path::{Path, PathBuf};
 
 const TEXT: &str = r#"{"version": 1, "name": "n", "input": {"shape": [64], "batch": 16},
-    "layers": [{"type": "dense", "units": 8, "activation": "relu"}, {"type": "residual", "layers": [{"type": "dense", "units": 8}]},
+    "layers": [{"type": "dense", "units": 8, "activation": "relu"},
+    {"type": "residual", "layers": [{"type": "dense", "units": 8}]},
         {"type": "dense", "units": 10}],
-    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}, "data": {"type": "digits"}, "train": {"steps": 9, "seed": 0}}"#;
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}, "data": {"type": "digits"},
+    "train": {"steps": 9, "seed": 0}}"#;
 
 fn preset(text: &str) -> Preset {
     read_preset(text).unwrap()

@@ -81,7 +81,8 @@ mod tests {
     fn preset(units: usize) -> Preset {
         let text = format!(
             r#"{{"version": 1, "name": "n", "input": {{"shape": [2], "batch": 16}},
-            "layers": [{{"type": "dense", "units": {units}}}, {{"type": "dense", "units": {units}}}, {{"type": "dense", "units": 2}}],
+            "layers": [{{"type": "dense", "units": {units}}}, {{"type": "dense", "units": {units}}},
+            {{"type": "dense", "units": 2}}],
             "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "adam", "lr": 0.01}},
             "data": {{"type": "moons", "samples": 200, "noise": 0.1}}}}"#
         );

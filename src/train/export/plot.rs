@@ -229,7 +229,8 @@ pub fn plot_svg(runs: &[(&str, &Curves)], options: PlotOptions) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {WIDTH} \
+         {HEIGHT}\" \
          font-family=\"Inter, sans-serif\" font-size=\"13\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>"
     );
@@ -320,7 +321,8 @@ fn legend(out: &mut String, index: usize, count: usize, line: &Line, color: &str
     }
     let _ = writeln!(
         out,
-        "<line x1=\"{at:.1}\" x2=\"{:.1}\" y1=\"40\" y2=\"40\" stroke=\"{color}\" stroke-width=\"3\"/><text x=\"{:.1}\" y=\"44.5\" fill=\"#1d1f22\">{}</text>",
+        "<line x1=\"{at:.1}\" x2=\"{:.1}\" y1=\"40\" y2=\"40\" stroke=\"{color}\" stroke-width=\"3\"/><text \
+         x=\"{:.1}\" y=\"44.5\" fill=\"#1d1f22\">{}</text>",
         at + 20.0,
         at + 28.0,
         escape(&name)

@@ -113,11 +113,13 @@ fn modules(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
 fn optimizer(spec: &OptimizerSpec) -> String {
     match *spec {
         OptimizerSpec::Sgd { lr, momentum, nesterov, weight_decay } => format!(
-            "torch.optim.SGD(net.parameters(), lr={lr:?}, momentum={momentum:?}, nesterov={}, weight_decay={weight_decay:?})",
+            "torch.optim.SGD(net.parameters(), lr={lr:?}, momentum={momentum:?}, nesterov={}, \
+             weight_decay={weight_decay:?})",
             flag(nesterov)
         ),
         OptimizerSpec::Adam { lr, betas: [b1, b2], eps, weight_decay, decoupled } => format!(
-            "torch.optim.{}(net.parameters(), lr={lr:?}, betas=({b1:?}, {b2:?}), eps={eps:?}, weight_decay={weight_decay:?})",
+            "torch.optim.{}(net.parameters(), lr={lr:?}, betas=({b1:?}, {b2:?}), eps={eps:?}, \
+             weight_decay={weight_decay:?})",
             if decoupled { "AdamW" } else { "Adam" }
         ),
     }
@@ -229,7 +231,8 @@ mod tests {
             script.split("return Block([\n").nth(1).unwrap().split("\n    ])").next().unwrap().lines().collect();
         assert_eq!(
             modules[0].trim(),
-            "Conv2d(4, 8, (3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=2, bias=True, activation=F.silu),"
+            "Conv2d(4, 8, (3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=2, bias=True, \
+             activation=F.silu),"
         );
         assert_eq!(modules[1].trim(), "nn.BatchNorm2d(8, eps=0.001, momentum=0.2),");
         assert_eq!(modules[3].trim(), "Residual([");

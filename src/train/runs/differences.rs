@@ -63,8 +63,8 @@ pub fn preset_differences(presets: &[&str]) -> Vec<FieldDifference> {
 /// Changes that a name has in it; of more it has the number.
 const NAMED: usize = 2;
 
-/// What was changed of a preset, in short: `layers[0].units 32`. The name and the number of steps do not distinguish networks
-/// apart; `None` where nothing else was changed.
+/// What was changed of a preset, in short: `layers[0].units 32`. The name and the number of steps do not distinguish
+/// networks apart; `None` where nothing else was changed.
 #[must_use]
 pub fn change(from: &str, to: &str) -> Option<String> {
     let mut all = preset_differences(&[from, to]);
@@ -114,7 +114,8 @@ mod tests {
     #[test]
     fn presets_are_compared_field_by_field() {
         let a = r#"{"name": "a", "about": "x", "layers": [{"type": "dense", "units": 8}], "optimizer": {"lr": 0.1}}"#;
-        let b = r#"{"name": "a", "about": "y", "layers": [{"type": "dense", "units": 9}, {"type": "flatten"}], "optimizer": {"lr": 0.1}}"#;
+        let b = r#"{"name": "a", "about": "y", "layers": [{"type": "dense", "units": 9}, {"type": "flatten"}],
+            "optimizer": {"lr": 0.1}}"#;
         let found = preset_differences(&[a, b]);
         let text: Vec<String> = found.iter().map(|d| format!("{}: {}", d.field, d.values.join(" | "))).collect();
         assert_eq!(text, ["layers[0].units: 8 | 9", "layers[1].type: – | flatten"]);

@@ -11,7 +11,8 @@ pub enum RunsError {
     #[error("{path} cannot be {what}: {cause}; {}", write_advice(.cause))]
     File { path: PathBuf, what: &'static str, cause: io::Error },
     #[error(
-        "{path} is damaged: {why}; bring the file back from a backup, or delete the run (what else of it is sound can be exported)"
+        "{path} is damaged: {why}; bring the file back from a backup, or delete the run (what else of it is sound can \
+         be exported)"
     )]
     Damaged { path: PathBuf, why: String },
     #[error("no run is called {0}; `stepgraph runs` lists them")]
@@ -29,7 +30,8 @@ pub enum RunsError {
     #[error("run {0} is being written; stop it first")]
     Busy(String),
     #[error(
-        "run {0} is over, and a window still holds it; reset it on the Train tab there or close that window, and try again"
+        "run {0} is over, and a window still holds it; reset it on the Train tab there or close that window, and try \
+         again"
     )]
     Held(String),
     #[error("of no run the record can be read, so none is the last; name one by its id, which `stepgraph runs` lists")]

@@ -109,8 +109,8 @@ impl LayerCurves {
         self.values.get(layer).into_iter().flatten().map(|v| v[1])
     }
 
-    /// The extremes of the layers over the steps of `spans`, which are those of parameters; `None` where it is of another
-    /// network, or empty.
+    /// The extremes of the layers over the steps of `spans`, which are those of parameters; `None` where it is of
+    /// another network, or empty.
     pub(super) fn row(&self, spans: &Spans) -> Option<Row> {
         let steps = spans.steps?;
         if spans.low.len() != self.layer_of.len() || spans.high.len() != self.layer_of.len() {

@@ -6,8 +6,11 @@
 //! | `label.json` | [`Label`]: the person's name for it, and whether it is hidden | whoever renames |
 //! | `plan.json` | [`PlanDigest`] | the recorder, once |
 //! | `curve.bin` | [`Curves`] | the recorder, appended |
-//! | `checkpoint.safetensors` | the last checkpoint that was kept, with the weights; `weights.safetensors` alone in runs of the first versions | the run, as `checkpoint.next` until the curve reaches it |
+//! | `checkpoint.safetensors` | the last checkpoint, with the weights | the run |
 //! | `lock` | nothing; the recorder holds its lock, so a run that is `running` without it was cut off | |
+//!
+//! A checkpoint is `checkpoint.next` until the curve reaches it. Runs of the first versions have `weights.safetensors`
+//! alone.
 //!
 //! Deleted runs are moved to the folder `trash` and can be brought back until it is emptied.
 
@@ -159,8 +162,8 @@ impl RunStore {
         Err(RunsError::NoFolder)
     }
 
-    /// Every run, the newest first, each under a name of its own where its network distinguishes it. Folders that are no
-    /// runs are passed over.
+    /// Every run, the newest first, each under a name of its own where its network distinguishes it. Folders that are
+    /// no runs are passed over.
     ///
     /// # Errors
     /// Where the folder is there and cannot be read.

@@ -205,7 +205,8 @@ mod tests {
         let text = figures(&[own, mixed]);
         assert!(text.contains("2 graphs as captured (one step, one evaluation): 100 addresses in 17 of 21 nodes"));
         assert!(text.ends_with(
-            "7 addresses in 4 nodes of libraries are those of the capture; 1 nodes have no address that can be recognised"
+            "7 addresses in 4 nodes of libraries are those of the capture; 1 nodes have no address that can be \
+             recognised"
         ));
     }
 }

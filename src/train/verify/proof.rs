@@ -51,12 +51,14 @@ impl Proof {
                 "Runs the same steps op by op and replayed, and compares every buffer bit for bit"
             }
             Self::PointerLedger => {
-                "Reads the recorded addresses, a GPU's from the nodes of its graphs, and compares them with the plan's; then \
+                "Reads the recorded addresses, a GPU's from the nodes of its graphs, and compares them with the \
+                 plan's; then \
                  changes one of every call and expects it to be named"
             }
             Self::Determinism => "Replays the run twice, and on one thread and several: the bits must be equal",
             Self::TrainingRun => {
-                "Trains some steps as a run does, with its data, log, evaluation and a checkpoint, and compares each with what \
+                "Trains some steps as a run does, with its data, log, evaluation and a checkpoint, and compares each \
+                 with what \
                  the host computes"
             }
         }

@@ -305,7 +305,8 @@ impl<'a> ReplayHarness<'a> {
         let alternating = alternates(&magnitudes) && self.steps(Executor::Eager, count)?.0 != first;
         let span = magnitudes.iter().fold((f32::INFINITY, 0f32), |(a, b), &m| (a.min(m), b.max(m)));
         let figures = format!(
-            "{count} replays twice, {}; update magnitudes {:.1e} to {:.1e}, finite: {finite}, alternating: {alternating}",
+            "{count} replays twice, {}; update magnitudes {:.1e} to {:.1e}, finite: {finite}, alternating: \
+             {alternating}",
             if same { "bit-equal" } else { "different" },
             span.0,
             span.1

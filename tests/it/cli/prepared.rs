@@ -352,6 +352,16 @@ fn a_capsule_finds_its_data_where_they_are_now() {
     }
 }
 
+/// What a command prints; its runs are kept in the place.
+#[cfg(unix)]
+fn succeeds(place: &Place, args: &[&std::ffi::OsStr]) -> String {
+    let mut command = command(&[]);
+    let output = command.args(args).env("STEPGRAPH_RUNS", place.path().join("runs")).output().unwrap();
+    let shown: Vec<_> = args.iter().map(|a| a.to_string_lossy()).collect();
+    assert!(output.status.success(), "{shown:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
 #[cfg(unix)]
 #[test]
 fn paths_need_not_be_unicode() {
@@ -365,13 +375,7 @@ fn paths_need_not_be_unicode() {
     }
     let inside = |name: &str| folder.join(OsStr::from_bytes(&[name.as_bytes(), b"\xff"].concat())).into_os_string();
     let preset = folder.join("table.json").into_os_string();
-    let run = |args: &[&OsStr]| {
-        let mut command = command(&[]);
-        let output = command.args(args).env("STEPGRAPH_RUNS", place.path().join("runs")).output().unwrap();
-        let shown: Vec<_> = args.iter().map(|a| a.to_string_lossy()).collect();
-        assert!(output.status.success(), "{shown:?}: {}", stderr(&output));
-        stdout(&output)
-    };
+    let run = |args: &[&OsStr]| succeeds(&place, args);
     let as_json = |text: String| serde_json::from_str::<Value>(&text).unwrap();
     let [train, json, steps, count] = ["train", "--json", "--steps", "30"].map(OsStr::new);
     let (log, save, checkpoint) = (inside("log"), inside("weights"), inside("checkpoint"));

@@ -36,6 +36,10 @@ const PRELUDE: &str = "prelude.cuh";
 const SCALARS: &str = "elementwise.cu";
 
 pub fn table() -> Vec<KernelFault> {
+    [feed(), batches(), logged_metrics(), updates(), metrics(), whole_steps()].into_iter().flatten().collect()
+}
+
+fn feed() -> Vec<KernelFault> {
     vec![
         fault(
             "the log's values go to the step before",
@@ -73,6 +77,11 @@ pub fn table() -> Vec<KernelFault> {
             &[CLASSES],
             LOG,
         ),
+    ]
+}
+
+fn batches() -> Vec<KernelFault> {
+    vec![
         fault(
             "a batch is that of the next step",
             [FEED, "a.at<u32>(2) + step % RING * 16", "a.at<u32>(2) + (step + 1) % RING * 16"],
@@ -101,6 +110,11 @@ pub fn table() -> Vec<KernelFault> {
             &[VALUES],
             LOG,
         ),
+    ]
+}
+
+fn logged_metrics() -> Vec<KernelFault> {
+    vec![
         fault(
             "the logged update magnitude is the gradient's norm",
             [OPTIMIZER, "closed[MAX] = a.at<u32>(3)[0];", "closed[MAX] = a.at<u32>(4)[0];"],
@@ -149,6 +163,11 @@ pub fn table() -> Vec<KernelFault> {
             &[CLASSES, VALUES],
             REFERENCES,
         ),
+    ]
+}
+
+fn updates() -> Vec<KernelFault> {
+    vec![
         fault(
             "decay in the gradient has the wrong sign",
             [PRELUDE, "DECOUPLED ? grad : grad + wd * old;", "DECOUPLED ? grad : grad - wd * old;"],
@@ -191,6 +210,11 @@ pub fn table() -> Vec<KernelFault> {
             &[super::IMAGES],
             REFERENCES,
         ),
+    ]
+}
+
+fn metrics() -> Vec<KernelFault> {
+    vec![
         fault(
             "the sum of squares is its last term",
             [PRELUDE, "up += other.up, down", "up = other.up, down"],
@@ -231,6 +255,11 @@ pub fn table() -> Vec<KernelFault> {
             &[TENSOR],
             REFERENCES,
         ),
+    ]
+}
+
+fn whole_steps() -> Vec<KernelFault> {
+    vec![
         fault(
             "an evaluation leaves out the running mean",
             [

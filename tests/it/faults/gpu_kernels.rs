@@ -17,6 +17,21 @@ const fn twin(name: &'static str, text: [&'static str; 3], networks: &'static [&
 }
 
 pub fn table() -> Vec<KernelFault> {
+    [
+        activations_and_random_numbers(),
+        losses(),
+        fused_and_squared_losses(),
+        elementwise(),
+        normalisations(),
+        pools_and_convolutions(),
+        products(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn activations_and_random_numbers() -> Vec<KernelFault> {
     vec![
         twin(
             "relu turns numbers round",
@@ -65,6 +80,11 @@ pub fn table() -> Vec<KernelFault> {
             ],
             &[CLASSES, VALUES, TENSOR],
         ),
+    ]
+}
+
+fn losses() -> Vec<KernelFault> {
+    vec![
         twin(
             "smoothed targets do not sum to one",
             [LOSS, "(float)(1.0 - smoothing() + smoothing() / CLASSES) : other", "(float)(1.0 - smoothing()) : other"],
@@ -85,6 +105,11 @@ pub fn table() -> Vec<KernelFault> {
             [LOSS, "*a.at<float>(3) = sums[0] / ROWS;", "*a.at<float>(3) = sums[0];"],
             &[IMAGES, CLASSES],
         ),
+    ]
+}
+
+fn fused_and_squared_losses() -> Vec<KernelFault> {
+    vec![
         twin(
             "the fused classifier's gradient is of a sum",
             [
@@ -127,6 +152,11 @@ pub fn table() -> Vec<KernelFault> {
             [LOSS, "to_float(y[at]) - to_float(target[at]);", "to_float(y[at]) + to_float(target[at]);"],
             &[VALUES],
         ),
+    ]
+}
+
+fn elementwise() -> Vec<KernelFault> {
+    vec![
         twin(
             "what dropout keeps is not scaled",
             [
@@ -164,6 +194,11 @@ pub fn table() -> Vec<KernelFault> {
             ],
             &[CLASSES, VALUES, IMAGES],
         ),
+    ]
+}
+
+fn normalisations() -> Vec<KernelFault> {
+    vec![
         twin(
             "the running variance is of the biased one",
             [NORM, "take * (var[i] * unbiased)", "take * var[i]"],
@@ -198,6 +233,11 @@ pub fn table() -> Vec<KernelFault> {
             [NORM, "(g[n][i] - sum[0] * (1.0f / COLS) -", "(g[n][i] -"],
             &[CLASSES],
         ),
+    ]
+}
+
+fn pools_and_convolutions() -> Vec<KernelFault> {
+    vec![
         twin(
             "a maximum's place is off by one",
             [POOL, "where[i] = better ? k : where[i];", "where[i] = better ? k + 1 : where[i];"],
@@ -226,6 +266,11 @@ pub fn table() -> Vec<KernelFault> {
             ],
             &[IMAGES],
         ),
+    ]
+}
+
+fn products() -> Vec<KernelFault> {
+    vec![
         twin(
             "a product's bias is that of its first column",
             [GEMM, "b = bias[i];", "b = bias[0];"],

@@ -59,6 +59,10 @@ fn without_mean(f: &Faulty<'_>) {
 }
 
 pub fn table() -> Vec<Fault> {
+    [normalisations(), pools(), dropout_and_sums()].into_iter().flatten().collect()
+}
+
+fn normalisations() -> Vec<Fault> {
     vec![
         kernel("the running variance is of the biased one", CLASSES, "batch_norm", biased_variance),
         kernel("a batch's deviation is of the unbiased variance", CLASSES, "batch_norm", unbiased_deviation),
@@ -99,6 +103,11 @@ pub fn table() -> Vec<Fault> {
             // SAFETY: fewer rows are read and written.
             unsafe { f.run_as(fewer) };
         }),
+    ]
+}
+
+fn pools() -> Vec<Fault> {
+    vec![
         kernel("a maximum's place is off by one", IMAGES, "max_pool", |f| {
             f.run();
             let mut index = f.bytes("index");
@@ -126,6 +135,11 @@ pub fn table() -> Vec<Fault> {
             f.run();
             f.edit("dx", |dx| dx.iter_mut().rev().take(6).for_each(|v| *v = 0.0));
         }),
+    ]
+}
+
+fn dropout_and_sums() -> Vec<Fault> {
+    vec![
         kernel("every step has the mask of the first", CLASSES, "dropout", |f| with_step(f, |_| 0)),
         kernel("a mask is of the step before", CLASSES, "dropout", |f| with_step(f, |step| step - 1)),
         kernel("what dropout keeps is not scaled", CLASSES, "dropout", |f| scaled(f, "y", 0.75)),

@@ -72,6 +72,10 @@ fn leave_last_term_out(f: &Faulty<'_>) {
 }
 
 pub fn table() -> Vec<Fault> {
+    [matrix_products(), convolutions()].into_iter().flatten().collect()
+}
+
+fn matrix_products() -> Vec<Fault> {
     vec![
         kernel("a product has the wrong sign", CLASSES, "gemm", |f| scaled(f, "c", -1.0)),
         kernel("a weight's gradient is transposed", CLASSES, "gemm_tn", transpose),
@@ -112,6 +116,11 @@ pub fn table() -> Vec<Fault> {
             let OpKind::BiasGrad(ops::BiasGrad { rows, .. }) = f.op() else { return };
             scaled(f, "db", 1.0 / *rows as f32);
         }),
+    ]
+}
+
+fn convolutions() -> Vec<Fault> {
+    vec![
         kernel("a convolution's image is a column too far", IMAGES, "conv2d", |f| {
             let mut op = f.op().clone();
             let channels = geometry(&mut op).f;

@@ -110,6 +110,10 @@ fn batch_statistics(f: &Faulty<'_>) {
 }
 
 pub fn table() -> Vec<Fault> {
+    [recordings_and_logs(), evaluations(), checkpoints()].into_iter().flatten().collect()
+}
+
+fn recordings_and_logs() -> Vec<Fault> {
     let in_plan = |name, network| Fault { name, network, place: Place::Step(StepPlant::Plan(free_early)), check: FAST };
     let replays = |name, network, op, spoil, check| Fault {
         name,
@@ -138,6 +142,11 @@ pub fn table() -> Vec<Fault> {
             LOG,
         ),
         replays("a run trains with another rate", VALUES, "adam_step", |f| f.run_with("hyper", |h| h[0] *= 1.5), LOG),
+    ]
+}
+
+fn evaluations() -> Vec<Fault> {
+    vec![
         run(
             "an evaluation leaves out the last samples",
             CLASSES,
@@ -167,6 +176,11 @@ pub fn table() -> Vec<Fault> {
             f.run_with("running_var", |var| var.rotate_right(1));
         })
         .found_by(EVALUATION),
+    ]
+}
+
+fn checkpoints() -> Vec<Fault> {
+    vec![
         run("a checkpoint lacks the first moment", CLASSES, Plant::Forgets("m."), RESUMED),
         run("a checkpoint lacks the second moment", VALUES, Plant::Forgets("v."), RESUMED),
         run("a checkpoint lacks the step counter", CLASSES, Plant::Forgets("counter"), RESUMED),
