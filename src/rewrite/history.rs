@@ -1,6 +1,7 @@
 //! Which operation came from which: over one pass, and over all of them.
 
 use crate::lower::Op;
+use crate::tensor::plural;
 use serde::Serialize;
 use std::fmt;
 
@@ -95,8 +96,9 @@ impl PassRun {
 /// A pass on one line: its name, the operations before and after it, and how many changed in which way.
 impl fmt::Display for PassRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts = How::ALL.iter().map(|how| (self.count(*how), how.name()));
-        let values = [(self.values_added, "values added"), (self.values_changed, "values changed")];
+        let counts = How::ALL.iter().map(|how| (self.count(*how), how.name().to_owned()));
+        let value = |n: usize, what: &str| (n, format!("{} {what}", plural(n as u64, "value")));
+        let values = [value(self.values_added, "added"), value(self.values_changed, "changed")];
         let parts: Vec<String> =
             counts.chain(values).filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
         let what = if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") };

@@ -118,3 +118,27 @@ fn every_plan_is_what_it_was_before_the_passes_were_parted() {
     }
     compare("plans.txt", &out);
 }
+
+#[test]
+fn the_passes_of_some_networks_change_what_they_did() {
+    let targets = [
+        ("CPU", Precision::F32, Target::cpu(Isa::Avx2, 2)),
+        ("H200", Precision::F32, Target::h200()),
+        ("H200", Precision::Bf16, Target::h200()),
+        ("H200", Precision::F16, Target::h200()),
+    ];
+    let (mut out, presets) = (String::new(), presets());
+    for wanted in ["digits-mlp", "digits-cnn", "digits-residual"] {
+        let (name, preset) = presets.iter().find(|(name, _)| name == wanted).unwrap();
+        for (device, precision, target) in &targets {
+            let c = compiled(preset, *precision, &Options::train(target.clone()));
+            let _ = writeln!(out, "== {name}, {device}, {}", precision.name());
+            c.passes.iter().for_each(|run| out += &format!("{run}\n"));
+            // The list belongs to the program that kernels were chosen for, and can be made again.
+            let (last, stages) = (c.passes.last().unwrap(), c.stages().unwrap());
+            assert_eq!(last.after, c.selection.program.ops.len(), "{name}");
+            assert_eq!(stages.last().unwrap().program.values, c.selection.program.values, "{name}");
+        }
+    }
+    compare("passes.txt", &out);
+}
