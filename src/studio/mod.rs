@@ -1,15 +1,18 @@
-//! The studio: one window in which a person builds a network, sees how its training step is compiled, and watches it learn.
+//! The studio: one window in which a person builds a network, sees how its training step is compiled, and watches it
+//! learn.
 //!
-//! The thread that draws only draws. Compiling, training, and reading files happen on threads of their own, behind bounded channels; an answer
-//! to an older revision of the document is dropped. The document changes by [`document::edit::Edit`]s alone.
+//! The thread that draws only draws. Compiling, training, and reading files happen on threads of their own, behind
+//! bounded channels; an answer to an older revision of the document is dropped. The document changes by
+//! [`document::edit::Edit`]s alone.
 //!
-//! The rooms, in the order of their imports: each imports from those before it only, and inside a room there are no circles.
+//! The rooms, in the order of their imports: each imports from those before it only, and inside a room there are no
+//! circles.
 //!
 //! | room | what it holds |
 //! |---|---|
 //! | `theme` | type, colours, spaces and icons |
-//! | `document` | the preset with its fields, undo and redo; bundled presets; files, and edits kept safe through a crash |
-//! | `commands` | what a person can choose ([`commands::UiCommand`]), and what the program asks of itself ([`commands::Request`]) |
+//! | `document` | the preset with its fields and history; bundled presets; files; edits kept through a crash |
+//! | `commands` | what a person can choose, and what the program asks of itself |
 //! | `view_models` | what the panels show, as plain data |
 //! | `jobs` | work in the background: compiling, devices, measurements, what metrics cost, proofs |
 //! | `run` | the run that is trained with its rates, data and predictions, and the runs that are kept |
@@ -17,8 +20,8 @@
 //! | `panels` | the parts of the window: each draws a view model and pushes commands to a queue |
 //! | `shell` | the window: its state, what each command and request does, settings, notices, the tour |
 //!
-//! A panel sees its view model, what it remembers itself and a queue of commands. It imports neither `document`, `jobs`, `run` nor `shell`. Commands and
-//! requests are carried out in one place, `shell::actions`.
+//! A panel sees its view model, what it remembers itself and a queue of commands. It imports neither `document`,
+//! `jobs`, `run` nor `shell`. Commands and requests are carried out in one place, `shell::actions`.
 
 pub mod commands;
 pub mod document;
@@ -76,7 +79,8 @@ mod tests {
 
     #[test]
     fn a_reason_names_no_source_file() {
-        let told = "winit EventLoopError: os error at /a/winit/src/linux/mod.rs:765: neither WAYLAND_DISPLAY nor DISPLAY is set.";
+        let told = "winit EventLoopError: os error at /a/winit/src/linux/mod.rs:765: neither WAYLAND_DISPLAY nor DISPLAY is \
+                    set.";
         assert_eq!(reason(told), "neither WAYLAND_DISPLAY nor DISPLAY is set.");
         assert_eq!(reason("no OpenGL: too old"), "no OpenGL: too old");
     }

@@ -406,7 +406,8 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
         robot.key(Modifiers::NONE, Key::Enter);
         robot.settle();
     }
-    // The keyboard is on the list: Enter leads into the fields of the layer, whose values the first letter replaces, and back out.
+    // The keyboard is on the list: Enter leads into the fields of the layer, whose values the first letter replaces,
+    // and back out.
     robot.key(Modifiers::NONE, Key::Enter);
     robot.window.run_steps(2);
     type_text(&mut robot, "10");

@@ -108,7 +108,8 @@ fn operations_are_measured_on_request_and_another_plan_is_not_told_their_times()
     robot.settle();
     assert!(!is_measured(robot.app()));
     assert!(robot.sees("a step, estimated"));
-    // The machine's ceilings hold for every plan: the floor is part of the difference from now on. A GPU's floor of so small a step is its launches.
+    // The machine's ceilings hold for every plan: the floor is part of the difference from now on. A GPU's floor of
+    // so small a step is its launches.
     let difference = robot.app().studio.difference.clone().unwrap();
     let on_gpu = robot.app().studio.devices.current().choice != DeviceChoice::Cpu;
     assert!(difference.contains("floor −") || on_gpu, "{difference}");

@@ -1,7 +1,8 @@
 //! What a frame costs with a large network, and how soon an edit is planned.
 //!
-//! `cargo test --release --test studio speed -- --nocapture` holds the budgets of the design: 8 ms of CPU a frame, tessellation included, and
-//! 50 ms from an edit to its plan. Unoptimised and beside other tests the bounds are loose: they catch what grows with the network.
+//! `cargo test --release --test studio speed -- --nocapture` holds the budgets of the design: 8 ms of CPU a frame,
+//! tessellation included, and 50 ms from an edit to its plan. Unoptimised and beside other tests the bounds are
+//! loose: they catch what grows with the network.
 
 use crate::robot::Robot;
 use egui_kittest::Harness;

@@ -214,7 +214,8 @@ impl UiCommand {
                 "Measure operations",
                 icons::RECENT,
                 keys(CTRL, Key::M),
-                "Times every operation on a thread of its own, and what the machine could do at best; takes about a second",
+                "Times every operation on a thread of its own, and what the machine could do at best; takes about a \
+                 second",
             ),
             Self::ComparePlans => Info::new(
                 "Compare planners and precisions",

@@ -1,5 +1,5 @@
-//! What a person can choose, once: menus, shortcuts, tooltips and the command palette are made from [`UiCommand`]. What the program asks of
-//! itself is a [`Request`].
+//! What a person can choose, once: menus, shortcuts, tooltips and the command palette are made from [`UiCommand`].
+//! What the program asks of itself is a [`Request`].
 
 pub mod choices;
 mod descriptions;

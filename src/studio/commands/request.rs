@@ -6,7 +6,8 @@ use crate::studio::document::dialog::DialogPurpose;
 use crate::train::export::Format;
 use std::path::PathBuf;
 
-/// What the program asks of itself. Where a file would be written, `replace` says that the person agreed to lose what is there.
+/// What the program asks of itself. Where a file would be written, `replace` says that the person agreed to lose what
+/// is there.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Opens a preset file.

@@ -114,7 +114,8 @@ pub enum UiCommand {
 }
 
 impl UiCommand {
-    /// What the palette lists, in the order of the menus. Commands that carry an argument of their own control are not among them.
+    /// What the palette lists, in the order of the menus. Commands that carry an argument of their own control are
+    /// not among them.
     #[must_use]
     pub fn listed() -> Vec<Self> {
         let mut out = vec![Self::New, Self::Open, Self::OpenByPath, Self::Save, Self::SaveAs, Self::SaveByPath];
@@ -174,7 +175,8 @@ impl UiCommand {
         if kind.is_empty() { own } else { format!("{kind} {own}") }
     }
 
-    /// The name in two parts: what it does with things of a kind, where it is one of several such, and the thing's own name.
+    /// The name in two parts: what it does with things of a kind, where it is one of several such, and the thing's
+    /// own name.
     #[must_use]
     pub fn kind_and_name(&self) -> (&'static str, String) {
         match self {

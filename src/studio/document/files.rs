@@ -1,6 +1,7 @@
 //! Reading, writing and asking for files, away from the thread that draws.
 //!
-//! One thread does the reading and writing in order; each dialog has its own, since it lasts as long as a person thinks.
+//! One thread does the reading and writing in order; each dialog has its own, since it lasts as long as a person
+//! thinks.
 
 use crate::model::{Diagnostic, MAX_PRESET_BYTES, Preset, read_preset_file, write_preset};
 use crate::studio::document::dialog::DialogPurpose;
@@ -131,7 +132,8 @@ impl FileService {
         self.jobs.try_send(Job::Probe(path)).is_ok()
     }
 
-    /// Takes a file as known that was read elsewhere: a change of it from now on is asked about. False where too much is waiting.
+    /// Takes a file as known that was read elsewhere: a change of it from now on is asked about. False where too much
+    /// is waiting.
     pub fn learn(&self, path: PathBuf) -> bool {
         self.jobs.try_send(Job::Learn(path)).is_ok()
     }

@@ -141,7 +141,8 @@ impl Document {
         }
     }
 
-    /// Makes a change, with a point to undo to; gives the layer that it made or moved. An edit that changes nothing leaves no trace.
+    /// Makes a change, with a point to undo to; gives the layer that it made or moved. An edit that changes nothing
+    /// leaves no trace.
     pub fn apply(&mut self, edit: &Edit) -> Option<LayerPath> {
         let mut next = (*self.preset).clone();
         let touched = change(&mut next, edit)?;
@@ -153,7 +154,9 @@ impl Document {
             Edit::SetField { owner, name, .. } => Some((owner.clone(), *name, now)),
             _ => None,
         };
-        let merges = matches!((&self.last, &key), (Some((o, n, t)), Some((owner, name, _))) if o == owner && n == name && now - *t < MERGE_WITHIN);
+        let merges = self.last.as_ref().zip(key.as_ref()).is_some_and(|((of, field, at), (owner, name, _))| {
+            of == owner && field == name && now - *at < MERGE_WITHIN
+        });
         let before = std::mem::replace(&mut self.preset, Arc::new(next));
         if !merges {
             self.undo.push(before);

@@ -13,10 +13,11 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// A place that no other window uses, one with edits left by a crash before an empty one; `None` where the folder cannot be used. Locks that
-    /// windows of before have left are removed.
+    /// A place that no other window uses, one with edits left by a crash before an empty one; `None` where the folder
+    /// cannot be used. Locks that windows of before have left are removed.
     ///
-    /// Windows claim one after the other, under a lock of the folder's own: none finds a file that another one is about to remove.
+    /// Windows claim one after the other, under a lock of the folder's own: none finds a file that another one is
+    /// about to remove.
     #[must_use]
     pub fn claim(folder: &Path) -> Option<Self> {
         const PLACES: usize = 16;

@@ -1,6 +1,7 @@
 //! The thread that checks and compiles what is edited.
 //!
-//! One request may wait; a newer one takes its place, and answers to older revisions are dropped by the receiver. Neither side ever waits for the other.
+//! One request may wait; a newer one takes its place, and answers to older revisions are dropped by the receiver.
+//! Neither side ever waits for the other.
 
 use crate::compile::{Options, compile};
 use crate::model::{Checked, Preset, check};

@@ -1,4 +1,5 @@
-//! The devices that a network can be planned for and trained on. They are looked for on a thread: opening a GPU takes a moment, and a window does not wait.
+//! The devices that a network can be planned for and trained on. They are looked for on a thread: opening a GPU takes
+//! a moment, and a window does not wait.
 
 use crate::exec::cpu::{cpu_name, default_threads, host_target};
 use crate::exec::cuda;

@@ -1,4 +1,5 @@
-//! What the metrics inside a step cost: the same network, compiled with and without each group, timed in turn on a thread of its own.
+//! What the metrics inside a step cost: the same network, compiled with and without each group, timed in turn on a
+//! thread of its own.
 
 use crate::ir::Metrics;
 use crate::model::Preset;
@@ -20,7 +21,8 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// What accuracy and updates add to a step, in microseconds; below 0 where the measurement's noise is larger than the price.
+    /// What accuracy and updates add to a step, in microseconds; below 0 where the measurement's noise is larger than
+    /// the price.
     #[must_use]
     pub fn added_us(&self) -> [f32; 2] {
         [self.all_us - self.without_accuracy_us, self.all_us - self.without_updates_us]

@@ -84,7 +84,8 @@ impl Proofs {
         Ok(())
     }
 
-    /// Has the proofs of a document priced, unless that was asked before. Without a thread for it there is no price, and nothing else is missing.
+    /// Has the proofs of a document priced, unless that was asked before. Without a thread for it there is no price,
+    /// and nothing else is missing.
     pub fn want_price(
         &mut self,
         revision: u64,
@@ -104,7 +105,8 @@ impl Proofs {
         }
     }
 
-    /// What all proofs of the document of this revision take, with this number of replays, roughly, where that is known.
+    /// What all proofs of the document of this revision take, with this number of replays, roughly, where that is
+    /// known.
     #[must_use]
     pub fn estimate(&self, revision: u64, replays: Option<u64>) -> Option<Estimate> {
         self.estimate.filter(|e| (e.revision, e.replays) == (revision, replays))

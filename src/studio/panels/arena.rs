@@ -46,11 +46,11 @@ impl ArenaPanel {
 const FADE_S: f64 = 0.12;
 
 /// Shows the panel.
-pub fn arena_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, out: &mut CommandQueue) {
+pub fn arena_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, commands: &mut CommandQueue) {
     let Some(plan) = view.shown.plan else {
         return empty_ui(ui, "No arena yet", "Fix the problems in the network; its memory plan appears here at once.");
     };
-    crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, out);
+    crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, commands);
     let arena = &plan.arena;
     if panel.made_for.0 != view.shown.revision {
         panel.op = panel.op.min(arena.ops.saturating_sub(1));
@@ -70,19 +70,19 @@ pub fn arena_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, 
         let scroll = egui::ScrollArea::vertical().id_salt("narrow arena").scroll_source(source);
         scroll.auto_shrink([false, false]).show(ui, |ui| {
             let map = Vec2::new(ui.available_width(), (ui.clip_rect().height() - 32.0).max(260.0));
-            column_ui(ui, map, |ui| main_ui(ui, view, panel, plan, out));
-            side_ui(ui, view, panel, plan, out);
+            column_ui(ui, map, |ui| main_ui(ui, view, panel, plan, commands));
+            side_ui(ui, view, panel, plan, commands);
         });
         return;
     }
     let height = ui.available_height();
     ui.horizontal_top(|ui| {
         let width = ui.available_width() - side - 16.0;
-        column_ui(ui, Vec2::new(width, height), |ui| main_ui(ui, view, panel, plan, out));
+        column_ui(ui, Vec2::new(width, height), |ui| main_ui(ui, view, panel, plan, commands));
         ui.add_space(8.0);
         column_ui(ui, Vec2::new(side, height), |ui| {
             let scroll = egui::ScrollArea::vertical().id_salt("arena numbers").auto_shrink([false, false]);
-            scroll.show(ui, |ui| side_ui(ui, view, panel, plan, out));
+            scroll.show(ui, |ui| side_ui(ui, view, panel, plan, commands));
         });
     });
 }
@@ -100,12 +100,18 @@ fn column_ui(ui: &mut Ui, size: Vec2, content: impl FnOnce(&mut Ui)) {
 }
 
 /// The map with its tools above and the scrubber below.
-fn main_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, plan: &PlanView, out: &mut CommandQueue) {
-    tools_ui(ui, view, panel, out);
+fn main_ui(
+    ui: &mut Ui,
+    view: &ArenaPanelView<'_>,
+    panel: &mut ArenaPanel,
+    plan: &PlanView,
+    commands: &mut CommandQueue,
+) {
+    tools_ui(ui, view, panel, commands);
     let foot = if view.values.is_on { 56.0 } else { 32.0 };
     let map = Vec2::new(ui.available_width(), (ui.available_height() - foot).max(120.0));
-    ui.allocate_ui(map, |ui| shown_map_ui(ui, view, panel, plan, out));
-    scrubber_ui(ui, panel, plan, view, out);
+    ui.allocate_ui(map, |ui| shown_map_ui(ui, view, panel, plan, commands));
+    scrubber_ui(ui, panel, plan, view, commands);
     ui.horizontal(|ui| values_line_ui(ui, &view.values));
 }
 
@@ -115,16 +121,22 @@ fn axis_of<'a>(view: &ArenaPanelView<'a>, panel: &ArenaPanel) -> Axis<'a> {
     Axis { edges_us: measured.map(|m| m.edges_us.as_slice()) }
 }
 
-fn side_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, plan: &PlanView, out: &mut CommandQueue) {
+fn side_ui(
+    ui: &mut Ui,
+    view: &ArenaPanelView<'_>,
+    panel: &mut ArenaPanel,
+    plan: &PlanView,
+    commands: &mut CommandQueue,
+) {
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
     ui.spacing_mut().button_padding = Vec2::new(2.0, 1.0);
     numbers_ui(ui, &plan.arena);
-    largest_ui(ui, plan, view, out);
+    largest_ui(ui, plan, view, commands);
     title_ui(ui, "Who owns a byte");
-    tenancy_ui(ui, view, plan, &mut panel.tenancy, panel.pointer, out);
+    tenancy_ui(ui, view, plan, &mut panel.tenancy, panel.pointer, commands);
     crate::studio::panels::arena_numbers::by_role_ui(ui, &plan.arena);
-    crate::studio::panels::arena_numbers::planners_ui(ui, view, &plan.arena, out);
+    crate::studio::panels::arena_numbers::planners_ui(ui, view, &plan.arena, commands);
     ui.add_space(16.0);
 }
 
@@ -133,7 +145,7 @@ fn shown_map_ui(
     view: &ArenaPanelView<'_>,
     panel: &mut ArenaPanel,
     plan: &PlanView,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) {
     let arena = &plan.arena;
     let axis = axis_of(view, panel);
@@ -157,16 +169,16 @@ fn shown_map_ui(
     let map = map_ui(ui, arena, &axis, window, &highlight);
     panel.pointer = map.pointer;
     if let Some(range) = map.stretch {
-        out.push(UiCommand::Select(Selection::Bytes(range)));
+        commands.push(UiCommand::Select(Selection::Bytes(range)));
     } else if map.response.clicked() {
         map.response.request_focus();
-        out.push(UiCommand::Select(map.clicked.map_or(Selection::Nothing, Selection::Buffer)));
+        commands.push(UiCommand::Select(map.clicked.map_or(Selection::Nothing, Selection::Buffer)));
     }
     if map.nudge != 0 {
         let last = arena.ops.saturating_sub(1);
         let from = view.scrub.unwrap_or(panel.op);
         panel.op = from.saturating_add_signed(map.nudge).min(last);
-        out.push(UiCommand::Scrub(Some(panel.op)));
+        commands.push(UiCommand::Scrub(Some(panel.op)));
     }
 }
 
@@ -192,9 +204,9 @@ fn fade_share(ui: &Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel) -> Opt
     Some((since / FADE_S) as f32)
 }
 
-fn tools_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, out: &mut CommandQueue) {
+fn tools_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
-        command_icon_ui(ui, UiCommand::FitArena, true, out);
+        command_icon_ui(ui, UiCommand::FitArena, true, commands);
         ui.label(RichText::new(icons::SEARCH).color(theme::colors(ui).weak));
         let width = (ui.available_width() - 216.0).clamp(64.0, 130.0);
         text_line_ui(ui, &mut panel.search, "Find a buffer", "Find a buffer", width);
@@ -209,7 +221,7 @@ fn tools_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, out:
             if response.clicked() {
                 panel.by_time = by_time;
                 if by_time && !known {
-                    out.push(UiCommand::MeasureOps);
+                    commands.push(UiCommand::MeasureOps);
                 }
             }
         }
@@ -217,7 +229,7 @@ fn tools_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, out:
         let on = view.values.is_on;
         let about = UiCommand::ShowValues.tooltip(ui.ctx());
         if ui.add(Button::selectable(on, "Values")).on_hover_text(about).clicked() {
-            out.push(UiCommand::ShowValues);
+            commands.push(UiCommand::ShowValues);
         }
         if view.shown.is_measuring {
             ui.add(egui::Spinner::new().size(14.0));
@@ -237,13 +249,13 @@ fn scrubber_ui(
     panel: &mut ArenaPanel,
     plan: &PlanView,
     view: &ArenaPanelView<'_>,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) {
     ui.horizontal(|ui| {
         let mut on = view.scrub.is_some();
         let response = ui.checkbox(&mut on, "Live at op");
         if response.on_hover_text("Marks one operation and lights the buffers that are live there").changed() {
-            out.push(UiCommand::Scrub(on.then_some(panel.op)));
+            commands.push(UiCommand::Scrub(on.then_some(panel.op)));
         }
         let last = plan.ops.len().saturating_sub(1);
         panel.op = view.scrub.unwrap_or(panel.op).min(last);
@@ -259,7 +271,7 @@ fn scrubber_ui(
         slider_ui(ui, Slider::new(&mut to, 0..=last), "Operation of the scrubber", width);
         if to != panel.op {
             panel.op = to;
-            out.push(UiCommand::Scrub(Some(to)));
+            commands.push(UiCommand::Scrub(Some(to)));
         }
         let live = plan.arena.live_bytes.get(panel.op).copied().unwrap_or(0);
         let kernel = plan.ops.get(panel.op).map_or("", |o| o.kernel.as_str());
@@ -267,7 +279,7 @@ fn scrubber_ui(
         weak_ui(ui, format!("{} live", Bytes(live)));
         let link = ui.add(Button::new(text).frame(false).truncate()).on_hover_text("Selects the operation");
         if link.clicked() {
-            out.push(UiCommand::Select(Selection::Op(panel.op)));
+            commands.push(UiCommand::Select(Selection::Op(panel.op)));
         }
     });
 }

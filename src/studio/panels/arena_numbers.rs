@@ -1,4 +1,5 @@
-//! The numbers beside the map: the peak against its bounds, the largest buffers, roles, planners and precisions side by side.
+//! The numbers beside the map: the peak against its bounds, the largest buffers, roles, planners and precisions side
+//! by side.
 
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
@@ -65,7 +66,7 @@ fn bar_ui(ui: &mut Ui, share: f32, color: egui::Color32) {
 }
 
 /// Lists the largest buffers, each with its owner; a click selects one.
-pub fn largest_ui(ui: &mut Ui, plan: &PlanView, view: &ArenaPanelView<'_>, out: &mut CommandQueue) {
+pub fn largest_ui(ui: &mut Ui, plan: &PlanView, view: &ArenaPanelView<'_>, commands: &mut CommandQueue) {
     /// Lines of the list.
     const LINES: usize = 5;
     title_ui(ui, "Largest buffers");
@@ -84,7 +85,7 @@ pub fn largest_ui(ui: &mut Ui, plan: &PlanView, view: &ArenaPanelView<'_>, out: 
                     let button = ui.add(Button::new(text).frame(false).truncate()).on_hover_text(r.tooltip());
                     named(&button, &format!("Largest buffer {}: {}", index + 1, r.name), true);
                     if button.clicked() {
-                        out.push(UiCommand::Select(Selection::Buffer(*id)));
+                        commands.push(UiCommand::Select(Selection::Buffer(*id)));
                     }
                 });
             });
@@ -112,7 +113,7 @@ pub fn by_role_ui(ui: &mut Ui, arena: &ArenaView) {
 }
 
 /// Shows what every planner and every precision comes to; until that is asked for, the planners that were tried.
-pub fn planners_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, arena: &ArenaView, out: &mut CommandQueue) {
+pub fn planners_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, arena: &ArenaView, commands: &mut CommandQueue) {
     if let Some(found) = view.comparison {
         comparison_ui(ui, found, arena);
         return;
@@ -130,7 +131,7 @@ pub fn planners_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, arena: &ArenaView, ou
     let text = RichText::new(info.label).size(12.0).color(theme::colors(ui).accent);
     let button = ui.add_enabled(view.can_compare, Button::new(text).frame(false)).on_hover_text(info.about);
     if button.clicked() {
-        out.push(UiCommand::ComparePlans);
+        commands.push(UiCommand::ComparePlans);
     }
 }
 

@@ -54,7 +54,7 @@ impl CapturePanel {
 }
 
 /// Shows the panel.
-pub fn capture_ui(ui: &mut Ui, view: &CapturePanelView<'_>, panel: &mut CapturePanel, out: &mut CommandQueue) {
+pub fn capture_ui(ui: &mut Ui, view: &CapturePanelView<'_>, panel: &mut CapturePanel, commands: &mut CommandQueue) {
     let Some(plan) = view.shown.plan else {
         return empty_ui(
             ui,
@@ -62,7 +62,7 @@ pub fn capture_ui(ui: &mut Ui, view: &CapturePanelView<'_>, panel: &mut CaptureP
             "Fix the problems in the network; its buffers appear here at once.",
         );
     };
-    crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, out);
+    crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, commands);
     let buffers = &plan.capture;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Buffers by layer").font(theme::strong(13.0)));
@@ -82,7 +82,7 @@ pub fn capture_ui(ui: &mut Ui, view: &CapturePanelView<'_>, panel: &mut CaptureP
         ui.add(egui::Label::new(RichText::new(&view.recording).size(12.0).color(theme::colors(ui).weak)).truncate());
     });
     panel.make_lines(view, buffers);
-    layers_ui(ui, view, buffers, panel, out);
+    layers_ui(ui, view, buffers, panel, commands);
     ui.separator();
     let live = buffers.constants.iter().filter(|c| c.live).count();
     ui.horizontal(|ui| {
@@ -92,7 +92,7 @@ pub fn capture_ui(ui: &mut Ui, view: &CapturePanelView<'_>, panel: &mut CaptureP
             format!("{} frozen at capture, {live} read from memory at every replay", buffers.constants.len() - live),
         );
     });
-    constants_ui(ui, &buffers.constants, out);
+    constants_ui(ui, &buffers.constants, commands);
 }
 
 /// The least and the largest width of the names, and of a cell, in points.
@@ -108,7 +108,7 @@ fn layers_ui(
     view: &CapturePanelView<'_>,
     buffers: &CaptureView,
     panel: &mut CapturePanel,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) {
     let shown = panel.shown;
     let extra = [("loss dY", &buffers.loss), ("input x", &buffers.x), ("input y", &buffers.y)];
@@ -122,10 +122,11 @@ fn layers_ui(
         let line = Stroke::new(1.0, theme::colors(ui).accent);
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
     }
-    let jump = walk_ui(ui, view, panel, id, out);
+    let jump = walk_ui(ui, view, panel, id, commands);
     let lines = &panel.lines;
     let mut pressed = None;
-    // A shape is shown whole, as half of one says nothing: where the columns have no room side by side, the table is moved.
+    // A shape is shown whole, as half of one says nothing: where the columns have no room side by side, the table is
+    // moved.
     let widths = panel.longest[shown as usize].map(|n| theme::mono_width(ui, n).clamp(CELL[0], CELL[1]));
     let name =
         lines.iter().map(|l| theme::mono_width(ui, l.name.chars().count()) + name_indent(l)).fold(NAME[0], f32::max);
@@ -169,12 +170,18 @@ fn layers_ui(
                     frozen.row_ui(&mut row, COLUMNS.len() + 1, ground, |ui, at| {
                         match (at.checked_sub(1), &line.cells) {
                             (None, _) => {
-                                if name_ui(ui, line, is_at, out) {
+                                if name_ui(ui, line, is_at, commands) {
                                     pressed = Some(index);
                                 }
                             }
                             (Some(column), Cells::Own(at)) => {
-                                cell_ui(ui, buffers.layers[*at].cells[column].as_ref(), shown, view.shown.related, out);
+                                cell_ui(
+                                    ui,
+                                    buffers.layers[*at].cells[column].as_ref(),
+                                    shown,
+                                    view.shown.related,
+                                    commands,
+                                );
                             }
                             (Some(column), Cells::Sum(sums)) => sum_ui(ui, sums[column].as_ref(), shown),
                             (Some(_), Cells::Nothing) => {}
@@ -183,7 +190,7 @@ fn layers_ui(
                 } else if let Some((name, cell)) = extra.get(index - lines.len()) {
                     frozen.row_ui(&mut row, COLUMNS.len() + 1, Ground::default(), |ui, at| match at {
                         0 => drop(ui.label(RichText::new(*name).font(theme::mono()))),
-                        1 => cell_ui(ui, cell.as_ref(), shown, view.shown.related, out),
+                        1 => cell_ui(ui, cell.as_ref(), shown, view.shown.related, commands),
                         _ => {}
                     });
                 }
@@ -202,7 +209,7 @@ fn walk_ui(
     view: &CapturePanelView<'_>,
     panel: &mut CapturePanel,
     id: Id,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) -> Option<usize> {
     let lines = &panel.lines;
     let selected = view.shown.selection;
@@ -218,14 +225,14 @@ fn walk_ui(
     let mut to = row_by_keys(ui, id, lines.len(), panel.at);
     let row = |n: usize| lines.get(n)?.fold_row();
     match side_by_keys(ui, id).zip(panel.at).and_then(|(left, at)| Sideways::of(left, at, view.network, row)) {
-        Some(Sideways::Fold(fold, folds)) => out.push(UiCommand::Fold(FoldCommand::Set(fold, folds))),
+        Some(Sideways::Fold(fold, folds)) => commands.push(UiCommand::Fold(FoldCommand::Set(fold, folds))),
         Some(Sideways::To(row)) => to = Some(row),
         None => {}
     }
     if let Some(to) = to {
         panel.at = Some(to);
         let layer = lines.get(to).and_then(|l| l.layer.clone());
-        out.extend(layer.map(|path| UiCommand::Select(Selection::Layer(path))));
+        commands.extend(layer.map(|path| UiCommand::Select(Selection::Layer(path))));
         return Some(to);
     }
     jump
@@ -237,11 +244,11 @@ fn name_indent(line: &CaptureLine) -> f32 {
 }
 
 /// The name of a row, with the sign that folds it; true where it was pressed.
-fn name_ui(ui: &mut Ui, line: &CaptureLine, is_at: bool, out: &mut CommandQueue) -> bool {
+fn name_ui(ui: &mut Ui, line: &CaptureLine, is_at: bool, commands: &mut CommandQueue) -> bool {
     ui.spacing_mut().item_spacing.x = 2.0;
     ui.add_space(line.depth as f32 * INDENT);
     if let Some((fold, folded)) = &line.fold {
-        fold_ui(ui, fold.clone(), *folded, &format!("the buffers of {}", line.name), out);
+        fold_ui(ui, fold.clone(), *folded, &format!("the buffers of {}", line.name), commands);
     }
     let c = theme::colors(ui);
     let text = RichText::new(&line.name).font(theme::mono()).color(if is_at { c.accent } else { c.text });
@@ -250,8 +257,8 @@ fn name_ui(ui: &mut Ui, line: &CaptureLine, is_at: bool, out: &mut CommandQueue)
         return false;
     }
     match (&line.layer, &line.fold) {
-        (Some(path), _) => out.push(UiCommand::Select(Selection::Layer(path.clone()))),
-        (None, Some((fold, folded))) => out.push(UiCommand::Fold(FoldCommand::Set(fold.clone(), !folded))),
+        (Some(path), _) => commands.push(UiCommand::Select(Selection::Layer(path.clone()))),
+        (None, Some((fold, folded))) => commands.push(UiCommand::Fold(FoldCommand::Set(fold.clone(), !folded))),
         (None, None) => {}
     }
     true
@@ -266,7 +273,7 @@ fn sum_ui(ui: &mut Ui, cell: Option<&SumCell>, shown: Shown) {
         .on_hover_text(&cell.tooltip);
 }
 
-fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, related: &Related, out: &mut CommandQueue) {
+fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, related: &Related, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let Some(cell) = cell else {
         ui.label(RichText::new("–").color(c.weak));
@@ -277,11 +284,11 @@ fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, related: &Related, ou
     let response = ui.add(Button::new(text).frame(false).truncate()).on_hover_text(&cell.tooltip);
     named(&response, cell.tooltip.lines().next().unwrap_or_default(), true);
     if response.clicked() {
-        out.push(UiCommand::Select(cell.selection()));
+        commands.push(UiCommand::Select(cell.selection()));
     }
 }
 
-fn constants_ui(ui: &mut Ui, rows: &[ConstantRow], out: &mut CommandQueue) {
+fn constants_ui(ui: &mut Ui, rows: &[ConstantRow], commands: &mut CommandQueue) {
     // In a narrow window the operation, which says most, keeps its room.
     let widths = if ui.available_width() < 480.0 { [84.0, 100.0, 84.0] } else { [96.0, 130.0, 150.0] };
     let table = TableBuilder::new(ui)
@@ -315,7 +322,7 @@ fn constants_ui(ui: &mut Ui, rows: &[ConstantRow], out: &mut CommandQueue) {
             row.col(|ui| {
                 let text = format!("{} {}", k.op, k.kernel);
                 if ui.add(Button::new(RichText::new(text).font(theme::mono())).frame(false).truncate()).clicked() {
-                    out.push(UiCommand::Select(Selection::Op(k.op)));
+                    commands.push(UiCommand::Select(Selection::Op(k.op)));
                 }
             });
         });

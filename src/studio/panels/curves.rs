@@ -29,22 +29,22 @@ const PLOTS: [(&str, &str); 7] = [
 const LEAST: f32 = 168.0;
 
 /// The menu that shows and hides plots, and says what the next run measures.
-pub fn plots_menu_ui(ui: &mut Ui, view: &TrainView<'_>, out: &mut CommandQueue) {
+pub fn plots_menu_ui(ui: &mut Ui, view: &TrainView<'_>, commands: &mut CommandQueue) {
     let response = ui.menu_button("Plots", |ui| {
         for (title, about) in PLOTS {
             let mut shown = !view.plots.hidden.contains(title);
             if ui.checkbox(&mut shown, title).on_hover_text(about).changed() {
-                out.push(UiCommand::ShowPlot(title, shown));
+                commands.push(UiCommand::ShowPlot(title, shown));
             }
         }
         ui.separator();
-        metrics_ui(ui, &view.metrics, out);
+        metrics_ui(ui, &view.metrics, commands);
     });
     response.response.on_hover_text("Which plots are shown, and what the next run measures");
 }
 
 /// What the next run measures inside its step.
-pub fn metrics_ui(ui: &mut Ui, view: &MetricsView<'_>, out: &mut CommandQueue) {
+pub fn metrics_ui(ui: &mut Ui, view: &MetricsView<'_>, commands: &mut CommandQueue) {
     let mut metrics = view.metrics;
     let before = metrics;
     weak_ui(ui, "Measured inside the step, from the next run on");
@@ -72,14 +72,14 @@ pub fn metrics_ui(ui: &mut Ui, view: &MetricsView<'_>, out: &mut CommandQueue) {
     } else if prices.is_none() {
         let button = ui.add_enabled(view.can_measure, egui::Button::new("Measure what they cost"));
         if button.on_hover_text(UiCommand::MeasurePrices.info().about).clicked() {
-            out.push(UiCommand::MeasurePrices);
+            commands.push(UiCommand::MeasurePrices);
         }
     }
     if let Some(problem) = view.problem {
         problem_ui(ui, problem, "");
     }
     if metrics != before {
-        out.push(UiCommand::SetMetrics(metrics));
+        commands.push(UiCommand::SetMetrics(metrics));
     }
 }
 
@@ -95,7 +95,7 @@ fn loss_note(preset: Option<&Preset>) -> String {
 }
 
 /// Shows the plots.
-pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, out: &mut CommandQueue) {
+pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands: &mut CommandQueue) {
     let (run, shown) = (&view.run, &view.plots);
     let h = run.history;
     if h.loss.raw.is_empty() {
@@ -141,7 +141,8 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, out: &mu
             ..plot("Accuracy", "", Curve::Smoothed(&h.accuracy))
         });
     }
-    // A machine that does something else for a moment makes a step a hundred times longer: only a logarithmic axis shows both.
+    // A machine that does something else for a moment makes a step a hundred times longer: only a logarithmic axis
+    // shows both.
     let clock = if shown.is_timed_on_device { "by the device's clock" } else { "on the host" };
     let time = plot("Step time", clock, Curve::Smoothed(&h.step_us));
     plots.push(PlotSpec { value: format::micros, tick: time_tick, log: log_of("Step time", true), ..time });
@@ -207,8 +208,8 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, out: &mu
                         ui.set_width(width);
                         ui.spacing_mut().item_spacing = Vec2::new(8.0, 4.0);
                         match spec {
-                            Some(spec) => plot_ui(ui, spec, height - 8.0, axes, out),
-                            None => times_ui(ui, shown, height - 8.0, out),
+                            Some(spec) => plot_ui(ui, spec, height - 8.0, axes, commands),
+                            None => times_ui(ui, shown, height - 8.0, commands),
                         }
                     });
                 }
@@ -218,7 +219,7 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, out: &mu
 }
 
 /// The histogram of step times, with eager beside replay where that was measured.
-fn times_ui(ui: &mut Ui, view: &PlotsView<'_>, height: f32, out: &mut CommandQueue) {
+fn times_ui(ui: &mut Ui, view: &PlotsView<'_>, height: f32, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let mut all = vec![Bars { name: "Run", histogram: view.times, color: c.weak }];
     if let Some(two) = view.both_ways {
@@ -230,7 +231,7 @@ fn times_ui(ui: &mut Ui, view: &PlotsView<'_>, height: f32, out: &mut CommandQue
     }
     histogram_ui(ui, "Step times", &all, height - 28.0);
     ui.horizontal(|ui| {
-        command_ui(ui, UiCommand::TimeBothWays, view.can_time, out);
+        command_ui(ui, UiCommand::TimeBothWays, view.can_time, commands);
         match (view.both_ways, view.is_timing) {
             (_, true) => drop(weak_ui(ui, "measuring…")),
             (Some(two), false) => {

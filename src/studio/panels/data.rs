@@ -71,7 +71,7 @@ pub fn data_ui(
     view: &DataPanelView<'_>,
     panel: &mut DataPanel,
     drafts: &mut Drafts,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) {
     let height = ui.available_height();
     ui.horizontal_top(|ui| {
@@ -81,9 +81,9 @@ pub fn data_ui(
                 ui.set_max_width(SIDE - 8.0);
                 // The same fields as in the network's panel: whichever is used, the document changes.
                 if let Some(section) = view.section {
-                    section_ui(ui, section, true, drafts, out);
+                    section_ui(ui, section, true, drafts, commands);
                 }
-                choose_ui(ui, view, out);
+                choose_ui(ui, view, commands);
                 facts_ui(ui, view);
             });
         });
@@ -105,7 +105,7 @@ pub fn data_ui(
 }
 
 /// A button for every file that the data names.
-fn choose_ui(ui: &mut Ui, view: &DataPanelView<'_>, out: &mut CommandQueue) {
+fn choose_ui(ui: &mut Ui, view: &DataPanelView<'_>, commands: &mut CommandQueue) {
     let Some(source) = view.source else { return };
     let files: &[(&str, &'static str)] = match source {
         DataSource::Csv { .. } | DataSource::Npz { .. } => &[("Choose file…", "data.path")],
@@ -120,7 +120,7 @@ fn choose_ui(ui: &mut Ui, view: &DataPanelView<'_>, out: &mut CommandQueue) {
             let is_folder = matches!(source, DataSource::Images { .. });
             let command = if is_folder { UiCommand::ChooseDataFolder(field) } else { UiCommand::ChooseData(field) };
             if ui.button(*label).on_hover_text(command.info().about).clicked() {
-                out.push(command);
+                commands.push(command);
             }
         }
     });

@@ -130,8 +130,8 @@ fn about_ui(ui: &mut Ui, view: &HelpView<'_>) {
     weak_ui(ui, format!("Version {}", env!("CARGO_PKG_VERSION")));
     ui.add_space(8.0);
     ui.label(
-        "See how a neural network's training step is compiled, record it once, and replay it. Everything shown here is also \
-         text or JSON by the commands of the same program: stepgraph --help lists them.",
+        "See how a neural network's training step is compiled, record it once, and replay it. Everything shown here is \
+         also text or JSON by the commands of the same program: stepgraph --help lists them.",
     );
     ui.add_space(8.0);
     for (label, value) in [

@@ -13,14 +13,19 @@ use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use egui::{Align, Button, Layout, RichText, ScrollArea, Ui};
 
 /// Shows the panel.
-pub fn inspector_ui(ui: &mut Ui, view: &InspectorPanelView<'_>, pictures: &mut PictureCache, out: &mut CommandQueue) {
+pub fn inspector_ui(
+    ui: &mut Ui,
+    view: &InspectorPanelView<'_>,
+    pictures: &mut PictureCache,
+    commands: &mut CommandQueue,
+) {
     let page = view.page;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Inspector").font(theme::strong(13.0)));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
-            command_icon_ui(ui, UiCommand::Forward, view.can_go_forward, out);
-            command_icon_ui(ui, UiCommand::Back, view.can_go_back, out);
+            command_icon_ui(ui, UiCommand::Forward, view.can_go_forward, commands);
+            command_icon_ui(ui, UiCommand::Back, view.can_go_back, commands);
         });
     });
     ui.separator();
@@ -40,19 +45,19 @@ pub fn inspector_ui(ui: &mut Ui, view: &InspectorPanelView<'_>, pictures: &mut P
                 let text = RichText::new(text).size(12.0).color(theme::colors(ui).warning);
                 ui.add(egui::Label::new(text).wrap());
             }
-            _ => crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, out),
+            _ => crate::studio::panels::plan_state::outdated_ui(ui, view.shown.is_outdated, commands),
         }
         if *view.shown.selection == Selection::Nothing {
             ui.add_space(4.0);
             weak_ui(ui, "Select a layer, an operation, a kernel, a buffer or bytes to see it here and in every view.");
         }
         for (index, group) in page.groups.iter().enumerate() {
-            group_ui(ui, group, out);
+            group_ui(ui, group, commands);
             if index == 0 {
                 measured_ui(ui, &view.shown);
                 if view.values.buffer.is_some() {
                     ui.add_space(10.0);
-                    values_ui(ui, &view.values, pictures, out);
+                    values_ui(ui, &view.values, pictures, commands);
                 }
             }
         }
@@ -91,7 +96,7 @@ fn measured_ui(ui: &mut Ui, shown: &PlanOnScreen<'_>) {
     }
 }
 
-fn group_ui(ui: &mut Ui, group: &Group, out: &mut CommandQueue) {
+fn group_ui(ui: &mut Ui, group: &Group, commands: &mut CommandQueue) {
     ui.add_space(10.0);
     ui.label(RichText::new(group.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
     let width = ui.available_width();
@@ -106,7 +111,7 @@ fn group_ui(ui: &mut Ui, group: &Group, out: &mut CommandQueue) {
                     let text_of = RichText::new(text).font(theme::mono()).color(theme::colors(ui).accent);
                     let button = ui.add(Button::new(text_of).frame(false).truncate()).on_hover_text(text);
                     if button.clicked() {
-                        out.push(UiCommand::Select(to.clone()));
+                        commands.push(UiCommand::Select(to.clone()));
                     }
                 });
             }

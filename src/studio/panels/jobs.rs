@@ -9,7 +9,7 @@ use egui::{Button, Popup, PopupCloseBehavior, RichText, Sense, Shape, Stroke, Ui
 use std::f32::consts::TAU;
 
 /// Shows the first job, and the number of the others, which a press lists. Laid out from the right.
-pub fn jobs_ui(ui: &mut Ui, jobs: &[Job], out: &mut CommandQueue) {
+pub fn jobs_ui(ui: &mut Ui, jobs: &[Job], commands: &mut CommandQueue) {
     let Some((first, others)) = jobs.split_first() else { return };
     if !others.is_empty() {
         let button = ui.add(Button::new(RichText::new(format!("+{}", others.len())).size(12.0)));
@@ -19,16 +19,16 @@ pub fn jobs_ui(ui: &mut Ui, jobs: &[Job], out: &mut CommandQueue) {
             ui.set_min_width(220.0);
             for job in others {
                 ui.horizontal(|ui| {
-                    ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| job_ui(ui, job, out));
+                    ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| job_ui(ui, job, commands));
                 });
             }
         });
     }
-    job_ui(ui, first, out);
+    job_ui(ui, first, commands);
 }
 
 /// One job, laid out from the right.
-fn job_ui(ui: &mut Ui, job: &Job, out: &mut CommandQueue) {
+fn job_ui(ui: &mut Ui, job: &Job, commands: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 6.0;
     match &job.cancel {
         Some(cancel) => {
@@ -36,7 +36,7 @@ fn job_ui(ui: &mut Ui, job: &Job, out: &mut CommandQueue) {
             let button = ui.add(Button::new(sign).frame(false).min_size(Vec2::splat(18.0)));
             named(&button, &format!("Cancel: {}", job.name), true);
             if button.on_hover_text(cancel.info().about).clicked() {
-                out.push(cancel.clone());
+                commands.push(cancel.clone());
             }
         }
         None => drop(ui.allocate_exact_size(Vec2::new(0.0, 18.0), Sense::hover())),

@@ -4,7 +4,7 @@ use crate::model::LayerPath;
 use crate::studio::commands::fold::{Fold, FoldCommand};
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::document::edit::Edit;
+use crate::studio::commands::Edit;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format::plain_count;
@@ -32,23 +32,23 @@ pub struct CardLook<'a> {
 }
 
 /// Shows a card; gives the room that it took. Of a folded block it is the head.
-pub fn card_ui(ui: &mut Ui, card: &Card, look: CardLook<'_>, drafts: &mut Drafts, out: &mut CommandQueue) -> Rect {
+pub fn card_ui(ui: &mut Ui, card: &Card, look: CardLook<'_>, drafts: &mut Drafts, commands: &mut CommandQueue) -> Rect {
     let CardLook { inside, marked, entered } = look;
     let response = ui.push_id(&card.path, |ui| {
         indented_ui(ui, card.depth(), |ui| {
             theme::card(ui, marked).show(ui, |ui| {
                 ui.set_width(ui.available_width());
                 ui.spacing_mut().item_spacing.y = 4.0;
-                head_ui(ui, card, inside.is_some(), out);
+                head_ui(ui, card, inside.is_some(), commands);
                 match inside {
                     Some(sum) => {
                         if sum_ui(ui, sum.line(), sum.problems).clicked() {
-                            select_ui(ui, card, out);
+                            select_ui(ui, card, commands);
                         }
                     }
                     None => {
-                        fields_ui(ui, card, entered, drafts, out);
-                        foot_ui(ui, card, out);
+                        fields_ui(ui, card, entered, drafts, commands);
+                        foot_ui(ui, card, commands);
                     }
                 }
             });
@@ -76,7 +76,7 @@ pub(super) fn indented_ui(ui: &mut Ui, depth: usize, content: impl FnOnce(&mut U
 }
 
 /// The sign that folds and unfolds something of this name.
-pub(super) fn fold_ui(ui: &mut Ui, fold: Fold, folded: bool, name: &str, out: &mut CommandQueue) {
+pub(super) fn fold_ui(ui: &mut Ui, fold: Fold, folded: bool, name: &str, commands: &mut CommandQueue) {
     let command = FoldCommand::Set(fold, !folded);
     let info = command.info();
     let sign = if folded { icons::FOLDED } else { icons::DOWN };
@@ -84,7 +84,7 @@ pub(super) fn fold_ui(ui: &mut Ui, fold: Fold, folded: bool, name: &str, out: &m
     let response = ui.add(button).on_hover_text(info.about);
     named(&response, &format!("{} {name}", info.label), true);
     if response.clicked() {
-        out.push(UiCommand::Fold(command));
+        commands.push(UiCommand::Fold(command));
     }
 }
 
@@ -100,12 +100,12 @@ pub(super) fn sum_ui(ui: &mut Ui, facts: String, problems: usize) -> Response {
 }
 
 /// Selects the card's layer, and gives the keyboard to the list.
-fn select_ui(ui: &Ui, card: &Card, out: &mut CommandQueue) {
-    out.push(UiCommand::Select(Selection::Layer(card.path.clone())));
+fn select_ui(ui: &Ui, card: &Card, commands: &mut CommandQueue) {
+    commands.push(UiCommand::Select(Selection::Layer(card.path.clone())));
     ui.memory_mut(|m| m.request_focus(layers_id()));
 }
 
-fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut CommandQueue) {
+fn head_ui(ui: &mut Ui, card: &Card, folded: bool, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let label = format!("L{}:{}", card.number(), card.class);
     ui.horizontal(|ui| {
@@ -116,18 +116,18 @@ fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut CommandQueue) {
         let grip = grip.on_hover_cursor(egui::CursorIcon::Grab);
         grip.dnd_set_drag_payload(Dragged(card.path.clone()));
         if card.children.is_some_and(|n| n > 0) {
-            fold_ui(ui, Fold::Block(card.path.clone()), folded, &label, out);
+            fold_ui(ui, Fold::Block(card.path.clone()), folded, &label, commands);
         }
         let name = RichText::new(card.class).font(theme::strong(13.0));
         let title = ui.add(egui::Label::new(name).sense(Sense::click()).selectable(false)).on_hover_text(card.about);
         named(&title, &format!("Select {label}"), true);
         if title.clicked() {
-            select_ui(ui, card, out);
+            select_ui(ui, card, commands);
         }
         ui.label(RichText::new(card.number()).font(theme::mono()).color(c.weak));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 4.0;
-            menu_ui(ui, card, &label, out);
+            menu_ui(ui, card, &label, commands);
             let (shape, color) = card
                 .output
                 .as_deref()
@@ -138,13 +138,13 @@ fn head_ui(ui: &mut Ui, card: &Card, folded: bool, out: &mut CommandQueue) {
             let rest = ui.available_size_before_wrap();
             let (_, response) = ui.allocate_exact_size(Vec2::new(rest.x.max(0.0), 20.0), Sense::CLICK);
             if response.clicked() {
-                select_ui(ui, card, out);
+                select_ui(ui, card, commands);
             }
         });
     });
 }
 
-fn menu_ui(ui: &mut Ui, card: &Card, label: &str, out: &mut CommandQueue) {
+fn menu_ui(ui: &mut Ui, card: &Card, label: &str, commands: &mut CommandQueue) {
     let button = ui.add(Button::new(RichText::new(icons::MENU).size(14.0)).frame(false).min_size(Vec2::splat(20.0)));
     named(&button, &format!("Menu of {label}"), true);
     let index = card.path.0.last().copied().unwrap_or(0);
@@ -156,13 +156,13 @@ fn menu_ui(ui: &mut Ui, card: &Card, label: &str, out: &mut CommandQueue) {
             (UiCommand::Remove, true),
         ] {
             let text = command.info().label;
-            command_menu_ui(ui, UiCommand::OnLayer(card.path.clone(), Box::new(command)), text, enabled, out);
+            command_menu_ui(ui, UiCommand::OnLayer(card.path.clone(), Box::new(command)), text, enabled, commands);
         }
     });
 }
 
 /// Two fields a line.
-fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, out: &mut CommandQueue) {
+fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, commands: &mut CommandQueue) {
     if card.fields.is_empty() {
         return;
     }
@@ -180,14 +180,14 @@ fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, out: 
                     let name = format!("L{} {}", card.number(), field.label);
                     let is_entered = entered && first == Some(field.name);
                     let layout = FieldLayout { label_width: 64.0, width, is_entered };
-                    field_ui(ui, field, &name, is_wrong(field.name), layout, drafts, out);
+                    field_ui(ui, field, &name, is_wrong(field.name), layout, drafts, commands);
                 });
             }
         });
     }
 }
 
-fn foot_ui(ui: &mut Ui, card: &Card, out: &mut CommandQueue) {
+fn foot_ui(ui: &mut Ui, card: &Card, commands: &mut CommandQueue) {
     for p in &card.problems {
         problem_ui(ui, &p.message, &p.help);
     }
@@ -210,7 +210,11 @@ fn foot_ui(ui: &mut Ui, card: &Card, out: &mut CommandQueue) {
             popup.show(|ui| {
                 for kind in crate::model::LayerKind::ALL {
                     if ui.button(kind.class).on_hover_text(kind.about).clicked() {
-                        out.push(UiCommand::Edit(Edit::Insert { parent: card.path.clone(), index: children, kind }));
+                        commands.push(UiCommand::Edit(Edit::Insert {
+                            parent: card.path.clone(),
+                            index: children,
+                            kind,
+                        }));
                         ui.close();
                     }
                 }

@@ -1,4 +1,5 @@
-//! Questions that stand before everything else: what would be lost, and a path to type where the system has no file dialog.
+//! Questions that stand before everything else: what would be lost, and a path to type where the system has no file
+//! dialog.
 
 use crate::studio::commands::{Action, DialogPurpose, Request};
 use crate::studio::theme;
@@ -204,8 +205,8 @@ impl Question {
             Self::Continue { id, change } => Wording {
                 title: format!("Open the network of {} to continue it?", view.run_name(id).unwrap_or_default()),
                 about: format!(
-                    "The network that is open is another one ({change}), and a run continues with the one it began with. To train the open one, \
-                     press Train: that begins a run of its own."
+                    "The network that is open is another one ({change}), and a run continues with the one \
+                     it began with. To train the open one, press Train: that begins a run of its own."
                 ),
                 answers: vec![
                     ("Open and continue", Answer::Perform(Request::ContinueInOwnNetwork(id.clone()))),

@@ -4,8 +4,7 @@ use crate::model::LayerPath;
 use crate::studio::commands::fold::{Fold, FoldCommand};
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::document::edit::Edit;
-use crate::studio::document::edit::split_path;
+use crate::studio::commands::Edit;
 use crate::studio::panels::layer_card::Dragged;
 use crate::studio::panels::layer_card::{CardLook, card_ui, fold_ui, indented_ui, sum_ui};
 use crate::studio::theme;
@@ -23,7 +22,8 @@ use std::collections::HashMap;
 
 /// What the panel remembers.
 pub struct NetworkPanel {
-    /// Heights of the rows as last drawn: those out of network are not laid out. A stale one is put right when its row comes into network.
+    /// Heights of the rows as last drawn: those out of network are not laid out. A stale one is put right when its
+    /// row comes into network.
     heights: HashMap<RowKey, f32>,
     /// The selection that was last brought into network.
     shown: Selection,
@@ -93,7 +93,7 @@ pub fn network_ui(
     view: &NetworkPanelView<'_>,
     panel: &mut NetworkPanel,
     drafts: &mut Drafts,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) {
     let network = view.network;
     ui.horizontal(|ui| {
@@ -102,12 +102,12 @@ pub fn network_ui(
             format!("{} · {} params", plain_count(network.cards.len(), "layer"), format::count(network.params as f64));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
-            command_icon_ui(ui, UiCommand::AddLayer, true, out);
+            command_icon_ui(ui, UiCommand::AddLayer, true, commands);
             // One sign for both ways: what it does is what is left to do.
             if network.folds().next().is_some() {
                 let all = network.folds().all(|f| view.folds.is_folded(&f));
                 let command = if all { FoldCommand::Nothing } else { FoldCommand::All };
-                command_icon_ui(ui, UiCommand::Fold(command), true, out);
+                command_icon_ui(ui, UiCommand::Fold(command), true, commands);
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 let text = RichText::new(counts).size(12.0).color(theme::colors(ui).weak);
@@ -122,14 +122,14 @@ pub fn network_ui(
             problem_ui(ui, &p.message, &p.help);
         }
         if let Some(section) = network.sections.first() {
-            section_ui(ui, section, true, drafts, out);
+            section_ui(ui, section, true, drafts, commands);
         }
-        cards_ui(ui, view, panel, drafts, out);
+        cards_ui(ui, view, panel, drafts, commands);
         ui.add_space(8.0);
         for section in network.sections.iter().skip(1) {
             // Beside its samples the Data tab says what is wrong with the data.
             let says_problems = section.title != "Data" || !view.is_data_shown;
-            section_ui(ui, section, says_problems, drafts, out);
+            section_ui(ui, section, says_problems, drafts, commands);
         }
         ui.add_space(16.0);
     });
@@ -141,7 +141,7 @@ pub(super) fn section_ui(
     section: &Section,
     says_problems: bool,
     drafts: &mut Drafts,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) {
     ui.add_space(4.0);
     ui.label(RichText::new(section.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
@@ -149,7 +149,7 @@ pub(super) fn section_ui(
     for field in &section.fields {
         let own = section.problems.iter().filter(|p| p.field == field.name);
         let is_wrong = own.clone().next().is_some();
-        field_ui(ui, field, field.label, is_wrong, layout, drafts, out);
+        field_ui(ui, field, field.label, is_wrong, layout, drafts, commands);
         for p in own.filter(|_| says_problems) {
             problem_ui(ui, &p.message, &p.help);
         }
@@ -165,7 +165,7 @@ fn cards_ui(
     view: &NetworkPanelView<'_>,
     panel: &mut NetworkPanel,
     drafts: &mut Drafts,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) {
     let network = view.network;
     ui.add_space(4.0);
@@ -190,14 +190,15 @@ fn cards_ui(
     let frame = Rect::from_min_size(ui.cursor().min, Vec2::new(width, panel.frame.height()));
     list_ui(ui, list, frame, &format!("List of layers, {}", plain_count(network.cards.len(), "layer")));
     let enters = ui.memory(|m| m.has_focus(list)) && ui.input_mut(|i| i.consume_key(Modifiers::NONE, Key::Enter));
-    if let Some(key) = walk_ui(ui, view, panel, &keys, list, out) {
+    if let Some(key) = walk_ui(ui, view, panel, &keys, list, commands) {
         panel.at = Some(key.clone());
         wanted = Some(key);
     }
     // Where there are no fields to enter, what is folded away is shown.
     let at_row = keys.iter().position(|k| enters && panel.at.as_ref().is_some_and(|at| at.is(k)));
     let entered = at_row.and_then(|n| fold_row(network, view.rows.get(n)?, keys.get(n)?).1);
-    out.extend(entered.filter(|(_, folded)| *folded).map(|(fold, _)| UiCommand::Fold(FoldCommand::Set(fold, false))));
+    commands
+        .extend(entered.filter(|(_, folded)| *folded).map(|(fold, _)| UiCommand::Fold(FoldCommand::Set(fold, false))));
     let (mut landing, mut whole) = (None, Rect::from_min_size(frame.min, Vec2::new(width, 0.0)));
     for (row, key) in view.rows.iter().zip(&keys) {
         let known = panel.heights.get(key).copied();
@@ -220,7 +221,7 @@ fn cards_ui(
                 run_ui(
                     ui,
                     &RunHead { run: &network.runs[*run], class, depth: *depth, folded: *folded, related, sum },
-                    out,
+                    commands,
                 )
             }
             Row::Card(index) | Row::Block(index, _) => {
@@ -231,7 +232,7 @@ fn cards_ui(
                     || inside.is_some() && view.related.layers.iter().any(within);
                 let entered = enters && panel.at.as_ref().is_some_and(|at| at.is(key));
                 let look = CardLook { inside, marked: of_selected(key) || related, entered };
-                let rect = card_ui(ui, card, look, drafts, out);
+                let rect = card_ui(ui, card, look, drafts, commands);
                 landing = landing.or_else(|| land_ui(ui, card, rect));
                 rect
             }
@@ -261,10 +262,10 @@ fn cards_ui(
     let response = ui.add(add).on_hover_text(UiCommand::AddLayer.tooltip(ui.ctx()));
     crate::studio::widgets::button::named(&response, "Add layer at the end", true);
     if response.clicked() {
-        out.push(UiCommand::Select(Selection::Nothing));
-        out.push(UiCommand::AddLayer);
+        commands.push(UiCommand::Select(Selection::Nothing));
+        commands.push(UiCommand::AddLayer);
     }
-    drop_ui(ui, landing, out);
+    drop_ui(ui, landing, commands);
 }
 
 /// What folds a row.
@@ -288,7 +289,7 @@ fn walk_ui(
     panel: &NetworkPanel,
     keys: &[RowKey],
     list: Id,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) -> Option<RowKey> {
     if !ui.memory(|m| m.has_focus(list)) {
         return None;
@@ -297,12 +298,12 @@ fn walk_ui(
     let mut to = row_by_keys(ui, list, keys.len(), now);
     let row = |n: usize| Some(fold_row(view.network, view.rows.get(n)?, keys.get(n)?));
     match side_by_keys(ui, list).zip(now).and_then(|(left, now)| Sideways::of(left, now, view.network, row)) {
-        Some(Sideways::Fold(fold, folds)) => out.push(UiCommand::Fold(FoldCommand::Set(fold, folds))),
+        Some(Sideways::Fold(fold, folds)) => commands.push(UiCommand::Fold(FoldCommand::Set(fold, folds))),
         Some(Sideways::To(row)) => to = Some(row),
         None => {}
     }
     let key = keys.get(to?)?;
-    out.extend(key.layer().map(|path| UiCommand::Select(Selection::Layer(path.clone()))));
+    commands.extend(key.layer().map(|path| UiCommand::Select(Selection::Layer(path.clone()))));
     Some(key.clone())
 }
 
@@ -318,7 +319,7 @@ struct RunHead<'a> {
 }
 
 /// Shows a run's head: a card of its own where the run is folded, a line above it where it is not.
-fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut CommandQueue) -> Rect {
+fn run_ui(ui: &mut Ui, head: &RunHead<'_>, commands: &mut CommandQueue) -> Rect {
     let fold = Fold::Run(head.run.first.clone());
     let name = format!("{} of {} × {}", head.run.span(), head.run.count, head.class);
     let mut texts = false;
@@ -330,7 +331,7 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut CommandQueue) -> Rect {
                 ui.spacing_mut().item_spacing.y = 4.0;
                 ui.horizontal(|ui| {
                     ui.spacing_mut().item_spacing.x = 4.0;
-                    fold_ui(ui, fold.clone(), head.folded, &name, out);
+                    fold_ui(ui, fold.clone(), head.folded, &name, commands);
                     let title = format!("{} × {}", head.run.count, head.class);
                     let title = RichText::new(title).font(theme::strong(13.0));
                     texts |= ui.add(Label::new(title).selectable(false).sense(Sense::CLICK)).clicked();
@@ -354,20 +355,21 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, out: &mut CommandQueue) -> Rect {
     });
     // The text folds and unfolds like the sign before it.
     if texts {
-        out.push(UiCommand::Fold(FoldCommand::Set(fold, !head.folded)));
+        commands.push(UiCommand::Fold(FoldCommand::Set(fold, !head.folded)));
         ui.memory_mut(|m| m.request_focus(layers_id()));
     }
     response.response.rect
 }
 
-/// Where the pointer, with a layer in hand, would put it: before or behind this card, or into it where it is an empty block.
+/// Where the pointer, with a layer in hand, would put it: before or behind this card, or into it where it is an empty
+/// block.
 fn land_ui(ui: &Ui, card: &Card, rect: Rect) -> Option<Landing> {
     let dragged = egui::DragAndDrop::payload::<Dragged>(ui.ctx())?;
     let pos = ui.input(|i| i.pointer.interact_pos())?;
     if !rect.expand2(Vec2::new(0.0, 2.0)).contains(pos) || card.path.0.starts_with(&dragged.0.0) {
         return None;
     }
-    let (parent, index) = split_path(&card.path);
+    let (parent, index) = card.place();
     let c = theme::colors(ui);
     if card.children.is_some() && pos.y > rect.top() + rect.height() * 0.35 {
         ui.painter().rect_stroke(rect.shrink(1.0), 4, Stroke::new(2.0, c.accent), egui::StrokeKind::Inside);
@@ -379,11 +381,15 @@ fn land_ui(ui: &Ui, card: &Card, rect: Rect) -> Option<Landing> {
     Some(Landing { parent, index: index + usize::from(behind) })
 }
 
-fn drop_ui(ui: &Ui, landing: Option<Landing>, out: &mut CommandQueue) {
+fn drop_ui(ui: &Ui, landing: Option<Landing>, commands: &mut CommandQueue) {
     if !ui.input(|i| i.pointer.any_released()) {
         return;
     }
     if let (Some(landing), Some(dragged)) = (landing, egui::DragAndDrop::take_payload::<Dragged>(ui.ctx())) {
-        out.push(UiCommand::Edit(Edit::Move { from: dragged.0.clone(), parent: landing.parent, index: landing.index }));
+        commands.push(UiCommand::Edit(Edit::Move {
+            from: dragged.0.clone(),
+            parent: landing.parent,
+            index: landing.index,
+        }));
     }
 }

@@ -47,7 +47,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty())
 }
 
-/// How well a command of this name, title and description answers a query; `None` where it does not. Case does not count.
+/// How well a command of this name, title and description answers a query; `None` where it does not. Case does not
+/// count.
 fn rank(name: &str, title: &str, about: &str, query: &str) -> Option<Rank> {
     let [name, title, about, query] = [name, title, about, query.trim()].map(str::to_lowercase);
     let begins = |word: &str| words(&title).chain(words(&about)).any(|w| w.starts_with(word));
@@ -96,7 +97,7 @@ fn name(command: &UiCommand, offer: Offer) -> String {
 }
 
 /// Shows the palette where it is open.
-pub fn palette_ui(ui: &Ui, enabled: &EnabledCommands, palette: &mut Palette, out: &mut CommandQueue) {
+pub fn palette_ui(ui: &Ui, enabled: &EnabledCommands, palette: &mut Palette, commands: &mut CommandQueue) {
     let Some(offer) = palette.offer else { return palette.back.give(ui) };
     let modal = theme::dialog(ui, "palette").show(ui.ctx(), |ui| {
         ui.set_width(440.0);
@@ -135,7 +136,7 @@ pub fn palette_ui(ui: &Ui, enabled: &EnabledCommands, palette: &mut Palette, out
         if matches!(command, UiCommand::AddKind(_)) {
             palette.back.lead_to(layers_id());
         }
-        out.push(command);
+        commands.push(command);
     } else if modal.should_close() {
         palette.offer = None;
         ui.ctx().request_repaint();

@@ -11,7 +11,7 @@ use crate::tensor::Bytes;
 use egui::{Button, Label, Popup, PopupCloseBehavior, RichText, ScrollArea, Ui};
 
 /// Shows the difference as a button; pressed, it lists what came and went.
-pub fn difference_ui(ui: &mut Ui, view: &DifferenceView<'_>, out: &mut CommandQueue) {
+pub fn difference_ui(ui: &mut Ui, view: &DifferenceView<'_>, commands: &mut CommandQueue) {
     let difference = view.text;
     let took = format::micros(view.took.as_secs_f64() * 1e6);
     let c = theme::colors(ui);
@@ -28,7 +28,7 @@ pub fn difference_ui(ui: &mut Ui, view: &DifferenceView<'_>, out: &mut CommandQu
             weak_ui(ui, format!("Planned in {took}, from the edit to this answer."));
             match view.changes {
                 Some(changes) => {
-                    ScrollArea::vertical().max_height(360.0).show(ui, |ui| list_ui(ui, changes, out)).inner
+                    ScrollArea::vertical().max_height(360.0).show(ui, |ui| list_ui(ui, changes, commands)).inner
                 }
                 None => drop(weak_ui(ui, "The plan before is not known any more.")),
             }
@@ -39,28 +39,28 @@ pub fn difference_ui(ui: &mut Ui, view: &DifferenceView<'_>, out: &mut CommandQu
 /// Entries listed before the rest is counted only.
 const LISTED: usize = 60;
 
-fn list_ui(ui: &mut Ui, changes: &PlanChanges, out: &mut CommandQueue) {
+fn list_ui(ui: &mut Ui, changes: &PlanChanges, commands: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
     ui.spacing_mut().button_padding = egui::Vec2::new(0.0, 1.0);
     if changes.is_empty() {
         weak_ui(ui, "No operation came or went, and no buffer changed its size.");
     }
-    ops_ui(ui, "Operations that came", '+', &changes.ops_came, true, out);
-    ops_ui(ui, "Operations that went", '−', &changes.ops_went, false, out);
+    ops_ui(ui, "Operations that came", '+', &changes.ops_came, true, commands);
+    ops_ui(ui, "Operations that went", '−', &changes.ops_went, false, commands);
     for (title, sign, kernels) in
         [("Kernels that are new", '+', &changes.kernels_came), ("Kernels no longer run", '−', &changes.kernels_went)]
     {
         section_ui(ui, title, kernels.len());
         for kernel in kernels.iter().take(LISTED) {
             let to = (sign == '+').then(|| Selection::Kernel(kernel.clone()));
-            entry_ui(ui, &format!("{sign} {kernel}"), to, out);
+            entry_ui(ui, &format!("{sign} {kernel}"), to, commands);
         }
     }
     section_ui(ui, "Buffers of another size", changes.grown.len());
     for g in changes.grown.iter().take(LISTED) {
         let text = format!("{}  {} → {}", g.name, Bytes(g.before), Bytes(g.after));
-        entry_ui(ui, &text, Some(Selection::Buffer(g.id)), out);
+        entry_ui(ui, &text, Some(Selection::Buffer(g.id)), commands);
     }
     let (came, went) = (changes.buffers_came.len(), changes.buffers_went.len());
     if came + went > 0 {
@@ -79,23 +79,23 @@ fn section_ui(ui: &mut Ui, title: &str, count: usize) {
     ui.label(text);
 }
 
-fn ops_ui(ui: &mut Ui, title: &str, sign: char, ops: &[OpChange], there: bool, out: &mut CommandQueue) {
+fn ops_ui(ui: &mut Ui, title: &str, sign: char, ops: &[OpChange], there: bool, commands: &mut CommandQueue) {
     section_ui(ui, title, ops.len());
     for op in ops.iter().take(LISTED) {
         let to = there.then_some(Selection::Op(op.index));
-        entry_ui(ui, &format!("{sign} {} {}  {}", op.index, op.kernel, op.layer), to, out);
+        entry_ui(ui, &format!("{sign} {} {}  {}", op.index, op.kernel, op.layer), to, commands);
     }
 }
 
 /// A line, which selects what it names where that is still there.
-fn entry_ui(ui: &mut Ui, text: &str, to: Option<Selection>, out: &mut CommandQueue) {
+fn entry_ui(ui: &mut Ui, text: &str, to: Option<Selection>, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let color = if to.is_some() { c.accent } else { c.weak };
     let text = RichText::new(text).font(theme::mono()).color(color);
     match to {
         Some(to) => {
             if ui.add(Button::new(text).frame(false).truncate()).clicked() {
-                out.push(UiCommand::Select(to));
+                commands.push(UiCommand::Select(to));
             }
         }
         None => drop(ui.add(Label::new(text).truncate())),

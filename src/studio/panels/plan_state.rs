@@ -30,7 +30,7 @@ pub(super) fn unready_ui(ui: &mut egui::Ui, readiness: Readiness, to: &str) {
 
 /// Says that what follows is of the network before its problem, and draws it faintly; nothing where it is of the
 /// network on screen.
-pub(super) fn outdated_ui(ui: &mut egui::Ui, is_outdated: bool, out: &mut CommandQueue) {
+pub(super) fn outdated_ui(ui: &mut egui::Ui, is_outdated: bool, commands: &mut CommandQueue) {
     /// How much of their colour things keep that are of an older network.
     const FAINT: f32 = 0.45;
     if !is_outdated {
@@ -42,7 +42,7 @@ pub(super) fn outdated_ui(ui: &mut egui::Ui, is_outdated: bool, out: &mut Comman
         let text = format!("{}  The network has a problem. What is shown here is the step before it.", icons::WARNING);
         ui.label(egui::RichText::new(text).size(12.0).color(color));
         if ui.button("Show the problem").on_hover_text(UiCommand::ShowProblem.info().about).clicked() {
-            out.push(UiCommand::ShowProblem);
+            commands.push(UiCommand::ShowProblem);
         }
     });
     ui.add_space(4.0);

@@ -1,4 +1,5 @@
-//! What the network answers: confusion, samples with probabilities, the decision boundary, predicted against true, filters.
+//! What the network answers: confusion, samples with probabilities, the decision boundary, predicted against true,
+//! filters.
 
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
@@ -68,9 +69,9 @@ pub fn predictions_ui(
     ui: &mut Ui,
     view: &PredictionsPanelView<'_>,
     panel: &mut PredictionsPanel,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) {
-    let Some(answers) = view.answers else { return nothing_ui(ui, view, out) };
+    let Some(answers) = view.answers else { return nothing_ui(ui, view, commands) };
     let mut choices = Vec::new();
     if answers.plane.is_some() {
         choices.push((Shown::Plane, "Decision boundary", "What the network makes of every place in the plane"));
@@ -118,7 +119,7 @@ pub fn predictions_ui(
     }
 }
 
-fn nothing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, out: &mut CommandQueue) {
+fn nothing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, commands: &mut CommandQueue) {
     match view.state {
         None => {
             empty_ui(
@@ -128,7 +129,7 @@ fn nothing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, out: &mut CommandQue
             );
             ui.vertical_centered(|ui| {
                 ui.add_space(8.0);
-                command_ui(ui, UiCommand::Step, view.can_step, out);
+                command_ui(ui, UiCommand::Step, view.can_step, commands);
             });
         }
         Some(crate::train::RunState::Failed(_)) => {

@@ -10,7 +10,8 @@ use crate::studio::widgets::button::{button_width, command_menu_ui, icon_ui, nam
 use crate::train::export::Format;
 use egui::{Align, Button, Layout, Ui};
 
-/// The least width of the button of a command that takes another's place in the line: both have the same, so that nothing beside them moves.
+/// The least width of the button of a command that takes another's place in the line: both have the same, so that
+/// nothing beside them moves.
 fn least_width(ui: &Ui, command: &RunsCommand) -> f32 {
     use RunsCommand::{Hide, Pin, Unhide, Unpin};
     let pair = match command {
@@ -23,7 +24,7 @@ fn least_width(ui: &Ui, command: &RunsCommand) -> f32 {
 }
 
 /// A command as a button with icon and name that is narrower than those of the transport.
-pub fn tool_ui(ui: &mut Ui, view: &RunsPanelView<'_>, command: RunsCommand, label: &str, out: &mut CommandQueue) {
+pub fn tool_ui(ui: &mut Ui, view: &RunsPanelView<'_>, command: RunsCommand, label: &str, commands: &mut CommandQueue) {
     let info = command.info();
     let least = least_width(ui, &command);
     let command = UiCommand::Runs(command);
@@ -37,7 +38,7 @@ pub fn tool_ui(ui: &mut Ui, view: &RunsPanelView<'_>, command: RunsCommand, labe
     };
     named(&response, info.label, enabled);
     if response.clicked() {
-        out.push(command);
+        commands.push(command);
     }
 }
 
@@ -66,30 +67,30 @@ impl Tool {
 }
 
 /// The formats that a run is exported to.
-fn formats_ui(ui: &mut Ui, out: &mut CommandQueue) {
+fn formats_ui(ui: &mut Ui, commands: &mut CommandQueue) {
     ui.set_min_width(200.0);
     for format in Format::ALL {
         let label = format!("{}…", format.title());
-        command_menu_ui(ui, UiCommand::Runs(RunsCommand::Export(format)), &label, true, out);
+        command_menu_ui(ui, UiCommand::Runs(RunsCommand::Export(format)), &label, true, commands);
     }
 }
 
 /// What can be done with runs, the most useful first; what the line has no room for is in a menu at its end.
-pub fn tools_ui(ui: &mut Ui, view: &RunsPanelView<'_>, out: &mut CommandQueue) {
+pub fn tools_ui(ui: &mut Ui, view: &RunsPanelView<'_>, commands: &mut CommandQueue) {
     const EXPORTS: &str = "Writes the first selected run to a file; a plot shows all that are selected";
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
         // What is listed stands at the right, whatever there is room for.
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            lists_ui(ui, view, out);
+            lists_ui(ui, view, commands);
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 if view.shows_trash {
-                    return trash_tools_ui(ui, view.trash, out);
+                    return trash_tools_ui(ui, view.trash, commands);
                 }
                 if let Some(step) = view.capsule_step {
                     ui.spinner();
                     weak_ui(ui, format!("capsule: step {}", format::exact(step)));
-                    tool_ui(ui, view, RunsCommand::CancelCapsule, "Cancel", out);
+                    tool_ui(ui, view, RunsCommand::CancelCapsule, "Cancel", commands);
                 }
                 let tools = tools(view);
                 let more = 24.0 + ui.spacing().item_spacing.x;
@@ -101,10 +102,10 @@ pub fn tools_ui(ui: &mut Ui, view: &RunsPanelView<'_>, out: &mut CommandQueue) {
                 let fit = fit.count();
                 for tool in &tools[..fit] {
                     match tool {
-                        Tool::Do(command, label) => tool_ui(ui, view, command.clone(), label, out),
+                        Tool::Do(command, label) => tool_ui(ui, view, command.clone(), label, commands),
                         Tool::Export => {
                             ui.add_enabled_ui(view.first().is_some(), |ui| {
-                                let menu = ui.menu_button(tool.text(), |ui| formats_ui(ui, out));
+                                let menu = ui.menu_button(tool.text(), |ui| formats_ui(ui, commands));
                                 menu.response.on_hover_text(EXPORTS);
                             });
                         }
@@ -116,16 +117,16 @@ pub fn tools_ui(ui: &mut Ui, view: &RunsPanelView<'_>, out: &mut CommandQueue) {
                     ui.set_min_width(220.0);
                     for tool in &tools[fit..] {
                         match tool {
-                            Tool::Do(command, _) => menu_item_ui(ui, view, command.clone(), out),
+                            Tool::Do(command, _) => menu_item_ui(ui, view, command.clone(), commands),
                             Tool::Export => {
                                 ui.add_enabled_ui(view.first().is_some(), |ui| {
-                                    ui.menu_button(tool.text(), |ui| formats_ui(ui, out));
+                                    ui.menu_button(tool.text(), |ui| formats_ui(ui, commands));
                                 });
                             }
                         }
                     }
                     for command in [RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule] {
-                        menu_item_ui(ui, view, command, out);
+                        menu_item_ui(ui, view, command, commands);
                     }
                 });
             });
@@ -133,10 +134,10 @@ pub fn tools_ui(ui: &mut Ui, view: &RunsPanelView<'_>, out: &mut CommandQueue) {
     });
 }
 
-fn menu_item_ui(ui: &mut Ui, view: &RunsPanelView<'_>, command: RunsCommand, out: &mut CommandQueue) {
+fn menu_item_ui(ui: &mut Ui, view: &RunsPanelView<'_>, command: RunsCommand, commands: &mut CommandQueue) {
     let (label, command) = (command.info().label, UiCommand::Runs(command));
     let enabled = view.enabled.has(&command);
-    command_menu_ui(ui, command, label, enabled, out);
+    command_menu_ui(ui, command, label, enabled, commands);
 }
 
 /// What acts on the selected runs, the most useful first.
@@ -155,12 +156,12 @@ fn tools(view: &RunsPanelView<'_>) -> Vec<Tool> {
 }
 
 /// Which runs are listed, from the right: those that were deleted, and hidden ones too.
-fn lists_ui(ui: &mut Ui, view: &RunsPanelView<'_>, out: &mut CommandQueue) {
+fn lists_ui(ui: &mut Ui, view: &RunsPanelView<'_>, commands: &mut CommandQueue) {
     let text = format!("{}  Trash", icons::TRASH);
     let button = ui.add(Button::selectable(view.shows_trash, text)).on_hover_text(RunsCommand::ShowTrash.info().about);
     button.widget_info(|| egui::WidgetInfo::selected(egui::Role::Button, true, view.shows_trash, "Trash"));
     if button.clicked() {
-        out.push(UiCommand::Runs(RunsCommand::ShowTrash));
+        commands.push(UiCommand::Runs(RunsCommand::ShowTrash));
     }
     if view.shows_trash {
         return;
@@ -169,6 +170,6 @@ fn lists_ui(ui: &mut Ui, view: &RunsPanelView<'_>, out: &mut CommandQueue) {
     let label = if view.table.hidden > 0 { format!("hidden ({})", view.table.hidden) } else { "hidden".into() };
     let about = RunsCommand::ShowHidden.info().about;
     if ui.checkbox(&mut hidden, label).on_hover_text(about).changed() {
-        out.push(UiCommand::Runs(RunsCommand::ShowHidden));
+        commands.push(UiCommand::Runs(RunsCommand::ShowHidden));
     }
 }

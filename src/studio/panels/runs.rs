@@ -40,15 +40,15 @@ pub struct RunsPanel {
 }
 
 /// Shows the panel.
-pub fn runs_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out: &mut CommandQueue) {
+pub fn runs_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, commands: &mut CommandQueue) {
     if let Some(problem) = view.problem {
         problem_ui(ui, problem, "Name a folder for runs with STEPGRAPH_RUNS and open the view again.");
     }
-    tools_ui(ui, view, out);
-    report_ui(ui, view, out);
+    tools_ui(ui, view, commands);
+    report_ui(ui, view, commands);
     ui.add_space(4.0);
     if view.shows_trash {
-        return trash_ui(ui, view.trash, out);
+        return trash_ui(ui, view.trash, commands);
     }
     if view.table.rows.is_empty() {
         let (title, next) = match view.table.hidden {
@@ -65,21 +65,21 @@ pub fn runs_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out
     let rows = view.table.rows.len() as f32;
     let half = (room * 0.42).max(96.0);
     let height = if view.selected.is_empty() { room - 48.0 } else { half.min(rows * 26.0 + 28.0) };
-    table_ui(ui, view, panel, height, out);
+    table_ui(ui, view, panel, height, commands);
     ui.separator();
     if view.selected.is_empty() {
         weak_ui(ui, "Select a run to see its curves; tick several to compare them.");
         return;
     }
     ScrollArea::vertical().id_salt("run details").auto_shrink([false, false]).show(ui, |ui| {
-        details_ui(ui, view, panel, out);
-        curves_ui(ui, view, panel, out);
+        details_ui(ui, view, panel, commands);
+        curves_ui(ui, view, panel, commands);
         differences_ui(ui, view);
     });
 }
 
 /// What the last replay of a capsule found.
-fn report_ui(ui: &mut Ui, view: &RunsPanelView<'_>, out: &mut CommandQueue) {
+fn report_ui(ui: &mut Ui, view: &RunsPanelView<'_>, commands: &mut CommandQueue) {
     let Some((path, report)) = view.replayed else { return };
     let c = theme::colors(ui);
     ui.add_space(4.0);
@@ -91,7 +91,7 @@ fn report_ui(ui: &mut Ui, view: &RunsPanelView<'_>, out: &mut CommandQueue) {
             ui.label(RichText::new(icon).color(color));
             ui.label(RichText::new(format!("Replay of {name}")).font(theme::strong(13.0)));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                tool_ui(ui, view, RunsCommand::DismissReplay, "Close", out);
+                tool_ui(ui, view, RunsCommand::DismissReplay, "Close", commands);
             });
         });
         ScrollArea::vertical().id_salt("replay report").max_height(140.0).show(ui, |ui| {
@@ -101,7 +101,7 @@ fn report_ui(ui: &mut Ui, view: &RunsPanelView<'_>, out: &mut CommandQueue) {
 }
 
 /// Walks through the table by keyboard: arrows select, and Delete moves to the trash. Gives the row that they led to.
-fn walk_ui(ui: &Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out: &mut CommandQueue) -> Option<usize> {
+fn walk_ui(ui: &Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, commands: &mut CommandQueue) -> Option<usize> {
     let rows = &view.table.rows;
     let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), panel.height));
     let frame = list_ui(ui, runs_id(), room, &format!("Kept runs, {}", plain_count(rows.len(), "row")));
@@ -118,21 +118,21 @@ fn walk_ui(ui: &Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out: &mut C
     let to = to.or_else(|| lost.map(|(at, _)| at.min(rows.len().saturating_sub(1))));
     panel.at = now.zip(view.selected.first().cloned()).or_else(|| panel.at.take());
     let to = to?;
-    select_ui(ui, rows.get(to)?, out);
+    select_ui(ui, rows.get(to)?, commands);
     Some(to)
 }
 
 /// Selects a run alone, and gives the keyboard to the table.
-fn select_ui(ui: &Ui, run: &RunRow, out: &mut CommandQueue) {
-    out.push(UiCommand::Runs(RunsCommand::Select(run.id.clone())));
+fn select_ui(ui: &Ui, run: &RunRow, commands: &mut CommandQueue) {
+    commands.push(UiCommand::Runs(RunsCommand::Select(run.id.clone())));
     ui.memory_mut(|m| m.request_focus(runs_id()));
 }
 
 /// Columns of the table: the tick, and what is shown of a run.
 const COLUMNS: usize = Field::ALL.len() + 1;
 
-fn table_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, height: f32, out: &mut CommandQueue) {
-    let jump = walk_ui(ui, view, panel, out);
+fn table_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, height: f32, commands: &mut CommandQueue) {
+    let jump = walk_ui(ui, view, panel, commands);
     // Name and figures fit a narrow window whole: the name is shortened. What a run was made with follows to the right.
     let figures = [84.0, 76.0, 68.0, 58.0, 62.0, 68.0];
     let taken = 48.0 + figures.iter().sum::<f32>() + 8.0 * (figures.len() + 2) as f32;
@@ -162,7 +162,7 @@ fn table_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, height
         let table = table.header(24.0, |mut row| {
             frozen.row_ui(&mut row, COLUMNS, Ground::default(), |ui, at| match at.checked_sub(1) {
                 None => drop(weak_ui(ui, "")),
-                Some(at) => header_ui(ui, view, Field::ALL[at], out),
+                Some(at) => header_ui(ui, view, Field::ALL[at], commands),
             });
         });
         let mut pressed = None;
@@ -173,7 +173,7 @@ fn table_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, height
                 row.set_selected(ground.is_selected);
                 let mut was_pressed = false;
                 let stays = frozen.row_ui(&mut row, COLUMNS, ground, |ui, at| match at.checked_sub(1) {
-                    None => letter_ui(ui, view, run, out),
+                    None => letter_ui(ui, view, run, commands),
                     Some(at) => was_pressed |= cell_ui(ui, view, run, Field::ALL[at], &run.cells[at]),
                 });
                 if stays || was_pressed || row.response().clicked() {
@@ -182,13 +182,13 @@ fn table_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, height
             });
         });
         if let Some(run) = pressed {
-            select_ui(ui, run, out);
+            select_ui(ui, run, commands);
         }
     });
     panel.height = table.content_size.y.min(table.inner_rect.height());
 }
 
-fn header_ui(ui: &mut Ui, view: &RunsPanelView<'_>, column: Field, out: &mut CommandQueue) {
+fn header_ui(ui: &mut Ui, view: &RunsPanelView<'_>, column: Field, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let is_sorted = view.column == column;
     let arrow = match (is_sorted, view.is_reversed) {
@@ -204,12 +204,12 @@ fn header_ui(ui: &mut Ui, view: &RunsPanelView<'_>, column: Field, out: &mut Com
     let response = response.on_hover_text(column.about());
     named(&response, &format!("Sort by {}", column.title().to_lowercase()), true);
     if response.clicked() {
-        out.push(UiCommand::Runs(RunsCommand::SortBy(column)));
+        commands.push(UiCommand::Runs(RunsCommand::SortBy(column)));
     }
 }
 
 /// The tick that takes a run into the comparison, with its letter and colour there.
-fn letter_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, out: &mut CommandQueue) {
+fn letter_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, commands: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 4.0;
     let index = view.selected.iter().position(|id| *id == run.id);
     let mut ticked = index.is_some();
@@ -217,7 +217,7 @@ fn letter_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, out: &mut Comm
     let name = format!("Compare {}", run.name);
     response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, index.is_some(), &name));
     if response.on_hover_text("Lays its curves over those of the other ticked runs").changed() {
-        out.push(UiCommand::Runs(RunsCommand::Toggle(run.id.clone())));
+        commands.push(UiCommand::Runs(RunsCommand::Toggle(run.id.clone())));
         ui.memory_mut(|m| m.request_focus(runs_id()));
     }
     if let (Some(index), Some(letter)) = (index, view.letter(&run.id)) {
@@ -264,10 +264,10 @@ fn cell_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, column: Field, t
 }
 
 /// Name, folder and facts of the first selected run.
-fn details_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out: &mut CommandQueue) {
+fn details_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, commands: &mut CommandQueue) {
     let Some(entry) = view.first() else { return };
     ui.horizontal_wrapped(|ui| {
-        name_ui(ui, entry, panel, out);
+        name_ui(ui, entry, panel, commands);
         let r = &entry.record;
         let weights = match (entry.can_continue, entry.has_weights) {
             _ if entry.is_torn => "weights damaged",
@@ -280,7 +280,7 @@ fn details_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out:
     if let Some(path) = &view.folder {
         ui.horizontal(|ui| {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                tool_ui(ui, view, RunsCommand::CopyFolder, "Copy", out);
+                tool_ui(ui, view, RunsCommand::CopyFolder, "Copy", commands);
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                     let text = RichText::new(path).font(theme::mono()).color(theme::colors(ui).weak);
                     ui.add(egui::Label::new(text).truncate().selectable(true)).on_hover_text(path);
@@ -301,7 +301,7 @@ fn details_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out:
     }
 }
 
-fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, out: &mut CommandQueue) {
+fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, commands: &mut CommandQueue) {
     let typed = panel.name.as_ref().filter(|(id, _)| *id == entry.id).map(|(_, text)| text.clone());
     let mut text = typed.clone().unwrap_or_else(|| entry.name().to_owned());
     let edit = TextEdit::singleline(&mut text).desired_width(260.0).id_salt(("run name", &entry.id));
@@ -312,13 +312,13 @@ fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, out: &mut Comma
     }
     if response.lost_focus() {
         if typed.is_some() && text.trim() != entry.name() {
-            out.push(UiCommand::Runs(RunsCommand::Rename(entry.id.clone(), text)));
+            commands.push(UiCommand::Runs(RunsCommand::Rename(entry.id.clone(), text)));
         }
         panel.name = None;
     }
 }
 
-fn curves_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out: &mut CommandQueue) {
+fn curves_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, commands: &mut CommandQueue) {
     let compared: Vec<Compared<'_>> = view
         .selected
         .iter()
@@ -335,12 +335,12 @@ fn curves_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, out: 
                 .on_hover_text(RunsCommand::ByTime(by_time).info().about)
                 .clicked()
             {
-                out.push(UiCommand::Runs(RunsCommand::ByTime(by_time)));
+                commands.push(UiCommand::Runs(RunsCommand::ByTime(by_time)));
             }
         }
         let mut log = view.log_axis;
         if ui.checkbox(&mut log, "log").on_hover_text(UiCommand::ToggleLogAxis.info().about).changed() {
-            out.push(UiCommand::ToggleLogAxis);
+            commands.push(UiCommand::ToggleLogAxis);
         }
         weak_ui(ui, "dashed: held-out");
         layer_choice_ui(ui, &compared, panel);

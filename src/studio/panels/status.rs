@@ -22,10 +22,10 @@ const SIGN: f32 = 40.0;
 /// Shows the line: from the right the run and what runs in the background, and in what is left of it the rest, cut
 /// where it does not fit. What an edit changed and a notice are both shown: the notice in a line of its own where one
 /// has no room for both.
-pub fn status_ui(ui: &mut Ui, view: &StatusView<'_>, panel: &mut StatusPanel, out: &mut CommandQueue) {
+pub fn status_ui(ui: &mut Ui, view: &StatusView<'_>, panel: &mut StatusPanel, commands: &mut CommandQueue) {
     let own_line = view.notice.filter(|_| panel.needs_two_lines);
     if let Some(notice) = own_line {
-        ui.horizontal(|ui| notice_ui(ui, notice, out));
+        ui.horizontal(|ui| notice_ui(ui, notice, commands));
     }
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 12.0;
@@ -38,7 +38,7 @@ pub fn status_ui(ui: &mut Ui, view: &StatusView<'_>, panel: &mut StatusPanel, ou
                 weak_ui(ui, view.run.as_str());
             }
             if !jobs.is_empty() {
-                ui.scope(|ui| jobs_ui(ui, jobs, out));
+                ui.scope(|ui| jobs_ui(ui, jobs, commands));
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 let notice = view.notice.filter(|_| own_line.is_none());
@@ -46,7 +46,7 @@ pub fn status_ui(ui: &mut Ui, view: &StatusView<'_>, panel: &mut StatusPanel, ou
                 let room = ui.available_width();
                 let both = view.notice.zip(difference.map(|d| d.text));
                 panel.needs_two_lines = both.is_some_and(|(n, d)| difference_width(ui, d) + notice_width(ui, n) > room);
-                left_ui(ui, view, notice, out);
+                left_ui(ui, view, notice, commands);
             });
         });
     });
@@ -80,7 +80,7 @@ fn small(text: impl Into<String>) -> RichText {
 }
 
 /// The problems, the plan, the difference and the notice, as far as they have room: the plan is shortened first.
-fn left_ui(ui: &mut Ui, view: &StatusView<'_>, notice: Option<&Notice>, out: &mut CommandQueue) {
+fn left_ui(ui: &mut Ui, view: &StatusView<'_>, notice: Option<&Notice>, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let problems = view.problems;
     if problems > 0 {
@@ -90,7 +90,7 @@ fn left_ui(ui: &mut Ui, view: &StatusView<'_>, notice: Option<&Notice>, out: &mu
         let button = button.on_hover_text(UiCommand::ShowProblem.tooltip(ui.ctx()));
         named(&button, &format!("{problems} {noun}"), true);
         if button.clicked() {
-            out.push(UiCommand::ShowProblem);
+            commands.push(UiCommand::ShowProblem);
         }
     }
     let difference = view.difference;
@@ -103,16 +103,16 @@ fn left_ui(ui: &mut Ui, view: &StatusView<'_>, notice: Option<&Notice>, out: &mu
         });
     }
     if let Some(difference) = difference {
-        difference_ui(ui, &difference, out);
+        difference_ui(ui, &difference, commands);
     }
     if let Some(notice) = notice {
-        notice_ui(ui, notice, out);
+        notice_ui(ui, notice, commands);
     }
 }
 
-/// A notice in one line, cut where it does not fit, whole as its tooltip and where it is pressed; what can be done about it; and the sign that
-/// dismisses it.
-fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut CommandQueue) {
+/// A notice in one line, cut where it does not fit, whole as its tooltip and where it is pressed; what can be done
+/// about it; and the sign that dismisses it.
+fn notice_ui(ui: &mut Ui, notice: &Notice, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let color = if notice.is_error { c.error } else { c.text };
     let buttons: f32 = notice.actions.iter().map(|a| button_width(ui, small(a.title()))).sum();
@@ -125,7 +125,7 @@ fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut CommandQueue) {
         named(&label, &notice.line(), true);
         let label = label.on_hover_cursor(egui::CursorIcon::PointingHand);
         if label.clicked() {
-            out.push(UiCommand::ShowNotice);
+            commands.push(UiCommand::ShowNotice);
         }
     });
     for action in &notice.actions {
@@ -133,8 +133,8 @@ fn notice_ui(ui: &mut Ui, notice: &Notice, out: &mut CommandQueue) {
         let button = ui.add(Button::new(small(title.clone()))).on_hover_text(action.tooltip(ui.ctx()));
         named(&button, &title, true);
         if button.clicked() {
-            out.push(action.clone());
+            commands.push(action.clone());
         }
     }
-    command_icon_ui(ui, UiCommand::DismissNotice, true, out);
+    command_icon_ui(ui, UiCommand::DismissNotice, true, commands);
 }

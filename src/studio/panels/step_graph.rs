@@ -1,4 +1,5 @@
-//! The step graph: the step at every stage of the compiler, as one table that can be filtered, sorted and walked through by keyboard.
+//! The step graph: the step at every stage of the compiler, as one table that can be filtered, sorted and walked
+//! through by keyboard.
 
 use crate::ir::Phase;
 use crate::studio::commands::selection::Selection;
@@ -133,25 +134,31 @@ fn is_in(layer: &str, of: &str) -> bool {
 }
 
 /// Shows the panel.
-pub fn step_graph_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel, out: &mut CommandQueue) {
+pub fn step_graph_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel, commands: &mut CommandQueue) {
     let Some(plan) = view.plan else {
         return empty_ui(ui, "No step yet", "Fix the problems in the network; its step appears here at once.");
     };
-    crate::studio::panels::plan_state::outdated_ui(ui, view.is_outdated, out);
-    head_ui(ui, view, panel, plan, out);
+    crate::studio::panels::plan_state::outdated_ui(ui, view.is_outdated, commands);
+    head_ui(ui, view, panel, plan, commands);
     filters_ui(ui, panel);
     panel.make_rows(plan, view.revision, view.measured);
     ui.add_space(4.0);
     if panel.rows.is_empty() {
         return empty_ui(ui, "Nothing of that kind", "Clear the filter, or show all phases and layers again.");
     }
-    table_ui(ui, view, panel, plan, out);
+    table_ui(ui, view, panel, plan, commands);
 }
 
 /// The width below which a command is shown by its sign alone.
 const ROOM_FOR_NAME: f32 = 560.0;
 
-fn head_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel, plan: &PlanView, out: &mut CommandQueue) {
+fn head_ui(
+    ui: &mut Ui,
+    view: &PlanOnScreen<'_>,
+    panel: &mut StepGraphPanel,
+    plan: &PlanView,
+    commands: &mut CommandQueue,
+) {
     let short = ui.available_width() < ROOM_FOR_NAME;
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;
@@ -170,7 +177,7 @@ fn head_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel, pla
             weak_ui(ui, "measuring");
         } else {
             let show = if short { command_icon_ui } else { command_ui };
-            show(ui, UiCommand::MeasureOps, view.can_measure, out);
+            show(ui, UiCommand::MeasureOps, view.can_measure, commands);
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let (us, what) = match view.measured {
@@ -241,7 +248,13 @@ fn phase_toggle_ui(ui: &mut Ui, phase: Phase, on: &mut bool) {
     response.on_hover_text(format!("{name}: {state}\n\n{}", phase_legend(phase)));
 }
 
-fn table_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel, plan: &PlanView, out: &mut CommandQueue) {
+fn table_ui(
+    ui: &mut Ui,
+    view: &PlanOnScreen<'_>,
+    panel: &mut StepGraphPanel,
+    plan: &PlanView,
+    commands: &mut CommandQueue,
+) {
     let level = panel.level;
     let columns = Column::of(level);
     // The table as a whole takes the keyboard: arrows walk through its rows.
@@ -254,7 +267,7 @@ fn table_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel, pl
     }
     let now = panel.rows.iter().position(|r| selection_of(level, *r) == *view.selection);
     if let Some(row) = row_by_keys(ui, id, panel.rows.len(), now).and_then(|to| panel.rows.get(to)) {
-        out.push(UiCommand::Select(selection_of(level, *row)));
+        commands.push(UiCommand::Select(selection_of(level, *row)));
     }
     let selected = view.selection;
     let own = |r: &usize| selection_of(level, *r) == *selected;
@@ -319,7 +332,7 @@ fn table_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel, pl
     }
     if let Some(index) = chosen {
         ui.memory_mut(|m| m.request_focus(id));
-        out.push(UiCommand::Select(selection_of(level, index)));
+        commands.push(UiCommand::Select(selection_of(level, index)));
     }
 }
 

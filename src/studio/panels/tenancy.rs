@@ -27,7 +27,7 @@ pub fn tenancy_ui(
     plan: &PlanView,
     panel: &mut TenancyPanel,
     pointer: Option<(usize, u64)>,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) {
     let name = "Byte or stretch of the arena";
     let response = ui.scope(|ui| {
@@ -41,7 +41,9 @@ pub fn tenancy_ui(
     }
     if response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter)) {
         match read_range(&panel.typed) {
-            Some(range) if range[0] < plan.arena.arena_bytes => out.push(UiCommand::Select(Selection::Bytes(range))),
+            Some(range) if range[0] < plan.arena.arena_bytes => {
+                commands.push(UiCommand::Select(Selection::Bytes(range)))
+            }
             _ => panel.is_wrong = true,
         }
     }
@@ -99,7 +101,7 @@ pub fn tenancy_ui(
                 weak_ui(ui, format!("{} to {}", r.live[0], r.live[1].saturating_sub(1)));
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                     if ui.add(Button::new(text).frame(false).truncate()).clicked() {
-                        out.push(UiCommand::Select(Selection::Buffer(*id)));
+                        commands.push(UiCommand::Select(Selection::Buffer(*id)));
                     }
                 });
             });

@@ -18,28 +18,28 @@ use crate::train::RunState;
 use egui::{Align, Button, Layout, RichText, Ui, Vec2};
 
 /// Shows the bar.
-pub fn top_bar_ui(ui: &mut Ui, view: &TopBarView<'_>, out: &mut CommandQueue) {
+pub fn top_bar_ui(ui: &mut Ui, view: &TopBarView<'_>, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
         // A menu bar takes all the width there is, and the rest of the line is for others.
         ui.allocate_ui(Vec2::new(224.0, 24.0), |ui| {
-            egui::MenuBar::new().style(menu_style).ui(ui, |ui| menus_ui(ui, view, out))
+            egui::MenuBar::new().style(menu_style).ui(ui, |ui| menus_ui(ui, view, commands))
         });
         let window = ui.ctx().content_rect().width();
         if view.hides_network {
-            command_icon_ui(ui, UiCommand::ShowSide(Side::Network), true, out);
+            command_icon_ui(ui, UiCommand::ShowSide(Side::Network), true, commands);
         }
-        command_icon_ui(ui, UiCommand::Undo, view.enabled.has(&UiCommand::Undo), out);
-        command_icon_ui(ui, UiCommand::Redo, view.enabled.has(&UiCommand::Redo), out);
+        command_icon_ui(ui, UiCommand::Undo, view.enabled.has(&UiCommand::Undo), commands);
+        command_icon_ui(ui, UiCommand::Redo, view.enabled.has(&UiCommand::Redo), commands);
         ui.add_space(12.0);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 4.0;
             if view.hides_inspector {
-                command_icon_ui(ui, UiCommand::ShowSide(Side::Inspector), true, out);
+                command_icon_ui(ui, UiCommand::ShowSide(Side::Inspector), true, commands);
             }
-            transport_ui(ui, view.transport, window < ROOM_FOR_NAMES, out);
+            transport_ui(ui, view.transport, window < ROOM_FOR_NAMES, commands);
             ui.add_space(12.0);
-            device_ui(ui, &view.device, window < ROOM_FOR_DEVICE, out);
+            device_ui(ui, &view.device, window < ROOM_FOR_DEVICE, commands);
             ui.add_space(12.0);
             state_ui(ui, view);
             ui.add_space(12.0);
@@ -81,7 +81,7 @@ fn state_ui(ui: &mut Ui, view: &TopBarView<'_>) {
 }
 
 /// What the network is planned for and trained on, and the choice of another.
-fn device_ui(ui: &mut Ui, view: &DeviceView<'_>, short: bool, out: &mut CommandQueue) {
+fn device_ui(ui: &mut Ui, view: &DeviceView<'_>, short: bool, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let text = if short { icons::DEVICE.to_owned() } else { format!("{}  {}", icons::DEVICE, view.name) };
     let text = RichText::new(text).size(12.0).color(c.weak);
@@ -89,16 +89,16 @@ fn device_ui(ui: &mut Ui, view: &DeviceView<'_>, short: bool, out: &mut CommandQ
         ui.set_min_width(280.0);
         let chosen = view.chosen;
         let auto = format!("Automatic: {}", "the first GPU that works, or the CPU");
-        let item = |ui: &mut Ui, label: &str, about: &str, choice: DeviceChoice, out: &mut CommandQueue| {
+        let item = |ui: &mut Ui, label: &str, about: &str, choice: DeviceChoice, commands: &mut CommandQueue| {
             let button = ui.add(Button::selectable(chosen == choice, label)).on_hover_text(about);
             if button.clicked() {
-                out.push(UiCommand::ChooseDevice(choice));
+                commands.push(UiCommand::ChooseDevice(choice));
                 ui.close();
             }
         };
-        item(ui, &auto, UiCommand::ChooseDevice(DeviceChoice::Auto).info().about, DeviceChoice::Auto, out);
+        item(ui, &auto, UiCommand::ChooseDevice(DeviceChoice::Auto).info().about, DeviceChoice::Auto, commands);
         for (name, about, choice) in &view.all {
-            item(ui, name, about, *choice, out);
+            item(ui, name, about, *choice, commands);
         }
         if let Some(why) = view.why_no_gpu {
             ui.separator();
@@ -114,15 +114,15 @@ fn device_ui(ui: &mut Ui, view: &DeviceView<'_>, short: bool, out: &mut CommandQ
 }
 
 /// Laid out from the right: stop, train or pause, step, reset.
-fn transport_ui(ui: &mut Ui, view: TransportView, short: bool, out: &mut CommandQueue) {
+fn transport_ui(ui: &mut Ui, view: TransportView, short: bool, commands: &mut CommandQueue) {
     let t = view.allowed;
     let command_ui = if short { command_icon_ui } else { command_ui };
-    command_ui(ui, UiCommand::Stop, t.stop, out);
+    command_ui(ui, UiCommand::Stop, t.stop, commands);
     if view.is_stopped {
-        lead_ui(ui, UiCommand::Continue, short, out);
+        lead_ui(ui, UiCommand::Continue, short, commands);
     }
     if view.is_running {
-        command_ui(ui, UiCommand::Pause, t.pause, out);
+        command_ui(ui, UiCommand::Pause, t.pause, commands);
     } else {
         let c = theme::colors(ui);
         let next = view.next;
@@ -155,82 +155,88 @@ fn transport_ui(ui: &mut Ui, view: TransportView, short: bool, out: &mut Command
         let response = ui.add_enabled(t.train, button).on_hover_text(about);
         named(&response, next.label(), t.train);
         if response.clicked() {
-            out.push(UiCommand::Train);
+            commands.push(UiCommand::Train);
         }
     }
-    command_ui(ui, UiCommand::Step, t.step, out);
-    command_ui(ui, UiCommand::Reset, t.reset, out);
+    command_ui(ui, UiCommand::Step, t.step, commands);
+    command_ui(ui, UiCommand::Reset, t.reset, commands);
 }
 
 /// What is most likely to be pressed, in the accent.
-fn lead_ui(ui: &mut Ui, command: UiCommand, short: bool, out: &mut CommandQueue) {
+fn lead_ui(ui: &mut Ui, command: UiCommand, short: bool, commands: &mut CommandQueue) {
     let (c, info) = (theme::colors(ui), command.info());
     let text = if short { info.icon.to_owned() } else { format!("{}  {}", info.icon, info.label) };
     let button = ui.add(Button::new(RichText::new(text).color(c.on_accent)).fill(c.accent));
     named(&button, info.label, true);
     if button.on_hover_text(command.tooltip(ui.ctx())).clicked() {
-        out.push(command);
+        commands.push(command);
     }
 }
 
-fn menus_ui(ui: &mut Ui, view: &TopBarView<'_>, out: &mut CommandQueue) {
-    let item = |ui: &mut Ui, command: UiCommand, out: &mut CommandQueue| {
+fn menus_ui(ui: &mut Ui, view: &TopBarView<'_>, commands: &mut CommandQueue) {
+    let item = |ui: &mut Ui, command: UiCommand, commands: &mut CommandQueue| {
         let enabled = view.enabled.has(&command);
         let label = command.info().label;
-        command_menu_ui(ui, command, label, enabled, out);
+        command_menu_ui(ui, command, label, enabled, commands);
     };
     ui.menu_button("File", |ui| {
         ui.set_min_width(240.0);
-        item(ui, UiCommand::New, out);
+        item(ui, UiCommand::New, commands);
         ui.menu_button(format!("{}   New from preset", icons::FILE), |ui| {
             for index in 0..UiCommand::preset_count() {
-                command_menu_ui(ui, UiCommand::NewFromPreset(index), UiCommand::preset_name(index), true, out);
+                command_menu_ui(ui, UiCommand::NewFromPreset(index), UiCommand::preset_name(index), true, commands);
             }
         });
         ui.separator();
-        item(ui, UiCommand::Open, out);
-        item(ui, UiCommand::OpenByPath, out);
+        item(ui, UiCommand::Open, commands);
+        item(ui, UiCommand::OpenByPath, commands);
         if !view.recent.is_empty() {
             ui.menu_button(format!("{}   Open recent", icons::RECENT), |ui| {
                 for path in view.recent {
-                    command_menu_ui(ui, UiCommand::OpenRecent(path.clone()), &path.display().to_string(), true, out);
+                    command_menu_ui(
+                        ui,
+                        UiCommand::OpenRecent(path.clone()),
+                        &path.display().to_string(),
+                        true,
+                        commands,
+                    );
                 }
             });
         }
         ui.separator();
-        item(ui, UiCommand::Save, out);
-        item(ui, UiCommand::SaveAs, out);
-        item(ui, UiCommand::SaveByPath, out);
+        item(ui, UiCommand::Save, commands);
+        item(ui, UiCommand::SaveAs, commands);
+        item(ui, UiCommand::SaveByPath, commands);
         ui.separator();
-        item(ui, UiCommand::SaveWeights, out);
-        item(ui, UiCommand::SaveWeightsByPath, out);
+        item(ui, UiCommand::SaveWeights, commands);
+        item(ui, UiCommand::SaveWeightsByPath, commands);
         ui.separator();
-        item(ui, UiCommand::Quit, out);
+        item(ui, UiCommand::Quit, commands);
     });
     ui.menu_button("Edit", |ui| {
         ui.set_min_width(240.0);
         for command in [UiCommand::Undo, UiCommand::Redo] {
-            item(ui, command, out);
+            item(ui, command, commands);
         }
         ui.separator();
         for command in
             [UiCommand::AddLayer, UiCommand::Duplicate, UiCommand::MoveUp, UiCommand::MoveDown, UiCommand::Remove]
         {
-            item(ui, command, out);
+            item(ui, command, commands);
         }
         ui.separator();
         for command in [UiCommand::Fold(FoldCommand::All), UiCommand::Fold(FoldCommand::Nothing)] {
-            item(ui, command, out);
+            item(ui, command, commands);
         }
     });
     ui.menu_button("View", |ui| {
         ui.set_min_width(240.0);
         for tab in Tab::ALL {
-            item(ui, UiCommand::ShowTab(tab), out);
+            item(ui, UiCommand::ShowTab(tab), commands);
         }
         ui.separator();
         for side in [Side::Network, Side::Inspector] {
-            item(ui, UiCommand::ShowSide(side), out);
+            item(ui, UiCommand::ShowSide(side), commands);
         }
         ui.separator();
         for command in [
@@ -243,39 +249,39 @@ fn menus_ui(ui: &mut Ui, view: &TopBarView<'_>, out: &mut CommandQueue) {
             UiCommand::ReduceMotion,
             UiCommand::SelectLargestBuffer,
         ] {
-            item(ui, command, out);
+            item(ui, command, commands);
         }
-        item(ui, UiCommand::ResetLayout, out);
+        item(ui, UiCommand::ResetLayout, commands);
         ui.separator();
-        item(ui, UiCommand::Palette, out);
+        item(ui, UiCommand::Palette, commands);
     });
     ui.menu_button("Run", |ui| {
         ui.set_min_width(240.0);
         for command in
             [UiCommand::TrainOrPause, UiCommand::Step, UiCommand::Stop, UiCommand::Continue, UiCommand::Reset]
         {
-            item(ui, command, out);
+            item(ui, command, commands);
         }
         ui.separator();
         for command in
             [UiCommand::TimeBothWays, UiCommand::MeasurePrices, UiCommand::Prove(None), UiCommand::CancelProofs]
         {
-            item(ui, command, out);
+            item(ui, command, commands);
         }
         ui.separator();
         for command in [RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule] {
-            item(ui, UiCommand::Runs(command), out);
+            item(ui, UiCommand::Runs(command), commands);
         }
         ui.separator();
         for command in [UiCommand::MeasureOps, UiCommand::ComparePlans, UiCommand::ShowValues, UiCommand::FindFirstBad]
         {
-            item(ui, command, out);
+            item(ui, command, commands);
         }
     });
     ui.menu_button("Help", |ui| {
         ui.set_min_width(240.0);
         for command in [UiCommand::Tour(TourMove::Start), UiCommand::ShowShortcuts, UiCommand::ShowAbout] {
-            item(ui, command, out);
+            item(ui, command, commands);
         }
     });
 }

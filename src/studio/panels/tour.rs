@@ -48,7 +48,7 @@ fn place(step: TourStep, parts: &Parts) -> (Align2, Pos2, f32) {
 }
 
 /// Shows the present step.
-pub fn tour_ui(ui: &Ui, view: &TourView, parts: &Parts, out: &mut CommandQueue) {
+pub fn tour_ui(ui: &Ui, view: &TourView, parts: &Parts, commands: &mut CommandQueue) {
     let (corner, at, width) = place(view.step, parts);
     let c = theme::colors(ui);
     let frame = Frame::new()
@@ -61,12 +61,12 @@ pub fn tour_ui(ui: &Ui, view: &TourView, parts: &Parts, out: &mut CommandQueue) 
     area.show(ui.ctx(), |ui| {
         frame.show(ui, |ui| {
             ui.set_width(width);
-            card_ui(ui, view, out);
+            card_ui(ui, view, commands);
         });
     });
 }
 
-fn card_ui(ui: &mut Ui, view: &TourView, out: &mut CommandQueue) {
+fn card_ui(ui: &mut Ui, view: &TourView, commands: &mut CommandQueue) {
     let (step, done) = (view.step, view.is_done);
     let c = theme::colors(ui);
     ui.horizontal(|ui| {
@@ -74,7 +74,7 @@ fn card_ui(ui: &mut Ui, view: &TourView, out: &mut CommandQueue) {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let about = "Ends the tour for good; the Help menu starts it again";
             if icon_ui(ui, icons::CLOSE, "Dismiss the tour", about).clicked() {
-                out.push(UiCommand::Tour(TourMove::Dismiss));
+                commands.push(UiCommand::Tour(TourMove::Dismiss));
             }
         });
     });
@@ -95,7 +95,7 @@ fn card_ui(ui: &mut Ui, view: &TourView, out: &mut CommandQueue) {
     ui.horizontal(|ui| {
         if let (false, Some((label, command))) = (done, step.offer()) {
             if ui.add_enabled(view.can_offer, Button::new(label)).on_hover_text(command.info().about).clicked() {
-                out.push(command);
+                commands.push(command);
             }
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
@@ -112,7 +112,7 @@ fn card_ui(ui: &mut Ui, view: &TourView, out: &mut CommandQueue) {
             let response = ui.add(button);
             named(&response, &format!("{label} this step of the tour"), true);
             if response.clicked() {
-                out.push(UiCommand::Tour(TourMove::Next));
+                commands.push(UiCommand::Tour(TourMove::Next));
             }
             for dot in TourStep::ALL.into_iter().rev() {
                 let (rect, _) = ui.allocate_exact_size(Vec2::splat(8.0), egui::Sense::hover());

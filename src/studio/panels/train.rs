@@ -30,7 +30,7 @@ impl TrainPanel {
 }
 
 /// Shows the panel.
-pub fn train_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, out: &mut CommandQueue) {
+pub fn train_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, commands: &mut CommandQueue) {
     if let Some(error) = view.failure {
         let curves = match (view.run.shows_previous, view.run.done) {
             (true, _) => "The curves below are those of the run before",
@@ -45,17 +45,17 @@ pub fn train_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, out: 
         ui.add_space(8.0);
     }
     if !view.has_run {
-        return first_ui(ui, view, out);
+        return first_ui(ui, view, commands);
     }
     numbers_ui(ui, &view.run);
     ui.add_space(4.0);
-    controls_ui(ui, view, panel, out);
+    controls_ui(ui, view, panel, commands);
     ui.add_space(4.0);
-    plots_ui(ui, view, &mut panel.view, out);
+    plots_ui(ui, view, &mut panel.view, commands);
 }
 
 /// Before the first run: what the network is, and the one thing to press.
-fn first_ui(ui: &mut Ui, view: &TrainView<'_>, out: &mut CommandQueue) {
+fn first_ui(ui: &mut Ui, view: &TrainView<'_>, commands: &mut CommandQueue) {
     let preset = view.preset;
     if view.readiness != Readiness::Ready {
         return unready_ui(ui, view.readiness, "train it");
@@ -72,7 +72,7 @@ fn first_ui(ui: &mut Ui, view: &TrainView<'_>, out: &mut CommandQueue) {
         let button = ui.add(egui::Button::new(text).fill(c.accent).min_size(Vec2::new(128.0, 32.0)));
         crate::studio::widgets::button::named(&button, "Train this network", true);
         if button.on_hover_text(UiCommand::Train.tooltip(ui.ctx())).clicked() {
-            out.push(UiCommand::Train);
+            commands.push(UiCommand::Train);
         }
         ui.add_space(4.0);
         let steps = preset.train.map_or(1000, |t| t.steps);
@@ -80,7 +80,7 @@ fn first_ui(ui: &mut Ui, view: &TrainView<'_>, out: &mut CommandQueue) {
         let samples = format::counted(preset.input.batch as u64, "sample");
         weak_ui(ui, format!("{} of {samples} on {data}", format::counted(steps as u64, "step")));
         ui.add_space(16.0);
-        metrics_ui(ui, &view.metrics, out);
+        metrics_ui(ui, &view.metrics, commands);
     });
 }
 
@@ -173,22 +173,22 @@ const ROOM_FOR_CONTROLS: f32 = 600.0;
 /// What the sign of an edited network takes beside them.
 const ROOM_FOR_SIGN: f32 = 24.0;
 
-fn controls_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, out: &mut CommandQueue) {
+fn controls_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, commands: &mut CommandQueue) {
     let sign = if view.is_stale { ROOM_FOR_SIGN } else { 0.0 };
     if ui.available_width() < ROOM_FOR_CONTROLS + sign {
-        ui.horizontal(|ui| lr_ui(ui, &view.run, panel, out));
-        ui.horizontal(|ui| view_ui(ui, view, panel, out));
+        ui.horizontal(|ui| lr_ui(ui, &view.run, panel, commands));
+        ui.horizontal(|ui| view_ui(ui, view, panel, commands));
         return;
     }
     ui.horizontal(|ui| {
-        lr_ui(ui, &view.run, panel, out);
+        lr_ui(ui, &view.run, panel, commands);
         ui.add_space(8.0);
-        view_ui(ui, view, panel, out);
+        view_ui(ui, view, panel, commands);
     });
 }
 
 /// The learning rate, which acts on the run at once.
-fn lr_ui(ui: &mut Ui, run: &RunView<'_>, panel: &mut TrainPanel, out: &mut CommandQueue) {
+fn lr_ui(ui: &mut Ui, run: &RunView<'_>, panel: &mut TrainPanel, commands: &mut CommandQueue) {
     weak_ui(ui, "learning rate");
     let mut text = panel.lr_text.clone().unwrap_or_else(|| format!("{}", run.lr));
     let edit = TextEdit::singleline(&mut text).desired_width(80.0).font(theme::mono()).id_salt("live lr");
@@ -198,7 +198,7 @@ fn lr_ui(ui: &mut Ui, run: &RunView<'_>, panel: &mut TrainPanel, out: &mut Comma
     let parsed = text.trim().parse::<f32>().ok().filter(|v| (0.0..=1e6).contains(v));
     if response.lost_focus() {
         if let Some(lr) = parsed.filter(|lr| *lr != run.lr) {
-            out.push(UiCommand::SetLr(lr));
+            commands.push(UiCommand::SetLr(lr));
         }
         panel.lr_text = None;
     } else if response.has_focus() {
@@ -208,13 +208,13 @@ fn lr_ui(ui: &mut Ui, run: &RunView<'_>, panel: &mut TrainPanel, out: &mut Comma
         let button = ui.add_enabled(run.obeys, egui::Button::new(label)).on_hover_text(name);
         crate::studio::widgets::button::named(&button, name, run.obeys);
         if button.clicked() {
-            out.push(UiCommand::SetLr(run.lr * factor));
+            commands.push(UiCommand::SetLr(run.lr * factor));
         }
     }
 }
 
 /// How the curves are shown.
-fn view_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, out: &mut CommandQueue) {
+fn view_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, commands: &mut CommandQueue) {
     weak_ui(ui, "smoothing");
     let mut smoothing = view.run.smoothing;
     let lag = smoothing / (1.0 - smoothing).max(1e-3);
@@ -226,20 +226,20 @@ fn view_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, out: &mut 
         format::counted(lag.round() as u64, "step")
     ));
     if response.changed() {
-        out.push(UiCommand::SetSmoothing(smoothing));
+        commands.push(UiCommand::SetSmoothing(smoothing));
     }
     let mut log = view.plots.log_axis;
     if ui.checkbox(&mut log, "log").on_hover_text(UiCommand::ToggleLogAxis.info().about).changed() {
-        out.push(UiCommand::ToggleLogAxis);
+        commands.push(UiCommand::ToggleLogAxis);
     }
     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
         if panel.view.frozen {
-            command_ui(ui, UiCommand::FollowPlots, true, out);
+            command_ui(ui, UiCommand::FollowPlots, true, commands);
         } else {
             let freeze = ui.button("Freeze").on_hover_text("Keeps the axes as they are while the run continues");
             panel.view.frozen = freeze.clicked();
         }
-        plots_menu_ui(ui, view, out);
+        plots_menu_ui(ui, view, commands);
         if view.is_stale {
             let c = theme::colors(ui);
             // Beside everything else there is room for the words, and for the way out, in a wide window only.
@@ -252,7 +252,7 @@ fn view_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, out: &mut 
                 "Edited since: this run trains the network as it was. Reset and train to use the edits.",
             );
             if is_wide {
-                command_icon_ui(ui, UiCommand::Reset, true, out);
+                command_icon_ui(ui, UiCommand::Reset, true, commands);
             }
         }
     });

@@ -14,7 +14,7 @@ const FIELDS: [(Field, f32); 4] =
     [(Field::State, 84.0), (Field::Started, 84.0), (Field::Steps, 76.0), (Field::Loss, 68.0)];
 
 /// Shows the list.
-pub fn trash_ui(ui: &mut Ui, trash: Option<&RunsView>, out: &mut CommandQueue) {
+pub fn trash_ui(ui: &mut Ui, trash: Option<&RunsView>, commands: &mut CommandQueue) {
     let Some(trash) = trash else { return drop(weak_ui(ui, "Reading the trash…")) };
     if trash.rows.is_empty() {
         return empty_ui(ui, "The trash is empty", "Runs that are deleted come here, and can be brought back.");
@@ -51,7 +51,7 @@ pub fn trash_ui(ui: &mut Ui, trash: Option<&RunsView>, out: &mut CommandQueue) {
                     });
                 });
             }
-            row.col(|ui| ways_ui(ui, run, out));
+            row.col(|ui| ways_ui(ui, run, commands));
         });
     });
 }
@@ -66,7 +66,7 @@ fn aligned_ui(ui: &mut Ui, field: Field, show: impl FnOnce(&mut Ui)) {
 }
 
 /// The way back, and the way out.
-fn ways_ui(ui: &mut Ui, run: &RunRow, out: &mut CommandQueue) {
+fn ways_ui(ui: &mut Ui, run: &RunRow, commands: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 4.0;
     let id = run.id.clone();
     for (command, label) in
@@ -77,19 +77,19 @@ fn ways_ui(ui: &mut Ui, run: &RunRow, out: &mut CommandQueue) {
         let button = ui.add(Button::new(text)).on_hover_text(info.about);
         named(&button, &format!("{label} {}", run.name), true);
         if button.clicked() {
-            out.push(UiCommand::Runs(command));
+            commands.push(UiCommand::Runs(command));
         }
     }
 }
 
 /// What stands above the list: removes everything in it.
-pub fn trash_tools_ui(ui: &mut Ui, trash: Option<&RunsView>, out: &mut CommandQueue) {
+pub fn trash_tools_ui(ui: &mut Ui, trash: Option<&RunsView>, commands: &mut CommandQueue) {
     let rows = trash.map_or(&[][..], |t| &t.rows[..]);
     let text = format!("{}  Empty the trash…", icons::TRASH);
     let button = ui.add_enabled(!rows.is_empty(), Button::new(text));
     named(&button, "Empty the trash…", !rows.is_empty());
     if button.on_hover_text("Removes everything in the trash from the disk, after a question").clicked() {
         let ids = rows.iter().map(|r| r.id.clone()).collect();
-        out.push(UiCommand::Runs(RunsCommand::Remove(ids)));
+        commands.push(UiCommand::Runs(RunsCommand::Remove(ids)));
     }
 }

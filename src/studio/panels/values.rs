@@ -32,7 +32,7 @@ impl PictureCache {
 }
 
 /// Shows the values of the selected buffer or operation, or what to do to see them.
-pub fn values_ui(ui: &mut Ui, view: &ValuesView<'_>, cache: &mut PictureCache, out: &mut CommandQueue) {
+pub fn values_ui(ui: &mut Ui, view: &ValuesView<'_>, cache: &mut PictureCache, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.label(RichText::new("Values").font(theme::strong(12.0)).color(theme::colors(ui).weak));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
@@ -41,7 +41,7 @@ pub fn values_ui(ui: &mut Ui, view: &ValuesView<'_>, cache: &mut PictureCache, o
             let button = ui.add(Button::new(RichText::new(text).size(12.0)).frame(false)).on_hover_text(tooltip);
             named(&button, name, true);
             if button.clicked() {
-                out.push(UiCommand::ShowValues);
+                commands.push(UiCommand::ShowValues);
             }
             if view.is_looking {
                 ui.add(egui::Spinner::new().size(12.0));
@@ -56,22 +56,22 @@ pub fn values_ui(ui: &mut Ui, view: &ValuesView<'_>, cache: &mut PictureCache, o
         weak_ui(ui, "Fix the network's problem to look at values.");
         return;
     }
-    weights_ui(ui, view, out);
-    parts_ui(ui, view, out);
+    weights_ui(ui, view, commands);
+    parts_ui(ui, view, commands);
     if let Some(problem) = view.problem {
         let color = theme::colors(ui).error;
         ui.add(egui::Label::new(RichText::new(problem).size(12.0).color(color)).wrap());
     }
     match view.values {
-        Some(shown) => shown_ui(ui, view, shown, cache, out),
+        Some(shown) => shown_ui(ui, view, shown, cache, commands),
         None if view.buffer.is_none() => drop(weak_ui(ui, "Select a buffer or an operation to look at its values.")),
         None if view.problem.is_none() => drop(weak_ui(ui, "Running the step up to here.")),
         None => {}
     }
-    first_bad_ui(ui, view, out);
+    first_bad_ui(ui, view, commands);
 }
 
-fn weights_ui(ui: &mut Ui, view: &ValuesView<'_>, out: &mut CommandQueue) {
+fn weights_ui(ui: &mut Ui, view: &ValuesView<'_>, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
         weak_ui(ui, "with");
@@ -88,14 +88,14 @@ fn weights_ui(ui: &mut Ui, view: &ValuesView<'_>, out: &mut CommandQueue) {
             let response = ui.add_enabled(can_use, button).on_hover_text(command.info().about);
             let response = response.on_disabled_hover_text("No run has weights yet: train, or make a step");
             if response.clicked() {
-                out.push(command);
+                commands.push(command);
             }
         }
     });
 }
 
 /// Chooses a parameter, gradient or moment of a flat vector.
-fn parts_ui(ui: &mut Ui, view: &ValuesView<'_>, out: &mut CommandQueue) {
+fn parts_ui(ui: &mut Ui, view: &ValuesView<'_>, commands: &mut CommandQueue) {
     let plan = view.plan.map(|p| &p.compiled.plan);
     let parts = plan.zip(view.buffer).and_then(|(p, id)| p.buffers.get(id.0 as usize)).map(|b| &b.parts);
     let Some(parts) = parts.filter(|p| !p.is_empty()) else { return };
@@ -106,7 +106,7 @@ fn parts_ui(ui: &mut Ui, view: &ValuesView<'_>, out: &mut CommandQueue) {
         ScrollArea::vertical().max_height(240.0).show_rows(ui, 20.0, parts.len(), |ui, rows| {
             for index in rows {
                 if ui.selectable_label(index == now, &parts[index].name).clicked() {
-                    out.push(UiCommand::ShowPart(index));
+                    commands.push(UiCommand::ShowPart(index));
                 }
             }
         });
@@ -133,7 +133,13 @@ pub fn values_line_ui(ui: &mut Ui, view: &ValuesView<'_>) {
     }
 }
 
-fn shown_ui(ui: &mut Ui, view: &ValuesView<'_>, shown: &ShownValues, cache: &mut PictureCache, out: &mut CommandQueue) {
+fn shown_ui(
+    ui: &mut Ui,
+    view: &ValuesView<'_>,
+    shown: &ShownValues,
+    cache: &mut PictureCache,
+    commands: &mut CommandQueue,
+) {
     let done = match shown.ops {
         0 => "before the first op".to_owned(),
         n => format!("after op {}", n - 1),
@@ -148,7 +154,7 @@ fn shown_ui(ui: &mut Ui, view: &ValuesView<'_>, shown: &ShownValues, cache: &mut
     ui.add(egui::Label::new(RichText::new(&shown.holds).font(theme::mono())).wrap());
     if let Some(op) = shown.writer {
         let kernel = view.plan.and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
-        link_ui(ui, "written by", &format!("{op} {kernel}"), Selection::Op(op), out);
+        link_ui(ui, "written by", &format!("{op} {kernel}"), Selection::Op(op), commands);
     }
     let Some(look) = &shown.summary else { return };
     statistics_ui(ui, look);
@@ -163,7 +169,7 @@ fn shown_ui(ui: &mut Ui, view: &ValuesView<'_>, shown: &ShownValues, cache: &mut
     });
     let p = &look.picture;
     if p.slices > 1 {
-        slices_ui(ui, p, out);
+        slices_ui(ui, p, commands);
     }
     if let Some(texture) = cache.get(ui, shown.number, p) {
         picture_ui(ui, p, texture);
@@ -174,13 +180,13 @@ fn shown_ui(ui: &mut Ui, view: &ValuesView<'_>, shown: &ShownValues, cache: &mut
     }
 }
 
-fn link_ui(ui: &mut Ui, label: &str, text: &str, to: Selection, out: &mut CommandQueue) {
+fn link_ui(ui: &mut Ui, label: &str, text: &str, to: Selection, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
         weak_ui(ui, label);
         let text = RichText::new(text).font(theme::mono()).color(theme::colors(ui).accent);
         if ui.add(Button::new(text).frame(false).truncate()).clicked() {
-            out.push(UiCommand::Select(to));
+            commands.push(UiCommand::Select(to));
         }
     });
 }
@@ -213,24 +219,24 @@ fn statistics_ui(ui: &mut Ui, look: &Summary) {
 }
 
 /// Walks through the pictures along the leading axes.
-fn slices_ui(ui: &mut Ui, p: &Picture, out: &mut CommandQueue) {
+fn slices_ui(ui: &mut Ui, p: &Picture, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;
         let back = ui.add_enabled_ui(p.slice > 0, |ui| icon_ui(ui, icons::BACK, "Picture before", "Picture before"));
         if back.inner.clicked() {
-            out.push(UiCommand::ShowSlice(p.slice - 1));
+            commands.push(UiCommand::ShowSlice(p.slice - 1));
         }
         let more = p.slice + 1 < p.slices;
         let next = ui.add_enabled_ui(more, |ui| icon_ui(ui, icons::FORWARD, "Next picture", "Next picture"));
         if next.inner.clicked() {
-            out.push(UiCommand::ShowSlice(p.slice + 1));
+            commands.push(UiCommand::ShowSlice(p.slice + 1));
         }
         let at: Vec<String> = p.at.iter().map(ToString::to_string).collect();
         weak_ui(ui, format!("[{}, :, :], {} of {}", at.join(", "), p.slice + 1, p.slices));
     });
 }
 
-fn first_bad_ui(ui: &mut Ui, view: &ValuesView<'_>, out: &mut CommandQueue) {
+fn first_bad_ui(ui: &mut Ui, view: &ValuesView<'_>, commands: &mut CommandQueue) {
     ui.add_space(4.0);
     let enabled = view.can_search;
     let info = UiCommand::FindFirstBad.info();
@@ -238,7 +244,7 @@ fn first_bad_ui(ui: &mut Ui, view: &ValuesView<'_>, out: &mut CommandQueue) {
     let response = ui.add_enabled(enabled, button).on_hover_text(info.about);
     named(&response, info.label, enabled);
     if response.clicked() {
-        out.push(UiCommand::FindFirstBad);
+        commands.push(UiCommand::FindFirstBad);
     }
     let Some(found) = view.first_bad else { return };
     let Some(bad) = found else {
@@ -247,8 +253,8 @@ fn first_bad_ui(ui: &mut Ui, view: &ValuesView<'_>, out: &mut CommandQueue) {
     };
     let kernel = |op: usize| view.plan.and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
     match bad.op {
-        Some(op) => link_ui(ui, "made by", &format!("{op} {}", kernel(op)), Selection::Op(op), out),
+        Some(op) => link_ui(ui, "made by", &format!("{op} {}", kernel(op)), Selection::Op(op), commands),
         None => drop(weak_ui(ui, "It was there before the step: look at the data, or at the weights.")),
     }
-    link_ui(ui, "first in", &bad.name, Selection::Buffer(bad.buffer), out);
+    link_ui(ui, "first in", &bad.name, Selection::Buffer(bad.buffer), commands);
 }

@@ -26,10 +26,10 @@ pub struct VerifyPanel {
 }
 
 /// Shows the panel.
-pub fn verify_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, out: &mut CommandQueue) {
-    buttons_ui(ui, view, panel, out);
+pub fn verify_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, commands: &mut CommandQueue) {
+    buttons_ui(ui, view, panel, commands);
     ui.add_space(4.0);
-    status_ui(ui, view, out);
+    status_ui(ui, view, commands);
     ui.separator();
     if view.proved.is_empty() && !view.is_running {
         if view.readiness != Readiness::Ready {
@@ -48,7 +48,7 @@ pub fn verify_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, ou
             ui.add_space(8.0);
             ui.label(RichText::new(proof.name()).font(theme::strong(13.0))).on_hover_text(proof.about());
             for proved in own {
-                check_ui(ui, view, proved, out);
+                check_ui(ui, view, proved, commands);
             }
             if let Some((_, name)) = runs {
                 ui.horizontal(|ui| {
@@ -61,7 +61,7 @@ pub fn verify_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, ou
     });
 }
 
-fn buttons_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, out: &mut CommandQueue) {
+fn buttons_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, commands: &mut CommandQueue) {
     let ready = view.can_prove;
     ui.horizontal_wrapped(|ui| {
         let c = theme::colors(ui);
@@ -69,20 +69,20 @@ fn buttons_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, out: 
         let button = ui.add_enabled(ready, Button::new(text).fill(c.accent));
         named(&button, "Verify everything", ready);
         if button.on_hover_text(UiCommand::Prove(None).tooltip(ui.ctx())).clicked() {
-            out.push(UiCommand::Prove(None));
+            commands.push(UiCommand::Prove(None));
         }
         for proof in Proof::ALL {
             let button = ui.add_enabled(ready, Button::new(proof.name())).on_hover_text(proof.about());
             if button.clicked() {
-                out.push(UiCommand::Prove(Some(proof)));
+                commands.push(UiCommand::Prove(Some(proof)));
             }
         }
     });
-    replays_ui(ui, view, panel, out);
+    replays_ui(ui, view, panel, commands);
 }
 
 /// How often the step is replayed to prove it deterministic.
-fn replays_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, out: &mut CommandQueue) {
+fn replays_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         weak_ui(ui, "replays");
         let set = view.replays;
@@ -98,7 +98,7 @@ fn replays_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, out: 
         if response.changed() {
             let parsed = text.trim().parse::<u64>().ok().filter(|n| *n > 0);
             if text.trim().is_empty() || parsed.is_some() {
-                out.push(UiCommand::SetReplays(parsed));
+                commands.push(UiCommand::SetReplays(parsed));
             }
             panel.replays = Some(text);
         } else if response.lost_focus() {
@@ -114,7 +114,7 @@ fn replays_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, out: 
     });
 }
 
-fn status_ui(ui: &mut Ui, view: &VerifyView<'_>, out: &mut CommandQueue) {
+fn status_ui(ui: &mut Ui, view: &VerifyView<'_>, commands: &mut CommandQueue) {
     if let Some(problem) = view.problem {
         problem_ui(ui, problem, "");
     }
@@ -127,7 +127,7 @@ fn status_ui(ui: &mut Ui, view: &VerifyView<'_>, out: &mut CommandQueue) {
             ui.ctx().request_repaint_after(Duration::from_millis(500));
             let text = view.current.map_or_else(|| "preparing".to_owned(), |(p, name)| format!("{}: {name}", p.name()));
             weak_ui(ui, text);
-            command_ui(ui, UiCommand::CancelProofs, true, out);
+            command_ui(ui, UiCommand::CancelProofs, true, commands);
             return;
         }
         let count = |wanted: Option<bool>| view.proved.iter().filter(|p| p.check.passed == wanted).count();
@@ -173,7 +173,7 @@ fn price_ui(ui: &mut Ui, view: &VerifyView<'_>) {
     ui.add(egui::Label::new(RichText::new(text).size(12.0).color(color)).wrap()).on_hover_text(about);
 }
 
-fn check_ui(ui: &mut Ui, view: &VerifyView<'_>, proved: &Proved, out: &mut CommandQueue) {
+fn check_ui(ui: &mut Ui, view: &VerifyView<'_>, proved: &Proved, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let check = &proved.check;
     let stale = proved.revision != view.revision;
@@ -212,18 +212,18 @@ fn check_ui(ui: &mut Ui, view: &VerifyView<'_>, proved: &Proved, out: &mut Comma
     }
     ui.indent(("figures", &check.name), |ui| {
         for (line, culprit) in check.detail.iter().zip(check.culprits.iter().chain(std::iter::repeat(&None))) {
-            detail_ui(ui, line, culprit.as_ref().filter(|_| !stale), out);
+            detail_ui(ui, line, culprit.as_ref().filter(|_| !stale), commands);
         }
         if !check.compared.is_empty() {
             CollapsingHeader::new(format!("{} compared", plain_count(check.compared.len(), "buffer")))
                 .id_salt(("compared", &check.name))
-                .show(ui, |ui| compared_ui(ui, &check.compared, !stale, out));
+                .show(ui, |ui| compared_ui(ui, &check.compared, !stale, commands));
         }
     });
 }
 
 /// A line of what failed; clicking it selects the operation or the layer that it names.
-fn detail_ui(ui: &mut Ui, line: &str, culprit: Option<&Culprit>, out: &mut CommandQueue) {
+fn detail_ui(ui: &mut Ui, line: &str, culprit: Option<&Culprit>, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let text = RichText::new(line).size(12.0).color(c.error);
     let Some(culprit) = culprit else {
@@ -236,12 +236,12 @@ fn detail_ui(ui: &mut Ui, line: &str, culprit: Option<&Culprit>, out: &mut Comma
     };
     let button = ui.add(Button::new(text).frame(false).wrap()).on_hover_text(about);
     if button.clicked() {
-        out.push(UiCommand::Select(to));
+        commands.push(UiCommand::Select(to));
     }
 }
 
 /// Every buffer with what differs in it.
-fn compared_ui(ui: &mut Ui, compared: &[Compared], selectable: bool, out: &mut CommandQueue) {
+fn compared_ui(ui: &mut Ui, compared: &[Compared], selectable: bool, commands: &mut CommandQueue) {
     let table = TableBuilder::new(ui)
         .id_salt("compared buffers")
         .auto_shrink([false, true])
@@ -262,7 +262,7 @@ fn compared_ui(ui: &mut Ui, compared: &[Compared], selectable: bool, out: &mut C
                 let text = RichText::new(&one.name).font(theme::mono());
                 let button = ui.add_enabled(selectable, Button::new(text).frame(false).truncate());
                 if button.on_hover_text("Selects this buffer in every view").clicked() {
-                    out.push(UiCommand::Select(Selection::Buffer(one.buffer)));
+                    commands.push(UiCommand::Select(Selection::Buffer(one.buffer)));
                 }
             });
             row.col(|ui| {

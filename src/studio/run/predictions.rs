@@ -1,4 +1,5 @@
-//! What the network answers while it trains: asked of the run as often as that allows, and made into a view on a thread of its own.
+//! What the network answers while it trains: asked of the run as often as that allows, and made into a view on a
+//! thread of its own.
 
 use crate::model::Model;
 use crate::studio::jobs::background::Background;

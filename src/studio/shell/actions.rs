@@ -209,7 +209,8 @@ impl StudioApp {
         }
     }
 
-    /// Has a field of the data name a file: from the preset's folder where it lies in it, so that both can move together.
+    /// Has a field of the data name a file: from the preset's folder where it lies in it, so that both can move
+    /// together.
     pub(super) fn use_data(&mut self, field: &'static str, path: &Path) {
         let base = self.studio.document.base();
         let inside = (!base.as_os_str().is_empty()).then(|| path.strip_prefix(&base).ok()).flatten();

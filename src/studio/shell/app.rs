@@ -205,17 +205,17 @@ impl StudioApp {
     }
 
     fn rooms_ui(&mut self, ui: &mut Ui) {
-        let (studio, panels, out) = (&self.studio, &mut self.panels, &mut self.commands);
+        let (studio, panels, commands) = (&self.studio, &mut self.panels, &mut self.commands);
         let (enabled, window) = (studio.enabled_commands(), ui.ctx().content_rect().width());
         let room =
             |ui: &Ui, x: i8, y: i8| Frame::new().fill(theme::colors(ui).panel).inner_margin(Margin::symmetric(x, y));
         let frame = room(ui, 8, 6);
         let top = Panel::top("top bar")
             .frame(frame)
-            .show(ui, |ui| panels::top_bar::top_bar_ui(ui, &studio.top_bar_view(window, &enabled), out));
+            .show(ui, |ui| panels::top_bar::top_bar_ui(ui, &studio.top_bar_view(window, &enabled), commands));
         let frame = room(ui, 12, 4);
         let bottom = Panel::bottom("status").frame(frame).show(ui, |ui| {
-            panels::status::status_ui(ui, &studio.status_view(), &mut panels.status, out);
+            panels::status::status_ui(ui, &studio.status_view(), &mut panels.status, commands);
         });
         // From the left to the right and from the top to the bottom.
         let mut areas = vec![top.response.rect];
@@ -226,7 +226,13 @@ impl StudioApp {
         if studio.settings.shows(Side::Network, window) {
             let panel = Panel::left("network panel").frame(frame).default_size(340.0).size_range(range(264.0));
             let shown = panel.show(ui, |ui| {
-                panels::network::network_ui(ui, &studio.network_view(), &mut panels.network, &mut panels.drafts, out);
+                panels::network::network_ui(
+                    ui,
+                    &studio.network_view(),
+                    &mut panels.network,
+                    &mut panels.drafts,
+                    commands,
+                );
             });
             network = Some(shown.response.rect);
             areas.extend(network);
@@ -235,7 +241,7 @@ impl StudioApp {
         if studio.settings.shows(Side::Inspector, window) {
             let panel = Panel::right("inspector panel").frame(frame).default_size(256.0).size_range(range(200.0));
             let shown = panel.show(ui, |ui| {
-                panels::inspector::inspector_ui(ui, &studio.inspector_view(), &mut panels.pictures, out)
+                panels::inspector::inspector_ui(ui, &studio.inspector_view(), &mut panels.pictures, commands)
             });
             inspector = Some(shown.response.rect);
         }
@@ -243,7 +249,7 @@ impl StudioApp {
             let mut tabs = std::mem::replace(&mut panels.tabs, egui_tiles::Tree::empty(egui::Id::unique("no tabs")));
             panels.shown.clear();
             let reveals = panels.row.reveals(&studio.shown, ui.available_width());
-            tabs.ui(&mut Rooms { studio, panels, enabled: &enabled, out, reveals }, ui);
+            tabs.ui(&mut Rooms { studio, panels, enabled: &enabled, commands, reveals }, ui);
             if reveals {
                 ui.ctx().request_repaint();
             }
@@ -251,9 +257,9 @@ impl StudioApp {
         });
         let middle = middle.response.rect;
         areas.extend([middle].into_iter().chain(inspector).chain([bottom.response.rect]));
-        panels::palette::palette_ui(ui, &enabled, &mut panels.palette, out);
+        panels::palette::palette_ui(ui, &enabled, &mut panels.palette, commands);
         if let Some(view) = studio.tour_view() {
-            panels::tour::tour_ui(ui, &view, &panels::tour::Parts { network, middle, inspector }, out);
+            panels::tour::tour_ui(ui, &view, &panels::tour::Parts { network, middle, inspector }, commands);
         }
         panels::help::help_ui(ui, &studio.help_view(), &mut panels.help);
         if let Some(answer) = panels::modals::modals_ui(ui, &studio.modals_view(), &mut panels.modals) {
@@ -324,7 +330,7 @@ struct Rooms<'a> {
     studio: &'a Studio,
     panels: &'a mut Panels,
     enabled: &'a EnabledCommands,
-    out: &'a mut CommandQueue,
+    commands: &'a mut CommandQueue,
     /// True where the tabs that are shown are brought into view in their row.
     reveals: bool,
 }
@@ -336,33 +342,43 @@ impl Behavior<Tab> for Rooms<'_> {
         Frame::new().fill(fill).inner_margin(Margin::same(12)).show(ui, |ui| {
             ui.take_available_space();
             match tab {
-                Tab::Train => panels::train::train_ui(ui, &self.studio.train_view(), &mut self.panels.train, self.out),
+                Tab::Train => {
+                    panels::train::train_ui(ui, &self.studio.train_view(), &mut self.panels.train, self.commands)
+                }
                 Tab::StepGraph => {
                     let view = self.studio.plan_on_screen();
-                    panels::step_graph::step_graph_ui(ui, &view, &mut self.panels.step_graph, self.out)
+                    panels::step_graph::step_graph_ui(ui, &view, &mut self.panels.step_graph, self.commands)
                 }
-                Tab::Arena => panels::arena::arena_ui(ui, &self.studio.arena_view(), &mut self.panels.arena, self.out),
-                Tab::Capture => {
-                    panels::capture::capture_ui(ui, &self.studio.capture_view(), &mut self.panels.capture, self.out)
+                Tab::Arena => {
+                    panels::arena::arena_ui(ui, &self.studio.arena_view(), &mut self.panels.arena, self.commands)
                 }
+                Tab::Capture => panels::capture::capture_ui(
+                    ui,
+                    &self.studio.capture_view(),
+                    &mut self.panels.capture,
+                    self.commands,
+                ),
                 Tab::Data => {
                     let Panels { data, drafts, .. } = &mut *self.panels;
-                    panels::data::data_ui(ui, &self.studio.data_view(), data, drafts, self.out);
+                    panels::data::data_ui(ui, &self.studio.data_view(), data, drafts, self.commands);
                 }
                 Tab::Predictions => {
                     panels::predictions::predictions_ui(
                         ui,
                         &self.studio.predictions_view(),
                         &mut self.panels.predictions,
-                        self.out,
+                        self.commands,
                     );
                 }
                 Tab::Verify => {
-                    panels::verify::verify_ui(ui, &self.studio.verify_view(), &mut self.panels.verify, self.out)
+                    panels::verify::verify_ui(ui, &self.studio.verify_view(), &mut self.panels.verify, self.commands)
                 }
-                Tab::Runs => {
-                    panels::runs::runs_ui(ui, &self.studio.runs_view(self.enabled), &mut self.panels.runs, self.out)
-                }
+                Tab::Runs => panels::runs::runs_ui(
+                    ui,
+                    &self.studio.runs_view(self.enabled),
+                    &mut self.panels.runs,
+                    self.commands,
+                ),
             }
         });
         UiResponse::None

@@ -129,7 +129,8 @@ impl StudioApp {
         let stale = self.studio.is_stale();
         self.studio.training.send(Order::Start);
         if stale {
-            let text = "The run continues with the network and the device that it began with. Train anew trains what is open now.";
+            let text = "The run continues with the network and the device that it began with. Train anew trains what \
+                        is open now.";
             self.studio.say(text);
         }
     }

@@ -4,6 +4,7 @@ pub mod actions;
 pub mod app;
 mod continue_run;
 mod dialogs;
+mod enabled;
 mod job_list;
 mod measuring;
 pub mod motion;

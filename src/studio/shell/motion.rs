@@ -32,7 +32,8 @@ impl Motion {
     }
 }
 
-/// How a system is asked: a tool with its arguments, and whether its answer means less motion; `None` where it means nothing.
+/// How a system is asked: a tool with its arguments, and whether its answer means less motion; `None` where it means
+/// nothing.
 struct Question {
     tool: &'static str,
     arguments: &'static [&'static str],
@@ -49,7 +50,8 @@ const MACOS: Question = Question {
     arguments: &["read", "com.apple.universalaccess", "reduceMotion"],
     is_less: |answer| Some(answer == "1"),
 };
-/// The switch "Animation effects" is the bit of `SPI_GETCLIENTAREAANIMATION` (0x1042) in a mask whose bit 0 belongs to 0x1000, two numbers a bit.
+/// The switch "Animation effects" is the bit of `SPI_GETCLIENTAREAANIMATION` (0x1042) in a mask whose bit 0 belongs
+/// to 0x1000, two numbers a bit.
 const WINDOWS: Question = Question {
     tool: "reg",
     arguments: &["query", r"HKCU\Control Panel\Desktop", "/v", "UserPreferencesMask"],

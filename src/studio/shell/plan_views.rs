@@ -10,34 +10,9 @@ use crate::studio::view_models::panels::plan::PlanOnScreen;
 use crate::studio::view_models::panels::status::{DifferenceView, StatusView};
 use crate::studio::view_models::panels::tour::{LargestBuffer, TourView};
 use crate::studio::view_models::panels::values::ValuesView;
-use crate::studio::view_models::readiness::{EnabledCommands, Readiness};
 use crate::studio::view_models::status::{plan_text, recorded_text, recording_text};
 
 impl Studio {
-    /// Whether the document could be trained now, and what is in the way.
-    #[must_use]
-    pub fn readiness(&self) -> Readiness {
-        if self.is_ready() {
-            Readiness::Ready
-        } else if self.document.preset().layers.is_empty() {
-            Readiness::Empty
-        } else if self.problems() > 0 {
-            Readiness::HasProblems
-        } else if self.devices.current().trains() {
-            Readiness::Compiling
-        } else {
-            Readiness::DeviceAbsent
-        }
-    }
-
-    /// The commands of menus, palette and buttons that would do something now.
-    #[must_use]
-    pub fn enabled_commands(&self) -> EnabledCommands {
-        let own = [UiCommand::Train, UiCommand::UseWeights(Weights::Run)];
-        let all = UiCommand::listed().into_iter().chain(own);
-        EnabledCommands::all_but(all.filter(|c| !self.is_enabled(c)).collect())
-    }
-
     /// The plan with what is selected in it.
     #[must_use]
     pub fn plan_on_screen(&self) -> PlanOnScreen<'_> {

@@ -150,7 +150,8 @@ impl StudioApp {
                 self.open_document(preset, None);
             }
             None => {
-                let text = "The preset of this run is of another version and cannot be opened; `stepgraph runs preset` prints it.";
+                let text = "The preset of this run is of another version and cannot be opened; `stepgraph runs preset` \
+                            prints it.";
                 self.studio.complain(text);
             }
         }

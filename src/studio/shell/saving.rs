@@ -61,7 +61,8 @@ impl StudioApp {
                 Ok(path) => {
                     self.studio.say(format!("Weights saved to {}", path.display()));
                     let Some((then, revision)) = self.after_weights.take() else { continue };
-                    // A run that trains on has newer weights by now; the person has decided about that. Edits made meanwhile are asked about.
+                    // A run that trains on has newer weights by now; the person has decided about that. Edits made
+                    // meanwhile are asked about.
                     if revision == self.studio.document.revision() {
                         self.carry_out(ctx, then);
                     } else {

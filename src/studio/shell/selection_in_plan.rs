@@ -5,7 +5,8 @@ use crate::studio::commands::selection::Selection;
 use crate::studio::view_models::levels::{Level, selection_of};
 use crate::studio::view_models::plan::PlanView;
 
-/// The same thing in another plan: a buffer of the same name, the same operation of the same layer. `None` where it is gone.
+/// The same thing in another plan: a buffer of the same name, the same operation of the same layer. `None` where it
+/// is gone.
 #[must_use]
 pub fn selection_in_plan(selection: &Selection, before: &PlanView, after: &PlanView) -> Option<Selection> {
     let row = |level: Level, index: usize| place(level, index, before, after).map(|i| selection_of(level, i));

@@ -6,8 +6,8 @@ use crate::studio::commands::runs::RunsCommand;
 use crate::studio::widgets::keys::runs_id;
 use egui::{Key, KeyboardShortcut};
 
-/// The commands whose shortcut was pressed, longer shortcuts first, so that one does not hide another. An open dialog has the keyboard
-/// for itself.
+/// The commands whose shortcut was pressed, longer shortcuts first, so that one does not hide another. An open dialog
+/// has the keyboard for itself.
 #[must_use]
 pub fn pressed(ctx: &egui::Context) -> Vec<UiCommand> {
     if ctx.memory(|m| m.top_modal_layer().is_some()) {

@@ -1,11 +1,11 @@
-//! Everything the window shows: the document, what was compiled of it, the run, the selection, and the views made of them.
+//! Everything the window shows: the document, what was compiled of it, the run, the selection, and the views made of
+//! them.
 //!
-//! Panels read it. It changes by commands and by answers from the other threads, in `actions` and in [`Studio::take_answers`].
+//! Panels read it. It changes by commands and by answers from the other threads, in `actions` and in
+//! [`Studio::take_answers`].
 
 use crate::model::{Checked, Diagnostic, check};
 use crate::select::Tuning;
-use crate::studio::commands::UiCommand;
-use crate::studio::commands::runs::RunsCommand;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::tab::Tab;
 use crate::studio::document::files::FileService;
@@ -36,8 +36,7 @@ use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::related::Related;
 use crate::studio::view_models::status::PlanNumbers;
 use crate::studio::view_models::transport::Next;
-use crate::train::RunState;
-use crate::train::runs::{RunEnd, RunStore};
+use crate::train::runs::RunStore;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +44,8 @@ use std::time::{Duration, Instant};
 /// The time between writings of the recovery file.
 const RECOVER_EVERY: Duration = Duration::from_secs(1);
 
-/// What views are made of: the revisions of document, answer and plan, what the data has shown to be wrong, and the number of its classes.
+/// What views are made of: the revisions of document, answer and plan, what the data has shown to be wrong, and the
+/// number of its classes.
 type ViewKey = (u64, u64, u64, Vec<Diagnostic>, Option<usize>);
 
 /// What the inspector's page is made of: the selection; the revisions of document and plan, and whether the document is
@@ -222,7 +222,8 @@ impl Studio {
         self.plan.is_some() && self.is_answered() && self.is_plan_stale()
     }
 
-    /// True where the run trains another network than the one on screen, or on another device. How long it trains is no part of the network.
+    /// True where the run trains another network than the one on screen, or on another device. How long it trains is
+    /// no part of the network.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         let device = self.devices.current().choice;
@@ -236,79 +237,6 @@ impl Studio {
     pub fn next(&self) -> Next {
         let steps = self.document.preset().train.map_or(1000, |t| t.steps as u64);
         self.training.next(self.is_stale(), steps)
-    }
-
-    /// True where a command would do something now.
-    #[must_use]
-    pub fn is_enabled(&self, command: &UiCommand) -> bool {
-        let transport = || self.training.transport(self.is_ready());
-        let layer = || match self.selection.current() {
-            Selection::Layer(path) => path.0.last().copied().zip(self.network.cards.iter().find(|c| c.path == *path)),
-            _ => None,
-        };
-        match command {
-            UiCommand::Undo => self.document.can_undo() || self.draft_mistakes > 0,
-            UiCommand::Redo => self.document.can_redo(),
-            UiCommand::Duplicate | UiCommand::Remove => layer().is_some(),
-            UiCommand::MoveUp => layer().is_some_and(|(index, _)| index > 0),
-            UiCommand::MoveDown => layer().is_some_and(|(index, card)| index + 1 < card.siblings),
-            UiCommand::TrainOrPause => transport().train || transport().pause,
-            UiCommand::Train => transport().train,
-            UiCommand::Pause => transport().pause,
-            UiCommand::Step => transport().step,
-            UiCommand::Stop => transport().stop,
-            UiCommand::SaveWeights | UiCommand::SaveWeightsByPath => self.training.has_weights(),
-            UiCommand::Continue => self.training.is_stopped(),
-            UiCommand::Reset => transport().reset,
-            UiCommand::Prove(_) => self.is_ready(),
-            UiCommand::MeasurePrices => self.is_ready() && !self.prices.is_busy(),
-            UiCommand::CancelProofs => self.proofs.is_running(),
-            UiCommand::TimeBothWays => self.training.has_weights() && !self.training.is_timing,
-            UiCommand::Runs(RunsCommand::Continue) => self.runs.first().is_some_and(|e| e.can_continue),
-            UiCommand::Runs(RunsCommand::Delete) => self.runs.first().is_some() && self.objection(command).is_none(),
-            UiCommand::Runs(command) => !command.needs_selection() || self.runs.first().is_some(),
-            UiCommand::MeasureOps => self.is_here() && self.is_planned() && !self.measurements.is_measuring(),
-            UiCommand::ComparePlans => self.is_planned() && !self.measurements.is_comparing(),
-            UiCommand::FindFirstBad => self.is_here() && self.is_planned() && !self.measurements.is_looking(),
-            UiCommand::SelectLargestBuffer => self.plan.is_some(),
-            UiCommand::ShowProblem => self.problems() > 0,
-            UiCommand::Tour(crate::studio::commands::choices::TourMove::Dismiss) => self.tour.shown().is_some(),
-            UiCommand::UseWeights(crate::studio::commands::choices::Weights::Run) => {
-                self.training.has_weights() || self.training.snapshot.is_some()
-            }
-            UiCommand::ShowNotice | UiCommand::DismissNotice => self.notice.is_some(),
-            UiCommand::Back => self.selection.can_go_back(),
-            UiCommand::Forward => self.selection.can_go_forward(),
-            _ => true,
-        }
-    }
-
-    /// Why a command that looks possible is not, and what to do about it; `None` where nothing needs to be said.
-    #[must_use]
-    pub fn objection(&self, command: &UiCommand) -> Option<String> {
-        match command {
-            UiCommand::Runs(RunsCommand::Delete) => self.why_not_deleted(&self.runs.selected),
-            _ => None,
-        }
-    }
-
-    /// Why these runs cannot be deleted now: one of them is being trained.
-    #[must_use]
-    pub fn why_not_deleted(&self, ids: &[String]) -> Option<String> {
-        let own = self.training.writer.id();
-        let is_training = self.training.is_running() || self.training.state == Some(RunState::Preparing);
-        let of = |id: &String| {
-            let name = self.runs.name(id);
-            match own == Some(id.as_str()) {
-                true => {
-                    is_training.then(|| format!("{name} is being trained. Stop it on the Train tab, then delete it."))
-                }
-                false => (self.runs.entry(id)?.record.state == RunEnd::Running).then(|| {
-                    format!("{name} is being trained by another window or command. Stop it there, then delete it.")
-                }),
-            }
-        };
-        ids.iter().find_map(of)
     }
 
     /// Takes in what the other threads have to report, within a part of a frame; true where something is left.
@@ -439,7 +367,8 @@ impl Studio {
         }
     }
 
-    /// What is wrong with the document as far as only its data shows: known once a run began, or the data was looked at.
+    /// What is wrong with the document as far as only its data shows: known once a run began, or the data was looked
+    /// at.
     fn misfits(&self) -> Vec<Diagnostic> {
         let preset = self.document.preset();
         let model = || self.checked.as_ref().filter(|_| self.is_answered()).and_then(|c| c.model.as_ref());

@@ -1,6 +1,7 @@
 //! Type, colour and space: one place for how everything looks.
 //!
-//! Spaces are multiples of four points. Chrome is grey and data carries the colour; one accent marks what acts and what is selected.
+//! Spaces are multiples of four points. Chrome is grey and data carries the colour; one accent marks what acts and
+//! what is selected.
 
 pub mod icons;
 
@@ -122,7 +123,8 @@ impl Colors {
     }
 }
 
-/// The fonts: Inter with tabular figures, JetBrains Mono, and Lucide for icons; what they lack comes from the built-in ones.
+/// The fonts: Inter with tabular figures, JetBrains Mono, and Lucide for icons; what they lack comes from the
+/// built-in ones.
 fn fonts() -> FontDefinitions {
     let mut fonts = FontDefinitions::default();
     let mut add = |name: &str, bytes: &'static [u8]| {

@@ -116,8 +116,8 @@ impl ArenaView {
     }
 }
 
-/// Buffers of one name get the kind of the operation behind it that writes them first, and a number where that is the same too. Neither depends on
-/// what else is in the step, so that names stay the same through edits elsewhere.
+/// Buffers of one name get the kind of the operation behind it that writes them first, and a number where that is the
+/// same too. Neither depends on what else is in the step, so that names stay the same through edits elsewhere.
 fn tell_apart(rects: &mut [BufferRect], compiled: &Compiled) {
     let count = |rects: &[BufferRect]| {
         let mut named: HashMap<String, usize> = HashMap::new();

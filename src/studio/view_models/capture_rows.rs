@@ -1,4 +1,5 @@
-//! The capture plan folded like the list of layers: a block, or a run of equal layers, as one row with what its tensors have together.
+//! The capture plan folded like the list of layers: a block, or a run of equal layers, as one row with what its
+//! tensors have together.
 
 use crate::model::LayerPath;
 use crate::studio::commands::fold::Fold;

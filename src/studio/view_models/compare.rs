@@ -1,4 +1,5 @@
-//! A step's memory by every planner, and the step by every precision of a GPU: made on a thread, because some of it searches.
+//! A step's memory by every planner, and the step by every precision of a GPU: made on a thread, because some of it
+//! searches.
 
 use crate::compile::{Compiled, Options, compile};
 use crate::exec::cuda::GpuCeilings;

@@ -106,7 +106,8 @@ impl Default for History {
 }
 
 impl History {
-    /// The curves of a kept run, as if the window had seen it from its first step on; what is not kept of it is not there.
+    /// The curves of a kept run, as if the window had seen it from its first step on; what is not kept of it is not
+    /// there.
     #[must_use]
     pub fn of(curves: &Curves) -> Self {
         let mut out = Self { layers: curves.layers.clone(), ..Self::default() };
@@ -162,8 +163,8 @@ fn quantile(sorted: &[f32], q: f64) -> f64 {
 }
 
 impl Histogram {
-    /// The histogram of sorted times in microseconds; empty where there are none. The slowest half per cent falls into the last bin, so that one
-    /// interruption does not squeeze all other times into a single bar.
+    /// The histogram of sorted times in microseconds; empty where there are none. The slowest half per cent falls
+    /// into the last bin, so that one interruption does not squeeze all other times into a single bar.
     #[must_use]
     pub fn of_sorted(sorted: &[f32]) -> Self {
         let low = quantile(sorted, 0.0).max(1e-3);
@@ -174,7 +175,8 @@ impl Histogram {
         Self::between(sorted, low, high)
     }
 
-    /// As [`Self::of_sorted`], with the first and the last edge given, in microseconds; times outside count in the bin next to them.
+    /// As [`Self::of_sorted`], with the first and the last edge given, in microseconds; times outside count in the
+    /// bin next to them.
     #[must_use]
     pub fn between(sorted: &[f32], low: f64, high: f64) -> Self {
         let ratio = (high / low).ln();

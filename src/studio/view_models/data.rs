@@ -87,8 +87,8 @@ pub fn load_view(key: &DataKey) -> Result<DataView, DataError> {
     Ok(DataView::new(set, split, &key.spec.source, misfit))
 }
 
-/// At most `most` of so many samples, spread evenly: one of each stretch of equal length, at a place that changes from one to the next, as classes may
-/// take turns.
+/// At most `most` of so many samples, spread evenly: one of each stretch of equal length, at a place that changes
+/// from one to the next, as classes may take turns.
 #[must_use]
 pub fn spread(len: usize, most: usize) -> Vec<u32> {
     let stride = len.div_ceil(most.max(1)).max(1);

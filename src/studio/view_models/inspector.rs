@@ -17,7 +17,8 @@ use crate::studio::view_models::relations;
 use crate::tensor::Bytes;
 
 impl InspectorView {
-    /// The page of a selection. `updates` is the largest change of each trained parameter in a recent step, for the same network.
+    /// The page of a selection. `updates` is the largest change of each trained parameter in a recent step, for the
+    /// same network.
     #[must_use]
     pub fn new(selection: &Selection, preset: &Preset, plan: Option<&PlanView>, updates: &[f32]) -> Self {
         let mut page = match (selection, plan) {

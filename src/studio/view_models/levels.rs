@@ -1,4 +1,5 @@
-//! The step at every stage of the compiler, as rows of one table: nodes of the graph, lowered operations, selected kernels, recorded calls.
+//! The step at every stage of the compiler, as rows of one table: nodes of the graph, lowered operations, selected
+//! kernels, recorded calls.
 
 use crate::compile::Compiled;
 use crate::exec::cpu::kernels;

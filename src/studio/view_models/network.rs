@@ -5,6 +5,7 @@ use crate::studio::commands::fold::Fold;
 use crate::studio::document::fields::layer::layer_fields;
 use crate::studio::document::fields::preset::preset_fields;
 use crate::studio::document::fields::value::Field;
+use crate::studio::document::edit::split_path;
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::hints::Hint;
@@ -52,6 +53,12 @@ impl Card {
     #[must_use]
     pub fn number(&self) -> String {
         self.path.number()
+    }
+
+    /// The block that the layer is in, and its place there.
+    #[must_use]
+    pub fn place(&self) -> (LayerPath, usize) {
+        split_path(&self.path)
     }
 
     /// How deep it is nested; 0 is outermost.
@@ -200,8 +207,8 @@ fn problem(d: &Diagnostic, prefix: &str) -> Problem {
 }
 
 impl NetworkView {
-    /// The cards of a document. `checked` and `plan` may be those of an older revision; what they know of a layer that changed its kind is left out.
-    /// `misfits` are mistakes that its data has shown.
+    /// The cards of a document. `checked` and `plan` may be those of an older revision; what they know of a layer
+    /// that changed its kind is left out. `misfits` are mistakes that its data has shown.
     #[must_use]
     pub fn new(
         preset: &Preset,

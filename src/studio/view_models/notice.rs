@@ -15,7 +15,8 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// The message in one line. Of a list of mistakes it is the first one, with the file's name and the number of the others.
+    /// The message in one line. Of a list of mistakes it is the first one, with the file's name and the number of the
+    /// others.
     #[must_use]
     pub fn line(&self) -> String {
         let mut lines = self.text.lines();

@@ -1,4 +1,5 @@
-//! What a network answers to samples it knows the truth about: classes with probabilities, confusion, boundary, errors, filters.
+//! What a network answers to samples it knows the truth about: classes with probabilities, confusion, boundary,
+//! errors, filters.
 
 use crate::data::{Dataset, Split, Target};
 use crate::model::{DataSource, LossSpec, Model, ParamId, ParamKind};

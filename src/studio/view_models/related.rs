@@ -151,7 +151,8 @@ pub fn selection_of_value(plan: &BindingPlan, value: LValueId) -> Option<Selecti
     Some(if parts.len() == 1 { Selection::Part(buffer, parts.start) } else { Selection::Buffer(buffer) })
 }
 
-/// The operation that carries out each lowered one: itself, or what it was fused into. `None` where nothing does any more.
+/// The operation that carries out each lowered one: itself, or what it was fused into. `None` where nothing does any
+/// more.
 #[must_use]
 pub fn lowered_into(compiled: &Compiled) -> Vec<Option<usize>> {
     let ops = &compiled.selection.program.ops;

@@ -1,4 +1,5 @@
-//! Inspector pages of what the compiler made on the way: nodes, lowered operations, kernels, calls, bytes; and the links between all of them.
+//! Inspector pages of what the compiler made on the way: nodes, lowered operations, kernels, calls, bytes; and the
+//! links between all of them.
 
 use crate::ir::NodeId;
 use crate::studio::commands::selection::Selection;

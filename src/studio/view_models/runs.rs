@@ -81,7 +81,8 @@ fn order(column: Column, a: &RunEntry, b: &RunEntry) -> Ordering {
 }
 
 impl RunsView {
-    /// The rows of these runs, best or newest first by `column`, or the other way round; those that are hidden only where `all` asks for them.
+    /// The rows of these runs, best or newest first by `column`, or the other way round; those that are hidden only
+    /// where `all` asks for them.
     #[must_use]
     pub fn new(entries: &[RunEntry], column: Column, reversed: bool, all: bool, now_ms: u64) -> Self {
         let mut shown: Vec<&RunEntry> = entries.iter().filter(|e| all || !e.label.hidden).collect();

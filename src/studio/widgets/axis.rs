@@ -102,7 +102,8 @@ fn decimals(step: f64) -> i32 {
     if step > 0.0 && step.is_finite() { -(step.log10() + 1e-9).floor() as i32 } else { i32::MIN }
 }
 
-/// A mark on the vertical axis, as short as it can be and still another one than that a `step` away; a step of 0 is not known.
+/// A mark on the vertical axis, as short as it can be and still another one than that a `step` away; a step of 0 is
+/// not known.
 pub(crate) fn tick(value: f64, step: f64) -> String {
     let a = value.abs();
     let apart = decimals(step);
@@ -150,7 +151,8 @@ fn width_of(text: &str) -> f32 {
     text.chars().count() as f32 * LETTER
 }
 
-/// A mark's label along the bottom, which stands over its place, unless it would reach over the edge of a plot that is `width` points wide.
+/// A mark's label along the bottom, which stands over its place, unless it would reach over the edge of a plot that
+/// is `width` points wide.
 pub(super) fn inside(text: String, at: f64, range: &RangeInclusive<f64>, width: f32) -> String {
     let span = (range.end() - range.start()).max(f64::MIN_POSITIVE);
     let left = ((range.end() - at) / span) as f32 * width;

@@ -20,25 +20,25 @@ pub fn named(response: &Response, name: &str, enabled: bool) {
 }
 
 /// A command as a button with its icon only.
-pub fn command_icon_ui(ui: &mut Ui, command: UiCommand, enabled: bool, out: &mut CommandQueue) -> Response {
+pub fn command_icon_ui(ui: &mut Ui, command: UiCommand, enabled: bool, commands: &mut CommandQueue) -> Response {
     let info = command.info();
     let tooltip = command.tooltip(ui.ctx());
     let response = ui.add_enabled_ui(enabled, |ui| icon_ui(ui, info.icon, info.label, &tooltip)).inner;
     if response.clicked() {
-        out.push(command);
+        commands.push(command);
     }
     response
 }
 
 /// A command as a button with icon and name.
-pub fn command_ui(ui: &mut Ui, command: UiCommand, enabled: bool, out: &mut CommandQueue) -> Response {
+pub fn command_ui(ui: &mut Ui, command: UiCommand, enabled: bool, commands: &mut CommandQueue) -> Response {
     let info = command.info();
     let tooltip = command.tooltip(ui.ctx());
     let text = format!("{}  {}", info.icon, info.label);
     let response = ui.add_enabled(enabled, Button::new(text)).on_hover_text(tooltip);
     named(&response, info.label, enabled);
     if response.clicked() {
-        out.push(command);
+        commands.push(command);
     }
     response
 }
@@ -51,8 +51,8 @@ pub fn button_width(ui: &Ui, text: impl Into<egui::WidgetText>) -> f32 {
     galley.size().x + 2.0 * ui.spacing().button_padding.x + ui.spacing().item_spacing.x
 }
 
-/// The answers of a dialog in one line at its right end, in the order in which the keyboard goes through them. `given` sees each button as it is
-/// shown, and says whether it was chosen; gives the one that was.
+/// The answers of a dialog in one line at its right end, in the order in which the keyboard goes through them.
+/// `given` sees each button as it is shown, and says whether it was chosen; gives the one that was.
 pub fn answers_ui(ui: &mut Ui, answers: &[&str], mut given: impl FnMut(Response, usize) -> bool) -> Option<usize> {
     ui.horizontal(|ui| {
         let width: f32 = answers.iter().map(|text| button_width(ui, *text)).sum();
@@ -67,7 +67,7 @@ pub fn answers_ui(ui: &mut Ui, answers: &[&str], mut given: impl FnMut(Response,
 }
 
 /// A command as a menu entry with its shortcut.
-pub fn command_menu_ui(ui: &mut Ui, command: UiCommand, label: &str, enabled: bool, out: &mut CommandQueue) {
+pub fn command_menu_ui(ui: &mut Ui, command: UiCommand, label: &str, enabled: bool, commands: &mut CommandQueue) {
     let info = command.info();
     let mut button = Button::new(format!("{}   {label}", info.icon));
     if let Some(keys) = info.shortcut {
@@ -76,7 +76,7 @@ pub fn command_menu_ui(ui: &mut Ui, command: UiCommand, label: &str, enabled: bo
     let response = ui.add_enabled(enabled, button).on_hover_text(info.about);
     named(&response, label, enabled);
     if response.clicked() {
-        out.push(command);
+        commands.push(command);
         ui.close();
     }
 }

@@ -3,7 +3,8 @@
 use egui::{Color32, Pos2, Response, Sense, Ui, Vec2};
 use egui_plot::MarkerShape;
 
-/// Ten colours that stay apart under every kind of colour blindness (M. A. Petroff, "Accessible color sequences for data visualization", 2021).
+/// Ten colours that stay apart under every kind of colour blindness (M. A. Petroff, "Accessible color sequences for
+/// data visualization", 2021).
 const COLORS: [Color32; 10] = [
     Color32::from_rgb(0x3F, 0x90, 0xDA),
     Color32::from_rgb(0xFF, 0xA9, 0x0E),

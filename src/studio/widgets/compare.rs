@@ -18,7 +18,8 @@ use crate::train::export::LINE_COLORS;
 use egui::{Color32, RichText, Ui};
 use egui_plot::{GridInput, GridMark, Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotUi, Points, Text, VLine};
 
-/// The colour of the run at this place among the selected ones. On dark ground the two blues change places, and black is white.
+/// The colour of the run at this place among the selected ones. On dark ground the two blues change places, and black
+/// is white.
 #[must_use]
 pub fn run_color(ui: &Ui, index: usize) -> Color32 {
     let mut index = index % LINE_COLORS.len();
@@ -161,7 +162,8 @@ fn cursor_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, cursor:
     });
 }
 
-/// The title, with the layer that is shown, or the colours of all of them; gives their names where it has no room for those.
+/// The title, with the layer that is shown, or the colours of all of them; gives their names where it has no room for
+/// those.
 fn head_ui<'a>(
     ui: &mut Ui,
     runs: &[Compared<'a>],

@@ -1,4 +1,5 @@
-//! A confusion matrix: true classes down, predicted ones across; the share of the row is the colour, the count stands in the cell.
+//! A confusion matrix: true classes down, predicted ones across; the share of the row is the colour, the count stands
+//! in the cell.
 
 use crate::studio::theme;
 use crate::studio::view_models::format;

@@ -1,6 +1,7 @@
 //! The editor of one field: text, switch or choice, in place.
 //!
-//! What is typed is kept while it is wrong, with what would be right below it; the document changes only with sound values.
+//! What is typed is kept while it is wrong, with what would be right below it; the document changes only with sound
+//! values.
 
 use crate::model::LayerPath;
 use crate::studio::commands::{CommandQueue, UiCommand};
@@ -78,7 +79,7 @@ pub fn field_ui(
     is_wrong: bool,
     layout: FieldLayout,
     drafts: &mut Drafts,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) {
     let row = Layout::left_to_right(Align::Center);
     let error = ui
@@ -90,7 +91,7 @@ pub fn field_ui(
                 let text = RichText::new(field.label).size(12.0).color(theme::colors(ui).weak);
                 ui.add(egui::Label::new(text).truncate()).on_hover_text(field.help);
             });
-            editor_ui(ui, field, name, is_wrong, layout.is_entered, drafts, out)
+            editor_ui(ui, field, name, is_wrong, layout.is_entered, drafts, commands)
         })
         .inner;
     if let Some(error) = error {
@@ -106,7 +107,7 @@ fn editor_ui(
     is_wrong: bool,
     is_entered: bool,
     drafts: &mut Drafts,
-    out: &mut CommandQueue,
+    commands: &mut CommandQueue,
 ) -> Option<&'static str> {
     let set = |value| UiCommand::Edit(Edit::SetField { owner: field.owner.clone(), name: field.name, value });
     let enter = |response: &Response| is_entered.then(|| response.request_focus());
@@ -115,7 +116,7 @@ fn editor_ui(
             let response = ui.checkbox(&mut flag, "").on_hover_text(field.help);
             response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, flag, name));
             if response.changed() {
-                out.push(set(FieldValue::Flag(flag)));
+                commands.push(set(FieldValue::Flag(flag)));
             }
             enter(&response);
             None
@@ -132,7 +133,7 @@ fn editor_ui(
             let response = combo.show_ui(ui, |ui| {
                 for (index, option) in field.options.iter().enumerate() {
                     if ui.selectable_label(index == chosen, *option).clicked() {
-                        out.extend((index != chosen).then(|| set(FieldValue::Choice(index))));
+                        commands.extend((index != chosen).then(|| set(FieldValue::Choice(index))));
                         // A choice by keyboard ends the choosing like one by the pointer.
                         ui.close();
                     }
@@ -145,7 +146,7 @@ fn editor_ui(
         }
         _ => {
             let (response, error) =
-                text_ui(ui, field, name, is_wrong, is_entered, drafts, &mut |value| out.push(set(value)));
+                text_ui(ui, field, name, is_wrong, is_entered, drafts, &mut |value| commands.push(set(value)));
             enter(&response);
             error
         }

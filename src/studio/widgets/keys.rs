@@ -75,7 +75,8 @@ pub fn row_by_keys(ui: &Ui, id: Id, rows: usize, now: Option<usize>) -> Option<u
     }
 }
 
-/// The arrow to the side that was pressed while the list has the keyboard: true for the left one, false for the right one. Asked after [`row_by_keys`].
+/// The arrow to the side that was pressed while the list has the keyboard: true for the left one, false for the right
+/// one. Asked after [`row_by_keys`].
 #[must_use]
 pub fn side_by_keys(ui: &Ui, id: Id) -> Option<bool> {
     if !ui.memory(|m| m.has_focus(id)) {
@@ -89,8 +90,9 @@ pub fn side_by_keys(ui: &Ui, id: Id) -> Option<bool> {
     }
 }
 
-/// Draws a ring around the control that has the keyboard, once keys lead the focus; the pointer needs none. It sees to it too that the keyboard
-/// stays where it was when a text was entered or a choice was made, and leads it from panel to panel.
+/// Draws a ring around the control that has the keyboard, once keys lead the focus; the pointer needs none. It sees
+/// to it too that the keyboard stays where it was when a text was entered or a choice was made, and leads it from
+/// panel to panel.
 #[derive(Debug, Default)]
 pub struct FocusRing {
     by_keys: bool,
@@ -112,7 +114,8 @@ impl FocusRing {
         self.by_keys
     }
 
-    /// Draws it, over everything in the layer of the control. `areas` are the panels, in the order in which they are gone through.
+    /// Draws it, over everything in the layer of the control. `areas` are the panels, in the order in which they are
+    /// gone through.
     pub fn ui(&mut self, ctx: &Context, areas: &[Rect]) {
         let leads = |key: &Key| {
             let arrows = [Key::ArrowUp, Key::ArrowDown, Key::ArrowLeft, Key::ArrowRight];

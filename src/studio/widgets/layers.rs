@@ -30,8 +30,8 @@ pub(super) fn layer_keys_ui(ui: &mut Ui, names: &[String]) {
 /// Layers whose names stand in rows of their own where a line has no room for them.
 const KEYS: usize = 8;
 
-/// The names of few layers with their colours, in rows of their own, where the head of the plot has no room for them; gives the height
-/// that they take.
+/// The names of few layers with their colours, in rows of their own, where the head of the plot has no room for them;
+/// gives the height that they take.
 pub(super) fn layer_rows_ui(ui: &mut Ui, names: &[String]) -> f32 {
     if names.len() > KEYS {
         return 0.0;

@@ -46,7 +46,8 @@ impl PlaneTexture {
     }
 }
 
-/// Shows samples in the plane, over `ground` where there is one: its texture, where it lies, and its name for assistive tools.
+/// Shows samples in the plane, over `ground` where there is one: its texture, where it lies, and its name for
+/// assistive tools.
 pub fn plane_ui(ui: &mut Ui, name: &str, set: &Dataset, samples: &[u32], ground: Option<(&TextureHandle, [f64; 4])>) {
     let c = theme::colors(ui);
     let classes = set.classes().unwrap_or(0);

@@ -1,4 +1,5 @@
-//! A plot of curves against the step, with axes that can be logarithmic. All plots of a [`PlotView`] share the step axis and the crosshair.
+//! A plot of curves against the step, with axes that can be logarithmic. All plots of a [`PlotView`] share the step
+//! axis and the crosshair.
 
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
@@ -42,7 +43,8 @@ struct Zoom {
     y: Option<[f64; 2]>,
 }
 
-/// A drag along an axis leaves the other one as it is: below this share of the longer side, and always below this many points.
+/// A drag along an axis leaves the other one as it is: below this share of the longer side, and always below this
+/// many points.
 const ALONG: (f32, f32) = (0.25, 8.0);
 
 /// Which axes a drag zooms.
@@ -140,10 +142,11 @@ impl PlotSpec<'_> {
     }
 }
 
-/// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button pans, a double click fits the whole run.
-pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, out: &mut CommandQueue) {
+/// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button
+/// pans, a double click fits the whole run.
+pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
-    let lacks_room = head_ui(ui, spec, view.cursor, out);
+    let lacks_room = head_ui(ui, spec, view.cursor, commands);
     // What the names of layers take, the plot leaves.
     let rows = match &spec.curve {
         Curve::Layers { curves, .. } if lacks_room => layer_rows_ui(ui, &curves.names),
@@ -227,7 +230,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
     });
     let (r, transform) = (response.response, response.transform);
     r.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, format!("{} against step", spec.title)));
-    steer(ui, spec, view, &r, &transform, out);
+    steer(ui, spec, view, &r, &transform, commands);
 }
 
 /// Draws what is being zoomed to, and zooms there where the pointer is let go.
@@ -269,7 +272,14 @@ fn drag_ui(ui: &Ui, title: &'static str, view: &mut PlotView, r: &Response, at: 
 }
 
 /// What the pointer does to the axes.
-fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &PlotTransform, out: &mut CommandQueue) {
+fn steer(
+    ui: &Ui,
+    spec: &PlotSpec<'_>,
+    view: &mut PlotView,
+    r: &Response,
+    at: &PlotTransform,
+    commands: &mut CommandQueue,
+) {
     if let Some(pos) = r.hover_pos() {
         view.found = Some(at.value_from_position(pos).x.clamp(1.0, spec.steps.max(1) as f64));
     }
@@ -291,7 +301,7 @@ fn steer(ui: &Ui, spec: &PlotSpec<'_>, view: &mut PlotView, r: &Response, at: &P
         };
         let nearest = (0..curves.paths.len()).min_by(|a, b| distance(*a).total_cmp(&distance(*b)));
         if let Some(path) = nearest.and_then(|n| curves.paths.get(n)) {
-            out.push(UiCommand::Select(Selection::Layer(path.clone())));
+            commands.push(UiCommand::Select(Selection::Layer(path.clone())));
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::studio::widgets::plot_spec::{Curve, PlotSpec};
 use egui::{Button, RichText, Ui, Vec2};
 
 /// Shows the title with what it is about; true where the names of layers have no room in it.
-pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out: &mut CommandQueue) -> bool {
+pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, commands: &mut CommandQueue) -> bool {
     let mut lacks_room = false;
     let c = theme::colors(ui);
     ui.horizontal(|ui| {
@@ -25,7 +25,7 @@ pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, out
             });
             named(&button, &format!("{}: logarithmic axis", spec.title), true);
             if button.clicked() {
-                out.push(UiCommand::SetPlotLog(spec.title, !spec.log));
+                commands.push(UiCommand::SetPlotLog(spec.title, !spec.log));
             }
         }
         let values = spec.values_at(cursor);

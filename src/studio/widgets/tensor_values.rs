@@ -9,7 +9,8 @@ use egui::{Color32, ColorImage, Rect, Sense, Stroke, TextureHandle, TextureOptio
 const LOW: [f32; 3] = [0.0, 114.0, 178.0];
 const HIGH: [f32; 3] = [230.0, 159.0, 0.0];
 
-/// The colour of a value on a scale. Where the scale crosses zero, zero is neutral; otherwise it runs from dark to light.
+/// The colour of a value on a scale. Where the scale crosses zero, zero is neutral; otherwise it runs from dark to
+/// light.
 #[must_use]
 pub fn color(value: f32, from: f32, to: f32, dark: bool) -> Color32 {
     if !value.is_finite() {
@@ -38,7 +39,8 @@ pub fn extent(cells: &[f32]) -> (f32, f32) {
     if from <= to { (from, to) } else { (0.0, 0.0) }
 }
 
-/// Bars over the values' range. Heights go with the root of the counts: the many zeros of an activation leave room for the rest.
+/// Bars over the values' range. Heights go with the root of the counts: the many zeros of an activation leave room
+/// for the rest.
 pub fn histogram_ui(ui: &mut Ui, histogram: &Histogram, height: f32) {
     let width = ui.available_width();
     let (rect, response) = ui.allocate_exact_size(Vec2::new(width, height), Sense::hover());

@@ -1,4 +1,5 @@
-//! What is measured on request, each on a thread of its own: measured times, planners and precisions side by side, and the values in a buffer.
+//! What is measured on request, each on a thread of its own: measured times, planners and precisions side by side,
+//! and the values in a buffer.
 //!
 //! Answers belong to a revision of the plan; those of another one are not shown.
 

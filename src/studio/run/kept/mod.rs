@@ -1,4 +1,5 @@
-//! Kept runs as the window sees them: the list, what is selected, the curves that were read, and the run that is being kept.
+//! Kept runs as the window sees them: the list, what is selected, the curves that were read, and the run that is
+//! being kept.
 
 pub mod continuation;
 pub mod service;
@@ -185,8 +186,9 @@ impl KeptRuns {
         self.entries.iter().any(|e| e.record.state == RunEnd::Running)
     }
 
-    /// Asks for a list where the last one is stale, and for curves that are wanted; `changes` is [`RunWriter::changes`]. While the table is `shown`, and
-    /// when it comes to be, runs that others have made are looked for.
+    /// Asks for a list where the last one is stale, and for curves that are wanted; `changes` is
+    /// [`RunWriter::changes`]. While the table is `shown`, and when it comes to be, runs that others have made are
+    /// looked for.
     pub fn tend(&mut self, changes: u64, shown: bool) {
         let opened = shown && !std::mem::replace(&mut self.was_shown, shown);
         self.was_shown = shown;
@@ -276,7 +278,8 @@ impl KeptRuns {
         self.is_listing = false;
     }
 
-    /// Time until the window should be drawn again for the sake of runs, whose table is `shown` or not; `None` where nothing moves.
+    /// Time until the window should be drawn again for the sake of runs, whose table is `shown` or not; `None` where
+    /// nothing moves.
     #[must_use]
     pub fn until_next(&self, shown: bool) -> Option<Duration> {
         let moves = self.service.as_ref().is_some_and(|d| shown || d.is_busy()) || self.is_watching();

@@ -157,7 +157,8 @@ impl RunService {
         self.cancel.store(true, Ordering::Relaxed);
     }
 
-    /// Does something long on a thread of its own, unless such a thing is under way; `work` is given what to call after every step.
+    /// Does something long on a thread of its own, unless such a thing is under way; `work` is given what to call
+    /// after every step.
     fn at_length(&self, work: impl FnOnce(&dyn Fn(u64) -> bool) -> RunServiceEvent + Send + 'static) -> bool {
         if self.is_busy.swap(true, Ordering::Relaxed) {
             return false;

@@ -104,7 +104,8 @@ impl RunWriter {
         self.recorder.iter_mut().for_each(|r| r.set_total(total));
     }
 
-    /// Where a checkpoint should be written now, if one should: at every rest after new steps, and now and then while steps are made.
+    /// Where a checkpoint should be written now, if one should: at every rest after new steps, and now and then while
+    /// steps are made.
     pub fn wants_checkpoint(&mut self, state: Option<&RunState>, done: u64) -> Option<PathBuf> {
         let rests = matches!(state, Some(RunState::Paused | RunState::Finished | RunState::Stopped));
         let due = self.asked.is_none_or(|t| t.elapsed() >= self.pause.unwrap_or(FIRST_SAVE));

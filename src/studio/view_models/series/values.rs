@@ -222,7 +222,8 @@ impl Series {
         self.whole.take(index, Stretch { span, mean: level.unwrap_or(0.0), count: u32::from(level.is_some()) });
     }
 
-    /// Points of the curve between two x, at most about `2 * pixels` of them, each stretch by its least and its largest value.
+    /// Points of the curve between two x, at most about `2 * pixels` of them, each stretch by its least and its
+    /// largest value.
     #[must_use]
     pub fn points(&self, from: f64, to: f64, pixels: usize) -> Vec<[f64; 2]> {
         if self.is_empty() || to < from {
