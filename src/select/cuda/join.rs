@@ -65,6 +65,10 @@ fn join_activation(program: &Program, ops: &mut [Option<Op>], index: usize) {
 fn join_norm(program: &Program, ops: &mut [Option<Op>], index: usize) {
     let Some(norm) = ops[index].clone() else { return };
     let OpKind::BatchNorm { rows, channels, eps, momentum, act: None } = norm.kind else { return };
+    // A pass adds one value: what was joined with a sum before stays as it is, or that sum would be lost.
+    if norm.arg("residual").is_some() {
+        return;
+    }
     let Some(out) = norm.arg("y") else { return };
     let Some(at) = sole_reader(program, ops, out) else { return };
     let Some(sum) = ops[at].clone() else { return };
@@ -89,4 +93,41 @@ fn join_norm(program: &Program, ops: &mut [Option<Op>], index: usize) {
     }
     ops[at] = Some(joined);
     ops[index] = None;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Metrics, Mode, build};
+    use crate::lower::{FilterOrder, lower_for};
+    use crate::model::{check, read_preset};
+    use crate::select::fuse;
+    use crate::tensor::DType;
+
+    /// Sums of the forward pass by themselves, and normalisations that add something.
+    fn sums_of(layers: &str) -> [usize; 2] {
+        let text = format!(
+            r#"{{"version": 1, "name": "t", "input": {{"shape": [4], "batch": 2}}, "layers": [{layers}],
+            "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#
+        );
+        let model = check(&read_preset(&text).unwrap()).model.unwrap();
+        let graph = build(&model, Mode::Train, Metrics::default(), DType::F32);
+        let joined = join(&fuse(&lower_for(&graph, &model, FilterOrder::Ohwi)));
+        let forward = || joined.ops.iter().filter(|op| op.phase == crate::ir::Phase::Forward);
+        let alone = forward().filter(|op| matches!(op.kind, OpKind::Add { .. } | OpKind::AddAct { .. })).count();
+        let with_norm = forward().filter(|op| op.kind.name() == "batch_norm" && op.arg("residual").is_some());
+        [alone, with_norm.count()]
+    }
+
+    #[test]
+    fn every_sum_of_blocks_in_blocks_is_kept() {
+        let block = |inner: &str| format!(r#"{{"type": "residual", "layers": [{inner}]}}"#);
+        let norm = r#"{"type": "batch_norm"}"#;
+        let relu = r#"{"type": "activation", "function": "relu"}"#;
+        assert_eq!(sums_of(&block(norm)), [0, 1]);
+        assert_eq!(sums_of(&block(&block(norm))), [1, 1]);
+        assert_eq!(sums_of(&block(&block(&block(norm)))), [2, 1]);
+        // An activation ends what one pass does.
+        assert_eq!(sums_of(&format!("{}, {relu}", block(&block(norm)))), [1, 1]);
+    }
 }
