@@ -31,6 +31,10 @@ fn run(rw: &mut Rewriter, _: &Goal) {
 
 fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {
     let OpKind::BatchNorm(dimensions) = norm.kind else { return None };
+    // A normalisation adds one value. A second one in its place would lose the first.
+    if norm.arg("residual").is_some() {
+        return None;
+    }
     let act = match sum.kind {
         OpKind::Add(_) => None,
         OpKind::AddAct(ops::AddAct { act, act_grad: None, .. }) => act,
@@ -50,4 +54,33 @@ fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {
         value.iter().for_each(|value| set(&mut joined, slot, *value));
     }
     Some(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::Phase;
+    use crate::lower::OpKind;
+    use crate::model::Precision;
+    use crate::rewrite::sample::{network, on_gpu};
+
+    /// Sums of the forward pass by themselves, and normalisations that add something.
+    fn sums_of(layers: &str) -> [usize; 2] {
+        let program = on_gpu(&network(layers, "sgd", 2), Precision::F32);
+        let forward = || program.ops.iter().filter(|op| op.phase == Phase::Forward);
+        let alone = forward().filter(|op| matches!(op.kind, OpKind::Add { .. } | OpKind::AddAct { .. })).count();
+        let with_norm = forward().filter(|op| op.kind.name() == "batch_norm" && op.arg("residual").is_some());
+        [alone, with_norm.count()]
+    }
+
+    #[test]
+    fn every_sum_of_blocks_in_blocks_is_kept() {
+        let block = |inner: &str| format!(r#"{{"type": "residual", "layers": [{inner}]}}"#);
+        let norm = r#"{"type": "batch_norm"}"#;
+        let relu = r#"{"type": "activation", "function": "relu"}"#;
+        assert_eq!(sums_of(&block(norm)), [0, 1]);
+        assert_eq!(sums_of(&block(&block(norm))), [1, 1]);
+        assert_eq!(sums_of(&block(&block(&block(norm)))), [2, 1]);
+        // An activation ends what one pass does.
+        assert_eq!(sums_of(&format!("{}, {relu}", block(&block(norm)))), [1, 1]);
+    }
 }
