@@ -1,7 +1,8 @@
 //! The compiled step as one JSON document, for scripts.
 //!
-//! Flat vectors are listed as the parameters they consist of, so that no two entries of `buffers` share a byte while both are alive, the bytes of all
-//! entries add up to `unshared_bytes`, and the largest sum of those alive at one operation is `lower_bound_bytes`.
+//! Flat vectors are listed as the parameters they consist of, so that no two entries of `buffers` share a byte while
+//! both are alive, the bytes of all entries add up to `unshared_bytes`, and the largest sum of those alive at one
+//! operation is `lower_bound_bytes`.
 
 use crate::compile::Compiled;
 use crate::ir::Role;

@@ -44,8 +44,8 @@ pub struct UpdateMetrics {
 
 /// The gradient `a [k, m]^T b [k, n]` of a dense layer's weight and its Adam step in one pass: the gradient is never in memory. Where bound, `parts`
 /// holds the largest |change| and the norm of the gradients of tiles of `grain` by 16 elements, row by row, padded with zeros to a multiple of
-/// 32 pairs; where a kernel's own tile is larger, its first pair stands for all of it. `together` counts the tiles of 96 by 64 elements of all such
-/// operations that end a step at the same time; 0 of those in its middle.
+/// 32 pairs; where a kernel's own tile is larger, its first pair stands for all of it. `together` counts the tiles of all such operations that
+/// end a step at the same time, as the pass cuts them that makes these operations; 0 of those in its middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WeightStep {
     pub m: usize,
