@@ -4,6 +4,7 @@ use super::args::Stage;
 use super::{output, plan_passes};
 use crate::compile::Compiled;
 use crate::ir::{Phase, Role};
+use crate::model::LayerId;
 use crate::plan::{BindingPlan, CapturePlan};
 use crate::select::Threads;
 use crate::tensor::Bytes;
@@ -87,6 +88,27 @@ fn memory(plan: &BindingPlan) -> String {
     )
 }
 
+/// A buffer, or a part of one, on a line.
+struct Row<'a> {
+    role: &'a str,
+    offset: u64,
+    bytes: u64,
+    live: [usize; 2],
+    dtype: &'a str,
+    shape: String,
+    layer: String,
+    name: String,
+}
+
+impl Row<'_> {
+    fn line(&self) -> String {
+        let Self { role, offset, bytes, live: [from, to], dtype, shape, layer, name } = self;
+        let live = format!("{from}..{to}");
+        let line = format!("{role:<10} {offset:>12} {bytes:>12} {live:>11}  {dtype:<4} {shape:<18} {layer:<16} {name}");
+        format!("{}\n", line.trim_end())
+    }
+}
+
 /// A line a buffer, parts of flat vectors behind them.
 fn bindings(compiled: &Compiled) -> String {
     let (plan, model) = (&compiled.plan, &compiled.model);
@@ -94,30 +116,22 @@ fn bindings(compiled: &Compiled) -> String {
         "{:<10} {:>12} {:>12} {:>11}  {:<4} {:<18} {:<16} name\n",
         "role", "offset", "bytes", "live", "type", "shape", "layer"
     );
-    let mut row =
-        |role: &str, offset: u64, bytes: u64, live: [usize; 2], kind: &str, shape: &str, layer: &str, name: &str| {
-            let live = format!("{}..{}", live[0], live[1]);
-            let line =
-                format!("{role:<10} {offset:>12} {bytes:>12} {live:>11}  {kind:<4} {shape:<18} {layer:<16} {name}");
-            out.push_str(line.trim_end());
-            out.push('\n');
-        };
+    let label = |layer: Option<LayerId>| layer.map_or_else(String::new, |l| model.layer(l).label());
     for b in &plan.buffers {
-        let layer = |l: Option<crate::model::LayerId>| l.map_or_else(String::new, |l| model.layer(l).label());
-        let role = if b.external { "(external)" } else { b.role.name() };
-        let offset = if b.external { 0 } else { b.offset };
-        row(role, offset, b.bytes, b.live, b.dtype.name(), &b.shape.to_string(), &layer(b.layer), &b.name);
+        let whole = Row {
+            role: if b.external { "(external)" } else { b.role.name() },
+            offset: if b.external { 0 } else { b.offset },
+            bytes: b.bytes,
+            live: b.live,
+            dtype: b.dtype.name(),
+            shape: b.shape.to_string(),
+            layer: label(b.layer),
+            name: b.name.clone(),
+        };
+        out += &whole.line();
         for p in &b.parts {
-            row(
-                "",
-                offset + p.start,
-                p.bytes,
-                b.live,
-                b.dtype.name(),
-                &p.shape.to_string(),
-                &layer(p.layer),
-                &format!("  {}", p.name),
-            );
+            let (offset, shape, name) = (whole.offset + p.start, p.shape.to_string(), format!("  {}", p.name));
+            out += &Row { role: "", offset, bytes: p.bytes, shape, layer: label(p.layer), name, ..whole }.line();
         }
     }
     out

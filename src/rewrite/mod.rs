@@ -25,6 +25,6 @@ mod uses;
 pub use history::{Change, How, PassRun, origins};
 pub use pass::{Goal, Machine, Pass};
 pub use passes::PASSES;
-pub use pipeline::{RewriteError, Rewritten, Stage, rewrite, trace};
+pub use pipeline::{RewriteError, Rewritten, Stage, rewrite, rewrite_unverified, trace};
 pub use print::changes_text;
 pub(crate) use tiles::LONE_UPDATE_TILE;

@@ -297,3 +297,49 @@ pub(super) fn merged(producer: &Op, reader: &Op, kind: OpKind, bound: &[(&str, O
     absorb(&mut op, reader);
     op
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::FilterOrder;
+    use crate::rewrite::sample::{classifier, lowered};
+
+    fn program() -> Program {
+        lowered(&classifier(r#"{"type": "dense", "units": 16, "activation": "relu"}"#, "sgd"), FilterOrder::Hwio)
+    }
+
+    fn names(program: &Program) -> Vec<&'static str> {
+        program.ops.iter().map(|op| op.kind.name()).collect()
+    }
+
+    #[test]
+    fn a_pass_that_changes_nothing_leaves_no_trace() {
+        let (after, run) = Rewriter::new(program()).finish("idle");
+        assert_eq!(after, program());
+        assert!(!run.changed() && run.before == run.after);
+    }
+
+    #[test]
+    fn everything_finds_its_place_and_is_known_by_where_it_came_from() {
+        let before = program();
+        let (own, count) = (names(&before), before.ops.len());
+        let mut rw = Rewriter::new(before);
+        // 1 does the work of 0; 3 is moved before 2; 5 becomes two, of which one is appended; something is added behind 4.
+        rw.fuse(1, rw.op(1).clone(), &[0]);
+        assert_eq!((rw.now(0), rw.is_there(0), rw.is_there(1)), (1, false, true));
+        rw.move_before(3, 2);
+        rw.insert_behind(4, rw.op(0).clone(), &[]);
+        rw.append(rw.op(5).clone(), &[5]);
+        rw.remove(6);
+        let (after, run) = rw.finish("test");
+        let expected = [&[own[1], own[3], own[2], own[4], own[0], own[5]], &own[7..], &[own[5]]].concat();
+        assert_eq!(names(&after), expected);
+        assert_eq!((run.before, run.after), (count, count));
+        let origins = run.origins();
+        assert_eq!(origins[..6], [vec![0, 1], vec![3], vec![2], vec![4], vec![], vec![5]]);
+        assert_eq!(origins[count - 1], [5]);
+        let hows: Vec<How> = run.changes.iter().map(|change| change.how).collect();
+        assert_eq!(hows, [How::Fused, How::Moved, How::Added, How::Changed, How::Split, How::Removed]);
+        assert_eq!(run.changes.last().unwrap().before, [6]);
+    }
+}

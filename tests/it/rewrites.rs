@@ -7,9 +7,13 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use stepgraph::compile::{Compiled, Options, compile};
-use stepgraph::lower::Dir;
+use stepgraph::ir::{Metrics, Mode, build};
+use stepgraph::lower::{Dir, FilterOrder, lower_for};
+use stepgraph::model::random::{Size, random_preset};
 use stepgraph::model::{Precision, Preset, check, read_preset};
+use stepgraph::rewrite::{Goal, origins, trace};
 use stepgraph::select::{Isa, Target};
+use stepgraph::tensor::DType;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -111,7 +115,7 @@ fn every_plan_is_what_it_was_before_the_passes_were_parted() {
         ];
         for (device, precision, options) in cases {
             let c = compiled(&preset, precision, &options);
-            let mode = if options.mode == stepgraph::ir::Mode::Train { "train" } else { "eval" };
+            let mode = if options.mode == Mode::Train { "train" } else { "eval" };
             let (count, digest) = (c.plan.program.ops.len(), digest(&listing(&c)));
             let _ = writeln!(out, "{name} {device} {} {mode} {count} {digest:016x}", precision.name());
         }
@@ -141,4 +145,33 @@ fn the_passes_of_some_networks_change_what_they_did() {
         }
     }
     compare("passes.txt", &out);
+}
+
+#[test]
+fn every_pass_keeps_every_rule_on_random_networks() {
+    for seed in 0..60 {
+        let preset = random_preset(seed, if seed % 4 == 0 { Size::LARGE } else { Size::SMALL });
+        let model = check(&preset).model.unwrap();
+        for mode in [Mode::Train, Mode::Eval] {
+            let program = lower_for(&build(&model, mode, Metrics::default(), DType::F32), &model, FilterOrder::Ohwi);
+            for precision in Precision::ALL {
+                let stages = trace(&program, &Goal::gpu(precision)).unwrap_or_else(|e| panic!("{}: {e}", preset.name));
+                let mut ops = program.ops.len();
+                for stage in &stages {
+                    assert_eq!((stage.run.before, stage.run.after), (ops, stage.program.ops.len()), "{}", preset.name);
+                    ops = stage.run.after;
+                }
+                // No operation is lost, and only loss scaling adds one.
+                let runs: Vec<_> = stages.iter().map(|stage| stage.run.clone()).collect();
+                let origins = origins(program.ops.len(), &runs);
+                let mut found: Vec<usize> = origins.iter().flatten().copied().collect();
+                found.sort_unstable();
+                found.dedup();
+                assert_eq!(found.len(), program.ops.len(), "{}", preset.name);
+                let added = origins.iter().filter(|of| of.is_empty()).count();
+                let scaled = precision == Precision::F16 && mode == Mode::Train;
+                assert!(added == usize::from(scaled), "{}: {added} operations from nowhere", preset.name);
+            }
+        }
+    }
 }
