@@ -57,8 +57,8 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
     let options = eframe::NativeOptions { viewport: window::viewport(APP_ID), ..Default::default() };
     let opened = eframe::run_native(APP_ID, options, Box::new(move |cc| Ok(Box::new(StudioApp::new(cc, &startup)?))));
     opened.map_err(|cause| {
-        let told = cause.to_string();
-        let reason = reason(&told);
+        let text = cause.to_string();
+        let reason = reason(&text);
         anyhow::anyhow!(
             "the studio's window cannot be opened: {reason}\n\
              Without a display, use the commands: stepgraph train, plan, verify, bench, arena and doctor need none.\n\
@@ -69,8 +69,8 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
 
 /// The system's own words. The library that opens windows puts the place in its source before them, which means nothing
 /// to a user.
-fn reason(told: &str) -> &str {
-    told.split_once("os error at ").and_then(|(_, rest)| rest.split_once(": ")).map_or(told, |(_, reason)| reason)
+fn reason(text: &str) -> &str {
+    text.split_once("os error at ").and_then(|(_, rest)| rest.split_once(": ")).map_or(text, |(_, reason)| reason)
 }
 
 #[cfg(test)]
@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn a_reason_names_no_source_file() {
-        let told = "winit EventLoopError: os error at /a/winit/src/linux/mod.rs:765: neither WAYLAND_DISPLAY nor DISPLAY is \
+        let text = "winit EventLoopError: os error at /a/winit/src/linux/mod.rs:765: neither WAYLAND_DISPLAY nor DISPLAY is \
                     set.";
-        assert_eq!(reason(told), "neither WAYLAND_DISPLAY nor DISPLAY is set.");
+        assert_eq!(reason(text), "neither WAYLAND_DISPLAY nor DISPLAY is set.");
         assert_eq!(reason("no OpenGL: too old"), "no OpenGL: too old");
     }
 }

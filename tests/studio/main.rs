@@ -6,6 +6,7 @@ mod edit;
 mod facts;
 mod files;
 mod keys;
+mod layout;
 mod memory;
 mod readable;
 mod robot;

@@ -76,10 +76,10 @@ impl FileService {
         let waiting: Arc<AtomicUsize> = Arc::default();
         let done = Arc::clone(&waiting);
         let work = move || {
-            let mut desk = FileWorker::default();
+            let mut worker = FileWorker::default();
             for job in inbox {
                 let counts = matches!(job, Job::Read(_) | Job::Save(..));
-                let event = desk.carry_out(job);
+                let event = worker.carry_out(job);
                 if counts {
                     done.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -353,9 +353,9 @@ mod tests {
     fn nothing_is_overwritten_unasked() {
         let folder = tempfile::tempdir().unwrap();
         let (mine, other) = (folder.path().join("mine.json"), folder.path().join("other.json"));
-        let mut desk = FileWorker::default();
+        let mut worker = FileWorker::default();
         let mut save = |path: &Path, onto: &Overwrite| {
-            desk.carry_out(Job::Save(path.to_owned(), Arc::new(digits()), onto.clone())).unwrap()
+            worker.carry_out(Job::Save(path.to_owned(), Arc::new(digits()), onto.clone())).unwrap()
         };
         let own = Overwrite::Own(Some(mine.clone()));
         assert!(matches!(save(&mine, &Overwrite::Own(None)), FileEvent::Saved(..)));

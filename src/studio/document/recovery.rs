@@ -78,12 +78,12 @@ mod tests {
         let second = Recovery::claim(folder.path()).unwrap();
         assert_ne!(first.path(), second.path());
         let edits = (Arc::new(digits()), Some(PathBuf::from("/a/b.json")));
-        let mut desk = FileWorker::default();
-        assert!(desk.carry_out(Job::Recover(second.path().to_owned(), Some(edits))).is_none());
+        let mut worker = FileWorker::default();
+        assert!(worker.carry_out(Job::Recover(second.path().to_owned(), Some(edits))).is_none());
         drop(second);
         let third = Recovery::claim(folder.path()).unwrap();
         assert_eq!(third.left(), Some((digits(), Some("/a/b.json".into()))));
-        desk.carry_out(Job::Recover(third.path().to_owned(), None));
+        worker.carry_out(Job::Recover(third.path().to_owned(), None));
         assert_eq!(third.left(), None);
         drop(first);
     }

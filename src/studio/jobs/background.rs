@@ -1,7 +1,7 @@
 //! Work on a thread of its own, of which only the newest is wanted.
 //!
 //! One question may wait; a newer one takes its place, and answers to older ones are dropped. Neither side waits for
-//! the other. A thread that is let go in the middle of long work ends when that is done, without anybody waiting for
+//! the other. A thread that is dropped in the middle of long work ends when that is done, without anybody waiting for
 //! it. Work that reports its progress ends soon after it is cancelled; of other work the answer is dropped.
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};

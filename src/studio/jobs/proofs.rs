@@ -12,7 +12,7 @@ use std::thread::Builder;
 use std::time::Instant;
 
 /// What the thread reports.
-enum Told {
+enum ProofEvent {
     Begins(Proof, &'static str),
     /// The check and the time that it took, in seconds.
     Done(Proof, Box<Check>, f64),
@@ -22,7 +22,7 @@ enum Told {
 
 /// A verification that runs.
 struct Run {
-    events: Receiver<Told>,
+    events: Receiver<ProofEvent>,
     cancel: Arc<AtomicBool>,
     revision: u64,
     document: String,
@@ -159,16 +159,16 @@ impl Proofs {
         }
         let Some(run) = &mut self.run else { return };
         let mut over = false;
-        while let Ok(told) = run.events.try_recv() {
-            match told {
-                Told::Begins(proof, name) => {
+        while let Ok(event) = run.events.try_recv() {
+            match event {
+                ProofEvent::Begins(proof, name) => {
                     self.current = Some((proof, name));
                     if !run.seen.contains(&proof) {
                         run.seen.push(proof);
                     }
                     run.begun = Instant::now();
                 }
-                Told::Done(proof, check, seconds) => {
+                ProofEvent::Done(proof, check, seconds) => {
                     let (revision, document) = (run.revision, run.document.clone());
                     let made = Proved { proof, check: *check, revision, document, seconds };
                     match self.proved.iter_mut().find(|p| p.check.name == made.check.name) {
@@ -177,7 +177,7 @@ impl Proofs {
                     }
                     self.proved.sort_by_key(|p| Proof::ALL.iter().position(|q| *q == p.proof));
                 }
-                Told::Over(why) => {
+                ProofEvent::Over(why) => {
                     self.problem = why;
                     over = true;
                 }
@@ -200,12 +200,12 @@ fn prove(
     options: &VerifyOptions,
     proofs: &[Proof],
     cancel: &Arc<AtomicBool>,
-    outbox: &Sender<Told>,
+    outbox: &Sender<ProofEvent>,
     wake: &dyn Fn(),
 ) {
-    let tell = |told: Told| {
+    let report = |event: ProofEvent| {
         // Where nobody listens any more, nothing is left to prove.
-        if outbox.send(told).is_err() {
+        if outbox.send(event).is_err() {
             cancel.store(true, Ordering::Relaxed);
         }
         wake();
@@ -214,13 +214,13 @@ fn prove(
     let outcome = verify_some(preset, options, proofs, cancel, |progress| match progress {
         Progress::Begins(proof, name) => {
             begun = Instant::now();
-            tell(Told::Begins(proof, name));
+            report(ProofEvent::Begins(proof, name));
         }
         Progress::Done(proof, check) => {
-            tell(Told::Done(proof, Box::new(check.clone()), begun.elapsed().as_secs_f64()));
+            report(ProofEvent::Done(proof, Box::new(check.clone()), begun.elapsed().as_secs_f64()));
         }
     });
-    tell(Told::Over(match outcome {
+    report(ProofEvent::Over(match outcome {
         Ok(_) => None,
         Err(TrainError::Cancelled) => Some("Cancelled. What was proved before stays proved.".into()),
         Err(error) => Some(error.to_string()),

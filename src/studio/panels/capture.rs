@@ -17,7 +17,7 @@ use crate::studio::view_models::related::Related;
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use crate::studio::widgets::frozen::{Frozen, Ground};
 use crate::studio::widgets::keys::{list_ui, row_by_keys, side_by_keys};
-use egui::{Align, Button, Id, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, Ui, Vec2};
+use egui::{Align, Button, Id, Layout, Rect, Response, RichText, ScrollArea, Stroke, StrokeKind, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
 /// What the panel remembers between frames.
@@ -31,7 +31,7 @@ pub struct CapturePanel {
     made_for: Option<(u64, u64, u64)>,
     /// The row that the keys have led to.
     at: Option<usize>,
-    /// The selection that was last brought into buffers.
+    /// The selection that was last brought into view.
     selected: Option<Selection>,
 }
 
@@ -114,25 +114,13 @@ fn layers_ui(
     let extra = [("loss dY", &buffers.loss), ("input x", &buffers.x), ("input y", &buffers.y)];
     let rows = panel.lines.len() + extra.len();
     let half = (ui.available_height() * 0.58).max(120.0).min((rows + 1) as f32 * 28.0);
-    // The table as a whole takes the keyboard, like the list of layers.
     let id = Id::unique("capture rows");
-    let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), half));
-    let frame = list_ui(ui, id, room, &format!("Buffers by layer, {}", plain_count(rows, "row")));
-    if frame.has_focus() {
-        let line = Stroke::new(1.0, theme::colors(ui).accent);
-        ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
-    }
+    let frame = keyboard_ui(ui, id, half, rows);
     let jump = walk_ui(ui, view, panel, id, commands);
     let lines = &panel.lines;
+    let drawn = Drawn { buffers, shown, related: view.shown.related };
     let mut pressed = None;
-    // A shape is shown whole, as half of one says nothing: where the columns have no room side by side, the table is
-    // moved.
-    let widths = panel.longest[shown as usize].map(|n| theme::mono_width(ui, n).clamp(CELL[0], CELL[1]));
-    let name =
-        lines.iter().map(|l| theme::mono_width(ui, l.name.chars().count()) + name_indent(l)).fold(NAME[0], f32::max);
-    let name = name.min(NAME[1]);
-    let spare = ui.available_width() - name - widths.iter().map(|w| w + 8.0).sum::<f32>();
-    let more = (spare / COLUMNS.len() as f32).floor().max(0.0);
+    let (name, widths) = widths(ui, lines, panel.longest[shown as usize]);
     let scroll = ScrollArea::horizontal().id_salt("layers").auto_shrink([false, true]);
     scroll.show_viewport(ui, |ui, viewport| {
         let frozen = Frozen::new(ui, viewport, 1);
@@ -143,7 +131,7 @@ fn layers_ui(
             .cell_layout(Layout::left_to_right(Align::Center))
             .column(Column::exact(name).clip(true));
         for width in widths {
-            table = table.column(Column::exact(width + more).clip(true));
+            table = table.column(Column::exact(width).clip(true));
         }
         if let Some(row) = jump {
             table = table.scroll_to_row(row, None);
@@ -157,40 +145,19 @@ fn layers_ui(
             body.rows(24.0, rows, |mut row| {
                 let index = row.index();
                 if let Some(line) = lines.get(index) {
-                    let cards = &view.network.cards;
-                    let is_folded = line.fold.as_ref().is_some_and(|(_, folded)| *folded);
-                    let mut within = cards.get(line.cards.clone()).unwrap_or_default().iter().map(|c| &c.path);
-                    let is_of_document = !view.shown.is_stale;
-                    let own = line.layer.as_ref().is_some_and(|l| view.shown.related.layers.contains(l));
-                    let inside = is_folded && within.any(|l| view.shown.related.layers.contains(l));
-                    let is_selected = is_of_document && (own || inside);
+                    let is_selected = is_selected(view, line);
                     row.set_selected(is_selected);
                     let is_at = frame.has_focus() && panel.at == Some(index);
                     let ground = Ground { is_selected, hovers: false };
                     frozen.row_ui(&mut row, COLUMNS.len() + 1, ground, |ui, at| {
-                        match (at.checked_sub(1), &line.cells) {
-                            (None, _) => {
-                                if name_ui(ui, line, is_at, commands) {
-                                    pressed = Some(index);
-                                }
-                            }
-                            (Some(column), Cells::Own(at)) => {
-                                cell_ui(
-                                    ui,
-                                    buffers.layers[*at].cells[column].as_ref(),
-                                    shown,
-                                    view.shown.related,
-                                    commands,
-                                );
-                            }
-                            (Some(column), Cells::Sum(sums)) => sum_ui(ui, sums[column].as_ref(), shown),
-                            (Some(_), Cells::Nothing) => {}
+                        if line_ui(ui, &drawn, line, (at, is_at), commands) {
+                            pressed = Some(index);
                         }
                     });
                 } else if let Some((name, cell)) = extra.get(index - lines.len()) {
                     frozen.row_ui(&mut row, COLUMNS.len() + 1, Ground::default(), |ui, at| match at {
                         0 => drop(ui.label(RichText::new(*name).font(theme::mono()))),
-                        1 => cell_ui(ui, cell.as_ref(), shown, view.shown.related, commands),
+                        1 => cell_ui(ui, cell.as_ref(), &drawn, commands),
                         _ => {}
                     });
                 }
@@ -203,7 +170,39 @@ fn layers_ui(
     }
 }
 
-/// Walks through the rows by keyboard: arrows select, and fold and unfold. Gives the row to bring into buffers.
+/// The table as a whole takes the keyboard, like the list of layers.
+fn keyboard_ui(ui: &mut Ui, id: Id, height: f32, rows: usize) -> Response {
+    let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), height));
+    let frame = list_ui(ui, id, room, &format!("Buffers by layer, {}", plain_count(rows, "row")));
+    if frame.has_focus() {
+        let line = Stroke::new(1.0, theme::colors(ui).accent);
+        ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
+    }
+    frame
+}
+
+/// The widths of the names and of the other columns, whose longest texts have so many letters. A shape is shown whole,
+/// as half of one says nothing: where the columns have no room side by side, the table is moved.
+fn widths(ui: &Ui, lines: &[CaptureLine], longest: [usize; COLUMNS.len()]) -> (f32, [f32; COLUMNS.len()]) {
+    let widths = longest.map(|n| theme::mono_width(ui, n).clamp(CELL[0], CELL[1]));
+    let name =
+        lines.iter().map(|l| theme::mono_width(ui, l.name.chars().count()) + name_indent(l)).fold(NAME[0], f32::max);
+    let name = name.min(NAME[1]);
+    let spare = ui.available_width() - name - widths.iter().map(|w| w + 8.0).sum::<f32>();
+    let more = (spare / COLUMNS.len() as f32).floor().max(0.0);
+    (name, widths.map(|w| w + more))
+}
+
+/// True where a row, or what is folded into it, belongs to the selection.
+fn is_selected(view: &CapturePanelView<'_>, line: &CaptureLine) -> bool {
+    let related = &view.shown.related.layers;
+    let is_folded = line.fold.as_ref().is_some_and(|(_, folded)| *folded);
+    let mut within = view.network.cards.get(line.cards.clone()).unwrap_or_default().iter().map(|c| &c.path);
+    let own = line.layer.as_ref().is_some_and(|l| related.contains(l));
+    !view.shown.is_stale && (own || is_folded && within.any(|l| related.contains(l)))
+}
+
+/// Walks through the rows by keyboard: arrows select, and fold and unfold. Gives the row to bring into view.
 fn walk_ui(
     ui: &Ui,
     view: &CapturePanelView<'_>,
@@ -216,7 +215,7 @@ fn walk_ui(
     let mut jump = None;
     if panel.selected.as_ref() != Some(selected) {
         let own = |l: &CaptureLine| l.layer.as_ref().is_some_and(|p| *selected == Selection::Layer(p.clone()));
-        // What the keys have led to is in buffers already.
+        // What the keys have led to is in view already.
         jump = lines.iter().position(own).filter(|at| panel.at != Some(*at));
         panel.at = jump.or(panel.at);
         panel.selected = Some(selected.clone());
@@ -241,6 +240,32 @@ fn walk_ui(
 /// What stands before the name of a row, in points.
 fn name_indent(line: &CaptureLine) -> f32 {
     line.depth as f32 * INDENT + if line.fold.is_some() { 22.0 } else { 0.0 }
+}
+
+/// What the cells show.
+struct Drawn<'a> {
+    buffers: &'a CaptureView,
+    shown: Shown,
+    related: &'a Related,
+}
+
+/// A column of a row, the name first; true where the name was pressed.
+fn line_ui(
+    ui: &mut Ui,
+    drawn: &Drawn<'_>,
+    line: &CaptureLine,
+    (column, is_at): (usize, bool),
+    commands: &mut CommandQueue,
+) -> bool {
+    match (column.checked_sub(1), &line.cells) {
+        (None, _) => return name_ui(ui, line, is_at, commands),
+        (Some(column), Cells::Own(at)) => {
+            cell_ui(ui, drawn.buffers.layers[*at].cells[column].as_ref(), drawn, commands);
+        }
+        (Some(column), Cells::Sum(sums)) => sum_ui(ui, sums[column].as_ref(), drawn.shown),
+        (Some(_), Cells::Nothing) => {}
+    }
+    false
 }
 
 /// The name of a row, with the sign that folds it; true where it was pressed.
@@ -273,14 +298,15 @@ fn sum_ui(ui: &mut Ui, cell: Option<&SumCell>, shown: Shown) {
         .on_hover_text(&cell.tooltip);
 }
 
-fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, shown: Shown, related: &Related, commands: &mut CommandQueue) {
+fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, drawn: &Drawn<'_>, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let Some(cell) = cell else {
         ui.label(RichText::new("–").color(c.weak));
         return;
     };
-    let on = related.holds(cell.buffer, cell.part);
-    let text = RichText::new(&cell.texts[shown as usize]).font(theme::mono()).color(if on { c.accent } else { c.text });
+    let on = drawn.related.holds(cell.buffer, cell.part);
+    let text =
+        RichText::new(&cell.texts[drawn.shown as usize]).font(theme::mono()).color(if on { c.accent } else { c.text });
     let response = ui.add(Button::new(text).frame(false).truncate()).on_hover_text(&cell.tooltip);
     named(&response, cell.tooltip.lines().next().unwrap_or_default(), true);
     if response.clicked() {

@@ -4,7 +4,7 @@ use crate::model::{LossSpec, Preset};
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
 use crate::studio::view_models::format;
-use crate::studio::view_models::panels::train::{MetricsView, PlotsView, TrainView};
+use crate::studio::view_models::panels::train::{MetricsView, PlotsView, RunView, TrainView};
 use crate::studio::view_models::status::state_name;
 use crate::studio::widgets::axis::{tick, time_tick};
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
@@ -94,17 +94,9 @@ fn loss_note(preset: Option<&Preset>) -> String {
     }
 }
 
-/// Shows the plots.
-pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands: &mut CommandQueue) {
-    let (run, shown) = (&view.run, &view.plots);
-    let h = run.history;
-    if h.loss.raw.is_empty() {
-        let state = state_name(run.state);
-        return empty_ui(ui, state, "Curves begin with the first step.");
-    }
-    axes.begin();
-    let log_of = |title: &str, or: bool| shown.plot_log.get(title).copied().unwrap_or(or);
-    let plot = |title, unit, curve| PlotSpec {
+/// A plot of a run with the settings that a person chose for it, and nothing but its curve.
+fn plot_of<'a>(view: &TrainView<'a>, title: &'static str, unit: &'static str, curve: Curve<'a>) -> PlotSpec<'a> {
+    PlotSpec {
         title,
         unit,
         note: "",
@@ -114,21 +106,51 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands
         points_name: "",
         points_every: None,
         baseline: None,
-        steps: h.loss.raw.len(),
-        log: log_of(title, shown.log_axis),
+        steps: view.run.history.loss.raw.len(),
+        log: log_of(view, title, view.plots.log_axis),
         can_log: true,
         range: None,
         value: format::number,
         tick,
-    };
-    let loss_note = loss_note(run.preset);
+    }
+}
+
+/// Whether a plot's axis is logarithmic: as a person chose it, otherwise `or`.
+fn log_of(view: &TrainView<'_>, title: &str, or: bool) -> bool {
+    view.plots.plot_log.get(title).copied().unwrap_or(or)
+}
+
+/// What is said beside plots, in words.
+struct Notes {
+    loss: String,
+    /// What is not known of the changes by layer.
+    layers: String,
+}
+
+impl Notes {
+    fn of(run: &RunView<'_>) -> Self {
+        let h = run.history;
+        // A run that an older version began has none of its first steps.
+        let late = h.layers.first_step().filter(|first| first * 10 > h.loss.raw.len() as u64 && *first > 1);
+        let since = |first| {
+            format!("Changes by layer are known from step {} on: those before it were not kept.", format::exact(first))
+        };
+        let loss = if h.held_out_loss.is_empty() { String::new() } else { loss_note(run.preset) };
+        Self { loss, layers: late.map_or_else(String::new, since) }
+    }
+}
+
+/// Loss and accuracy, with their points on held-out samples.
+fn learning_plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a>> {
+    let run = &view.run;
+    let h = run.history;
     let points_name = if run.maybe_trained { "maybe trained on" } else { "held-out" };
     let mut plots = vec![PlotSpec {
-        note: if h.held_out_loss.is_empty() { "" } else { &loss_note },
+        note: &notes.loss,
         points: &h.held_out_loss,
         points_name,
         points_every: run.evaluated_every,
-        ..plot("Loss", "", Curve::Smoothed(&h.loss))
+        ..plot_of(view, "Loss", "", Curve::Smoothed(&h.loss))
     }];
     if h.accuracy.raw.last().is_some_and(f32::is_finite) || !h.held_out_accuracy.is_empty() {
         plots.push(PlotSpec {
@@ -138,32 +160,30 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands
             range: Some((0.0, 1.0)),
             log: false,
             can_log: false,
-            ..plot("Accuracy", "", Curve::Smoothed(&h.accuracy))
+            ..plot_of(view, "Accuracy", "", Curve::Smoothed(&h.accuracy))
         });
     }
+    plots
+}
+
+/// Every plot of the run that a person wants to see, with the curves of the baseline.
+fn plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a>> {
+    let (h, shown) = (view.run.history, &view.plots);
+    let mut plots = learning_plots(view, notes);
     // A machine that does something else for a moment makes a step a hundred times longer: only a logarithmic axis
     // shows both.
     let clock = if shown.is_timed_on_device { "by the device's clock" } else { "on the host" };
-    let time = plot("Step time", clock, Curve::Smoothed(&h.step_us));
-    plots.push(PlotSpec { value: format::micros, tick: time_tick, log: log_of("Step time", true), ..time });
+    let time = plot_of(view, "Step time", clock, Curve::Smoothed(&h.step_us));
+    plots.push(PlotSpec { value: format::micros, tick: time_tick, log: log_of(view, "Step time", true), ..time });
     if h.update_max.raw.last().is_some_and(|v| v > 0.0) {
-        plots.push(plot("Update", "largest change of a parameter", Curve::Smoothed(&h.update_max)));
+        plots.push(plot_of(view, "Update", "largest change of a parameter", Curve::Smoothed(&h.update_max)));
     }
-    // A run that an older version began has none of its first steps.
-    let late = h.layers.first_step().filter(|first| first * 10 > h.loss.raw.len() as u64 && *first > 1);
-    let since = late.map_or_else(String::new, |first| {
-        format!("Changes by layer are known from step {} on: those before it were not kept.", format::exact(first))
-    });
     if !h.layers.is_empty() {
-        let layers = plot(
-            "Update by layer",
-            "click a curve to select its layer",
-            Curve::Layers { curves: &h.layers, marked: shown.marked },
-        );
-        let layers = PlotSpec { note: &since, ..layers };
-        plots.push(PlotSpec { log: log_of("Update by layer", true), ..layers });
+        let curve = Curve::Layers { curves: &h.layers, marked: shown.marked };
+        let layers = plot_of(view, "Update by layer", "click a curve to select its layer", curve);
+        plots.push(PlotSpec { note: &notes.layers, log: log_of(view, "Update by layer", true), ..layers });
     }
-    plots.push(PlotSpec { curve_name: "rate", ..plot("Learning rate", "", Curve::Plain(&h.lr)) });
+    plots.push(PlotSpec { curve_name: "rate", ..plot_of(view, "Learning rate", "", Curve::Plain(&h.lr)) });
     if let Some((name, pinned)) = shown.baseline {
         for spec in &mut plots {
             let curve = match spec.title {
@@ -176,11 +196,22 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands
             spec.baseline = Some((name, &curve.smooth));
         }
     }
-    let is_shown = |title: &str| !shown.hidden.contains(title);
-    plots.retain(|p| is_shown(p.title));
+    plots.retain(|p| !shown.hidden.contains(p.title));
+    plots
+}
+
+/// Shows the plots.
+pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands: &mut CommandQueue) {
+    let (run, shown) = (&view.run, &view.plots);
+    if run.history.loss.raw.is_empty() {
+        return empty_ui(ui, state_name(run.state), "Curves begin with the first step.");
+    }
+    axes.begin();
+    let notes = Notes::of(run);
+    let plots = plots(view, &notes);
     // The histogram stands behind the curve of the same times.
     let mut cells: Vec<Option<&PlotSpec<'_>>> = plots.iter().map(Some).collect();
-    if is_shown("Step times") {
+    if !shown.hidden.contains("Step times") {
         let at = plots.iter().position(|p| p.title == "Step time").map_or(cells.len(), |i| i + 1);
         cells.insert(at, None);
     }

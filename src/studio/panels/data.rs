@@ -288,7 +288,7 @@ fn filter_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
     ui.add(egui::Label::new(text).extend());
 }
 
-/// Samples as pictures, as many as fit beside each other; only rows in data are made.
+/// Samples as pictures, as many as fit beside each other; only rows in view are made.
 fn grid_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
     const CELL: f32 = 56.0;
     const CAPTION: f32 = 16.0;

@@ -1,16 +1,16 @@
 //! One layer: its name and shape, its fields in place, what it costs, and what is wrong with it.
 
 use crate::model::LayerPath;
+use crate::studio::commands::Edit;
 use crate::studio::commands::fold::{Fold, FoldCommand};
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::commands::Edit;
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::network::{Card, Sum};
 use crate::studio::widgets::button::{command_menu_ui, named, weak_ui};
-use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
+use crate::studio::widgets::field::{Drafts, FieldOptions, field_ui, problem_ui};
 use crate::studio::widgets::keys::layers_id;
 use egui::{Align, Button, Layout, Rect, Response, RichText, Sense, Ui, Vec2};
 
@@ -23,7 +23,7 @@ pub struct Dragged(pub LayerPath);
 
 /// What a card shows besides its layer.
 #[derive(Clone, Copy)]
-pub struct CardLook<'a> {
+pub struct CardOptions<'a> {
     /// What a folded block holds, as a line.
     pub inside: Option<&'a Sum>,
     pub marked: bool,
@@ -32,8 +32,14 @@ pub struct CardLook<'a> {
 }
 
 /// Shows a card; gives the room that it took. Of a folded block it is the head.
-pub fn card_ui(ui: &mut Ui, card: &Card, look: CardLook<'_>, drafts: &mut Drafts, commands: &mut CommandQueue) -> Rect {
-    let CardLook { inside, marked, entered } = look;
+pub fn card_ui(
+    ui: &mut Ui,
+    card: &Card,
+    options: CardOptions<'_>,
+    drafts: &mut Drafts,
+    commands: &mut CommandQueue,
+) -> Rect {
+    let CardOptions { inside, marked, entered } = options;
     let response = ui.push_id(&card.path, |ui| {
         indented_ui(ui, card.depth(), |ui| {
             theme::card(ui, marked).show(ui, |ui| {
@@ -179,8 +185,9 @@ fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, comma
                     ui.set_width(width);
                     let name = format!("L{} {}", card.number(), field.label);
                     let is_entered = entered && first == Some(field.name);
-                    let layout = FieldLayout { label_width: 64.0, width, is_entered };
-                    field_ui(ui, field, &name, is_wrong(field.name), layout, drafts, commands);
+                    let is_wrong = is_wrong(field.name);
+                    let options = FieldOptions { name: &name, is_wrong, label_width: 64.0, width, is_entered };
+                    field_ui(ui, field, options, drafts, commands);
                 });
             }
         });

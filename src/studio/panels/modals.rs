@@ -182,37 +182,9 @@ impl Question {
                     ("Continue without", Answer::LoseWeightsThen(then.clone())),
                 ],
             },
-            Self::DeleteRuns(ids) => Wording {
-                title: match ids.as_slice() {
-                    [id] => format!("Delete {}?", view.run_name(id).unwrap_or(id)),
-                    _ => format!("Delete {}?", plain_count(ids.len(), "run")),
-                },
-                about: {
-                    let is_open = view.trained_run.is_some_and(|own| ids.iter().any(|id| id == own));
-                    let open = if is_open { " The Train tab, which shows this run, is reset." } else { "" };
-                    format!("Curves, weights and all go to the trash, from which they can be brought back.{open}")
-                },
-                answers: vec![("Delete", Answer::Perform(Request::DeleteRuns(ids.clone()))), cancel],
-            },
-            Self::RemoveRuns(ids) => Wording {
-                title: match ids.as_slice() {
-                    [id] => format!("Delete {} for good?", view.trashed_name(id)),
-                    _ => format!("Delete {} for good?", plain_count(ids.len(), "run")),
-                },
-                about: "Curves, weights and all are removed from the disk and cannot be brought back.".into(),
-                answers: vec![("Delete for good", Answer::Perform(Request::RemoveRuns(ids.clone()))), cancel],
-            },
-            Self::Continue { id, change } => Wording {
-                title: format!("Open the network of {} to continue it?", view.run_name(id).unwrap_or_default()),
-                about: format!(
-                    "The network that is open is another one ({change}), and a run continues with the one \
-                     it began with. To train the open one, press Train: that begins a run of its own."
-                ),
-                answers: vec![
-                    ("Open and continue", Answer::Perform(Request::ContinueInOwnNetwork(id.clone()))),
-                    cancel,
-                ],
-            },
+            Self::DeleteRuns(ids) => delete_wording(ids, view),
+            Self::RemoveRuns(ids) => remove_wording(ids, view),
+            Self::Continue { id, change } => continue_wording(id, change, view),
             Self::Replace(what, path) => Wording {
                 title: format!("{} exists. Replace it?", name(path)),
                 about: format!("What is in {} now is lost.", path.display()),
@@ -228,6 +200,49 @@ impl Question {
                 ],
             },
         }
+    }
+}
+
+/// Whether kept runs are to be deleted.
+fn delete_wording(ids: &[String], view: &ModalsView<'_>) -> Wording {
+    let cancel = ("Cancel", Answer::Cancel);
+    Wording {
+        title: match ids {
+            [id] => format!("Delete {}?", view.run_name(id).unwrap_or(id)),
+            _ => format!("Delete {}?", plain_count(ids.len(), "run")),
+        },
+        about: {
+            let is_open = view.trained_run.is_some_and(|own| ids.iter().any(|id| id == own));
+            let open = if is_open { " The Train tab, which shows this run, is reset." } else { "" };
+            format!("Curves, weights and all go to the trash, from which they can be brought back.{open}")
+        },
+        answers: vec![("Delete", Answer::Perform(Request::DeleteRuns(ids.to_vec()))), cancel],
+    }
+}
+
+/// Whether runs in the trash are to be removed for good.
+fn remove_wording(ids: &[String], view: &ModalsView<'_>) -> Wording {
+    let cancel = ("Cancel", Answer::Cancel);
+    Wording {
+        title: match ids {
+            [id] => format!("Delete {} for good?", view.trashed_name(id)),
+            _ => format!("Delete {} for good?", plain_count(ids.len(), "run")),
+        },
+        about: "Curves, weights and all are removed from the disk and cannot be brought back.".into(),
+        answers: vec![("Delete for good", Answer::Perform(Request::RemoveRuns(ids.to_vec()))), cancel],
+    }
+}
+
+/// Whether a run is to be continued in its own network.
+fn continue_wording(id: &str, change: &str, view: &ModalsView<'_>) -> Wording {
+    let cancel = ("Cancel", Answer::Cancel);
+    Wording {
+        title: format!("Open the network of {} to continue it?", view.run_name(id).unwrap_or_default()),
+        about: format!(
+            "The network that is open is another one ({change}), and a run continues with the one \
+                     it began with. To train the open one, press Train: that begins a run of its own."
+        ),
+        answers: vec![("Open and continue", Answer::Perform(Request::ContinueInOwnNetwork(id.to_owned()))), cancel],
     }
 }
 

@@ -1,12 +1,12 @@
 //! The network panel: what comes in, the layers as cards, and how they are trained.
 
 use crate::model::LayerPath;
+use crate::studio::commands::Edit;
 use crate::studio::commands::fold::{Fold, FoldCommand};
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
-use crate::studio::commands::Edit;
 use crate::studio::panels::layer_card::Dragged;
-use crate::studio::panels::layer_card::{CardLook, card_ui, fold_ui, indented_ui, sum_ui};
+use crate::studio::panels::layer_card::{CardOptions, card_ui, fold_ui, indented_ui, sum_ui};
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::folded_layers::{FoldRow, Sideways};
@@ -15,17 +15,17 @@ use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::network::{Card, NetworkView, Row, Run, Section, Sum};
 use crate::studio::view_models::panels::network::NetworkPanelView;
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
-use crate::studio::widgets::field::{Drafts, FieldLayout, field_ui, problem_ui};
+use crate::studio::widgets::field::{Drafts, FieldOptions, field_ui, problem_ui};
 use crate::studio::widgets::keys::{layers_id, list_ui, row_by_keys, side_by_keys};
 use egui::{Align, Button, Id, Key, Label, Layout, Modifiers, Rect, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
 use std::collections::HashMap;
 
 /// What the panel remembers.
 pub struct NetworkPanel {
-    /// Heights of the rows as last drawn: those out of network are not laid out. A stale one is put right when its
-    /// row comes into network.
+    /// Heights of the rows as last drawn: those out of view are not laid out. A stale one is put right when its
+    /// row comes into view.
     heights: HashMap<RowKey, f32>,
-    /// The selection that was last brought into network.
+    /// The selection that was last brought into view.
     shown: Selection,
     /// The row that the keys have led to, where no selection says.
     at: Option<RowKey>,
@@ -145,11 +145,12 @@ pub(super) fn section_ui(
 ) {
     ui.add_space(4.0);
     ui.label(RichText::new(section.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
-    let layout = FieldLayout { label_width: 104.0, width: ui.available_width(), is_entered: false };
+    let width = ui.available_width();
     for field in &section.fields {
         let own = section.problems.iter().filter(|p| p.field == field.name);
         let is_wrong = own.clone().next().is_some();
-        field_ui(ui, field, field.label, is_wrong, layout, drafts, commands);
+        let options = FieldOptions { name: field.label, is_wrong, label_width: 104.0, width, is_entered: false };
+        field_ui(ui, field, options, drafts, commands);
         for p in own.filter(|_| says_problems) {
             problem_ui(ui, &p.message, &p.help);
         }
@@ -157,6 +158,26 @@ pub(super) fn section_ui(
     let known = |p: &&crate::studio::view_models::network::Problem| !section.fields.iter().any(|f| f.name == p.field);
     for p in section.problems.iter().filter(known).filter(|_| says_problems) {
         problem_ui(ui, &p.message, &p.help);
+    }
+}
+
+/// The list of layers in a frame.
+struct List<'a> {
+    view: &'a NetworkPanelView<'a>,
+    keys: &'a [RowKey],
+    /// The row to bring into view.
+    wanted: Option<RowKey>,
+    /// True where the fields of the row that the keys have led to take the keyboard.
+    enters: bool,
+    width: f32,
+    /// True once a row was found where a dragged layer would land.
+    has_landing: bool,
+}
+
+impl List<'_> {
+    /// True for the row of the selected layer.
+    fn is_selected(&self, key: &RowKey) -> bool {
+        key.layer().is_some_and(|p| *self.view.selection == Selection::Layer(p.clone()))
     }
 }
 
@@ -174,87 +195,117 @@ fn cards_ui(
         weak_ui(ui, "No layers yet. Add the first one.");
     }
     let width = ui.available_width();
-    let selected = view.selection;
     let made = (view.revision, view.folds.revision());
     if panel.keys_for.replace(made) != Some(made) {
         panel.keys = view.rows.iter().map(|r| RowKey::of(r, network)).collect();
     }
     let keys = std::mem::take(&mut panel.keys);
-    let of_selected = |key: &RowKey| key.layer().is_some_and(|p| *selected == Selection::Layer(p.clone()));
-    let mut wanted = None;
-    if panel.shown != *selected {
-        panel.at = keys.iter().find(|k| of_selected(k)).cloned();
-        wanted.clone_from(&panel.at);
+    let mut list = List { view, keys: &keys, wanted: None, enters: false, width, has_landing: false };
+    if panel.shown != *view.selection {
+        panel.at = keys.iter().find(|k| list.is_selected(k)).cloned();
+        list.wanted.clone_from(&panel.at);
     }
-    let list = layers_id();
+    let id = layers_id();
     let frame = Rect::from_min_size(ui.cursor().min, Vec2::new(width, panel.frame.height()));
-    list_ui(ui, list, frame, &format!("List of layers, {}", plain_count(network.cards.len(), "layer")));
-    let enters = ui.memory(|m| m.has_focus(list)) && ui.input_mut(|i| i.consume_key(Modifiers::NONE, Key::Enter));
-    if let Some(key) = walk_ui(ui, view, panel, &keys, list, commands) {
+    list_ui(ui, id, frame, &format!("List of layers, {}", plain_count(network.cards.len(), "layer")));
+    list.enters = ui.memory(|m| m.has_focus(id)) && ui.input_mut(|i| i.consume_key(Modifiers::NONE, Key::Enter));
+    if let Some(key) = walk_ui(ui, view, panel, &keys, id, commands) {
         panel.at = Some(key.clone());
-        wanted = Some(key);
+        list.wanted = Some(key);
     }
     // Where there are no fields to enter, what is folded away is shown.
-    let at_row = keys.iter().position(|k| enters && panel.at.as_ref().is_some_and(|at| at.is(k)));
+    let at_row = keys.iter().position(|k| list.enters && panel.at.as_ref().is_some_and(|at| at.is(k)));
     let entered = at_row.and_then(|n| fold_row(network, view.rows.get(n)?, keys.get(n)?).1);
-    commands
-        .extend(entered.filter(|(_, folded)| *folded).map(|(fold, _)| UiCommand::Fold(FoldCommand::Set(fold, false))));
+    let folded = entered.filter(|(_, folded)| *folded);
+    commands.extend(folded.map(|(fold, _)| UiCommand::Fold(FoldCommand::Set(fold, false))));
     let (mut landing, mut whole) = (None, Rect::from_min_size(frame.min, Vec2::new(width, 0.0)));
-    for (row, key) in view.rows.iter().zip(&keys) {
-        let known = panel.heights.get(key).copied();
-        let top = ui.cursor().min;
-        let bring = wanted.as_ref() == Some(key);
-        if let Some(height) = known {
-            let rect = Rect::from_min_size(top, Vec2::new(width, height));
-            if bring {
-                ui.scroll_to_rect(rect, None);
-            }
-            if !ui.is_rect_visible(rect) {
-                ui.allocate_exact_size(Vec2::new(width, height), Sense::hover());
-                whole |= rect;
-                continue;
-            }
-        }
-        let rect = match row {
-            Row::Run { run, class, depth, folded, sum } => {
-                let related = *folded && view.related.layers.iter().any(|l| network.runs[*run].holds(l));
-                run_ui(
-                    ui,
-                    &RunHead { run: &network.runs[*run], class, depth: *depth, folded: *folded, related, sum },
-                    commands,
-                )
-            }
-            Row::Card(index) | Row::Block(index, _) => {
-                let card = &network.cards[*index];
-                let inside = if let Row::Block(_, sum) = row { Some(sum) } else { None };
-                let within = |l: &LayerPath| l.0.starts_with(&card.path.0);
-                let related = view.related.layers.contains(&card.path)
-                    || inside.is_some() && view.related.layers.iter().any(within);
-                let entered = enters && panel.at.as_ref().is_some_and(|at| at.is(key));
-                let look = CardLook { inside, marked: of_selected(key) || related, entered };
-                let rect = card_ui(ui, card, look, drafts, commands);
-                landing = landing.or_else(|| land_ui(ui, card, rect));
-                rect
-            }
-        };
+    for at in 0..view.rows.len().min(keys.len()) {
+        let (rect, over) = list_row_ui(ui, &list, at, panel, drafts, commands);
         whole |= rect;
-        let is_at =
-            |i: &egui::InputState| i.pointer.any_click() && i.pointer.interact_pos().is_some_and(|p| rect.contains(p));
-        if ui.memory(|m| m.has_focus(list)) && ui.input(is_at) {
-            panel.at = Some(key.clone());
-        }
-        panel.heights.insert(key.clone(), rect.height());
-        if bring && known.is_none() {
+        landing = landing.or(over);
+        list.has_landing = landing.is_some();
+    }
+    panel.frame = whole;
+    panel.shown = view.selection.clone();
+    panel.keys = keys;
+    add_ui(ui, width, commands);
+    drop_ui(ui, landing, commands);
+}
+
+/// A row of the list; gives the room that it took, and where a dragged layer would land. One out of view is not laid
+/// out.
+fn list_row_ui(
+    ui: &mut Ui,
+    list: &List<'_>,
+    at: usize,
+    panel: &mut NetworkPanel,
+    drafts: &mut Drafts,
+    commands: &mut CommandQueue,
+) -> (Rect, Option<Landing>) {
+    let (row, key) = (&list.view.rows[at], &list.keys[at]);
+    let known = panel.heights.get(key).copied();
+    let bring = list.wanted.as_ref() == Some(key);
+    if let Some(height) = known {
+        let rect = Rect::from_min_size(ui.cursor().min, Vec2::new(list.width, height));
+        if bring {
             ui.scroll_to_rect(rect, None);
         }
-        if panel.at.as_ref().is_some_and(|at| at.is(key)) && ui.memory(|m| m.has_focus(list)) {
-            let line = Stroke::new(2.0, theme::colors(ui).accent);
-            ui.painter().rect_stroke(rect.expand(1.0), 4, line, egui::StrokeKind::Inside);
+        if !ui.is_rect_visible(rect) {
+            ui.allocate_exact_size(Vec2::new(list.width, height), Sense::hover());
+            return (rect, None);
         }
     }
-    panel.keys = keys;
-    panel.frame = whole;
-    panel.shown = selected.clone();
+    let is_at = panel.at.as_ref().is_some_and(|at| at.is(key));
+    let (rect, landing) = row_ui(ui, list, (row, key), list.enters && is_at, drafts, commands);
+    let is_clicked =
+        |i: &egui::InputState| i.pointer.any_click() && i.pointer.interact_pos().is_some_and(|p| rect.contains(p));
+    let has_focus = ui.memory(|m| m.has_focus(layers_id()));
+    if has_focus && ui.input(is_clicked) {
+        panel.at = Some(key.clone());
+    }
+    panel.heights.insert(key.clone(), rect.height());
+    if bring && known.is_none() {
+        ui.scroll_to_rect(rect, None);
+    }
+    if has_focus && panel.at.as_ref().is_some_and(|at| at.is(key)) {
+        let line = Stroke::new(2.0, theme::colors(ui).accent);
+        ui.painter().rect_stroke(rect.expand(1.0), 4, line, egui::StrokeKind::Inside);
+    }
+    (rect, landing)
+}
+
+/// A run's head or a card; gives the room that it took, and where a dragged layer would land.
+fn row_ui(
+    ui: &mut Ui,
+    list: &List<'_>,
+    (row, key): (&Row, &RowKey),
+    entered: bool,
+    drafts: &mut Drafts,
+    commands: &mut CommandQueue,
+) -> (Rect, Option<Landing>) {
+    let (network, related) = (list.view.network, &list.view.related.layers);
+    match row {
+        Row::Run { run, class, depth, folded, sum } => {
+            let run = &network.runs[*run];
+            let related = *folded && related.iter().any(|l| run.holds(l));
+            let head = RunHead { run, class, depth: *depth, folded: *folded, related, sum };
+            (run_ui(ui, &head, commands), None)
+        }
+        Row::Card(index) | Row::Block(index, _) => {
+            let card = &network.cards[*index];
+            let inside = if let Row::Block(_, sum) = row { Some(sum) } else { None };
+            let within = |l: &LayerPath| l.0.starts_with(&card.path.0);
+            let related = related.contains(&card.path) || inside.is_some() && related.iter().any(within);
+            let options = CardOptions { inside, marked: list.is_selected(key) || related, entered };
+            let rect = card_ui(ui, card, options, drafts, commands);
+            let landing = if list.has_landing { None } else { land_ui(ui, card, rect) };
+            (rect, landing)
+        }
+    }
+}
+
+/// The button that adds a layer at the end.
+fn add_ui(ui: &mut Ui, width: f32, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let add = Button::new(RichText::new(format!("{}  Add layer…", icons::ADD)).color(c.accent))
         .min_size(Vec2::new(width, 28.0))
@@ -265,7 +316,6 @@ fn cards_ui(
         commands.push(UiCommand::Select(Selection::Nothing));
         commands.push(UiCommand::AddLayer);
     }
-    drop_ui(ui, landing, commands);
 }
 
 /// What folds a row.

@@ -42,7 +42,7 @@ pub struct RunsPanel {
 /// Shows the panel.
 pub fn runs_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, commands: &mut CommandQueue) {
     if let Some(problem) = view.problem {
-        problem_ui(ui, problem, "Name a folder for runs with STEPGRAPH_RUNS and open the view again.");
+        problem_ui(ui, problem, "Name a folder for runs with STEPGRAPH_RUNS and open the studio again.");
     }
     tools_ui(ui, view, commands);
     report_ui(ui, view, commands);
@@ -318,16 +318,14 @@ fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, commands: &mut 
     }
 }
 
-fn curves_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, commands: &mut CommandQueue) {
-    let compared: Vec<Compared<'_>> = view
-        .selected
-        .iter()
-        .filter_map(|id| Some(Compared { letter: view.letter(id)?, name: view.name(id), run: view.loaded.get(id)? }))
-        .collect();
-    if compared.is_empty() {
-        weak_ui(ui, "Reading the curves…");
-        return;
-    }
+/// What the axes of the plots are, and which layer is compared.
+fn axes_ui(
+    ui: &mut Ui,
+    view: &RunsPanelView<'_>,
+    compared: &[Compared<'_>],
+    panel: &mut RunsPanel,
+    commands: &mut CommandQueue,
+) {
     ui.horizontal(|ui| {
         for (text, by_time) in [("by step", false), ("by running time", true)] {
             if ui
@@ -343,8 +341,12 @@ fn curves_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, comma
             commands.push(UiCommand::ToggleLogAxis);
         }
         weak_ui(ui, "dashed: held-out");
-        layer_choice_ui(ui, &compared, panel);
+        layer_choice_ui(ui, compared, panel);
     });
+}
+
+/// The plots of a comparison; `layer` is the one whose changes are compared.
+fn specs<'a>(view: &RunsPanelView<'_>, compared: &[Compared<'_>], layer: Option<&'a str>) -> Vec<CompareSpec<'a>> {
     let (log, by_time) = (view.log_axis, view.by_time);
     let none = |_: &LoadedRun| -> &[[f64; 2]] { &[] };
     let mut specs = vec![CompareSpec {
@@ -373,10 +375,26 @@ fn curves_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, comma
         value: format::micros,
         tick: time_tick,
     });
-    if let Some(layer) = &panel.layer {
+    if let Some(layer) = layer {
         let shown = Shown::Layer(layer);
         specs.push(CompareSpec { title: "Update by layer", shown, log: true, by_time, value: format::number, tick });
     }
+    specs
+}
+
+fn curves_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, commands: &mut CommandQueue) {
+    let compared: Vec<Compared<'_>> = view
+        .selected
+        .iter()
+        .filter_map(|id| Some(Compared { letter: view.letter(id)?, name: view.name(id), run: view.loaded.get(id)? }))
+        .collect();
+    if compared.is_empty() {
+        weak_ui(ui, "Reading the curves…");
+        return;
+    }
+    axes_ui(ui, view, &compared, panel, commands);
+    let layer = panel.layer.clone();
+    let specs = specs(view, &compared, layer.as_deref());
     let gap = 12.0;
     let columns = ((ui.available_width() / 300.0) as usize).clamp(1, specs.len());
     let width = ((ui.available_width() - gap * (columns as f32 - 1.0)) / columns as f32).floor();

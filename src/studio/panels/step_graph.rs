@@ -257,52 +257,17 @@ fn table_ui(
 ) {
     let level = panel.level;
     let columns = Column::of(level);
-    // The table as a whole takes the keyboard: arrows walk through its rows.
     let id = Id::unique("step graph rows");
-    let name = format!("Rows of the step graph, {} {}", panel.rows.len(), level.noun());
-    let frame = list_ui(ui, id, ui.available_rect_before_wrap(), &name);
-    if frame.has_focus() {
-        let line = egui::Stroke::new(1.0, theme::colors(ui).accent);
-        ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, egui::StrokeKind::Inside);
-    }
-    let now = panel.rows.iter().position(|r| selection_of(level, *r) == *view.selection);
-    if let Some(row) = row_by_keys(ui, id, panel.rows.len(), now).and_then(|to| panel.rows.get(to)) {
-        commands.push(UiCommand::Select(selection_of(level, *row)));
-    }
-    let selected = view.selection;
-    let own = |r: &usize| selection_of(level, *r) == *selected;
-    let jump = if panel.shown == *selected {
-        None
-    } else {
-        panel.rows.iter().position(own).or_else(|| panel.rows.iter().position(|r| is_related(level, *r, view.related)))
-    };
-    panel.shown = selected.clone();
-    // A shape is shown whole: half of one says nothing.
-    let shapes = theme::mono_width(ui, panel.longest[0]).clamp(96.0, 480.0);
-    let width = |column: Column| if column == Column::Shapes { Some(shapes) } else { column.width() };
-    let fixed: f32 = columns.iter().filter_map(|c| width(*c)).map(|w| w + 8.0).sum();
-    let least = theme::mono_width(ui, panel.longest[1]).clamp(96.0, 240.0);
-    let kernel = (ui.available_width() - fixed - 24.0).clamp(least, 420.0);
+    keyboard_ui(ui, view, panel, id, commands);
+    let own = |r: &usize| selection_of(level, *r) == *view.selection;
+    let jump = row_to_show(view, panel);
+    let widths = widths(ui, columns, panel.longest);
     let mut pressed = None;
     let mut chosen = None;
     let scroll = ScrollArea::horizontal().id_salt(("step graph", level)).auto_shrink([false, false]);
     scroll.show_viewport(ui, |ui, viewport| {
         let frozen = Frozen::new(ui, viewport, staying(columns, viewport.width()));
-        let mut table = TableBuilder::new(ui)
-            .id_salt(("ops", level))
-            .sense(Sense::click())
-            .auto_shrink([false, false])
-            .cell_layout(Layout::left_to_right(Align::Center));
-        for (at, column) in columns.iter().enumerate() {
-            let width = width(*column).unwrap_or(kernel);
-            // The last one takes what is left, so that a row is marked over the whole width.
-            let is_last = at + 1 == columns.len();
-            let column = if is_last { TableColumn::remainder().at_least(width) } else { TableColumn::exact(width) };
-            table = table.column(column.clip(true));
-        }
-        if let Some(row) = jump {
-            table = table.scroll_to_row(row, None);
-        }
+        let table = table(ui, level, &widths, jump);
         let header = table.header(22.0, |mut row| {
             frozen.row_ui(&mut row, columns.len(), Ground::default(), |ui, at| {
                 if header_ui(ui, columns[at], level, panel.sort) {
@@ -334,6 +299,63 @@ fn table_ui(
         ui.memory_mut(|m| m.request_focus(id));
         commands.push(UiCommand::Select(selection_of(level, index)));
     }
+}
+
+/// The table as a whole takes the keyboard: arrows walk through its rows.
+fn keyboard_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &StepGraphPanel, id: Id, commands: &mut CommandQueue) {
+    let level = panel.level;
+    let name = format!("Rows of the step graph, {} {}", panel.rows.len(), level.noun());
+    let frame = list_ui(ui, id, ui.available_rect_before_wrap(), &name);
+    if frame.has_focus() {
+        let line = egui::Stroke::new(1.0, theme::colors(ui).accent);
+        ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, egui::StrokeKind::Inside);
+    }
+    let now = panel.rows.iter().position(|r| selection_of(level, *r) == *view.selection);
+    if let Some(row) = row_by_keys(ui, id, panel.rows.len(), now).and_then(|to| panel.rows.get(to)) {
+        commands.push(UiCommand::Select(selection_of(level, *row)));
+    }
+}
+
+/// A table with columns of these widths, which brings a row into view. The last column takes what is left, so that a
+/// row is marked over the whole width.
+fn table<'a>(ui: &'a mut Ui, level: Level, widths: &[f32], jump: Option<usize>) -> TableBuilder<'a> {
+    let mut table = TableBuilder::new(ui)
+        .id_salt(("ops", level))
+        .sense(Sense::click())
+        .auto_shrink([false, false])
+        .cell_layout(Layout::left_to_right(Align::Center));
+    for (at, &width) in widths.iter().enumerate() {
+        let is_last = at + 1 == widths.len();
+        let column = if is_last { TableColumn::remainder().at_least(width) } else { TableColumn::exact(width) };
+        table = table.column(column.clip(true));
+    }
+    if let Some(row) = jump {
+        table = table.scroll_to_row(row, None);
+    }
+    table
+}
+
+/// The row of another selection, or the first that belongs to it, which is brought into view once.
+fn row_to_show(view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel) -> Option<usize> {
+    let (level, selected) = (panel.level, view.selection);
+    if panel.shown == *selected {
+        return None;
+    }
+    panel.shown = selected.clone();
+    let own = |r: &usize| selection_of(level, *r) == *selected;
+    let related = |r: &usize| is_related(level, *r, view.related);
+    panel.rows.iter().position(own).or_else(|| panel.rows.iter().position(related))
+}
+
+/// The widths of columns whose longest shapes and kernel have so many letters. A shape is shown whole: half of one says
+/// nothing.
+fn widths(ui: &Ui, columns: &[Column], longest: [usize; 2]) -> Vec<f32> {
+    let shapes = theme::mono_width(ui, longest[0]).clamp(96.0, 480.0);
+    let width = |column: Column| if column == Column::Shapes { Some(shapes) } else { column.width() };
+    let fixed: f32 = columns.iter().filter_map(|c| width(*c)).map(|w| w + 8.0).sum();
+    let least = theme::mono_width(ui, longest[1]).clamp(96.0, 240.0);
+    let kernel = (ui.available_width() - fixed - 24.0).clamp(least, 420.0);
+    columns.iter().map(|c| width(*c).unwrap_or(kernel)).collect()
 }
 
 /// The number of columns that stay where the others are moved sideways: up to what names a row, as far as they leave

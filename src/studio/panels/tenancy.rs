@@ -1,5 +1,6 @@
 //! Who owns a byte of the arena, in turn: for the byte under the pointer, or the selected one.
 
+use crate::plan::BufferId;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
@@ -29,6 +30,39 @@ pub fn tenancy_ui(
     pointer: Option<(usize, u64)>,
     commands: &mut CommandQueue,
 ) {
+    offset_ui(ui, plan, panel, commands);
+    let picked = match view.shown.selection {
+        Selection::Bytes([from, _]) => Some(*from),
+        Selection::Buffer(id) => plan.arena.rect(*id).map(|r| r.offset),
+        Selection::Part(id, part) => plan.part_bytes(*id, *part).map(|b| b[0]),
+        _ => None,
+    };
+    let (byte, op) = match (pointer, picked) {
+        (Some((op, byte)), _) if byte < plan.arena.arena_bytes => (byte, Some(op)),
+        (_, Some(byte)) => (byte, view.scrub),
+        _ => {
+            weak_ui(ui, "Point at the map, or type an offset, to see who owns that byte in turn.");
+            return;
+        }
+    };
+    let tenancy = Tenancy::of(&plan.arena, byte);
+    ui.label(RichText::new(format!("byte {byte:#x}")).font(theme::mono()));
+    if let Some(op) = op {
+        around_ui(ui, plan, &tenancy, op);
+    }
+    if tenancy.owners.is_empty() {
+        weak_ui(ui, "Nobody ever owns it: a gap that the placement leaves.");
+    }
+    for id in tenancy.owners.iter().take(LISTED) {
+        owner_ui(ui, plan, *id, op, commands);
+    }
+    if tenancy.owners.len() > LISTED {
+        weak_ui(ui, format!("and {} more", tenancy.owners.len() - LISTED));
+    }
+}
+
+/// The field for an offset or a stretch, which selects it.
+fn offset_ui(ui: &mut Ui, plan: &PlanView, panel: &mut TenancyPanel, commands: &mut CommandQueue) {
     let name = "Byte or stretch of the arena";
     let response = ui.scope(|ui| {
         // The lines around it are closer than a field can be.
@@ -54,60 +88,42 @@ pub fn tenancy_ui(
         );
         ui.add(egui::Label::new(RichText::new(text).size(12.0).color(theme::colors(ui).error)).wrap());
     }
-    let picked = match view.shown.selection {
-        Selection::Bytes([from, _]) => Some(*from),
-        Selection::Buffer(id) => plan.arena.rect(*id).map(|r| r.offset),
-        Selection::Part(id, part) => plan.part_bytes(*id, *part).map(|b| b[0]),
-        _ => None,
+}
+
+/// Who wrote and who reads the byte around an operation.
+fn around_ui(ui: &mut Ui, plan: &PlanView, tenancy: &Tenancy, op: usize) {
+    let around = tenancy.around(&plan.arena, op);
+    // What is there before the step was written by the step before, or by the host.
+    let line = |what: &str, found: Option<usize>, none: &str| match found {
+        Some(at) => format!("{what} op {at}"),
+        None => none.to_owned(),
     };
-    let (byte, op) = match (pointer, picked) {
-        (Some((op, byte)), _) if byte < plan.arena.arena_bytes => (byte, Some(op)),
-        (_, Some(byte)) => (byte, view.scrub),
-        _ => {
-            weak_ui(ui, "Point at the map, or type an offset, to see who owns that byte in turn.");
-            return;
-        }
-    };
-    let tenancy = Tenancy::of(&plan.arena, byte);
-    ui.label(RichText::new(format!("byte {byte:#x}")).font(theme::mono()));
-    if let Some(op) = op {
-        let around = tenancy.around(&plan.arena, op);
-        // What is there before the step was written by the step before, or by the host.
-        let line = |what: &str, found: Option<usize>, none: &str| match found {
-            Some(at) => format!("{what} op {at}"),
-            None => none.to_owned(),
-        };
-        weak_ui(
-            ui,
-            format!(
-                "at op {op}: {}, {}",
-                line("last written by", around.last_writer, "not written before"),
-                line("next read by", around.next_reader, "not read after")
-            ),
-        );
-    }
-    if tenancy.owners.is_empty() {
-        weak_ui(ui, "Nobody ever owns it: a gap that the placement leaves.");
-    }
-    for id in tenancy.owners.iter().take(LISTED) {
-        let Some(r) = plan.arena.rect(*id) else { continue };
-        ui.horizontal(|ui| {
-            ui.spacing_mut().item_spacing.x = 6.0;
-            role_ui(ui, r.role);
-            let now = op.is_some_and(|op| r.live[0] <= op && op < r.live[1]);
-            let c = theme::colors(ui);
-            let text = RichText::new(&r.name).font(theme::mono()).color(if now { c.accent } else { c.text });
-            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                weak_ui(ui, format!("{} to {}", r.live[0], r.live[1].saturating_sub(1)));
-                ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
-                    if ui.add(Button::new(text).frame(false).truncate()).clicked() {
-                        commands.push(UiCommand::Select(Selection::Buffer(*id)));
-                    }
-                });
+    weak_ui(
+        ui,
+        format!(
+            "at op {op}: {}, {}",
+            line("last written by", around.last_writer, "not written before"),
+            line("next read by", around.next_reader, "not read after")
+        ),
+    );
+}
+
+/// An owner, with the operations in which it is; a click selects it.
+fn owner_ui(ui: &mut Ui, plan: &PlanView, id: BufferId, op: Option<usize>, commands: &mut CommandQueue) {
+    let Some(r) = plan.arena.rect(id) else { return };
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 6.0;
+        role_ui(ui, r.role);
+        let now = op.is_some_and(|op| r.live[0] <= op && op < r.live[1]);
+        let c = theme::colors(ui);
+        let text = RichText::new(&r.name).font(theme::mono()).color(if now { c.accent } else { c.text });
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            weak_ui(ui, format!("{} to {}", r.live[0], r.live[1].saturating_sub(1)));
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                if ui.add(Button::new(text).frame(false).truncate()).clicked() {
+                    commands.push(UiCommand::Select(Selection::Buffer(id)));
+                }
             });
         });
-    }
-    if tenancy.owners.len() > LISTED {
-        weak_ui(ui, format!("and {} more", tenancy.owners.len() - LISTED));
-    }
+    });
 }

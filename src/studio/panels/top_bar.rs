@@ -173,115 +173,82 @@ fn lead_ui(ui: &mut Ui, command: UiCommand, short: bool, commands: &mut CommandQ
     }
 }
 
+/// An entry of a menu.
+fn item_ui(ui: &mut Ui, view: &TopBarView<'_>, command: UiCommand, commands: &mut CommandQueue) {
+    let (enabled, label) = (view.enabled.has(&command), command.info().label);
+    command_menu_ui(ui, command, label, enabled, commands);
+}
+
+/// Groups of entries with lines between them.
+fn groups_ui(ui: &mut Ui, view: &TopBarView<'_>, groups: &[&[UiCommand]], commands: &mut CommandQueue) {
+    ui.set_min_width(240.0);
+    for (at, group) in groups.iter().enumerate() {
+        if at > 0 {
+            ui.separator();
+        }
+        for command in *group {
+            item_ui(ui, view, command.clone(), commands);
+        }
+    }
+}
+
 fn menus_ui(ui: &mut Ui, view: &TopBarView<'_>, commands: &mut CommandQueue) {
-    let item = |ui: &mut Ui, command: UiCommand, commands: &mut CommandQueue| {
-        let enabled = view.enabled.has(&command);
-        let label = command.info().label;
-        command_menu_ui(ui, command, label, enabled, commands);
-    };
-    ui.menu_button("File", |ui| {
-        ui.set_min_width(240.0);
-        item(ui, UiCommand::New, commands);
-        ui.menu_button(format!("{}   New from preset", icons::FILE), |ui| {
-            for index in 0..UiCommand::preset_count() {
-                command_menu_ui(ui, UiCommand::NewFromPreset(index), UiCommand::preset_name(index), true, commands);
+    use UiCommand as C;
+    ui.menu_button("File", |ui| file_menu_ui(ui, view, commands));
+    let edit: [&[C]; 3] = [
+        &[C::Undo, C::Redo],
+        &[C::AddLayer, C::Duplicate, C::MoveUp, C::MoveDown, C::Remove],
+        &[C::Fold(FoldCommand::All), C::Fold(FoldCommand::Nothing)],
+    ];
+    ui.menu_button("Edit", |ui| groups_ui(ui, view, &edit, commands));
+    let shown: [&[C]; 4] = [
+        &Tab::ALL.map(C::ShowTab),
+        &[Side::Network, Side::Inspector].map(C::ShowSide),
+        &[
+            C::Back,
+            C::Forward,
+            C::FitArena,
+            C::FollowPlots,
+            C::ToggleLogAxis,
+            C::ToggleTheme,
+            C::ReduceMotion,
+            C::SelectLargestBuffer,
+            C::ResetLayout,
+        ],
+        &[C::Palette],
+    ];
+    ui.menu_button("View", |ui| groups_ui(ui, view, &shown, commands));
+    let run: [&[C]; 4] = [
+        &[C::TrainOrPause, C::Step, C::Stop, C::Continue, C::Reset],
+        &[C::TimeBothWays, C::MeasurePrices, C::Prove(None), C::CancelProofs],
+        &[RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule].map(C::Runs),
+        &[C::MeasureOps, C::ComparePlans, C::ShowValues, C::FindFirstBad],
+    ];
+    ui.menu_button("Run", |ui| groups_ui(ui, view, &run, commands));
+    let help: [&[C]; 1] = [&[C::Tour(TourMove::Start), C::ShowShortcuts, C::ShowAbout]];
+    ui.menu_button("Help", |ui| groups_ui(ui, view, &help, commands));
+}
+
+fn file_menu_ui(ui: &mut Ui, view: &TopBarView<'_>, commands: &mut CommandQueue) {
+    use UiCommand as C;
+    ui.set_min_width(240.0);
+    item_ui(ui, view, C::New, commands);
+    ui.menu_button(format!("{}   New from preset", icons::FILE), |ui| {
+        for index in 0..C::preset_count() {
+            command_menu_ui(ui, C::NewFromPreset(index), C::preset_name(index), true, commands);
+        }
+    });
+    ui.separator();
+    item_ui(ui, view, C::Open, commands);
+    item_ui(ui, view, C::OpenByPath, commands);
+    if !view.recent.is_empty() {
+        ui.menu_button(format!("{}   Open recent", icons::RECENT), |ui| {
+            for path in view.recent {
+                command_menu_ui(ui, C::OpenRecent(path.clone()), &path.display().to_string(), true, commands);
             }
         });
-        ui.separator();
-        item(ui, UiCommand::Open, commands);
-        item(ui, UiCommand::OpenByPath, commands);
-        if !view.recent.is_empty() {
-            ui.menu_button(format!("{}   Open recent", icons::RECENT), |ui| {
-                for path in view.recent {
-                    command_menu_ui(
-                        ui,
-                        UiCommand::OpenRecent(path.clone()),
-                        &path.display().to_string(),
-                        true,
-                        commands,
-                    );
-                }
-            });
-        }
-        ui.separator();
-        item(ui, UiCommand::Save, commands);
-        item(ui, UiCommand::SaveAs, commands);
-        item(ui, UiCommand::SaveByPath, commands);
-        ui.separator();
-        item(ui, UiCommand::SaveWeights, commands);
-        item(ui, UiCommand::SaveWeightsByPath, commands);
-        ui.separator();
-        item(ui, UiCommand::Quit, commands);
-    });
-    ui.menu_button("Edit", |ui| {
-        ui.set_min_width(240.0);
-        for command in [UiCommand::Undo, UiCommand::Redo] {
-            item(ui, command, commands);
-        }
-        ui.separator();
-        for command in
-            [UiCommand::AddLayer, UiCommand::Duplicate, UiCommand::MoveUp, UiCommand::MoveDown, UiCommand::Remove]
-        {
-            item(ui, command, commands);
-        }
-        ui.separator();
-        for command in [UiCommand::Fold(FoldCommand::All), UiCommand::Fold(FoldCommand::Nothing)] {
-            item(ui, command, commands);
-        }
-    });
-    ui.menu_button("View", |ui| {
-        ui.set_min_width(240.0);
-        for tab in Tab::ALL {
-            item(ui, UiCommand::ShowTab(tab), commands);
-        }
-        ui.separator();
-        for side in [Side::Network, Side::Inspector] {
-            item(ui, UiCommand::ShowSide(side), commands);
-        }
-        ui.separator();
-        for command in [
-            UiCommand::Back,
-            UiCommand::Forward,
-            UiCommand::FitArena,
-            UiCommand::FollowPlots,
-            UiCommand::ToggleLogAxis,
-            UiCommand::ToggleTheme,
-            UiCommand::ReduceMotion,
-            UiCommand::SelectLargestBuffer,
-        ] {
-            item(ui, command, commands);
-        }
-        item(ui, UiCommand::ResetLayout, commands);
-        ui.separator();
-        item(ui, UiCommand::Palette, commands);
-    });
-    ui.menu_button("Run", |ui| {
-        ui.set_min_width(240.0);
-        for command in
-            [UiCommand::TrainOrPause, UiCommand::Step, UiCommand::Stop, UiCommand::Continue, UiCommand::Reset]
-        {
-            item(ui, command, commands);
-        }
-        ui.separator();
-        for command in
-            [UiCommand::TimeBothWays, UiCommand::MeasurePrices, UiCommand::Prove(None), UiCommand::CancelProofs]
-        {
-            item(ui, command, commands);
-        }
-        ui.separator();
-        for command in [RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule] {
-            item(ui, UiCommand::Runs(command), commands);
-        }
-        ui.separator();
-        for command in [UiCommand::MeasureOps, UiCommand::ComparePlans, UiCommand::ShowValues, UiCommand::FindFirstBad]
-        {
-            item(ui, command, commands);
-        }
-    });
-    ui.menu_button("Help", |ui| {
-        ui.set_min_width(240.0);
-        for command in [UiCommand::Tour(TourMove::Start), UiCommand::ShowShortcuts, UiCommand::ShowAbout] {
-            item(ui, command, commands);
-        }
-    });
+    }
+    ui.separator();
+    let rest: [&[C]; 3] = [&[C::Save, C::SaveAs, C::SaveByPath], &[C::SaveWeights, C::SaveWeightsByPath], &[C::Quit]];
+    groups_ui(ui, view, &rest, commands);
 }

@@ -4,7 +4,7 @@
 use crate::model::Model;
 use crate::studio::jobs::background::Background;
 use crate::studio::run::training::Training;
-use crate::studio::view_models::predictions::{PredictionsView, Question, question, view};
+use crate::studio::view_models::predictions::{AnsweredQuery, PredictionsView, query, view};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const LOST: Duration = Duration::from_secs(30);
 
 /// What the Predictions room shows.
 pub struct Predictions {
-    maker: Background<Question, PredictionsView>,
+    maker: Background<AnsweredQuery, PredictionsView>,
     pub view: Option<Arc<PredictionsView>>,
     /// Rises with every view.
     pub generation: u64,
@@ -33,7 +33,7 @@ impl Predictions {
     /// # Errors
     /// Where the system refuses a thread.
     pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
-        let maker = Background::spawn("stepgraph-predictions", wake, |q: Question| view(&q))?;
+        let maker = Background::spawn("stepgraph-predictions", wake, |q: AnsweredQuery| view(&q))?;
         Ok(Self { maker, view: None, generation: 0, run: 0, model: None, waiting: None, asked: None })
     }
 
@@ -43,13 +43,13 @@ impl Predictions {
             (self.run, self.view, self.model, self.waiting, self.asked) = (training.run, None, None, None, None);
             self.generation += 1;
         }
-        if let Some(looked) = training.query_answer.take() {
+        if let Some(answer) = training.query_answer.take() {
             self.waiting = None;
             let source = training.preset.as_ref().and_then(|p| p.data.as_ref()).map(|d| d.source.clone());
             if let (Some((set, split)), Some(source), Some(model)) = (&training.data, source, self.model(training)) {
                 let (set, split) = (Arc::clone(set), Arc::clone(split));
                 let (run, maybe_trained) = (self.run, training.maybe_trained);
-                self.maker.ask(Question { run, model, source, set, split, maybe_trained, looked });
+                self.maker.ask(AnsweredQuery { run, model, source, set, split, maybe_trained, answer });
             }
         }
         if let Some(view) = self.maker.poll()
@@ -81,7 +81,7 @@ impl Predictions {
             return;
         };
         if let (Some((set, split)), Some(model)) = (&training.data, self.model(training))
-            && training.query(question(&model, set, split, &source))
+            && training.query(query(&model, set, split, &source))
         {
             (self.waiting, self.asked) = (Some(Instant::now()), Some(Instant::now()));
         }

@@ -155,7 +155,7 @@ impl StudioApp {
             UiCommand::Pause => training.send(Order::Pause),
             UiCommand::Stop => training.send(Order::Stop),
             UiCommand::Continue => self.continue_stopped(),
-            UiCommand::Reset => self.studio.let_run_go(),
+            UiCommand::Reset => self.studio.end_run(),
             UiCommand::SetLr(lr) => training.send(Order::SetLr(lr)),
             UiCommand::SetSmoothing(weight) => training.set_smoothing(weight),
             UiCommand::TimeBothWays => training.time_both_ways(BOTH_WAYS),
@@ -343,7 +343,7 @@ impl StudioApp {
         self.studio.forget_plan();
         self.panels.drafts.clear();
         self.studio.forget_notice();
-        self.studio.let_run_go();
+        self.studio.end_run();
     }
 
     /// Continues after a question.

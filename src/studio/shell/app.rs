@@ -7,7 +7,8 @@ use crate::studio::document::history::Document;
 use crate::studio::document::last_opened::LastOpened;
 use crate::studio::document::presets;
 use crate::studio::panels;
-use crate::studio::panels::modals::Question;
+use crate::studio::panels::modals::{Answer, Question};
+use crate::studio::panels::tour::Parts;
 use crate::studio::shell::motion::Motion;
 use crate::studio::shell::panel_state::{Panels, first_layout, with_new_tabs};
 use crate::studio::shell::settings::Settings;
@@ -257,17 +258,30 @@ impl StudioApp {
         });
         let middle = middle.response.rect;
         areas.extend([middle].into_iter().chain(inspector).chain([bottom.response.rect]));
-        panels::palette::palette_ui(ui, &enabled, &mut panels.palette, commands);
-        if let Some(view) = studio.tour_view() {
-            panels::tour::tour_ui(ui, &view, &panels::tour::Parts { network, middle, inspector }, commands);
-        }
-        panels::help::help_ui(ui, &studio.help_view(), &mut panels.help);
-        if let Some(answer) = panels::modals::modals_ui(ui, &studio.modals_view(), &mut panels.modals) {
+        let answer = overlays_ui(ui, studio, panels, &enabled, &Parts { network, middle, inspector }, commands);
+        if let Some(answer) = answer {
             let ctx = ui.ctx().clone();
             self.take_answer(&ctx, answer);
         }
         self.panels.ring.ui(ui.ctx(), &areas);
     }
+}
+
+/// What is drawn over the panels: the palette, the tour, help and questions. Gives the answer to a question.
+fn overlays_ui(
+    ui: &Ui,
+    studio: &Studio,
+    panels: &mut Panels,
+    enabled: &EnabledCommands,
+    parts: &Parts,
+    commands: &mut CommandQueue,
+) -> Option<Answer> {
+    panels::palette::palette_ui(ui, enabled, &mut panels.palette, commands);
+    if let Some(view) = studio.tour_view() {
+        panels::tour::tour_ui(ui, &view, parts, commands);
+    }
+    panels::help::help_ui(ui, &studio.help_view(), &mut panels.help);
+    panels::modals::modals_ui(ui, &studio.modals_view(), &mut panels.modals)
 }
 
 impl eframe::App for StudioApp {

@@ -42,9 +42,7 @@ impl Studio {
             UiCommand::SelectLargestBuffer => self.plan.is_some(),
             UiCommand::ShowProblem => self.problems() > 0,
             UiCommand::Tour(TourMove::Dismiss) => self.tour.shown().is_some(),
-            UiCommand::UseWeights(Weights::Run) => {
-                self.training.has_weights() || self.training.snapshot.is_some()
-            }
+            UiCommand::UseWeights(Weights::Run) => self.training.has_weights() || self.training.snapshot.is_some(),
             UiCommand::ShowNotice | UiCommand::DismissNotice => self.notice.is_some(),
             UiCommand::Back => self.selection.can_go_back(),
             UiCommand::Forward => self.selection.can_go_forward(),

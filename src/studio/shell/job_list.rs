@@ -26,22 +26,22 @@ impl Studio {
                 out.push(Job::new(kind, name, progress));
             }
         };
-        let lab = &self.measurements;
+        let measurements = &self.measurements;
         add(self.is_compiling(), K::Compile, "Plan the step", None);
         add(self.samples.is_loading(), K::Data, "Load the data", None);
-        add(lab.is_measuring(), K::Measure, "Measure operations", None);
-        add(lab.is_comparing(), K::Compare, "Compare planners", lab.compared());
-        add(lab.is_searching(), K::Search, "Find the first NaN", None);
-        add(lab.is_looking() && !lab.is_searching(), K::Values, "Look at values", None);
+        add(measurements.is_measuring(), K::Measure, "Measure operations", None);
+        add(measurements.is_comparing(), K::Compare, "Compare planners", measurements.compared());
+        add(measurements.is_searching(), K::Search, "Find the first NaN", None);
+        add(measurements.is_looking() && !measurements.is_searching(), K::Values, "Look at values", None);
         add(self.prices.is_busy(), K::Prices, "Measure what metrics cost", self.prices.progress());
         add(self.training.is_timing, K::Timing, "Measure eager", None);
         add(self.files.is_busy(), K::Files, "Read or write files", None);
         let verify = self.proofs.current.map_or_else(|| "Verify".to_owned(), |(_, name)| format!("Verify: {name}"));
         add(self.proofs.is_running(), K::Verify, &verify, self.proofs.progress());
-        if let Some(desk) = &self.runs.service {
-            let step = format!("Capsule: step {}", format::exact(desk.progress.load(Ordering::Relaxed)));
-            add(desk.is_busy(), K::Capsule, &step, None);
-            add(desk.is_writing(), K::Runs, "Read or write a run", None);
+        if let Some(service) = &self.runs.service {
+            let step = format!("Capsule: step {}", format::exact(service.progress.load(Ordering::Relaxed)));
+            add(service.is_busy(), K::Capsule, &step, None);
+            add(service.is_writing(), K::Runs, "Read or write a run", None);
         }
         out
     }

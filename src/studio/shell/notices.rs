@@ -69,7 +69,7 @@ impl Studio {
     }
 
     /// Ends the run on the Train tab. Where it is kept, that is reported, with the way to it once it has a place.
-    pub(super) fn let_run_go(&mut self) {
+    pub(super) fn end_run(&mut self) {
         let run = &self.training;
         let is_kept = run.writer.is_recording() && run.done() > 0;
         let (id, preset) = (run.writer.id().map(str::to_owned), run.preset.clone());

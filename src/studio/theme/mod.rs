@@ -197,7 +197,10 @@ fn dress(style: &mut Style, c: &Colors) {
     s.scroll.active_background_opacity = 0.0;
     style.interaction.tooltip_delay = 0.35;
     style.animation_time = ANIMATION_S;
-    let v = &mut style.visuals;
+    dress_visuals(&mut style.visuals, c);
+}
+
+fn dress_visuals(v: &mut egui::Visuals, c: &Colors) {
     v.override_text_color = Some(c.text);
     v.weak_text_color = Some(c.weak);
     v.panel_fill = c.panel;

@@ -6,7 +6,7 @@ use crate::studio::commands::fold::Fold;
 use crate::studio::view_models::capture::{COLUMNS, CaptureView, Cell, Shown};
 use crate::studio::view_models::folded_layers::FoldRow;
 use crate::studio::view_models::format::plain_count;
-use crate::studio::view_models::network::{NetworkView, Row};
+use crate::studio::view_models::network::{Card, NetworkView, Row};
 use crate::tensor::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -118,29 +118,31 @@ impl CaptureView {
                         cards,
                     });
                 }
-                Row::Card(card) => {
-                    let layer = &network.cards[*card];
-                    let fold = layer.children.filter(|n| *n > 0).map(|_| (Fold::Block(layer.path.clone()), false));
-                    let own = of_card[*card].iter().map(|i| self.line(*i, layer.depth(), *card..card + 1));
-                    let from = out.len();
-                    out.extend(own);
-                    if out.len() == from && fold.is_some() {
-                        out.push(CaptureLine {
-                            name: format!("L{}:{}", layer.number(), layer.class),
-                            layer: Some(layer.path.clone()),
-                            depth: layer.depth(),
-                            fold: None,
-                            cards: *card..card + 1,
-                            cells: Cells::Nothing,
-                        });
-                    }
-                    if let Some(head) = out.get_mut(from) {
-                        head.fold = fold;
-                    }
-                }
+                Row::Card(card) => self.push_card(*card, &network.cards[*card], &of_card[*card], &mut out),
             }
         }
         out
+    }
+
+    /// Appends the rows of the card at this position, which are those of the plan; of a block without any it is its
+    /// head.
+    fn push_card(&self, at: usize, layer: &Card, rows: &[usize], out: &mut Vec<CaptureLine>) {
+        let fold = layer.children.filter(|n| *n > 0).map(|_| (Fold::Block(layer.path.clone()), false));
+        let from = out.len();
+        out.extend(rows.iter().map(|i| self.line(*i, layer.depth(), at..at + 1)));
+        if out.len() == from && fold.is_some() {
+            out.push(CaptureLine {
+                name: format!("L{}:{}", layer.number(), layer.class),
+                layer: Some(layer.path.clone()),
+                depth: layer.depth(),
+                fold: None,
+                cards: at..at + 1,
+                cells: Cells::Nothing,
+            });
+        }
+        if let Some(head) = out.get_mut(from) {
+            head.fold = fold;
+        }
     }
 
     /// Letters of the longest text in every column of these rows.

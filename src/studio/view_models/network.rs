@@ -2,10 +2,10 @@
 
 use crate::model::{Checked, Diagnostic, LayerPath, LayerSpec, Preset};
 use crate::studio::commands::fold::Fold;
+use crate::studio::document::edit::split_path;
 use crate::studio::document::fields::layer::layer_fields;
 use crate::studio::document::fields::preset::preset_fields;
 use crate::studio::document::fields::value::Field;
-use crate::studio::document::edit::split_path;
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::hints::Hint;

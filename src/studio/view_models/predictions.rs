@@ -17,7 +17,7 @@ pub const GRID: usize = 96;
 const FILTERS: usize = 96;
 
 /// A network, its data, and what it answered: everything that a view is made of.
-pub struct Question {
+pub struct AnsweredQuery {
     /// The run that was asked.
     pub run: u64,
     pub model: Arc<Model>,
@@ -26,7 +26,7 @@ pub struct Question {
     pub split: Arc<Split>,
     /// Whether what is held out may have been trained on before.
     pub maybe_trained: bool,
-    pub looked: Box<Looked>,
+    pub answer: Box<Looked>,
 }
 
 /// One sample with its answer.
@@ -130,7 +130,7 @@ pub fn samples_of(split: &Split) -> (Vec<u32>, &'static str) {
 
 /// The question that a view of this network on this data needs answered.
 #[must_use]
-pub fn question(model: &Model, set: &Dataset, split: &Split, source: &DataSource) -> Look {
+pub fn query(model: &Model, set: &Dataset, split: &Split, source: &DataSource) -> Look {
     let points = bounds(set).map_or_else(Vec::new, |[x0, x1, y0, y1]| {
         let at = |low: f64, high: f64, i: usize| (low + (high - low) * (i as f64 + 0.5) / GRID as f64) as f32;
         let rows = (0..GRID).rev().map(|r| at(y0, y1, r));
@@ -176,12 +176,12 @@ fn softmax(row: &[f32], out: &mut Vec<f32>) {
 
 /// Makes the view of an answer.
 #[must_use]
-pub fn view(question: &Question) -> PredictionsView {
-    let Question { run, model, source, set, split, maybe_trained, looked } = question;
+pub fn view(question: &AnsweredQuery) -> PredictionsView {
+    let AnsweredQuery { run, model, source, set, split, maybe_trained, answer } = question;
     let outputs = model.output.len().max(1);
     let is_classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
     let (all, part) = (if split.held_out.is_empty() { &split.train } else { &split.held_out }, samples_of(split).1);
-    let count = looked.outputs.len() / outputs;
+    let count = answer.outputs.len() / outputs;
     let noun = if count == 1 { "sample" } else { "samples" };
     // A figure that is no held-out one is not called so.
     let (part, doubt) = match *maybe_trained && !split.held_out.is_empty() {
@@ -198,28 +198,28 @@ pub fn view(question: &Question) -> PredictionsView {
         run: *run,
         set: Arc::clone(set),
         picture: shape,
-        step: looked.step,
+        step: answer.step,
         what,
         answered: Vec::with_capacity(count),
         outputs,
-        values: Vec::with_capacity(looked.outputs.len()),
+        values: Vec::with_capacity(answer.outputs.len()),
         confusion: Vec::new(),
         scores: Vec::new(),
         loss: 0.0,
         accuracy: None,
         plane: None,
         fit: None,
-        filters: looked.weight.as_ref().and_then(|w| filters(model, w, looked.question.weight, shape)),
-        took_us: looked.took_us,
+        filters: answer.weight.as_ref().and_then(|w| filters(model, w, answer.question.weight, shape)),
+        took_us: answer.took_us,
     };
-    let indices = &looked.question.samples[..count.min(looked.question.samples.len())];
+    let indices = &answer.question.samples[..count.min(answer.question.samples.len())];
     if is_classes {
-        out.take_classes(indices, &looked.outputs, model);
+        out.take_classes(indices, &answer.outputs, model);
     } else {
-        out.take_values(indices, &looked.outputs);
+        out.take_values(indices, &answer.outputs);
     }
     out.plane =
-        bounds(set).filter(|_| !looked.at_points.is_empty()).map(|b| plane(b, &looked.at_points, outputs, is_classes));
+        bounds(set).filter(|_| !answer.at_points.is_empty()).map(|b| plane(b, &answer.at_points, outputs, is_classes));
     out
 }
 
@@ -419,8 +419,8 @@ mod tests {
         }
         let (set, split) = session.dataset().map(|(d, s)| (Arc::clone(d), Arc::clone(s))).unwrap();
         let model = Arc::new(session.model().clone());
-        let looked = Box::new(session.query(question(&model, &set, &split, &source)).unwrap());
-        (view(&Question { run: 1, model, source, set, split, maybe_trained: false, looked }), session)
+        let answer = Box::new(session.query(query(&model, &set, &split, &source)).unwrap());
+        (view(&AnsweredQuery { run: 1, model, source, set, split, maybe_trained: false, answer }), session)
     }
 
     #[test]
@@ -454,7 +454,7 @@ mod tests {
         let plane = view.plane.as_ref().unwrap();
         assert_eq!((plane.classes.len(), plane.shades.len()), (GRID * GRID, GRID * GRID));
         assert!(plane.shades.iter().all(|s| (0.3..=1.0).contains(s)));
-        let q = question(
+        let q = query(
             &crate::model::check(&crate::studio::document::presets::digits()).model.unwrap(),
             &view.set,
             &Split::default(),

@@ -34,86 +34,107 @@ impl Related {
             out.layers.insert(path.clone());
         }
         let Some(compiled) = compiled else { return out };
-        let (model, plan) = (&compiled.model, &compiled.plan);
-        let layer_path = |id: LayerId| model.layers.get(id.0 as usize).map(|l| l.path.clone());
         match selection {
-            Selection::Nothing => {}
-            Selection::Layer(path) => {
-                // A block stands for everything inside it.
-                let inside = |id: Option<LayerId>| id.and_then(layer_path).is_some_and(|p| p.0.starts_with(&path.0));
-                out.ops.extend(plan.program.ops.iter().enumerate().filter(|(_, op)| inside(op.layer)).map(|(i, _)| i));
-                for (id, buffer) in (0u32..).map(BufferId).zip(&plan.buffers) {
-                    // Of a vector that layers share, only their own parts are meant.
-                    let own = buffer.parts.iter().enumerate().filter(|(_, p)| inside(p.layer));
-                    let own: Vec<usize> = own.map(|(part, _)| part).collect();
-                    let is_all = !own.is_empty() && own.len() == buffer.parts.len();
-                    match inside(buffer.layer) || is_all {
-                        true => out.buffers.extend([id]),
-                        false => out.parts.extend(own.into_iter().map(|part| (id, part))),
-                    }
-                }
+            Selection::Node(node) => out.take_node(compiled, *node),
+            Selection::Lowered(index) => out.take_lowered(compiled, *index),
+            other => {
+                out.take_selected(compiled, other);
+                out.take_earlier_levels(compiled);
             }
+        }
+        out
+    }
+
+    /// Adds what belongs to something of the step as it is run.
+    fn take_selected(&mut self, compiled: &Compiled, selection: &Selection) {
+        let plan = &compiled.plan;
+        let path = |id: LayerId| path_of(compiled, id);
+        match selection {
+            Selection::Nothing | Selection::Node(_) | Selection::Lowered(_) => {}
+            Selection::Layer(path) => self.take_layer(compiled, path),
             Selection::Op(index) | Selection::Call(index) => {
-                let Some(op) = plan.program.ops.get(*index) else { return out };
-                out.ops.insert(*index);
-                out.layers.extend(op.layer.and_then(layer_path));
-                out.take_arguments(plan, *index, op);
+                let Some(op) = plan.program.ops.get(*index) else { return };
+                self.ops.insert(*index);
+                self.layers.extend(op.layer.and_then(path));
+                self.take_arguments(plan, *index, op);
             }
             Selection::Part(id, part) => {
-                let Some(of) = plan.buffers.get(id.0 as usize).and_then(|b| b.parts.get(*part)) else { return out };
-                out.parts.insert((*id, *part));
-                out.ops.extend(plan.ops_of_part(*id, *part, Dir::In));
-                out.ops.extend(plan.ops_of_part(*id, *part, Dir::Out));
-                out.layers.extend(of.layer.and_then(layer_path));
+                let Some(of) = plan.buffers.get(id.0 as usize).and_then(|b| b.parts.get(*part)) else { return };
+                self.parts.insert((*id, *part));
+                self.ops.extend(plan.ops_of_part(*id, *part, Dir::In));
+                self.ops.extend(plan.ops_of_part(*id, *part, Dir::Out));
+                self.layers.extend(of.layer.and_then(path));
             }
             Selection::Buffer(id) => {
-                let Some(buffer) = plan.buffers.get(id.0 as usize) else { return out };
-                out.buffers.insert(*id);
-                out.ops.extend(buffer.writers.iter().chain(&buffer.readers));
-                out.layers.extend(buffer.layer.and_then(layer_path));
+                let Some(buffer) = plan.buffers.get(id.0 as usize) else { return };
+                self.buffers.insert(*id);
+                self.ops.extend(buffer.writers.iter().chain(&buffer.readers));
+                self.layers.extend(buffer.layer.and_then(path));
             }
             Selection::Kernel(kernel) => {
                 let choices = compiled.selection.choices.iter().enumerate();
-                out.ops.extend(choices.filter(|(_, c)| c.kernel == *kernel).map(|(i, _)| i));
-                out.take_buffers_and_layers(compiled);
-            }
-            Selection::Node(node) => {
-                let has = |op: &crate::lower::Op| op.nodes.contains(node);
-                out.nodes.insert(node.0 as usize);
-                out.ops.extend(plan.program.ops.iter().enumerate().filter(|(_, op)| has(op)).map(|(i, _)| i));
-                let lowered = compiled.program.ops.iter().enumerate();
-                out.lowered.extend(lowered.filter(|(_, op)| has(op)).map(|(i, _)| i));
-                out.take_buffers_and_layers(compiled);
-                let own = compiled.graph.nodes.get(node.0 as usize).and_then(|n| n.layer);
-                out.layers.extend(own.and_then(layer_path));
-                return out;
-            }
-            Selection::Lowered(index) => {
-                out.lowered.insert(*index);
-                out.ops.extend(became(compiled, *index));
-                out.take_buffers_and_layers(compiled);
-                let Some(op) = compiled.program.ops.get(*index) else { return out };
-                out.nodes.extend(op.nodes.iter().map(|n| n.0 as usize));
-                return out;
+                self.ops.extend(choices.filter(|(_, c)| c.kernel == *kernel).map(|(i, _)| i));
+                self.take_buffers_and_layers(compiled);
             }
             Selection::Bytes([from, to]) => {
-                out.bytes = Some([*from, *to]);
+                self.bytes = Some([*from, *to]);
                 let inside = |b: &crate::plan::Buffer| !b.external && b.offset < *to && *from < b.offset + b.bytes;
                 for (id, b) in (0u32..).map(BufferId).zip(&plan.buffers).filter(|(_, b)| inside(b)) {
-                    out.buffers.insert(id);
-                    out.ops.extend(b.writers.iter().chain(&b.readers));
-                    out.layers.extend(b.layer.and_then(layer_path));
+                    self.buffers.insert(id);
+                    self.ops.extend(b.writers.iter().chain(&b.readers));
+                    self.layers.extend(b.layer.and_then(path));
                 }
             }
         }
-        let whole = &out.buffers;
-        out.parts.retain(|(buffer, _)| !whole.contains(buffer));
-        let ops = out.ops.iter().filter_map(|i| plan.program.ops.get(*i));
-        out.nodes.extend(ops.flat_map(|op| &op.nodes).map(|n| n.0 as usize));
+    }
+
+    /// Adds the operations and buffers of a layer. A block stands for everything inside it.
+    fn take_layer(&mut self, compiled: &Compiled, path: &LayerPath) {
+        let plan = &compiled.plan;
+        let inside =
+            |id: Option<LayerId>| id.and_then(|id| path_of(compiled, id)).is_some_and(|p| p.0.starts_with(&path.0));
+        self.ops.extend(plan.program.ops.iter().enumerate().filter(|(_, op)| inside(op.layer)).map(|(i, _)| i));
+        for (id, buffer) in (0u32..).map(BufferId).zip(&plan.buffers) {
+            // Of a vector that layers share, only their own parts are meant.
+            let own = buffer.parts.iter().enumerate().filter(|(_, p)| inside(p.layer));
+            let own: Vec<usize> = own.map(|(part, _)| part).collect();
+            let is_all = !own.is_empty() && own.len() == buffer.parts.len();
+            match inside(buffer.layer) || is_all {
+                true => self.buffers.extend([id]),
+                false => self.parts.extend(own.into_iter().map(|part| (id, part))),
+            }
+        }
+    }
+
+    /// Adds what became of a node of the graph.
+    fn take_node(&mut self, compiled: &Compiled, node: NodeId) {
+        let has = |op: &crate::lower::Op| op.nodes.contains(&node);
+        self.nodes.insert(node.0 as usize);
+        self.ops.extend(compiled.plan.program.ops.iter().enumerate().filter(|(_, op)| has(op)).map(|(i, _)| i));
+        self.lowered.extend(compiled.program.ops.iter().enumerate().filter(|(_, op)| has(op)).map(|(i, _)| i));
+        self.take_buffers_and_layers(compiled);
+        let own = compiled.graph.nodes.get(node.0 as usize).and_then(|n| n.layer);
+        self.layers.extend(own.and_then(|id| path_of(compiled, id)));
+    }
+
+    /// Adds what became of a lowered operation, and its nodes.
+    fn take_lowered(&mut self, compiled: &Compiled, index: usize) {
+        self.lowered.insert(index);
+        self.ops.extend(became(compiled, index));
+        self.take_buffers_and_layers(compiled);
+        let Some(op) = compiled.program.ops.get(index) else { return };
+        self.nodes.extend(op.nodes.iter().map(|n| n.0 as usize));
+    }
+
+    /// Adds the nodes and the lowered operations that the operations were made of.
+    fn take_earlier_levels(&mut self, compiled: &Compiled) {
+        let whole = &self.buffers;
+        self.parts.retain(|(buffer, _)| !whole.contains(buffer));
+        let ops = self.ops.iter().filter_map(|i| compiled.plan.program.ops.get(*i));
+        self.nodes.extend(ops.flat_map(|op| &op.nodes).map(|n| n.0 as usize));
         let all = lowered_into(compiled);
-        out.lowered
-            .extend(all.iter().enumerate().filter(|(_, op)| op.is_some_and(|o| out.ops.contains(&o))).map(|(i, _)| i));
-        out
+        let own = all.iter().enumerate().filter(|(_, op)| op.is_some_and(|o| self.ops.contains(&o)));
+        self.lowered.extend(own.map(|(i, _)| i));
     }
 
     /// Adds what an operation binds.
@@ -142,6 +163,10 @@ impl Related {
             self.layers.extend(layer.map(|l| l.path.clone()));
         }
     }
+}
+
+fn path_of(compiled: &Compiled, id: LayerId) -> Option<LayerPath> {
+    compiled.model.layers.get(id.0 as usize).map(|l| l.path.clone())
 }
 
 /// What pointing at a value selects: its buffer, or its part of a flat vector.

@@ -1,5 +1,7 @@
 //! The steps of the tour: what each is called, says and offers.
 
+use crate::studio::commands::UiCommand;
+use crate::studio::commands::tab::Tab;
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,19 +31,19 @@ impl TourStep {
 
     /// What to do and what it shows.
     #[must_use]
-    pub const fn \
-                 text(self) -> &'static str {
+    pub const fn text(self) -> &'static str {
         match self {
             Self::Train => {
-                "Train records this network's training step once and replays it, over and over; the curves follow while it learns."
+                "Train records this network's training step once and replays it, over and over; the curves \
+                 follow while it learns."
             }
             Self::Memory => {
-                "Every buffer of the step is a rectangle: operations run to the right, bytes stack upwards. Open \
-                 the map, click the largest buffer, and the inspector names the layer that owns it."
+                "Every buffer of the step is a rectangle: operations run to the right, bytes stack \
+                 upwards. Open the map, click the largest buffer, and the inspector names the layer that owns it."
             }
             Self::Edit => {
-                "Change a number on a layer's card, its units for example. The step is planned anew at once, and \
-                 the status line at the bottom says the difference; click it to see what came and went."
+                "Change a number on a layer's card, its units for example. The step is planned anew at \
+                 once, and the status line at the bottom says the difference; click it to see what came and went."
             }
         }
     }
@@ -56,12 +58,10 @@ impl TourStep {
         }
     }
 
-    /// A command that does the step, or begins it, with the name of its \
-                 button.
+    /// A command that does the step, or begins it, with the name of its button.
     #[must_use]
     pub const fn offer(self) -> Option<(&'static str, UiCommand)> {
-    \
-                 match self {
+        match self {
             Self::Train => Some(("Train now", UiCommand::Train)),
             Self::Memory => Some(("Open the arena", UiCommand::ShowTab(Tab::Arena))),
             Self::Edit => None,

@@ -198,11 +198,7 @@ pub fn map_ui(
         view.rects.iter().find(over)
     });
     rectangles(&inner, &frame, view, highlight, c);
-    if let Some(op) = highlight.op {
-        let band = Rect::from_x_y_ranges(frame.x(axis.edge(op))..=frame.x(axis.edge(op + 1)), rect.y_range());
-        inner.rect_filled(band, 0, c.accent.gamma_multiply(0.18));
-        inner.vline(band.left(), rect.y_range(), Stroke::new(1.0, c.accent));
-    }
+    scrubber(&inner, &frame, highlight.op, c);
     let bytes = |ends: [Pos2; 2]| ordered(ends.map(|p| frame.at(p).1.clamp(0.0, view.arena_bytes as f64) as u64));
     let (going, stretch) = match drawn {
         Drawn::Nothing => (None, None),
@@ -215,20 +211,7 @@ pub fn map_ui(
         inner.rect_filled(band, 0, c.accent.gamma_multiply(0.22));
         inner.rect_stroke(band, 0, Stroke::new(1.0, c.accent), StrokeKind::Inside);
     }
-    let lower = frame.y(view.lower_bound_bytes as f64);
-    inner.extend(Shape::dashed_line(
-        &[Pos2::new(rect.left(), lower), Pos2::new(rect.right(), lower)],
-        Stroke::new(1.0, c.text),
-        6.0,
-        4.0,
-    ));
-    inner.text(
-        Pos2::new(rect.right() - 4.0, lower - 2.0),
-        Align2::RIGHT_BOTTOM,
-        "lower bound",
-        FontId::proportional(12.0),
-        c.weak,
-    );
+    lower_bound(&inner, &frame, view, c);
     let line = if response.has_focus() { c.accent } else { c.hairline };
     painter.rect_stroke(rect, 0, Stroke::new(1.0, line), StrokeKind::Outside);
     let clicked = if response.clicked() { hovered.map(|b| b.id) } else { None };
@@ -239,15 +222,37 @@ pub fn map_ui(
             ui.label(egui::RichText::new(b.tooltip()).font(theme::mono()));
         });
     }
-    response.widget_info(|| {
-        egui::WidgetInfo::labeled(
-            egui::Role::Image,
-            true,
-            format!("Arena map, {}", plain_count(view.rects.len(), "buffer")),
-        )
-    });
+    let name = format!("Arena map, {}", plain_count(view.rects.len(), "buffer"));
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
     let nudge = keys(ui, &response);
     MapResponse { response, clicked, pointer, stretch, nudge }
+}
+
+/// The operation that the scrubber is at, as a band.
+fn scrubber(painter: &Painter, frame: &Frame<'_>, op: Option<usize>, c: &Colors) {
+    let (Some(op), rect, axis) = (op, frame.rect, frame.axis) else { return };
+    let band = Rect::from_x_y_ranges(frame.x(axis.edge(op))..=frame.x(axis.edge(op + 1)), rect.y_range());
+    painter.rect_filled(band, 0, c.accent.gamma_multiply(0.18));
+    painter.vline(band.left(), rect.y_range(), Stroke::new(1.0, c.accent));
+}
+
+/// A dashed line at the largest sum of bytes that are alive at once.
+fn lower_bound(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, c: &Colors) {
+    let rect = frame.rect;
+    let lower = frame.y(view.lower_bound_bytes as f64);
+    painter.extend(Shape::dashed_line(
+        &[Pos2::new(rect.left(), lower), Pos2::new(rect.right(), lower)],
+        Stroke::new(1.0, c.text),
+        6.0,
+        4.0,
+    ));
+    painter.text(
+        Pos2::new(rect.right() - 4.0, lower - 2.0),
+        Align2::RIGHT_BOTTOM,
+        "lower bound",
+        FontId::proportional(12.0),
+        c.weak,
+    );
 }
 
 const fn ordered([a, b]: [u64; 2]) -> [u64; 2] {

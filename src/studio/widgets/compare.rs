@@ -120,36 +120,51 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
                 }
                 Shown::Layer(name) => layers_lines(plot, compared, name, spec, (color, alone)),
             };
-            if let Some([x, y]) = end {
-                let end = PlotPoint::new(x, y);
-                let at = plot.screen_from_plot(end);
-                // Curves that end at the same place share a label: letters over each other are read as none.
-                match ends.iter_mut().find(|(other, ..)| plot.screen_from_plot(*other).distance(at) < LETTER) {
-                    Some((_, letters, _)) => letters.push(compared.letter),
-                    None => ends.push((end, compared.letter.to_string(), color)),
-                }
+            if let Some(end) = end {
+                add_letter(plot, &mut ends, end, (compared.letter, color));
             }
         }
         if let Some(x) = cursor {
             plot.vline(VLine::new("", x).color(c.weak).width(1.0).allow_hover(false));
         }
-        let roof = plot.screen_from_plot(PlotPoint::new(0.0, plot.plot_bounds().max()[1])).y;
-        for (end, letters, color) in ends {
-            let is_below = plot.screen_from_plot(end).y - roof < LETTER + 4.0;
-            let anchor = match (letters.len() > 1, is_below) {
-                (true, false) => egui::Align2::RIGHT_BOTTOM,
-                (true, true) => egui::Align2::RIGHT_TOP,
-                (false, false) => egui::Align2::LEFT_BOTTOM,
-                (false, true) => egui::Align2::LEFT_TOP,
-            };
-            let text = Text::new("letter", end, RichText::new(letters).font(theme::strong(12.0)));
-            plot.text(text.color(color).anchor(anchor).allow_hover(false));
-        }
+        letters(plot, ends);
     });
     let name = format!("{} of the selected runs", spec.title);
     response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
     if let Some(at) = response.response.hover_pos() {
         view.found = Some(response.transform.value_from_position(at).x.max(0.0));
+    }
+}
+
+/// Puts a run's letter where its curve ends. Curves that end at the same place share a label: letters over each other are
+/// read as none.
+fn add_letter(
+    plot: &PlotUi<'_>,
+    ends: &mut Vec<(PlotPoint, String, Color32)>,
+    [x, y]: [f64; 2],
+    (letter, color): (char, Color32),
+) {
+    let end = PlotPoint::new(x, y);
+    let at = plot.screen_from_plot(end);
+    match ends.iter_mut().find(|(other, ..)| plot.screen_from_plot(*other).distance(at) < LETTER) {
+        Some((_, letters, _)) => letters.push(letter),
+        None => ends.push((end, letter.to_string(), color)),
+    }
+}
+
+/// The letters of runs at the ends of their curves.
+fn letters(plot: &mut PlotUi<'_>, ends: Vec<(PlotPoint, String, Color32)>) {
+    let roof = plot.screen_from_plot(PlotPoint::new(0.0, plot.plot_bounds().max()[1])).y;
+    for (end, letters, color) in ends {
+        let is_below = plot.screen_from_plot(end).y - roof < LETTER + 4.0;
+        let anchor = match (letters.len() > 1, is_below) {
+            (true, false) => egui::Align2::RIGHT_BOTTOM,
+            (true, true) => egui::Align2::RIGHT_TOP,
+            (false, false) => egui::Align2::LEFT_BOTTOM,
+            (false, true) => egui::Align2::LEFT_TOP,
+        };
+        let text = Text::new("letter", end, RichText::new(letters).font(theme::strong(12.0)));
+        plot.text(text.color(color).anchor(anchor).allow_hover(false));
     }
 }
 

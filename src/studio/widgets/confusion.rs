@@ -28,6 +28,44 @@ fn short(name: &str, letters: usize) -> String {
     name.chars().take(letters.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// A cell of the matrix.
+struct Cell {
+    truth: usize,
+    guess: usize,
+    count: u32,
+    /// Samples of the true class.
+    total: u32,
+}
+
+/// Shows a cell; a click chooses it, and again chooses all.
+fn cell_ui(ui: &Ui, rect: Rect, view: &PredictionsView, cell: &Cell, chosen: &mut Option<(usize, usize)>) {
+    let (c, font) = (theme::colors(ui), FontId::proportional(12.0));
+    let Cell { truth, guess, count, total } = *cell;
+    let share = if total > 0 { count as f32 / total as f32 } else { 0.0 };
+    // A root, so that a few mistakes among many right answers are seen.
+    let fill = mix(c.card, if truth == guess { c.accent } else { c.error }, share.sqrt());
+    let response = ui.interact(rect, ui.scope_id().with((truth, guess)), Sense::click());
+    ui.painter().rect_filled(rect, 2, fill);
+    if count > 0 {
+        let text = if count >= 10_000 { format::count(f64::from(count)) } else { count.to_string() };
+        ui.painter().text(rect.center(), Align2::CENTER_CENTER, text, font, ink_on(fill));
+    }
+    if response.has_focus() || response.hovered() || *chosen == Some((truth, guess)) {
+        let line = Stroke::new(2.0, if *chosen == Some((truth, guess)) { c.text } else { c.weak });
+        ui.painter().rect_stroke(rect, 2, line, StrokeKind::Inside);
+    }
+    let about = format!(
+        "true {}, predicted {}: {count} of {total}, {:.1}% of the true ones",
+        view.name(truth),
+        view.name(guess),
+        share * 100.0
+    );
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &about));
+    if response.on_hover_text(format!("{about}\nClick to see these samples")).clicked() {
+        *chosen = if *chosen == Some((truth, guess)) { None } else { Some((truth, guess)) };
+    }
+}
+
 /// Shows the matrix; clicking a cell chooses it, clicking it again chooses all. True where the choice changed.
 pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(usize, usize)>) -> bool {
     let classes = view.confusion.len();
@@ -61,31 +99,8 @@ pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(us
             for (guess, &count) in row.iter().enumerate() {
                 let min = egui::pos2(origin.x + cell * guess as f32, y);
                 let rect = Rect::from_min_size(min, Vec2::splat(cell)).shrink(0.5);
-                if !ui.is_rect_visible(rect) {
-                    continue;
-                }
-                let share = if total > 0 { count as f32 / total as f32 } else { 0.0 };
-                // A root, so that a few mistakes among many right answers are seen.
-                let fill = mix(c.card, if truth == guess { c.accent } else { c.error }, share.sqrt());
-                let response = ui.interact(rect, ui.scope_id().with((truth, guess)), Sense::click());
-                ui.painter().rect_filled(rect, 2, fill);
-                if count > 0 {
-                    let text = if count >= 10_000 { format::count(f64::from(count)) } else { count.to_string() };
-                    ui.painter().text(rect.center(), Align2::CENTER_CENTER, text, font(12.0), ink_on(fill));
-                }
-                if response.has_focus() || response.hovered() || *chosen == Some((truth, guess)) {
-                    let line = Stroke::new(2.0, if *chosen == Some((truth, guess)) { c.text } else { c.weak });
-                    ui.painter().rect_stroke(rect, 2, line, StrokeKind::Inside);
-                }
-                let about = format!(
-                    "true {}, predicted {}: {count} of {total}, {:.1}% of the true ones",
-                    view.name(truth),
-                    view.name(guess),
-                    share * 100.0
-                );
-                response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &about));
-                if response.on_hover_text(format!("{about}\nClick to see these samples")).clicked() {
-                    *chosen = if *chosen == Some((truth, guess)) { None } else { Some((truth, guess)) };
+                if ui.is_rect_visible(rect) {
+                    cell_ui(ui, rect, view, &Cell { truth, guess, count, total }, chosen);
                 }
             }
             let recall = view.scores[truth].recall.map_or_else(|| "–".into(), |r| format!("{:.0}%", r * 100.0));

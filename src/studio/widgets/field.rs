@@ -62,36 +62,38 @@ impl Drafts {
     }
 }
 
-/// How a field is laid out.
+/// How a field is shown.
 #[derive(Clone, Copy, Debug)]
-pub struct FieldLayout {
+pub struct FieldOptions<'a> {
+    /// What assistive tools read.
+    pub name: &'a str,
+    /// Marks it as the cause of a mistake.
+    pub is_wrong: bool,
     pub label_width: f32,
     pub width: f32,
     /// Gives the keyboard to the field.
     pub is_entered: bool,
 }
 
-/// Shows one field; `name` is what assistive tools read, `is_wrong` marks it as the cause of a mistake.
+/// Shows one field.
 pub fn field_ui(
     ui: &mut Ui,
     field: &Field,
-    name: &str,
-    is_wrong: bool,
-    layout: FieldLayout,
+    options: FieldOptions<'_>,
     drafts: &mut Drafts,
     commands: &mut CommandQueue,
 ) {
     let row = Layout::left_to_right(Align::Center);
     let error = ui
-        .allocate_ui_with_layout(Vec2::new(layout.width, 24.0), row, |ui| {
-            ui.set_min_width(layout.width);
+        .allocate_ui_with_layout(Vec2::new(options.width, 24.0), row, |ui| {
+            ui.set_min_width(options.width);
             ui.spacing_mut().item_spacing.x = 4.0;
-            ui.allocate_ui_with_layout(Vec2::new(layout.label_width, 24.0), row, |ui| {
-                ui.set_min_width(layout.label_width);
+            ui.allocate_ui_with_layout(Vec2::new(options.label_width, 24.0), row, |ui| {
+                ui.set_min_width(options.label_width);
                 let text = RichText::new(field.label).size(12.0).color(theme::colors(ui).weak);
                 ui.add(egui::Label::new(text).truncate()).on_hover_text(field.help);
             });
-            editor_ui(ui, field, name, is_wrong, layout.is_entered, drafts, commands)
+            editor_ui(ui, field, options, drafts, commands)
         })
         .inner;
     if let Some(error) = error {
@@ -103,18 +105,16 @@ pub fn field_ui(
 fn editor_ui(
     ui: &mut Ui,
     field: &Field,
-    name: &str,
-    is_wrong: bool,
-    is_entered: bool,
+    options: FieldOptions<'_>,
     drafts: &mut Drafts,
     commands: &mut CommandQueue,
 ) -> Option<&'static str> {
     let set = |value| UiCommand::Edit(Edit::SetField { owner: field.owner.clone(), name: field.name, value });
-    let enter = |response: &Response| is_entered.then(|| response.request_focus());
+    let enter = |response: &Response| options.is_entered.then(|| response.request_focus());
     match field.value {
         FieldValue::Flag(mut flag) => {
             let response = ui.checkbox(&mut flag, "").on_hover_text(field.help);
-            response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, flag, name));
+            response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, flag, options.name));
             if response.changed() {
                 commands.push(set(FieldValue::Flag(flag)));
             }
@@ -139,14 +139,13 @@ fn editor_ui(
                     }
                 }
             });
-            response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, name));
+            response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, options.name));
             enter(&response.response);
             response.response.on_hover_text(field.help);
             None
         }
         _ => {
-            let (response, error) =
-                text_ui(ui, field, name, is_wrong, is_entered, drafts, &mut |value| commands.push(set(value)));
+            let (response, error) = text_ui(ui, field, options, drafts, &mut |value| commands.push(set(value)));
             enter(&response);
             error
         }
@@ -156,9 +155,7 @@ fn editor_ui(
 fn text_ui(
     ui: &mut Ui,
     field: &Field,
-    name: &str,
-    is_wrong: bool,
-    is_entered: bool,
+    options: FieldOptions<'_>,
     drafts: &mut Drafts,
     set: &mut dyn FnMut(FieldValue),
 ) -> (Response, Option<&'static str>) {
@@ -170,14 +167,8 @@ fn text_ui(
         // The document changed by other means, such as undo: its value counts.
         drafts.0.remove(&key);
     }
-    let c = theme::colors(ui);
-    if is_wrong || error.is_some() {
-        let line = Stroke::new(1.0, c.error);
-        let w = &mut ui.visuals_mut().widgets;
-        for state in [&mut w.inactive, &mut w.hovered, &mut w.active] {
-            state.bg_stroke = line;
-        }
-        ui.visuals_mut().selection.stroke = line;
+    if options.is_wrong || error.is_some() {
+        mark_wrong(ui);
     }
     let font =
         if matches!(field.value, FieldValue::Text(_)) { egui::FontId::proportional(13.0) } else { theme::mono() };
@@ -186,10 +177,10 @@ fn text_ui(
         TextEdit::singleline(&mut text).id_salt(("text", &field.owner, field.name)).font(font).desired_width(width);
     let edit =
         edit.margin(egui::Margin::symmetric(6, 2)).min_size(Vec2::new(0.0, 24.0)).align(egui::Align2::LEFT_CENTER);
-    let mut shown = ui.name_inputs(name, |ui| edit.show(ui));
+    let mut shown = ui.name_inputs(options.name, |ui| edit.show(ui));
     let response = shown.response.response.on_hover_text(field.help);
     let by_pointer = ui.input(|i| i.pointer.any_down() || i.pointer.any_released());
-    if is_entered || (response.gained_focus() && !by_pointer) {
+    if options.is_entered || (response.gained_focus() && !by_pointer) {
         // Whom the keys lead here writes another value: the first letter takes the place of this one.
         let all = CCursorRange::two(CCursor::default(), CCursor::new(text.chars().count()));
         shown.state.cursor.set_char_range(Some(all));
@@ -216,6 +207,16 @@ fn text_ui(
         ui.memory_mut(|m| m.request_focus(layers_id()));
     }
     (response, error)
+}
+
+/// Gives the next field the line of a mistake.
+fn mark_wrong(ui: &mut Ui) {
+    let line = Stroke::new(1.0, theme::colors(ui).error);
+    let w = &mut ui.visuals_mut().widgets;
+    for state in [&mut w.inactive, &mut w.hovered, &mut w.active] {
+        state.bg_stroke = line;
+    }
+    ui.visuals_mut().selection.stroke = line;
 }
 
 /// A mistake with what to do about it.

@@ -38,6 +38,23 @@ fn marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
     found.into_iter().step_by(stride).map(|value| GridMark { value, step_size }).collect()
 }
 
+/// Draws a distribution with its median and its 99th percentile.
+fn draw<'a>(plot: &mut egui_plot::PlotUi<'a>, bars: &Bars<'a>) {
+    let h = bars.histogram;
+    for (edges, share) in h.edges_us.windows(2).zip(&h.shares).filter(|(_, s)| **s > 0.0) {
+        let (x0, x1) = (edges[0].log10(), edges[1].log10());
+        let corners = PlotPoints::from(vec![[x0, 0.0], [x1, 0.0], [x1, *share], [x0, *share]]);
+        let bar = Polygon::new(bars.name, corners).fill_color(bars.color.gamma_multiply(0.45));
+        plot.polygon(bar.stroke(Stroke::new(1.0, bars.color)).allow_hover(false));
+    }
+    if h.count > 0 {
+        let line =
+            |us: f64, style| VLine::new(bars.name, us.max(1e-6).log10()).color(bars.color).width(1.5).style(style);
+        plot.vline(line(h.median_us, LineStyle::Solid).allow_hover(false));
+        plot.vline(line(h.p99_us, LineStyle::dashed_dense()).allow_hover(false));
+    }
+}
+
 /// Shows distributions in one plot of this height.
 pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: f32) {
     let c = theme::colors(ui);
@@ -85,22 +102,7 @@ pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: 
         });
     let response = plot.show(ui, |plot| {
         plot.hline(HLine::new("", 0.0).color(c.hairline).width(1.0).allow_hover(false));
-        for bars in all {
-            let h = bars.histogram;
-            for (edges, share) in h.edges_us.windows(2).zip(&h.shares).filter(|(_, s)| **s > 0.0) {
-                let (x0, x1) = (edges[0].log10(), edges[1].log10());
-                let corners = PlotPoints::from(vec![[x0, 0.0], [x1, 0.0], [x1, *share], [x0, *share]]);
-                let bar = Polygon::new(bars.name, corners).fill_color(bars.color.gamma_multiply(0.45));
-                plot.polygon(bar.stroke(Stroke::new(1.0, bars.color)).allow_hover(false));
-            }
-            if h.count > 0 {
-                let line = |us: f64, style| {
-                    VLine::new(bars.name, us.max(1e-6).log10()).color(bars.color).width(1.5).style(style)
-                };
-                plot.vline(line(h.median_us, LineStyle::Solid).allow_hover(false));
-                plot.vline(line(h.p99_us, LineStyle::dashed_dense()).allow_hover(false));
-            }
-        }
+        all.iter().for_each(|bars| draw(plot, bars));
     });
     response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, title));
 }

@@ -142,6 +142,50 @@ impl PlotSpec<'_> {
     }
 }
 
+/// The values of a plot at a step, a line each.
+fn listed(spec: &PlotSpec<'_>, step: f64) -> String {
+    let values = spec.values_at(Some(step));
+    let mut lines: Vec<String> =
+        values.iter().take(LISTED).map(|(name, v)| format!("{name} {}", (spec.value)(*v))).collect();
+    if values.len() > LISTED {
+        lines.push(format!("and {} more", values.len() - LISTED));
+    }
+    lines.join("\n")
+}
+
+/// Sets the bounds of a plot, which follows the run or is as it was zoomed; gives its first and its last step.
+fn set_bounds(
+    plot: &mut egui_plot::PlotUi<'_>,
+    spec: &PlotSpec<'_>,
+    zoom: Zoom,
+    [following, fits_y]: [bool; 2],
+    steps: f64,
+) -> (f64, f64) {
+    let log = spec.log;
+    let mut x = plot.plot_bounds().range_x();
+    if following {
+        x = 0.0..=steps;
+        plot.set_plot_bounds_x(x.clone());
+    }
+    if let Some([low, high]) = zoom.x {
+        x = low..=high;
+        plot.set_plot_bounds_x(x.clone());
+    }
+    let (from, to) = (*x.start(), *x.end());
+    if let Some([low, high]) = zoom.y {
+        plot.set_plot_bounds_y(low..=high);
+    } else if following || fits_y {
+        let whole = spec.range.filter(|_| following);
+        let (low, high) = whole.or_else(|| spec.extent(from, to)).unwrap_or((0.0, 1.0));
+        let (low, high) = (scale(log, low), scale(log, high));
+        // A constant stands in the middle, with round marks around it.
+        let least = if low == high { high.abs() * 0.5 } else { high.abs() * 0.02 };
+        let margin = ((high - low) * 0.05).max(if log { 0.05 } else { least }).max(1e-9);
+        plot.set_plot_bounds_y(low - margin..=high + margin);
+    }
+    (from, to)
+}
+
 /// Shows a plot of this height. Dragging zooms into a box, or along one axis, dragging with the secondary button
 /// pans, a double click fits the whole run.
 pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotView, commands: &mut CommandQueue) {
@@ -152,7 +196,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
         Curve::Layers { curves, .. } if lacks_room => layer_rows_ui(ui, &curves.names),
         _ => 0.0,
     };
-    let (log, value, tick) = (spec.log, spec.value, spec.tick);
+    let (log, tick) = (spec.log, spec.tick);
     let pixels = ui.available_width().max(64.0) as usize;
     let width = (ui.available_width() - Y_AXIS).max(64.0);
     let room = f64::from(width / STEP_MARK);
@@ -162,15 +206,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
     let (following, fits_y) = (!view.frozen, !view.own_y.contains(spec.title));
     let zoom = view.zoom.take_if(|(title, _)| *title == spec.title).map(|(_, zoom)| zoom).unwrap_or_default();
     let cursor = view.cursor;
-    let listed = cursor.map(|step| {
-        let values = spec.values_at(Some(step));
-        let mut lines: Vec<String> =
-            values.iter().take(LISTED).map(|(name, v)| format!("{name} {}", value(*v))).collect();
-        if values.len() > LISTED {
-            lines.push(format!("and {} more", values.len() - LISTED));
-        }
-        lines.join("\n")
-    });
+    let listed = cursor.map(|step| listed(spec, step));
     let link = Id::unique("train plots");
     let plot = Plot::new(spec.title)
         .height(height)
@@ -197,27 +233,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
             Some(format!("step {}\n{values}", format::exact(position.x.round().max(0.0) as u64)))
         });
     let response = plot.show(ui, |plot| {
-        let mut x = plot.plot_bounds().range_x();
-        if following {
-            x = 0.0..=steps;
-            plot.set_plot_bounds_x(x.clone());
-        }
-        if let Some([low, high]) = zoom.x {
-            x = low..=high;
-            plot.set_plot_bounds_x(x.clone());
-        }
-        let (from, to) = (*x.start(), *x.end());
-        if let Some([low, high]) = zoom.y {
-            plot.set_plot_bounds_y(low..=high);
-        } else if following || fits_y {
-            let whole = spec.range.filter(|_| following);
-            let (low, high) = whole.or_else(|| spec.extent(from, to)).unwrap_or((0.0, 1.0));
-            let (low, high) = (scale(log, low), scale(log, high));
-            // A constant stands in the middle, with round marks around it.
-            let least = if low == high { high.abs() * 0.5 } else { high.abs() * 0.02 };
-            let margin = ((high - low) * 0.05).max(if log { 0.05 } else { least }).max(1e-9);
-            plot.set_plot_bounds_y(low - margin..=high + margin);
-        }
+        let (from, to) = set_bounds(plot, spec, zoom, [following, fits_y], steps);
         if let Some((name, series)) = spec.baseline {
             let points = series.points(from, to, pixels).into_iter().filter(|p| p[1].is_finite());
             let points: PlotPoints<'_> = points.map(|[x, y]| [x, scale(log, y)]).collect();
@@ -233,7 +249,7 @@ pub fn plot_ui(ui: &mut Ui, spec: &PlotSpec<'_>, height: f32, view: &mut PlotVie
     steer(ui, spec, view, &r, &transform, commands);
 }
 
-/// Draws what is being zoomed to, and zooms there where the pointer is let go.
+/// Draws what is being zoomed to, and zooms there where the pointer is released.
 fn drag_ui(ui: &Ui, title: &'static str, view: &mut PlotView, r: &Response, at: &PlotTransform) {
     let stopped = r.drag_stopped_by(PointerButton::Primary);
     if !(stopped || r.dragged_by(PointerButton::Primary)) {

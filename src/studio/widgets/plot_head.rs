@@ -16,18 +16,7 @@ pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, com
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
         ui.label(RichText::new(spec.title).font(theme::strong(13.0)));
-        if spec.can_log {
-            let button = Button::selectable(spec.log, RichText::new("log").size(12.0)).min_size(Vec2::new(28.0, 18.0));
-            let button = ui.add(button).on_hover_text(if spec.log {
-                "The axis is logarithmic; click for a linear one"
-            } else {
-                "The axis is linear; click for a logarithmic one"
-            });
-            named(&button, &format!("{}: logarithmic axis", spec.title), true);
-            if button.clicked() {
-                commands.push(UiCommand::SetPlotLog(spec.title, !spec.log));
-            }
-        }
+        log_ui(ui, spec, commands);
         let values = spec.values_at(cursor);
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             let mut text = values.first().map(|(_, v)| (spec.value)(*v)).unwrap_or_default();
@@ -46,25 +35,7 @@ pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, com
                     ui.add(egui::Label::new(RichText::new(text).size(12.0).color(c.weak)).truncate());
                     return;
                 }
-                if !spec.points_name.is_empty() {
-                    key_ui(ui, c.accent, spec.curve_name);
-                    let key = key_ui(ui, c.warning, spec.points_name);
-                    if let Some(every) = spec.points_every {
-                        key.on_hover_text(format!("Evaluated every {}", format::counted(every, "step")));
-                    }
-                }
-                if let Some((name, _)) = spec.baseline {
-                    let short = format!("baseline: {}", format::elided(name, NAME_LENGTH));
-                    let short = if ui.available_width() > NAME_ROOM { &short } else { "baseline" };
-                    let response = key_ui(ui, c.weak, short).on_hover_text(format!("The pinned run: {name}"));
-                    let name = format!("baseline {name}");
-                    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
-                }
-                if !spec.note.is_empty() {
-                    let sign = ui.label(RichText::new(icons::INFO).size(12.0).color(c.weak));
-                    sign.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, spec.note));
-                    sign.on_hover_text(spec.note);
-                }
+                keys_ui(ui, spec);
                 if let Curve::Layers { curves, .. } = &spec.curve
                     && !lacks_room
                 {
@@ -78,6 +49,47 @@ pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, com
         });
     });
     lacks_room
+}
+
+/// The switch between a linear and a logarithmic axis.
+fn log_ui(ui: &mut Ui, spec: &PlotSpec<'_>, commands: &mut CommandQueue) {
+    if !spec.can_log {
+        return;
+    }
+    let button = Button::selectable(spec.log, RichText::new("log").size(12.0)).min_size(Vec2::new(28.0, 18.0));
+    let button = ui.add(button).on_hover_text(if spec.log {
+        "The axis is logarithmic; click for a linear one"
+    } else {
+        "The axis is linear; click for a logarithmic one"
+    });
+    named(&button, &format!("{}: logarithmic axis", spec.title), true);
+    if button.clicked() {
+        commands.push(UiCommand::SetPlotLog(spec.title, !spec.log));
+    }
+}
+
+/// What the colours stand for, and what is missing from the curve.
+fn keys_ui(ui: &mut Ui, spec: &PlotSpec<'_>) {
+    let c = theme::colors(ui);
+    if !spec.points_name.is_empty() {
+        key_ui(ui, c.accent, spec.curve_name);
+        let key = key_ui(ui, c.warning, spec.points_name);
+        if let Some(every) = spec.points_every {
+            key.on_hover_text(format!("Evaluated every {}", format::counted(every, "step")));
+        }
+    }
+    if let Some((name, _)) = spec.baseline {
+        let short = format!("baseline: {}", format::elided(name, NAME_LENGTH));
+        let short = if ui.available_width() > NAME_ROOM { &short } else { "baseline" };
+        let response = key_ui(ui, c.weak, short).on_hover_text(format!("The pinned run: {name}"));
+        let name = format!("baseline {name}");
+        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &name));
+    }
+    if !spec.note.is_empty() {
+        let sign = ui.label(RichText::new(icons::INFO).size(12.0).color(c.weak));
+        sign.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, spec.note));
+        sign.on_hover_text(spec.note);
+    }
 }
 
 /// From this width on a pinned run is named, by so many characters.

@@ -107,8 +107,8 @@ pub fn picture_ui(ui: &mut Ui, picture: &Picture, texture: &TextureHandle) {
     let first = |i: usize, n: usize, of: usize| i * of / n;
     let (y, x) = (first(row, picture.rows, h), first(col, picture.cols, w));
     let averaged = if picture.rows < h || picture.cols < w { ", the mean of its neighbourhood" } else { "" };
-    let told = if value.is_finite() { format::number(f64::from(value)) } else { "not finite".into() };
-    response.on_hover_text(format!("[{y}, {x}] {told}{averaged}"));
+    let value_text = if value.is_finite() { format::number(f64::from(value)) } else { "not finite".into() };
+    response.on_hover_text(format!("[{y}, {x}] {value_text}{averaged}"));
 }
 
 #[cfg(test)]

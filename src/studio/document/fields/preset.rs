@@ -110,13 +110,26 @@ fn optimizer_fields(optimizer: &OptimizerSpec) -> Vec<Field> {
 }
 
 fn data_fields(data: Option<&DataSpec>) -> Vec<Field> {
-    use FieldValue::{Count, Flag, Number, Text};
+    use FieldValue::Number;
     let mut l = list();
     let index = data.and_then(|d| SOURCES.iter().position(|s| *s == d.source.name())).unwrap_or(0);
     l.choose("data.type", "data", SOURCES.into(), index, "Where samples come from.");
     let Some(data) = data else { return l.fields };
-    let path = |p: &PathBuf| Text(p.display().to_string());
-    match &data.source {
+    put_source(&mut l, &data.source);
+    l.put(
+        "data.held_out",
+        "held out",
+        Number(data.held_out),
+        "Kept for evaluation: a share below 1, or a number of samples.",
+    );
+    l.choose("data.split", "split", vec!["shuffled", "last"], data.split as usize, "Which samples are held out.");
+    l.fields
+}
+
+/// The fields of data that is drawn; those of files follow.
+fn put_source(l: &mut List, source: &DataSource) {
+    use FieldValue::{Count, Number};
+    match source {
         DataSource::Digits | DataSource::Iris => {}
         DataSource::Spirals { samples, classes, noise } => {
             l.put("data.samples", "samples", Count(*samples), "Samples drawn.");
@@ -134,6 +147,15 @@ fn data_fields(data: Option<&DataSpec>) -> Vec<Field> {
             l.put("data.noise", "noise", Number(*noise), "Standard deviation of the noise.");
             l.put("data.factor", "factor", Number(*factor), "Radius of the inner circle over the outer.");
         }
+        files => put_files(l, files),
+    }
+}
+
+/// The fields of data that is read from files.
+fn put_files(l: &mut List, source: &DataSource) {
+    use FieldValue::{Flag, Text};
+    let path = |p: &PathBuf| Text(p.display().to_string());
+    match source {
         DataSource::Csv { path: p, header, target, standardize, delimiter } => {
             l.put("data.path", "file", path(p), "A text table, from the preset's folder.");
             l.choose(
@@ -177,15 +199,8 @@ fn data_fields(data: Option<&DataSpec>) -> Vec<Field> {
         DataSource::Images { path: p } => {
             l.put("data.path", "folder", path(p), "A folder with one subfolder of pictures a class.")
         }
+        _ => {}
     }
-    l.put(
-        "data.held_out",
-        "held out",
-        Number(data.held_out),
-        "Kept for evaluation: a share below 1, or a number of samples.",
-    );
-    l.choose("data.split", "split", vec!["shuffled", "last"], data.split as usize, "Which samples are held out.");
-    l.fields
 }
 
 fn run_fields(preset: &Preset) -> Vec<Field> {
@@ -291,18 +306,13 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
             Text(t),
             DataSource::Csv { path, .. } | DataSource::Npz { path, .. } | DataSource::Images { path },
         ) => *path = t.into(),
-        ("header", Choice(i), DataSource::Csv { header, .. }) => {
-            *header = [Header::Auto, Header::Yes, Header::No][(*i).min(2)]
-        }
-        ("target", Text(t), DataSource::Csv { target, .. }) => {
-            *target = match t.parse::<usize>() {
-                _ if t.is_empty() || t == "-1" => TargetColumn::Last,
-                Ok(i) => TargetColumn::Index(i),
-                Err(_) => TargetColumn::Name(t.clone()),
-            };
-        }
-        ("standardize", Flag(b), DataSource::Csv { standardize, .. }) => *standardize = *b,
-        ("delimiter", Text(t), DataSource::Csv { delimiter, .. }) => *delimiter = t.chars().next().unwrap_or(','),
+        (_, _, DataSource::Csv { header, target, standardize, delimiter, .. }) => match (name, value) {
+            ("header", Choice(i)) => *header = [Header::Auto, Header::Yes, Header::No][(*i).min(2)],
+            ("target", Text(t)) => *target = target_column(t),
+            ("standardize", Flag(b)) => *standardize = *b,
+            ("delimiter", Text(t)) => *delimiter = t.chars().next().unwrap_or(','),
+            _ => return false,
+        },
         ("x", Text(t), DataSource::Npz { x, .. }) => x.clone_from(t),
         ("y", Text(t), DataSource::Npz { y, .. }) => y.clone_from(t),
         ("x", Text(t), DataSource::Npy { x, .. }) => *x = t.into(),
@@ -313,6 +323,15 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
         _ => return false,
     }
     true
+}
+
+/// The column of a table that a text names: by its name, by its number from 0, or -1 for the last.
+fn target_column(text: &str) -> TargetColumn {
+    match text.parse::<usize>() {
+        _ if text.is_empty() || text == "-1" => TargetColumn::Last,
+        Ok(index) => TargetColumn::Index(index),
+        Err(_) => TargetColumn::Name(text.to_owned()),
+    }
 }
 
 /// A source of this name with sensible fields; `None` for no data.

@@ -27,7 +27,7 @@ impl Continuation {
     }
 }
 
-/// Waits for a run that this window let go just now, as long as its last checkpoint may take; false where it is still
+/// Waits for a run that this window dropped just now, as long as its last checkpoint may take; false where it is still
 /// being written.
 pub(super) fn is_released(store: &RunStore, id: &str) -> bool {
     const PATIENCE: Duration = Duration::from_secs(10);

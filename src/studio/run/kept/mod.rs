@@ -217,7 +217,7 @@ impl KeptRuns {
         self.view = RunsView::new(&self.entries, self.column, self.is_reversed, self.shows_hidden, now_ms());
     }
 
-    /// Makes the comparison of presets anew, and lets go of curves that nobody wants.
+    /// Makes the comparison of presets anew, and drops curves that nobody wants.
     pub fn selection_changed(&mut self) {
         let presets: Vec<&str> =
             self.selected.iter().filter_map(|id| self.entry(id)).map(|e| e.record.preset.as_str()).collect();

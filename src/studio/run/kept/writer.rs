@@ -123,7 +123,7 @@ impl RunWriter {
         Some(path)
     }
 
-    /// True where a checkpoint of the last steps should still be written before the run is let go.
+    /// True where a checkpoint of the last steps should still be written before the run is dropped.
     #[must_use]
     pub fn lacks_checkpoint(&self, done: u64) -> bool {
         done > 0 && self.asked_at != Some(done)

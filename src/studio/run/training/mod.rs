@@ -161,7 +161,7 @@ impl Training {
         self.set_smoothing(smoothing);
     }
 
-    /// Takes the run out of here, to be let go.
+    /// Takes the run out of here, to be ended.
     fn end(&mut self) -> Shutdown {
         let (is_running, done) = (self.is_running(), self.done());
         Shutdown { worker: self.worker.take(), writer: self.writer.take(), is_running, done }
@@ -369,7 +369,7 @@ impl Training {
             }
         }
         if let Some(path) = self.writer.wants_checkpoint(self.state.as_ref(), self.done()) {
-            // Where the run has no ear for it now, it is asked again after its next steps.
+            // Where the run cannot take it now, it is asked again after its next steps.
             let _ = self.worker.as_ref().is_some_and(|w| w.send(Command::SaveCheckpoint(path)));
         }
         self.rates.measure(self.history.step_us.raw.values());
@@ -381,22 +381,7 @@ impl Training {
             return;
         }
         match event {
-            Event::State(state) => {
-                // A run that has failed answers no more commands of use. A finished one may be made longer, and one
-                // that was stopped may continue.
-                if let RunState::Failed(why) = &state {
-                    self.is_timing = false;
-                    self.news = Some(format!("Training failed: {why}"));
-                    let is_unprepared = self.state == Some(RunState::Preparing);
-                    self.unprepared = self.preset.clone().filter(|_| is_unprepared).map(|preset| (preset, false));
-                    drop_in_background(self.worker.take());
-                    if let Some(previous) = self.previous.take() {
-                        self.shows_previous = true;
-                        self.put_back(*previous);
-                    }
-                }
-                self.change(state);
-            }
+            Event::State(state) => self.take_state(state),
             Event::Prepared { run, recording, total, notes, resumed, maybe_trained, lr } => {
                 let artefacts = self.worker.as_ref().and_then(|worker| worker.artefacts(run));
                 let Some(RunArtefacts { compiled, data }) = artefacts else { return };
@@ -436,9 +421,26 @@ impl Training {
             Event::NotSaved(_, why) => self.saves.push_back(Err(why)),
             Event::QueryResult(answer) => self.query_answer = Some(answer),
             Event::TimedBothWays(times) => (self.both_ways, self.is_timing) = (Some(TwoWays::of(&times)), false),
-            // The window asks with looks only.
+            // The window asks with queries only.
             Event::Predicted { .. } => {}
         }
+    }
+
+    /// Takes in another state. A run that has failed answers no more commands of use; a finished one may be made
+    /// longer, and one that was stopped may continue.
+    fn take_state(&mut self, state: RunState) {
+        if let RunState::Failed(why) = &state {
+            self.is_timing = false;
+            self.news = Some(format!("Training failed: {why}"));
+            let is_unprepared = self.state == Some(RunState::Preparing);
+            self.unprepared = self.preset.clone().filter(|_| is_unprepared).map(|preset| (preset, false));
+            drop_in_background(self.worker.take());
+            if let Some(previous) = self.previous.take() {
+                self.shows_previous = true;
+                self.put_back(*previous);
+            }
+        }
+        self.change(state);
     }
 
     /// Begins or ends the taking of rates with the run.

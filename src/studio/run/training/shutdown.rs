@@ -1,4 +1,4 @@
-//! The end of a run that the window lets go: what it still has to report is kept, away from the thread that draws.
+//! The end of a run that the window drops: what it still has to report is kept, away from the thread that draws.
 
 use crate::studio::run::kept::writer::RunWriter;
 use crate::train::{Command, Event, Worker};
@@ -12,7 +12,7 @@ pub fn drop_in_background(worker: Option<Worker>) {
     }
 }
 
-/// A run that the window lets go.
+/// A run that the window drops.
 pub struct Shutdown {
     pub worker: Option<Worker>,
     pub writer: RunWriter,
