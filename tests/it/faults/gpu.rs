@@ -51,7 +51,7 @@ pub fn table() -> Vec<KernelFault> {
         ),
         fault(
             "every value of the log is the loss",
-            [FEED, "a.at<u32>(7 + threadIdx.x)[0]", "a.at<u32>(7)[0]"],
+            [FEED, "a.at<u32>(FIRST_WATCHED + threadIdx.x)[0]", "a.at<u32>(FIRST_WATCHED)[0]"],
             &[CLASSES],
             LOG,
         ),
@@ -75,7 +75,7 @@ pub fn table() -> Vec<KernelFault> {
         ),
         fault(
             "a batch is that of the next step",
-            [FEED, "a.at<u32>(2) + step % RING * 16", "a.at<u32>(2) + (step + 1) % RING * 16"],
+            [FEED, "a.at<u32>(PLACES) + step % RING * 16", "a.at<u32>(PLACES) + (step + 1) % RING * 16"],
             &[CLASSES, TENSOR],
             LOG,
         ),
@@ -103,13 +103,17 @@ pub fn table() -> Vec<KernelFault> {
         ),
         fault(
             "the logged update magnitude is the gradient's norm",
-            [OPTIMIZER, "closed[MAX] = a.at<u32>(3)[0];", "closed[MAX] = a.at<u32>(4)[0];"],
+            [
+                OPTIMIZER,
+                "closed[MAX] = a.at<u32>(Slots::UPDATE_MAX)[0];",
+                "closed[MAX] = a.at<u32>(Slots::GRAD_NORM)[0];",
+            ],
             &[TENSOR],
             LOG,
         ),
         fault(
             "metrics that close a step go to the step before",
-            [OPTIMIZER, "a.at<i64>(5)[1] + RING - 1) % RING", "a.at<i64>(5)[1] + RING - 2) % RING"],
+            [OPTIMIZER, "a.at<i64>(COUNTER)[1] + RING - 1) % RING", "a.at<i64>(COUNTER)[1] + RING - 2) % RING"],
             &[TENSOR],
             LOG,
         ),
@@ -117,8 +121,8 @@ pub fn table() -> Vec<KernelFault> {
             "the gradient's norm of a step's parts is its square",
             [
                 OPTIMIZER,
-                "if (a.has(4)) *a.at<float>(4) = root_of_sum(total.square);",
-                "if (a.has(4)) *a.at<float>(4) = total.square;",
+                "if (a.has(Slots::GRAD_NORM)) *a.at<float>(Slots::GRAD_NORM) = root_of_sum(total.square);",
+                "if (a.has(Slots::GRAD_NORM)) *a.at<float>(Slots::GRAD_NORM) = total.square;",
             ],
             &[TENSOR],
             TWINS,
@@ -243,7 +247,11 @@ pub fn table() -> Vec<KernelFault> {
         ),
         fault(
             "an evaluation takes the running mean for the variance",
-            ["norm.cu", "norms::floats(a, 4, t.channel, 1.0f, var);", "norms::floats(a, 3, t.channel, 1.0f, var);"],
+            [
+                "norm.cu",
+                "norms::floats(a, Slots::RUNNING_VAR, t.channel, 1.0f, var);",
+                "norms::floats(a, Slots::RUNNING_MEAN, t.channel, 1.0f, var);",
+            ],
             &[CLASSES],
             EVALUATION,
         ),
