@@ -134,7 +134,7 @@ template <class E, int V> DEV void conv_bias(const Args& a, int col, float (&bia
 #pragma unroll
     for (int v = 0; v < V; ++v) {
         bias[v] = 0.0f;
-        if constexpr (E::BIAS) bias[v] = a.at<float>(2)[col + v];
+        if constexpr (E::BIAS) bias[v] = a.at<float>(slots::product::BIAS)[col + v];
     }
 }
 
@@ -142,8 +142,8 @@ template <class E, int V> DEV void conv_bias(const Args& a, int col, float (&bia
 template <class E, class TO, bool ACC, int V> DEV void conv_finish(const Args& a, i64 index, const float (&bias)[V], const float (&sum)[V]) {
     Vec<TO, V> saved, out, before;
     Vec<float, V> previous;
-    TO* c = a.at<TO>(5);
-    if constexpr (E::ACT_GRAD != NONE) saved = load<TO, V>(a.at<TO>(3) + index);
+    TO* c = a.at<TO>(slots::product::C);
+    if constexpr (E::ACT_GRAD != NONE) saved = load<TO, V>(a.at<TO>(slots::product::SAVED) + index);
     if constexpr (ACC) previous = load<float, V>((const float*)c + index);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
@@ -155,7 +155,7 @@ template <class E, class TO, bool ACC, int V> DEV void conv_finish(const Args& a
         out.v[v] = narrow<TO>(value);
     }
     if constexpr (E::SAVE_Z) {
-        if (a.has(6)) store<TO, V>(a.at<TO>(6) + index, before);
+        if (a.has(slots::product::Z)) store<TO, V>(a.at<TO>(slots::product::Z) + index, before);
     }
     conv_store(c + index, out);
 }
@@ -171,7 +171,7 @@ template <class E, class TO, bool ACC, i64 LEN, int LD, int SPLITS, int THREADS>
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp % GROUPS;
         const i64 index = (i64)block * PER_BLOCK + (warp / GROUPS * 32 + lane) * V;
         const bool inside = index < LEN;
-        const float* partial = a.at<float>(7) + index;
+        const float* partial = a.at<float>(slots::product::WORK) + index;
         float sum[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) sum[v] = 0.0f;
@@ -357,7 +357,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         // Where whole steps lie in one tap, everything about the tap is the same for all threads.
         const u32 tap = (u32)(CK % BK == 0 ? k0 : k) / CK, i = tap / (u32)cols.taps, j = tap - i * (u32)cols.taps;
         const int h = rows.offset0 + (int)i * R::OFFSET_STEP, w = cols.offset0 + (int)j * Q::OFFSET_STEP;
-        const T* from = a.at<T>(0) + (((Offset)h * Q::SIZE + w) * LC + (k - (int)tap * CK));
+        const T* from = a.at<T>(slots::product::A) + (((Offset)h * Q::SIZE + w) * LC + (k - (int)tap * CK));
         const bool inside = k < sum;
         conv_fill<T, VA, COUNT, BM % ALONG != 0>(
             [&](int c, bool& valid) {
@@ -376,7 +376,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         constexpr int SLOTS = BK / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BN, ALONG), K = Geom::TAPS * Geom::CG;
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS, k = k0 + slot;
-        const T* from = a.at<T>(1) + ((group * Geom::FG + col0 + line) * K + k);
+        const T* from = a.at<T>(slots::product::B) + ((group * Geom::FG + col0 + line) * K + k);
         conv_fill<T, VB, COUNT, BN % ALONG != 0>(
             [&](int c, bool& valid) {
                 valid = k < K && col0 + line + c * ALONG < COLS;
@@ -393,7 +393,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS;
-        const T* from = a.at<T>(1) + (col0 + slot);
+        const T* from = a.at<T>(slots::product::B) + (col0 + slot);
         const bool inside = col0 + slot < COLS;
         conv_fill<T, VB, COUNT, BK % ALONG != 0>(
             [&](int c, bool& valid) {
@@ -414,7 +414,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         constexpr int SLOTS = BM / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VA, line = here() / SLOTS;
-        const T* from = a.at<T>(1) + ((OffsetY)(k0 + line) * Geom::F + group * Geom::FG + row0 + slot);
+        const T* from = a.at<T>(slots::product::B) + ((OffsetY)(k0 + line) * Geom::F + group * Geom::FG + row0 + slot);
         const bool inside = row0 + slot < ROWS;
         conv_fill<T, VA, COUNT, BK % ALONG != 0>(
             [&](int c, bool& valid) {
@@ -433,7 +433,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS, col = col0 + slot;
         const int tap = col / Geom::CG, i = tap / Geom::KW, h = i * Geom::DH - Geom::PH, w = (tap - i * Geom::KW) * Geom::DW - Geom::PW;
-        const T* from = a.at<T>(0) + (((Offset)h * Geom::W + w) * Geom::C + group * Geom::CG + col - tap * Geom::CG);
+        const T* from = a.at<T>(slots::product::A) + (((Offset)h * Geom::W + w) * Geom::C + group * Geom::CG + col - tap * Geom::CG);
         const bool inside = col < COLS;
         conv_fill<T, VB, COUNT, BK % ALONG != 0>(
             [&](int c, bool& valid) {
@@ -525,7 +525,7 @@ template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int 
     template <int V> DEV void put(const Args& a, int split, int row, int line, const float (&bias)[V], const float (&sum)[V]) {
         const i64 index = (i64)row * LD + line;
         if constexpr (SPLITS > 1) {
-            float* const part = a.at<float>(7) + (split * LEN + index);
+            float* const part = a.at<float>(slots::product::WORK) + (split * LEN + index);
             if constexpr (V == 4) conv_store_global(part, sum);
             else part[0] = sum[0];
         } else {
@@ -744,7 +744,7 @@ template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
             constexpr int SLOTS = FT / V, ALONG = THREADS / SLOTS, COUNT = ceil_div(Y_LINES, ALONG);
             static_assert(THREADS % SLOTS == 0, "slots");
             const int slot = threadIdx.x % SLOTS, first = threadIdx.x / SLOTS;
-            const T* from = a.at<T>(1) + ((i64)(n * Geom::HO + h0) * Geom::WO * Geom::F + f0 + slot * V);
+            const T* from = a.at<T>(slots::product::B) + ((i64)(n * Geom::HO + h0) * Geom::WO * Geom::F + f0 + slot * V);
             const bool inside = f0 + slot * V < Geom::F;
 #pragma unroll
             for (int i = 0; i < COUNT; ++i) {
@@ -757,7 +757,7 @@ template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
             constexpr int SLOTS = CT / V, ALONG = THREADS / SLOTS, COUNT = ceil_div(X_LINES, ALONG);
             static_assert(THREADS % SLOTS == 0, "slots");
             const int slot = threadIdx.x % SLOTS, first = threadIdx.x / SLOTS;
-            const T* from = a.at<T>(0) + ((i64)(n * Geom::H + h0 - Geom::PH) * Geom::W * Geom::C + c0 + slot * V);
+            const T* from = a.at<T>(slots::product::A) + ((i64)(n * Geom::H + h0 - Geom::PH) * Geom::W * Geom::C + c0 + slot * V);
             const bool inside = c0 + slot * V < Geom::C;
 #pragma unroll
             for (int i = 0; i < COUNT; ++i) {
@@ -792,7 +792,7 @@ template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
         if (f >= Geom::F || c >= Geom::C) return;
         const i64 index = ((i64)f * Geom::TAPS + tap) * Geom::C + c;
         const float bias[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-        if constexpr (SPLITS > 1) conv_store_global(a.at<float>(7) + (split * Geom::WEIGHT + index), sum);
+        if constexpr (SPLITS > 1) conv_store_global(a.at<float>(slots::product::WORK) + (split * Geom::WEIGHT + index), sum);
         else conv_finish<Epilogue<false, NONE, false, NONE>, float, ACC, 4>(a, index, bias, sum);
     }
 };
@@ -1041,7 +1041,7 @@ template <class T, class Geom, int R, int THREADS> struct ConvThin {
         for (int i = threadIdx.x; i < COPIES; i += THREADS) {
             const int r = i / SLOTS, at = (i - r * SLOTS) * VX;
             const bool valid = (u32)(h0 + r) < (u32)Geom::H;
-            const T* from = a.at<T>(0) + ((i64)(n * Geom::H + h0 + r) * (Geom::W * Geom::C) + at);
+            const T* from = a.at<T>(slots::product::A) + ((i64)(n * Geom::H + h0 + r) * (Geom::W * Geom::C) + at);
             T* to = x + r * PITCH + LEFT + at;
             if constexpr (VX * sizeof(T) >= 4) {
                 copy_async<VX * (int)sizeof(T)>(to, from, valid);
@@ -1105,7 +1105,7 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
         for (int j = 0; j < TILES; ++j) tap_at[j] = Thin::tap_offset(min_i(j * 8 + g, K - 1));
         const auto fetch = [&](int unit, int i) {
             const int n = unit / Thin::UNITS_H, lines = lines_of(unit);
-            const T* from = a.at<T>(1) + ((i64)(n * Geom::HO + (unit - n * Thin::UNITS_H) * R) * Geom::WO * Geom::F + f0 + g * VL);
+            const T* from = a.at<T>(slots::product::B) + ((i64)(n * Geom::HO + (unit - n * Thin::UNITS_H) * R) * Geom::WO * Geom::F + f0 + g * VL);
 #pragma unroll
             for (int e = 0; e < LT; ++e) {
                 const int p = (warp + i * WARPS) * CHUNK + t * LT + e;
@@ -1180,7 +1180,7 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
 #pragma unroll
                 for (int e = 0; e < 2; ++e) scratch[(warp * FT + v / VL * 8 * VL + g * VL + v % VL) * LINE + j * 8 + t * 2 + e] = acc[v / 2][j][v % 2 * 2 + e];
         __syncthreads();
-        float* const part = a.at<float>(7) + (split * Geom::WEIGHT + (i64)f0 * K);
+        float* const part = a.at<float>(slots::product::WORK) + (split * Geom::WEIGHT + (i64)f0 * K);
         for (int i = threadIdx.x; i < FT * K; i += THREADS) {
             const int f = i / K, k = i - f * K;
             float sum = 0.0f;
@@ -1221,7 +1221,7 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
 #pragma unroll
             for (int j = 0; j < TILES; ++j) {
                 const int mine = j * 2 + g % 2;
-                const T* from = a.at<T>(1) + (f0 + mine / VL * 4 * VL + g / 2 * VL + mine % VL) * K;
+                const T* from = a.at<T>(slots::product::B) + (f0 + mine / VL * 4 * VL + g / 2 * VL + mine % VL) * K;
                 T w[KT];
 #pragma unroll
                 for (int e = 0; e < KT; ++e) {
@@ -1327,15 +1327,15 @@ template <int KIND, class T, class Geom, class E> struct ConvDirect {
                 const int w = w0 + cols.offset0 + j * Q::OFFSET_STEP;
                 if ((u32)w >= (u32)Q::SIZE) continue;
                 const int tap = (rows.tap0 + i * R::TAP_STEP) * Geom::KW + cols.tap0 + j * Q::TAP_STEP;
-                const T* from = a.at<T>(0) + (((i64)n * R::SIZE + h) * Q::SIZE + w) * LC + group * CK;
+                const T* from = a.at<T>(slots::product::A) + (((i64)n * R::SIZE + h) * Q::SIZE + w) * LC + group * CK;
                 if constexpr (V > 1) {
                     const Vec<T, V> x = load<T, V>(from);
 #pragma unroll
-                    for (int v = 0; v < V; ++v) sum[v] = fmaf(to_float(x.v[v]), to_float(a.at<T>(1)[(ch + v) * Geom::TAPS + tap]), sum[v]);
+                    for (int v = 0; v < V; ++v) sum[v] = fmaf(to_float(x.v[v]), to_float(a.at<T>(slots::product::B)[(ch + v) * Geom::TAPS + tap]), sum[v]);
                 } else {
                     for (int c = 0; c < CK; ++c) {
                         const int weight = FWD ? (ch * Geom::TAPS + tap) * Geom::CG + c : ((group * Geom::FG + c) * Geom::TAPS + tap) * Geom::CG + ch % Geom::CG;
-                        sum[0] = fmaf(to_float(from[c]), to_float(a.at<T>(1)[weight]), sum[0]);
+                        sum[0] = fmaf(to_float(from[c]), to_float(a.at<T>(slots::product::B)[weight]), sum[0]);
                     }
                 }
             }
@@ -1371,14 +1371,14 @@ template <class T, class Geom, int SPLITS, bool ACC> struct ConvDirectBwdW {
             for (int e = 0; e < HOLD; ++e) acc[e] = 0.0f;
             if (f < Geom::F) {
                 for (int p = split * EACH + warp; p < end; p += WARPS) {
-                    const float dy = to_float(a.at<T>(1)[(i64)p * Geom::F + f]);
+                    const float dy = to_float(a.at<T>(slots::product::B)[(i64)p * Geom::F + f]);
                     const int n = p / (Geom::HO * Geom::WO), at = p - n * (Geom::HO * Geom::WO), oh = at / Geom::WO, ow = at - oh * Geom::WO;
 #pragma unroll
                     for (int e = 0; e < HOLD; ++e) {
                         const int k = k0 + e, tap = k / Geom::CG, c = k - tap * Geom::CG, i = tap / Geom::KW, j = tap - i * Geom::KW;
                         const int h = oh * Geom::SH - Geom::PH + i * Geom::DH, w = ow * Geom::SW - Geom::PW + j * Geom::DW;
                         if (k < K && (u32)h < (u32)Geom::H && (u32)w < (u32)Geom::W)
-                            acc[e] = fmaf(dy, to_float(a.at<T>(0)[(((i64)n * Geom::H + h) * Geom::W + w) * Geom::C + channel + c]), acc[e]);
+                            acc[e] = fmaf(dy, to_float(a.at<T>(slots::product::A)[(((i64)n * Geom::H + h) * Geom::W + w) * Geom::C + channel + c]), acc[e]);
                     }
                 }
             }
@@ -1394,7 +1394,7 @@ template <class T, class Geom, int SPLITS, bool ACC> struct ConvDirectBwdW {
                 for (int w = 0; w < WARPS; ++w) sum[0] += scratch[(w * HOLD + e) * 32 + l];
                 if (filter >= Geom::F || k0 + e >= K) continue;
                 const i64 index = (i64)filter * K + k0 + e;
-                if constexpr (SPLITS > 1) a.at<float>(7)[split * Geom::WEIGHT + index] = sum[0];
+                if constexpr (SPLITS > 1) a.at<float>(slots::product::WORK)[split * Geom::WEIGHT + index] = sum[0];
                 else conv_finish<E, float, ACC, 1>(a, index, bias, sum);
             }
         }

@@ -53,47 +53,51 @@ template <int N> DEV Vec<float, N> load_floats(const float* at) {
 
 // y = 0. Overwrites LEN elements of T; moves LEN * sizeof(T) bytes.
 template <class T, i64 LEN> struct Fill : Elementwise<Fill<T, LEN>, LEN, WIDE_V<T>> {
+    using Slots = slots::fill;
     template <int N> struct In {};
     template <int N> DEV In<N> read(const Args&, i64) { return {}; }
-    template <int N> DEV void write(const Args& a, i64 at, In<N>) { store(a.at<T>(0) + at, Vec<T, N>{}); }
+    template <int N> DEV void write(const Args& a, i64 at, In<N>) { store(a.at<T>(Slots::Y) + at, Vec<T, N>{}); }
 };
 
 // y = x: the transpose of samples of one row or one column. Overwrites; moves 2 * LEN * sizeof(T) bytes.
 template <class T, i64 LEN> struct Copy : Elementwise<Copy<T, LEN>, LEN, WIDE_V<T>> {
+    using Slots = slots::transpose;
     template <int N> using In = Vec<T, N>;
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return load<T, N>(a.at<T>(0) + at); }
-    template <int N> DEV void write(const Args& a, i64 at, const In<N>& x) { store(a.at<T>(1) + at, x); }
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return load<T, N>(a.at<T>(Slots::X) + at); }
+    template <int N> DEV void write(const Args& a, i64 at, const In<N>& x) { store(a.at<T>(Slots::Y) + at, x); }
 };
 
 // y = (T) x, rounded to nearest even, from floats. Overwrites; moves LEN * (4 + sizeof(T)) bytes.
 template <class T, i64 LEN> struct Cast : Elementwise<Cast<T, LEN>, LEN, WIDE_V<T>> {
+    using Slots = slots::cast;
     template <int N> using In = Vec<float, N>;
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return load_floats<N>(a.at<float>(0) + at); }
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return load_floats<N>(a.at<float>(Slots::X) + at); }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& x) {
         Vec<T, N> y;
 #pragma unroll
         for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(x.v[i]);
-        store(a.at<T>(1) + at, y);
+        store(a.at<T>(Slots::Y) + at, y);
     }
 };
 
 // y = x as floats, from T. Overwrites; moves LEN * (4 + sizeof(T)) bytes.
 template <class T, i64 LEN> struct Widen : Elementwise<Widen<T, LEN>, LEN, WIDE_V<T>> {
+    using Slots = slots::cast;
     template <int N> using In = Vec<T, N>;
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return load<T, N>(a.at<T>(0) + at); }
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return load<T, N>(a.at<T>(Slots::X) + at); }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& x) {
         if constexpr (N <= 4) {
             Vec<float, N> y;
 #pragma unroll
             for (int i = 0; i < N; ++i) y.v[i] = to_float(x.v[i]);
-            store(a.at<float>(1) + at, y);
+            store(a.at<float>(Slots::Y) + at, y);
         } else {
 #pragma unroll
             for (int i = 0; i < N; i += 4) {
                 Vec<float, 4> y;
 #pragma unroll
                 for (int j = 0; j < 4; ++j) y.v[j] = to_float(x.v[i + j]);
-                store(a.at<float>(1) + at + i, y);
+                store(a.at<float>(Slots::Y) + at + i, y);
             }
         }
     }
@@ -101,37 +105,40 @@ template <class T, i64 LEN> struct Widen : Elementwise<Widen<T, LEN>, LEN, WIDE_
 
 // y = f(x). Overwrites, in place allowed; moves 2 * LEN * sizeof(T) bytes.
 template <class T, int FUNC, i64 LEN> struct Act : Elementwise<Act<T, FUNC, LEN>, LEN, WIDE_V<T>> {
+    using Slots = slots::act;
     template <int N> using In = Vec<T, N>;
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return load<T, N>(a.at<T>(0) + at); }
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return load<T, N>(a.at<T>(Slots::X) + at); }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& x) {
         Vec<T, N> y;
 #pragma unroll
         for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(activate<FUNC, T>(to_float(x.v[i])));
-        store(a.at<T>(1) + at, y);
+        store(a.at<T>(Slots::Y) + at, y);
     }
 };
 
 // dx = dy * f'(saved). Overwrites, dx may lie on dy; moves 3 * LEN * sizeof(T) bytes.
 template <class T, int FUNC, i64 LEN> struct ActBwd : Elementwise<ActBwd<T, FUNC, LEN>, LEN, WIDE_V<T>> {
+    using Slots = slots::act_bwd;
     template <int N> using In = TwoInputs<T, N>;
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(0) + at), load<T, N>(a.at<T>(1) + at)}; }
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(Slots::DY) + at), load<T, N>(a.at<T>(Slots::SAVED) + at)}; }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
         Vec<T, N> dx;
 #pragma unroll
         for (int i = 0; i < N; ++i) dx.v[i] = narrow<T>(to_float(in.a.v[i]) * activate_grad<FUNC, T>(to_float(in.b.v[i])));
-        store(a.at<T>(2) + at, dx);
+        store(a.at<T>(Slots::DX) + at, dx);
     }
 };
 
 // y = f(a + b), or (a + b) * f'(saved). Overwrites, y may lie on a or b; moves 3 or 4 * LEN * sizeof(T) bytes.
 template <class T, int N> struct ThreeInputs { Vec<T, N> a, b, saved; };
 template <class T, int ACT, int ACT_GRAD, i64 LEN> struct AddAct : Elementwise<AddAct<T, ACT, ACT_GRAD, LEN>, LEN, WIDE_V<T>> {
+    using Slots = slots::add_act;
     template <int N> using In = ThreeInputs<T, N>;
     template <int N> DEV In<N> read(const Args& a, i64 at) {
         In<N> in;
-        in.a = load<T, N>(a.at<T>(0) + at);
-        in.b = load<T, N>(a.at<T>(1) + at);
-        if constexpr (ACT_GRAD != NONE) in.saved = load<T, N>(a.at<T>(2) + at);
+        in.a = load<T, N>(a.at<T>(Slots::A) + at);
+        in.b = load<T, N>(a.at<T>(Slots::B) + at);
+        if constexpr (ACT_GRAD != NONE) in.saved = load<T, N>(a.at<T>(Slots::SAVED) + at);
         return in;
     }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
@@ -142,19 +149,20 @@ template <class T, int ACT, int ACT_GRAD, i64 LEN> struct AddAct : Elementwise<A
             if constexpr (ACT_GRAD != NONE) v *= activate_grad<ACT_GRAD, T>(to_float(in.saved.v[i]));
             y.v[i] = narrow<T>(v);
         }
-        store(a.at<T>(3) + at, y);
+        store(a.at<T>(Slots::Y) + at, y);
     }
 };
 
 // y = a + b. Overwrites, y may lie on a or on b; moves 3 * LEN * sizeof(T) bytes.
 template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>> {
+    using Slots = slots::add;
     template <int N> using In = TwoInputs<T, N>;
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(0) + at), load<T, N>(a.at<T>(1) + at)}; }
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(Slots::A) + at), load<T, N>(a.at<T>(Slots::B) + at)}; }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
         Vec<T, N> y;
 #pragma unroll
         for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(to_float(in.a.v[i]) + to_float(in.b.v[i]));
-        store(a.at<T>(2) + at, y);
+        store(a.at<T>(Slots::Y) + at, y);
     }
 };
 
@@ -162,16 +170,17 @@ template <class T, i64 LEN> struct Add : Elementwise<Add<T, LEN>, LEN, WIDE_V<T>
 // sizeof(T) bytes. The matrix is walked as one array, so that x and y are moved in vectors whatever COLS is; the bias is moved in vectors
 // where COLS is a multiple of the vector's length.
 template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, ROWS * COLS, WIDE_V<T>> {
+    using Slots = slots::bias_add;
     template <int N> struct In {
         Vec<T, N> x;
         Vec<float, N> bias;
     };
     template <int N> DEV In<N> read(const Args& a, i64 at) {
         In<N> in;
-        in.x = load<T, N>(a.at<T>(0) + at);
+        in.x = load<T, N>(a.at<T>(Slots::X) + at);
         // A 32-bit remainder costs a fraction of a 64-bit one.
         int col = ROWS * COLS <= 0xffffffffll ? (int)((u32)at % (u32)COLS) : (int)(at % COLS);
-        const float* bias = a.at<float>(1);
+        const float* bias = a.at<float>(Slots::BIAS);
         if constexpr (COLS % N == 0) in.bias = load_floats<N>(bias + col);
         else {
 #pragma unroll
@@ -186,7 +195,7 @@ template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, R
         Vec<T, N> y;
 #pragma unroll
         for (int i = 0; i < N; ++i) y.v[i] = narrow<T>(to_float(in.x.v[i]) + in.bias.v[i]);
-        store(a.at<T>(2) + at, y);
+        store(a.at<T>(Slots::Y) + at, y);
     }
 };
 
@@ -199,6 +208,7 @@ template <class T, i64 ROWS, int COLS> struct BiasAdd : Elementwise<BiasAdd<T, R
 // one of CHUNKS stretches of rows and leaves its sums in work [CHUNKS, COLS], which phase 1 adds up, eight columns a block.
 // Vectors are as wide as COLS allows. Moves ROWS * COLS * sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
 template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasGrad {
+    using Slots = slots::bias_grad;
     static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256;
     static constexpr i64 WORK = CHUNKS == 1 ? 0 : 4ll * CHUNKS * COLS;
     static constexpr int V = vec_width<T>(COLS), GROUPS = COLS / V;
@@ -220,7 +230,7 @@ template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasG
     static constexpr int smem(int phase) { return phase == 0 ? 4 * (LANES + SHARE) * WIDTH : 4 * 8 * 8; }
 
     DEV void finish(const Args& a, int col, float sum) {
-        float* db = a.at<float>(2) + col;
+        float* db = a.at<float>(Slots::DB) + col;
         *db = ACCUMULATE ? *db + sum : sum;
     }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
@@ -233,7 +243,7 @@ template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasG
 #pragma unroll
             for (int i = 0; i < V; ++i) sum[i] = 0.0f;
             if (lane < LANES && group < GROUPS) {
-                const T* dy = a.at<T>(0) + (i64)group * V;
+                const T* dy = a.at<T>(Slots::DY) + (i64)group * V;
 #pragma unroll UNROLL
                 for (int step = 0; step < STEPS; ++step) {
                     const i64 row = start + step * LANES + lane;
@@ -263,14 +273,14 @@ template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasG
 #pragma unroll 8
                 for (int i = 1; i < SHARE; ++i) s += shared_sums[i * WIDTH + t];
                 if constexpr (CHUNKS == 1) finish(a, col, s);
-                else a.at<float>(3)[(i64)chunk * COLS + col] = s;
+                else a.at<float>(Slots::WORK)[(i64)chunk * COLS + col] = s;
             }
         } else {
             // Four chunks of eight columns in each warp.
             const int col = block * 8 + t % 8;
             float s = 0.0f;
             if (col < COLS) {
-                const float* from = a.at<float>(3) + col;
+                const float* from = a.at<float>(Slots::WORK) + col;
 #pragma unroll 8
                 for (int i = t / 8; i < CHUNKS; i += THREADS / 8) s += from[(i64)i * COLS];
             }
@@ -296,6 +306,7 @@ template <class T, i64 ROWS, int COLS, bool ACCUMULATE, int CHUNKS> struct BiasG
 // time where rows allow. Small samples are one tile; thin ones are cut along their long side only, which keeps the short side's
 // rows together in memory. The tile's rows are padded so that columns fall into different banks.
 template <class T, int N, int ROWS, int COLS> struct Transpose {
+    using Slots = slots::transpose;
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0;
     static constexpr bool LARGE = (i64)N * ROWS * COLS >= 1 << 20;
@@ -319,8 +330,8 @@ template <class T, int N, int ROWS, int COLS> struct Transpose {
         T* tile = (T*)smem;
         const int col0 = block % OVER * TC, row0 = block / OVER % DOWN * TR;
         const i64 sample = (i64)(block / (OVER * DOWN)) * ROWS * COLS;
-        const T* x = a.at<T>(0) + sample;
-        T* y = a.at<T>(1) + sample;
+        const T* x = a.at<T>(Slots::X) + sample;
+        T* y = a.at<T>(Slots::Y) + sample;
         Vec<T, RV> in[READS];
 #pragma unroll
         for (int i = 0; i < READS; ++i) {
@@ -356,6 +367,7 @@ template <class T, int N, int ROWS, int COLS> struct Transpose {
 // each, exchange the decisions as ballots (bit 16 h + l of ballot q of round r stands for element 128 r + 64 h + 16 q + l), and then move
 // neighbouring elements in vectors of 16 bytes. No word is drawn twice.
 template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout {
+    using Slots = slots::dropout;
     static constexpr int PHASES = 1, THREADS = 256, CHUNK = 256;
     static constexpr i64 WORK = 0, CHUNKS = (LEN + CHUNK - 1) / CHUNK;
     static constexpr int V = WIDE_V<T>, PIECES = CHUNK / (32 * V);
@@ -369,10 +381,10 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
         const i64 chunk = (i64)block * (THREADS / 32) + threadIdx.x / 32, base = chunk * CHUNK;
         if (chunk >= CHUNKS) return;
         const bool full = LEN % CHUNK == 0 || base + CHUNK <= LEN;
-        const T* x = a.at<T>(0) + base;
-        T* y = a.at<T>(2) + base;
-        u8* mask = a.at<u8>(3) + base / 8;
-        const i64 seed = a.at<i64>(1)[0], step = a.at<i64>(1)[1];
+        const T* x = a.at<T>(Slots::X) + base;
+        T* y = a.at<T>(Slots::Y) + base;
+        u8* mask = a.at<u8>(Slots::MASK) + base / 8;
+        const i64 seed = a.at<i64>(Slots::COUNTER)[0], step = a.at<i64>(Slots::COUNTER)[1];
         const int rest = full ? CHUNK : (int)(LEN - base);
         Vec<T, V> in[PIECES];
 #pragma unroll
@@ -427,27 +439,29 @@ template <class T, i64 LEN, u32 THRESHOLD, u32 SCALE, u32 STREAM> struct Dropout
 // dx = dy * scale where the element's bit of the mask is set, else exactly 0. Overwrites, dx may lie on dy; moves 2 * LEN * sizeof(T) +
 // LEN / 8 bytes. SCALE as for Dropout.
 template <class T, i64 LEN, u32 SCALE> struct DropoutBwd : Elementwise<DropoutBwd<T, LEN, SCALE>, LEN, WIDE_V<T>> {
+    using Slots = slots::dropout_bwd;
     template <int N> struct In {
         Vec<T, N> dy;
         u32 keep;
     };
-    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(0) + at), (u32)a.at<u8>(1)[at / 8] >> at % 8}; }
+    template <int N> DEV In<N> read(const Args& a, i64 at) { return {load<T, N>(a.at<T>(Slots::DY) + at), (u32)a.at<u8>(Slots::MASK)[at / 8] >> at % 8}; }
     template <int N> DEV void write(const Args& a, i64 at, const In<N>& in) {
         Vec<T, N> dx;
 #pragma unroll
         for (int i = 0; i < N; ++i) dx.v[i] = (in.keep >> i & 1) != 0 ? narrow<T>(to_float(in.dy.v[i]) * __uint_as_float(SCALE)) : T{};
-        store(a.at<T>(2) + at, dx);
+        store(a.at<T>(Slots::DX) + at, dx);
     }
 };
 
 // mask [LEN / 8] (bits): whether x [LEN] is above zero; LEN is a multiple of 8. Slots: x, mask. Overwrites; moves LEN * sizeof(T) + LEN / 8 bytes.
 template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN, 8> {
+    using Slots = slots::sign_bits;
     static_assert(LEN % 8 == 0, "a byte of the mask belongs to eight elements");
     template <int N> using In = Vec<float, N>;
     template <int N> DEV In<N> read(const Args& a, i64 at) {
-        if constexpr (sizeof(T) == 4) return load_floats<N>(a.at<float>(0) + at);
+        if constexpr (sizeof(T) == 4) return load_floats<N>(a.at<float>(Slots::X) + at);
         else {
-            const Vec<T, N> x = load<T, N>(a.at<T>(0) + at);
+            const Vec<T, N> x = load<T, N>(a.at<T>(Slots::X) + at);
             In<N> out;
 #pragma unroll
             for (int i = 0; i < N; ++i) out.v[i] = to_float(x.v[i]);
@@ -458,7 +472,7 @@ template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN,
         u32 bits = 0;
 #pragma unroll
         for (int i = 0; i < N; ++i) bits |= (u32)(in.v[i] > 0.0f) << i;
-        a.at<u8>(1)[at / 8] = (u8)bits;
+        a.at<u8>(Slots::MASK)[at / 8] = (u8)bits;
     }
 };
 
@@ -467,16 +481,17 @@ template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN,
 // counter [2] (i64: seed, step) with one added to the step. One thread works; in place allowed. The block has the size of the other
 // operations' blocks so that it can share a launch with them.
 struct StepInc {
+    using Slots = slots::step_inc;
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
     static constexpr int smem(int) { return 0; }
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
         if (threadIdx.x != 0) return;
-        const i64* prev = a.has(0) ? a.at<i64>(0) : a.at<i64>(1);
+        const i64* prev = a.has(Slots::COUNTER_PREV) ? a.at<i64>(Slots::COUNTER_PREV) : a.at<i64>(Slots::COUNTER);
         const i64 seed = prev[0], step = prev[1];
-        a.at<i64>(1)[0] = seed;
-        a.at<i64>(1)[1] = (i64)((u64)step + 1);
+        a.at<i64>(Slots::COUNTER)[0] = seed;
+        a.at<i64>(Slots::COUNTER)[1] = (i64)((u64)step + 1);
     }
 };
 
@@ -484,6 +499,7 @@ struct StepInc {
 // One thread works on each, in double precision; the block's size as for StepInc. The power is taken by squaring, which is a fraction of the library function's latency; its error
 // of about t units of the last place vanishes beside the one rounding to float, because the power itself is gone before t is large.
 template <u64 BETA1, u64 BETA2> struct BiasCorr {
+    using Slots = slots::bias_corr;
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
@@ -491,27 +507,29 @@ template <u64 BETA1, u64 BETA2> struct BiasCorr {
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
         if (threadIdx.x >= 2) return;
         double square = __longlong_as_double((i64)(threadIdx.x == 0 ? BETA1 : BETA2)), power = 1.0;
-        const u64 skipped = a.has(2) ? (u64)a.at<float>(2)[0] : 0;
-        for (u64 t = (u64)a.at<i64>(0)[1] - skipped; t != 0; t >>= 1) {
+        const u64 skipped = a.has(Slots::SKIPPED) ? (u64)a.at<float>(Slots::SKIPPED)[0] : 0;
+        for (u64 t = (u64)a.at<i64>(Slots::COUNTER)[1] - skipped; t != 0; t >>= 1) {
             if (t & 1) power *= square;
             square *= square;
         }
         const double rest = 1.0 - power;
-        a.at<float>(1)[threadIdx.x] = (float)(1.0 / (threadIdx.x == 0 ? rest : sqrt(rest)));
+        a.at<float>(Slots::CORR)[threadIdx.x] = (float)(1.0 / (threadIdx.x == 0 ? rest : sqrt(rest)));
     }
 };
 
 // Slots: 0 row_loss [ROWS], 1 loss [1], 2 row_right [ROWS], 3 accuracy [1], all float, the last two where bound: means over the rows. One block, which adds in
 // a fixed order; overwrites; moves 4 to 8 bytes a row.
 template <i64 ROWS> struct LossMean {
+    using Slots = slots::loss_mean;
+    static_assert(Slots::ROW_LOSS == 0 && Slots::LOSS == 1 && Slots::ACCURACY == Slots::ROW_RIGHT + 1, "a mean follows its rows");
     static constexpr int PHASES = 1, THREADS = ROWS > 4096 ? 1024 : 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
     static constexpr int smem(int) { return 4 * THREADS / 32; }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
 #pragma unroll
-        for (int slot = 0; slot < 4; slot += 2) {
-            if (slot > 0 && !a.has(slot + 1)) return;
+        for (int slot = Slots::ROW_LOSS; slot <= Slots::ROW_RIGHT; slot += Slots::ROW_RIGHT) {
+            if (slot > Slots::ROW_LOSS && !a.has(slot + 1)) return;
             const float* const rows = a.at<float>(slot);
             float sum = 0.0f;
 #pragma unroll 8
@@ -527,6 +545,7 @@ template <i64 ROWS> struct LossMean {
 // additions does not matter. A group of L lanes takes a row: nothing before the label may reach its score, nothing behind may exceed it.
 // Overwrites; moves ROWS * (CLASSES * sizeof(T) + 4) bytes.
 template <class T, i64 ROWS, int CLASSES> struct Accuracy {
+    using Slots = slots::accuracy;
     static constexpr int PHASES = 1, THREADS = ROWS * CLASSES > 4096 ? 1024 : 256;
     static constexpr i64 WORK = 0;
     static constexpr int L = CLASSES <= 8 ? 1 : CLASSES <= 16 ? 2 : CLASSES <= 64 ? 8 : 32;
@@ -541,9 +560,9 @@ template <class T, i64 ROWS, int CLASSES> struct Accuracy {
             const i64 row = row0 + threadIdx.x / L;
             bool fits = false;
             if (row < ROWS) {
-                const int label = a.at<int>(1)[row];
+                const int label = a.at<int>(Slots::LABELS)[row];
                 if (label >= 0 && label < CLASSES) {
-                    const T* scores = a.at<T>(0) + row * CLASSES;
+                    const T* scores = a.at<T>(Slots::SCORES) + row * CLASSES;
                     const float best = to_float(scores[label]);
                     fits = true;
 #pragma unroll 8
@@ -557,7 +576,7 @@ template <class T, i64 ROWS, int CLASSES> struct Accuracy {
             if (within == 0 && (all & group) == group) right += 1.0f;
         }
         right = block_reduce<Sum, THREADS>(right, (float*)smem);
-        if (threadIdx.x == 0) a.at<float>(2)[0] = right / (float)ROWS;
+        if (threadIdx.x == 0) a.at<float>(Slots::ACCURACY)[0] = right / (float)ROWS;
     }
 };
 
@@ -630,6 +649,7 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
 // update_max [1] = largest of update_max_seg [SEGMENTS] (not a number where one is not) and grad_norm [1] = square root of the sum of
 // the squares of grad_norm_seg [SEGMENTS], each where both its input and its output are bound. Floats; one block, which adds in a fixed order. Overwrites.
 template <int SEGMENTS> struct UpdateMetrics {
+    using Slots = slots::update_metrics;
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
@@ -641,15 +661,15 @@ template <int SEGMENTS> struct UpdateMetrics {
         return block_reduce<R, THREADS>(v, (float*)smem);
     }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
-        if (a.has(0) && a.has(2)) {
-            const float largest = reduce<MaxOrNan>(a.at<float>(0), smem);
-            if (threadIdx.x == 0) a.at<float>(2)[0] = largest;
+        if (a.has(Slots::UPDATE_MAX_SEG) && a.has(Slots::UPDATE_MAX)) {
+            const float largest = reduce<MaxOrNan>(a.at<float>(Slots::UPDATE_MAX_SEG), smem);
+            if (threadIdx.x == 0) a.at<float>(Slots::UPDATE_MAX)[0] = largest;
         }
-        if (a.has(1) && a.has(3)) {
+        if (a.has(Slots::GRAD_NORM_SEG) && a.has(Slots::GRAD_NORM)) {
             UpdateMetric* const of_warp = (UpdateMetric*)smem;
             UpdateSum sum = {0u, 0.0f, 0.0f};
 #pragma unroll 4
-            for (int i = threadIdx.x; i < SEGMENTS; i += THREADS) sum.add_norm(a.at<float>(1)[i]);
+            for (int i = threadIdx.x; i < SEGMENTS; i += THREADS) sum.add_norm(a.at<float>(Slots::GRAD_NORM_SEG)[i]);
             sum = lanes_metric(sum);
             // The largest change is no longer looked at there.
             __syncthreads();
@@ -657,7 +677,7 @@ template <int SEGMENTS> struct UpdateMetrics {
             __syncthreads();
             if (threadIdx.x == 0) {
                 for (int w = 1; w < THREADS / 32; ++w) sum.add(of_warp[w]);
-                a.at<float>(3)[0] = sum.norm();
+                a.at<float>(Slots::GRAD_NORM)[0] = sum.norm();
             }
         }
     }

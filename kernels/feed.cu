@@ -37,6 +37,7 @@ template <u32 COUNT> struct Shuffle {
 // values, but for those of which LEFT has the bit, that of step s begun. LAST: only closes the record. Records are [RING, 16] words: begin and end in nanoseconds (u64), then the floats.
 // Slots: samples, targets, places, counter, records, x, y, then the watched values. Overwrites; moves 2 * BATCH * (WX + WY) elements.
 template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, int WATCHED, u32 LEFT, int RING, bool LAST> struct Feed {
+    enum : int { SAMPLES, TARGETS, PLACES, COUNTER, RECORDS, BATCH_X, BATCH_Y, FIRST_WATCHED };
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr bool BEGINS = true;
     static constexpr i64 WORK = 0;
@@ -56,30 +57,30 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, in
         const bool mine = !LAST && at < BATCH * (WX / V), early = launch_flags(a) & EARLY_A;
         // One copy of what looks up: the code of so short a kernel is fetched while everybody waits for it.
         if (!early) begin(a);
-        const u64 step = (u64)a.at<i64>(3)[1];
+        const u64 step = (u64)a.at<i64>(COUNTER)[1];
         // A row's threads share its targets.
         const int first = col / V;
         i64 sample = 0;
         Vec<float, V> in;
         Y_IN target{};
         if (mine) {
-            const u32* place = a.at<u32>(2) + step % RING * 16;
+            const u32* place = a.at<u32>(PLACES) + step % RING * 16;
             u32 keys[12];
 #pragma unroll
             for (int i = 0; i < 12; ++i) keys[i] = place[i];
             sample = place[12] + row;
             if constexpr (COUNT > 0) sample = Shuffle<COUNT>::at((u32)sample, keys);
-            in = load<float, V>(a.at<float>(0) + sample * WX + col);
-            if (first < WY) target = a.at<Y_IN>(1)[sample * WY + first];
+            in = load<float, V>(a.at<float>(SAMPLES) + sample * WX + col);
+            if (first < WY) target = a.at<Y_IN>(TARGETS)[sample * WY + first];
         }
         if (early) begin(a);
         if (block == 0 && threadIdx.x < 32) {
-            u32* closed = a.at<u32>(4) + (step + RING - 1) % RING * 16;
-            if (threadIdx.x < WATCHED && (LEFT >> threadIdx.x & 1) == 0) closed[4 + threadIdx.x] = a.at<u32>(7 + threadIdx.x)[0];
+            u32* closed = a.at<u32>(RECORDS) + (step + RING - 1) % RING * 16;
+            if (threadIdx.x < WATCHED && (LEFT >> threadIdx.x & 1) == 0) closed[4 + threadIdx.x] = a.at<u32>(FIRST_WATCHED + threadIdx.x)[0];
             if (threadIdx.x == 31) {
                 const u64 ns = now();
                 ((u64*)closed)[1] = ns;
-                if constexpr (!LAST) ((u64*)(a.at<u32>(4) + step % RING * 16))[0] = ns;
+                if constexpr (!LAST) ((u64*)(a.at<u32>(RECORDS) + step % RING * 16))[0] = ns;
             }
         }
         if constexpr (!LAST) {
@@ -87,10 +88,10 @@ template <class X, int WX, class Y_IN, class Y, int WY, int BATCH, u32 COUNT, in
                 Vec<X, V> out;
 #pragma unroll
                 for (int i = 0; i < V; ++i) out.v[i] = Fed<X>::of(in.v[i]);
-                store(a.at<X>(5) + (i64)row * WX + col, out);
-                Y* to = a.at<Y>(6) + (i64)row * WY;
+                store(a.at<X>(BATCH_X) + (i64)row * WX + col, out);
+                Y* to = a.at<Y>(BATCH_Y) + (i64)row * WY;
                 if (first < WY) to[first] = Fed<Y>::of(target);
-                for (int i = first + WX / V; i < WY; i += WX / V) to[i] = Fed<Y>::of(a.at<Y_IN>(1)[sample * WY + i]);
+                for (int i = first + WX / V; i < WY; i += WX / V) to[i] = Fed<Y>::of(a.at<Y_IN>(TARGETS)[sample * WY + i]);
             }
         }
     }

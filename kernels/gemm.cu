@@ -16,8 +16,6 @@ enum GemmTrans { GEMM_NN = 0, GEMM_NT = 1, GEMM_TN = 2 };
 
 namespace gemm {
 
-enum { SLOT_A, SLOT_B, SLOT_BIAS, SLOT_SAVED, SLOT_C_PREV, SLOT_C, SLOT_Z, SLOT_WORK };
-
 // Shared memory that a ring may take; two blocks of this size fit a multiprocessor of compute capability 9.0.
 constexpr int RING_LIMIT = 96 * 1024;
 
@@ -35,17 +33,17 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
     __device__ __forceinline__ void fetch(const Args& a, i64 row, int col) {
         const i64 at = row * N + col;
         if constexpr (Epi::BIAS) {
-            const Vec<float, V> v = load<float, V>(a.at<float>(SLOT_BIAS) + col);
+            const Vec<float, V> v = load<float, V>(a.at<float>(slots::product::BIAS) + col);
 #pragma unroll
             for (int i = 0; i < V; ++i) bias[i] = v.v[i];
         }
         if constexpr (Epi::ACT_GRAD != NONE) {
-            const Vec<T, V> v = load<T, V>(a.at<T>(SLOT_SAVED) + at);
+            const Vec<T, V> v = load<T, V>(a.at<T>(slots::product::SAVED) + at);
 #pragma unroll
             for (int i = 0; i < V; ++i) saved[i] = to_float(v.v[i]);
         }
         if constexpr (ACC) {
-            const Vec<Out, V> v = load<Out, V>(a.at<Out>(SLOT_C) + at);
+            const Vec<Out, V> v = load<Out, V>(a.at<Out>(slots::product::C) + at);
 #pragma unroll
             for (int i = 0; i < V; ++i) previous[i] = to_float(v.v[i]);
         }
@@ -65,9 +63,9 @@ template <class T, class Out, int N, bool ACC, class Epi, int V> struct Tail {
             if constexpr (Epi::SAVE_Z) before.v[i] = narrow<T>(z);
         }
         if constexpr (Epi::SAVE_Z) {
-            if (a.has(SLOT_Z)) store<T, V>(a.at<T>(SLOT_Z) + at, before);
+            if (a.has(slots::product::Z)) store<T, V>(a.at<T>(slots::product::Z) + at, before);
         }
-        store<Out, V>(a.at<Out>(SLOT_C) + at, out);
+        store<Out, V>(a.at<Out>(slots::product::C) + at, out);
     }
 };
 
@@ -107,7 +105,7 @@ template <class T, int N, class Rule, int GRAIN, bool ALONE, int V> struct Tail<
 
 // Where a product's factors are, and what a block does when its tile at `row`, `col` is done.
 template <class Epi> struct Ending {
-    static constexpr int A = SLOT_A, B = SLOT_B;
+    static constexpr int A = slots::product::A, B = slots::product::B;
     static constexpr bool ALONE = false;
     template <int M, int N, int BM, int BN, int THREADS> DEV void close(const Args&, int, int, const UpdateSum&) {}
 };
@@ -204,7 +202,7 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
                 for (int v = 0; v < V; ++v) sum.v[v] += part.v[v];
             }
             if constexpr (SPLIT > 1) {
-                store<float, V>(a.at<float>(SLOT_WORK) + ((i64)p.split * M + p.row + row) * N + p.col + col, sum);
+                store<float, V>(a.at<float>(slots::product::WORK) + ((i64)p.split * M + p.row + row) * N + p.col + col, sum);
             } else if constexpr (EARLY) {
                 held.ends[i].finish(a, p.row + row, p.col + col, sum, metric);
             } else {
@@ -225,7 +223,7 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
         const int col = (int)(at % N);
         Ends ends;
         ends.fetch(a, row, col);
-        const float* work = a.at<float>(SLOT_WORK) + at;
+        const float* work = a.at<float>(slots::product::WORK) + at;
         Vec<float, V> sum = load<float, V>(work);
 #pragma unroll 8
         for (int s = 1; s < SPLIT; ++s) {

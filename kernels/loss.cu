@@ -227,6 +227,7 @@ template <class T, int CLASSES, u64 SMOOTHING, int THREADS> struct LossWideRow {
 // LANES threads share a row: up to 32 hold a row of at most 1024 classes in registers; LANES = THREADS stands for a row for each block.
 // Accesses are as wide as rows allow, up to 16 bytes. Overwrites; deterministic. Moves logits and probs once.
 template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_> struct SoftmaxCe {
+    using Slots = slots::softmax_ce;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int GROUPS = THREADS / LANES;
     static constexpr int blocks(int) { return ceil_div(ROWS, GROUPS); }
@@ -235,9 +236,9 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const int row = block * GROUPS + threadIdx.x / LANES, lane = threadIdx.x % LANES;
         const bool valid = row < ROWS;
-        const T* logits = a.at<T>(0) + (i64)row * CLASSES;
-        const int label = valid ? a.at<int>(1)[row] : 0;
-        T* probs = a.has(3) && valid ? a.at<T>(3) + (i64)row * CLASSES : nullptr;
+        const T* logits = a.at<T>(Slots::LOGITS) + (i64)row * CLASSES;
+        const int label = valid ? a.at<int>(Slots::LABELS)[row] : 0;
+        T* probs = a.has(Slots::PROBS) && valid ? a.at<T>(Slots::PROBS) + (i64)row * CLASSES : nullptr;
         const auto same = [](float p, int) { return p; };
         bool right;
         float loss;
@@ -251,13 +252,14 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
             loss = scores.softmax(lane, label, right);
             if (probs != nullptr) scores.write(probs, lane, same);
         }
-        if (valid && lane == 0 && a.has(2)) a.at<float>(2)[row] = loss;
+        if (valid && lane == 0 && a.has(Slots::ROW_LOSS)) a.at<float>(Slots::ROW_LOSS)[row] = loss;
     }
 };
 
 // Slots: 0 probs [rows, classes] T, 1 labels [rows] i32, 2 dlogits [rows, classes] T, 3 scale [1] float; dlogits may lie on probs.
 // `dlogits = (probs - target) / rows * scale`. Two groups of up to 16 bytes a thread, 256 threads a block. Overwrites; deterministic.
 template <class T, int ROWS, int CLASSES, u64 SMOOTHING> struct SoftmaxCeGrad {
+    using Slots = slots::softmax_ce_grad;
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr int V = vec_width<T>(CLASSES), ROW_VECS = CLASSES / V;
     static constexpr i64 VECS = (i64)ROWS * ROW_VECS;
@@ -266,15 +268,15 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING> struct SoftmaxCeGrad {
     static constexpr int smem(int) { return 0; }
     static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const float scale = (a.has(3) ? *a.at<float>(3) : 1.0f) / ROWS;
+        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / ROWS;
         Vec<T, V> p[EACH];
         int label[EACH];
 #pragma unroll
         for (int e = 0; e < EACH; ++e) {
             const i64 at = (i64)block * (THREADS * EACH) + e * THREADS + threadIdx.x;
             if (at >= VECS) continue;
-            p[e] = load<T, V>(a.at<T>(0) + at * V);
-            label[e] = a.at<int>(1)[row_of(at)];
+            p[e] = load<T, V>(a.at<T>(Slots::PROBS) + at * V);
+            label[e] = a.at<int>(Slots::LABELS)[row_of(at)];
         }
 #pragma unroll
         for (int e = 0; e < EACH; ++e) {
@@ -286,7 +288,7 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING> struct SoftmaxCeGrad {
                 const float target = LossTarget<CLASSES, SMOOTHING>::of(label[e], col + j);
                 p[e].v[j] = narrow<T>((to_float(p[e].v[j]) - target) * scale);
             }
-            store<T, V>(a.at<T>(2) + at * V, p[e]);
+            store<T, V>(a.at<T>(Slots::DLOGITS) + at * V, p[e]);
         }
     }
     // Division by a constant is a multiplication in 32 bits and several of them in 64.
@@ -302,6 +304,7 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING> struct SoftmaxCeGrad {
 // the rows, and each group of threads has up to four rows under way. With one block neither work nor ticket is used; otherwise work
 // holds two floats for each block and the last block adds them up. Overwrites; deterministic. Moves logits and dlogits once.
 template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_, int BLOCKS> struct SoftmaxCeFused {
+    using Slots = slots::softmax_ce_fused;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int blocks(int) { return BLOCKS; }
     static constexpr int smem(int) { return loss_smem<2>(); }
@@ -309,10 +312,10 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
     using Target = LossTarget<CLASSES, SMOOTHING>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const float scale = (a.has(6) ? *a.at<float>(6) : 1.0f) / ROWS;
-        const T* logits = a.at<T>(0);
-        const int* labels = a.at<int>(1);
-        T* dlogits = a.at<T>(2);
+        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / ROWS;
+        const T* logits = a.at<T>(Slots::LOGITS);
+        const int* labels = a.at<int>(Slots::LABELS);
+        T* dlogits = a.at<T>(Slots::DLOGITS);
         // Loss and right answers; every row is counted by one thread.
         float sums[2] = {0.0f, 0.0f};
         if constexpr (LANES > 32) {
@@ -354,9 +357,9 @@ template <class T, int ROWS, int CLASSES, u64 SMOOTHING, int LANES, int THREADS_
                 }
             }
         }
-        if (loss_total<2, THREADS, BLOCKS>(sums, a.at<float>(5), a.at<u32>(7), block, smem)) {
-            if (a.has(3)) *a.at<float>(3) = sums[0] / ROWS;
-            if (a.has(4)) *a.at<float>(4) = sums[1] / ROWS;
+        if (loss_total<2, THREADS, BLOCKS>(sums, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem)) {
+            if (a.has(Slots::LOSS)) *a.at<float>(Slots::LOSS) = sums[0] / ROWS;
+            if (a.has(Slots::ACCURACY)) *a.at<float>(Slots::ACCURACY) = sums[1] / ROWS;
         }
     }
 };
@@ -400,6 +403,7 @@ DEV float warp_max(float v) {
 // registers, each the rows of b of some features, and give their share of the scores, which are summed in a fixed order.
 // Scores and their gradient stay float in between. Overwrites; deterministic. Moves a and dx once and b once a block; b is fetched early where it is old.
 template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT, int EACH_ROWS, int THREADS_> struct DenseCe {
+    using Slots = slots::dense_ce;
     static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = head::power_above(CLASSES);
     static constexpr bool BEGINS = true;
     static constexpr int EACH = ceil_div(FEATURES, THREADS), V = min_i(vec_width<T>(CLASSES), 4);
@@ -422,7 +426,7 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
 #pragma unroll
                 for (int c = 0; c < CLASSES; c += V) {
                     Vec<T, V> v{};
-                    if (inside(e)) v = load<T, V>(a.at<T>(1) + feature(e) * CLASSES + c);
+                    if (inside(e)) v = load<T, V>(a.at<T>(Slots::B) + feature(e) * CLASSES + c);
 #pragma unroll
                     for (int i = 0; i < V; ++i) w[e][c + i] = to_float(v.v[i]);
                 }
@@ -437,17 +441,17 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
             for (int e = 0; e < EACH; ++e) {
                 const bool valid = inside(e) && (ROWS % EACH_ROWS == 0 || row0 + r < ROWS);
                 const i64 at = (i64)(row0 + r) * FEATURES + feature(e);
-                x[r][e] = valid ? to_float(a.at<T>(0)[at]) : 0.0f;
+                x[r][e] = valid ? to_float(a.at<T>(Slots::A)[at]) : 0.0f;
                 saved[r][e] = x[r][e];
-                if constexpr (ACT_GRAD != NONE && !SAVED_IS_INPUT) saved[r][e] = valid ? to_float(a.at<T>(4)[at]) : 0.0f;
+                if constexpr (ACT_GRAD != NONE && !SAVED_IS_INPUT) saved[r][e] = valid ? to_float(a.at<T>(Slots::SAVED)[at]) : 0.0f;
             }
         // What the loss needs is on its way meanwhile. A lane holds the score of a class, with its twins where there are fewer than 32.
         int label[EACH_ROWS];
 #pragma unroll
-        for (int r = 0; r < EACH_ROWS; ++r) label[r] = row0 + r < ROWS ? a.at<int>(3)[row0 + r] : 0;
+        for (int r = 0; r < EACH_ROWS; ++r) label[r] = row0 + r < ROWS ? a.at<int>(Slots::LABELS)[row0 + r] : 0;
         const int own_class = lane % P;
-        const float bias = a.has(2) && own_class < CLASSES ? a.at<float>(2)[own_class] : 0.0f;
-        const float scale = (a.has(5) ? *a.at<float>(5) : 1.0f) / ROWS;
+        const float bias = a.has(Slots::BIAS) && own_class < CLASSES ? a.at<float>(Slots::BIAS)[own_class] : 0.0f;
+        const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / ROWS;
         if (!early) read_weight();
 #pragma unroll
         for (int r = 0; r < EACH_ROWS; ++r) {
@@ -484,7 +488,7 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
                 for (int c = 0; c < CLASSES; ++c) dx = fmaf(grads[c], w[e][c], dx);
                 if constexpr (KEPT != 0x3f800000u) dx *= __uint_as_float(KEPT);
                 if constexpr (ACT_GRAD != NONE) dx *= activate_grad<ACT_GRAD, T>(saved[r][e]);
-                a.at<T>(9)[(i64)row * FEATURES + feature(e)] = narrow<T>(dx);
+                a.at<T>(Slots::DX)[(i64)row * FEATURES + feature(e)] = narrow<T>(dx);
             }
             // What is left is one warp's work.
             if (warp != r % WARPS || row >= ROWS) continue;
@@ -494,10 +498,10 @@ template <class T, int ROWS, int FEATURES, int CLASSES, u64 SMOOTHING, int ACT_G
             const bool right = __ballot_sync(0xffffffffu, wrong) == 0;
             float all = 0.0f;
             if constexpr (Target::SMOOTH) all = warp_reduce<Sum, P>(own_class < CLASSES ? relative : 0.0f);
-            if (lane < CLASSES) a.at<T>(6)[(i64)row * CLASSES + lane] = narrow<T>(grad);
+            if (lane < CLASSES) a.at<T>(Slots::DLOGITS)[(i64)row * CLASSES + lane] = narrow<T>(grad);
             if (lane == 0) {
-                a.at<float>(7)[row] = Target::loss(logf(sum), own - max, all);
-                a.at<float>(8)[row] = right ? 1.0f : 0.0f;
+                a.at<float>(Slots::ROW_LOSS)[row] = Target::loss(logf(sum), own - max, all);
+                a.at<float>(Slots::ROW_RIGHT)[row] = right ? 1.0f : 0.0f;
             }
         }
     }
@@ -562,34 +566,36 @@ template <class T, i64 LEN, int THREADS, int BLOCKS> DEV float loss_errors(const
 // Slots: 0 y [len] T, 1 target [len] T, 2 loss [1] float, 3 work.
 // One block, or two phases through one partial sum for each block. Overwrites; deterministic. Moves y and target once.
 template <class T, i64 LEN, int THREADS_, int BLOCKS> struct Mse {
+    using Slots = slots::mse;
     static constexpr int PHASES = BLOCKS > 1 ? 2 : 1, THREADS = THREADS_;
     static constexpr int blocks(int phase) { return phase == 0 ? BLOCKS : 1; }
     static constexpr int smem(int) { return loss_smem<1>(); }
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float sum[1] = {0.0f};
-        if constexpr (PHASE == 0) sum[0] = loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(0), a.at<T>(1), (T*)nullptr, 0.0f, block);
+        if constexpr (PHASE == 0) sum[0] = loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block);
         else {
 #pragma unroll 4
-            for (int i = threadIdx.x; i < BLOCKS; i += THREADS) sum[0] += a.at<float>(3)[i];
+            for (int i = threadIdx.x; i < BLOCKS; i += THREADS) sum[0] += a.at<float>(Slots::WORK)[i];
         }
         loss_block_sum<1, THREADS>(sum, (float*)smem);
         if (threadIdx.x != 0) return;
-        if constexpr (PHASE + 1 < PHASES) a.at<float>(3)[block] = sum[0];
-        else *a.at<float>(2) = mean_square<LEN>(sum[0]);
+        if constexpr (PHASE + 1 < PHASES) a.at<float>(Slots::WORK)[block] = sum[0];
+        else *a.at<float>(Slots::LOSS) = mean_square<LEN>(sum[0]);
     }
 };
 
 // Slots: 0 y [len] T, 1 target [len] T, 2 dy [len] T, 3 scale [1] float; dy may lie on y.
 // `dy = 2 / len (y - target) scale`. Overwrites; deterministic. Moves y, target and dy once.
 template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseGrad {
+    using Slots = slots::mse_grad;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int blocks(int) { return BLOCKS; }
     static constexpr int smem(int) { return 0; }
     static constexpr i64 WORK = 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const float factor = (float)(2.0 / LEN) * (a.has(3) ? *a.at<float>(3) : 1.0f);
-        loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(0), a.at<T>(1), a.at<T>(2), factor, block);
+        const float factor = (float)(2.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+        loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block);
     }
 };
 
@@ -597,14 +603,15 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseGrad {
 // `Mse` and `MseGrad` in one launch. With one block neither work nor ticket is used; otherwise work holds one float for each block and
 // the last block adds them up. Overwrites; deterministic. Moves y, target and dy once.
 template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseFused {
+    using Slots = slots::mse_fused;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int blocks(int) { return BLOCKS; }
     static constexpr int smem(int) { return loss_smem<1>(); }
     static constexpr i64 WORK = BLOCKS > 1 ? 4ll * BLOCKS : 0;
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const float factor = (float)(2.0 / LEN) * (a.has(5) ? *a.at<float>(5) : 1.0f);
-        float sum[1] = {loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(0), a.at<T>(1), a.at<T>(2), factor, block)};
-        if (loss_total<1, THREADS, BLOCKS>(sum, a.at<float>(4), a.at<u32>(6), block, smem) && a.has(3)) *a.at<float>(3) = mean_square<LEN>(sum[0]);
+        const float factor = (float)(2.0 / LEN) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+        float sum[1] = {loss_errors<T, LEN, THREADS, BLOCKS>(a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block)};
+        if (loss_total<1, THREADS, BLOCKS>(sum, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem) && a.has(Slots::LOSS)) *a.at<float>(Slots::LOSS) = mean_square<LEN>(sum[0]);
     }
 };
 
@@ -613,6 +620,7 @@ template <class T, i64 LEN, int THREADS_, int BLOCKS> struct MseFused {
 // y [LEN] = what the losses take for e^x, or for the logarithm of x where LOG, of x [LEN]. Floats; overwrites. No step runs this: it is how the exactness of
 // these functions is measured. Slots: x, y.
 template <bool LOG, i64 LEN> struct LossFunction {
+    using Slots = slots::act;
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return ceil_div(LEN, THREADS); }
@@ -620,7 +628,7 @@ template <bool LOG, i64 LEN> struct LossFunction {
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const i64 at = (i64)block * THREADS + threadIdx.x;
         if (at >= LEN) return;
-        const float x = a.at<float>(0)[at];
-        a.at<float>(1)[at] = LOG ? logf(x) : loss_exp(x);
+        const float x = a.at<float>(Slots::X)[at];
+        a.at<float>(Slots::Y)[at] = LOG ? logf(x) : loss_exp(x);
     }
 };

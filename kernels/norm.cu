@@ -226,24 +226,25 @@ template <int ROWS, int C, int V, int THREADS, int TX, int CHUNK> struct Tiles {
 
 // The running statistics of V channels before and after a batch.
 template <int ROWS, u64 MOMENTUM, int V> struct Statistics {
+    using Slots = slots::batch_norm;
     float mean_before[V], var_before[V];
     // Read early, so that nothing waits for them later.
     __device__ __forceinline__ void get(const Args& a, int channel) {
-        floats(a, a.has(3) ? 3 : 8, channel, 0.0f, mean_before);
-        floats(a, a.has(4) ? 4 : 9, channel, 0.0f, var_before);
+        floats(a, a.has(Slots::MEAN_PREV) ? Slots::MEAN_PREV : Slots::RUNNING_MEAN, channel, 0.0f, mean_before);
+        floats(a, a.has(Slots::VAR_PREV) ? Slots::VAR_PREV : Slots::RUNNING_VAR, channel, 0.0f, var_before);
     }
     // Writes what is wanted.
     __device__ __forceinline__ void put(const Args& a, int channel, const float (&mean)[V], const float (&var)[V], const float (&rstd)[V]) const {
         const float keep = (float)(1.0 - real(MOMENTUM)), take = (float)real(MOMENTUM), unbiased = (float)(ROWS / (ROWS - 1.0));
         float next[V];
-        if (a.has(6)) norms::put<float, V>(a.at<float>(6) + channel, mean);
-        if (a.has(7)) norms::put<float, V>(a.at<float>(7) + channel, rstd);
+        if (a.has(Slots::MEAN)) norms::put<float, V>(a.at<float>(Slots::MEAN) + channel, mean);
+        if (a.has(Slots::RSTD)) norms::put<float, V>(a.at<float>(Slots::RSTD) + channel, rstd);
 #pragma unroll
         for (int i = 0; i < V; ++i) next[i] = keep * mean_before[i] + take * mean[i];
-        if (a.has(8)) norms::put<float, V>(a.at<float>(8) + channel, next);
+        if (a.has(Slots::RUNNING_MEAN)) norms::put<float, V>(a.at<float>(Slots::RUNNING_MEAN) + channel, next);
 #pragma unroll
         for (int i = 0; i < V; ++i) next[i] = keep * var_before[i] + take * (var[i] * unbiased);
-        if (a.has(9)) norms::put<float, V>(a.at<float>(9) + channel, next);
+        if (a.has(Slots::RUNNING_VAR)) norms::put<float, V>(a.at<float>(Slots::RUNNING_VAR) + channel, next);
     }
 };
 
@@ -258,6 +259,7 @@ template <int ROWS, u64 MOMENTUM, int V> struct Statistics {
 // ty, ty + TY, ... of ROWS. Mean and variance take two passes over the registers. Overwrites; the order of all sums is fixed.
 // Reads x once, writes y once. Rows of C elements are moved in groups of V, which has to divide C.
 template <class T, int ROWS, int C, int V, int TX, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT> struct BatchNormSmall {
+    using Slots = slots::batch_norm;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS>;
     static constexpr int TY = Tile::TY, R = ceil_div(ROWS, TY);
@@ -268,14 +270,14 @@ template <class T, int ROWS, int C, int V, int TX, int THREADS_, u64 EPS, u64 MO
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float* scratch = (float*)smem;
         const Tile t = Tile::of(block);
-        const T* x = a.at<T>(0) + t.channel;
+        const T* x = a.at<T>(Slots::X) + t.channel;
         norms::Raw<T, V> raw[R];
 #pragma unroll
         for (int r = 0; r < R; ++r) raw[r] = norms::fetch<T, V>(x + (size_t)min_i(t.ty + r * TY, ROWS - 1) * C);
         float shift[V], gamma[V], beta[V], d[R][V], sum[V], square[V];
         norms::fetch<T, V>(x).widen(shift);
-        norms::floats(a, 1, t.channel, 1.0f, gamma);
-        norms::floats(a, 2, t.channel, 0.0f, beta);
+        norms::floats(a, Slots::GAMMA, t.channel, 1.0f, gamma);
+        norms::floats(a, Slots::BETA, t.channel, 0.0f, beta);
         norms::Statistics<ROWS, MOMENTUM, V> statistics;
         if (t.ty == 0) statistics.get(a, t.channel);
 #pragma unroll
@@ -309,16 +311,16 @@ template <class T, int ROWS, int C, int V, int TX, int THREADS_, u64 EPS, u64 MO
             gamma[i] *= rstd[i];
         }
         if (t.ty == 0 && t.valid) statistics.put(a, t.channel, shift, square, rstd);
-        T* y = a.at<T>(5) + t.channel;
+        T* y = a.at<T>(Slots::Y) + t.channel;
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             const int row = t.ty + r * TY;
 #pragma unroll
             for (int i = 0; i < V; ++i) d[r][i] = d[r][i] * gamma[i] + beta[i];
             if (t.valid && row < ROWS) {
-                if (a.has(11)) {
+                if (a.has(Slots::RESIDUAL)) {
                     float beside[V];
-                    norms::fetch<T, V>(a.at<T>(11) + t.channel + (size_t)row * C).widen(beside);
+                    norms::fetch<T, V>(a.at<T>(Slots::RESIDUAL) + t.channel + (size_t)row * C).widen(beside);
 #pragma unroll
                     for (int i = 0; i < V; ++i) d[r][i] += beside[i];
                 }
@@ -338,6 +340,7 @@ template <class T, int ROWS, int C, int V, int TX, int THREADS_, u64 EPS, u64 MO
 // normalise their rows, last row first, because the last ones read are the likeliest to be still in the second-level cache.
 // Overwrites; deterministic. Reads x twice, writes y once; rows move in groups of V = vec_width(C) elements.
 template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT> struct BatchNorm {
+    using Slots = slots::batch_norm;
     static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(C);
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
     static constexpr int TY = Tile::TY, U = norms::batch(4, CHUNK / TY), WIDE = Tile::WIDE, PARTS = THREADS / WIDE, MERGES = ceil_div(Tile::CHUNKS, PARTS);
@@ -354,12 +357,12 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
 
     DEV void moments(const Args& a, int block, float* scratch) {
         const Tile t = Tile::of(block);
-        const T* x = a.at<T>(0) + t.first;
+        const T* x = a.at<T>(Slots::X) + t.first;
         const auto get = [&](int j) { return norms::fetch<T, V>(x + (size_t)j * C); };
         Item now[U];
         norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
         float origin[V], shift[V], sum[V], square[V], mean[V], v[V];
-        norms::fetch<T, V>(a.at<T>(0) + t.channel).widen(origin);
+        norms::fetch<T, V>(a.at<T>(Slots::X) + t.channel).widen(origin);
         now[0].widen(shift);
 #pragma unroll
         for (int i = 0; i < V; ++i) sum[i] = square[i] = 0.0f;
@@ -389,7 +392,7 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
         }
         norms::column_sum<THREADS, TX>(square, scratch);
         if (t.ty == 0 && t.valid) {
-            float* work = a.at<float>(10) + 2 * ((size_t)t.chunk * C + t.channel);
+            float* work = a.at<float>(Slots::WORK) + 2 * ((size_t)t.chunk * C + t.channel);
 #pragma unroll
             for (int i = 0; i < V; ++i) *(float2*)(work + 2 * i) = make_float2(sum[i], square[i]);
         }
@@ -398,14 +401,14 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
     DEV void normalise(const Args& a, int block, float* scratch) {
         const Tile t = Tile::of(block);
         const size_t last = t.first + (size_t)(t.count - 1) * C;
-        const T* x = a.at<T>(0) + last;
-        T* y = a.at<T>(5) + last;
-        const T* beside = a.has(11) ? a.at<T>(11) + last : nullptr;
+        const T* x = a.at<T>(Slots::X) + last;
+        T* y = a.at<T>(Slots::Y) + last;
+        const T* beside = a.has(Slots::RESIDUAL) ? a.at<T>(Slots::RESIDUAL) + last : nullptr;
         const auto get = [&](int j) { return norms::fetch<T, V>(x - (size_t)j * C); };
         Item now[U];
         norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
         float origin[V], v[V];
-        norms::fetch<T, V>(a.at<T>(0) + t.channel).widen(origin);
+        norms::fetch<T, V>(a.at<T>(Slots::X) + t.channel).widen(origin);
 
         // One thread for each channel and part of the chunks.
         float* param = scratch + SCRATCH;
@@ -419,16 +422,16 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
             partial[k] = make_float2(0.0f, 0.0f);
             rows[k] = 0.0f;
             if (known && (Tile::CHUNKS % PARTS == 0 || chunk < Tile::CHUNKS)) {
-                partial[k] = *(const float2*)(a.at<float>(10) + 2 * ((size_t)chunk * C + channel));
+                partial[k] = *(const float2*)(a.at<float>(Slots::WORK) + 2 * ((size_t)chunk * C + channel));
                 rows[k] = (float)Tile::rows_of(chunk);
             }
         }
         norms::Statistics<ROWS, MOMENTUM, 1> statistics;
         const bool writes = part == 0 && known && t.chunk == 0;
         if (part == 0 && known) {
-            norms::floats(a, 1, channel, 1.0f, gamma);
-            norms::floats(a, 2, channel, 0.0f, beta);
-            from = to_float(a.at<T>(0)[channel]);
+            norms::floats(a, Slots::GAMMA, channel, 1.0f, gamma);
+            norms::floats(a, Slots::BETA, channel, 0.0f, beta);
+            from = to_float(a.at<T>(Slots::X)[channel]);
             if (writes) statistics.get(a, channel);
         }
 #pragma unroll
@@ -472,6 +475,7 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, u6
 // Slots: x, gamma, beta, running_mean, running_var, y (which may be x). One phase over the blocks of `Tiles`; a thread makes the factors
 // of its channels once and then walks rows. Overwrites. Reads x once, writes y once.
 template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, int ACT> struct BatchNormEval {
+    using Slots = slots::batch_norm_eval;
     static constexpr int PHASES = 1, THREADS = THREADS_, V = vec_width<T>(C);
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
     static constexpr int TY = Tile::TY, U = norms::batch(4, CHUNK / TY);
@@ -482,16 +486,16 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, in
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const Tile t = Tile::of(block);
-        const T* x = a.at<T>(0) + t.first;
-        T* y = a.at<T>(5) + t.first;
+        const T* x = a.at<T>(Slots::X) + t.first;
+        T* y = a.at<T>(Slots::Y) + t.first;
         const auto get = [&](int j) { return norms::fetch<T, V>(x + (size_t)j * C); };
         Item now[U];
         norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
         float scale[V], beta[V], mean[V], var[V], v[V];
-        norms::floats(a, 1, t.channel, 1.0f, scale);
-        norms::floats(a, 2, t.channel, 0.0f, beta);
-        norms::floats(a, 3, t.channel, 0.0f, mean);
-        norms::floats(a, 4, t.channel, 1.0f, var);
+        norms::floats(a, Slots::GAMMA, t.channel, 1.0f, scale);
+        norms::floats(a, Slots::BETA, t.channel, 0.0f, beta);
+        norms::floats(a, Slots::RUNNING_MEAN, t.channel, 0.0f, mean);
+        norms::floats(a, Slots::RUNNING_VAR, t.channel, 1.0f, var);
 #pragma unroll
         for (int i = 0; i < V; ++i) scale[i] *= rsqrtf(var[i] + (float)norms::real(EPS));
         norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
@@ -508,12 +512,13 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, u64 EPS, in
 namespace norms {
 // A row's part of what the backward pass reads. `saved` is touched only where an activation's derivative is taken.
 template <class T, int V, int ACT_GRAD> struct BwdItem {
+    using Slots = slots::batch_norm_bwd;
     Raw<T, V> dy, x, saved;
     DEV BwdItem of(const Args& a, size_t at) {
         BwdItem item;
-        item.dy = fetch<T, V>(a.at<T>(0) + at);
-        item.x = fetch<T, V>(a.at<T>(1) + at);
-        if constexpr (ACT_GRAD != NONE) item.saved = fetch<T, V>(a.at<T>(5) + at);
+        item.dy = fetch<T, V>(a.at<T>(Slots::DY) + at);
+        item.x = fetch<T, V>(a.at<T>(Slots::X) + at);
+        if constexpr (ACT_GRAD != NONE) item.saved = fetch<T, V>(a.at<T>(Slots::SAVED) + at);
         return item;
     }
     // g = dy f'(saved) and x - mean.
@@ -538,6 +543,7 @@ template <class T, int V, int ACT_GRAD> struct BwdItem {
 // For small tensors: one phase, no work; a block owns TX groups of V channels and keeps all their rows in registers. dx overwrites, dgamma
 // and dbeta accumulate where ACCUMULATE; the order of all sums is fixed. Reads dy, x (and saved) once, writes dx once.
 template <class T, int ROWS, int C, int V, int TX, int THREADS_, int ACT_GRAD, bool ACCUMULATE> struct BatchNormBwdSmall {
+    using Slots = slots::batch_norm_bwd;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS>;
     static constexpr int TY = Tile::TY, R = ceil_div(ROWS, TY);
@@ -552,14 +558,14 @@ template <class T, int ROWS, int C, int V, int TX, int THREADS_, int ACT_GRAD, b
 #pragma unroll
         for (int r = 0; r < R; ++r) raw[r] = Item::of(a, t.first + (size_t)min_i(t.ty + r * TY, ROWS - 1) * C);
         float gamma[V], mean[V], rstd[V], g[R][V], centred[R][V], sum[2 * V];
-        norms::floats(a, 2, t.channel, 1.0f, gamma);
-        norms::floats(a, 3, t.channel, 0.0f, mean);
-        norms::floats(a, 4, t.channel, 1.0f, rstd);
+        norms::floats(a, Slots::GAMMA, t.channel, 1.0f, gamma);
+        norms::floats(a, Slots::MEAN, t.channel, 0.0f, mean);
+        norms::floats(a, Slots::RSTD, t.channel, 1.0f, rstd);
         float dgamma[V], dbeta[V];
         const bool writes = t.ty == 0 && t.valid;
         if (writes) {
-            norms::previous<ACCUMULATE>(a, 9, t.channel, dgamma);
-            norms::previous<ACCUMULATE>(a, 10, t.channel, dbeta);
+            norms::previous<ACCUMULATE>(a, Slots::DGAMMA, t.channel, dgamma);
+            norms::previous<ACCUMULATE>(a, Slots::DBETA, t.channel, dbeta);
         }
 #pragma unroll
         for (int i = 0; i < 2 * V; ++i) sum[i] = 0.0f;
@@ -583,11 +589,11 @@ template <class T, int ROWS, int C, int V, int TX, int THREADS_, int ACT_GRAD, b
             offset[i] = -gamma[i] * (sum[i] * (1.0f / ROWS));
         }
         if (writes) {
-            norms::put_gradient(a, 9, t.channel, dgamma, sum + V);
-            norms::put_gradient(a, 10, t.channel, dbeta, sum);
+            norms::put_gradient(a, Slots::DGAMMA, t.channel, dgamma, sum + V);
+            norms::put_gradient(a, Slots::DBETA, t.channel, dbeta, sum);
         }
-        if (!a.has(8) || !t.valid) return;
-        T* dx = a.at<T>(8) + t.first;
+        if (!a.has(Slots::DX) || !t.valid) return;
+        T* dx = a.at<T>(Slots::DX) + t.first;
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             const int row = t.ty + r * TY;
@@ -602,6 +608,7 @@ template <class T, int ROWS, int C, int V, int TX, int THREADS_, int ACT_GRAD, b
 // into the work slot: float pairs [chunks][C]. Phase 1: every block adds the chunks' sums of its channels in the same fixed order, the
 // first one writes dgamma and dbeta, and all make dx of their rows, last row first. Reads dy, x (and saved) twice, writes dx once.
 template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRAD, bool ACCUMULATE> struct BatchNormBwd {
+    using Slots = slots::batch_norm_bwd;
     static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(C);
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
     static constexpr int TY = Tile::TY, U = norms::batch(2, CHUNK / TY), WIDE = Tile::WIDE, PARTS = THREADS / WIDE, MERGES = ceil_div(Tile::CHUNKS, PARTS);
@@ -619,7 +626,7 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRA
         if constexpr (PHASE == 0) {
             const auto get = [&](int j) { return Item::of(a, t.first + (size_t)j * C); };
             norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
-            norms::floats(a, 3, t.channel, 0.0f, mean);
+            norms::floats(a, Slots::MEAN, t.channel, 0.0f, mean);
             float sum[2 * V];
 #pragma unroll
             for (int i = 0; i < 2 * V; ++i) sum[i] = 0.0f;
@@ -633,7 +640,7 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRA
             });
             norms::column_sum<THREADS, TX>(sum, scratch);
             if (t.ty == 0 && t.valid) {
-                float* work = a.at<float>(11) + 2 * ((size_t)t.chunk * C + t.channel);
+                float* work = a.at<float>(Slots::WORK) + 2 * ((size_t)t.chunk * C + t.channel);
 #pragma unroll
                 for (int i = 0; i < V; ++i) *(float2*)(work + 2 * i) = make_float2(sum[i], sum[V + i]);
             }
@@ -641,25 +648,25 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRA
             const size_t last = t.first + (size_t)(t.count - 1) * C;
             const auto get = [&](int j) { return Item::of(a, last - (size_t)j * C); };
             norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get);
-            norms::floats(a, 3, t.channel, 0.0f, mean);
+            norms::floats(a, Slots::MEAN, t.channel, 0.0f, mean);
 
             float* param = scratch + SCRATCH;
             const int column = threadIdx.x % WIDE, part = threadIdx.x / WIDE, channel = t.tile * WIDE + column;
             const bool known = C % WIDE == 0 || channel < C;
             float sum[2] = {0.0f, 0.0f}, rstd = 0.0f, gamma[1], dgamma[1], dbeta[1];
             if (part == 0 && known) {
-                rstd = a.at<float>(4)[channel];
-                norms::floats(a, 2, channel, 1.0f, gamma);
+                rstd = a.at<float>(Slots::RSTD)[channel];
+                norms::floats(a, Slots::GAMMA, channel, 1.0f, gamma);
                 if (t.chunk == 0) {
-                    norms::previous<ACCUMULATE>(a, 9, channel, dgamma);
-                    norms::previous<ACCUMULATE>(a, 10, channel, dbeta);
+                    norms::previous<ACCUMULATE>(a, Slots::DGAMMA, channel, dgamma);
+                    norms::previous<ACCUMULATE>(a, Slots::DBETA, channel, dbeta);
                 }
             }
 #pragma unroll
             for (int k = 0; k < MERGES; ++k) {
                 const int chunk = part + k * PARTS;
                 float2 partial = make_float2(0.0f, 0.0f);
-                if (known && (Tile::CHUNKS % PARTS == 0 || chunk < Tile::CHUNKS)) partial = *(const float2*)(a.at<float>(11) + 2 * ((size_t)chunk * C + channel));
+                if (known && (Tile::CHUNKS % PARTS == 0 || chunk < Tile::CHUNKS)) partial = *(const float2*)(a.at<float>(Slots::WORK) + 2 * ((size_t)chunk * C + channel));
                 sum[0] += partial.x;
                 sum[1] += partial.y;
             }
@@ -668,15 +675,15 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRA
                 const float scale = gamma[0] * rstd;
                 sum[1] *= rstd;
                 if (t.chunk == 0) {
-                    norms::put_gradient(a, 9, channel, dgamma, sum + 1);
-                    norms::put_gradient(a, 10, channel, dbeta, sum);
+                    norms::put_gradient(a, Slots::DGAMMA, channel, dgamma, sum + 1);
+                    norms::put_gradient(a, Slots::DBETA, channel, dbeta, sum);
                 }
                 param[column] = scale;
                 param[WIDE + column] = -scale * rstd * (sum[1] * (1.0f / ROWS));
                 param[2 * WIDE + column] = -scale * (sum[0] * (1.0f / ROWS));
             }
             __syncthreads();
-            if (!a.has(8)) return;
+            if (!a.has(Slots::DX)) return;
             float scale[V], slope[V], offset[V];
 #pragma unroll
             for (int i = 0; i < V; ++i) {
@@ -684,7 +691,7 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRA
                 slope[i] = param[WIDE + t.tx * V + i];
                 offset[i] = param[2 * WIDE + t.tx * V + i];
             }
-            T* dx = a.at<T>(8) + last;
+            T* dx = a.at<T>(Slots::DX) + last;
             norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
                 item.take(mean, g, centred);
 #pragma unroll
@@ -703,6 +710,7 @@ template <class T, int ROWS, int C, int TX, int CHUNK, int THREADS_, int ACT_GRA
 // each; longer rows are read three times. Mean, then variance, of the differences from the row's first element. Overwrites; the order of all
 // sums is fixed. Rows move in groups of V = vec_width(COLS) elements.
 template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS> struct LayerNorm {
+    using Slots = slots::layer_norm;
     static constexpr int PHASES = 1, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V, N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR;
     static constexpr bool KEEP = N * V <= 32;
     static constexpr long long WORK = 0;
@@ -714,8 +722,8 @@ template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS> struct La
         const int lane = threadIdx.x % TPR, row = block * AT_ONCE + threadIdx.x / TPR;
         const bool valid = row < ROWS;
         const size_t first = (size_t)min_i(row, ROWS - 1) * COLS;
-        const T* x = a.at<T>(0) + first;
-        T* y = a.at<T>(3) + first;
+        const T* x = a.at<T>(Slots::X) + first;
+        T* y = a.at<T>(Slots::Y) + first;
         const float origin = to_float(x[0]);
         float kept[KEEP ? N : 1][V], sum[1] = {0.0f}, square[1] = {0.0f};
         // Calls `use(group, differences)` for each of this thread's groups.
@@ -759,13 +767,13 @@ template <class T, int ROWS, int COLS, int TPR, int THREADS_, u64 EPS> struct La
         const float rstd = rsqrtf(square[0] * (1.0f / COLS) + (float)norms::real(EPS));
         if (!valid) return;
         if (lane == 0) {
-            if (a.has(4)) a.at<float>(4)[row] = origin + mean;
-            if (a.has(5)) a.at<float>(5)[row] = rstd;
+            if (a.has(Slots::MEAN)) a.at<float>(Slots::MEAN)[row] = origin + mean;
+            if (a.has(Slots::RSTD)) a.at<float>(Slots::RSTD)[row] = rstd;
         }
         each([&](int group, float(&d)[V]) {
             float gamma[V], beta[V], out[V];
-            norms::floats(a, 1, group * V, 1.0f, gamma);
-            norms::floats(a, 2, group * V, 0.0f, beta);
+            norms::floats(a, Slots::GAMMA, group * V, 1.0f, gamma);
+            norms::floats(a, Slots::BETA, group * V, 0.0f, beta);
 #pragma unroll
             for (int i = 0; i < V; ++i) out[i] = (d[i] - mean) * rstd * gamma[i] + beta[i];
             norms::put<T, V>(y + group * V, out);
@@ -777,6 +785,7 @@ namespace norms {
 // dx of one row by TPR threads, the row held in registers (N groups of V a thread). Where SUMS, the row's dy x^ and dy are added to `column`.
 template <class T, int COLS, int TPR, int THREADS, bool SUMS, int N, int V>
 DEV void layer_norm_row(const Args& a, int row, bool valid, float (&column)[2 * N * V], float* scratch) {
+    using Slots = slots::layer_norm_bwd;
     constexpr int GROUPS = COLS / V;
     const int lane = threadIdx.x % TPR;
     const size_t first = (size_t)row * COLS;
@@ -784,16 +793,16 @@ DEV void layer_norm_row(const Args& a, int row, bool valid, float (&column)[2 * 
 #pragma unroll
     for (int n = 0; n < N; ++n) {
         const size_t at = first + min_i(lane + n * TPR, GROUPS - 1) * V;
-        raw[0][n] = fetch<T, V>(a.at<T>(0) + at);
-        raw[1][n] = fetch<T, V>(a.at<T>(1) + at);
+        raw[0][n] = fetch<T, V>(a.at<T>(Slots::DY) + at);
+        raw[1][n] = fetch<T, V>(a.at<T>(Slots::X) + at);
     }
-    const float mean = a.at<float>(3)[row], rstd = a.at<float>(4)[row];
+    const float mean = a.at<float>(Slots::MEAN)[row], rstd = a.at<float>(Slots::RSTD)[row];
     float g[N][V], normal[N][V], sum[2] = {0.0f, 0.0f};
 #pragma unroll
     for (int n = 0; n < N; ++n) {
         const bool in = valid && (GROUPS % TPR == 0 || lane + n * TPR < GROUPS);
         float gamma[V];
-        floats(a, 2, min_i(lane + n * TPR, GROUPS - 1) * V, 1.0f, gamma);
+        floats(a, Slots::GAMMA, min_i(lane + n * TPR, GROUPS - 1) * V, 1.0f, gamma);
         raw[0][n].widen(g[n]);
         raw[1][n].widen(normal[n]);
 #pragma unroll
@@ -811,25 +820,26 @@ DEV void layer_norm_row(const Args& a, int row, bool valid, float (&column)[2 * 
         }
     }
     row_sum<THREADS, TPR>(sum, scratch);
-    if (!a.has(7) || !valid) return;
+    if (!a.has(Slots::DX) || !valid) return;
 #pragma unroll
     for (int n = 0; n < N; ++n) {
         if (GROUPS % TPR != 0 && lane + n * TPR >= GROUPS) continue;
 #pragma unroll
         for (int i = 0; i < V; ++i) g[n][i] = rstd * (g[n][i] - sum[0] * (1.0f / COLS) - normal[n][i] * (sum[1] * (1.0f / COLS)));
-        put<T, V>(a.at<T>(7) + first + (lane + n * TPR) * V, g[n]);
+        put<T, V>(a.at<T>(Slots::DX) + first + (lane + n * TPR) * V, g[n]);
     }
 }
 
 // The same by a whole block for rows that registers cannot hold: they are read twice.
 template <class T, int COLS, int THREADS, int V> DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
+    using Slots = slots::layer_norm_bwd;
     const size_t first = (size_t)row * COLS;
-    const float mean = a.at<float>(3)[row], rstd = a.at<float>(4)[row];
+    const float mean = a.at<float>(Slots::MEAN)[row], rstd = a.at<float>(Slots::RSTD)[row];
     float g[V], normal[V], gamma[V], sum[2] = {0.0f, 0.0f};
     const auto get = [&](int col) {
-        fetch<T, V>(a.at<T>(0) + first + col).widen(g);
-        fetch<T, V>(a.at<T>(1) + first + col).widen(normal);
-        floats(a, 2, col, 1.0f, gamma);
+        fetch<T, V>(a.at<T>(Slots::DY) + first + col).widen(g);
+        fetch<T, V>(a.at<T>(Slots::X) + first + col).widen(normal);
+        floats(a, Slots::GAMMA, col, 1.0f, gamma);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
             g[i] *= gamma[i];
@@ -846,13 +856,13 @@ template <class T, int COLS, int THREADS, int V> DEV void layer_norm_long_row(co
         }
     }
     row_sum<THREADS, THREADS>(sum, scratch);
-    if (!a.has(7)) return;
+    if (!a.has(Slots::DX)) return;
 #pragma unroll 2
     for (int col = threadIdx.x * V; col < COLS; col += THREADS * V) {
         get(col);
 #pragma unroll
         for (int i = 0; i < V; ++i) g[i] = rstd * (g[i] - sum[0] * (1.0f / COLS) - normal[i] * (sum[1] * (1.0f / COLS)));
-        put<T, V>(a.at<T>(7) + first + col, g);
+        put<T, V>(a.at<T>(Slots::DX) + first + col, g);
     }
 }
 }  // namespace norms
@@ -864,6 +874,7 @@ template <class T, int COLS, int THREADS, int V> DEV void layer_norm_long_row(co
 // and dbeta of its columns in registers; they go to the work slot as floats [chunks][2][COLS]. Phase 1 adds the chunks, 32 columns a block.
 // dx may be dy. Rows move in groups of V = vec_width(COLS) elements.
 template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool ACCUMULATE> struct LayerNormBwd {
+    using Slots = slots::layer_norm_bwd;
     static constexpr int PHASES = 2, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V, N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR;
     static constexpr int CHUNKS = ceil_div(ROWS, CHUNK);
     static constexpr long long WORK = (long long)CHUNKS * 2 * COLS * 4;
@@ -885,7 +896,7 @@ template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool AC
             }
             norms::column_sum<THREADS, TPR>(column, scratch);
             if (threadIdx.x < TPR) {
-                float* work = a.at<float>(10) + (size_t)block * 2 * COLS;
+                float* work = a.at<float>(Slots::WORK) + (size_t)block * 2 * COLS;
 #pragma unroll
                 for (int n = 0; n < 2 * N; ++n) {
                     const int group = lane + n % N * TPR;
@@ -894,7 +905,7 @@ template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool AC
             }
         } else {
             const int column = block * 32 + threadIdx.x % 32;
-            const float* work = a.at<float>(10) + column;
+            const float* work = a.at<float>(Slots::WORK) + column;
             const bool writes = threadIdx.x < 32 && column < 2 * COLS;
             float sum[1] = {0.0f}, before[1];
             if (writes) norms::previous<ACCUMULATE>(a, column < COLS ? 8 : 9, column % COLS, before);
@@ -914,6 +925,7 @@ template <class T, int ROWS, int COLS, int TPR, int CHUNK, int THREADS_, bool AC
 // STEPS = 1, for small tensors: all of them in one phase, so dx must not be dy. STEPS = 2, for rows of any length (a block a row, TPR = THREADS,
 // nothing held in registers): columns in phase 0, rows in phase 1, and dx may be dy.
 template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS, bool ACCUMULATE> struct LayerNormBwdApart {
+    using Slots = slots::layer_norm_bwd;
     static constexpr int PHASES = STEPS, THREADS = THREADS_, V = vec_width<T>(COLS), GROUPS = COLS / V, N = ceil_div(GROUPS, TPR), AT_ONCE = THREADS / TPR, U = 2;
     using Tile = norms::Tiles<ROWS, COLS, V, THREADS, TX, ROWS>;
     static constexpr int TY = Tile::TY, ROW_BLOCKS = ceil_div(ROWS, AT_ONCE);
@@ -946,8 +958,8 @@ template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS,
         const auto get = [&](int j) {
             Item item;
             item.row = norms::BwdItem<T, V, NONE>::of(a, t.first + (size_t)j * COLS);
-            item.mean = a.at<float>(3)[j];
-            item.rstd = a.at<float>(4)[j];
+            item.mean = a.at<float>(Slots::MEAN)[j];
+            item.rstd = a.at<float>(Slots::RSTD)[j];
             return item;
         };
         Item now[U];
@@ -955,8 +967,8 @@ template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS,
         float sum[2 * V], mean[V], g[V], centred[V], dgamma[V], dbeta[V];
         const bool writes = t.ty == 0 && t.valid;
         if (writes) {
-            norms::previous<ACCUMULATE>(a, 8, t.channel, dgamma);
-            norms::previous<ACCUMULATE>(a, 9, t.channel, dbeta);
+            norms::previous<ACCUMULATE>(a, Slots::DGAMMA, t.channel, dgamma);
+            norms::previous<ACCUMULATE>(a, Slots::DBETA, t.channel, dbeta);
         }
 #pragma unroll
         for (int i = 0; i < 2 * V; ++i) sum[i] = 0.0f;
@@ -972,7 +984,7 @@ template <class T, int ROWS, int COLS, int TPR, int TX, int THREADS_, int STEPS,
         });
         norms::column_sum<THREADS, TX>(sum, scratch);
         if (!writes) return;
-        norms::put_gradient(a, 8, t.channel, dgamma, sum + V);
-        norms::put_gradient(a, 9, t.channel, dbeta, sum);
+        norms::put_gradient(a, Slots::DGAMMA, t.channel, dgamma, sum + V);
+        norms::put_gradient(a, Slots::DBETA, t.channel, dbeta, sum);
     }
 };

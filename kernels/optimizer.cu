@@ -447,6 +447,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 // groups of 16 bytes. Blocks count themselves in the lower half of the ticket and overflows in the upper half; the last one decides and
 // puts the ticket back to zero, so work is not used. Overwrites; deterministic. Reads the gradients once.
 template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
+    using Slots = slots::scale_update;
     static constexpr int PHASES = 1, THREADS = THREADS_, FLIGHT = 4;
     static constexpr int blocks(int) { return BLOCKS; }
     static constexpr int smem(int) { return 0; }
@@ -454,7 +455,7 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
     static_assert(BLOCKS <= 1024, "the ticket's halves hold 16 bits each");
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         constexpr i64 VECS = LEN / 4;
-        const u32* grad = a.at<u32>(0);
+        const u32* grad = a.at<u32>(Slots::GRAD);
         // Without its sign, a float is finite if its bits are below infinity's.
         u32 largest = 0;
 #pragma unroll 1
@@ -475,13 +476,13 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
         if (threadIdx.x != 0) return;
         if constexpr (BLOCKS > 1) {
             const u32 own = overflow ? 0x10001u : 1u;
-            const u32 count = atomicAdd(a.at<u32>(4), own) + own;
+            const u32 count = atomicAdd(a.at<u32>(Slots::TICKET), own) + own;
             if ((count & 0xffffu) != BLOCKS) return;
-            *a.at<u32>(4) = 0;
+            *a.at<u32>(Slots::TICKET) = 0;
             overflow = count >> 16 != 0;
         }
-        float* scaler = a.at<float>(2);
-        const float* prev = a.has(1) ? a.at<float>(1) : scaler;
+        float* scaler = a.at<float>(Slots::SCALER);
+        const float* prev = a.has(Slots::SCALER_PREV) ? a.at<float>(Slots::SCALER_PREV) : scaler;
         float scale = prev[0], steps = overflow ? 0.0f : prev[1] + 1.0f;
         scaler[2] = 1.0f / scale;
         scaler[3] = overflow ? 1.0f : 0.0f;
@@ -499,6 +500,7 @@ template <i64 LEN, int THREADS_, int BLOCKS> struct ScaleUpdate {
 // the first unit and the units of each of its COUNT segments, declared as above; UNITS are all of them. Slots: parts, update_max_seg, grad_norm_seg, update_max,
 // grad_norm, each output where bound. One block, which adds in a fixed order; all parts are under way before the first is used. Moves 256 bytes a unit.
 template <class Segments, int UNITS> struct StepMetrics {
+    using Slots = slots::step_metrics;
     static constexpr int PHASES = 1, COUNT = Segments::COUNT;
     static constexpr int WARPS = min_i(8, max_i(4, UNITS)), THREADS = 32 * WARPS, EACH = ceil_div(UNITS, WARPS), FLIGHT = min_i(EACH, 16);
     static constexpr i64 WORK = 0;
@@ -511,7 +513,7 @@ template <class Segments, int UNITS> struct StepMetrics {
         const u32* const rows = Segments::rows();
         u32 first = 0, count = 0;
         if (warp < COUNT) first = rows[warp * 2], count = rows[warp * 2 + 1];
-        const float2* const parts = a.at<float2>(0);
+        const float2* const parts = a.at<float2>(Slots::PARTS);
 #pragma unroll 1
         for (int base = 0; base < EACH; base += FLIGHT) {
             float2 part[FLIGHT];
@@ -537,24 +539,26 @@ template <class Segments, int UNITS> struct StepMetrics {
             sum = lanes_metric(sum);
             if (lane != 0) continue;
             results[s] = sum.stored();
-            if (a.has(1)) a.at<u32>(1)[s] = sum.max;
-            if (a.has(2)) a.at<float>(2)[s] = sum.norm();
+            if (a.has(Slots::UPDATE_MAX_SEG)) a.at<u32>(Slots::UPDATE_MAX_SEG)[s] = sum.max;
+            if (a.has(Slots::GRAD_NORM_SEG)) a.at<float>(Slots::GRAD_NORM_SEG)[s] = sum.norm();
         }
-        if (!a.has(3) && !a.has(4)) return;
+        if (!a.has(Slots::UPDATE_MAX) && !a.has(Slots::GRAD_NORM)) return;
         __syncthreads();
         if (warp != 0) return;
         UpdateSum total = {0u, 0.0f, 0.0f};
         for (int s = lane; s < COUNT; s += 32) total.add(results[s]);
         total = lanes_metric(total);
         if (lane != 0) return;
-        if (a.has(3)) *a.at<u32>(3) = total.max;
-        if (a.has(4)) *a.at<float>(4) = total.norm();
+        if (a.has(Slots::UPDATE_MAX)) *a.at<u32>(Slots::UPDATE_MAX) = total.max;
+        if (a.has(Slots::GRAD_NORM)) *a.at<float>(Slots::GRAD_NORM) = total.norm();
     }
 };
 
 // Metrics as of StepMetrics, whose type is Metrics, beside the feed of the next step: they go into the record of the step before the counter's as well, whose word
 // MAX is the largest change and NORM the gradient's norm, each left alone where negative. Records are those of Feed. Slots: those of Metrics, counter, records.
 template <class Metrics, int RING, int MAX, int NORM> struct ClosingMetrics {
+    using Slots = slots::step_metrics;
+    enum : int { COUNTER = Slots::GRAD_NORM + 1, RECORDS };
     static constexpr int PHASES = 1, THREADS = Metrics::THREADS;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
@@ -563,8 +567,8 @@ template <class Metrics, int RING, int MAX, int NORM> struct ClosingMetrics {
         Metrics::run<PHASE>(a, block, smem);
         // The one thread that wrote the totals.
         if (threadIdx.x != 0) return;
-        u32* const closed = a.at<u32>(6) + ((u64)a.at<i64>(5)[1] + RING - 1) % RING * 16;
-        if constexpr (MAX >= 0) closed[MAX] = a.at<u32>(3)[0];
-        if constexpr (NORM >= 0) closed[NORM] = a.at<u32>(4)[0];
+        u32* const closed = a.at<u32>(RECORDS) + ((u64)a.at<i64>(COUNTER)[1] + RING - 1) % RING * 16;
+        if constexpr (MAX >= 0) closed[MAX] = a.at<u32>(Slots::UPDATE_MAX)[0];
+        if constexpr (NORM >= 0) closed[NORM] = a.at<u32>(Slots::GRAD_NORM)[0];
     }
 };

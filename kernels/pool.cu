@@ -114,6 +114,7 @@ template <> struct PositionOf<true> { using Type = u16; };
 // in the window, row by row, where slot 2 is bound. The first of equals wins, the first NaN wins over every number, and a window that is all
 // padding gives minus infinity and position 0. Overwrites; moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
 template <POOL_PARAMETERS> struct MaxPool {
+    using Slots = slots::max_pool;
     using S = POOL_SHAPE;
     using Position = typename PositionOf<(S::SIZE > 256)>::Type;
     static constexpr int PHASES = 1, THREADS = S::THREADS;
@@ -137,7 +138,7 @@ template <POOL_PARAMETERS> struct MaxPool {
             best[i] = __int_as_float((int)0xff800000);
             where[i] = first;
         }
-        each_in_window<S>(a.at<T>(0), p, [&](int k, const Vec<T, S::V>& v) {
+        each_in_window<S>(a.at<T>(Slots::X), p, [&](int k, const Vec<T, S::V>& v) {
 #pragma unroll
             for (int i = 0; i < S::V; ++i) {
                 const float value = to_float(v.v[i]);
@@ -153,8 +154,8 @@ template <POOL_PARAMETERS> struct MaxPool {
             y.v[i] = narrow<T>(best[i]);
             index.v[i] = (Position)where[i];
         }
-        store(a.at<T>(1) + (i64)at * S::V, y);
-        if (a.has(2)) store(a.at<Position>(2) + (i64)at * S::V, index);
+        store(a.at<T>(Slots::Y) + (i64)at * S::V, y);
+        if (a.has(Slots::INDEX)) store(a.at<Position>(Slots::INDEX) + (i64)at * S::V, index);
     }
 };
 
@@ -162,6 +163,7 @@ template <POOL_PARAMETERS> struct MaxPool {
 // cover it; where windows do not overlap, each window writes its pixels instead and reads its dy once. Overwrites, zeros included;
 // moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes.
 template <POOL_PARAMETERS> struct MaxPoolBwd {
+    using Slots = slots::max_pool_bwd;
     using S = POOL_SHAPE;
     using Position = typename PositionOf<(S::SIZE > 256)>::Type;
     static constexpr int PHASES = 1, THREADS = S::THREADS;
@@ -171,9 +173,9 @@ template <POOL_PARAMETERS> struct MaxPoolBwd {
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const u32 at = (u32)block * THREADS + threadIdx.x;
         if (at >= GROUPS) return;
-        const T* dy = a.at<T>(0);
-        const Position* index = a.at<Position>(1);
-        T* dx = a.at<T>(2);
+        const T* dy = a.at<T>(Slots::DY);
+        const Position* index = a.at<Position>(Slots::INDEX);
+        T* dx = a.at<T>(Slots::DX);
         if constexpr (S::DISJOINT) {
             const Place<S> p = place<S, S::CELLS_H, S::CELLS_W>(at);
             Vec<T, S::V> v{};
@@ -220,6 +222,7 @@ template <POOL_PARAMETERS> struct MaxPoolBwd {
 // y [N, HO, WO, C] = mean over each window of x [N, H, W, C], both of T; padding counts as zeros and in the divisor. Overwrites; moves
 // (IN + OUT) * sizeof(T) bytes.
 template <POOL_PARAMETERS> struct AvgPool {
+    using Slots = slots::avg_pool;
     using S = POOL_SHAPE;
     static constexpr int PHASES = 1, THREADS = S::THREADS;
     static constexpr i64 WORK = 0;
@@ -231,20 +234,21 @@ template <POOL_PARAMETERS> struct AvgPool {
         float sum[S::V];
 #pragma unroll
         for (int i = 0; i < S::V; ++i) sum[i] = 0.0f;
-        each_in_window<S>(a.at<T>(0), place<S, HO, WO>(at), [&](int, const Vec<T, S::V>& v) {
+        each_in_window<S>(a.at<T>(Slots::X), place<S, HO, WO>(at), [&](int, const Vec<T, S::V>& v) {
 #pragma unroll
             for (int i = 0; i < S::V; ++i) sum[i] += to_float(v.v[i]);
         });
         Vec<T, S::V> y;
 #pragma unroll
         for (int i = 0; i < S::V; ++i) y.v[i] = narrow<T>(sum[i] * (1.0f / S::SIZE));
-        store(a.at<T>(1) + (i64)at * S::V, y);
+        store(a.at<T>(Slots::Y) + (i64)at * S::V, y);
     }
 };
 
 // dx [N, H, W, C] = sum over the windows that cover a pixel of dy [N, HO, WO, C] / (KH * KW). Overwrites, zeros included; moves
 // (IN + OUT) * sizeof(T) bytes.
 template <POOL_PARAMETERS> struct AvgPoolBwd {
+    using Slots = slots::avg_pool_bwd;
     using S = POOL_SHAPE;
     static constexpr int PHASES = 1, THREADS = S::THREADS;
     static constexpr i64 WORK = 0, GROUPS = S::DISJOINT ? S::CELLS : S::IN;
@@ -253,8 +257,8 @@ template <POOL_PARAMETERS> struct AvgPoolBwd {
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const u32 at = (u32)block * THREADS + threadIdx.x;
         if (at >= GROUPS) return;
-        const T* dy = a.at<T>(0);
-        T* dx = a.at<T>(1);
+        const T* dy = a.at<T>(Slots::DY);
+        T* dx = a.at<T>(Slots::DX);
         float sum[S::V];
 #pragma unroll
         for (int i = 0; i < S::V; ++i) sum[i] = 0.0f;
@@ -291,6 +295,7 @@ template <POOL_PARAMETERS> struct AvgPoolBwd {
 // the lanes are then added up through shared memory. With CHUNKS = 1 a block sees all pixels and writes y. Otherwise it sees one of CHUNKS
 // stretches of them and leaves its sums in work [N, CHUNKS, C], which phase 1 adds up, eight channels a block.
 template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
+    using Slots = slots::global_avg_pool;
     static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256;
     static constexpr i64 WORK = CHUNKS == 1 ? 0 : 4ll * N * CHUNKS * C;
     static constexpr int V = vec_width<T>(C), GROUPS = C / V;
@@ -313,7 +318,7 @@ template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
 #pragma unroll
             for (int i = 0; i < V; ++i) sum[i] = 0.0f;
             if (lane < LANES && group < GROUPS) {
-                const T* x = a.at<T>(0) + (i64)sample * HW * C + group * V;
+                const T* x = a.at<T>(Slots::X) + (i64)sample * HW * C + group * V;
 #pragma unroll UNROLL
                 for (int step = 0; step < STEPS; ++step) {
                     const int pixel = start + step * LANES + lane;
@@ -342,15 +347,15 @@ template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
                 float s = shared_sums[t];
 #pragma unroll 8
                 for (int i = 1; i < SHARE; ++i) s += shared_sums[i * WIDTH + t];
-                if constexpr (CHUNKS == 1) a.at<T>(1)[(i64)sample * C + c] = narrow<T>(s * (1.0f / HW));
-                else a.at<float>(2)[(i64)part * C + c] = s;
+                if constexpr (CHUNKS == 1) a.at<T>(Slots::Y)[(i64)sample * C + c] = narrow<T>(s * (1.0f / HW));
+                else a.at<float>(Slots::WORK)[(i64)part * C + c] = s;
             }
         } else {
             // Four chunks of eight channels in each warp.
             const i64 out = (i64)block * 8 + t % 8;
             float s = 0.0f;
             if (out < (i64)N * C) {
-                const float* from = a.at<float>(2) + out / C * CHUNKS * C + out % C;
+                const float* from = a.at<float>(Slots::WORK) + out / C * CHUNKS * C + out % C;
 #pragma unroll 8
                 for (int i = t / 8; i < CHUNKS; i += THREADS / 8) s += from[(i64)i * C];
             }
@@ -362,7 +367,7 @@ template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
                 float all = partial[t];
 #pragma unroll
                 for (int i = 1; i < THREADS / 32; ++i) all += partial[i * 8 + t];
-                a.at<T>(1)[out] = narrow<T>(all * (1.0f / HW));
+                a.at<T>(Slots::Y)[out] = narrow<T>(all * (1.0f / HW));
             }
         }
     }
@@ -371,6 +376,7 @@ template <class T, int N, int HW, int C, int CHUNKS> struct GlobalAvgPool {
 // dx [N, HW, C] = dy [N, C] / HW, both of T. Overwrites; moves N * (HW + 1) * C * sizeof(T) bytes. A thread writes up
 // to two vectors, a block apart.
 template <class T, int N, int HW, int C> struct GlobalAvgPoolBwd {
+    using Slots = slots::global_avg_pool_bwd;
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr int V = vec_width<T>(C), CV = C / V;
     static constexpr i64 WORK = 0, GROUPS = (i64)N * HW * CV;
@@ -384,7 +390,7 @@ template <class T, int N, int HW, int C> struct GlobalAvgPoolBwd {
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
             const i64 at = first + i * THREADS;
-            if (at < GROUPS) v[i] = load<T, V>(a.at<T>(0) + ((i64)((u32)at / (u32)(HW * CV)) * CV + (u32)at % (u32)CV) * V);
+            if (at < GROUPS) v[i] = load<T, V>(a.at<T>(Slots::DY) + ((i64)((u32)at / (u32)(HW * CV)) * CV + (u32)at % (u32)CV) * V);
         }
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
@@ -392,7 +398,7 @@ template <class T, int N, int HW, int C> struct GlobalAvgPoolBwd {
             if (at >= GROUPS) continue;
 #pragma unroll
             for (int j = 0; j < V; ++j) v[i].v[j] = narrow<T>(to_float(v[i].v[j]) * (1.0f / HW));
-            store(a.at<T>(1) + at * V, v[i]);
+            store(a.at<T>(Slots::DX) + at * V, v[i]);
         }
     }
 };

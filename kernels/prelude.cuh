@@ -363,11 +363,12 @@ DEV float optimizer_root(float v) {
 }
 
 // Adam, or AdamW where DECOUPLED. The constants are the bits of f64 values.
-template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam {
+template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam : slots::adam_step {
+    using Slots = slots::adam_step;
     static constexpr int STATES = 2;
-    // Slots; the states follow one another.
-    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 4, CORR = 5, PARAM = 6, STATE = 7, UPDATE_MAX = 9, GRAD_NORM_SEG = 10;
-    static constexpr int WORK = 11, SCALER = 12, SHADOW = 13, TOTAL_MAX = 14, GRAD_NORM = 15, TICKET = 16;
+    // The states follow one another.
+    static constexpr int STATE_PREV = Slots::M_PREV, STATE = Slots::M;
+    static_assert(Slots::V_PREV == STATE_PREV + 1 && Slots::V == STATE + 1, "states follow one another");
     float lr, wd, corr0, corr1;
     __device__ __forceinline__ void read(const Args& a) {
         lr = a.at<float>(HYPER)[0];
@@ -387,10 +388,10 @@ template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED> struct Adam {
 };
 
 // Gradient descent; the momentum's buffer is bound where MOMENTUM is not zero.
-template <u64 MOMENTUM, bool NESTEROV> struct Sgd {
+template <u64 MOMENTUM, bool NESTEROV> struct Sgd : slots::sgd_step {
+    using Slots = slots::sgd_step;
     static constexpr int STATES = MOMENTUM << 1 != 0 ? 1 : 0;
-    static constexpr int PARAM_PREV = 0, GRAD = 1, STATE_PREV = 2, HYPER = 3, PARAM = 4, STATE = 5, UPDATE_MAX = 6, GRAD_NORM_SEG = 7;
-    static constexpr int WORK = 8, SCALER = 9, SHADOW = 10, TOTAL_MAX = 11, GRAD_NORM = 12, TICKET = 13;
+    static constexpr int STATE_PREV = Slots::MOMENTUM_PREV, STATE = Slots::MOMENTUM;
     float lr, wd;
     __device__ __forceinline__ void read(const Args& a) {
         lr = a.at<float>(HYPER)[0];
@@ -455,10 +456,12 @@ template <int LANES = 32> DEV UpdateSum lanes_metric(UpdateSum m) {
     return m;
 }
 
-// An operation that makes a gradient and steps its parameter at once has the slots of the rule, with its factors in place of the gradient and of the squares,
-// its parts in place of the largest changes, and the parameter's copy in place of the scale.
-template <class Rule> struct StepSlots {
-    static constexpr int A = Rule::GRAD, B = Rule::GRAD_NORM_SEG, PARTS = Rule::UPDATE_MAX, SHADOW = Rule::SCALER;
+// The slots of an operation that makes a gradient and steps its parameter at once by a rule, which finds its own where it looks for them.
+template <class Rule> struct StepSlots : slots::gradient_step {
+    using Fused = slots::gradient_step;
+    using Own = typename Rule::Slots;
+    static_assert(Fused::PARAM_PREV == Own::PARAM_PREV && Fused::M_PREV == Rule::STATE_PREV && Fused::HYPER == Own::HYPER && Fused::CORR == Own::CORR &&
+                  Fused::PARAM == Own::PARAM && Fused::M == Rule::STATE, "a rule reads the slots of both");
 };
 
 // Writes pairs `first + i` of a parameter's parts for i < COUNT, by one warp: the first is `m`, the others are zero.

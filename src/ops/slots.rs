@@ -137,7 +137,8 @@ pub(super) const fn lower_case<const N: usize>(upper: &str) -> [u8; N] {
     lower
 }
 
-/// The tables as a header for the kernels: a namespace for each, with a constant for each slot.
+/// The tables as a header for the kernels: a type for each, with a constant for each slot. They are enumerators, as the
+/// compiler keeps static members of types in the machine code of every kernel.
 #[must_use]
 pub fn header() -> String {
     let mut text = String::from(
@@ -148,18 +149,17 @@ pub fn header() -> String {
          namespace slots {\n",
     );
     for (module, table) in super::TABLES {
-        let constants = table.iter().enumerate().map(|(i, slot)| format!("{} = {i}", slot.name.to_uppercase()));
-        let mut line = format!("namespace {module} {{ constexpr int");
-        let mut separator = "";
-        for constant in constants {
-            if line.len() + constant.len() > 110 {
-                let _ = writeln!(text, "{line}{separator}");
-                (line, separator) = (String::from("   "), "");
+        let mut line = format!("struct {module} {{ enum : int {{");
+        for (index, slot) in table.iter().enumerate() {
+            let name =
+                format!(" {} = {index}{}", slot.name.to_uppercase(), if index + 1 < table.len() { "," } else { "" });
+            if line.len() + name.len() > 112 {
+                let _ = writeln!(text, "{line}");
+                line = String::from("   ");
             }
-            let _ = write!(line, "{separator} {constant}");
-            separator = ",";
+            line.push_str(&name);
         }
-        let _ = writeln!(text, "{line}; }}");
+        let _ = writeln!(text, "{line} }}; }};");
     }
     text.push_str("}  // namespace slots\n");
     text

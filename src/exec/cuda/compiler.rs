@@ -10,6 +10,8 @@ use std::ffi::{CStr, CString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+/// What every unit begins with: the slots of the operations, then what the kernels share.
+const SLOTS: &str = include_str!("../../../kernels/slots.cuh");
 const PRELUDE: &str = include_str!("../../../kernels/prelude.cuh");
 
 /// The kernels' source files, by name.
@@ -80,7 +82,8 @@ fn beginning(file: &str, ty: &str, args: &str) -> String {
 /// The source of one compilation: the kernels of one operation, phase by phase, or those of several that share a launch. Each is given by its file and its type.
 #[must_use]
 pub fn unit(ops: &[(&str, &str)]) -> String {
-    let mut text = plant::text("prelude.cuh", PRELUDE).into_owned();
+    let mut text = SLOTS.to_owned();
+    text.push_str(&plant::text("prelude.cuh", PRELUDE));
     for (name, source) in sources() {
         if ops.iter().any(|(file, _)| *file == name) {
             text.push_str(&plant::text(name, source));

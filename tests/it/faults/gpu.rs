@@ -55,7 +55,7 @@ fn feed() -> Vec<KernelFault> {
         ),
         fault(
             "every value of the log is the loss",
-            [FEED, "a.at<u32>(7 + threadIdx.x)[0]", "a.at<u32>(7)[0]"],
+            [FEED, "a.at<u32>(FIRST_WATCHED + threadIdx.x)[0]", "a.at<u32>(FIRST_WATCHED)[0]"],
             &[CLASSES],
             LOG,
         ),
@@ -84,7 +84,7 @@ fn batches() -> Vec<KernelFault> {
     vec![
         fault(
             "a batch is that of the next step",
-            [FEED, "a.at<u32>(2) + step % RING * 16", "a.at<u32>(2) + (step + 1) % RING * 16"],
+            [FEED, "a.at<u32>(PLACES) + step % RING * 16", "a.at<u32>(PLACES) + (step + 1) % RING * 16"],
             &[CLASSES, TENSOR],
             LOG,
         ),
@@ -117,13 +117,17 @@ fn logged_metrics() -> Vec<KernelFault> {
     vec![
         fault(
             "the logged update magnitude is the gradient's norm",
-            [OPTIMIZER, "closed[MAX] = a.at<u32>(3)[0];", "closed[MAX] = a.at<u32>(4)[0];"],
+            [
+                OPTIMIZER,
+                "closed[MAX] = a.at<u32>(Slots::UPDATE_MAX)[0];",
+                "closed[MAX] = a.at<u32>(Slots::GRAD_NORM)[0];",
+            ],
             &[TENSOR],
             LOG,
         ),
         fault(
             "metrics that close a step go to the step before",
-            [OPTIMIZER, "a.at<i64>(5)[1] + RING - 1) % RING", "a.at<i64>(5)[1] + RING - 2) % RING"],
+            [OPTIMIZER, "a.at<i64>(COUNTER)[1] + RING - 1) % RING", "a.at<i64>(COUNTER)[1] + RING - 2) % RING"],
             &[TENSOR],
             LOG,
         ),
@@ -131,8 +135,8 @@ fn logged_metrics() -> Vec<KernelFault> {
             "the gradient's norm of a step's parts is its square",
             [
                 OPTIMIZER,
-                "if (a.has(4)) *a.at<float>(4) = total.norm();",
-                "if (a.has(4)) *a.at<float>(4) = total.norm() * total.norm();",
+                "if (a.has(Slots::GRAD_NORM)) *a.at<float>(Slots::GRAD_NORM) = total.norm();",
+                "if (a.has(Slots::GRAD_NORM)) *a.at<float>(Slots::GRAD_NORM) = total.norm() * total.norm();",
             ],
             &[TENSOR],
             REFERENCES,
@@ -272,7 +276,11 @@ fn whole_steps() -> Vec<KernelFault> {
         ),
         fault(
             "an evaluation takes the running mean for the variance",
-            ["norm.cu", "norms::floats(a, 4, t.channel, 1.0f, var);", "norms::floats(a, 3, t.channel, 1.0f, var);"],
+            [
+                "norm.cu",
+                "norms::floats(a, Slots::RUNNING_VAR, t.channel, 1.0f, var);",
+                "norms::floats(a, Slots::RUNNING_MEAN, t.channel, 1.0f, var);",
+            ],
             &[CLASSES],
             EVALUATION,
         ),

@@ -97,12 +97,16 @@ fn losses() -> Vec<KernelFault> {
         ),
         twin(
             "the accuracy counts one answer too many",
-            [LOSS, "*a.at<float>(4) = sums[1] / ROWS;", "*a.at<float>(4) = (sums[1] + 1.0f) / ROWS;"],
+            [
+                LOSS,
+                "*a.at<float>(Slots::ACCURACY) = sums[1] / ROWS;",
+                "*a.at<float>(Slots::ACCURACY) = (sums[1] + 1.0f) / ROWS;",
+            ],
             &[IMAGES, CLASSES],
         ),
         twin(
             "a loss is the sum over the batch",
-            [LOSS, "*a.at<float>(3) = sums[0] / ROWS;", "*a.at<float>(3) = sums[0];"],
+            [LOSS, "*a.at<float>(Slots::LOSS) = sums[0] / ROWS;", "*a.at<float>(Slots::LOSS) = sums[0];"],
             &[IMAGES, CLASSES],
         ),
     ]
@@ -114,8 +118,8 @@ fn fused_and_squared_losses() -> Vec<KernelFault> {
             "the fused classifier's gradient is of a sum",
             [
                 LOSS,
-                "const float scale = (a.has(5) ? *a.at<float>(5) : 1.0f) / ROWS;\n        if (!early)",
-                "const float scale = (a.has(5) ? *a.at<float>(5) : 1.0f);\n        if (!early)",
+                "(a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / ROWS;\n        if (!early)",
+                "(a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);\n        if (!early)",
             ],
             &[TENSOR],
         ),
@@ -126,7 +130,11 @@ fn fused_and_squared_losses() -> Vec<KernelFault> {
         ),
         twin(
             "the fused classifier takes every answer for right",
-            [LOSS, "a.at<float>(8)[row] = right ? 1.0f : 0.0f;", "a.at<float>(8)[row] = 1.0f;"],
+            [
+                LOSS,
+                "a.at<float>(Slots::ROW_RIGHT)[row] = right ? 1.0f : 0.0f;",
+                "a.at<float>(Slots::ROW_RIGHT)[row] = 1.0f;",
+            ],
             &[TENSOR],
         ),
         twin(
@@ -218,8 +226,8 @@ fn normalisations() -> Vec<KernelFault> {
             "gradients of scale and shift are the same",
             [
                 NORM,
-                "norms::put_gradient(a, 9, t.channel, dgamma, sum + V);",
-                "norms::put_gradient(a, 9, t.channel, dgamma, sum);",
+                "if (writes) {\n            norms::put_gradient(a, Slots::DGAMMA, t.channel, dgamma, sum + V);",
+                "if (writes) {\n            norms::put_gradient(a, Slots::DGAMMA, t.channel, dgamma, sum);",
             ],
             &[CLASSES, IMAGES],
         ),
