@@ -1,6 +1,6 @@
 //! Stepgraph compiles a neural network's training step, records it once, and replays it.
 //!
-//! The layers stand in the order in which they may import each other.
+//! The modules are listed in the order of their imports: each imports only from those above it.
 
 pub mod tensor;
 

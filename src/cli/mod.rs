@@ -1,4 +1,4 @@
-//! The command line: one file a command.
+//! The command line: one file for each command.
 //!
 //! Results go to standard output, progress and notes to standard error. Files are written beside their final name and
 //! renamed into place.

@@ -1,4 +1,4 @@
-//! Data sets and loaders: from the preset's `data` to samples a step can copy in.
+//! Data sets: reads or draws the samples that a preset's `data` describes, splits them, and gathers batches.
 //!
 //! [`load`] reads or draws a whole [`Dataset`] into memory and checks it against the network before the first step, so
 //! that a wrong file is a message with a file, a line and a remedy, and never a wrong loss. [`load_as`] prepares it as

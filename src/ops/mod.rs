@@ -4,7 +4,7 @@
 //! are `[N, H, W, C]`.
 //!
 //! A file holds a family: the type of each operation, its table of slots, and what it answers as an [`Operation`]. A new
-//! operation is a type in its family's file and a word in the list of `kind.rs`.
+//! operation is a type in its family's file and a name in the list of `kind.rs`.
 
 mod activation;
 mod batch_norm;

@@ -1,4 +1,4 @@
-//! The run that is trained, and the runs that are kept.
+//! Runs as the window sees them: the one that is being trained, and those that are kept on disk.
 
 pub mod kept;
 pub mod predictions;

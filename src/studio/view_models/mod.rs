@@ -1,4 +1,4 @@
-//! What the panels show, as plain data: made away from the interface thread where it is large, and tested as text.
+//! What the panels show, as plain data: computed on other threads where it is large, and tested as text.
 
 pub mod arena;
 pub mod capture;

@@ -1,4 +1,4 @@
-//! Capsules: a training run in one file, that says of itself whether it can be had again to the bit.
+//! Capsules: a training run in one file, from which it is trained again and compared bit by bit.
 //!
 //! A capsule is a safetensors file. Its metadata hold the preset, the seed, the machine, the plan (operations, kernels,
 //! relative addresses), and a checksum of the samples; its tensors are the initial parameters (`init.<name>`), what

@@ -1,4 +1,4 @@
-//! Runs and networks in other people's formats.
+//! Exports: runs and networks in the formats of other programs.
 //!
 //! Each format is a function from plain data to bytes in a file of its own; [`Subject`] gathers what they need of a run
 //! or a preset, and [`Subject::write`] puts files into place, whole or not at all, and over nothing unless that was

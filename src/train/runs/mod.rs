@@ -1,4 +1,4 @@
-//! Runs kept on disk: what was trained, how it went, and what came of it.
+//! Runs kept on disk: the preset, the curves, the weights and how the run ended.
 //!
 //! A [`Recorder`] writes one run from a thread of its own while it lasts; a [`RunStore`] reads all of them.
 

@@ -1,4 +1,4 @@
-//! Proofs that a step is right, with figures.
+//! Checks that a step is correct, with figures.
 //!
 //! Each check compares two things that share as little as possible: gradients with central differences in f64 on the
 //! plain-loop kernels, the fast kernels with those, replay with eager, one run with another, recorded addresses with

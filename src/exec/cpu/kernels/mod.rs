@@ -1,7 +1,9 @@
-//! The CPU's kernels: one file a family, the plain-loop references, and the choice of an entry point for an operation.
+//! The CPU's kernels: one file for each family, the plain-loop references, and the choice of an entry point for an
+//! operation.
 //!
 //! The fast kernels are written once over `lanes::Lanes` and compiled for each instruction set. They give the same bits
-//! for any number of threads, and all but the products (gemm, conv) on every instruction set too: products use fused multiply-add where there is one.
+//! for any number of threads, and all but the products (gemm, conv) on every instruction set too: products use fused
+//! multiply-add where there is one.
 
 mod columns;
 mod conv;

@@ -1,7 +1,9 @@
-//! Convolutions over images `[n, h, w, c]` with weights `[kh, kw, c / groups, f]`: forward, gradient of the input, gradient of the weight.
+//! Convolutions over images `[n, h, w, c]` with weights `[kh, kw, c / groups, f]`: forward, gradient of the input,
+//! gradient of the weight.
 //!
-//! All three are matrix products whose left operand is never built: the rows of `a` are addresses in an image with its padding written out, and the
-//! reduction walks over the taps (see [`crate::select::cpu_conv`]). The innermost kernel is that of the matrix products.
+//! All three are matrix products whose left operand is never built: the rows of `a` are addresses in an image with its
+//! padding written out, and the reduction runs over the filter's positions (see [`crate::select::cpu_conv`]). The
+//! innermost kernel is that of the matrix products.
 
 mod correlate;
 mod pad;

@@ -1,8 +1,8 @@
 //! The plain-loop form of every operation: what the fast kernels are compared with.
 //!
-//! One thread, one phase, loops in the order of the definition, transcendental functions taken in f64. Everything is generic over
-//! [`Real`], so the same loops serve as the f32 reference and as the f64 kernels of gradient checks. There every real-valued buffer
-//! holds f64; labels stay `i32`, counters `i64`, masks and indices `u8` or `u16`.
+//! They run on one thread, in one phase, with loops in the order of the definition and transcendental functions in f64.
+//! Everything is generic over [`Real`], so the same loops serve as the f32 reference and as the f64 kernels of gradient
+//! checks. There every real-valued buffer holds f64; labels stay `i32`, counters `i64`, masks and indices `u8` or `u16`.
 
 pub mod bounded;
 mod conv;
