@@ -1,4 +1,4 @@
-//! The rooms of the window. Each draws plain view models and asks for commands; none computes, locks or waits.
+//! The parts of the window. Each draws a view model and pushes commands to a queue; none computes, locks or waits.
 
 pub mod arena;
 pub mod arena_numbers;
