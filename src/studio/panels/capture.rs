@@ -15,8 +15,8 @@ use crate::studio::view_models::network::NetworkView;
 use crate::studio::view_models::panels::capture::CapturePanelView;
 use crate::studio::view_models::related::Related;
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
-use crate::studio::widgets::frozen::{Frozen, Ground};
-use crate::studio::widgets::keys::{list_ui, row_by_keys, side_by_keys};
+use crate::studio::widgets::frozen_columns::{Frozen, Ground};
+use crate::studio::widgets::keyboard::{list_ui, row_by_keys, side_by_keys};
 use egui::{Align, Button, Id, Layout, Rect, Response, RichText, ScrollArea, Stroke, StrokeKind, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
@@ -248,7 +248,7 @@ fn walk_ui(
     jump
 }
 
-/// What stands before the name of a row, in points.
+/// What is before the name of a row, in points.
 fn name_indent(line: &CaptureLine) -> f32 {
     line.depth as f32 * INDENT + if line.fold.is_some() { 22.0 } else { 0.0 }
 }

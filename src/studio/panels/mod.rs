@@ -2,6 +2,7 @@
 
 pub mod arena;
 pub mod arena_numbers;
+pub mod byte_owners;
 pub mod capture;
 pub mod curves;
 pub mod data;
@@ -19,7 +20,6 @@ pub mod run_tools;
 pub mod runs;
 pub mod status;
 pub mod step_graph;
-pub mod tenancy;
 pub mod top_bar;
 pub mod tour;
 pub mod train;

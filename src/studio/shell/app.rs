@@ -297,7 +297,7 @@ impl eframe::App for StudioApp {
         let ctx = ui.ctx().clone();
         let has_dialog = ctx.memory(|m| m.top_modal_layer().is_some());
         if has_dialog && !std::mem::replace(&mut self.has_dialog, has_dialog) {
-            // What the pointer rested on is behind the dialog now: its tooltip must not stand over it.
+            // What the pointer rested on is behind the dialog now: its tooltip must not be over it.
             ctx.input_mut(|i| i.pointer = egui::PointerState::default());
         }
         self.has_dialog = has_dialog;
@@ -417,7 +417,7 @@ impl Behavior<Tab> for Tabs<'_> {
     }
 
     fn simplification_options(&self) -> egui_tiles::SimplificationOptions {
-        // A tab that stands alone after a drag keeps its name.
+        // A tab that is alone after a drag keeps its name.
         egui_tiles::SimplificationOptions { all_panes_must_have_tabs: true, ..Default::default() }
     }
 

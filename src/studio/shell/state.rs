@@ -1,8 +1,8 @@
 //! Everything the window shows: the document, what was compiled of it, the run, the selection, and the views made of
 //! them.
 //!
-//! The panels see views of it. It changes by commands and requests, in `actions`, and by answers from the other threads,
-//! in [`Studio::take_answers`].
+//! The panels see views of it. It changes by commands and requests, in `actions`, and by answers from the other
+//! threads, in [`Studio::take_answers`].
 
 use crate::model::{Checked, Diagnostic, check};
 use crate::select::Tuning;
