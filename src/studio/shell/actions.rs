@@ -348,6 +348,8 @@ impl StudioApp {
 
     /// Continues after a question.
     pub(super) fn take_answer(&mut self, ctx: &egui::Context, answer: Answer) {
+        // What the answer changes is seen at once, like what a command changes.
+        ctx.request_repaint();
         match answer {
             Answer::SaveThen(then) => {
                 self.after_save = Some(then);

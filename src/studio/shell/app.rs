@@ -260,10 +260,7 @@ impl StudioApp {
         areas.extend([middle].into_iter().chain(inspector).chain([bottom.response.rect]));
         let answer = overlays_ui(ui, studio, panels, &enabled, &Parts { network, middle, inspector }, commands);
         if let Some(answer) = answer {
-            let ctx = ui.ctx().clone();
-            self.take_answer(&ctx, answer);
-            // What the answer changed is seen at once, like what a command changed.
-            ctx.request_repaint();
+            self.take_answer(&ui.ctx().clone(), answer);
         }
         self.panels.ring.ui(ui.ctx(), &areas);
     }
