@@ -68,12 +68,15 @@ impl Action {
     /// True where it puts another document in the place of the one that is open.
     #[must_use]
     pub const fn replaces_document(&self) -> bool {
-        match self {
-            Self::Command(UiCommand::New | UiCommand::NewFromPreset(_) | UiCommand::OpenRecent(_)) => true,
-            Self::Command(UiCommand::Runs(RunsCommand::OpenPreset)) => true,
-            Self::Request(Request::Open(_) | Request::ContinueInOwnNetwork(_)) => true,
-            _ => false,
-        }
+        matches!(
+            self,
+            Self::Command(
+                UiCommand::New
+                    | UiCommand::NewFromPreset(_)
+                    | UiCommand::OpenRecent(_)
+                    | UiCommand::Runs(RunsCommand::OpenPreset)
+            ) | Self::Request(Request::Open(_) | Request::ContinueInOwnNetwork(_))
+        )
     }
 }
 

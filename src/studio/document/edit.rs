@@ -103,7 +103,7 @@ pub fn layer_at<'a>(preset: &'a Preset, path: &LayerPath) -> Option<&'a LayerSpe
     list.get(last)
 }
 
-/// The block that a layer stands in, and its place there.
+/// The block that a layer is in, and its place there.
 #[must_use]
 pub fn split_path(path: &LayerPath) -> (LayerPath, usize) {
     let (&last, parents) = path.0.split_last().unwrap_or((&0, &[]));

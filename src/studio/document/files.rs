@@ -28,7 +28,7 @@ pub enum FileEvent {
     Exists(DialogPurpose, PathBuf),
     /// The document's file was changed by others since it was read or written here; nothing was written.
     Changed(PathBuf),
-    /// Nothing stands at this place for weights.
+    /// Nothing is at this place for weights.
     Free(PathBuf),
     Failed(String),
 }
@@ -36,9 +36,9 @@ pub enum FileEvent {
 /// What may be lost by writing a preset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Overwrite {
-    /// A file that stands there, unless it is this one, the document's own, and is as it was left.
+    /// A file that is there, unless it is this one, the document's own, and is as it was left.
     Own(Option<PathBuf>),
-    /// Whatever stands there: the person was asked.
+    /// Whatever is there: the person was asked.
     Anything,
 }
 

@@ -40,7 +40,7 @@ fn estimate((revision, preset, options): Asked) -> Option<Estimate> {
     Some(Estimate { revision, replays, price: price(&preset, &options).ok()?, free: available_bytes() })
 }
 
-/// What the Verify room shows.
+/// What the Verify tab shows.
 #[derive(Default)]
 pub struct Proofs {
     /// The thread that prices proofs, from the first question on.

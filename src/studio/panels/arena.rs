@@ -4,7 +4,7 @@ use crate::plan::BufferId;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::arena_numbers::{largest_ui, numbers_ui, title_ui};
-use crate::studio::panels::tenancy::{TenancyPanel, tenancy_ui};
+use crate::studio::panels::byte_owners::{ByteOwnersPanel, byte_owners_ui};
 use crate::studio::panels::values::values_line_ui;
 use crate::studio::theme;
 use crate::studio::theme::icons;
@@ -32,7 +32,7 @@ pub struct ArenaPanel {
     shown_at: Option<f64>,
     /// The operation and the byte under the pointer.
     pointer: Option<(usize, u64)>,
-    tenancy: TenancyPanel,
+    owners: ByteOwnersPanel,
 }
 
 impl ArenaPanel {
@@ -87,7 +87,7 @@ pub fn arena_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, 
     });
 }
 
-/// The width of the map, in points, below which the numbers do not stand beside it.
+/// The width of the map, in points, below which the numbers do not fit beside it.
 const LEAST_MAP: f32 = 340.0;
 
 /// A column of exactly this size.
@@ -134,7 +134,7 @@ fn side_ui(
     numbers_ui(ui, &plan.arena);
     largest_ui(ui, plan, view, commands);
     title_ui(ui, "Who owns a byte");
-    tenancy_ui(ui, view, plan, &mut panel.tenancy, panel.pointer, commands);
+    byte_owners_ui(ui, view, plan, &mut panel.owners, panel.pointer, commands);
     crate::studio::panels::arena_numbers::by_role_ui(ui, &plan.arena);
     crate::studio::panels::arena_numbers::planners_ui(ui, view, &plan.arena, commands);
     ui.add_space(16.0);

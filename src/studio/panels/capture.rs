@@ -15,8 +15,8 @@ use crate::studio::view_models::network::NetworkView;
 use crate::studio::view_models::panels::capture::CapturePanelView;
 use crate::studio::view_models::related::Related;
 use crate::studio::widgets::button::{empty_ui, named, weak_ui};
-use crate::studio::widgets::frozen::{Frozen, Ground};
-use crate::studio::widgets::keys::{list_ui, row_by_keys, side_by_keys};
+use crate::studio::widgets::frozen_columns::{Frozen, Ground};
+use crate::studio::widgets::keyboard::{list_ui, row_by_keys, side_by_keys};
 use egui::{Align, Button, Id, Layout, Rect, Response, RichText, ScrollArea, Stroke, StrokeKind, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
@@ -124,18 +124,7 @@ fn layers_ui(
     let scroll = ScrollArea::horizontal().id_salt("layers").auto_shrink([false, true]);
     scroll.show_viewport(ui, |ui, viewport| {
         let frozen = Frozen::new(ui, viewport, 1);
-        let mut table = TableBuilder::new(ui)
-            .id_salt("capture layers")
-            .auto_shrink([false, true])
-            .max_scroll_height(half)
-            .cell_layout(Layout::left_to_right(Align::Center))
-            .column(Column::exact(name).clip(true));
-        for width in widths {
-            table = table.column(Column::exact(width).clip(true));
-        }
-        if let Some(row) = jump {
-            table = table.scroll_to_row(row, None);
-        }
+        let table = table(ui, name, widths, (half, jump));
         let table = table.header(20.0, |mut row| {
             frozen.row_ui(&mut row, COLUMNS.len() + 1, Ground::default(), |ui, at| {
                 weak_ui(ui, at.checked_sub(1).map_or("Layer", |at| COLUMNS[at]));
@@ -179,6 +168,28 @@ fn keyboard_ui(ui: &mut Ui, id: Id, height: f32, rows: usize) -> Response {
         ui.painter().rect_stroke(frame.rect.expand(3.0), 2, line, StrokeKind::Inside);
     }
     frame
+}
+
+/// A table of at most this height with columns of these widths, which brings a row into view.
+fn table<'a>(
+    ui: &'a mut Ui,
+    name: f32,
+    widths: [f32; COLUMNS.len()],
+    (height, jump): (f32, Option<usize>),
+) -> TableBuilder<'a> {
+    let mut table = TableBuilder::new(ui)
+        .id_salt("capture layers")
+        .auto_shrink([false, true])
+        .max_scroll_height(height)
+        .cell_layout(Layout::left_to_right(Align::Center))
+        .column(Column::exact(name).clip(true));
+    for width in widths {
+        table = table.column(Column::exact(width).clip(true));
+    }
+    if let Some(row) = jump {
+        table = table.scroll_to_row(row, None);
+    }
+    table
 }
 
 /// The widths of the names and of the other columns, whose longest texts have so many letters. A shape is shown whole,
@@ -237,7 +248,7 @@ fn walk_ui(
     jump
 }
 
-/// What stands before the name of a row, in points.
+/// What is before the name of a row, in points.
 fn name_indent(line: &CaptureLine) -> f32 {
     line.depth as f32 * INDENT + if line.fold.is_some() { 22.0 } else { 0.0 }
 }

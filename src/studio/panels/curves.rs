@@ -209,7 +209,7 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands
     axes.begin();
     let notes = Notes::of(run);
     let plots = plots(view, &notes);
-    // The histogram stands behind the curve of the same times.
+    // The histogram is behind the curve of the same times.
     let mut cells: Vec<Option<&PlotSpec<'_>>> = plots.iter().map(Some).collect();
     if !shown.hidden.contains("Step times") {
         let at = plots.iter().position(|p| p.title == "Step time").map_or(cells.len(), |i| i + 1);

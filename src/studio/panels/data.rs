@@ -11,7 +11,7 @@ use crate::studio::view_models::panels::data::DataPanelView;
 use crate::studio::widgets::button::{empty_ui, weak_ui};
 use crate::studio::widgets::classes::{class_ui, color};
 use crate::studio::widgets::field::{Drafts, problem_ui};
-use crate::studio::widgets::frozen::{Frozen, Ground};
+use crate::studio::widgets::frozen_columns::{Frozen, Ground};
 use crate::studio::widgets::pictures::{Strips, picture_ui};
 use crate::studio::widgets::plane::plane_ui;
 use crate::studio::widgets::segments::segments_ui;

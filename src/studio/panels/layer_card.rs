@@ -11,7 +11,7 @@ use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::network::{Card, Sum};
 use crate::studio::widgets::button::{command_menu_ui, named, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldOptions, field_ui, problem_ui};
-use crate::studio::widgets::keys::layers_id;
+use crate::studio::widgets::keyboard::layers_id;
 use egui::{Align, Button, Layout, Rect, Response, RichText, Sense, Ui, Vec2};
 
 /// Points that each level of nesting moves to the right.

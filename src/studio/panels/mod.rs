@@ -1,7 +1,8 @@
-//! The parts of the window. Each draws a plain view model and sends commands; none computes, locks or waits.
+//! The parts of the window. Each draws a view model and pushes commands to a queue; none computes, locks or waits.
 
 pub mod arena;
 pub mod arena_numbers;
+pub mod byte_owners;
 pub mod capture;
 pub mod curves;
 pub mod data;
@@ -19,7 +20,6 @@ pub mod run_tools;
 pub mod runs;
 pub mod status;
 pub mod step_graph;
-pub mod tenancy;
 pub mod top_bar;
 pub mod tour;
 pub mod train;

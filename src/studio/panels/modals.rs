@@ -1,4 +1,4 @@
-//! Questions that stand before everything else: what would be lost, and a path to type where the system has no file
+//! Questions over everything else: what would be lost, and a path to type where the system has no file
 //! dialog.
 
 use crate::studio::commands::{Action, DialogPurpose, Request};
@@ -7,7 +7,7 @@ use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::notice::Notice;
 use crate::studio::view_models::panels::modals::ModalsView;
 use crate::studio::widgets::button::{answers_ui, weak_ui};
-use crate::studio::widgets::keys::Back;
+use crate::studio::widgets::keyboard::Back;
 use crate::train::export::Format;
 use egui::text::{CCursor, CCursorRange};
 use egui::{Key, RichText, ScrollArea, TextEdit, Ui};
@@ -29,9 +29,9 @@ pub struct Modals {
 /// What a person must decide before anything is lost.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
-    /// Edits that were not saved stand before this command.
+    /// This would lose edits that were not saved.
     Unsaved(Action),
-    /// Trained weights that were not saved stand before this command.
+    /// This would lose trained weights that were not saved.
     Weights(Action),
     /// Another file stands where a preset or weights are to be written.
     Replace(DialogPurpose, PathBuf),
@@ -120,7 +120,7 @@ fn path_ui(ui: &Ui, modals: &mut Modals) -> Option<Answer> {
         let response = shown.response.response;
         if std::mem::take(fresh) {
             response.request_focus();
-            // What stands there is a proposal: the first letter takes its place.
+            // What is there is a proposal: the first letter takes its place.
             let all = CCursorRange::two(CCursor::default(), CCursor::new(text.chars().count()));
             shown.state.cursor.set_char_range(Some(all));
             shown.state.store(ui.ctx(), response.id);
@@ -278,7 +278,7 @@ fn message_ui(ui: &Ui, modals: &mut Modals) {
 fn question_ui(ui: &Ui, view: &ModalsView<'_>, modals: &mut Modals) -> Option<Answer> {
     let question = modals.question.as_ref()?;
     let (mut words, is_final) = (question.wording(view), question.is_final());
-    // The first answer stands at the right end, and the keyboard goes from left to right.
+    // The first answer is at the right end, and the keyboard goes from left to right.
     words.answers.reverse();
     if modals.fresh {
         modals.back.remember(ui);

@@ -16,7 +16,7 @@ use crate::studio::view_models::network::{Card, NetworkView, Row, Run, Section, 
 use crate::studio::view_models::panels::network::NetworkPanelView;
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use crate::studio::widgets::field::{Drafts, FieldOptions, field_ui, problem_ui};
-use crate::studio::widgets::keys::{layers_id, list_ui, row_by_keys, side_by_keys};
+use crate::studio::widgets::keyboard::{layers_id, list_ui, row_by_keys, side_by_keys};
 use egui::{Align, Button, Id, Key, Label, Layout, Modifiers, Rect, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
 use std::collections::HashMap;
 
@@ -385,7 +385,7 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, commands: &mut CommandQueue) -> Rect 
                     let title = format!("{} × {}", head.run.count, head.class);
                     let title = RichText::new(title).font(theme::strong(13.0));
                     texts |= ui.add(Label::new(title).selectable(false).sense(Sense::CLICK)).clicked();
-                    // The number of layers stands at the right, and the span is cut where both do not fit.
+                    // The number of layers is at the right, and the span is cut where both do not fit.
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                         weak_ui(ui, plain_count(head.sum.layers, "layer"));
                         ui.with_layout(Layout::left_to_right(Align::Center), |ui| {

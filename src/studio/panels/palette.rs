@@ -6,7 +6,7 @@ use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
 use crate::studio::view_models::readiness::EnabledCommands;
 use crate::studio::widgets::button::{named, weak_ui};
-use crate::studio::widgets::keys::{Back, layers_id};
+use crate::studio::widgets::keyboard::{Back, layers_id};
 use egui::{Button, Key, RichText, ScrollArea, TextEdit, Ui, Vec2};
 
 /// What the palette offers.
@@ -38,7 +38,7 @@ enum Rank {
     TitleHolds,
     /// Every word of it begins one of the title or of what the command does.
     Words,
-    /// Its letters stand in the title in order.
+    /// Its letters occur in the title in order.
     Letters,
 }
 

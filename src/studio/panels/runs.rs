@@ -18,8 +18,8 @@ use crate::studio::widgets::compare::{
     CompareSpec, CompareView, Compared, Shown, compare_ui, letter_ui as run_letter_ui,
 };
 use crate::studio::widgets::field::problem_ui;
-use crate::studio::widgets::frozen::{Frozen, Ground};
-use crate::studio::widgets::keys::{list_ui, row_by_keys, runs_id};
+use crate::studio::widgets::frozen_columns::{Frozen, Ground};
+use crate::studio::widgets::keyboard::{list_ui, row_by_keys, runs_id};
 use crate::train::runs::{RunEnd, RunEntry};
 use egui::{Align, Button, ComboBox, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, TextEdit, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};

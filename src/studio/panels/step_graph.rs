@@ -15,8 +15,8 @@ use crate::studio::view_models::step_graph::letter;
 use crate::studio::widgets::button::{
     command_icon_ui, command_ui, empty_ui, named, phase_legend, phase_ui, text_line_ui, weak_ui,
 };
-use crate::studio::widgets::frozen::{Frozen, Ground};
-use crate::studio::widgets::keys::{list_ui, row_by_keys};
+use crate::studio::widgets::frozen_columns::{Frozen, Ground};
+use crate::studio::widgets::keyboard::{list_ui, row_by_keys};
 use crate::studio::widgets::level_table::Column;
 use egui::{Align, Button, ComboBox, Id, Layout, RichText, ScrollArea, Sense, Ui, Vec2};
 use egui_extras::{Column as TableColumn, TableBuilder};
@@ -107,7 +107,7 @@ impl StepGraphPanel {
                 self.layers.push(row.layer.clone());
             }
         }
-        // A block stands before the layers inside it, wherever its own operations are.
+        // A block is before the layers inside it, wherever its own operations are.
         self.layers.sort_by_key(|l| number(l).split('.').map(|n| n.parse().unwrap_or(usize::MAX)).collect::<Vec<_>>());
         self.made_for = Some(made);
     }

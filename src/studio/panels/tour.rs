@@ -93,10 +93,10 @@ fn card_ui(ui: &mut Ui, view: &TourView, commands: &mut CommandQueue) {
     }
     ui.add_space(8.0);
     ui.horizontal(|ui| {
-        if let (false, Some((label, command))) = (done, step.offer()) {
-            if ui.add_enabled(view.can_offer, Button::new(label)).on_hover_text(command.info().about).clicked() {
-                commands.push(command);
-            }
+        if let (false, Some((label, command))) = (done, step.offer())
+            && ui.add_enabled(view.can_offer, Button::new(label)).on_hover_text(command.info().about).clicked()
+        {
+            commands.push(command);
         }
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let last = step == TourStep::Edit;

@@ -56,7 +56,7 @@ pub fn trash_ui(ui: &mut Ui, trash: Option<&RunsView>, commands: &mut CommandQue
     });
 }
 
-/// Numbers stand at the right.
+/// Numbers are at the right.
 fn aligned_ui(ui: &mut Ui, field: Field, show: impl FnOnce(&mut Ui)) {
     if field.is_number() {
         ui.with_layout(Layout::right_to_left(Align::Center), show);
@@ -82,7 +82,7 @@ fn ways_ui(ui: &mut Ui, run: &RunRow, commands: &mut CommandQueue) {
     }
 }
 
-/// What stands above the list: removes everything in it.
+/// What is above the list: removes everything in it.
 pub fn trash_tools_ui(ui: &mut Ui, trash: Option<&RunsView>, commands: &mut CommandQueue) {
     let rows = trash.map_or(&[][..], |t| &t.rows[..]);
     let text = format!("{}  Empty the trash…", icons::TRASH);

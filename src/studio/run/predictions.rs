@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_millis(200);
 /// After this long a question counts as lost.
 const LOST: Duration = Duration::from_secs(30);
 
-/// What the Predictions room shows.
+/// What the Predictions tab shows.
 pub struct Predictions {
     maker: Background<AnsweredQuery, PredictionsView>,
     pub view: Option<Arc<PredictionsView>>,

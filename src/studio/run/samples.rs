@@ -46,7 +46,7 @@ fn loading() -> impl FnMut(Order) -> Loaded + Send {
     }
 }
 
-/// What the Data room shows.
+/// What the Data tab shows.
 pub struct Samples {
     loader: Background<Order, Loaded>,
     asked: Option<DataKey>,

@@ -13,7 +13,7 @@ use crate::studio::run::kept::service::RunJob;
 use crate::studio::shell::app::StudioApp;
 use crate::studio::shell::panel_state::first_layout;
 use crate::studio::view_models::transport::Next;
-use crate::studio::widgets::keys::layers_id;
+use crate::studio::widgets::keyboard::layers_id;
 use crate::train::{Command as Order, SessionSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl StudioApp {
         }
     }
 
-    /// Carries out an action that nothing unsaved in the document stands before; the run's weights may.
+    /// Carries out an action that loses no edits; the trained weights may be asked about.
     fn perform_past_edits(&mut self, ctx: &egui::Context, action: Action) {
         if action.replaces_document() && self.studio.training.has_unsaved_weights() {
             self.panels.modals.ask(Question::Weights(action));
@@ -60,7 +60,7 @@ impl StudioApp {
         self.carry_out(ctx, action);
     }
 
-    /// Carries out an action that nothing stands before.
+    /// Carries out an action without any question.
     pub(super) fn carry_out(&mut self, ctx: &egui::Context, action: Action) {
         match action {
             Action::Command(command) => self.apply_command(ctx, command),
@@ -209,7 +209,7 @@ impl StudioApp {
         }
     }
 
-    /// Has a field of the data name a file: from the preset's folder where it lies in it, so that both can move
+    /// Has a field of the data name a file: from the preset's folder where it is in it, so that both can move
     /// together.
     pub(super) fn use_data(&mut self, field: &'static str, path: &Path) {
         let base = self.studio.document.base();
@@ -348,6 +348,8 @@ impl StudioApp {
 
     /// Continues after a question.
     pub(super) fn take_answer(&mut self, ctx: &egui::Context, answer: Answer) {
+        // What the answer changes is seen at once, like what a command changes.
+        ctx.request_repaint();
         match answer {
             Answer::SaveThen(then) => {
                 self.after_save = Some(then);

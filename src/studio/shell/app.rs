@@ -1,4 +1,4 @@
-//! The window: lays out the rooms, hands them the state, and carries out what they ask for.
+//! The window: lays out the panels, hands each its view, and carries out what they ask for.
 
 use crate::model::Preset;
 use crate::select::Tuning;
@@ -205,7 +205,7 @@ impl StudioApp {
         self.studio.settings.last = Some(LastOpened::of(document));
     }
 
-    fn rooms_ui(&mut self, ui: &mut Ui) {
+    fn panels_ui(&mut self, ui: &mut Ui) {
         let (studio, panels, commands) = (&self.studio, &mut self.panels, &mut self.commands);
         let (enabled, window) = (studio.enabled_commands(), ui.ctx().content_rect().width());
         let room =
@@ -250,7 +250,7 @@ impl StudioApp {
             let mut tabs = std::mem::replace(&mut panels.tabs, egui_tiles::Tree::empty(egui::Id::unique("no tabs")));
             panels.shown.clear();
             let reveals = panels.row.reveals(&studio.shown, ui.available_width());
-            tabs.ui(&mut Rooms { studio, panels, enabled: &enabled, commands, reveals }, ui);
+            tabs.ui(&mut Tabs { studio, panels, enabled: &enabled, commands, reveals }, ui);
             if reveals {
                 ui.ctx().request_repaint();
             }
@@ -260,8 +260,7 @@ impl StudioApp {
         areas.extend([middle].into_iter().chain(inspector).chain([bottom.response.rect]));
         let answer = overlays_ui(ui, studio, panels, &enabled, &Parts { network, middle, inspector }, commands);
         if let Some(answer) = answer {
-            let ctx = ui.ctx().clone();
-            self.take_answer(&ctx, answer);
+            self.take_answer(&ui.ctx().clone(), answer);
         }
         self.panels.ring.ui(ui.ctx(), &areas);
     }
@@ -295,13 +294,13 @@ impl eframe::App for StudioApp {
         let ctx = ui.ctx().clone();
         let has_dialog = ctx.memory(|m| m.top_modal_layer().is_some());
         if has_dialog && !std::mem::replace(&mut self.has_dialog, has_dialog) {
-            // What the pointer rested on is behind the dialog now: its tooltip must not stand over it.
+            // What the pointer rested on is behind the dialog now: its tooltip must not be over it.
             ctx.input_mut(|i| i.pointer = egui::PointerState::default());
         }
         self.has_dialog = has_dialog;
         self.fit.keep(&ctx);
         self.commands.extend(shortcuts::pressed(&ctx));
-        self.rooms_ui(ui);
+        self.panels_ui(ui);
         if self.panels.shown != self.studio.shown {
             // What a tab shows is loaded from the next frame on.
             ctx.request_repaint();
@@ -340,7 +339,7 @@ impl eframe::App for StudioApp {
 }
 
 /// The tabs in the middle.
-struct Rooms<'a> {
+struct Tabs<'a> {
     studio: &'a Studio,
     panels: &'a mut Panels,
     enabled: &'a EnabledCommands,
@@ -349,7 +348,7 @@ struct Rooms<'a> {
     reveals: bool,
 }
 
-impl Behavior<Tab> for Rooms<'_> {
+impl Behavior<Tab> for Tabs<'_> {
     fn pane_ui(&mut self, ui: &mut Ui, _tile: TileId, tab: &mut Tab) -> UiResponse {
         let fill = theme::colors(ui).panel;
         self.panels.shown.push(*tab);
@@ -415,7 +414,7 @@ impl Behavior<Tab> for Rooms<'_> {
     }
 
     fn simplification_options(&self) -> egui_tiles::SimplificationOptions {
-        // A tab that stands alone after a drag keeps its name.
+        // A tab that is alone after a drag keeps its name.
         egui_tiles::SimplificationOptions { all_panes_must_have_tabs: true, ..Default::default() }
     }
 

@@ -5,7 +5,7 @@ use crate::studio::panels::{
     arena, capture, data, help, modals, network, palette, predictions, runs, status, step_graph, train, values, verify,
 };
 use crate::studio::widgets::field::Drafts;
-use crate::studio::widgets::keys::FocusRing;
+use crate::studio::widgets::keyboard::FocusRing;
 
 /// What the panels remember between frames that is no part of the document.
 pub struct Panels {

@@ -30,7 +30,7 @@ pub struct Settings {
     pub without_updates: bool,
     /// The tour was ended or gone through.
     pub tour_done: bool,
-    /// The run whose curves stand behind those of the Train tab.
+    /// The run whose curves are behind those of the Train tab.
     pub baseline: Option<String>,
     /// The interrupted run that the person does not want to be reminded of again.
     pub passed_over: Option<String>,

@@ -3,7 +3,7 @@
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::info::{CTRL, NONE};
 use crate::studio::commands::runs::RunsCommand;
-use crate::studio::widgets::keys::runs_id;
+use crate::studio::widgets::keyboard::runs_id;
 use egui::{Key, KeyboardShortcut};
 
 /// The commands whose shortcut was pressed, longer shortcuts first, so that one does not hide another. An open dialog

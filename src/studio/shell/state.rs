@@ -1,8 +1,8 @@
 //! Everything the window shows: the document, what was compiled of it, the run, the selection, and the views made of
 //! them.
 //!
-//! Panels read it. It changes by commands and by answers from the other threads, in `actions` and in
-//! [`Studio::take_answers`].
+//! The panels see views of it. It changes by commands and requests, in `actions`, and by answers from the other
+//! threads, in [`Studio::take_answers`].
 
 use crate::model::{Checked, Diagnostic, check};
 use crate::select::Tuning;
@@ -264,7 +264,7 @@ impl Studio {
         if let Some(notes) = self.training.take_resumed() {
             self.say_more(&format!(" {notes}."));
         }
-        self.take_rooms();
+        self.update_tabs();
         if let Some(problem) = self.training.writer.tend() {
             self.complain(problem);
         }
@@ -278,8 +278,8 @@ impl Studio {
         left
     }
 
-    /// What the rooms for data, predictions and proofs need to know, and have to report.
-    fn take_rooms(&mut self) {
+    /// What the tabs for data, predictions and proofs need to know, and have to report.
+    fn update_tabs(&mut self) {
         self.samples.poll();
         // A document that is being checked may have another output in a moment.
         if self.shown.contains(&Tab::Data) && self.is_answered() {

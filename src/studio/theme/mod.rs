@@ -40,7 +40,7 @@ pub const fn mono() -> FontId {
 pub struct Colors {
     /// Behind panels.
     pub panel: Color32,
-    /// Behind cards and fields that stand on a panel.
+    /// Behind cards and fields that are on a panel.
     pub card: Color32,
     /// Behind plots, tables and maps.
     pub well: Color32,
@@ -241,7 +241,7 @@ pub fn dialog(ui: &egui::Ui, id: &'static str) -> egui::Modal {
     egui::Modal::new(egui::Id::unique(id)).frame(frame)
 }
 
-/// A card that stands on a panel.
+/// A card that is on a panel.
 pub fn card(ui: &egui::Ui, selected: bool) -> egui::Frame {
     let c = colors(ui);
     let line = if selected { c.accent } else { c.hairline };

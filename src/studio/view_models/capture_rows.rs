@@ -19,7 +19,7 @@ pub struct SumCell {
     pub tooltip: String,
 }
 
-/// What stands in the columns.
+/// What is in the columns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cells {
     /// Those of a row of the plan, by its place there.

@@ -29,7 +29,7 @@ pub enum Sideways {
 }
 
 impl Sideways {
-    /// The left arrow folds, or goes to the head of what the row stands in, or to the neighbour above. The right one
+    /// The left arrow folds, or goes to the head of what the row is in, or to the neighbour above. The right one
     /// unfolds, or goes to what is inside.
     #[must_use]
     pub fn of(left: bool, at: usize, network: &NetworkView, row: impl Fn(usize) -> Option<FoldRow>) -> Option<Self> {

@@ -6,6 +6,7 @@ use crate::model::{LayerPath, Preset};
 use crate::plan::BufferId;
 use crate::studio::commands::selection::Selection;
 use crate::studio::document::edit::layer_at;
+use crate::studio::view_models::compiler_pages;
 use crate::studio::view_models::format;
 pub use crate::studio::view_models::inspector_page::InspectorView;
 use crate::studio::view_models::inspector_page::{
@@ -13,7 +14,6 @@ use crate::studio::view_models::inspector_page::{
 };
 use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::related::{Related, selection_of_value};
-use crate::studio::view_models::relations;
 use crate::tensor::Bytes;
 
 impl InspectorView {
@@ -27,11 +27,11 @@ impl InspectorView {
             (Selection::Op(index), Some(plan)) => op(*index, plan),
             (Selection::Buffer(id), Some(plan)) => buffer(*id, plan),
             (Selection::Part(id, index), Some(plan)) => part(*id, *index, plan),
-            (Selection::Node(id), Some(plan)) => relations::node(*id, plan),
-            (Selection::Lowered(index), Some(plan)) => relations::lowered(*index, plan),
-            (Selection::Kernel(id), Some(plan)) => relations::kernel(id, plan),
-            (Selection::Call(index), Some(plan)) => relations::call(*index, plan),
-            (Selection::Bytes(bytes), Some(plan)) => relations::stretch(*bytes, plan),
+            (Selection::Node(id), Some(plan)) => compiler_pages::node(*id, plan),
+            (Selection::Lowered(index), Some(plan)) => compiler_pages::lowered(*index, plan),
+            (Selection::Kernel(id), Some(plan)) => compiler_pages::kernel(id, plan),
+            (Selection::Call(index), Some(plan)) => compiler_pages::call(*index, plan),
+            (Selection::Bytes(bytes), Some(plan)) => compiler_pages::stretch(*bytes, plan),
             (_, None) => Self { kind: "Selection", title: "No plan yet".into(), ..Self::default() },
         };
         page.groups.retain(|g| !g.rows.is_empty());
@@ -118,7 +118,7 @@ fn layer(path: &LayerPath, preset: &Preset, plan: Option<&PlanView>, updates: &[
     let ops = related.ops.iter().map(|&i| op_link(plan, i, plan.ops[i].phase.name()));
     page.groups.push(Group { title: "Operations", rows: cut(ops.collect()) });
     page.groups.push(Group { title: "Buffers", rows: memory_links(plan, &related) });
-    page.groups.push(relations::nodes_of(&Selection::Layer(path.clone()), plan));
+    page.groups.push(compiler_pages::nodes_of(&Selection::Layer(path.clone()), plan));
     page
 }
 
@@ -170,7 +170,7 @@ fn op(index: usize, plan: &PlanView) -> InspectorView {
     });
     let lost = lost.collect();
     page.groups.push(Group { title: "Candidates that lost", rows: lost });
-    page.groups.extend(relations::other_levels(index, plan));
+    page.groups.extend(compiler_pages::other_levels(index, plan));
     let constants = plan.capture.constants.iter().filter(|k| k.op == index);
     let constants = constants.map(|k| {
         fact(&k.name, if k.live { format!("live, from {}", k.value) } else { format!("frozen at {}", k.value) })
@@ -229,7 +229,7 @@ fn buffer(id: BufferId, plan: &PlanView) -> InspectorView {
     let values = b.values.iter().map(|v| c.plan.program.value(*v)).filter(|v| v.name != b.name && v.param.is_none());
     page.groups
         .push(Group { title: "Also holds", rows: cut(values.map(|v| fact(&v.name, v.shape.to_string())).collect()) });
-    page.groups.push(relations::nodes_of(&Selection::Buffer(id), plan));
+    page.groups.push(compiler_pages::nodes_of(&Selection::Buffer(id), plan));
     page
 }
 
@@ -263,6 +263,6 @@ fn part(id: BufferId, index: usize, plan: &PlanView) -> InspectorView {
         let rows = ops.iter().map(|&i| op_link(plan, i, plan.ops[i].phase.name())).collect();
         page.groups.push(Group { title, rows: cut(rows) });
     }
-    page.groups.push(relations::nodes_of(&Selection::Part(id, index), plan));
+    page.groups.push(compiler_pages::nodes_of(&Selection::Part(id, index), plan));
     page
 }

@@ -1,10 +1,12 @@
 //! What the panels show, as plain data: computed on other threads where it is large, and tested as text.
 
 pub mod arena;
+pub mod byte_owners;
 pub mod capture;
 pub mod capture_rows;
 pub mod changes;
 pub mod compare;
+mod compiler_pages;
 pub mod curves;
 pub mod data;
 pub mod folded_layers;
@@ -24,12 +26,10 @@ pub mod predictions;
 pub mod proofs;
 pub mod readiness;
 pub mod related;
-mod relations;
 pub mod runs;
 pub mod series;
 pub mod status;
 pub mod step_graph;
-pub mod tenancy;
 pub mod tour;
 pub mod transport;
 pub mod values;

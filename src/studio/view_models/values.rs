@@ -25,7 +25,7 @@ pub struct ShownValues {
     pub ops: usize,
     /// Steps that the run had made before.
     pub step: u64,
-    /// What lies there in words: the value's name, or why there is none.
+    /// What is stored there in words: the value's name, or why there is none.
     pub holds: String,
     /// The operation that wrote it last.
     pub writer: Option<usize>,

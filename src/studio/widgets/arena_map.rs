@@ -108,7 +108,7 @@ pub struct Highlight<'a> {
     /// Parts of flat vectors, where not all of a vector is meant.
     pub parts: &'a [LitPart],
     pub ops: &'a BTreeSet<usize>,
-    /// The operation that the scrubber stands on.
+    /// The operation that the scrubber is on.
     pub op: Option<usize>,
     /// Buffers whose name does not hold this are dimmed.
     pub search: &'a str,

@@ -151,7 +151,7 @@ fn width_of(text: &str) -> f32 {
     text.chars().count() as f32 * LETTER
 }
 
-/// A mark's label along the bottom, which stands over its place, unless it would reach over the edge of a plot that
+/// A mark's label along the bottom, which is over its place, unless it would reach over the edge of a plot that
 /// is `width` points wide.
 pub(super) fn inside(text: String, at: f64, range: &RangeInclusive<f64>, width: f32) -> String {
     let span = (range.end() - range.start()).max(f64::MIN_POSITIVE);

@@ -10,7 +10,7 @@ use crate::studio::widgets::button::weak_ui;
 use crate::studio::widgets::classes::DISTINCT;
 pub use crate::studio::widgets::compare_spec::{CompareSpec, Compared, Shown};
 use crate::studio::widgets::compare_values::listed;
-use crate::studio::widgets::layers::{
+use crate::studio::widgets::layer_curves::{
     LayerLine, layer_color, layer_keys_fit, layer_keys_ui, layer_lines, layer_rows_ui,
 };
 use crate::studio::widgets::smoothing::smoothed_points;
@@ -136,8 +136,8 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
     }
 }
 
-/// Puts a run's letter where its curve ends. Curves that end at the same place share a label: letters over each other are
-/// read as none.
+/// Puts a run's letter where its curve ends. Curves that end at the same place share a label: letters over each other
+/// are read as none.
 fn add_letter(
     plot: &PlotUi<'_>,
     ends: &mut Vec<(PlotPoint, String, Color32)>,

@@ -10,7 +10,7 @@ use crate::studio::document::fields::value::{Field, FieldValue, Owner};
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::widgets::button::weak_ui;
-use crate::studio::widgets::keys::layers_id;
+use crate::studio::widgets::keyboard::layers_id;
 use egui::text::{CCursor, CCursorRange};
 use egui::{Align, ComboBox, Key, Layout, Response, RichText, Stroke, TextEdit, Ui, Vec2};
 use std::collections::HashMap;

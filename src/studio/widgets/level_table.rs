@@ -155,7 +155,7 @@ impl Column {
         })
     }
 
-    /// True for numbers, which stand at the right.
+    /// True for numbers, which are at the right.
     #[must_use]
     pub const fn is_number(self) -> bool {
         matches!(

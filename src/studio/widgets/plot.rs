@@ -9,10 +9,10 @@ use crate::studio::widgets::axis::{
     below, inside, linear_marks, log_marks, log_value, scale, step_end, step_marks, step_tick,
 };
 use crate::studio::widgets::classes::DISTINCT;
-use crate::studio::widgets::layers::LayerLine;
-use crate::studio::widgets::layers::layer_color;
-use crate::studio::widgets::layers::layer_lines;
-use crate::studio::widgets::layers::layer_rows_ui;
+use crate::studio::widgets::layer_curves::LayerLine;
+use crate::studio::widgets::layer_curves::layer_color;
+use crate::studio::widgets::layer_curves::layer_lines;
+use crate::studio::widgets::layer_curves::layer_rows_ui;
 use crate::studio::widgets::plot_head::head_ui;
 pub use crate::studio::widgets::plot_spec::{Curve, PlotSpec};
 use crate::studio::widgets::smoothing::smoothed_points;
@@ -178,7 +178,7 @@ fn set_bounds(
         let whole = spec.range.filter(|_| following);
         let (low, high) = whole.or_else(|| spec.extent(from, to)).unwrap_or((0.0, 1.0));
         let (low, high) = (scale(log, low), scale(log, high));
-        // A constant stands in the middle, with round marks around it.
+        // A constant is in the middle, with round marks around it.
         let least = if low == high { high.abs() * 0.5 } else { high.abs() * 0.02 };
         let margin = ((high - low) * 0.05).max(if log { 0.05 } else { least }).max(1e-9);
         plot.set_plot_bounds_y(low - margin..=high + margin);

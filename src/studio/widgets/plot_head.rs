@@ -5,7 +5,7 @@ use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
 use crate::studio::widgets::button::named;
-use crate::studio::widgets::layers::{key_ui, layer_keys_fit, layer_keys_ui};
+use crate::studio::widgets::layer_curves::{key_ui, layer_keys_fit, layer_keys_ui};
 use crate::studio::widgets::plot_spec::{Curve, PlotSpec};
 use egui::{Button, RichText, Ui, Vec2};
 

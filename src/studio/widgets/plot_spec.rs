@@ -33,7 +33,7 @@ pub struct PlotSpec<'a> {
     pub points_every: Option<u64>,
     /// Steps made.
     pub steps: usize,
-    /// The curve of a pinned run, by name, to stand faintly behind this one.
+    /// The curve of a pinned run, by name, drawn faintly behind this one.
     pub baseline: Option<(&'a str, &'a Series)>,
     pub log: bool,
     /// Whether the axis may be logarithmic.

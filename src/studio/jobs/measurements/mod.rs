@@ -71,7 +71,7 @@ pub struct Measurements {
     pub values: Values,
     /// The run, and its steps when its weights were last asked for.
     pub snapshot_of: Option<(u64, u64)>,
-    /// The operation that the scrubber stands on.
+    /// The operation that the scrubber is on.
     pub scrub: Option<usize>,
     number: u64,
 }

@@ -38,7 +38,7 @@ pub struct KeptRuns {
     pub shows_hidden: bool,
     pub by_time: bool,
     pub loaded: HashMap<String, Arc<LoadedRun>>,
-    /// The run whose curves stand behind the current one's.
+    /// The run whose curves are behind the current one's.
     pub baseline: Option<Arc<LoadedRun>>,
     pub baseline_id: Option<String>,
     /// The baseline that was deleted: it becomes the baseline again where it is restored before another is pinned.

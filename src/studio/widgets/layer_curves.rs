@@ -27,7 +27,7 @@ pub(super) fn layer_keys_ui(ui: &mut Ui, names: &[String]) {
     names.iter().enumerate().for_each(|(i, name)| drop(key_ui(ui, layer_color(i, names.len()), name)));
 }
 
-/// Layers whose names stand in rows of their own where a line has no room for them.
+/// Layers whose names are in rows of their own where a line has no room for them.
 const KEYS: usize = 8;
 
 /// The names of few layers with their colours, in rows of their own, where the head of the plot has no room for them;

@@ -4,16 +4,16 @@ use crate::plan::BufferId;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
+use crate::studio::view_models::byte_owners::{ByteOwners, read_range};
 use crate::studio::view_models::panels::arena::ArenaPanelView;
 use crate::studio::view_models::plan::PlanView;
-use crate::studio::view_models::tenancy::{Tenancy, read_range};
 use crate::studio::widgets::button::{role_ui, text_line_ui, weak_ui};
 use crate::tensor::Bytes;
 use egui::{Align, Button, Key, Layout, RichText, Ui};
 
 /// What is typed.
 #[derive(Default)]
-pub struct TenancyPanel {
+pub struct ByteOwnersPanel {
     typed: String,
     is_wrong: bool,
 }
@@ -22,11 +22,11 @@ pub struct TenancyPanel {
 const LISTED: usize = 12;
 
 /// Shows the owners. `pointer` is the operation and the byte under the pointer.
-pub fn tenancy_ui(
+pub fn byte_owners_ui(
     ui: &mut Ui,
     view: &ArenaPanelView<'_>,
     plan: &PlanView,
-    panel: &mut TenancyPanel,
+    panel: &mut ByteOwnersPanel,
     pointer: Option<(usize, u64)>,
     commands: &mut CommandQueue,
 ) {
@@ -45,24 +45,24 @@ pub fn tenancy_ui(
             return;
         }
     };
-    let tenancy = Tenancy::of(&plan.arena, byte);
+    let owners = ByteOwners::of(&plan.arena, byte);
     ui.label(RichText::new(format!("byte {byte:#x}")).font(theme::mono()));
     if let Some(op) = op {
-        around_ui(ui, plan, &tenancy, op);
+        around_ui(ui, plan, &owners, op);
     }
-    if tenancy.owners.is_empty() {
+    if owners.buffers.is_empty() {
         weak_ui(ui, "Nobody ever owns it: a gap that the placement leaves.");
     }
-    for id in tenancy.owners.iter().take(LISTED) {
+    for id in owners.buffers.iter().take(LISTED) {
         owner_ui(ui, plan, *id, op, commands);
     }
-    if tenancy.owners.len() > LISTED {
-        weak_ui(ui, format!("and {} more", tenancy.owners.len() - LISTED));
+    if owners.buffers.len() > LISTED {
+        weak_ui(ui, format!("and {} more", owners.buffers.len() - LISTED));
     }
 }
 
 /// The field for an offset or a stretch, which selects it.
-fn offset_ui(ui: &mut Ui, plan: &PlanView, panel: &mut TenancyPanel, commands: &mut CommandQueue) {
+fn offset_ui(ui: &mut Ui, plan: &PlanView, panel: &mut ByteOwnersPanel, commands: &mut CommandQueue) {
     let name = "Byte or stretch of the arena";
     let response = ui.scope(|ui| {
         // The lines around it are closer than a field can be.
@@ -91,8 +91,8 @@ fn offset_ui(ui: &mut Ui, plan: &PlanView, panel: &mut TenancyPanel, commands: &
 }
 
 /// Who wrote and who reads the byte around an operation.
-fn around_ui(ui: &mut Ui, plan: &PlanView, tenancy: &Tenancy, op: usize) {
-    let around = tenancy.around(&plan.arena, op);
+fn around_ui(ui: &mut Ui, plan: &PlanView, owners: &ByteOwners, op: usize) {
+    let around = owners.around(&plan.arena, op);
     // What is there before the step was written by the step before, or by the host.
     let line = |what: &str, found: Option<usize>, none: &str| match found {
         Some(at) => format!("{what} op {at}"),

@@ -3,6 +3,7 @@
 
 use crate::ir::NodeId;
 use crate::studio::commands::selection::Selection;
+use crate::studio::view_models::byte_owners::ByteOwners;
 use crate::studio::view_models::format;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::inspector_page::{
@@ -11,7 +12,6 @@ use crate::studio::view_models::inspector_page::{
 use crate::studio::view_models::levels::{Level, addresses, bound_values};
 use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::related::{Related, lowered_into};
-use crate::studio::view_models::tenancy::Tenancy;
 use crate::tensor::Bytes;
 
 fn page(kind: &'static str, title: String) -> InspectorView {
@@ -46,7 +46,7 @@ fn op_links(plan: &PlanView, ops: impl Iterator<Item = usize>) -> Vec<Row> {
     cut(ops.filter(|i| *i < plan.ops.len()).map(|i| op_link(plan, i, plan.ops[i].phase.name())).collect())
 }
 
-/// What stands behind an operation, at the other levels: its kernel, its call, its nodes and lowered operations.
+/// What is behind an operation, at the other levels: its kernel, its call, its nodes and lowered operations.
 pub(super) fn other_levels(index: usize, plan: &PlanView) -> Vec<Group> {
     let related = Related::new(&Selection::Op(index), Some(&plan.compiled));
     let Some(row) = plan.ops.get(index) else { return Vec::new() };
@@ -203,7 +203,7 @@ pub(super) fn stretch([from, to]: [u64; 2], plan: &PlanView) -> InspectorView {
     let rows =
         vec![bytes("stretch", to - from), bytes("from", from), fact("owners", related.buffers.len().to_string())];
     out.groups.push(Group { title: "Stretch", rows });
-    let first = Tenancy::of(view, from).owners;
+    let first = ByteOwners::of(view, from).buffers;
     let (title, owners): (_, Vec<_>) = if to == from + 1 {
         ("Owners in turn", first)
     } else {

@@ -5,10 +5,10 @@ use crate::studio::view_models::arena::{ArenaView, BufferRect};
 
 /// The owners of a byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tenancy {
+pub struct ByteOwners {
     pub byte: u64,
     /// Buffers that hold the byte, by the time at which they begin to.
-    pub owners: Vec<BufferId>,
+    pub buffers: Vec<BufferId>,
 }
 
 /// What happens to a byte around an operation.
@@ -26,19 +26,19 @@ fn holds(r: &BufferRect, byte: u64) -> bool {
     r.offset <= byte && byte < r.offset + r.bytes
 }
 
-impl Tenancy {
+impl ByteOwners {
     /// The owners of `byte`.
     #[must_use]
     pub fn of(view: &ArenaView, byte: u64) -> Self {
         let mut owners: Vec<&BufferRect> = view.rects.iter().filter(|r| holds(r, byte)).collect();
         owners.sort_by_key(|r| r.live);
-        Self { byte, owners: owners.into_iter().map(|r| r.id).collect() }
+        Self { byte, buffers: owners.into_iter().map(|r| r.id).collect() }
     }
 
     /// What happens to the byte around operation `op`.
     #[must_use]
     pub fn around(&self, view: &ArenaView, op: usize) -> Around {
-        let rects = self.owners.iter().filter_map(|id| view.rect(*id));
+        let rects = self.buffers.iter().filter_map(|id| view.rect(*id));
         let Some(owner) = rects.into_iter().find(|r| r.live[0] <= op && op < r.live[1]) else {
             return Around::default();
         };
@@ -113,17 +113,17 @@ mod tests {
         let view = ArenaView::new(&compiled);
         let mut shared = 0;
         for r in &view.rects {
-            let t = Tenancy::of(&view, r.offset);
-            assert!(t.owners.contains(&r.id));
-            let lives: Vec<[usize; 2]> = t.owners.iter().map(|id| view.rect(*id).unwrap().live).collect();
+            let t = ByteOwners::of(&view, r.offset);
+            assert!(t.buffers.contains(&r.id));
+            let lives: Vec<[usize; 2]> = t.buffers.iter().map(|id| view.rect(*id).unwrap().live).collect();
             assert!(lives.windows(2).all(|w| w[0][1] <= w[1][0]), "{}: {lives:?}", r.name);
-            shared += usize::from(t.owners.len() > 1);
+            shared += usize::from(t.buffers.len() > 1);
             let around = t.around(&view, r.live[0]);
             assert_eq!(around.owner, Some(r.id));
             assert!(around.last_writer.is_none_or(|w| w <= r.live[0] && r.writers.contains(&w)));
             assert!(around.next_reader.is_none_or(|n| n > r.live[0] && r.readers.contains(&n)));
         }
         assert!(shared > 0);
-        assert_eq!(Tenancy::of(&view, view.arena_bytes).owners, []);
+        assert_eq!(ByteOwners::of(&view, view.arena_bytes).buffers, []);
     }
 }

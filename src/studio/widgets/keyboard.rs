@@ -34,7 +34,8 @@ impl Back {
         self.0 = Some(id);
     }
 
-    /// Gives the keyboard back once nothing stands before what had it. Nothing is taken from who has got it meanwhile.
+    /// Gives the keyboard back once no dialog is in front of what had it. Nothing is taken from who has got it
+    /// meanwhile.
     pub fn give(&mut self, ui: &Ui) {
         let (stands, focused) = ui.memory(|m| (m.top_modal_layer().is_some(), m.focused()));
         if let Some(back) = self.0.take_if(|_| !stands)
