@@ -105,6 +105,10 @@ pub fn build(model: &Model, mode: Mode, metrics: Metrics, real: DType) -> Graph 
     Graph { mode, metrics, values, nodes, x, y, output, params, grads, updates }
 }
 
+fn window<const MAX: bool>(p: &Pool<MAX>) -> Window {
+    Window { size: p.size, stride: p.stride, padding: p.padding, dilation: [1, 1] }
+}
+
 impl Builder<'_> {
     fn value(&mut self, name: String, role: Role, shape: Shape, dtype: DType) -> ValueId {
         self.values.push(Value { name, role, shape, dtype, producer: None, param: None, layer: self.layer });
@@ -200,18 +204,18 @@ impl Builder<'_> {
                     None => y,
                 }
             }
-            LayerSpec::Activation(a) => self.activation(a.function, x, out),
+            LayerSpec::ActivationLayer(a) => self.activation(a.function, x, out),
             LayerSpec::BatchNorm(_) | LayerSpec::LayerNorm(_) => self.norm(layer, x, out),
-            LayerSpec::MaxPool2d(p) => self.pool(PoolKind::Max, p, x, out),
-            LayerSpec::AvgPool2d(p) => self.pool(PoolKind::Avg, p, x, out),
-            LayerSpec::GlobalAvgPool => {
+            LayerSpec::MaxPool2d(p) => self.pool(PoolKind::Max, window(p), x, out),
+            LayerSpec::AvgPool2d(p) => self.pool(PoolKind::Avg, window(p), x, out),
+            LayerSpec::GlobalAvgPool(_) => {
                 let y = self.real("y", out);
                 self.node(NodeKind::GlobalAvgPool, vec![x], vec![y]);
                 let input = self.shape(x);
                 self.record(Tape::GlobalAvgPool { input });
                 y
             }
-            LayerSpec::Flatten => {
+            LayerSpec::Flatten(_) => {
                 let y = self.real("y", out);
                 self.node(NodeKind::Flatten, vec![x], vec![y]);
                 let input = self.shape(x);
@@ -290,12 +294,11 @@ impl Builder<'_> {
         y
     }
 
-    fn pool(&mut self, pool: PoolKind, p: &Pool, x: ValueId, out: Shape) -> ValueId {
-        let window = Window { size: p.size, stride: p.stride, padding: p.padding, dilation: [1, 1] };
+    fn pool(&mut self, pool: PoolKind, window: Window, x: ValueId, out: Shape) -> ValueId {
         let y = self.real("y", out.clone());
         let mut outputs = vec![y];
         let index = (pool == PoolKind::Max && self.mode == Mode::Train).then(|| {
-            let dtype = if p.size[0] * p.size[1] <= 256 { DType::U8 } else { DType::U16 };
+            let dtype = if window.size[0] * window.size[1] <= 256 { DType::U8 } else { DType::U16 };
             let name = self.local_name("index");
             self.value(name, Role::Activation, out, dtype)
         });

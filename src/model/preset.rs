@@ -1,6 +1,7 @@
 //! The preset document, as a person edits it.
 
-use super::{LayerPath, LayerSpec};
+use super::diagnostic::LayerPath;
+use super::layers::LayerSpec;
 use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -45,10 +46,12 @@ impl Preset {
     #[must_use]
     pub fn output_field(&self) -> Option<(LayerPath, &'static str)> {
         fn last(layers: &[LayerSpec], parent: &LayerPath) -> Option<(LayerPath, &'static str)> {
-            layers.iter().enumerate().rev().find_map(|(index, layer)| match layer {
-                LayerSpec::Dense(_) => Some((parent.child(index), "units")),
-                LayerSpec::Conv2d(_) => Some((parent.child(index), "filters")),
-                other => last(other.children(), &parent.child(index)),
+            layers.iter().enumerate().rev().find_map(|(index, layer)| {
+                let path = parent.child(index);
+                match layer.output_field() {
+                    Some(field) => Some((path, field)),
+                    None => last(layer.children(), &path),
+                }
             })
         }
         let end = || Some((LayerPath(vec![self.layers.len().checked_sub(1)?]), ""));

@@ -1,6 +1,7 @@
 //! Reading a preset's JSON: every mistake with its path, all at once.
 
 use super::check::check_after;
+use super::layers::Flatten;
 use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
 use super::spec::describe;
 use super::{
@@ -202,7 +203,7 @@ fn read_layers(f: &mut Fields<'_>) -> Vec<LayerSpec> {
 }
 
 /// Takes the place of a layer that could not be read, so that those behind it keep their numbers.
-const UNREAD: LayerSpec = LayerSpec::Flatten;
+const UNREAD: LayerSpec = LayerSpec::Flatten(Flatten);
 
 fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut Vec<Diagnostic>) -> Option<LayerSpec> {
     let mut f = Fields::new(map, here, Some(path), out);

@@ -1,9 +1,12 @@
 //! What is checked besides the layers: input, loss, optimizer, and whether the output suits the loss.
 
-use super::check::MAX_ELEMENTS;
+use super::diagnostic::{Diagnostic, LayerPath};
 use super::mistakes::Mistakes;
-use super::{Diagnostic, InputSpec, LayerPath, LossSpec, OptimizerSpec, Preset};
+use super::preset::{InputSpec, LossSpec, OptimizerSpec, Preset};
 use crate::tensor::Shape;
+
+/// More values than this in one buffer are a mistake, not a plan: 2^40 elements are 4 TiB.
+pub(super) const MAX_ELEMENTS: usize = 1 << 40;
 
 pub(super) fn check_input(input: &InputSpec, out: &mut Mistakes) -> Option<Shape> {
     let mut fail = |path: &str, message: String, help: &str| out.fail(path, message, help);

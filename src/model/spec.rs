@@ -1,6 +1,7 @@
 //! Reading the fields of one JSON object, collecting every mistake instead of stopping at the first.
 
-use super::{Diagnostic, LayerPath, did_you_mean};
+use super::diagnostic::{Diagnostic, LayerPath};
+use super::nearest::did_you_mean;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 

@@ -169,7 +169,7 @@ impl Writer<'_> {
         }
     }
 
-    fn pool(&mut self, op: &str, x: &str, pool: &Pool) -> String {
+    fn pool<const MAX: bool>(&mut self, op: &str, x: &str, pool: &Pool<MAX>) -> String {
         let [top, left] = pool.padding;
         let mut attributes = vec![
             Attribute::Ints("kernel_shape", ints(&pool.size)),
@@ -225,14 +225,14 @@ impl Writer<'_> {
                 let attributes = [Attribute::Int("axis", -1), Attribute::Float("epsilon", norm.eps as f32)];
                 self.node("LayerNormalization", &inputs.iter().map(String::as_str).collect::<Vec<_>>(), &attributes)
             }
-            LayerSpec::Activation(a) => self.activation(x, Some(a.function)),
+            LayerSpec::ActivationLayer(a) => self.activation(x, Some(a.function)),
             LayerSpec::MaxPool2d(pool) => self.pool("MaxPool", &x, pool),
             LayerSpec::AvgPool2d(pool) => self.pool("AveragePool", &x, pool),
-            LayerSpec::GlobalAvgPool => {
+            LayerSpec::GlobalAvgPool(_) => {
                 let mean = self.node("GlobalAveragePool", &[&x], &[]);
                 self.node("Flatten", &[&mean], &[Attribute::Int("axis", 1)])
             }
-            LayerSpec::Flatten => self.node("Flatten", &[&x], &[Attribute::Int("axis", 1)]),
+            LayerSpec::Flatten(_) => self.node("Flatten", &[&x], &[Attribute::Int("axis", 1)]),
             LayerSpec::Dropout(_) => x,
             LayerSpec::Residual(_) => {
                 let y = self.layers(x.clone(), &layer.children);

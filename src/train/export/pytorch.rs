@@ -85,15 +85,15 @@ fn modules(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
             LayerSpec::LayerNorm(n) => {
                 format!("nn.LayerNorm({}, eps={:?})", layer.input.0.last().copied().unwrap_or(1), n.eps)
             }
-            LayerSpec::Activation(a) => format!("Apply({})", activation(Some(a.function))),
+            LayerSpec::ActivationLayer(a) => format!("Apply({})", activation(Some(a.function))),
             LayerSpec::MaxPool2d(p) => {
                 format!("nn.MaxPool2d({}, stride={}, padding={})", pair(p.size), pair(p.stride), pair(p.padding))
             }
             LayerSpec::AvgPool2d(p) => {
                 format!("nn.AvgPool2d({}, stride={}, padding={})", pair(p.size), pair(p.stride), pair(p.padding))
             }
-            LayerSpec::GlobalAvgPool => "Apply(lambda x: x.mean(dim=(-2, -1)))".to_owned(),
-            LayerSpec::Flatten => "nn.Flatten()".to_owned(),
+            LayerSpec::GlobalAvgPool(_) => "Apply(lambda x: x.mean(dim=(-2, -1)))".to_owned(),
+            LayerSpec::Flatten(_) => "nn.Flatten()".to_owned(),
             LayerSpec::Dropout(d) => format!("nn.Dropout({:?})", d.rate),
             LayerSpec::Residual(_) | LayerSpec::Repeat(_) => {
                 let (open, close) = match &layer.spec {

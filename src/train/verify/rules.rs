@@ -6,7 +6,6 @@ use super::gradient::{BATCH, culprit, run_to_gradients, scale_of, trained, updat
 use super::{Check, VerifyOptions, prepared};
 use crate::compile::Options;
 use crate::exec::cpu::host_target;
-use crate::model::layers::LayerSpec;
 use crate::model::{LossSpec, Model, OptimizerSpec};
 use crate::train::TrainError;
 
@@ -36,7 +35,7 @@ fn once_and_twice(model: &Model, seed: u64) -> Result<[Exact; 2], TrainError> {
 /// rounding in `f64` does.
 pub(super) fn loss_scale(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     const NAME: &str = "loss scale";
-    let drops = model.layers.iter().any(|l| matches!(&l.spec, LayerSpec::Dropout(d) if d.rate > 0.0));
+    let drops = model.layers.iter().any(|l| l.spec.is_random());
     if drops {
         return Ok(Check::skipped(NAME, "dropout masks differ between the two batches"));
     }
