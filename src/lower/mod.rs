@@ -1,4 +1,4 @@
-//! From meanings to operations: the step as a flat list with every dimension and layout written out.
+//! From the semantic graph to operations: the step as a flat list with every dimension and layout written out.
 //!
 //! Lowering chooses how images and weights lie in memory (`[N, H, W, C]`, weights `[kh, kw, C, F]`), puts parameters, gradients and moments side by
 //! side in flat vectors so that one operation updates all, and copies nothing: a flatten is a view, what backward needs is kept, not moved.
@@ -7,6 +7,8 @@
 mod build;
 mod flat;
 mod geometry;
+mod layers;
+mod lowerer;
 mod op;
 mod print;
 mod program;
@@ -19,6 +21,6 @@ pub use geometry::{ConvGeometry, Epilogue, Gemm, PoolGeometry, Scalar, Segment, 
 pub use op::OpKind;
 pub(crate) use op::{PARTS_ALIGN, SCALER};
 pub(crate) use print::dims;
-pub use program::{Alias, LValue, LValueId, Layout, Op, ParamSlot, Program};
+pub use program::{Alias, LValue, LValueId, Layout, Moment, Op, ParamSlot, Program};
 pub use slots::{Dir, Slot};
 pub use verify::{ProgramError, verify};

@@ -4,8 +4,8 @@ use super::flat::ParamOrder;
 use super::geometry::Segment;
 use super::op::OpKind;
 use super::slots::Dir;
-use crate::ir::{Mode, NodeId, Phase, Role};
-use crate::model::{LayerId, ParamId};
+use crate::ir::{Inputs, Mode, NodeId, Phase, Role};
+use crate::model::{LayerId, OptimizerSpec, ParamId};
 use crate::tensor::{DType, Shape};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -128,6 +128,15 @@ pub struct ParamSlot {
     pub grad: Option<LValueId>,
 }
 
+/// What an optimizer keeps for one parameter from step to step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The name of the optimizer's state: `momentum`, `m`.
+    pub state: &'static str,
+    pub param: ParamId,
+    pub value: LValueId,
+}
+
 /// The step as a list of operations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
@@ -136,8 +145,9 @@ pub struct Program {
     pub real: DType,
     pub values: Vec<LValue>,
     pub ops: Vec<Op>,
-    pub x: LValueId,
-    pub y: Option<LValueId>,
+    /// The batch: samples, and targets except in evaluation.
+    #[serde(flatten)]
+    pub inputs: Inputs<LValueId>,
     /// The network's output before the loss; its memory may be overwritten by its gradient.
     pub output: LValueId,
     /// Every parameter and running statistic, by [`ParamId`].
@@ -147,6 +157,30 @@ pub struct Program {
 }
 
 impl Program {
+    /// The samples.
+    #[must_use]
+    pub fn samples(&self) -> LValueId {
+        self.inputs.samples()
+    }
+
+    /// What the optimizer keeps for each parameter, before the step; after it, the same memory holds the new values. Each
+    /// is a stretch of the flat vector of one of the optimizer's states.
+    pub fn moments(&self) -> impl Iterator<Item = Moment> {
+        let states = OptimizerSpec::all_states();
+        self.values.iter().enumerate().filter_map(move |(index, value)| {
+            let (Role::State, Some(param), Some(alias)) = (value.role, value.param, value.alias) else { return None };
+            let flat = self.value(alias.of);
+            let state = states.iter().find(|state| flat.param.is_none() && flat.name == **state)?;
+            Some(Moment { state, param, value: LValueId(index as u32) })
+        })
+    }
+
+    /// The targets; `None` in evaluation.
+    #[must_use]
+    pub fn targets(&self) -> Option<LValueId> {
+        self.inputs.targets()
+    }
+
     #[must_use]
     pub fn value(&self, id: LValueId) -> &LValue {
         &self.values[id.0 as usize]

@@ -5,8 +5,9 @@ use super::diagnostic::{Diagnostic, LayerPath};
 use super::infer::Infer;
 use super::layers::{LayerKind, LayerSpec, NextActivation};
 use super::mistakes::{FieldChecks, Mistakes};
+use super::optimizers::OptimizerSpec;
 use super::param::{LayerId, Param, ParamId};
-use super::preset::{LossSpec, OptimizerSpec, Precision, Preset};
+use super::preset::{LossSpec, Precision, Preset};
 use super::settings::{MAX_ELEMENTS, check_input, check_loss, check_optimizer, check_output};
 use crate::tensor::{Shape, plural};
 

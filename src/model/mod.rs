@@ -18,6 +18,7 @@ mod json;
 pub mod layers;
 mod mistakes;
 mod nearest;
+pub mod optimizers;
 mod padding;
 mod param;
 mod preset;
@@ -37,11 +38,11 @@ pub use field_value::FieldValue;
 pub use init::{init_into, init_over, init_values};
 pub use layers::{LayerKind, LayerSpec};
 pub use nearest::{did_you_mean, nearest};
+pub use optimizers::{OptimizerSpec, UpdateRule};
 pub use padding::Padding;
 pub use param::{Init, LayerId, Param, ParamId, ParamKind};
 pub use preset::{
-    DataSource, DataSpec, Header, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn,
-    TrainSpec,
+    DataSource, DataSpec, Header, InputSpec, LossSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
 };
 pub use read::{FIELD_HELP, MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
 pub use rng::Rng;

@@ -2,6 +2,7 @@
 
 use super::diagnostic::LayerPath;
 use super::layers::LayerSpec;
+use super::optimizers::OptimizerSpec;
 use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -73,41 +74,6 @@ pub struct InputSpec {
 pub enum LossSpec {
     SoftmaxCrossEntropy { label_smoothing: f64 },
     Mse,
-}
-
-/// The update rule, with PyTorch's definitions.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum OptimizerSpec {
-    Sgd { lr: f64, momentum: f64, nesterov: bool, weight_decay: f64 },
-    Adam { lr: f64, betas: [f64; 2], eps: f64, weight_decay: f64, decoupled: bool },
-}
-
-impl OptimizerSpec {
-    /// The name used in presets.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Sgd { .. } => "sgd",
-            Self::Adam { decoupled: false, .. } => "adam",
-            Self::Adam { decoupled: true, .. } => "adamw",
-        }
-    }
-
-    /// The learning rate.
-    #[must_use]
-    pub const fn lr(&self) -> f64 {
-        match self {
-            Self::Sgd { lr, .. } | Self::Adam { lr, .. } => *lr,
-        }
-    }
-
-    /// The weight decay.
-    #[must_use]
-    pub const fn weight_decay(&self) -> f64 {
-        match self {
-            Self::Sgd { weight_decay, .. } | Self::Adam { weight_decay, .. } => *weight_decay,
-        }
-    }
 }
 
 impl LossSpec {

@@ -130,7 +130,7 @@ fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
         input: InputSpec { shape: input.clone(), batch },
         layers: vec![layer.clone()],
         loss: LossSpec::Mse,
-        optimizer: OptimizerSpec::Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 },
+        optimizer: OptimizerSpec::sgd(0.1),
         precision: Precision::F32,
         data: None,
         train: None,
@@ -146,6 +146,7 @@ fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::optimizers::Sgd;
     use crate::model::{read_preset, write_preset};
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -209,9 +210,10 @@ mod tests {
             LossSpec::SoftmaxCrossEntropy { .. } => 1,
         };
         let optimizer = |optimizer: OptimizerSpec| match optimizer {
-            OptimizerSpec::Sgd { momentum: 0.0, .. } => 0,
-            OptimizerSpec::Sgd { nesterov, .. } => 1 + usize::from(nesterov),
-            OptimizerSpec::Adam { decoupled, .. } => 3 + usize::from(decoupled),
+            OptimizerSpec::Sgd(Sgd { momentum: 0.0, .. }) => 0,
+            OptimizerSpec::Sgd(Sgd { nesterov, .. }) => 1 + usize::from(nesterov),
+            OptimizerSpec::Adam(_) => 3,
+            OptimizerSpec::AdamW(_) => 4,
         };
         let precision = |precision: Precision| match precision {
             Precision::F32 => 0,

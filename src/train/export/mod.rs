@@ -4,10 +4,13 @@
 //! [`Subject::write`] puts files into place, whole or not at all, and over nothing unless that was asked for.
 
 mod error;
+mod layers;
 mod meaning;
 mod onnx;
+mod onnx_graph;
 mod plot;
 mod protobuf;
+mod python;
 mod pytorch;
 mod room;
 mod tensorboard;
