@@ -139,7 +139,8 @@ pub struct Graph {
     pub params: Vec<ValueId>,
     /// The final gradient of each trained parameter.
     pub grads: Vec<Option<ValueId>>,
-    /// The value that each surviving value becomes at the end of the step: parameters, statistics, moments, counters. The two share memory.
+    /// The value that each surviving value becomes at the end of the step: parameters, statistics, moments, counters.
+    /// The two share memory.
     pub updates: Vec<(ValueId, ValueId)>,
 }
 
@@ -184,5 +185,23 @@ impl Graph {
         let trained = self.grads.iter().flatten().count();
         let moments = &node.inputs[node.inputs.len() - states.len() * trained..];
         moments.iter().enumerate().map(|(index, value)| (*value, states[index / trained])).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_are_written_under_their_names() {
+        let of = |name: &str, value, kind| Input { name: name.into(), value: ValueId(value), kind };
+        let samples = of("x", 0, InputKind::Samples);
+        let train = Inputs(vec![samples.clone(), of("y", 7, InputKind::Targets)]);
+        let eval = Inputs(vec![samples]);
+        assert_eq!((train.samples(), train.targets(), eval.targets()), (ValueId(0), Some(ValueId(7)), None));
+        for (inputs, text) in [(train, r#"{"x":0,"y":7}"#), (eval, r#"{"x":0,"y":null}"#)] {
+            assert_eq!(serde_json::to_string(&inputs).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Inputs<ValueId>>(text).unwrap(), inputs);
+        }
     }
 }

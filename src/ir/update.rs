@@ -8,8 +8,8 @@ use crate::model::ParamId;
 use crate::tensor::Shape;
 
 impl Builder<'_> {
-    /// The update of every trained parameter, with the counters and moments that it needs, and its metrics. `params` are
-    /// the values before the step; what survives the step is added to `updates`.
+    /// The update of every trained parameter, with the counters and moments that it needs, and its metrics. `params`
+    /// are the values before the step; what survives the step is added to `updates`.
     pub(super) fn optimizer(&mut self, params: &[ValueId], updates: &mut Vec<(ValueId, ValueId)>) {
         self.phase = Phase::Optimizer;
         let real = self.real;

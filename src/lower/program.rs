@@ -57,7 +57,8 @@ pub struct LValue {
     /// Logical shape, with the batch.
     pub shape: Shape,
     pub layout: Layout,
-    /// Set where the value shares another's memory: views, slices of flat vectors, values updated or accumulated in place.
+    /// Set where the value shares another's memory: views, slices of flat vectors, values updated or accumulated in
+    /// place.
     pub alias: Option<Alias>,
     /// True where it is there before the step or is read after it.
     pub persistent: bool,
@@ -163,8 +164,8 @@ impl Program {
         self.inputs.samples()
     }
 
-    /// What the optimizer keeps for each parameter, before the step; after it, the same memory holds the new values. Each
-    /// is a stretch of the flat vector of one of the optimizer's states.
+    /// What the optimizer keeps for each parameter, before the step; after it, the same memory holds the new values.
+    /// Each is a stretch of the flat vector of one of the optimizer's states.
     pub fn moments(&self) -> impl Iterator<Item = Moment> {
         let states = OptimizerSpec::all_states();
         self.values.iter().enumerate().filter_map(move |(index, value)| {
@@ -207,5 +208,34 @@ impl Program {
     #[must_use]
     pub fn flat_len(&self) -> usize {
         self.segments.last().map_or(0, |(_, s)| (s.start + s.len).next_multiple_of(super::FLAT_ALIGN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::{Metrics, Mode, build};
+    use crate::lower::lower;
+    use crate::model::{OptimizerSpec, check, read_preset};
+    use crate::tensor::DType;
+
+    #[test]
+    fn moments_are_those_of_the_optimizer() {
+        let text = r#"{"version": 1, "name": "t", "input": {"shape": [4], "batch": 2}, "layers": [
+            {"type": "dense", "units": 3}, {"type": "batch_norm"}], "loss": {"type": "mse"}, "optimizer": OPTIMIZER}"#;
+        for (optimizer, states) in [
+            (r#"{"type": "sgd", "lr": 0.1}"#, &[][..]),
+            (r#"{"type": "sgd", "lr": 0.1, "momentum": 0.9}"#, &["momentum"]),
+            (r#"{"type": "adamw", "lr": 0.1}"#, &["m", "v"]),
+        ] {
+            let model = check(&read_preset(&text.replace("OPTIMIZER", optimizer)).unwrap()).model.unwrap();
+            let program = lower(&build(&model, Mode::Train, Metrics::default(), DType::F32), &model);
+            let found: Vec<String> = program.moments().map(|m| program.value(m.value).name.clone()).collect();
+            let trained = model.params.iter().filter(|p| p.kind.is_trained());
+            let names: Vec<String> = trained.map(|p| p.name.clone()).collect();
+            let wanted: Vec<String> =
+                states.iter().flat_map(|state| names.iter().map(move |name| format!("{state}.{name}"))).collect();
+            assert_eq!(found, wanted);
+        }
+        assert_eq!(OptimizerSpec::all_states(), ["m", "momentum", "v"]);
     }
 }

@@ -85,7 +85,8 @@ impl Activation {
         Self::ALL.into_iter().find(|a| a.name() == name)
     }
 
-    /// True where the derivative is computed from the output (so the function may run in place); false where it needs the input.
+    /// True where the derivative is computed from the output (so the function may run in place); false where it needs
+    /// the input.
     #[must_use]
     pub const fn saves_output(self) -> bool {
         matches!(self, Self::Relu | Self::LeakyRelu | Self::Sigmoid | Self::Tanh)

@@ -164,7 +164,8 @@ impl Checker<'_> {
             output: None,
             params: 0,
         });
-        // A layer whose input is unknown is still listed; its place in `layers` only matters where there are no mistakes.
+        // A layer whose input is unknown is still listed; its place in `layers` only matters where there are no
+        // mistakes.
         self.layers.push(Layer {
             path: path.clone(),
             spec: spec.clone(),

@@ -3,7 +3,8 @@
 use super::param::{Init, Param};
 use super::rng::Rng;
 
-/// The initial values of `param`, row-major in its logical shape. Each parameter has its own stream, so that adding a layer at the end does not change the others.
+/// The initial values of `param`, row-major in its logical shape. Each parameter has its own stream, so that adding a
+/// layer at the end does not change the others.
 #[must_use]
 pub fn init_values(param: &Param, index: usize, seed: u64) -> Vec<f32> {
     let mut out = Vec::with_capacity(param.shape.len());

@@ -1,7 +1,8 @@
 //! From a preset as a person edits it to a checked model.
 //!
-//! [`Preset`] is the raw document: it may hold any mistake a person can make. [`check`] turns it into a [`Checked`]: shapes for every layer up to
-//! the first that cannot be computed, every mistake as a [`Diagnostic`] on its layer, and, where there is none, the [`Model`] that later stages compile.
+//! [`Preset`] is the raw document: it may hold any mistake a person can make. [`check`] turns it into a [`Checked`]:
+//! shapes for every layer up to the first that cannot be computed, every mistake as a [`Diagnostic`] on its layer, and,
+//! where there is none, the [`Model`] that later stages compile.
 //!
 //! A new layer is one file in `layers/` (fields, shape rule, diagnostics, parameters), one in `ir/layers` (forward pass
 //! and derivative), and one in `lower/layers`.
@@ -10,6 +11,7 @@ mod activation;
 mod bundled;
 mod check;
 mod diagnostic;
+mod draw;
 mod field_value;
 mod foreign;
 mod infer;

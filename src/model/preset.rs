@@ -43,7 +43,8 @@ impl Preset {
             && *layers == other.layers
     }
 
-    /// The last layer that sets how many values the network gives, and the field that does; of a network without one its last layer.
+    /// The last layer that sets how many values the network gives, and the field that does; of a network without one
+    /// its last layer.
     #[must_use]
     pub fn output_field(&self) -> Option<(LayerPath, &'static str)> {
         fn last(layers: &[LayerSpec], parent: &LayerPath) -> Option<(LayerPath, &'static str)> {

@@ -2,8 +2,8 @@
 
 use super::{LayerKind, LayerType, NextActivation};
 use crate::model::activation::Activation;
+use crate::model::draw::Draw;
 use crate::model::infer::Infer;
-use crate::model::random::Draw;
 use crate::model::schema::{FieldSpec, Lens};
 use crate::tensor::Shape;
 

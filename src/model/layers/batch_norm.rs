@@ -1,10 +1,10 @@
 //! `batch_norm`: each channel, or feature, is normalised over the batch.
 
 use super::{EPS_HELP, LayerKind, LayerType, NORM_EPS, NextActivation};
+use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::infer::Infer;
 use crate::model::param::ParamKind;
-use crate::model::random::Draw;
 use crate::model::schema::{FieldSpec, Range, lens};
 use crate::tensor::Shape;
 use std::ops::Bound;

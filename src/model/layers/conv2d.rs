@@ -3,12 +3,12 @@
 use super::pool::window_output;
 use super::{ACTIVATION_HELP, LayerKind, LayerType, written};
 use crate::model::activation::Activation;
+use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::infer::Infer;
 use crate::model::mistakes::FieldChecks;
 use crate::model::padding::Padding;
 use crate::model::param::ParamKind;
-use crate::model::random::Draw;
 use crate::model::schema::{FieldSpec, Lens, lens, pair_text};
 use crate::tensor::Shape;
 use serde_json::{Map, Value};

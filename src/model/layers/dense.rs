@@ -2,10 +2,10 @@
 
 use super::{ACTIVATION_HELP, LayerKind, LayerType};
 use crate::model::activation::Activation;
+use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::infer::Infer;
 use crate::model::param::ParamKind;
-use crate::model::random::Draw;
 use crate::model::schema::{FieldSpec, Lens, Range, lens};
 use crate::tensor::Shape;
 

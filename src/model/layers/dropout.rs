@@ -1,8 +1,8 @@
 //! `dropout`: zeroes a random share of elements while training and scales the rest up.
 
 use super::{LayerKind, LayerType, NextActivation};
+use crate::model::draw::Draw;
 use crate::model::infer::Infer;
-use crate::model::random::Draw;
 use crate::model::schema::{FieldSpec, Range, lens};
 use crate::tensor::Shape;
 use std::ops::Bound;

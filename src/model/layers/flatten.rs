@@ -1,8 +1,8 @@
 //! `flatten`: an image as one row of features.
 
 use super::{LayerKind, LayerType, NextActivation};
+use crate::model::draw::Draw;
 use crate::model::infer::Infer;
-use crate::model::random::Draw;
 use crate::model::schema::FieldSpec;
 use crate::tensor::Shape;
 

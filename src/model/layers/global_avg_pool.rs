@@ -1,8 +1,8 @@
 //! `global_avg_pool`: the mean of each channel.
 
 use super::{LayerKind, LayerType, NextActivation};
+use crate::model::draw::Draw;
 use crate::model::infer::Infer;
-use crate::model::random::Draw;
 use crate::model::schema::FieldSpec;
 use crate::tensor::Shape;
 

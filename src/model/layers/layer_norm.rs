@@ -1,10 +1,10 @@
 //! `layer_norm`: each sample is normalised over its last axis.
 
 use super::{EPS_HELP, LayerKind, LayerType, NORM_EPS, NextActivation};
+use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::infer::Infer;
 use crate::model::param::ParamKind;
-use crate::model::random::Draw;
 use crate::model::schema::{FieldSpec, lens};
 use crate::tensor::Shape;
 

@@ -28,9 +28,9 @@ pub use repeat::Repeat;
 pub use residual::Residual;
 
 use super::activation::Activation;
+use super::draw::Draw;
 use super::infer::Infer;
 use super::mistakes::FieldChecks;
-use super::random::Draw;
 use super::schema::{FieldSpec, FieldView, Range};
 use super::spec::Fields;
 use crate::model::field_value::FieldValue;
@@ -325,5 +325,53 @@ impl LayerSpec {
     /// known.
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         each_layer!(self, l => l.infer(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::OptimizerSpec;
+
+    const PAGE: &str = include_str!("../../../docs/preset.md");
+
+    #[test]
+    fn the_documents_name_every_layer_with_its_fields() {
+        for kind in LayerKind::ALL {
+            let is_own =
+                |line: &&str| line.split('|').nth(1).is_some_and(|c| c.contains(&format!("`{}`", kind.type_name)));
+            let row = PAGE.lines().find(is_own).unwrap_or_default();
+            for field in kind.example().fields() {
+                assert!(row.contains(&format!("`{}`", field.name)), "{} of {}: {row}", field.name, kind.type_name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_documents_name_every_optimizer_with_its_fields() {
+        for name in OptimizerSpec::NAMES {
+            assert!(PAGE.lines().any(|line| line.starts_with(&format!("| `{name}` |"))), "{name}");
+            for field in OptimizerSpec::example(name).unwrap().fields() {
+                let key = field.name.strip_prefix("optimizer.").unwrap();
+                assert!(PAGE.contains(&format!("`{key}`")), "{key} of {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_layer_is_written_and_read_by_its_table() {
+        for kind in LayerKind::ALL {
+            let layer = kind.example();
+            let (map, mut mistakes) = (layer.write(), Vec::new());
+            let mut fields = Fields::new(&map, "layers[0]", None, &mut mistakes);
+            let _ = fields.raw("type");
+            let nested = |f: &mut Fields<'_>| {
+                let _ = f.raw("layers");
+                Vec::new()
+            };
+            assert_eq!(LayerSpec::read(kind, &mut fields, nested), layer);
+            fields.finish();
+            assert_eq!(mistakes, []);
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! `max_pool2d` and `avg_pool2d`: one value of each window over an image.
 
 use super::{LayerKind, LayerType, NextActivation};
+use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
 use crate::model::infer::Infer;
 use crate::model::mistakes::FieldChecks;
-use crate::model::random::Draw;
 use crate::model::schema::{FieldSpec, Lens, Range, lens, pair_text};
 use crate::tensor::Shape;
 

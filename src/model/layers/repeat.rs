@@ -1,8 +1,8 @@
 //! `repeat`: a block of layers, several times with the same weights.
 
 use super::{LayerKind, LayerSpec, LayerType};
+use crate::model::draw::Draw;
 use crate::model::infer::Infer;
-use crate::model::random::Draw;
 use crate::model::schema::{FieldSpec, lens};
 use crate::tensor::Shape;
 

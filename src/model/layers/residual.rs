@@ -1,8 +1,8 @@
 //! `residual`: a block of layers whose input is added to its output.
 
 use super::{LayerKind, LayerSpec, LayerType};
+use crate::model::draw::Draw;
 use crate::model::infer::Infer;
-use crate::model::random::Draw;
 use crate::model::schema::FieldSpec;
 use crate::tensor::Shape;
 

@@ -1,8 +1,8 @@
 //! `adam` and `adamw`: steps by the mean of the gradients over the root of the mean of their squares.
 
 use super::{DECAY, DECAY_HELP, LR, LR_HELP, OptimizerType, SHARE, UpdateRule};
+use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
-use crate::model::random::Draw;
 use crate::model::schema::{FieldSpec, Range, lens};
 use std::ops::Bound;
 

@@ -10,8 +10,8 @@ mod sgd;
 pub use adam::{Adam, AdamW};
 pub use sgd::Sgd;
 
+use super::draw::Draw;
 use super::field_value::FieldValue;
-use super::random::Draw;
 use super::schema::{FieldSpec, FieldView, Range};
 use super::spec::Fields;
 use serde::{Deserialize, Serialize};
@@ -59,8 +59,8 @@ pub(crate) use each_optimizer;
 
 each_optimizer!(define);
 
-/// The update of the parameters, with the hyper-parameters that are frozen into the step. Learning rate and weight decay
-/// are live: they can change from step to step.
+/// The update of the parameters, with the hyper-parameters that are frozen into the step. Learning rate and weight
+/// decay are live: they can change from step to step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "rule")]
 pub enum UpdateRule {
@@ -322,8 +322,8 @@ impl OptimizerSpec {
 
     /// One of all ways of all optimizers, at these rates.
     pub(super) fn drawn(draw: &mut Draw, lr: f64, weight_decay: f64) -> Self {
-        // Seeds have had their networks in this order since there were three optimizers: the first, then the last to the
-        // second.
+        // Seeds have had their networks in this order since there were three optimizers: the first, then the last to
+        // the second.
         let order = std::iter::once(0).chain((1..Self::NAMES.len()).rev());
         let all: Vec<(usize, usize)> = order.flat_map(|o| (0..Self::WAYS[o]).map(move |way| (o, way))).collect();
         let (chosen, way) = all[draw.between(0, all.len() - 1)];

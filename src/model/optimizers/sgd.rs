@@ -1,8 +1,8 @@
 //! `sgd`: stochastic gradient descent, with or without momentum.
 
 use super::{DECAY, DECAY_HELP, LR, LR_HELP, OptimizerType, SHARE, UpdateRule};
+use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
-use crate::model::random::Draw;
 use crate::model::schema::{FieldSpec, lens};
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! The loss, the optimizer, data and the length of training.
 
-use super::Draw;
+use crate::model::draw::Draw;
 use crate::model::layers::Dense;
 use crate::model::{DataSource, DataSpec, LayerSpec, LossSpec, OptimizerSpec, SplitKind, TrainSpec};
 

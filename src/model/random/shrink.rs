@@ -1,17 +1,14 @@
 //! Smaller networks of which something still holds.
 //!
-//! The shrinker works on the document, and knows no layer: whatever is a list of layers loses some, whatever holds
-//! layers
-//! gives way to them, fields go back to their defaults, and numbers become smaller and rounder. A document that the
-//! reader
-//! or the checker refuses is no candidate.
+//! The shrinker works on the document, and knows no layer: whatever is a list of layers loses some, a block is replaced
+//! by the layers inside of it, fields go back to their defaults, and numbers become smaller and rounder. A document that
+//! the reader or the checker refuses is no candidate.
 
 use crate::model::{LayerPath, LayerSpec, LossSpec, Precision, Preset, check, read_value, write_preset};
 use serde_json::{Map, Value, json};
 
 /// The smallest network that is found from `preset` on and of which `holds` is true, one change at a time; `preset`
-/// itself
-/// where nothing smaller is. No single change makes the result smaller.
+/// itself where nothing smaller is. No single change makes the result smaller.
 pub fn shrink(preset: &Preset, mut holds: impl FnMut(&Preset) -> bool) -> Preset {
     let mut best = preset.clone();
     // What failed once at a place is not tried there again until everything else was.

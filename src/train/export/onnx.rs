@@ -1,7 +1,7 @@
 //! A network for inference as an ONNX model: opset 17, names of parameters as in the preset, any batch size.
 //!
-//! After `onnx.proto` and the operators' definitions. Dropout is nothing at inference, normalisation over the batch uses the running statistics, and a
-//! repeated block stands as often as it is applied, with the same initializers.
+//! After `onnx.proto` and the operators' definitions. Dropout is nothing at inference, normalisation over the batch
+//! uses the running statistics, and a repeated block stands as often as it is applied, with the same initializers.
 
 use super::layers;
 use super::onnx_graph::{FLOAT, Writer, tensor};
@@ -83,7 +83,8 @@ fn standardized(w: &mut Writer, input: &Shape, x: String, meaning: &Meaning) -> 
     w.node("Mul", &[&centred, scale], &[])
 }
 
-/// The bytes of an ONNX file for a network with these parameters; its input is `input`, its output `output` (logits where the loss takes classes).
+/// The bytes of an ONNX file for a network with these parameters; its input is `input`, its output `output` (logits
+/// where the loss takes classes).
 ///
 /// # Errors
 /// Where a parameter is missing or has another shape, or the file would be larger than the format allows.

@@ -1,6 +1,7 @@
 //! A network with its training as a PyTorch script, beside which lie its weights and its data.
 //!
-//! Modules are nested so that their parameters have the preset's names; a dense layer's weight is transposed when it is loaded, because PyTorch keeps
+//! Modules are nested so that their parameters have the preset's names; a dense layer's weight is transposed when it is
+//! loaded, because PyTorch keeps
 //! `[units, in]`.
 
 use super::Meaning;
@@ -51,256 +52,99 @@ fn optimizer(spec: &OptimizerSpec) -> String {
     format!("torch.optim.{}(net.parameters(){settings})", spec.title())
 }
 
+/// The script with `<<name>>` for what differs from network to network.
+const TEMPLATE: &str = include_str!("script.py.txt");
+
 /// The script's text.
 #[must_use]
 pub fn script(model: &Model, steps: u64, seed: u64, companions: &Companions, meaning: &Meaning) -> String {
-    let names = |list: &[String]| match list {
-        [] => "None".to_owned(),
-        list => format!("[{}]", list.iter().map(|n| literal(n)).collect::<Vec<_>>().join(", ")),
-    };
-    let (class_names, feature_names) = (names(&meaning.classes), names(&meaning.features));
-    let numbers =
-        |of: fn(&Scaling) -> &[f64]| meaning.scaling.as_ref().map_or("None".to_owned(), |s| format!("{:?}", of(s)));
-    let (mean, scale) = (numbers(|s| &s.mean), numbers(|s| &s.scale));
-    let notes: String = meaning.notes.iter().map(|n| format!("# {}\n", n.replace(char::is_control, " "))).collect();
     let mut layers = String::new();
     modules(&mut layers, model, &model.roots, 2);
-    let classes = matches!(model.loss, LossSpec::SoftmaxCrossEntropy { .. });
-    let loss = match model.loss {
-        LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
-            format!("F.cross_entropy(output, y, label_smoothing={label_smoothing:?})")
-        }
-        LossSpec::Mse => "F.mse_loss(output, y)".to_owned(),
-    };
+    let shape = model.input.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let mut values = vec![
+        ("name", literal(&model.name)),
+        ("title", model.name.replace(['"', '\\', '\n'], " ")),
+        ("weights", literal(&companions.weights)),
+        ("data", companions.data.as_deref().map_or("None".to_owned(), literal)),
+        ("shape", shape),
+        ("batch", model.batch.to_string()),
+        ("steps", steps.to_string()),
+        ("seed", seed.to_string()),
+        ("layers", layers),
+        ("optimizer", optimizer(&model.optimizer)),
+    ];
+    values.extend(of_meaning(meaning));
+    values.extend(of_loss(model.loss));
+    values.extend(of_precision(model.precision).map(|(name, text)| (name, text.to_owned())));
     let evaluated = match companions.maybe_trained {
         true => "('held-out' if args.fresh else 'maybe trained on')",
         false => "'held-out'",
     };
-    let plain_loss = if classes { "F.cross_entropy(output, y)" } else { "F.mse_loss(output, y)" };
-    let precision = match model.precision {
-        Precision::F32 | Precision::Tf32 => "None",
-        Precision::Bf16 => "torch.bfloat16",
-        Precision::F16 => "torch.float16",
+    values.push(("evaluated", evaluated.to_owned()));
+    filled(TEMPLATE, &values)
+}
+
+/// Names, scaling and notes of the data.
+fn of_meaning(meaning: &Meaning) -> [(&'static str, String); 5] {
+    let names = |list: &[String]| match list {
+        [] => "None".to_owned(),
+        list => format!("[{}]", list.iter().map(|n| literal(n)).collect::<Vec<_>>().join(", ")),
     };
-    let matmul = if model.precision == Precision::Tf32 { "high" } else { "highest" };
-    let data = companions.data.as_deref().map_or("None".to_owned(), literal);
-    let shape = model.input.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let accuracy = if classes { "(output.argmax(dim=1) == y).float().mean().item()" } else { "None" };
-    let targets = if classes { ".long()" } else { "" };
-    let name = literal(&model.name);
-    let title = model.name.replace(['"', '\\', '\n'], " ");
-    let (weights, optimizer, batch) = (literal(&companions.weights), optimizer(&model.optimizer), model.batch);
-    format!(
-        r#"#!/usr/bin/env python3
-"""{title}, rebuilt in PyTorch from Stepgraph.
+    let numbers =
+        |of: fn(&Scaling) -> &[f64]| meaning.scaling.as_ref().map_or("None".to_owned(), |s| format!("{:?}", of(s)));
+    let notes: String = meaning.notes.iter().map(|n| format!("# {}\n", n.replace(char::is_control, " "))).collect();
+    [
+        ("class_names", names(&meaning.classes)),
+        ("feature_names", names(&meaning.features)),
+        ("mean", numbers(|s| &s.mean)),
+        ("scale", numbers(|s| &s.scale)),
+        ("notes", notes),
+    ]
+}
 
-Needs torch and safetensors. Parameters have the names of the preset.
+/// The loss in training and evaluation, the accuracy, and the targets' type.
+fn of_loss(loss: LossSpec) -> [(&'static str, String); 4] {
+    let (training, plain, accuracy, targets) = match loss {
+        LossSpec::SoftmaxCrossEntropy { label_smoothing } => (
+            format!("F.cross_entropy(output, y, label_smoothing={label_smoothing:?})"),
+            "F.cross_entropy(output, y)",
+            "(output.argmax(dim=1) == y).float().mean().item()",
+            ".long()",
+        ),
+        LossSpec::Mse => ("F.mse_loss(output, y)".to_owned(), "F.mse_loss(output, y)", "None", ""),
+    };
+    [
+        ("loss", training),
+        ("plain_loss", plain.to_owned()),
+        ("accuracy", accuracy.to_owned()),
+        ("targets", targets.to_owned()),
+    ]
+}
 
-    python this.py             evaluates the exported weights
-    python this.py --train     goes on training from them, on the same samples
-    python this.py --train --fresh     trains from PyTorch's own initial weights
-"""
+/// The type of products and activations, and how exact products of f32 are.
+const fn of_precision(precision: Precision) -> [(&'static str, &'static str); 2] {
+    let (precision, matmul) = match precision {
+        Precision::F32 => ("None", "highest"),
+        Precision::Tf32 => ("None", "high"),
+        Precision::Bf16 => ("torch.bfloat16", "highest"),
+        Precision::F16 => ("torch.float16", "highest"),
+    };
+    [("precision", precision), ("matmul", matmul)]
+}
 
-import argparse
-import pathlib
-
-import torch
-import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
-from torch import nn
-
-NAME = {name}
-WEIGHTS = {weights}
-DATA = {data}
-INPUT_SHAPE = [{shape}]
-BATCH = {batch}
-STEPS = {steps}
-SEED = {seed}
-{notes}FEATURES = {feature_names}
-CLASSES = {class_names}
-# What the features were standardised with: (value - MEAN) * SCALE; None where they were not.
-MEAN = {mean}
-SCALE = {scale}
-# What products and activations are made of on a GPU; None is float32.
-PRECISION = {precision}
-HERE = pathlib.Path(__file__).resolve().parent
-torch.set_float32_matmul_precision("{matmul}")
-
-
-def leaky_relu(x):
-    return F.leaky_relu(x, 0.01)
-
-
-class Dense(nn.Linear):
-    def __init__(self, inputs, units, bias, activation):
-        super().__init__(inputs, units, bias=bias)
-        self.activation = activation
-
-    def forward(self, x):
-        y = super().forward(x)
-        return y if self.activation is None else self.activation(y)
-
-
-class Conv2d(nn.Conv2d):
-    def __init__(self, *sizes, activation, **settings):
-        super().__init__(*sizes, **settings)
-        self.activation = activation
-
-    def forward(self, x):
-        y = super().forward(x)
-        return y if self.activation is None else self.activation(y)
-
-
-class Apply(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
-class Block(nn.Module):
-    def __init__(self, layers):
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
-class Residual(Block):
-    def forward(self, x):
-        return x + super().forward(x)
-
-
-class Repeat(Block):
-    def __init__(self, times, layers):
-        super().__init__(layers)
-        self.times = times
-
-    def forward(self, x):
-        for _ in range(self.times):
-            x = super().forward(x)
-        return x
-
-
-def build():
-    return Block([
-{layers}    ])
-
-
-def dense_weights(net):
-    """Names of the weights that PyTorch keeps transposed: [units, in] in place of [in, units]."""
-    return {{f"{{name}}.weight" for name, module in net.named_modules() if isinstance(module, nn.Linear)}}
-
-
-def load_weights(net, path):
-    own, transposed = net.state_dict(), dense_weights(net)
-    given = load_file(path)
-    missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
-    assert not missing, f"{{path}} lacks {{missing}}"
-    with torch.no_grad():
-        for name, value in given.items():
-            own[name].copy_(value.T if name in transposed else value)
-
-
-def save_weights(net, path):
-    transposed = dense_weights(net)
-    state = {{n: v for n, v in net.state_dict().items() if not n.endswith("num_batches_tracked")}}
-    save_file({{n: (v.T if n in transposed else v).detach().cpu().contiguous() for n, v in state.items()}}, path)
-
-
-def loss_of(output, y):
-    return {loss}
-
-
-def prepare(rows):
-    """Samples as they stand in the data, as the network takes them. Those of DATA are prepared already."""
-    x = torch.as_tensor(rows, dtype=torch.float32).reshape(-1, *INPUT_SHAPE)
-    if MEAN is None:
-        return x
-    # In float64, as the data were: a mean far from 0 would lose digits that count where the deviation is small.
-    mean, scale = (torch.tensor(v, dtype=torch.float64).reshape(INPUT_SHAPE) for v in (MEAN, SCALE))
-    return ((x.double() - mean) * scale).float()
-
-
-def answer(net, rows):
-    """The name of each sample's class, or its outputs where there are no classes; rows are as `prepare` takes them."""
-    net.eval()
-    with torch.no_grad():
-        output = net(prepare(rows).to(next(net.parameters()).device))
-    if CLASSES is None:
-        return output.tolist()
-    return [CLASSES[k] for k in output.argmax(dim=1).tolist()]
-
-
-def evaluate(net, x, y):
-    net.eval()
-    with torch.no_grad():
-        output = net(x)
-        loss = {plain_loss}.item()
-        accuracy = {accuracy}
-    net.train()
-    return loss, accuracy
-
-
-def train(net, device, x, y, steps):
-    optimizer = {optimizer}
-    scaler = torch.amp.GradScaler(device.type, enabled=PRECISION == torch.float16)
-    order = torch.Generator().manual_seed(SEED)
-    net.train()
-    step = 0
-    while step < steps:
-        for chosen in torch.randperm(len(x), generator=order).split(BATCH):
-            if len(chosen) < BATCH or step == steps:
-                break
-            with torch.autocast(device.type, dtype=PRECISION, enabled=PRECISION is not None):
-                output = net(x[chosen])
-                loss = loss_of(output.float(), y[chosen])
-            optimizer.zero_grad(set_to_none=True)
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-            step += 1
-            if step % 100 == 0 or step == steps:
-                print(f"step {{step}}: loss {{loss.item():.4f}}")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=NAME)
-    parser.add_argument("--train", action="store_true", help="train on the data beside this script")
-    parser.add_argument("--fresh", action="store_true", help="begin with PyTorch's own initial weights")
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--save", help="write the weights to this safetensors file")
-    args = parser.parse_args()
-    torch.manual_seed(SEED)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    net = build().to(device)
-    if not args.fresh:
-        load_weights(net, HERE / WEIGHTS)
-    if DATA is None:
-        print(f"{{NAME}}: no data was exported; output for zeros:", net.eval()(torch.zeros(1, *INPUT_SHAPE, device=device)))
-        return
-    data = load_file(HERE / DATA)
-    x, y = data["x"].to(device), data["y"]{targets}.to(device)
-    training, held_out = data["train"].long(), data["held_out"].long()
-    if args.train:
-        train(net, device, x[training], y[training], args.steps)
-    part = held_out if len(held_out) else training
-    loss, accuracy = evaluate(net, x[part], y[part])
-    told = "" if accuracy is None else f", accuracy {{accuracy:.4f}}"
-    print(f"{{NAME}}: {{{evaluated} if len(held_out) else 'training'}} loss {{loss:.6f}}{{told}}")
-    if args.save:
-        save_weights(net, args.save)
-
-
-if __name__ == "__main__":
-    main()
-"#
-    )
+/// The template with the values in place of their names; what a value holds is never looked at.
+fn filled(template: &str, values: &[(&str, String)]) -> String {
+    let mut parts = template.split("<<");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let Some((name, rest)) = part.split_once(">>") else { unreachable!("the template ends every name") };
+        let Some((_, value)) = values.iter().find(|(known, _)| *known == name) else {
+            unreachable!("the template has a value for {name}")
+        };
+        out.push_str(value);
+        out.push_str(rest);
+    }
+    out
 }
 
 #[cfg(test)]
