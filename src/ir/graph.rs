@@ -135,7 +135,7 @@ pub struct Graph {
     pub inputs: Inputs<ValueId>,
     /// The network's output before the loss.
     pub output: ValueId,
-    /// The value of each parameter before the step, by [`ParamId`].
+    /// The value of each parameter before the step, by [`ParamId`](crate::model::ParamId).
     pub params: Vec<ValueId>,
     /// The final gradient of each trained parameter.
     pub grads: Vec<Option<ValueId>>,

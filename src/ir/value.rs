@@ -5,12 +5,12 @@ use crate::tensor::{DType, Shape};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A node of a graph: its position in [`Graph::nodes`], which is its place in the order of execution.
+/// A node of a graph: its position in [`nodes`](crate::ir::Graph::nodes), which is its place in the order of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u32);
 
-/// A value of a graph: its position in [`Graph::values`].
+/// A value of a graph: its position in [`values`](crate::ir::Graph::values).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ValueId(pub u32);

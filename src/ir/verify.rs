@@ -1,7 +1,7 @@
 //! The graph's referee: it knows the rules of the graph, not how the builder follows them.
 
 use super::Mode;
-use super::graph::{Graph, Phase};
+use super::graph::{Graph, InputKind, Phase};
 use super::nodes::{NodeKind, Shapes};
 use super::value::{Role, ValueId};
 use std::collections::HashSet;
@@ -20,6 +20,10 @@ pub enum IrError {
     Shape { node: usize, kind: &'static str, rule: String },
     #[error("trained parameter {param} has no gradient that the optimizer reads")]
     Untrained { param: String },
+    #[error("the step has no input of samples")]
+    NoSamples,
+    #[error("the input {name} is not the value of that name, or is given twice")]
+    Input { name: String },
     #[error("{value} survives the step but nothing makes its next value")]
     Update { value: String },
 }
@@ -29,6 +33,7 @@ pub enum IrError {
 /// # Errors
 /// The first broken rule.
 pub fn verify(graph: &Graph) -> Result<(), IrError> {
+    inputs(graph)?;
     let mut made: HashSet<ValueId> = HashSet::new();
     let all_outputs: HashSet<ValueId> = graph.nodes.iter().flat_map(|n| n.outputs.iter().copied()).collect();
     made.extend((0..graph.values.len() as u32).map(ValueId).filter(|v| !all_outputs.contains(v)));
@@ -55,6 +60,21 @@ pub fn verify(graph: &Graph) -> Result<(), IrError> {
         node.kind.verify(&shapes).map_err(|rule| IrError::Shape { node: index, kind, rule })?;
     }
     survivors(graph, &all_outputs)
+}
+
+/// Checks that there are samples, and that every input is the one value of its name.
+fn inputs(graph: &Graph) -> Result<(), IrError> {
+    if !graph.inputs.0.iter().any(|input| input.kind == InputKind::Samples) {
+        return Err(IrError::NoSamples);
+    }
+    let mut names = HashSet::new();
+    for input in &graph.inputs.0 {
+        let value = graph.value(input.value);
+        if value.role != Role::Input || value.name != input.name || !names.insert(&input.name) {
+            return Err(IrError::Input { name: input.name.clone() });
+        }
+    }
+    Ok(())
 }
 
 fn survivors(graph: &Graph, made: &HashSet<ValueId>) -> Result<(), IrError> {
@@ -124,6 +144,11 @@ mod tests {
         let grad = g.grads.iter().flatten().next().copied().unwrap();
         g.nodes.iter_mut().filter(|n| n.phase == Phase::Optimizer).for_each(|n| n.inputs.retain(|v| *v != grad));
         assert!(verify(&g).is_err());
+        let mut g = graph(Mode::Train);
+        g.inputs.0[1].name = "labels".into();
+        assert!(matches!(verify(&g), Err(IrError::Input { .. })));
+        g.inputs.0.clear();
+        assert_eq!(verify(&g), Err(IrError::NoSamples));
         let mut g = graph(Mode::Train);
         let w = g.find("layers.0.weight").unwrap();
         g.values[w.0 as usize].shape.0[0] += 1;

@@ -3,12 +3,12 @@
 use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
 
-/// A layer of a model: its position in [`Model::layers`].
+/// A layer of a model: its position in [`layers`](crate::model::Model::layers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LayerId(pub u32);
 
-/// A parameter of a model: its position in [`Model::params`].
+/// A parameter of a model: its position in [`params`](crate::model::Model::params).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ParamId(pub u32);

@@ -36,10 +36,6 @@ pub struct Conv2dBwd {
 }
 
 impl NodeType for Linear {
-    fn name(&self) -> &'static str {
-        "Linear"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         let (x, w, y) = (at.input(0), at.input(1), at.output(0));
         let (Some((k, rows)), Some((n, out_rows))) = (x.split_last(), y.split_last()) else {
@@ -50,10 +46,6 @@ impl NodeType for Linear {
 }
 
 impl NodeType for Conv2d {
-    fn name(&self) -> &'static str {
-        "Conv2d"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         let (x, w, y) = (at.input(0), at.input(1), at.output(0));
         let ([xn, xc, ..], [yn, yc, ..], [f, c, kh, kw]) = (x, y, w) else { return Err("expected images".into()) };
@@ -69,10 +61,6 @@ impl NodeType for Conv2d {
 }
 
 impl NodeType for LinearBwd {
-    fn name(&self) -> &'static str {
-        "LinearBwd"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         let outputs = at.input(0).last().copied().unwrap_or(0);
         gradients(at, self.bias.then_some(outputs), self.input_grad)
@@ -80,10 +68,6 @@ impl NodeType for LinearBwd {
 }
 
 impl NodeType for Conv2dBwd {
-    fn name(&self) -> &'static str {
-        "Conv2dBwd"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         let outputs = at.input(0).get(1).copied().unwrap_or(0);
         gradients(at, self.bias.then_some(outputs), self.input_grad)

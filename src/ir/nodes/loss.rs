@@ -28,10 +28,6 @@ pub struct MseGrad {}
 pub struct Accuracy {}
 
 impl NodeType for SoftmaxCrossEntropy {
-    fn name(&self) -> &'static str {
-        "SoftmaxCrossEntropy"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         must(at.input(1) == [at.input(0)[0]] && at.output(0) == [1], "one label a sample, one loss")?;
         same(at.input(0), at.output(1))
@@ -39,40 +35,24 @@ impl NodeType for SoftmaxCrossEntropy {
 }
 
 impl NodeType for SoftmaxCrossEntropyGrad {
-    fn name(&self) -> &'static str {
-        "SoftmaxCrossEntropyGrad"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.output(0))
     }
 }
 
 impl NodeType for Mse {
-    fn name(&self) -> &'static str {
-        "Mse"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.input(1))
     }
 }
 
 impl NodeType for MseGrad {
-    fn name(&self) -> &'static str {
-        "MseGrad"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.output(0))
     }
 }
 
 impl NodeType for Accuracy {
-    fn name(&self) -> &'static str {
-        "Accuracy"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         must(at.input(1) == [at.input(0)[0]] && at.output(0) == [1], "one label a sample")
     }

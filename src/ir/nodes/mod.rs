@@ -1,6 +1,6 @@
 //! What nodes mean: one struct a kind, with its name and the rule that its shapes must satisfy.
 //!
-//! A new kind is a struct that implements [`NodeType`], and its name in the list of [`each_node`]; its lowering is in
+//! A new kind is a struct that implements [`NodeType`], and its name in the list of `each_node!`; its lowering is in
 //! `lower/layers`.
 
 mod affine;
@@ -31,8 +31,10 @@ pub struct Window {
 
 /// What the graph knows of a kind of node.
 pub trait NodeType {
-    /// The name in listings: `Conv2dBwd`.
-    fn name(&self) -> &'static str;
+    /// The name in listings, where it is not the struct's.
+    fn name(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Checks the shapes of inputs and outputs.
     ///
@@ -53,6 +55,16 @@ macro_rules! each_node {
         #[serde(rename_all = "snake_case", tag = "kind")]
         pub enum NodeKind {
             $($Name($Name),)*
+        }
+
+        impl NodeKind {
+            /// The name in listings: `Conv2dBwd`.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$Name(node) => node.name().unwrap_or(stringify!($Name)),)*
+                }
+            }
         }
 
         $(impl From<$Name> for NodeKind {
@@ -82,12 +94,6 @@ pub(crate) use each_node;
 each_node!(define);
 
 impl NodeKind {
-    /// The name in listings: `Conv2dBwd`.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        each_node!(self, node => node.name())
-    }
-
     /// Checks the shapes of inputs and outputs.
     pub(super) fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         each_node!(self, node => node.verify(at))

@@ -35,50 +35,30 @@ pub struct LayerNormBwd {
 }
 
 impl NodeType for BatchNorm {
-    fn name(&self) -> &'static str {
-        "BatchNorm"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         one_value_a_channel(at)
     }
 }
 
 impl NodeType for BatchNormEval {
-    fn name(&self) -> &'static str {
-        "BatchNormEval"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         one_value_a_channel(at)
     }
 }
 
 impl NodeType for BatchNormBwd {
-    fn name(&self) -> &'static str {
-        "BatchNormBwd"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         gradients(at)
     }
 }
 
 impl NodeType for LayerNorm {
-    fn name(&self) -> &'static str {
-        "LayerNorm"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.output(0))
     }
 }
 
 impl NodeType for LayerNormBwd {
-    fn name(&self) -> &'static str {
-        "LayerNormBwd"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         gradients(at)
     }

@@ -50,20 +50,12 @@ pub struct GradAdd {}
 pub struct Save {}
 
 impl NodeType for Activation {
-    fn name(&self) -> &'static str {
-        "Activation"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.output(0))
     }
 }
 
 impl NodeType for ActivationBwd {
-    fn name(&self) -> &'static str {
-        "ActivationBwd"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.input(1))?;
         same(at.input(0), at.output(0))
@@ -71,50 +63,30 @@ impl NodeType for ActivationBwd {
 }
 
 impl NodeType for Dropout {
-    fn name(&self) -> &'static str {
-        "Dropout"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.output(0))
     }
 }
 
 impl NodeType for DropoutBwd {
-    fn name(&self) -> &'static str {
-        "DropoutBwd"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.output(0))
     }
 }
 
 impl NodeType for Flatten {
-    fn name(&self) -> &'static str {
-        "Flatten"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         must(elements(at.input(0)) == elements(at.output(0)), "a view keeps the number of elements")
     }
 }
 
 impl NodeType for FlattenBwd {
-    fn name(&self) -> &'static str {
-        "FlattenBwd"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         must(elements(at.input(0)) == elements(at.output(0)), "a view keeps the number of elements")
     }
 }
 
 impl NodeType for Add {
-    fn name(&self) -> &'static str {
-        "Add"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.input(1))?;
         same(at.input(0), at.output(0))
@@ -122,10 +94,6 @@ impl NodeType for Add {
 }
 
 impl NodeType for GradAdd {
-    fn name(&self) -> &'static str {
-        "GradAdd"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.input(1))?;
         same(at.input(0), at.output(0))
@@ -133,10 +101,6 @@ impl NodeType for GradAdd {
 }
 
 impl NodeType for Save {
-    fn name(&self) -> &'static str {
-        "Save"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.output(0))
     }

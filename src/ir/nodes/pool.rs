@@ -34,11 +34,11 @@ pub struct GlobalAvgPool {}
 pub struct GlobalAvgPoolBwd {}
 
 impl NodeType for Pool {
-    fn name(&self) -> &'static str {
-        match self.pool {
+    fn name(&self) -> Option<&'static str> {
+        Some(match self.pool {
             PoolKind::Max => "MaxPool",
             PoolKind::Avg => "AvgPool",
-        }
+        })
     }
 
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
@@ -47,11 +47,11 @@ impl NodeType for Pool {
 }
 
 impl NodeType for PoolBwd {
-    fn name(&self) -> &'static str {
-        match self.pool {
+    fn name(&self) -> Option<&'static str> {
+        Some(match self.pool {
             PoolKind::Max => "MaxPoolBwd",
             PoolKind::Avg => "AvgPoolBwd",
-        }
+        })
     }
 
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
@@ -60,20 +60,12 @@ impl NodeType for PoolBwd {
 }
 
 impl NodeType for GlobalAvgPool {
-    fn name(&self) -> &'static str {
-        "GlobalAvgPool"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         keeps_batch_and_channels(at)
     }
 }
 
 impl NodeType for GlobalAvgPoolBwd {
-    fn name(&self) -> &'static str {
-        "GlobalAvgPoolBwd"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         keeps_batch_and_channels(at)
     }

@@ -26,28 +26,20 @@ pub struct OptimizerStep {
 pub struct UpdateMetrics {}
 
 impl NodeType for StepInc {
-    fn name(&self) -> &'static str {
-        "StepInc"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.output(0))
     }
 }
 
 impl NodeType for BiasCorr {
-    fn name(&self) -> &'static str {
-        "BiasCorr"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         must(at.output(0) == [2], "two corrections")
     }
 }
 
 impl NodeType for OptimizerStep {
-    fn name(&self) -> &'static str {
-        self.rule.node_name()
+    fn name(&self) -> Option<&'static str> {
+        Some(self.rule.node_name())
     }
 
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
@@ -57,10 +49,6 @@ impl NodeType for OptimizerStep {
 }
 
 impl NodeType for UpdateMetrics {
-    fn name(&self) -> &'static str {
-        "UpdateMetrics"
-    }
-
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
         same(at.input(0), at.input(1))
     }

@@ -1,7 +1,7 @@
 //! Products with weights: dense layers and convolutions, and their gradients.
 
 use super::Lower;
-use crate::ir::{Node, ValueId, Window, nodes};
+use crate::ir::{Node, Window, nodes};
 use crate::lower::flat::{FilterOrder, ParamOrder};
 use crate::lower::geometry::{ConvGeometry, Epilogue, Gemm, Trans};
 use crate::lower::lowerer::Lowerer;
@@ -12,10 +12,7 @@ impl Lower for nodes::Linear {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let bias = self.bias;
         let x = l.lowered(node.inputs[0]);
-        let (_, n) = {
-            let w = &l.graph.value(node.inputs[1]).shape.0;
-            (w[0], w[1])
-        };
+        let n = l.graph.value(node.inputs[1]).shape.0[1];
         let x = l.features(x, node.inputs[1], n);
         let (m, k) = l.matrix(x);
         let w = l.lowered(node.inputs[1]);
@@ -24,7 +21,7 @@ impl Lower for nodes::Linear {
             if bias { l.partial(node.outputs[0], Layout::Plain, "xW") } else { l.twin(node.outputs[0], Layout::Plain) };
         l.emit(kind, &[("a", Some(x)), ("b", Some(w)), ("c", Some(y))]);
         if bias {
-            bias_add(l, node, node.outputs[0], y, 2, m, n);
+            bias_add(l, node, y, m, n);
         }
     }
 }
@@ -82,7 +79,7 @@ impl Lower for nodes::Conv2d {
         let kind = OpKind::Conv2d { geometry, epilogue: Epilogue::default() };
         l.emit(kind, &[("a", Some(x)), ("b", Some(w)), ("c", Some(y))]);
         if bias {
-            bias_add(l, node, node.outputs[0], y, 2, geometry.n * geometry.ho * geometry.wo, geometry.f);
+            bias_add(l, node, y, geometry.n * geometry.ho * geometry.wo, geometry.f);
         }
     }
 }
@@ -121,10 +118,11 @@ fn conv_geometry(x: [usize; 4], y: [usize; 4], window: Window, groups: usize) ->
     ConvGeometry { n, h, w, c, f, kernel, stride, padding, dilation, groups, ho, wo }
 }
 
-fn bias_add(l: &mut Lowerer<'_>, node: &Node, y: ValueId, before: LValueId, bias: usize, rows: usize, cols: usize) {
+/// Adds the bias of a product, which is its third input, to the rows of `before`.
+fn bias_add(l: &mut Lowerer<'_>, node: &Node, before: LValueId, rows: usize, cols: usize) {
     let layout = l.lv(before).layout;
-    let out = l.twin(y, layout);
+    let out = l.twin(node.outputs[0], layout);
     // The value before the bias keeps the name of the sum, which is what a person looks for.
-    let b = l.lowered(node.inputs[bias]);
+    let b = l.lowered(node.inputs[2]);
     l.emit(OpKind::BiasAdd { rows, cols }, &[("x", Some(before)), ("bias", Some(b)), ("y", Some(out))]);
 }

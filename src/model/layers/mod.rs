@@ -1,7 +1,7 @@
 //! The layers, one file each: fields, defaults, ranges, shape rule, diagnostics, parameters, and what is drawn for
 //! random networks.
 //!
-//! A new layer is a file with a struct that implements [`LayerType`], and its name in the list of [`each_layer`].
+//! A new layer is a file with a struct that implements [`LayerType`], and its name in the list of `each_layer!`.
 
 mod activation;
 mod batch_norm;

@@ -1,7 +1,7 @@
 //! The optimizers, one file each: fields, defaults, ranges, what they keep for each parameter, and the update rule.
 //!
 //! A new optimizer is a file with a struct that implements [`OptimizerType`], its name in the list of
-//! [`each_optimizer`], and its rule in [`UpdateRule`] where the rule is new. Names, definitions and defaults are
+//! `each_optimizer!`, and its rule in [`UpdateRule`] where the rule is new. Names, definitions and defaults are
 //! PyTorch's.
 
 mod adam;
