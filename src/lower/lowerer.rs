@@ -6,6 +6,7 @@ use super::op::OpKind;
 use super::program::{Alias, LValue, LValueId, Layout, Op};
 use crate::ir::{Graph, NodeId, Role, ValueId};
 use crate::model::{Model, ParamId};
+use crate::ops;
 use crate::tensor::{DType, Shape};
 use std::collections::HashMap;
 
@@ -207,7 +208,7 @@ impl<'g> Lowerer<'g> {
             ..v
         };
         let out = self.push(out);
-        self.emit(OpKind::Transpose { n, rows, cols }, &[("x", Some(id)), ("y", Some(out))]);
+        self.emit(OpKind::Transpose(ops::Transpose { n, rows, cols }), &[("x", Some(id)), ("y", Some(out))]);
         self.rearranged.insert((id, layout), out);
         self.arranged(out, layout)
     }

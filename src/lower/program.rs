@@ -1,11 +1,9 @@
 //! The lowered program: values with a place in memory, operations in order.
 
 use super::flat::ParamOrder;
-use super::geometry::Segment;
-use super::op::OpKind;
-use super::slots::Dir;
 use crate::ir::{Inputs, Mode, NodeId, Phase, Role};
 use crate::model::{LayerId, OptimizerSpec, ParamId};
+use crate::ops::{Dir, OpKind, Segment};
 use crate::tensor::{DType, Shape};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -3,10 +3,11 @@
 use super::Lower;
 use crate::ir::{Node, Window, nodes};
 use crate::lower::flat::{FilterOrder, ParamOrder};
-use crate::lower::geometry::{ConvGeometry, Epilogue, Gemm, Trans};
 use crate::lower::lowerer::Lowerer;
-use crate::lower::op::OpKind;
 use crate::lower::program::{LValueId, Layout};
+use crate::ops;
+use crate::ops::OpKind;
+use crate::ops::{ConvGeometry, Epilogue, Gemm, Trans};
 
 impl Lower for nodes::Linear {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
@@ -47,7 +48,7 @@ impl Lower for nodes::LinearBwd {
         );
         if bias {
             let db = l.gradient(node.outputs[1]);
-            let kind = OpKind::BiasGrad { rows, cols: n, accumulate };
+            let kind = OpKind::BiasGrad(ops::BiasGrad { rows, cols: n, accumulate });
             l.emit(kind, &[("dy", Some(dy)), ("db_prev", b_prev), ("db", Some(db))]);
         }
         if input_grad {
@@ -76,7 +77,7 @@ impl Lower for nodes::Conv2d {
         let w = l.lowered(node.inputs[1]);
         let layout = Layout::image(geometry.f, geometry.ho, geometry.wo);
         let y = if bias { l.partial(node.outputs[0], layout, "xW") } else { l.twin(node.outputs[0], layout) };
-        let kind = OpKind::Conv2d { geometry, epilogue: Epilogue::default() };
+        let kind = OpKind::Conv2d(ops::Conv2d { geometry, epilogue: Epilogue::default() });
         l.emit(kind, &[("a", Some(x)), ("b", Some(w)), ("c", Some(y))]);
         if bias {
             bias_add(l, node, y, geometry.n * geometry.ho * geometry.wo, geometry.f);
@@ -96,17 +97,21 @@ impl Lower for nodes::Conv2dBwd {
         let before = |l: &Lowerer<'_>, i: usize| accumulate.then(|| l.lowered(node.inputs[i]));
         let (w_prev, b_prev) = (before(l, 3), if bias { before(l, 4) } else { None });
         let dw = l.gradient(node.outputs[0]);
-        let kind = OpKind::Conv2dBwdW { geometry, accumulate };
+        let kind = OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, accumulate });
         l.emit(kind, &[("a", Some(x)), ("b", Some(dy)), ("c_prev", w_prev), ("c", Some(dw))]);
         if bias {
             let db = l.gradient(node.outputs[1]);
-            let kind = OpKind::BiasGrad { rows: geometry.n * geometry.ho * geometry.wo, cols: geometry.f, accumulate };
+            let kind = OpKind::BiasGrad(ops::BiasGrad {
+                rows: geometry.n * geometry.ho * geometry.wo,
+                cols: geometry.f,
+                accumulate,
+            });
             l.emit(kind, &[("dy", Some(dy)), ("db_prev", b_prev), ("db", Some(db))]);
         }
         if input_grad {
             let layout = l.lv(x).layout;
             let dx = l.twin(node.outputs[1 + usize::from(bias)], layout);
-            let kind = OpKind::Conv2dBwdX { geometry, epilogue: Epilogue::default() };
+            let kind = OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue: Epilogue::default() });
             l.emit(kind, &[("a", Some(dy)), ("b", Some(w)), ("c", Some(dx))]);
         }
     }
@@ -124,5 +129,5 @@ fn bias_add(l: &mut Lowerer<'_>, node: &Node, before: LValueId, rows: usize, col
     let out = l.twin(node.outputs[0], layout);
     // The value before the bias keeps the name of the sum, which is what a person looks for.
     let b = l.lowered(node.inputs[2]);
-    l.emit(OpKind::BiasAdd { rows, cols }, &[("x", Some(before)), ("bias", Some(b)), ("y", Some(out))]);
+    l.emit(OpKind::BiasAdd(ops::BiasAdd { rows, cols }), &[("x", Some(before)), ("bias", Some(b)), ("y", Some(out))]);
 }

@@ -2,10 +2,11 @@
 
 use super::Lower;
 use crate::ir::{Node, Role, nodes};
-use crate::lower::geometry::Scalar;
 use crate::lower::lowerer::Lowerer;
-use crate::lower::op::OpKind;
 use crate::lower::program::{LValue, LValueId, Layout};
+use crate::ops;
+use crate::ops::OpKind;
+use crate::ops::Scalar;
 use crate::tensor::Shape;
 
 /// What every node of the loss has.
@@ -41,17 +42,17 @@ impl Lower for nodes::SoftmaxCrossEntropy {
             ..l.lv(out).clone()
         };
         let row_loss = Some(l.push(row_loss));
-        let kind = OpKind::SoftmaxCe { rows, classes, smoothing: Scalar::new(self.smoothing) };
+        let kind = OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing: Scalar::new(self.smoothing) });
         let bound = [("logits", Some(a)), ("labels", Some(target)), ("row_loss", row_loss), ("probs", Some(probs))];
         l.emit(kind, &bound);
-        l.emit(OpKind::LossMean { rows }, &[("row_loss", row_loss), ("loss", Some(out))]);
+        l.emit(OpKind::LossMean(ops::LossMean { rows }), &[("row_loss", row_loss), ("loss", Some(out))]);
     }
 }
 
 impl Lower for nodes::SoftmaxCrossEntropyGrad {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Part { a, target, out, rows, classes, .. } = part(l, node);
-        let kind = OpKind::SoftmaxCeGrad { rows, classes, smoothing: Scalar::new(self.smoothing) };
+        let kind = OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing: Scalar::new(self.smoothing) });
         l.emit(kind, &[("probs", Some(a)), ("labels", Some(target)), ("dlogits", Some(out))]);
     }
 }
@@ -59,7 +60,7 @@ impl Lower for nodes::SoftmaxCrossEntropyGrad {
 impl Lower for nodes::Accuracy {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Part { a, target, out, rows, classes, .. } = part(l, node);
-        let kind = OpKind::Accuracy { rows, classes };
+        let kind = OpKind::Accuracy(ops::Accuracy { rows, classes });
         l.emit(kind, &[("scores", Some(a)), ("labels", Some(target)), ("accuracy", Some(out))]);
     }
 }
@@ -67,13 +68,13 @@ impl Lower for nodes::Accuracy {
 impl Lower for nodes::Mse {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Part { a, target, out, len, .. } = part(l, node);
-        l.emit(OpKind::Mse { len }, &[("y", Some(a)), ("target", Some(target)), ("loss", Some(out))]);
+        l.emit(OpKind::Mse(ops::Mse { len }), &[("y", Some(a)), ("target", Some(target)), ("loss", Some(out))]);
     }
 }
 
 impl Lower for nodes::MseGrad {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Part { a, target, out, len, .. } = part(l, node);
-        l.emit(OpKind::MseGrad { len }, &[("y", Some(a)), ("target", Some(target)), ("dy", Some(out))]);
+        l.emit(OpKind::MseGrad(ops::MseGrad { len }), &[("y", Some(a)), ("target", Some(target)), ("dy", Some(out))]);
     }
 }

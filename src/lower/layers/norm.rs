@@ -2,10 +2,11 @@
 
 use super::Lower;
 use crate::ir::{Node, ValueId, nodes};
-use crate::lower::geometry::Scalar;
 use crate::lower::lowerer::Lowerer;
-use crate::lower::op::OpKind;
 use crate::lower::program::{LValueId, Layout};
+use crate::ops;
+use crate::ops::OpKind;
+use crate::ops::Scalar;
 
 /// A normalisation's input with its rows and channels, in the order of its parameters.
 fn norm_input(l: &mut Lowerer<'_>, x: LValueId, gamma: ValueId, batch: bool) -> (LValueId, usize, usize) {
@@ -51,7 +52,7 @@ fn batch(l: &mut Lowerer<'_>, node: &Node) -> Batch {
 impl Lower for nodes::BatchNormEval {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Batch { x, rows, channels, gamma, beta, running_mean, running_var, y } = batch(l, node);
-        let kind = OpKind::BatchNormEval { rows, channels, eps: Scalar::new(self.eps), act: None };
+        let kind = OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, eps: Scalar::new(self.eps), act: None });
         let bound = [
             ("x", Some(x)),
             ("gamma", Some(gamma)),
@@ -71,7 +72,7 @@ impl Lower for nodes::BatchNorm {
         let new_mean = l.updated(node.outputs[3], running_mean);
         let new_var = l.updated(node.outputs[4], running_var);
         let (eps, momentum) = (Scalar::new(self.eps), Scalar::new(self.momentum));
-        let kind = OpKind::BatchNorm { rows, channels, eps, momentum, act: None };
+        let kind = OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act: None });
         let bound = [
             ("x", Some(x)),
             ("gamma", Some(gamma)),
@@ -101,7 +102,7 @@ impl Lower for nodes::LayerNorm {
         let [gamma, beta] = [1, 2].map(|i| Some(l.lowered(node.inputs[i])));
         let y = Some(l.twin(node.outputs[0], layout));
         let [mean, rstd] = [1, 2].map(|i| Some(l.twin(node.outputs[i], Layout::Plain)));
-        let kind = OpKind::LayerNorm { rows, cols, eps: Scalar::new(eps) };
+        let kind = OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps: Scalar::new(eps) });
         l.emit(kind, &[("x", Some(x)), ("gamma", gamma), ("beta", beta), ("y", y), ("mean", mean), ("rstd", rstd)]);
     }
 }
@@ -109,7 +110,8 @@ impl Lower for nodes::LayerNorm {
 impl Lower for nodes::BatchNormBwd {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let accumulate = self.accumulate;
-        let kind = |rows, channels| OpKind::BatchNormBwd { rows, channels, act_grad: None, accumulate };
+        let kind =
+            |rows, channels| OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad: None, accumulate });
         gradients(l, node, true, accumulate, kind);
     }
 }
@@ -117,7 +119,7 @@ impl Lower for nodes::BatchNormBwd {
 impl Lower for nodes::LayerNormBwd {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let accumulate = self.accumulate;
-        let kind = |rows, cols| OpKind::LayerNormBwd { rows, cols, accumulate };
+        let kind = |rows, cols| OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate });
         gradients(l, node, false, accumulate, kind);
     }
 }

@@ -2,17 +2,18 @@
 
 use super::Lower;
 use crate::ir::{Node, nodes};
-use crate::lower::geometry::Scalar;
 use crate::lower::lowerer::Lowerer;
-use crate::lower::op::OpKind;
 use crate::lower::program::Layout;
+use crate::ops;
+use crate::ops::OpKind;
+use crate::ops::Scalar;
 
 impl Lower for nodes::Activation {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let x = l.lowered(node.inputs[0]);
         let (len, layout) = (l.lv(x).shape.len(), l.lv(x).layout);
         let y = l.twin(node.outputs[0], layout);
-        l.emit(OpKind::Act { func: self.func, len }, &[("x", Some(x)), ("y", Some(y))]);
+        l.emit(OpKind::Act(ops::Act { func: self.func, len }), &[("x", Some(x)), ("y", Some(y))]);
     }
 }
 
@@ -24,7 +25,7 @@ impl Lower for nodes::ActivationBwd {
         let dy = l.arranged(dy, layout);
         let dx = l.twin(node.outputs[0], layout);
         let bound = [("dy", Some(dy)), ("saved", Some(saved)), ("dx", Some(dx))];
-        l.emit(OpKind::ActBwd { func: self.func, len }, &bound);
+        l.emit(OpKind::ActBwd(ops::ActBwd { func: self.func, len }), &bound);
     }
 }
 
@@ -33,7 +34,7 @@ impl Lower for nodes::Dropout {
         let (x, counter) = (l.lowered(node.inputs[0]), l.lowered(node.inputs[1]));
         let (len, layout) = (l.lv(x).shape.len(), l.lv(x).layout);
         let (y, mask) = (l.twin(node.outputs[0], layout), l.twin(node.outputs[1], Layout::Plain));
-        let kind = OpKind::Dropout { len, rate: Scalar::new(self.rate), stream: self.stream };
+        let kind = OpKind::Dropout(ops::Dropout { len, rate: Scalar::new(self.rate), stream: self.stream });
         l.emit(kind, &[("x", Some(x)), ("counter", Some(counter)), ("y", Some(y)), ("mask", Some(mask))]);
     }
 }
@@ -47,7 +48,7 @@ impl Lower for nodes::DropoutBwd {
         let dy = l.arranged(dy, layout);
         let len = l.lv(dy).shape.len();
         let dx = l.twin(node.outputs[0], layout);
-        let kind = OpKind::DropoutBwd { len, rate: Scalar::new(self.rate) };
+        let kind = OpKind::DropoutBwd(ops::DropoutBwd { len, rate: Scalar::new(self.rate) });
         l.emit(kind, &[("dy", Some(dy)), ("mask", Some(mask)), ("dx", Some(dx))]);
     }
 }
@@ -96,5 +97,5 @@ fn sum(l: &mut Lowerer<'_>, node: &Node) {
     let (len, layout) = (l.lv(a).shape.len(), l.lv(a).layout);
     let b = l.arranged(b, layout);
     let y = l.twin(node.outputs[0], layout);
-    l.emit(OpKind::Add { len }, &[("a", Some(a)), ("b", Some(b)), ("y", Some(y))]);
+    l.emit(OpKind::Add(ops::Add { len }), &[("a", Some(a)), ("b", Some(b)), ("y", Some(y))]);
 }

@@ -2,10 +2,11 @@
 
 use super::Lower;
 use crate::ir::{Node, PoolKind, Window, nodes};
-use crate::lower::geometry::PoolGeometry;
 use crate::lower::lowerer::Lowerer;
-use crate::lower::op::OpKind;
 use crate::lower::program::Layout;
+use crate::ops;
+use crate::ops::OpKind;
+use crate::ops::PoolGeometry;
 
 impl Lower for nodes::Pool {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
@@ -18,8 +19,8 @@ impl Lower for nodes::Pool {
         let y = Some(l.twin(node.outputs[0], layout));
         let index = node.outputs.get(1).copied().map(|i| l.twin(i, layout));
         let kind = match pool {
-            PoolKind::Max => OpKind::MaxPool { geometry },
-            PoolKind::Avg => OpKind::AvgPool { geometry },
+            PoolKind::Max => OpKind::MaxPool(ops::MaxPool { geometry }),
+            PoolKind::Avg => OpKind::AvgPool(ops::AvgPool { geometry }),
         };
         l.emit(kind, &[("x", Some(x)), ("y", y), ("index", index)]);
     }
@@ -36,9 +37,12 @@ impl Lower for nodes::PoolBwd {
         match pool {
             PoolKind::Max => {
                 let index = Some(l.lowered(node.inputs[1]));
-                l.emit(OpKind::MaxPoolBwd { geometry }, &[("dy", Some(dy)), ("index", index), ("dx", dx)]);
+                l.emit(
+                    OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }),
+                    &[("dy", Some(dy)), ("index", index), ("dx", dx)],
+                );
             }
-            PoolKind::Avg => l.emit(OpKind::AvgPoolBwd { geometry }, &[("dy", Some(dy)), ("dx", dx)]),
+            PoolKind::Avg => l.emit(OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }), &[("dy", Some(dy)), ("dx", dx)]),
         }
     }
 }
@@ -54,7 +58,7 @@ impl Lower for nodes::GlobalAvgPool {
         let x = l.image(x);
         let [n, c, h, w] = l.dims4(x);
         let y = l.twin(node.outputs[0], Layout::Plain);
-        l.emit(OpKind::GlobalAvgPool { n, hw: h * w, c }, &[("x", Some(x)), ("y", Some(y))]);
+        l.emit(OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw: h * w, c }), &[("x", Some(x)), ("y", Some(y))]);
     }
 }
 
@@ -64,6 +68,9 @@ impl Lower for nodes::GlobalAvgPoolBwd {
         let dy = l.arranged(dy, Layout::Plain);
         let [n, c, h, w] = l.graph_dims4(node.outputs[0]);
         let dx = l.twin(node.outputs[0], Layout::image(c, h, w));
-        l.emit(OpKind::GlobalAvgPoolBwd { n, hw: h * w, c }, &[("dy", Some(dy)), ("dx", Some(dx))]);
+        l.emit(
+            OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw: h * w, c }),
+            &[("dy", Some(dy)), ("dx", Some(dx))],
+        );
     }
 }

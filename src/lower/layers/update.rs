@@ -2,11 +2,12 @@
 
 use super::Lower;
 use crate::ir::{Node, Role, nodes};
-use crate::lower::geometry::Scalar;
 use crate::lower::lowerer::Lowerer;
-use crate::lower::op::OpKind;
 use crate::lower::program::{Alias, LValue, LValueId, Layout};
 use crate::model::UpdateRule;
+use crate::ops;
+use crate::ops::OpKind;
+use crate::ops::Scalar;
 
 impl Lower for nodes::StepInc {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
@@ -22,7 +23,7 @@ impl Lower for nodes::BiasCorr {
         let corr = l.twin(node.outputs[0], Layout::Plain);
         l.values[corr.0 as usize].persistent = true;
         let [beta1, beta2] = self.betas.map(Scalar::new);
-        l.emit(OpKind::BiasCorr { beta1, beta2 }, &[("counter", Some(counter)), ("corr", Some(corr))]);
+        l.emit(OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }), &[("counter", Some(counter)), ("corr", Some(corr))]);
     }
 }
 
@@ -37,7 +38,7 @@ impl Lower for nodes::UpdateMetrics {
             ("update_max", Some(a)),
             ("grad_norm", Some(b)),
         ];
-        l.emit(OpKind::UpdateMetrics { segments }, &bound);
+        l.emit(OpKind::UpdateMetrics(ops::UpdateMetrics { segments }), &bound);
     }
 }
 
@@ -90,11 +91,11 @@ fn operation(rule: UpdateRule, l: &Lowerer<'_>) -> OpKind {
     let (len, segments) = (l.flat_len, l.segments.iter().map(|(_, s)| *s).collect());
     match rule {
         UpdateRule::Sgd { momentum, nesterov } => {
-            OpKind::SgdStep { len, segments, momentum: Scalar::new(momentum), nesterov }
+            OpKind::SgdStep(ops::SgdStep { len, segments, momentum: Scalar::new(momentum), nesterov })
         }
         UpdateRule::Adam { betas, eps, decoupled } => {
             let [beta1, beta2] = betas.map(Scalar::new);
-            OpKind::AdamStep { len, segments, beta1, beta2, eps: Scalar::new(eps), decoupled }
+            OpKind::AdamStep(ops::AdamStep { len, segments, beta1, beta2, eps: Scalar::new(eps), decoupled })
         }
     }
 }
