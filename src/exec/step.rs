@@ -396,7 +396,7 @@ impl Step {
     /// # Errors
     /// As [`Self::write`].
     pub fn set_x<T: Element + Default>(&mut self, samples: &[T]) -> Result<(), ExecError> {
-        let x = self.compiled().plan.program.x;
+        let x = self.compiled().plan.program.samples();
         let layout = self.compiled().plan.program.value(x).layout;
         match layout {
             Layout::Plain => self.write(x, samples),

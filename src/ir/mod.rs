@@ -1,16 +1,27 @@
-//! The training step as one graph of meanings: forward, loss, backward, optimizer and metrics.
+//! The training step as one semantic graph: forward, loss, backward, optimizer and metrics.
 //!
-//! The graph is in single assignment: every value is produced once, by a node that stands before its readers. Shapes are logical (`[N, C, H, W]`);
-//! there is no memory, no layout and no kernel here. [`build`] makes it from a model, [`verify`] checks it by rules of its own.
+//! The graph is in single assignment: every value is produced once, by a node that stands before its readers. Shapes
+//! are logical (`[N, C, H, W]`); there is no memory, no layout and no kernel here. [`build`] makes it from a model,
+//! [`verify`] checks it by rules of its own. Each layer has its forward pass and its derivative side by side in
+//! `layers/`; what the nodes mean is in [`nodes`].
 
 mod build;
+mod builder;
 mod graph;
+mod layers;
+mod loss;
 mod mode;
+pub mod nodes;
 mod print;
+mod update;
+mod value;
 mod verify;
 
 pub use build::build;
-pub use graph::{Graph, Node, NodeId, NodeKind, OptimizerRule, Phase, PoolKind, Role, Value, ValueId, Window};
+pub use graph::{Graph, Input, InputKind, Inputs, Node, Phase};
 pub use mode::{Metrics, Mode};
+pub(crate) use nodes::each_node;
+pub use nodes::{NodeKind, PoolKind, Window};
 pub(crate) use print::phase_fill;
+pub use value::{NodeId, Role, Value, ValueId};
 pub use verify::{IrError, verify};

@@ -1,6 +1,7 @@
 //! The graph as text and as Graphviz.
 
-use super::graph::{Graph, Phase, ValueId};
+use super::graph::{Graph, Phase};
+use super::value::ValueId;
 use std::fmt::{self, Write as _};
 
 /// One line a node: `%12 L0:Dense.z [64, 128] = Linear(%0 x, %2 layers.0.weight)`.

@@ -1,7 +1,9 @@
 //! The graph's referee: it knows the rules of the graph, not how the builder follows them.
 
 use super::Mode;
-use super::graph::{Graph, Node, NodeKind, Phase, Role, ValueId};
+use super::graph::{Graph, InputKind, Phase};
+use super::nodes::{NodeKind, Shapes};
+use super::value::{Role, ValueId};
 use std::collections::HashSet;
 use thiserror::Error;
 
@@ -18,6 +20,10 @@ pub enum IrError {
     Shape { node: usize, kind: &'static str, rule: String },
     #[error("trained parameter {param} has no gradient that the optimizer reads")]
     Untrained { param: String },
+    #[error("the step has no input of samples")]
+    NoSamples,
+    #[error("the input {name} is not the value of that name, or is given twice")]
+    Input { name: String },
     #[error("{value} survives the step but nothing makes its next value")]
     Update { value: String },
 }
@@ -27,6 +33,7 @@ pub enum IrError {
 /// # Errors
 /// The first broken rule.
 pub fn verify(graph: &Graph) -> Result<(), IrError> {
+    inputs(graph)?;
     let mut made: HashSet<ValueId> = HashSet::new();
     let all_outputs: HashSet<ValueId> = graph.nodes.iter().flat_map(|n| n.outputs.iter().copied()).collect();
     made.extend((0..graph.values.len() as u32).map(ValueId).filter(|v| !all_outputs.contains(v)));
@@ -49,9 +56,25 @@ pub fn verify(graph: &Graph) -> Result<(), IrError> {
             }
             latest = node.phase;
         }
-        shapes(graph, node).map_err(|rule| IrError::Shape { node: index, kind, rule })?;
+        let shapes = Shapes { values: &graph.values, inputs: &node.inputs, outputs: &node.outputs };
+        node.kind.verify(&shapes).map_err(|rule| IrError::Shape { node: index, kind, rule })?;
     }
     survivors(graph, &all_outputs)
+}
+
+/// Checks that there are samples, and that every input is the one value of its name.
+fn inputs(graph: &Graph) -> Result<(), IrError> {
+    if !graph.inputs.0.iter().any(|input| input.kind == InputKind::Samples) {
+        return Err(IrError::NoSamples);
+    }
+    let mut names = HashSet::new();
+    for input in &graph.inputs.0 {
+        let value = graph.value(input.value);
+        if value.role != Role::Input || value.name != input.name || !names.insert(&input.name) {
+            return Err(IrError::Input { name: input.name.clone() });
+        }
+    }
+    Ok(())
 }
 
 fn survivors(graph: &Graph, made: &HashSet<ValueId>) -> Result<(), IrError> {
@@ -66,7 +89,7 @@ fn survivors(graph: &Graph, made: &HashSet<ValueId>) -> Result<(), IrError> {
     let read: HashSet<ValueId> = graph
         .nodes
         .iter()
-        .filter(|n| matches!(n.kind, NodeKind::OptimizerStep { .. }))
+        .filter(|n| matches!(n.kind, NodeKind::OptimizerStep(_)))
         .flat_map(|n| n.inputs.iter().copied())
         .collect();
     for (&param, grad) in graph.params.iter().zip(&graph.grads) {
@@ -75,96 +98,6 @@ fn survivors(graph: &Graph, made: &HashSet<ValueId>) -> Result<(), IrError> {
         }
     }
     Ok(())
-}
-
-/// The rule that a node's shapes must satisfy, where it has one.
-fn shapes(graph: &Graph, node: &Node) -> Result<(), String> {
-    let input = |i: usize| node.inputs.get(i).map_or(&[][..], |v| &graph.value(*v).shape.0);
-    let output = |i: usize| node.outputs.get(i).map_or(&[][..], |v| &graph.value(*v).shape.0);
-    let must = |holds: bool, rule: String| if holds { Ok(()) } else { Err(rule) };
-    let same = |a: &[usize], b: &[usize]| must(a == b, format!("{a:?} and {b:?} should be equal"));
-    let elements = |s: &[usize]| s.iter().product::<usize>();
-    match &node.kind {
-        NodeKind::Linear { .. } => {
-            let (x, w, y) = (input(0), input(1), output(0));
-            let (Some((k, rows)), Some((n, out_rows))) = (x.split_last(), y.split_last()) else {
-                return Err("a scalar has no last axis".into());
-            };
-            must(w == [*k, *n] && rows == out_rows, format!("{x:?} by {w:?} cannot give {y:?}"))
-        }
-        NodeKind::Conv2d { window, groups, .. } => {
-            let (x, w, y) = (input(0), input(1), output(0));
-            let ([xn, xc, ..], [yn, yc, ..], [f, c, kh, kw]) = (x, y, w) else { return Err("expected images".into()) };
-            let spatial = (2..4).all(|a| {
-                let (i, k) = (a - 2, [*kh, *kw][a - 2]);
-                k == window.size[i]
-                    && x[a] + 2 * window.padding[i] > (y[a] - 1) * window.stride[i] + window.dilation[i] * (k - 1)
-                    && x[a] + 2 * window.padding[i] < y[a] * window.stride[i] + window.dilation[i] * (k - 1) + 1
-            });
-            must(xn == yn && f == yc && c * groups == *xc && spatial, format!("{x:?} by {w:?} cannot give {y:?}"))
-        }
-        NodeKind::BatchNorm { .. } | NodeKind::BatchNormEval { .. } => {
-            same(input(0), output(0))?;
-            (1..5)
-                .try_for_each(|i| must(input(i) == [input(0)[1]], format!("{:?} is not one value a channel", input(i))))
-        }
-        NodeKind::LayerNorm { .. } => same(input(0), output(0)),
-        NodeKind::Activation { .. } | NodeKind::Save | NodeKind::Dropout { .. } | NodeKind::StepInc => {
-            same(input(0), output(0))
-        }
-        NodeKind::Add | NodeKind::GradAdd | NodeKind::ActivationBwd { .. } => {
-            same(input(0), input(1))?;
-            same(input(0), output(0))
-        }
-        NodeKind::Flatten | NodeKind::FlattenBwd => {
-            must(elements(input(0)) == elements(output(0)), "a view keeps the number of elements".into())
-        }
-        NodeKind::Pool { .. } | NodeKind::GlobalAvgPool => {
-            must(input(0)[..2] == output(0)[..2], "pooling keeps batch and channels".into())
-        }
-        NodeKind::PoolBwd { .. } | NodeKind::GlobalAvgPoolBwd => {
-            must(input(0)[..2] == output(0)[..2], "pooling keeps batch and channels".into())
-        }
-        NodeKind::SoftmaxCrossEntropy { .. } => {
-            must(input(1) == [input(0)[0]] && output(0) == [1], "one label a sample, one loss".into())?;
-            same(input(0), output(1))
-        }
-        NodeKind::Accuracy => must(input(1) == [input(0)[0]] && output(0) == [1], "one label a sample".into()),
-        NodeKind::SoftmaxCrossEntropyGrad { .. } => same(input(0), output(0)),
-        NodeKind::Mse => same(input(0), input(1)),
-        NodeKind::MseGrad => same(input(0), output(0)),
-        NodeKind::LinearBwd { bias, input_grad, .. } | NodeKind::Conv2dBwd { bias, input_grad, .. } => {
-            same(input(2), output(0))?;
-            if *bias {
-                must(elements(output(1)) == bias_len(node, graph), "one bias gradient an output".into())?;
-            }
-            if *input_grad { same(input(1), output(1 + usize::from(*bias))) } else { Ok(()) }
-        }
-        NodeKind::BatchNormBwd { .. } | NodeKind::LayerNormBwd { .. } => {
-            same(input(0), output(0))?;
-            same(input(1), output(0))?;
-            (1..3).try_for_each(|i| same(input(2), output(i)))
-        }
-        NodeKind::DropoutBwd { .. } => same(input(0), output(0)),
-        NodeKind::BiasCorr { .. } => must(output(0) == [2], "two corrections".into()),
-        NodeKind::OptimizerStep { .. } => {
-            let params = |role: Role, ids: &[ValueId]| ids.iter().filter(|&&v| graph.value(v).role == role).count();
-            let (before, after) = (params(Role::Param, &node.inputs), params(Role::Param, &node.outputs));
-            must(
-                before == after && before == params(Role::Grad, &node.inputs),
-                "each parameter has one gradient and one update".into(),
-            )
-        }
-        NodeKind::UpdateMetrics => same(input(0), input(1)),
-    }
-}
-
-fn bias_len(node: &Node, graph: &Graph) -> usize {
-    let dy = &graph.value(node.inputs[0]).shape.0;
-    match node.kind {
-        NodeKind::Conv2dBwd { .. } => dy.get(1).copied().unwrap_or(0),
-        _ => dy.last().copied().unwrap_or(0),
-    }
 }
 
 #[cfg(test)]
@@ -211,6 +144,11 @@ mod tests {
         let grad = g.grads.iter().flatten().next().copied().unwrap();
         g.nodes.iter_mut().filter(|n| n.phase == Phase::Optimizer).for_each(|n| n.inputs.retain(|v| *v != grad));
         assert!(verify(&g).is_err());
+        let mut g = graph(Mode::Train);
+        g.inputs.0[1].name = "labels".into();
+        assert!(matches!(verify(&g), Err(IrError::Input { .. })));
+        g.inputs.0.clear();
+        assert_eq!(verify(&g), Err(IrError::NoSamples));
         let mut g = graph(Mode::Train);
         let w = g.find("layers.0.weight").unwrap();
         g.values[w.0 as usize].shape.0[0] += 1;

@@ -28,7 +28,8 @@ pub enum ParamOrder {
     Hwio { f: usize, c: usize, kh: usize, kw: usize },
     /// A convolution's logical `[f, c, kh, kw]` stored as `[f, kh, kw, c]`.
     Ohwi { f: usize, c: usize, kh: usize, kw: usize },
-    /// The first axis counts the elements of a logical `[c, h, w]`, stored in the order `[h, w, c]`; `cols` values each.
+    /// The first axis counts the elements of a logical `[c, h, w]`, stored in the order `[h, w, c]`; `cols` values
+    /// each.
     RowsHwc { c: usize, h: usize, w: usize, cols: usize },
 }
 

@@ -1,11 +1,14 @@
-//! From meanings to operations: the step as a flat list with every dimension and layout written out.
+//! From the semantic graph to operations: the step as a flat list with every dimension and layout written out.
 //!
-//! Lowering chooses how images and weights lie in memory (`[N, H, W, C]`, weights `[kh, kw, C, F]`), puts parameters, gradients and moments side by
-//! side in flat vectors so that one operation updates all, and copies nothing: a flatten is a view, what backward needs is kept, not moved.
-//! Fusion comes later, in [`crate::rewrite`], and kernels in [`crate::select`].
+//! Lowering chooses how images and weights are laid out in memory (`[N, H, W, C]`, weights `[kh, kw, C, F]`), puts
+//! parameters, gradients and moments side by side in flat vectors so that one operation updates all, and copies nothing:
+//! a flatten is a view, what backward needs is kept, not moved. Fusion comes later, in [`crate::rewrite`], and kernels
+//! in [`crate::select`].
 
 mod build;
 mod flat;
+mod layers;
+mod lowerer;
 mod print;
 mod program;
 mod verify;
@@ -17,5 +20,5 @@ pub(crate) use crate::ops::{PARTS_ALIGN, SCALER};
 pub use build::{lower, lower_for};
 pub use flat::{FLAT_ALIGN, FilterOrder, ParamOrder};
 pub(crate) use print::dims;
-pub use program::{Alias, LValue, LValueId, Layout, Op, ParamSlot, Program};
+pub use program::{Alias, LValue, LValueId, Layout, Moment, Op, ParamSlot, Program};
 pub use verify::{ProgramError, verify};

@@ -1,11 +1,9 @@
 //! The lowered program: values with a place in memory, operations in order.
 
 use super::flat::ParamOrder;
-use crate::ir::{Mode, NodeId, Phase, Role};
-use crate::model::{LayerId, ParamId};
-use crate::ops::Dir;
-use crate::ops::OpKind;
-use crate::ops::Segment;
+use crate::ir::{Inputs, Mode, NodeId, Phase, Role};
+use crate::model::{LayerId, OptimizerSpec, ParamId};
+use crate::ops::{Dir, OpKind, Segment};
 use crate::tensor::{DType, Shape};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -57,7 +55,8 @@ pub struct LValue {
     /// Logical shape, with the batch.
     pub shape: Shape,
     pub layout: Layout,
-    /// Set where the value shares another's memory: views, slices of flat vectors, values updated or accumulated in place.
+    /// Set where the value shares another's memory: views, slices of flat vectors, values updated or accumulated in
+    /// place.
     pub alias: Option<Alias>,
     /// True where it is there before the step or is read after it.
     pub persistent: bool,
@@ -128,6 +127,15 @@ pub struct ParamSlot {
     pub grad: Option<LValueId>,
 }
 
+/// What an optimizer keeps for one parameter from step to step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The name of the optimizer's state: `momentum`, `m`.
+    pub state: &'static str,
+    pub param: ParamId,
+    pub value: LValueId,
+}
+
 /// The step as a list of operations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
@@ -136,8 +144,9 @@ pub struct Program {
     pub real: DType,
     pub values: Vec<LValue>,
     pub ops: Vec<Op>,
-    pub x: LValueId,
-    pub y: Option<LValueId>,
+    /// The batch: samples, and targets except in evaluation.
+    #[serde(flatten)]
+    pub inputs: Inputs<LValueId>,
     /// The network's output before the loss; its memory may be overwritten by its gradient.
     pub output: LValueId,
     /// Every parameter and running statistic, by [`ParamId`].
@@ -147,6 +156,30 @@ pub struct Program {
 }
 
 impl Program {
+    /// The samples.
+    #[must_use]
+    pub fn samples(&self) -> LValueId {
+        self.inputs.samples()
+    }
+
+    /// What the optimizer keeps for each parameter, before the step; after it, the same memory holds the new values.
+    /// Each is a stretch of the flat vector of one of the optimizer's states.
+    pub fn moments(&self) -> impl Iterator<Item = Moment> {
+        let states = OptimizerSpec::all_states();
+        self.values.iter().enumerate().filter_map(move |(index, value)| {
+            let (Role::State, Some(param), Some(alias)) = (value.role, value.param, value.alias) else { return None };
+            let flat = self.value(alias.of);
+            let state = states.iter().find(|state| flat.param.is_none() && flat.name == **state)?;
+            Some(Moment { state, param, value: LValueId(index as u32) })
+        })
+    }
+
+    /// The targets; `None` in evaluation.
+    #[must_use]
+    pub fn targets(&self) -> Option<LValueId> {
+        self.inputs.targets()
+    }
+
     #[must_use]
     pub fn value(&self, id: LValueId) -> &LValue {
         &self.values[id.0 as usize]
@@ -173,5 +206,34 @@ impl Program {
     #[must_use]
     pub fn flat_len(&self) -> usize {
         self.segments.last().map_or(0, |(_, s)| (s.start + s.len).next_multiple_of(super::FLAT_ALIGN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::{Metrics, Mode, build};
+    use crate::lower::lower;
+    use crate::model::{OptimizerSpec, check, read_preset};
+    use crate::tensor::DType;
+
+    #[test]
+    fn moments_are_those_of_the_optimizer() {
+        let text = r#"{"version": 1, "name": "t", "input": {"shape": [4], "batch": 2}, "layers": [
+            {"type": "dense", "units": 3}, {"type": "batch_norm"}], "loss": {"type": "mse"}, "optimizer": OPTIMIZER}"#;
+        for (optimizer, states) in [
+            (r#"{"type": "sgd", "lr": 0.1}"#, &[][..]),
+            (r#"{"type": "sgd", "lr": 0.1, "momentum": 0.9}"#, &["momentum"]),
+            (r#"{"type": "adamw", "lr": 0.1}"#, &["m", "v"]),
+        ] {
+            let model = check(&read_preset(&text.replace("OPTIMIZER", optimizer)).unwrap()).model.unwrap();
+            let program = lower(&build(&model, Mode::Train, Metrics::default(), DType::F32), &model);
+            let found: Vec<String> = program.moments().map(|m| program.value(m.value).name.clone()).collect();
+            let trained = model.params.iter().filter(|p| p.kind.is_trained());
+            let names: Vec<String> = trained.map(|p| p.name.clone()).collect();
+            let wanted: Vec<String> =
+                states.iter().flat_map(|state| names.iter().map(move |name| format!("{state}.{name}"))).collect();
+            assert_eq!(found, wanted);
+        }
+        assert_eq!(OptimizerSpec::all_states(), ["m", "momentum", "v"]);
     }
 }

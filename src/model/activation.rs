@@ -34,6 +34,38 @@ impl Activation {
         }
     }
 
+    /// The names of all, in the same order.
+    pub const NAMES: [&'static str; 6] = {
+        let (mut names, mut i) = ([""; 6], 0);
+        while i < names.len() {
+            names[i] = Self::ALL[i].name();
+            i += 1;
+        }
+        names
+    };
+
+    /// What a field that need not have one is chosen from: no function, or one of all.
+    pub const OPTIONS: [&'static str; 7] = {
+        let (mut names, mut i) = (["none"; 7], 0);
+        while i < Self::NAMES.len() {
+            names[i + 1] = Self::NAMES[i];
+            i += 1;
+        }
+        names
+    };
+
+    /// The position of a function in [`Self::OPTIONS`].
+    #[must_use]
+    pub fn option(function: Option<Self>) -> usize {
+        function.and_then(|f| Self::ALL.iter().position(|other| *other == f)).map_or(0, |i| i + 1)
+    }
+
+    /// The function at a position of [`Self::OPTIONS`].
+    #[must_use]
+    pub fn of_option(index: usize) -> Option<Self> {
+        index.checked_sub(1).and_then(|i| Self::ALL.get(i)).copied()
+    }
+
     /// The name of the derivative's operation.
     #[must_use]
     pub const fn backward_name(self) -> &'static str {
@@ -53,7 +85,8 @@ impl Activation {
         Self::ALL.into_iter().find(|a| a.name() == name)
     }
 
-    /// True where the derivative is computed from the output (so the function may run in place); false where it needs the input.
+    /// True where the derivative is computed from the output (so the function may run in place); false where it needs
+    /// the input.
     #[must_use]
     pub const fn saves_output(self) -> bool {
         matches!(self, Self::Relu | Self::LeakyRelu | Self::Sigmoid | Self::Tanh)

@@ -1,68 +1,15 @@
 //! From the document to a checked model: shapes, parameters, every mistake.
 
-use super::layers::Repeat;
+use super::activation::Activation;
+use super::diagnostic::{Diagnostic, LayerPath};
+use super::infer::Infer;
+use super::layers::{LayerKind, LayerSpec, NextActivation};
 use super::mistakes::{FieldChecks, Mistakes};
-use super::settings::{check_input, check_loss, check_optimizer, check_output};
-use super::{
-    Activation, Diagnostic, Init, LayerKind, LayerPath, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset,
-};
+use super::optimizers::OptimizerSpec;
+use super::param::{LayerId, Param, ParamId};
+use super::preset::{LossSpec, Precision, Preset};
+use super::settings::{MAX_ELEMENTS, check_input, check_loss, check_optimizer, check_output};
 use crate::tensor::{Shape, plural};
-use serde::{Deserialize, Serialize};
-
-/// A layer of a model: its position in [`Model::layers`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct LayerId(pub u32);
-
-/// A parameter of a model: its position in [`Model::params`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct ParamId(pub u32);
-
-/// What a parameter is to its layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ParamKind {
-    Weight,
-    Bias,
-    /// The scale of a normalisation; named `weight` in files.
-    Gamma,
-    /// The shift of a normalisation; named `bias` in files.
-    Beta,
-    RunningMean,
-    RunningVar,
-}
-
-impl ParamKind {
-    /// The last part of the parameter's name.
-    #[must_use]
-    pub const fn file_name(self) -> &'static str {
-        match self {
-            Self::Weight | Self::Gamma => "weight",
-            Self::Bias | Self::Beta => "bias",
-            Self::RunningMean => "running_mean",
-            Self::RunningVar => "running_var",
-        }
-    }
-
-    /// False for running statistics, which no gradient reaches.
-    #[must_use]
-    pub const fn is_trained(self) -> bool {
-        !matches!(self, Self::RunningMean | Self::RunningVar)
-    }
-}
-
-/// A parameter or running statistic.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Param {
-    /// `layers.1.layers.0.weight`.
-    pub name: String,
-    pub layer: LayerId,
-    pub kind: ParamKind,
-    /// Logical shape: dense `[in, units]`, convolution `[filters, C / groups, kh, kw]`.
-    pub shape: Shape,
-    pub init: Init,
-}
 
 /// A layer of a checked model.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,56 +95,24 @@ pub struct Checked {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// More values than this in one buffer are a mistake, not a plan: 2^40 elements are 4 TiB.
-pub(super) const MAX_ELEMENTS: usize = 1 << 40;
 /// Nested blocks beyond this depth are refused.
 const MAX_DEPTH: usize = 16;
 /// More layer applications than this are refused: the step would hold millions of operations.
 const MAX_APPLICATIONS: usize = 100_000;
 
-/// What a layer's shape rule sees and reports.
-pub struct Infer<'a> {
-    pub input: &'a Shape,
-    pub batch: usize,
-    pub fields: FieldChecks<'a>,
-    activation: Option<Activation>,
-    params: Vec<(ParamKind, Shape, Init)>,
-}
-
-impl Infer<'_> {
-    /// Records a mistake in field `name`, or in the layer as a whole where it is empty.
-    pub fn fail(&mut self, name: &str, message: impl Into<String>, help: impl Into<String>) {
-        self.fields.fail(name, message, help);
-    }
-
-    /// The input as `[C, H, W]`, or a mistake.
-    pub fn image(&mut self, what: &str) -> Option<[usize; 3]> {
-        if let [c, h, w] = self.input.0[..] {
-            return Some([c, h, w]);
-        }
-        let found = format!("found an input of shape {}", self.input);
-        self.fail(
-            "",
-            found,
-            format!("{what} takes an image [C, H, W]; give the input three dimensions or move it before flatten"),
-        );
-        None
-    }
-
-    /// A weight, initialised by what follows it.
-    pub fn weight(&mut self, kind: ParamKind, shape: impl Into<Shape>, fan_in: usize, fan_out: usize) {
-        let init = if self.activation.is_some_and(Activation::is_relu_like) {
-            Init::He { fan_in }
-        } else {
-            Init::Xavier { fan_in, fan_out }
-        };
-        self.params.push((kind, shape.into(), init));
-    }
-
-    /// A vector of `len` equal values.
-    pub fn constant(&mut self, kind: ParamKind, len: usize, value: f64) {
-        self.params.push((kind, Shape::from([len]), Init::Constant { value }));
-    }
+/// The activation that meets a layer's output first: its own, or that of a later layer with only shape-keeping or
+/// pooling layers between.
+fn activation_after(layers: &[LayerSpec], index: usize) -> Option<Activation> {
+    layers[index].activation().or_else(|| {
+        layers[index + 1..]
+            .iter()
+            .map(LayerSpec::next_activation)
+            .find(|next| *next != NextActivation::Beyond)
+            .and_then(|next| match next {
+                NextActivation::Is(function) => Some(function),
+                NextActivation::Stops | NextActivation::Beyond => None,
+            })
+    })
 }
 
 struct Checker<'a> {
@@ -206,22 +121,6 @@ struct Checker<'a> {
     params: Vec<Param>,
     facts: Vec<LayerFacts>,
     mistakes: &'a mut Mistakes,
-}
-
-/// The activation that meets a layer's output first: its own, or that of a later layer with only shape-keeping or pooling layers between.
-fn activation_after(layers: &[LayerSpec], index: usize) -> Option<Activation> {
-    if let Some(own) = layers[index].activation() {
-        return Some(own);
-    }
-    for next in &layers[index + 1..] {
-        match next {
-            LayerSpec::Activation(a) => return Some(a.function),
-            LayerSpec::BatchNorm(_) | LayerSpec::LayerNorm(_) | LayerSpec::Dropout(_) | LayerSpec::Flatten => {}
-            LayerSpec::MaxPool2d(_) | LayerSpec::AvgPool2d(_) | LayerSpec::GlobalAvgPool => {}
-            _ => return None,
-        }
-    }
-    None
 }
 
 impl Checker<'_> {
@@ -245,11 +144,7 @@ impl Checker<'_> {
 
     /// Whether a layer is a block that gives the shape that it takes.
     fn must_keep_shape(&self, spec: &LayerSpec, path: &LayerPath) -> bool {
-        match spec {
-            LayerSpec::Residual(_) => true,
-            LayerSpec::Repeat(repeat) => repeat.times > 1 && self.mistakes.is_read(&format!("{path}.times")),
-            _ => false,
-        }
+        spec.must_keep_shape() && self.mistakes.is_read(&format!("{path}.times"))
     }
 
     fn layer(
@@ -269,7 +164,8 @@ impl Checker<'_> {
             output: None,
             params: 0,
         });
-        // A layer whose input is unknown is still listed; its place in `layers` only matters where there are no mistakes.
+        // A layer whose input is unknown is still listed; its place in `layers` only matters where there are no
+        // mistakes.
         self.layers.push(Layer {
             path: path.clone(),
             spec: spec.clone(),
@@ -279,11 +175,13 @@ impl Checker<'_> {
             children: Vec::new(),
         });
         let first_param = self.params.len();
-        let output = match spec {
-            LayerSpec::Residual(_) | LayerSpec::Repeat(_) => self.block(spec, path, id, input),
+        let output = if spec.is_block() {
+            self.block(spec, path, id, input)
+        } else if self.mistakes.is_read(&format!("{path}.type")) {
+            self.leaf(spec, activation_after(siblings, index), path, id, input.as_ref())
+        } else {
             // What takes the place of a layer that could not be read is no layer of the document.
-            _ if !self.mistakes.is_read(&format!("{path}.type")) => None,
-            _ => self.leaf(spec, activation_after(siblings, index), path, id, input.as_ref()),
+            None
         };
         let trained = |p: &&Param| p.kind.is_trained();
         self.facts[fact].params = self.params[first_param..]
@@ -334,9 +232,7 @@ impl Checker<'_> {
             self.fail(path, "", format!("blocks nested {} deep", path.0.len()), "at most 16 levels");
             return None;
         }
-        if let LayerSpec::Repeat(repeat) = spec {
-            FieldChecks::new(path, self.mistakes).at_least_one("times", &[repeat.times]);
-        }
+        spec.check_fields(&mut FieldChecks::new(path, self.mistakes));
         if children.is_empty() {
             self.fail(path, "layers", "the block is empty".into(), "add at least one layer to it, or remove the block");
             return input;
@@ -344,7 +240,7 @@ impl Checker<'_> {
         let (ids, output) = self.walk(children, path, input.clone());
         self.layers[id.0 as usize].children = ids;
         let (input, output) = (input?, output?);
-        let times = if let LayerSpec::Repeat(repeat) = spec { repeat.times } else { 1 };
+        let times = spec.times().unwrap_or(1);
         if times == 0 {
             return None;
         }
@@ -359,10 +255,10 @@ impl Checker<'_> {
 }
 
 /// The number of layer applications of a list, with repeats multiplied out by `times`.
-fn applications(specs: &[LayerSpec], times: fn(&Repeat) -> usize) -> usize {
-    let one = |s: &LayerSpec| match s {
-        LayerSpec::Repeat(r) => applications(&r.layers, times).saturating_mul(times(r)),
-        _ => 1usize.saturating_add(applications(s.children(), times)),
+fn applications(specs: &[LayerSpec], times: fn(usize) -> usize) -> usize {
+    let one = |s: &LayerSpec| match s.times() {
+        Some(n) => applications(s.children(), times).saturating_mul(times(n)),
+        None => 1usize.saturating_add(applications(s.children(), times)),
     };
     specs.iter().map(one).fold(0, usize::saturating_add)
 }
@@ -385,7 +281,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     if preset.train.is_some_and(|t| t.steps == 0) {
         mistakes.fail("train.steps", "found 0", "expected at least 1");
     }
-    if applications(&preset.layers, |r| r.times) > MAX_APPLICATIONS {
+    if applications(&preset.layers, |n| n) > MAX_APPLICATIONS {
         mistakes.fail("layers", "more than 100000 layer applications", "use fewer layers or smaller `times`");
         if applications(&preset.layers, |_| 1) > MAX_APPLICATIONS {
             return Checked { model: None, facts: Vec::new(), diagnostics: mistakes.into_list() };

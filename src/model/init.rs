@@ -1,27 +1,10 @@
 //! Initial parameters: the same from one seed on every machine.
 
-use super::{Param, Rng};
-use serde::{Deserialize, Serialize};
+use super::param::{Init, Param};
+use super::rng::Rng;
 
-/// How a parameter starts.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "rule")]
-pub enum Init {
-    Constant {
-        value: f64,
-    },
-    /// Uniform within `sqrt(6 / fan_in)`, for weights before relu-like functions (He et al. 2015).
-    He {
-        fan_in: usize,
-    },
-    /// Uniform within `sqrt(6 / (fan_in + fan_out))` (Glorot and Bengio 2010).
-    Xavier {
-        fan_in: usize,
-        fan_out: usize,
-    },
-}
-
-/// The initial values of `param`, row-major in its logical shape. Each parameter has its own stream, so that adding a layer at the end does not change the others.
+/// The initial values of `param`, row-major in its logical shape. Each parameter has its own stream, so that adding a
+/// layer at the end does not change the others.
 #[must_use]
 pub fn init_values(param: &Param, index: usize, seed: u64) -> Vec<f32> {
     let mut out = Vec::with_capacity(param.shape.len());

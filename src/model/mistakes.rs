@@ -4,7 +4,7 @@
 //! runs on what the reader could read, and says nothing of a field that could not be read: its value there is not the
 //! document's.
 
-use super::{Diagnostic, LayerPath};
+use super::diagnostic::{Diagnostic, LayerPath};
 use std::collections::HashSet;
 
 /// The mistakes of a document so far.
@@ -85,31 +85,4 @@ impl<'a> FieldChecks<'a> {
     pub fn is_sound(&self) -> bool {
         self.mistakes.list.len() == self.from && !self.mistakes.unread_layers.contains(self.path)
     }
-
-    /// Records a mistake where one of the values is zero.
-    pub fn at_least_one(&mut self, name: &str, values: &[usize]) {
-        if values.contains(&0) {
-            self.fail(name, "found 0", "expected at least 1");
-        }
-    }
-
-    /// Records a mistake where one of a window's measures is zero or larger than any image.
-    pub fn measures(&mut self, name: &str, values: &[usize]) {
-        if values.contains(&0) {
-            self.at_least_one(name, values);
-        } else {
-            self.at_most(name, values, MAX_MEASURE);
-        }
-    }
-
-    /// Records a mistake where one of the values is larger than `limit`.
-    pub fn at_most(&mut self, name: &str, values: &[usize], limit: usize) {
-        let largest = values.iter().copied().max().unwrap_or(0);
-        if largest > limit {
-            self.fail(name, format!("found {largest}"), format!("expected at most {limit}"));
-        }
-    }
 }
-
-/// The largest measure of a window, in pixels: beyond it sizes could no longer be computed safely.
-pub(super) const MAX_MEASURE: usize = 1 << 16;

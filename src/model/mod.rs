@@ -1,38 +1,50 @@
 //! From a preset as a person edits it to a checked model.
 //!
-//! [`Preset`] is the raw document: it may hold any mistake a person can make. [`check`] turns it into a [`Checked`]: shapes for every layer up to
-//! the first that cannot be computed, every mistake as a [`Diagnostic`] on its layer, and, where there is none, the [`Model`] that later stages compile.
+//! [`Preset`] is the raw document: it may hold any mistake a person can make. [`check`] turns it into a [`Checked`]:
+//! shapes for every layer up to the first that cannot be computed, every mistake as a [`Diagnostic`] on its layer, and,
+//! where there is none, the [`Model`] that later stages compile.
 //!
-//! A new layer is one file in `layers/` (fields, shape rule, diagnostics), its nodes in `ir`, and its lowering.
+//! A new layer is one file in `layers/` (fields, shape rule, diagnostics, parameters), one in `ir/layers` (forward pass
+//! and derivative), and one in `lower/layers`.
 
 mod activation;
 mod bundled;
 mod check;
 mod diagnostic;
+mod draw;
+mod field_value;
 mod foreign;
+mod infer;
 mod init;
 mod json;
 pub mod layers;
 mod mistakes;
 mod nearest;
+pub mod optimizers;
+mod padding;
+mod param;
 mod preset;
 pub mod random;
 mod read;
 mod rng;
+pub mod schema;
 mod settings;
 mod spec;
 mod write;
 
 pub use activation::Activation;
 pub use bundled::{BUNDLED, Bundled};
-pub use check::{Checked, Layer, LayerFacts, LayerId, Model, Param, ParamId, ParamKind, check};
+pub use check::{Checked, Layer, LayerFacts, Model, check};
 pub use diagnostic::{Diagnostic, LayerPath};
-pub use init::{Init, init_into, init_over, init_values};
+pub use field_value::FieldValue;
+pub use init::{init_into, init_over, init_values};
 pub use layers::{LayerKind, LayerSpec};
 pub use nearest::{did_you_mean, nearest};
+pub use optimizers::{OptimizerSpec, UpdateRule};
+pub use padding::Padding;
+pub use param::{Init, LayerId, Param, ParamId, ParamKind};
 pub use preset::{
-    DataSource, DataSpec, Header, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, SplitKind, TargetColumn,
-    TrainSpec,
+    DataSource, DataSpec, Header, InputSpec, LossSpec, Precision, Preset, SplitKind, TargetColumn, TrainSpec,
 };
 pub use read::{FIELD_HELP, MAX_PRESET_BYTES, Rejected, read_partly, read_preset, read_preset_file, read_value};
 pub use rng::Rng;

@@ -1,6 +1,8 @@
 //! The preset document, as a person edits it.
 
-use super::{LayerPath, LayerSpec};
+use super::diagnostic::LayerPath;
+use super::layers::LayerSpec;
+use super::optimizers::OptimizerSpec;
 use crate::tensor::Shape;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -41,14 +43,17 @@ impl Preset {
             && *layers == other.layers
     }
 
-    /// The last layer that sets how many values the network gives, and the field that does; of a network without one its last layer.
+    /// The last layer that sets how many values the network gives, and the field that does; of a network without one
+    /// its last layer.
     #[must_use]
     pub fn output_field(&self) -> Option<(LayerPath, &'static str)> {
         fn last(layers: &[LayerSpec], parent: &LayerPath) -> Option<(LayerPath, &'static str)> {
-            layers.iter().enumerate().rev().find_map(|(index, layer)| match layer {
-                LayerSpec::Dense(_) => Some((parent.child(index), "units")),
-                LayerSpec::Conv2d(_) => Some((parent.child(index), "filters")),
-                other => last(other.children(), &parent.child(index)),
+            layers.iter().enumerate().rev().find_map(|(index, layer)| {
+                let path = parent.child(index);
+                match layer.output_field() {
+                    Some(field) => Some((path, field)),
+                    None => last(layer.children(), &path),
+                }
             })
         }
         let end = || Some((LayerPath(vec![self.layers.len().checked_sub(1)?]), ""));
@@ -70,41 +75,6 @@ pub struct InputSpec {
 pub enum LossSpec {
     SoftmaxCrossEntropy { label_smoothing: f64 },
     Mse,
-}
-
-/// The update rule, with PyTorch's definitions.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum OptimizerSpec {
-    Sgd { lr: f64, momentum: f64, nesterov: bool, weight_decay: f64 },
-    Adam { lr: f64, betas: [f64; 2], eps: f64, weight_decay: f64, decoupled: bool },
-}
-
-impl OptimizerSpec {
-    /// The name used in presets.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Sgd { .. } => "sgd",
-            Self::Adam { decoupled: false, .. } => "adam",
-            Self::Adam { decoupled: true, .. } => "adamw",
-        }
-    }
-
-    /// The learning rate.
-    #[must_use]
-    pub const fn lr(&self) -> f64 {
-        match self {
-            Self::Sgd { lr, .. } | Self::Adam { lr, .. } => *lr,
-        }
-    }
-
-    /// The weight decay.
-    #[must_use]
-    pub const fn weight_decay(&self) -> f64 {
-        match self {
-            Self::Sgd { weight_decay, .. } | Self::Adam { weight_decay, .. } => *weight_decay,
-        }
-    }
 }
 
 impl LossSpec {

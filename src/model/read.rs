@@ -1,6 +1,7 @@
 //! Reading a preset's JSON: every mistake with its path, all at once.
 
 use super::check::check_after;
+use super::layers::Flatten;
 use super::preset::{DataSource, DataSpec, Header, SplitKind, TargetColumn};
 use super::spec::describe;
 use super::{
@@ -138,7 +139,7 @@ fn read_fields(mut f: Fields<'_>) -> Preset {
         .and_then(|m| read_loss(&mut Fields::new(m, "loss", None, f.sink())));
     let optimizer = f
         .object("optimizer", Some("{\"type\": \"adam\", \"lr\": 0.001}"))
-        .map(|m| read_optimizer(&mut Fields::new(m, "optimizer", None, f.sink())));
+        .map(|m| OptimizerSpec::read(&mut Fields::new(m, "optimizer", None, f.sink())));
     let precision = f.choice("precision", &Precision::ALL.map(|p| (p.name(), p)), false).unwrap_or_default();
     let data = f.object("data", None).and_then(|m| read_data(Fields::new(m, "data", None, f.sink())));
     let train = f.object("train", None).map(|m| {
@@ -148,14 +149,13 @@ fn read_fields(mut f: Fields<'_>) -> Preset {
         train
     });
     f.finish();
-    let no_optimizer = OptimizerSpec::Sgd { lr: 0.0, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
     Preset {
         name,
         about,
         input: input.unwrap_or_else(|| InputSpec { shape: Shape::default(), batch: 1 }),
         layers,
         loss: loss.unwrap_or(LossSpec::Mse),
-        optimizer: optimizer.unwrap_or(no_optimizer),
+        optimizer: optimizer.unwrap_or(OptimizerSpec::sgd(0.0)),
         precision,
         data,
         train,
@@ -202,7 +202,7 @@ fn read_layers(f: &mut Fields<'_>) -> Vec<LayerSpec> {
 }
 
 /// Takes the place of a layer that could not be read, so that those behind it keep their numbers.
-const UNREAD: LayerSpec = LayerSpec::Flatten;
+const UNREAD: LayerSpec = LayerSpec::Flatten(Flatten);
 
 fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut Vec<Diagnostic>) -> Option<LayerSpec> {
     let mut f = Fields::new(map, here, Some(path), out);
@@ -225,33 +225,6 @@ fn read_loss(f: &mut Fields<'_>) -> Option<LossSpec> {
     };
     f.finish_ref();
     Some(loss)
-}
-
-fn read_optimizer(f: &mut Fields<'_>) -> OptimizerSpec {
-    #[derive(Clone, Copy, PartialEq)]
-    enum Kind {
-        Sgd,
-        Adam,
-        AdamW,
-    }
-    let kind = f.choice("type", &[("sgd", Kind::Sgd), ("adam", Kind::Adam), ("adamw", Kind::AdamW)], true);
-    let lr = f.number("lr", None);
-    // PyTorch's AdamW decays by 0.01 unless another value is given; a preset says what it does, so the default here is
-    // none for all three.
-    let weight_decay = f.number("weight_decay", Some(0.0));
-    let Some(kind) = kind else {
-        // Which other fields there are is known only of an optimizer that there is.
-        return OptimizerSpec::Sgd { lr, momentum: 0.0, nesterov: false, weight_decay };
-    };
-    let optimizer = if kind == Kind::Sgd {
-        let (momentum, nesterov) = (f.number("momentum", Some(0.0)), f.flag("nesterov", false));
-        OptimizerSpec::Sgd { lr, momentum, nesterov, weight_decay }
-    } else {
-        let (betas, eps) = (f.numbers2("betas", [0.9, 0.999]), f.number("eps", Some(1e-8)));
-        OptimizerSpec::Adam { lr, betas, eps, weight_decay, decoupled: kind == Kind::AdamW }
-    };
-    f.finish_ref();
-    optimizer
 }
 
 fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {

@@ -1,8 +1,8 @@
 //! The generator behind initial weights, shuffles and synthetic data.
 //!
-//! Written here, and not taken from a library, because a seed must give the same network on every machine and in every later version:
-//! libraries promise that for the generator at best, not for the distributions on top. The generator is xoshiro256++ seeded by SplitMix64
-//! (Blackman and Vigna, <https://prng.di.unimi.it>).
+//! Written here, and not taken from a library, because a seed must give the same network on every machine and in every
+//! later version: libraries promise that for the generator at best, not for the distributions on top. The generator is
+//! xoshiro256++ seeded by SplitMix64 (Blackman and Vigna, <https://prng.di.unimi.it>).
 
 use serde::{Deserialize, Serialize};
 

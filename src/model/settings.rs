@@ -1,9 +1,13 @@
 //! What is checked besides the layers: input, loss, optimizer, and whether the output suits the loss.
 
-use super::check::MAX_ELEMENTS;
+use super::diagnostic::{Diagnostic, LayerPath};
 use super::mistakes::Mistakes;
-use super::{Diagnostic, InputSpec, LayerPath, LossSpec, OptimizerSpec, Preset};
+use super::optimizers::OptimizerSpec;
+use super::preset::{InputSpec, LossSpec, Preset};
 use crate::tensor::Shape;
+
+/// More values than this in one buffer are a mistake, not a plan: 2^40 elements are 4 TiB.
+pub(super) const MAX_ELEMENTS: usize = 1 << 40;
 
 pub(super) fn check_input(input: &InputSpec, out: &mut Mistakes) -> Option<Shape> {
     let mut fail = |path: &str, message: String, help: &str| out.fail(path, message, help);
@@ -54,35 +58,7 @@ pub(super) fn check_output(preset: &Preset, output: &Shape, out: &mut Mistakes) 
 }
 
 pub(super) fn check_optimizer(optimizer: &OptimizerSpec, out: &mut Mistakes) {
-    let mut within = |name: &str, value: f64, sound: bool, help: &str| {
-        if !sound {
-            out.fail(format!("optimizer.{name}"), format!("found {value}"), help);
-        }
-    };
-    let (lr, decay) = (optimizer.lr(), optimizer.weight_decay());
-    within("lr", lr, (0.0..=1e6).contains(&lr), "expected a number from 0 to 1e6, such as 0.001");
-    within("weight_decay", decay, (0.0..=1e6).contains(&decay), "expected a number from 0 to 1e6");
-    match *optimizer {
-        OptimizerSpec::Sgd { momentum, nesterov, .. } => {
-            within(
-                "momentum",
-                momentum,
-                (0.0..1.0).contains(&momentum),
-                "expected a number from 0 up to, but not including, 1",
-            );
-            within(
-                "momentum",
-                momentum,
-                !nesterov || momentum > 0.0,
-                "nesterov needs a momentum above 0, such as 0.9; or set nesterov to false",
-            );
-        }
-        OptimizerSpec::Adam { betas, eps, .. } => {
-            for (which, beta) in ["first", "second"].into_iter().zip(betas) {
-                let help = format!("expected the {which} of the two numbers to be from 0 up to, but not including, 1");
-                within("betas", beta, (0.0..1.0).contains(&beta), &help);
-            }
-            within("eps", eps, eps > 0.0 && eps <= 1.0, "expected a number above 0 and at most 1, such as 1e-8");
-        }
+    for (name, found, help) in optimizer.findings() {
+        out.fail(name, found, help);
     }
 }

@@ -1,6 +1,7 @@
 //! Reading the fields of one JSON object, collecting every mistake instead of stopping at the first.
 
-use super::{Diagnostic, LayerPath, did_you_mean};
+use super::diagnostic::{Diagnostic, LayerPath};
+use super::nearest::did_you_mean;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -78,7 +79,8 @@ impl<'a> Fields<'a> {
         self.map.contains_key(name)
     }
 
-    /// A whole number; required where `default` is `None`. A wrong one reads as 1. That 0 is too small is found by who checks the field.
+    /// A whole number; required where `default` is `None`. A wrong one reads as 1. That 0 is too small is found by who
+    /// checks the field.
     pub fn count(&mut self, name: &'static str, default: Option<usize>) -> usize {
         match (self.raw(name), default) {
             (None, Some(d)) => d,
@@ -158,7 +160,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// One name out of a list; a wrong one reads as `None` and is recorded. An absent one is `None` too, and recorded where `required`.
+    /// One name out of a list; a wrong one reads as `None` and is recorded. An absent one is `None` too, and recorded
+    /// where `required`.
     pub fn choice<T: Copy>(&mut self, name: &'static str, options: &[(&str, T)], required: bool) -> Option<T> {
         let names = options.iter().map(|(n, _)| format!("\"{n}\"")).collect::<Vec<_>>().join(", ");
         let Some(v) = self.raw(name) else {
@@ -212,7 +215,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A nested object, or `None`; recorded where it is another type, or absent and required, which is where there is an `example` of it.
+    /// A nested object, or `None`; recorded where it is another type, or absent and required, which is where there is
+    /// an `example` of it.
     pub fn object(&mut self, name: &'static str, example: Option<&str>) -> Option<&'a Map<String, Value>> {
         match self.raw(name) {
             None => {

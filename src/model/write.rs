@@ -1,7 +1,7 @@
 //! Writing a preset as JSON.
 
 use super::preset::{DataSource, DataSpec, Header, TargetColumn};
-use super::{LossSpec, OptimizerSpec, Preset};
+use super::{LossSpec, Preset};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub fn write_preset(preset: &Preset) -> String {
     doc.insert("input".into(), json!({ "shape": preset.input.shape.0, "batch": preset.input.batch }));
     doc.insert("layers".into(), preset.layers.iter().map(|l| Value::Object(l.write())).collect());
     doc.insert("loss".into(), write_loss(preset.loss));
-    doc.insert("optimizer".into(), write_optimizer(&preset.optimizer));
+    doc.insert("optimizer".into(), preset.optimizer.write());
     doc.insert("precision".into(), preset.precision.name().into());
     if let Some(data) = &preset.data {
         doc.insert("data".into(), Value::Object(write_data(data)));
@@ -36,17 +36,6 @@ pub fn write_loss(loss: LossSpec) -> Value {
         LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 } | LossSpec::Mse => json!({ "type": loss.name() }),
         LossSpec::SoftmaxCrossEntropy { label_smoothing } => {
             json!({ "type": loss.name(), "label_smoothing": label_smoothing })
-        }
-    }
-}
-
-fn write_optimizer(optimizer: &OptimizerSpec) -> Value {
-    match *optimizer {
-        OptimizerSpec::Sgd { lr, momentum, nesterov, weight_decay } => {
-            json!({ "type": "sgd", "lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay })
-        }
-        OptimizerSpec::Adam { lr, betas, eps, weight_decay, .. } => {
-            json!({ "type": optimizer.name(), "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay })
         }
     }
 }

@@ -103,7 +103,7 @@ impl CapturePlan {
             .collect();
         let out_shape = program.value(program.output).shape.clone();
         let loss = LossBufs { grad_y: by_name("loss.dY"), out_shape };
-        Self { layers, loss, x: tensor(plan, program.x), y: program.y.and_then(|y| tensor(plan, y)) }
+        Self { layers, loss, x: tensor(plan, program.samples()), y: program.targets().and_then(|y| tensor(plan, y)) }
     }
 }
 

@@ -180,7 +180,7 @@ impl DataFeed {
     pub fn resident(step: &mut Step, model: &Model, seed: u64) -> Result<Self, TrainError> {
         let mut rng = Rng::new(seed, 0xBEEF);
         let program = &step.compiled().plan.program;
-        let (x, y, real) = (program.x, program.y, program.real);
+        let (x, y, real) = (program.samples(), program.targets(), program.real);
         let len = model.batch * model.input.len();
         let samples: Vec<f64> = (0..len).map(|_| rng.normal()).collect();
         write_real(step, x, real, &samples)?;

@@ -75,7 +75,7 @@ impl Evaluator {
         indices: &[u32],
         mut each: impl FnMut(&[u32], &[f32]),
     ) -> Result<(), TrainError> {
-        let (x, output) = (self.step.compiled().plan.program.x, self.step.compiled().plan.program.output);
+        let (x, output) = (self.step.compiled().plan.program.samples(), self.step.compiled().plan.program.output);
         for chunk in indices.chunks(self.indices.len()) {
             // The last batch is filled up with its first sample; those rows do not count.
             self.indices.fill(chunk[0]);
@@ -92,7 +92,7 @@ impl Evaluator {
     /// The network's outputs for points in logical order, `[points, output]`.
     pub(super) fn answer(&mut self, pool: &mut Pool, points: &[f32]) -> Result<Vec<f32>, TrainError> {
         let program = &self.step.compiled().plan.program;
-        let (x, width) = (program.value(program.x), self.step.compiled().model.input.len().max(1));
+        let (x, width) = (program.value(program.samples()), self.step.compiled().model.input.len().max(1));
         let stored = samples_to_stored(points, x.layout);
         let indices: Vec<u32> = (0..(points.len() / width) as u32).collect();
         let mut out = Vec::new();

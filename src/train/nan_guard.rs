@@ -130,7 +130,7 @@ impl Guard {
 fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<String, TrainError> {
     let compiled = std::sync::Arc::clone(step.compiled());
     let program = &compiled.plan.program;
-    let x = program.x;
+    let x = program.samples();
     if !is_finite(step, x) {
         return Ok("the batch itself holds values that are not finite".into());
     }

@@ -73,7 +73,7 @@ pub(super) fn bring_up(
     let keeps_in_memory = place.is_memory();
     watch.report("memory counted");
     let plan = &compiled.plan;
-    let layout = plan.program.value(plan.program.x).layout;
+    let layout = plan.program.value(plan.program.samples()).layout;
     let bytes = usize::try_from(plan.persistent_bytes).unwrap_or(usize::MAX);
     thread::scope(|scope| {
         let loading = spawn(scope, "data", || load(spec, model, seed, layout))?;

@@ -161,7 +161,7 @@ impl Probe {
         self.session.train.restore(&self.start.bytes)?;
         self.session.feed.resume(self.start.position)?;
         let program = &self.session.train.compiled().plan.program;
-        let (x, y) = (program.x, program.y);
+        let (x, y) = (program.samples(), program.targets());
         self.session.feed.next(&mut self.session.train, x, y)?;
         self.done_ops = 0;
         Ok(())

@@ -190,7 +190,7 @@ pub fn refusal(changes: &[RecipeChange]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{BUNDLED, DataSource, read_preset};
+    use crate::model::{BUNDLED, DataSource, OptimizerSpec, read_preset};
 
     fn recipe(text: &str) -> Recipe {
         Recipe::of(&read_preset(text).unwrap(), 0, true)
@@ -207,6 +207,15 @@ mod tests {
             let none = Recipe(json!({}));
             for change in found.changes(&none).iter().chain(&none.changes(&found)) {
                 assert_ne!(change.policy, Policy::Refused("the run depends on it"), "{}", change.field);
+            }
+        }
+    }
+
+    #[test]
+    fn every_field_of_every_optimizer_has_a_rule() {
+        for optimizer in OptimizerSpec::NAMES.iter().filter_map(|name| OptimizerSpec::example(name)) {
+            for field in optimizer.fields() {
+                assert!(RULES.iter().any(|rule| rule.field == field.name), "{} of {}", field.name, optimizer.name());
             }
         }
     }

@@ -405,8 +405,8 @@ impl Watched {
         let program = &step.compiled().plan.program;
         let find = |name: &str| program.find(name);
         Ok(Self {
-            x: program.x,
-            y: program.y,
+            x: program.samples(),
+            y: program.targets(),
             loss: step.find("loss")?,
             accuracy: find("accuracy"),
             update_max: find("update_max"),

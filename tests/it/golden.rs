@@ -108,7 +108,7 @@ fn first_step(name: &str, target: &Target) {
     let x: Vec<f32> = golden.get("batch.x").unwrap().to_vec().unwrap();
     step.set_x(&x[..model.batch * model.input.len()]).unwrap();
     let y = golden.get("batch.y").unwrap();
-    let label = compiled.plan.program.y.unwrap();
+    let label = compiled.plan.program.targets().unwrap();
     match y.to_vec::<i32>() {
         Ok(v) => step.write(label, &v[..model.batch]).unwrap(),
         Err(_) => step.write(label, &y.to_vec::<f32>().unwrap()[..model.batch * model.output.len()]).unwrap(),

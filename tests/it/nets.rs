@@ -31,7 +31,7 @@ pub fn prepared(model: &Model, options: &Options, seed: u64) -> (Step, Pool) {
         DType::F64 => step.set_x(&widen(&samples)).unwrap(),
         _ => step.set_x(&samples).unwrap(),
     }
-    if let Some(y) = program.y {
+    if let Some(y) = program.targets() {
         if model.loss == LossSpec::Mse {
             let targets: Vec<f32> = (0..model.batch * model.output.len()).map(|_| rng.normal() as f32).collect();
             write_real(&mut step, y, &targets);

@@ -50,7 +50,7 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
         let compiled = Arc::clone(&self.compiled);
         let program = &compiled.plan.program;
         let ids = (0..program.values.len()).map(|i| LValueId(i as u32));
-        let before = |id: &LValueId| program.value(*id).persistent || *id == program.x || Some(*id) == program.y;
+        let before = |id: &LValueId| program.value(*id).persistent || program.inputs.contains(*id);
         for id in ids.filter(before).filter(|id| compiled.plan.place(*id).is_some()) {
             self.load(step, id)?;
         }

@@ -57,7 +57,7 @@ impl Chain {
                 Err(why) => log::debug!("the metrics stay a launch of their own: {why}"),
             }
         }
-        let batch: Vec<Range> = [Some(program.x), program.y]
+        let batch: Vec<Range> = [Some(program.samples()), program.targets()]
             .into_iter()
             .flatten()
             .filter_map(|id| located(compiled, id).ok())

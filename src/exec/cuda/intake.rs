@@ -159,9 +159,9 @@ impl Step {
         let address = |id| located(&self.compiled, id).map(|(place, _)| self.env.address(&self.compiled.plan, place));
         let none = |name: &str| ExecError::NoValue(name.into());
         let counter = program.find("counter").ok_or_else(|| none("counter"))?;
-        let y = program.y.ok_or_else(|| none("y"))?;
+        let y = program.targets().ok_or_else(|| none("y"))?;
         let [samples, targets, places, records] = memory;
-        let fixed = [samples, targets, places, address(counter)?, records, address(program.x)?, address(y)?];
+        let fixed = [samples, targets, places, address(counter)?, records, address(program.samples())?, address(y)?];
         let mut row: Row = [0; MAX_ARGS];
         row[..fixed.len()].copy_from_slice(&fixed);
         for (slot, id) in row[fixed.len()..].iter_mut().zip(watched) {
@@ -179,9 +179,9 @@ impl Step {
     ) -> Result<Option<Intake>, ExecError> {
         let (program, stream) = (&self.compiled.plan.program, self.gpu.stream());
         let address = |id| located(&self.compiled, id).map(|(place, _)| self.env.address(&self.compiled.plan, place));
-        let Some(y) = program.y else { return Ok(None) };
+        let Some(y) = program.targets() else { return Ok(None) };
         let batch = self.compiled.model.batch;
-        let (x_value, y_value) = (program.value(program.x), program.value(y));
+        let (x_value, y_value) = (program.value(program.samples()), program.value(y));
         let width = |len: usize| len / batch.max(1);
         let (wx, wy) = (width(x_value.shape.len()), width(y_value.shape.len()));
         let (target_type, target_bytes): (_, &[u8]) = match targets {

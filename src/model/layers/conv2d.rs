@@ -1,25 +1,17 @@
 //! `conv2d`: learned filters over an image; weight `[filters, C / groups, kh, kw]`.
 
-use super::super::check::{Infer, ParamKind};
-use super::super::mistakes::{FieldChecks, MAX_MEASURE};
-use super::super::random::Draw;
-use super::super::spec::pair_of;
-use super::super::{Activation, Fields};
 use super::pool::window_output;
-use super::{pair_value, read_activation, write_activation};
+use super::{ACTIVATION_HELP, LayerKind, LayerType, written};
+use crate::model::activation::Activation;
+use crate::model::draw::Draw;
+use crate::model::field_value::FieldValue;
+use crate::model::infer::Infer;
+use crate::model::mistakes::FieldChecks;
+use crate::model::padding::Padding;
+use crate::model::param::ParamKind;
+use crate::model::schema::{FieldSpec, Lens, lens, pair_text};
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
-
-/// Zeros around the image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Padding {
-    /// Rows and columns on each side.
-    Fixed([usize; 2]),
-    /// `dilation * (kernel - 1) / 2` for odd kernels: with stride 1 the output is as large as the input.
-    Same,
-    /// None.
-    Valid,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conv2d {
@@ -60,80 +52,58 @@ impl Conv2d {
         }
     }
 
-    pub(super) fn read(f: &mut Fields<'_>) -> Self {
-        let padding = match f.raw("padding") {
-            None => Padding::Fixed([0, 0]),
-            Some(Value::String(s)) if s == "same" => Padding::Same,
-            Some(Value::String(s)) if s == "valid" => Padding::Valid,
-            Some(v) => pair_of(v).map_or_else(
-                || {
-                    f.fail("padding", format!("found {v}"), "expected a whole number, [h, w], \"same\" or \"valid\"");
-                    Padding::Valid
-                },
-                Padding::Fixed,
-            ),
-        };
-        Self {
-            filters: f.count("filters", None),
-            kernel: f.pair("kernel", None),
-            stride: f.pair("stride", Some([1, 1])),
-            padding,
-            dilation: f.pair("dilation", Some([1, 1])),
-            groups: f.count("groups", Some(1)),
-            bias: f.flag("bias", true),
-            activation: read_activation(f),
+    /// The rows and columns of the output, or a mistake where not even one window fits.
+    fn windows(&self, cx: &mut Infer<'_>, [h, w]: [usize; 2]) -> Option<[usize; 2]> {
+        let pad = self.pad();
+        // A stride that is wrong changes nothing about whether one window fits.
+        let out = [(0, h), (1, w)]
+            .map(|(a, size)| window_output(size, self.kernel[a], self.stride[a].max(1), pad[a], self.dilation[a]));
+        if let [Some(ho), Some(wo)] = out {
+            return Some([ho, wo]);
         }
+        let reach = [0, 1].map(|a| self.dilation[a].saturating_mul(self.kernel[a] - 1).saturating_add(1));
+        let found =
+            format!("a window of {}x{} on an image of {h}x{w} with padding {}", reach[0], reach[1], pair_text(pad));
+        cx.fail("kernel", found, "the window must fit: use a smaller kernel or dilation, or more padding");
+        None
     }
+}
 
-    pub(super) fn write(&self, map: &mut Map<String, Value>) {
-        map.insert("filters".into(), self.filters.into());
-        map.insert("kernel".into(), pair_value(self.kernel));
-        if self.stride != [1, 1] {
-            map.insert("stride".into(), pair_value(self.stride));
-        }
-        match self.padding {
-            Padding::Fixed([0, 0]) => {}
-            Padding::Fixed(p) => drop(map.insert("padding".into(), pair_value(p))),
-            Padding::Same => drop(map.insert("padding".into(), "same".into())),
-            Padding::Valid => drop(map.insert("padding".into(), "valid".into())),
-        }
-        if self.dilation != [1, 1] {
-            map.insert("dilation".into(), pair_value(self.dilation));
-        }
-        if self.groups != 1 {
-            map.insert("groups".into(), self.groups.into());
-        }
-        if !self.bias {
-            map.insert("bias".into(), false.into());
-        }
-        write_activation(map, self.activation);
-    }
+const ACTIVATION: Lens<Conv2d, usize> =
+    Lens { get: |l| Activation::option(l.activation), set: |l, i| l.activation = Activation::of_option(i) };
 
-    pub(super) fn check_fields(&self, fields: &mut FieldChecks<'_>) {
-        fields.at_least_one("filters", &[self.filters]);
-        fields.measures("kernel", &self.kernel);
-        fields.measures("stride", &self.stride);
-        fields.measures("dilation", &self.dilation);
-        fields.at_least_one("groups", &[self.groups]);
-        if let Padding::Fixed(padding) = self.padding {
-            fields.at_most("padding", &padding, MAX_MEASURE);
-        }
-        let is_even = self.kernel.iter().any(|k| k % 2 == 0);
-        if self.padding == Padding::Same && fields.are_sound(&["kernel"]) && is_even {
-            let found = format!("\"same\" with a kernel of {}", pair_value(self.kernel));
-            let help = "\"same\" needs odd kernel sizes; use an odd kernel or give the padding as numbers";
-            fields.fail("padding", found, help);
-        }
-        if fields.are_sound(&["filters", "groups"]) && !self.filters.is_multiple_of(self.groups) {
-            let found = format!("{} groups for {} filters", self.groups, self.filters);
-            fields.fail("groups", found, "the number of groups must divide the number of filters");
-        }
+impl LayerType for Conv2d {
+    const KIND: LayerKind =
+        LayerKind { type_name: "conv2d", class: "Conv2d", about: "Slides small learned filters over an image." };
+    const FIELDS: &'static [FieldSpec<Self>] = &[
+        FieldSpec::<Self>::count("filters", lens!(filters)).help("Output channels."),
+        FieldSpec::<Self>::pair("kernel", lens!(kernel)).help("Height and width of a filter."),
+        FieldSpec::<Self>::pair("stride", lens!(stride))
+            .default(|_| FieldValue::Pair([1, 1]))
+            .help("Pixels between windows."),
+        FieldSpec::<Self>::padding("padding", lens!(padding))
+            .default(|_| FieldValue::Padding(Padding::Fixed([0, 0])))
+            .help("Zeros around the image: a number, h, w, same or valid."),
+        FieldSpec::<Self>::pair("dilation", lens!(dilation))
+            .default(|_| FieldValue::Pair([1, 1]))
+            .help("Pixels between a filter's taps."),
+        FieldSpec::<Self>::count("groups", lens!(groups))
+            .default(|_| FieldValue::Count(1))
+            .help("Channels are divided into this many independent groups."),
+        FieldSpec::<Self>::option("activation", &Activation::OPTIONS, ACTIVATION).help(ACTIVATION_HELP),
+        FieldSpec::<Self>::flag("bias", lens!(bias))
+            .default(|_| FieldValue::Flag(true))
+            .help("Adds a learned offset to each channel."),
+    ];
+    const OUTPUT_FIELD: Option<&'static str> = Some("filters");
+
+    fn example() -> Self {
+        Self::same(16, 3, Some(Activation::Relu))
     }
 
     /// Windows may be larger than the image, steps longer than windows, and the padding wide enough for windows of
-    /// nothing
-    /// but zeros.
-    pub(super) fn drawn(draw: &mut Draw, input: &Shape) -> Self {
+    /// nothing but zeros.
+    fn drawn(draw: &mut Draw, input: &Shape) -> Self {
         let channels = input.0[0];
         let divisors: Vec<usize> = (1..=channels).filter(|d| channels.is_multiple_of(*d)).collect();
         let groups = if draw.coin(0.4) { draw.pick(&divisors) } else { 1 };
@@ -157,23 +127,28 @@ impl Conv2d {
         Self { filters, kernel, stride, padding, dilation, groups, bias, activation }
     }
 
-    /// The rows and columns of the output, or a mistake where not even one window fits.
-    fn windows(&self, cx: &mut Infer<'_>, [h, w]: [usize; 2]) -> Option<[usize; 2]> {
-        let pad = self.pad();
-        // A stride that is wrong changes nothing about whether one window fits.
-        let out = [(0, h), (1, w)]
-            .map(|(a, size)| window_output(size, self.kernel[a], self.stride[a].max(1), pad[a], self.dilation[a]));
-        if let [Some(ho), Some(wo)] = out {
-            return Some([ho, wo]);
+    /// As every layer, with the activation behind everything else.
+    fn write(&self, map: &mut Map<String, Value>) {
+        written(self, map);
+        if let Some(activation) = map.shift_remove("activation") {
+            map.insert("activation".into(), activation);
         }
-        let reach = [0, 1].map(|a| self.dilation[a].saturating_mul(self.kernel[a] - 1).saturating_add(1));
-        let found =
-            format!("a window of {}x{} on an image of {h}x{w} with padding {}", reach[0], reach[1], pair_value(pad));
-        cx.fail("kernel", found, "the window must fit: use a smaller kernel or dilation, or more padding");
-        None
     }
 
-    pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
+    fn check(&self, fields: &mut FieldChecks<'_>) {
+        let is_even = self.kernel.iter().any(|k| k % 2 == 0);
+        if self.padding == Padding::Same && fields.are_sound(&["kernel"]) && is_even {
+            let found = format!("\"same\" with a kernel of {}", pair_text(self.kernel));
+            let help = "\"same\" needs odd kernel sizes; use an odd kernel or give the padding as numbers";
+            fields.fail("padding", found, help);
+        }
+        if fields.are_sound(&["filters", "groups"]) && !self.filters.is_multiple_of(self.groups) {
+            let found = format!("{} groups for {} filters", self.groups, self.filters);
+            fields.fail("groups", found, "the number of groups must divide the number of filters");
+        }
+    }
+
+    fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         let [channels, h, w] = cx.image("conv2d")?;
         if cx.fields.are_sound(&["groups"]) && !channels.is_multiple_of(self.groups) {
             let found = format!("{} groups for {channels} input channels", self.groups);
@@ -190,5 +165,19 @@ impl Conv2d {
             cx.constant(ParamKind::Bias, self.filters, 0.0);
         }
         Some(Shape::from([self.filters, ho, wo]))
+    }
+
+    fn keep_shape(&mut self, input: &Shape) {
+        let [channels, _, _] = input.0[..] else { return };
+        (self.filters, self.stride) = (channels, [1, 1]);
+        self.kernel = self.kernel.map(|k| k | 1);
+        self.padding = Padding::Same;
+        if !channels.is_multiple_of(self.groups.max(1)) {
+            self.groups = 1;
+        }
+    }
+
+    fn activation(&self) -> Option<Activation> {
+        self.activation
     }
 }

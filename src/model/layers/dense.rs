@@ -1,12 +1,13 @@
 //! `dense`: `y = x W + b` over the last axis; weight `[in, units]`.
 
-use super::super::check::{Infer, ParamKind};
-use super::super::mistakes::FieldChecks;
-use super::super::random::Draw;
-use super::super::{Activation, Fields};
-use super::{read_activation, write_activation};
+use super::{ACTIVATION_HELP, LayerKind, LayerType};
+use crate::model::activation::Activation;
+use crate::model::draw::Draw;
+use crate::model::field_value::FieldValue;
+use crate::model::infer::Infer;
+use crate::model::param::ParamKind;
+use crate::model::schema::{FieldSpec, Lens, Range, lens};
 use crate::tensor::Shape;
-use serde_json::{Map, Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dense {
@@ -15,32 +16,36 @@ pub struct Dense {
     pub bias: bool,
 }
 
-impl Dense {
-    pub(super) fn read(f: &mut Fields<'_>) -> Self {
-        Self { units: f.count("units", None), activation: read_activation(f), bias: f.flag("bias", true) }
+const UNITS: Range = Range::Whole { least: 1, most: usize::MAX, help: Some("a dense layer needs at least 1 unit") };
+const ACTIVATION: Lens<Dense, usize> =
+    Lens { get: |l| Activation::option(l.activation), set: |l, i| l.activation = Activation::of_option(i) };
+
+impl LayerType for Dense {
+    const KIND: LayerKind = LayerKind {
+        type_name: "dense",
+        class: "Dense",
+        about: "Every output is a weighted sum of every input, plus a bias.",
+    };
+    const FIELDS: &'static [FieldSpec<Self>] = &[
+        FieldSpec::<Self>::count("units", lens!(units)).within(UNITS).help("Outputs of the layer."),
+        FieldSpec::<Self>::option("activation", &Activation::OPTIONS, ACTIVATION).help(ACTIVATION_HELP),
+        FieldSpec::<Self>::flag("bias", lens!(bias))
+            .default(|_| FieldValue::Flag(true))
+            .help("Adds a learned offset to each output."),
+    ];
+    const OUTPUT_FIELD: Option<&'static str> = Some("units");
+
+    fn example() -> Self {
+        Self { units: 64, activation: Some(Activation::Relu), bias: true }
     }
 
-    pub(super) fn write(&self, map: &mut Map<String, Value>) {
-        map.insert("units".into(), self.units.into());
-        write_activation(map, self.activation);
-        if !self.bias {
-            map.insert("bias".into(), false.into());
-        }
-    }
-
-    pub(super) fn check_fields(&self, fields: &mut FieldChecks<'_>) {
-        if self.units == 0 {
-            fields.fail("units", "found 0", "a dense layer needs at least 1 unit");
-        }
-    }
-
-    pub(super) fn drawn(draw: &mut Draw, input: &Shape) -> Self {
+    fn drawn(draw: &mut Draw, input: &Shape) -> Self {
         let most = if input.rank() == 3 { 9 } else { draw.size().sample / 12 };
         let units = draw.extreme_or(&[1], |d| d.between(1, most));
         Self { units, activation: draw.activation(), bias: draw.coin(0.7) }
     }
 
-    pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
+    fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         if !cx.fields.is_sound() {
             return None;
         }
@@ -51,5 +56,13 @@ impl Dense {
             cx.constant(ParamKind::Bias, self.units, 0.0);
         }
         Some(output)
+    }
+
+    fn keep_shape(&mut self, input: &Shape) {
+        self.units = input.0.last().copied().unwrap_or(self.units);
+    }
+
+    fn activation(&self) -> Option<Activation> {
+        self.activation
     }
 }

@@ -1,9 +1,11 @@
 //! `dropout`: zeroes a random share of elements while training and scales the rest up.
 
-use super::super::Fields;
-use super::super::mistakes::FieldChecks;
-use super::super::random::Draw;
-use serde_json::{Map, Value};
+use super::{LayerKind, LayerType, NextActivation};
+use crate::model::draw::Draw;
+use crate::model::infer::Infer;
+use crate::model::schema::{FieldSpec, Range, lens};
+use crate::tensor::Shape;
+use std::ops::Bound;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
@@ -11,22 +13,36 @@ pub struct Dropout {
     pub rate: f64,
 }
 
-impl Dropout {
-    pub(super) fn read(f: &mut Fields<'_>) -> Self {
-        Self { rate: f.number("rate", None) }
+const RATE: Range =
+    Range::Real { from: Bound::Included(0.0), to: Bound::Excluded(1.0), help: "from 0 up to, but not including, 1" };
+
+impl LayerType for Dropout {
+    const KIND: LayerKind = LayerKind {
+        type_name: "dropout",
+        class: "Dropout",
+        about: "Silences a random share of elements while training.",
+    };
+    const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::real("rate", lens!(rate))
+        .within(RATE)
+        .help("Share of elements silenced while training, below 1.")];
+
+    fn example() -> Self {
+        Self { rate: 0.1 }
     }
 
-    pub(super) fn write(self, map: &mut Map<String, Value>) {
-        map.insert("rate".into(), self.rate.into());
-    }
-
-    pub(super) fn drawn(draw: &mut Draw) -> Self {
+    fn drawn(draw: &mut Draw, _input: &Shape) -> Self {
         Self { rate: draw.extreme_or(&[0.0, 0.95, 0.999], |d| d.number(0.01, 0.6)) }
     }
 
-    pub(super) fn check_fields(self, fields: &mut FieldChecks<'_>) {
-        if !(0.0..1.0).contains(&self.rate) {
-            fields.fail("rate", format!("found {}", self.rate), "expected a number from 0 up to, but not including, 1");
-        }
+    fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
+        Some(cx.input.clone())
+    }
+
+    fn next_activation(&self) -> NextActivation {
+        NextActivation::Beyond
+    }
+
+    fn is_random(&self) -> bool {
+        self.rate > 0.0
     }
 }

@@ -1,44 +1,90 @@
-//! The layers, one file each: fields, shape rule, diagnostics.
+//! The layers, one file each: fields, defaults, ranges, shape rule, diagnostics, parameters, and what is drawn for
+//! random networks.
+//!
+//! A new layer is a file with a struct that implements [`LayerType`], and its name in the list of `each_layer!`.
 
 mod activation;
-mod block;
+mod batch_norm;
 mod conv2d;
 mod dense;
 mod dropout;
-mod norm;
+mod flatten;
+mod global_avg_pool;
+mod layer_norm;
 mod pool;
+mod repeat;
+mod residual;
 
 pub use activation::ActivationLayer;
-pub use block::{Repeat, Residual};
-pub use conv2d::{Conv2d, Padding};
+pub use batch_norm::BatchNorm;
+pub use conv2d::Conv2d;
 pub use dense::Dense;
 pub use dropout::Dropout;
-pub use norm::{BatchNorm, LayerNorm};
-pub use pool::{Pool, window_output};
+pub use flatten::Flatten;
+pub use global_avg_pool::GlobalAvgPool;
+pub use layer_norm::LayerNorm;
+pub use pool::{AvgPool2d, MaxPool2d, Pool, window_output};
+pub use repeat::Repeat;
+pub use residual::Residual;
 
-use super::check::Infer;
+use super::activation::Activation;
+use super::draw::Draw;
+use super::infer::Infer;
 use super::mistakes::FieldChecks;
-use super::random::Draw;
-use super::{Activation, Fields};
+use super::schema::{FieldSpec, FieldView, Range};
+use super::spec::Fields;
+use crate::model::field_value::FieldValue;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
+use std::fmt::Debug;
+use std::ops::Bound;
 
-/// A layer as a person edits it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum LayerSpec {
-    Dense(Dense),
-    Conv2d(Conv2d),
-    BatchNorm(BatchNorm),
-    LayerNorm(LayerNorm),
-    Activation(ActivationLayer),
-    MaxPool2d(Pool),
-    AvgPool2d(Pool),
-    GlobalAvgPool,
-    Flatten,
-    Dropout(Dropout),
-    Residual(Residual),
-    Repeat(Repeat),
+/// The list of layers, in the order of the palette, for whatever is made for each of them.
+///
+/// `each_layer!(spec, layer => expression)` is the value of the expression with `layer` bound to the struct that a
+/// [`LayerSpec`] holds, so that a method of any trait that all of them implement can be called.
+macro_rules! each_layer {
+    (@all [define] $($Name:ident)*) => {
+        /// A layer as a person edits it.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum LayerSpec {
+            $($Name($Name),)*
+        }
+
+        impl LayerKind {
+            /// Every layer there is.
+            pub const ALL: [Self; [$(stringify!($Name)),*].len()] = [$($Name::KIND),*];
+
+            /// A layer of this kind with sensible fields, for the palette; blocks are empty.
+            #[must_use]
+            pub fn example(self) -> LayerSpec {
+                $(if self == $Name::KIND { return LayerSpec::$Name($Name::example()); })*
+                unreachable!("every kind is in the list")
+            }
+
+            /// A layer of this kind with random fields, of which most take `input`; blocks are empty.
+            #[must_use]
+            pub fn drawn(self, draw: &mut Draw, input: &Shape) -> LayerSpec {
+                $(if self == $Name::KIND { return LayerSpec::$Name($Name::drawn(draw, input)); })*
+                unreachable!("every kind is in the list")
+            }
+        }
+    };
+    (@all [$spec:expr, $layer:ident => $body:expr] $($Name:ident)*) => {
+        match $spec {
+            $($crate::model::LayerSpec::$Name($layer) => $body,)*
+        }
+    };
+    ($($args:tt)*) => {
+        $crate::model::layers::each_layer! { @all [$($args)*]
+            Dense Conv2d BatchNorm LayerNorm ActivationLayer MaxPool2d AvgPool2d GlobalAvgPool Flatten Dropout
+            Residual Repeat
+        }
+    };
 }
+pub(crate) use each_layer;
+
+each_layer!(define);
 
 /// What a layer is, without its fields: the palette's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,72 +97,134 @@ pub struct LayerKind {
     pub about: &'static str,
 }
 
-impl LayerKind {
-    /// Every layer there is.
-    pub const ALL: [Self; 12] = [
-        Self {
-            type_name: "dense",
-            class: "Dense",
-            about: "Every output is a weighted sum of every input, plus a bias.",
-        },
-        Self { type_name: "conv2d", class: "Conv2d", about: "Slides small learned filters over an image." },
-        Self {
-            type_name: "batch_norm",
-            class: "BatchNorm",
-            about: "Centres and scales each channel by its statistics over the batch.",
-        },
-        Self {
-            type_name: "layer_norm",
-            class: "LayerNorm",
-            about: "Centres and scales each sample over its last axis.",
-        },
-        Self { type_name: "activation", class: "Activation", about: "A nonlinear function of each element." },
-        Self { type_name: "max_pool2d", class: "MaxPool2d", about: "Keeps the largest value of each window." },
-        Self { type_name: "avg_pool2d", class: "AvgPool2d", about: "Keeps the mean of each window." },
-        Self {
-            type_name: "global_avg_pool",
-            class: "GlobalAvgPool",
-            about: "The mean of each channel over the whole image.",
-        },
-        Self { type_name: "flatten", class: "Flatten", about: "Sees an image as one row of features; moves nothing." },
-        Self { type_name: "dropout", class: "Dropout", about: "Silences a random share of elements while training." },
-        Self { type_name: "residual", class: "Residual", about: "Adds the block's input to its output." },
-        Self {
-            type_name: "repeat",
-            class: "Repeat",
-            about: "Applies the same layers, with the same weights, several times.",
-        },
-    ];
+/// What a layer means for the activation that meets the output of a layer before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextActivation {
+    /// None does: the layer mixes its inputs.
+    Stops,
+    /// That of a layer behind this one may.
+    Beyond,
+    /// The layer is the activation.
+    Is(Activation),
+}
 
+/// Everything that documents, checks and editors know of a layer.
+pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
+    const KIND: LayerKind;
+    /// The fields in the order in which they are read, written and shown.
+    const FIELDS: &'static [FieldSpec<Self>];
+    /// The field that sets how many values the layer gives, if there is one.
+    const OUTPUT_FIELD: Option<&'static str> = None;
+
+    /// The layer as the palette offers it.
+    fn example() -> Self;
+
+    /// A layer for random networks, of which most take `input`.
+    fn drawn(draw: &mut Draw, input: &Shape) -> Self;
+
+    /// Writes what differs from the defaults.
+    fn write(&self, map: &mut Map<String, Value>) {
+        written(self, map);
+    }
+
+    /// Checks what the ranges of the fields cannot say, whatever the input is.
+    fn check(&self, _fields: &mut FieldChecks<'_>) {}
+
+    /// The output shape of a sample, with the parameters and mistakes reported to `cx`; `None` where it cannot be
+    /// known. Blocks are gone through by the checker.
+    fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape>;
+
+    /// Sets the fields that decide the output's shape so that it is the input's, where the layer can do that.
+    fn keep_shape(&mut self, _input: &Shape) {}
+
+    /// The activation that the layer applies, of its own or as the layer it is.
+    fn activation(&self) -> Option<Activation> {
+        None
+    }
+
+    fn next_activation(&self) -> NextActivation {
+        NextActivation::Stops
+    }
+
+    /// Whether training draws random numbers for it.
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    /// The layers inside a block.
+    fn children(&self) -> Option<&Vec<LayerSpec>> {
+        None
+    }
+
+    /// The layers inside a block, to edit.
+    fn children_mut(&mut self) -> Option<&mut Vec<LayerSpec>> {
+        None
+    }
+
+    /// How often the layers inside are applied, where they are repeated.
+    fn times(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether the layers inside must give the shape that they take.
+    fn must_keep_shape(&self) -> bool {
+        false
+    }
+}
+
+/// The help of the activation of a layer with weights.
+const ACTIVATION_HELP: &str = "Applied to each output; fused into the product's kernel.";
+/// The range and the help of what is added to a variance.
+const NORM_EPS: Range =
+    Range::Real { from: Bound::Excluded(0.0), to: Bound::Included(1.0), help: "above 0 and at most 1, such as 1e-5" };
+const EPS_HELP: &str = "Added to the variance.";
+
+/// Writes the fields that differ from their defaults, and the layers inside.
+fn written<T: LayerType>(layer: &T, map: &mut Map<String, Value>) {
+    T::FIELDS.iter().for_each(|field| field.write(layer, map));
+    if let Some(children) = layer.children() {
+        map.insert("layers".into(), children.iter().map(|l| Value::Object(l.write())).collect());
+    }
+}
+
+/// Reads the fields, and the layers inside by `nested`.
+fn read_into<T: LayerType>(layer: &mut T, f: &mut Fields<'_>, nested: fn(&mut Fields<'_>) -> Vec<LayerSpec>) {
+    T::FIELDS.iter().for_each(|field| field.read(layer, f));
+    if let Some(children) = layer.children_mut() {
+        *children = nested(f);
+    }
+}
+
+fn check_into<T: LayerType>(layer: &T, fields: &mut FieldChecks<'_>) {
+    for field in T::FIELDS {
+        for (found, help) in field.findings(layer) {
+            fields.fail(field.name, found, help);
+        }
+    }
+    layer.check(fields);
+}
+
+fn kind_of<T: LayerType>(_layer: &T) -> LayerKind {
+    T::KIND
+}
+
+fn output_field_of<T: LayerType>(_layer: &T) -> Option<&'static str> {
+    T::OUTPUT_FIELD
+}
+
+fn views<T: LayerType>(layer: &T) -> Vec<FieldView> {
+    T::FIELDS.iter().map(|field| field.view(layer)).collect()
+}
+
+fn set_in<T: LayerType>(layer: &mut T, name: &str, value: &FieldValue) -> bool {
+    T::FIELDS.iter().find(|field| field.name == name).is_some_and(|field| field.set(layer, value))
+}
+
+impl LayerKind {
     /// The kind with this name in presets.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|k| k.type_name == name)
-    }
-
-    /// A layer of this kind with sensible fields, for the palette.
-    #[must_use]
-    pub fn example(self) -> LayerSpec {
-        match self.type_name {
-            "dense" => LayerSpec::Dense(Dense { units: 64, activation: Some(Activation::Relu), bias: true }),
-            "conv2d" => LayerSpec::Conv2d(Conv2d::same(16, 3, Some(Activation::Relu))),
-            "batch_norm" => LayerSpec::BatchNorm(BatchNorm::default()),
-            "layer_norm" => LayerSpec::LayerNorm(LayerNorm::default()),
-            "activation" => LayerSpec::Activation(ActivationLayer { function: Activation::Relu }),
-            "max_pool2d" => LayerSpec::MaxPool2d(Pool::square(2)),
-            "avg_pool2d" => LayerSpec::AvgPool2d(Pool::square(2)),
-            "global_avg_pool" => LayerSpec::GlobalAvgPool,
-            "flatten" => LayerSpec::Flatten,
-            "dropout" => LayerSpec::Dropout(Dropout { rate: 0.1 }),
-            "residual" => LayerSpec::Residual(Residual { layers: Vec::new() }),
-            _ => LayerSpec::Repeat(Repeat { times: 2, layers: Vec::new() }),
-        }
-    }
-
-    /// A layer of this kind with random fields, of which most take `input`; blocks are empty.
-    #[must_use]
-    pub fn drawn(self, draw: &mut Draw, input: &Shape) -> LayerSpec {
-        self.example().drawn(draw, input)
     }
 }
 
@@ -124,180 +232,146 @@ impl LayerSpec {
     /// What the layer is.
     #[must_use]
     pub fn kind(&self) -> LayerKind {
-        let index = match self {
-            Self::Dense(_) => 0,
-            Self::Conv2d(_) => 1,
-            Self::BatchNorm(_) => 2,
-            Self::LayerNorm(_) => 3,
-            Self::Activation(_) => 4,
-            Self::MaxPool2d(_) => 5,
-            Self::AvgPool2d(_) => 6,
-            Self::GlobalAvgPool => 7,
-            Self::Flatten => 8,
-            Self::Dropout(_) => 9,
-            Self::Residual(_) => 10,
-            Self::Repeat(_) => 11,
-        };
-        LayerKind::ALL[index]
+        each_layer!(self, l => kind_of(l))
+    }
+
+    /// The fields with their values, in the order in which they are shown.
+    #[must_use]
+    pub fn fields(&self) -> Vec<FieldView> {
+        each_layer!(self, l => views(l))
+    }
+
+    /// Sets a field; false where the layer has no such field or the value is of another kind.
+    pub fn set(&mut self, name: &str, value: &FieldValue) -> bool {
+        each_layer!(self, l => set_in(l, name, value))
+    }
+
+    /// Whether it holds layers.
+    #[must_use]
+    pub fn is_block(&self) -> bool {
+        each_layer!(self, l => l.children().is_some())
     }
 
     /// The layers inside a block.
     #[must_use]
-    pub fn children(&self) -> &[LayerSpec] {
-        match self {
-            Self::Residual(r) => &r.layers,
-            Self::Repeat(r) => &r.layers,
-            _ => &[],
-        }
+    pub fn children(&self) -> &[Self] {
+        each_layer!(self, l => l.children()).map_or(&[], Vec::as_slice)
     }
 
     /// The layers inside a block, to edit.
-    pub fn children_mut(&mut self) -> Option<&mut Vec<LayerSpec>> {
-        match self {
-            Self::Residual(r) => Some(&mut r.layers),
-            Self::Repeat(r) => Some(&mut r.layers),
-            _ => None,
-        }
+    pub fn children_mut(&mut self) -> Option<&mut Vec<Self>> {
+        each_layer!(self, l => l.children_mut())
+    }
+
+    /// How often the layers inside are applied, where they are repeated.
+    #[must_use]
+    pub fn times(&self) -> Option<usize> {
+        each_layer!(self, l => l.times())
+    }
+
+    /// Whether the layers inside must give the shape that they take.
+    pub(super) fn must_keep_shape(&self) -> bool {
+        each_layer!(self, l => l.must_keep_shape())
     }
 
     /// Sets the fields that decide the output's shape so that it is the input's, where the layer can do that.
     pub fn keep_shape(&mut self, input: &Shape) {
-        match self {
-            Self::Dense(l) => l.units = input.0.last().copied().unwrap_or(l.units),
-            Self::Conv2d(l) => {
-                let [channels, _, _] = input.0[..] else { return };
-                (l.filters, l.stride) = (channels, [1, 1]);
-                l.kernel = l.kernel.map(|k| k | 1);
-                l.padding = Padding::Same;
-                if !channels.is_multiple_of(l.groups.max(1)) {
-                    l.groups = 1;
-                }
-            }
-            Self::MaxPool2d(l) | Self::AvgPool2d(l) => {
-                let size = l.size.map(|s| s | 1);
-                *l = Pool { size, stride: [1, 1], padding: size.map(|s| s / 2) };
-            }
-            _ => {}
-        }
+        each_layer!(self, l => l.keep_shape(input));
     }
 
     /// The activation that the layer applies, of its own or as the layer it is.
     #[must_use]
     pub fn activation(&self) -> Option<Activation> {
-        match self {
-            Self::Dense(d) => d.activation,
-            Self::Conv2d(c) => c.activation,
-            Self::Activation(a) => Some(a.function),
-            _ => None,
-        }
+        each_layer!(self, l => LayerType::activation(l))
+    }
+
+    pub(super) fn next_activation(&self) -> NextActivation {
+        each_layer!(self, l => l.next_activation())
+    }
+
+    /// Whether training draws random numbers for it.
+    #[must_use]
+    pub fn is_random(&self) -> bool {
+        each_layer!(self, l => l.is_random())
+    }
+
+    /// The field that sets how many values the layer gives, if there is one.
+    #[must_use]
+    pub fn output_field(&self) -> Option<&'static str> {
+        each_layer!(self, l => output_field_of(l))
     }
 
     /// Reads the fields of a layer of `kind`; nested layers are read by `nested`.
-    pub(super) fn read(
-        kind: LayerKind,
-        f: &mut Fields<'_>,
-        nested: impl FnOnce(&mut Fields<'_>) -> Vec<LayerSpec>,
-    ) -> Self {
-        match kind.type_name {
-            "dense" => Self::Dense(Dense::read(f)),
-            "conv2d" => Self::Conv2d(Conv2d::read(f)),
-            "batch_norm" => Self::BatchNorm(BatchNorm::read(f)),
-            "layer_norm" => Self::LayerNorm(LayerNorm::read(f)),
-            "activation" => Self::Activation(ActivationLayer::read(f)),
-            "max_pool2d" => Self::MaxPool2d(Pool::read(f)),
-            "avg_pool2d" => Self::AvgPool2d(Pool::read(f)),
-            "global_avg_pool" => Self::GlobalAvgPool,
-            "flatten" => Self::Flatten,
-            "dropout" => Self::Dropout(Dropout::read(f)),
-            "residual" => Self::Residual(Residual { layers: nested(f) }),
-            _ => {
-                let times = f.count("times", None);
-                Self::Repeat(Repeat { times, layers: nested(f) })
-            }
-        }
+    pub(super) fn read(kind: LayerKind, f: &mut Fields<'_>, nested: fn(&mut Fields<'_>) -> Vec<Self>) -> Self {
+        let mut layer = kind.example();
+        each_layer!(&mut layer, l => read_into(l, f, nested));
+        layer
     }
 
     /// The fields that differ from their defaults, and the type, as in a preset file.
     pub fn write(&self) -> Map<String, Value> {
         let mut map = Map::new();
         map.insert("type".into(), self.kind().type_name.into());
-        match self {
-            Self::Dense(l) => l.write(&mut map),
-            Self::Conv2d(l) => l.write(&mut map),
-            Self::BatchNorm(l) => l.write(&mut map),
-            Self::LayerNorm(l) => l.write(&mut map),
-            Self::Activation(l) => l.write(&mut map),
-            Self::MaxPool2d(l) | Self::AvgPool2d(l) => l.write(&mut map),
-            Self::GlobalAvgPool | Self::Flatten => {}
-            Self::Dropout(l) => l.write(&mut map),
-            Self::Residual(l) => l.write(&mut map),
-            Self::Repeat(l) => l.write(&mut map),
-        }
+        each_layer!(self, l => l.write(&mut map));
         map
-    }
-
-    /// A layer of the same kind with random fields.
-    fn drawn(&self, draw: &mut Draw, input: &Shape) -> Self {
-        match self {
-            Self::Dense(_) => Self::Dense(Dense::drawn(draw, input)),
-            Self::Conv2d(_) => Self::Conv2d(Conv2d::drawn(draw, input)),
-            Self::BatchNorm(_) => Self::BatchNorm(BatchNorm::drawn(draw)),
-            Self::LayerNorm(_) => Self::LayerNorm(LayerNorm::drawn(draw)),
-            Self::Activation(_) => Self::Activation(ActivationLayer::drawn(draw)),
-            Self::MaxPool2d(_) => Self::MaxPool2d(Pool::drawn(draw)),
-            Self::AvgPool2d(_) => Self::AvgPool2d(Pool::drawn(draw)),
-            Self::GlobalAvgPool => Self::GlobalAvgPool,
-            Self::Flatten => Self::Flatten,
-            Self::Dropout(_) => Self::Dropout(Dropout::drawn(draw)),
-            Self::Residual(_) => Self::Residual(Residual { layers: Vec::new() }),
-            Self::Repeat(_) => Self::Repeat(Repeat::drawn(draw)),
-        }
     }
 
     /// Checks what each field may be whatever the input is.
     pub(super) fn check_fields(&self, fields: &mut FieldChecks<'_>) {
-        match self {
-            Self::Dense(l) => l.check_fields(fields),
-            Self::Conv2d(l) => l.check_fields(fields),
-            Self::BatchNorm(l) => l.check_fields(fields),
-            Self::LayerNorm(l) => l.check_fields(fields),
-            Self::MaxPool2d(l) | Self::AvgPool2d(l) => l.check_fields(fields),
-            Self::Dropout(l) => l.check_fields(fields),
-            Self::Activation(_) | Self::GlobalAvgPool | Self::Flatten | Self::Residual(_) | Self::Repeat(_) => {}
-        }
+        each_layer!(self, l => check_into(l, fields));
     }
 
     /// The output shape of a sample, with the parameters and mistakes reported to `cx`; `None` where it cannot be
     /// known.
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
-        match self {
-            Self::Dense(l) => l.infer(cx),
-            Self::Conv2d(l) => l.infer(cx),
-            Self::BatchNorm(l) => l.infer(cx),
-            Self::LayerNorm(l) => l.infer(cx),
-            Self::Activation(_) | Self::Dropout(_) => Some(cx.input.clone()),
-            Self::MaxPool2d(l) | Self::AvgPool2d(l) => l.infer(cx),
-            Self::GlobalAvgPool => pool::infer_global(cx),
-            Self::Flatten => Some(Shape::from([cx.input.len()])),
-            Self::Residual(_) | Self::Repeat(_) => unreachable!("blocks are walked by the checker"),
+        each_layer!(self, l => l.infer(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::OptimizerSpec;
+
+    const PAGE: &str = include_str!("../../../docs/preset.md");
+
+    #[test]
+    fn the_documents_name_every_layer_with_its_fields() {
+        for kind in LayerKind::ALL {
+            let is_own =
+                |line: &&str| line.split('|').nth(1).is_some_and(|c| c.contains(&format!("`{}`", kind.type_name)));
+            let row = PAGE.lines().find(is_own).unwrap_or_default();
+            for field in kind.example().fields() {
+                assert!(row.contains(&format!("`{}`", field.name)), "{} of {}: {row}", field.name, kind.type_name);
+            }
         }
     }
-}
 
-/// An optional activation field: absent and `none` are the same.
-fn read_activation(f: &mut Fields<'_>) -> Option<Activation> {
-    let mut options: Vec<(&str, Option<Activation>)> = vec![("none", None), ("", None)];
-    options.extend(Activation::ALL.map(|a| (a.name(), Some(a))));
-    f.choice("activation", &options, false).flatten()
-}
-
-fn write_activation(map: &mut Map<String, Value>, activation: Option<Activation>) {
-    if let Some(a) = activation {
-        map.insert("activation".into(), a.name().into());
+    #[test]
+    fn the_documents_name_every_optimizer_with_its_fields() {
+        for name in OptimizerSpec::NAMES {
+            assert!(PAGE.lines().any(|line| line.starts_with(&format!("| `{name}` |"))), "{name}");
+            for field in OptimizerSpec::example(name).unwrap().fields() {
+                let key = field.name.strip_prefix("optimizer.").unwrap();
+                assert!(PAGE.contains(&format!("`{key}`")), "{key} of {name}");
+            }
+        }
     }
-}
 
-/// `n` for `[n, n]`, otherwise `[h, w]`.
-fn pair_value(pair: [usize; 2]) -> Value {
-    if pair[0] == pair[1] { pair[0].into() } else { vec![pair[0], pair[1]].into() }
+    #[test]
+    fn a_layer_is_written_and_read_by_its_table() {
+        for kind in LayerKind::ALL {
+            let layer = kind.example();
+            let (map, mut mistakes) = (layer.write(), Vec::new());
+            let mut fields = Fields::new(&map, "layers[0]", None, &mut mistakes);
+            let _ = fields.raw("type");
+            let nested = |f: &mut Fields<'_>| {
+                let _ = f.raw("layers");
+                Vec::new()
+            };
+            assert_eq!(LayerSpec::read(kind, &mut fields, nested), layer);
+            fields.finish();
+            assert_eq!(mistakes, []);
+        }
+    }
 }

@@ -1,46 +1,18 @@
 //! Random networks without mistakes, over every layer, loss, optimizer and precision: what proofs and property tests
-//! are
-//! run on, and how one that fails is made smaller.
+//! are run on, and how one that fails is made smaller.
 //!
-//! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for
-//! what
+//! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for what
 //! they may be, and is reached through the table that reads, writes and checks layers.
 
-mod draw;
 mod settings;
 mod shrink;
 
-pub use draw::Draw;
+pub use super::draw::{Draw, Size};
 pub use shrink::shrink;
 
+use super::layers::{Flatten, GlobalAvgPool};
 use super::{InputSpec, LayerKind, LayerSpec, LossSpec, OptimizerSpec, Precision, Preset, check};
 use crate::tensor::Shape;
-
-/// How large the networks of a generator are, and how unusual.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Size {
-    /// Elements of one sample that no value exceeds.
-    pub sample: usize,
-    /// Layers in the outermost list, at most.
-    pub layers: usize,
-    /// Samples in a batch, at most.
-    pub batch: usize,
-    /// The share of fields that take a value at an end of what is allowed: a stride beyond the window, a rate near 1.
-    pub extreme: f64,
-}
-
-impl Size {
-    /// Networks whose plain-loop step in `f64` takes a fraction of a millisecond.
-    pub const SMALL: Self = Self { sample: 400, layers: 6, batch: 6, extreme: 0.12 };
-    /// Networks whose operations are large enough for threads to share.
-    pub const LARGE: Self = Self { sample: 6_000, layers: 5, batch: 48, extreme: 0.12 };
-
-    /// The same with fields as people choose them.
-    #[must_use]
-    pub const fn usual(self) -> Self {
-        Self { extreme: 0.0, ..self }
-    }
-}
 
 /// Blocks are nested at most this deep.
 const DEPTH: usize = 3;
@@ -67,7 +39,11 @@ fn preset(draw: &mut Draw, seed: u64) -> Preset {
     let loss = settings::loss(draw);
     if matches!(loss, LossSpec::SoftmaxCrossEntropy { .. }) {
         if output.rank() == 3 {
-            layers.push(if draw.coin(0.5) { LayerSpec::Flatten } else { LayerSpec::GlobalAvgPool });
+            layers.push(if draw.coin(0.5) {
+                LayerSpec::Flatten(Flatten)
+            } else {
+                LayerSpec::GlobalAvgPool(GlobalAvgPool)
+            });
         }
         layers.push(settings::classifier(draw));
     }
@@ -128,8 +104,8 @@ impl Builder<'_> {
     fn layer(&mut self, input: &Shape, depth: usize) -> Option<LayerSpec> {
         let mut layer = self.draw.pick(&LayerKind::ALL).drawn(self.draw, input);
         // A shape without its image leaves nothing for half of the layers to do.
-        let is_end = input.rank() == 3 && matches!(layer, LayerSpec::Flatten | LayerSpec::GlobalAvgPool);
-        if is_end && self.draw.coin(0.6) {
+        let gives_features = || output_of(&layer, input, self.batch).is_some_and(|o| o.rank() == 1);
+        if input.rank() == 3 && gives_features() && self.draw.coin(0.6) {
             return None;
         }
         if let Some(children) = layer.children_mut() {
@@ -151,7 +127,7 @@ fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
         input: InputSpec { shape: input.clone(), batch },
         layers: vec![layer.clone()],
         loss: LossSpec::Mse,
-        optimizer: OptimizerSpec::Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 },
+        optimizer: OptimizerSpec::sgd(0.1),
         precision: Precision::F32,
         data: None,
         train: None,
@@ -167,6 +143,7 @@ fn output_of(layer: &LayerSpec, input: &Shape, batch: usize) -> Option<Shape> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::optimizers::Sgd;
     use crate::model::{read_preset, write_preset};
     use std::collections::{BTreeMap, BTreeSet};
 
@@ -230,9 +207,10 @@ mod tests {
             LossSpec::SoftmaxCrossEntropy { .. } => 1,
         };
         let optimizer = |optimizer: OptimizerSpec| match optimizer {
-            OptimizerSpec::Sgd { momentum: 0.0, .. } => 0,
-            OptimizerSpec::Sgd { nesterov, .. } => 1 + usize::from(nesterov),
-            OptimizerSpec::Adam { decoupled, .. } => 3 + usize::from(decoupled),
+            OptimizerSpec::Sgd(Sgd { momentum: 0.0, .. }) => 0,
+            OptimizerSpec::Sgd(Sgd { nesterov, .. }) => 1 + usize::from(nesterov),
+            OptimizerSpec::Adam(_) => 3,
+            OptimizerSpec::AdamW(_) => 4,
         };
         let precision = |precision: Precision| match precision {
             Precision::F32 => 0,

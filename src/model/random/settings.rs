@@ -1,6 +1,6 @@
 //! The loss, the optimizer, data and the length of training.
 
-use super::Draw;
+use crate::model::draw::Draw;
 use crate::model::layers::Dense;
 use crate::model::{DataSource, DataSpec, LayerSpec, LossSpec, OptimizerSpec, SplitKind, TrainSpec};
 
@@ -22,19 +22,7 @@ pub(super) fn classifier(draw: &mut Draw) -> LayerSpec {
 pub(super) fn optimizer(draw: &mut Draw) -> OptimizerSpec {
     let lr = draw.extreme_or(&[0.0, 1e-12, 0.05], |d| d.magnitude(-4, -2));
     let weight_decay = draw.extreme_or(&[1.0, 5.0], |d| if d.coin(0.4) { d.magnitude(-4, -2) } else { 0.0 });
-    match draw.between(0, 3) {
-        0 => OptimizerSpec::Sgd { lr, momentum: 0.0, nesterov: false, weight_decay },
-        1 => {
-            let momentum = draw.extreme_or(&[1e-3, 0.999, 0.999_999], |d| d.number(0.5, 0.95));
-            OptimizerSpec::Sgd { lr, momentum, nesterov: draw.coin(0.5), weight_decay }
-        }
-        kind => {
-            let first = draw.extreme_or(&[0.0, 0.999, 0.999_999], |d| d.pick(&[0.5, 0.8, 0.9, 0.95]));
-            let second = draw.extreme_or(&[0.0, 0.9, 0.999_999], |d| d.pick(&[0.95, 0.99, 0.999]));
-            let eps = draw.extreme_or(&[1e-12, 1e-3, 1.0], |_| 1e-8);
-            OptimizerSpec::Adam { lr, betas: [first, second], eps, weight_decay, decoupled: kind == 2 }
-        }
-    }
+    OptimizerSpec::drawn(draw, lr, weight_decay)
 }
 
 pub(super) fn train(draw: &mut Draw) -> Option<TrainSpec> {

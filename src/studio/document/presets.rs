@@ -1,5 +1,6 @@
 //! The presets to begin with.
 
+use crate::model::optimizers::{AdamW, OptimizerType};
 use crate::model::{
     BUNDLED, DataSource, DataSpec, InputSpec, LossSpec, OptimizerSpec, Precision, Preset, TrainSpec, read_preset,
 };
@@ -49,13 +50,7 @@ pub fn empty() -> Preset {
         input: InputSpec { shape: [64].into(), batch: 64 },
         layers: Vec::new(),
         loss: LossSpec::SoftmaxCrossEntropy { label_smoothing: 0.0 },
-        optimizer: OptimizerSpec::Adam {
-            lr: 0.001,
-            betas: [0.9, 0.999],
-            eps: 1e-8,
-            weight_decay: 0.0001,
-            decoupled: true,
-        },
+        optimizer: OptimizerSpec::AdamW(AdamW { lr: 0.001, weight_decay: 0.0001, ..AdamW::example() }),
         precision: Precision::F32,
         data: Some(DataSpec::of(DataSource::Digits)),
         train: Some(TrainSpec { steps: 2000, seed: 0 }),

@@ -43,7 +43,7 @@ pub fn hints(preset: &Preset, output: &Shape, classes: usize) -> Vec<Hint> {
         });
     }
     if let Some((path, last, function)) = curved.filter(|(path, ..)| out.iter().all(|h| h.path != *path)) {
-        let way = if matches!(last, LayerSpec::Activation(_)) {
+        let way = if matches!(last, LayerSpec::ActivationLayer(_)) {
             "remove this layer"
         } else {
             "give this layer no activation"

@@ -229,7 +229,7 @@ impl NetworkView {
             let fact = by_path.get(path).map(|&i| &facts[i]).filter(|f| f.kind == layer.kind());
             let id = fact.and_then(|_| ids.get(path)).copied();
             let own = diagnostics.iter().filter(|d| d.layer.as_ref() == Some(path));
-            let is_block = matches!(layer, LayerSpec::Residual(_) | LayerSpec::Repeat(_));
+            let is_block = layer.is_block();
             out.cards.push(Card {
                 path: path.clone(),
                 class: layer.kind().class,

@@ -17,7 +17,9 @@ use super::file_keys::{CHECKPOINT, CHECKSUM};
 use super::nan_guard::check_parameters;
 use super::tensor_writer::{Stream, checksum_of, write_streams};
 use super::{Session, TrainError, plant};
+use crate::lower::{LValue, LValueId};
 use crate::model::{Preset, write_preset};
+use std::collections::HashSet;
 use std::path::Path;
 
 impl Session {
@@ -53,9 +55,12 @@ impl Session {
     /// The values besides parameters that survive a step and count: moments by parameter, counters, hyperparameters.
     fn state_names(&self) -> Vec<String> {
         let program = &self.compiled().plan.program;
-        let moment = |n: &str| ["m.", "v.", "momentum."].iter().any(|p| n.starts_with(p)) && !n.ends_with(".new");
-        let counts = |n: &str| matches!(n, "counter" | "hyper" | "scaler") || moment(n);
-        let counts = |n: &str| counts(n) && !plant::forgets(n);
-        program.values.iter().filter(|v| v.persistent && counts(&v.name)).map(|v| v.name.clone()).collect()
+        let moments: HashSet<LValueId> = program.moments().map(|moment| moment.value).collect();
+        let counts = |(index, v): &(usize, &LValue)| {
+            let counts =
+                matches!(&*v.name, "counter" | "hyper" | "scaler") || moments.contains(&LValueId(*index as u32));
+            v.persistent && counts && !plant::forgets(&v.name)
+        };
+        program.values.iter().enumerate().filter(counts).map(|(_, v)| v.name.clone()).collect()
     }
 }

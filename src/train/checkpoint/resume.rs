@@ -1,6 +1,7 @@
 //! Continuing from a checkpoint: what a run takes from it, and what it refuses.
 
 use super::{Compared, Resumed};
+use crate::lower::LValueId;
 use crate::model::Model;
 use crate::tensor::HostTensor;
 use crate::train::file_keys::CHECKPOINT;
@@ -42,15 +43,18 @@ impl Session {
         let resumed = Resumed { notes: notes.chain(of_data).collect(), changes };
         // What the checkpoint lacks begins at zero.
         let mut wanted: Vec<(String, Option<Entry>)> = Vec::new();
+        let moments: HashMap<LValueId, &str> =
+            self.compiled().plan.program.moments().map(|moment| (moment.value, moment.state)).collect();
         for name in self.state_names() {
-            let shape = &self.compiled().plan.program.value(self.train.find(&name)?).shape;
+            let id = self.train.find(&name)?;
+            let shape = &self.compiled().plan.program.value(id).shape;
             let found = file.get(&format!("state.{name}")).filter(|t| t.shape == *shape);
             if found.is_none() && name == "scaler" {
                 // Written by a step that scales no loss: this one starts with the scale that it has.
                 continue;
             }
             if found.is_none()
-                && name.starts_with("momentum.")
+                && moments.get(&id) == Some(&"momentum")
                 && theirs.as_ref().is_some_and(Recipe::is_without_momentum)
             {
                 // Written by a step without momentum: it begins with none.

@@ -7,10 +7,13 @@
 mod error;
 mod export_size;
 mod format;
+mod layers;
 mod onnx;
+mod onnx_graph;
 mod parameters;
 mod plot;
 mod protobuf;
+mod python;
 mod pytorch;
 mod semantics;
 mod tensorboard;

@@ -3,46 +3,18 @@
 //! After `onnx.proto` and the operators' definitions. Dropout is nothing at inference, normalisation over the batch
 //! uses the running statistics, and a repeated block occurs as often as it is applied, with the same initializers.
 
+use super::layers;
+use super::onnx_graph::{FLOAT, Writer, tensor};
 use super::protobuf::Message;
 use super::{ExportError, Meaning};
-use crate::model::layers::Pool;
-use crate::model::{Activation, LayerId, LayerSpec, LossSpec, Model};
-use crate::tensor::{Bytes, DType, HostTensor};
+use crate::model::{LossSpec, Model};
+use crate::tensor::{Bytes, DType, HostTensor, Shape};
 
 const OPSET: i64 = 17;
 /// The file format's version that opset 17 came with.
 const IR_VERSION: i64 = 8;
-const FLOAT: i64 = 1;
 /// Protocol buffers end at two gigabytes.
 pub(super) const MAX_BYTES: usize = 0x7fff_0000;
-
-/// An attribute of a node.
-enum Attribute<'a> {
-    Int(&'a str, i64),
-    Float(&'a str, f32),
-    Ints(&'a str, Vec<i64>),
-}
-
-impl Attribute<'_> {
-    fn message(&self) -> Message {
-        match self {
-            Self::Int(name, value) => Message::new().text(1, name).int(3, *value).int(20, 2),
-            Self::Float(name, value) => Message::new().text(1, name).float(2, *value).int(20, 1),
-            Self::Ints(name, values) => {
-                values.iter().fold(Message::new().text(1, name), |m, v| m.int(8, *v)).int(20, 7)
-            }
-        }
-    }
-}
-
-fn ints(values: &[usize]) -> Vec<i64> {
-    values.iter().map(|v| *v as i64).collect()
-}
-
-fn tensor(name: &str, dims: &[usize], bytes: &[u8]) -> Message {
-    let message = dims.iter().fold(Message::new(), |m, d| m.int(1, *d as i64));
-    message.int(2, FLOAT).text(8, name).bytes(9, bytes)
-}
 
 /// An input or output: `[batch, ...]` floats.
 fn value_info(name: &str, dims: &[usize]) -> Message {
@@ -92,155 +64,23 @@ fn properties(model: &Model, meaning: &Meaning) -> Vec<(&'static str, String)> {
     out
 }
 
-/// The graph while it is written.
-struct Writer<'a> {
-    model: &'a Model,
-    graph: Message,
-    nodes: usize,
-    /// Constants that are there already.
-    constants: Vec<&'static str>,
-}
-
-impl Writer<'_> {
-    /// Adds a node and gives the name of its output.
-    fn node(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute<'_>]) -> String {
-        let output = format!("{}_{}", op.to_lowercase(), self.nodes);
-        let message = inputs.iter().fold(Message::new(), |m, i| m.text(1, i));
-        let message = message.text(2, &output).text(3, &format!("node_{}", self.nodes)).text(4, op);
-        let message = attributes.iter().fold(message, |m, a| m.message(5, &a.message()));
-        self.nodes += 1;
-        self.put(1, &message);
-        output
-    }
-
-    fn put(&mut self, field: u32, message: &Message) {
-        self.graph = std::mem::take(&mut self.graph).message(field, message);
-    }
-
-    /// A scalar constant under a name of its own.
-    fn constant(&mut self, name: &'static str, value: f32) -> &'static str {
-        if !self.constants.contains(&name) {
-            self.constants.push(name);
-            self.put(5, &tensor(name, &[], &value.to_le_bytes()));
-        }
+/// Features as the network was trained on them, where its data were standardised.
+fn standardized(w: &mut Writer, input: &Shape, x: String, meaning: &Meaning) -> String {
+    let Some(scaling) = &meaning.scaling else { return x };
+    let dims = &input.0;
+    // A mean far from 0 loses digits in f32 that count where the deviation is small: they are taken away after it.
+    let rest: Vec<f64> = scaling.mean.iter().map(|m| m - f64::from(*m as f32)).collect();
+    let counts = rest.iter().zip(&scaling.scale).any(|(r, s)| (r * s).abs() > 1e-6);
+    let mut constant = |name: &'static str, values: &[f64]| {
+        let raw: Vec<u8> = values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect();
+        w.put(5, &tensor(name, dims, &raw));
         name
-    }
-
-    /// Features as the network was trained on them, where its data were standardised.
-    fn standardized(&mut self, x: String, meaning: &Meaning) -> String {
-        let Some(scaling) = &meaning.scaling else { return x };
-        let dims = self.model.input.0.clone();
-        // A mean far from 0 loses digits in f32 that count where the deviation is small: they are taken away after it.
-        let rest: Vec<f64> = scaling.mean.iter().map(|m| m - f64::from(*m as f32)).collect();
-        let counts = rest.iter().zip(&scaling.scale).any(|(r, s)| (r * s).abs() > 1e-6);
-        let mut constant = |name: &'static str, values: &[f64]| {
-            let raw: Vec<u8> = values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect();
-            self.put(5, &tensor(name, &dims, &raw));
-            name
-        };
-        let mean = constant("input.mean", &scaling.mean);
-        let rest = counts.then(|| constant("input.mean_rest", &rest));
-        let scale = constant("input.scale", &scaling.scale);
-        let centred = [Some(mean), rest].into_iter().flatten().fold(x, |x, m| self.node("Sub", &[&x, m], &[]));
-        self.node("Mul", &[&centred, scale], &[])
-    }
-
-    fn activation(&mut self, x: String, function: Option<Activation>) -> String {
-        let Some(function) = function else { return x };
-        match function {
-            Activation::Relu => self.node("Relu", &[&x], &[]),
-            Activation::LeakyRelu => self.node("LeakyRelu", &[&x], &[Attribute::Float("alpha", 0.01)]),
-            Activation::Sigmoid => self.node("Sigmoid", &[&x], &[]),
-            Activation::Tanh => self.node("Tanh", &[&x], &[]),
-            Activation::Silu => {
-                let gate = self.node("Sigmoid", &[&x], &[]);
-                self.node("Mul", &[&x, &gate], &[])
-            }
-            Activation::Gelu => {
-                // x / 2 (1 + erf(x / sqrt 2)): opset 17 has no node for the whole.
-                let root = self.constant("constant.sqrt_half", std::f32::consts::FRAC_1_SQRT_2);
-                let (one, half) = (self.constant("constant.one", 1.0), self.constant("constant.half", 0.5));
-                let scaled = self.node("Mul", &[&x, root], &[]);
-                let erf = self.node("Erf", &[&scaled], &[]);
-                let sum = self.node("Add", &[&erf, one], &[]);
-                let product = self.node("Mul", &[&x, &sum], &[]);
-                self.node("Mul", &[&product, half], &[])
-            }
-        }
-    }
-
-    fn pool(&mut self, op: &str, x: &str, pool: &Pool) -> String {
-        let [top, left] = pool.padding;
-        let mut attributes = vec![
-            Attribute::Ints("kernel_shape", ints(&pool.size)),
-            Attribute::Ints("strides", ints(&pool.stride)),
-            Attribute::Ints("pads", ints(&[top, left, top, left])),
-        ];
-        if op == "AveragePool" {
-            attributes.push(Attribute::Int("count_include_pad", 1));
-        }
-        self.node(op, &[x], &attributes)
-    }
-
-    fn layers(&mut self, mut x: String, layers: &[LayerId]) -> String {
-        for id in layers {
-            x = self.layer(x, *id);
-        }
-        x
-    }
-
-    fn layer(&mut self, x: String, id: LayerId) -> String {
-        let model = self.model;
-        let layer = model.layer(id);
-        let names: Vec<&str> = layer.params.iter().map(|p| model.param(*p).name.as_str()).collect();
-        let with = |x: &str| [&[x], names.as_slice()].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
-        match &layer.spec {
-            LayerSpec::Dense(dense) => {
-                let mut y = self.node("MatMul", &[&x, names[0]], &[]);
-                if let Some(bias) = names.get(1) {
-                    y = self.node("Add", &[&y, bias], &[]);
-                }
-                self.activation(y, dense.activation)
-            }
-            LayerSpec::Conv2d(conv) => {
-                let [h, w] = conv.pad();
-                let attributes = [
-                    Attribute::Ints("kernel_shape", ints(&conv.kernel)),
-                    Attribute::Ints("strides", ints(&conv.stride)),
-                    Attribute::Ints("pads", ints(&[h, w, h, w])),
-                    Attribute::Ints("dilations", ints(&conv.dilation)),
-                    Attribute::Int("group", conv.groups as i64),
-                ];
-                let inputs = with(&x);
-                let y = self.node("Conv", &inputs.iter().map(String::as_str).collect::<Vec<_>>(), &attributes);
-                self.activation(y, conv.activation)
-            }
-            LayerSpec::BatchNorm(norm) => {
-                let inputs = with(&x);
-                let eps = [Attribute::Float("epsilon", norm.eps as f32)];
-                self.node("BatchNormalization", &inputs.iter().map(String::as_str).collect::<Vec<_>>(), &eps)
-            }
-            LayerSpec::LayerNorm(norm) => {
-                let inputs = with(&x);
-                let attributes = [Attribute::Int("axis", -1), Attribute::Float("epsilon", norm.eps as f32)];
-                self.node("LayerNormalization", &inputs.iter().map(String::as_str).collect::<Vec<_>>(), &attributes)
-            }
-            LayerSpec::Activation(a) => self.activation(x, Some(a.function)),
-            LayerSpec::MaxPool2d(pool) => self.pool("MaxPool", &x, pool),
-            LayerSpec::AvgPool2d(pool) => self.pool("AveragePool", &x, pool),
-            LayerSpec::GlobalAvgPool => {
-                let mean = self.node("GlobalAveragePool", &[&x], &[]);
-                self.node("Flatten", &[&mean], &[Attribute::Int("axis", 1)])
-            }
-            LayerSpec::Flatten => self.node("Flatten", &[&x], &[Attribute::Int("axis", 1)]),
-            LayerSpec::Dropout(_) => x,
-            LayerSpec::Residual(_) => {
-                let y = self.layers(x.clone(), &layer.children);
-                self.node("Add", &[&x, &y], &[])
-            }
-            LayerSpec::Repeat(repeat) => (0..repeat.times).fold(x, |x, _| self.layers(x, &layer.children)),
-        }
-    }
+    };
+    let mean = constant("input.mean", &scaling.mean);
+    let rest = counts.then(|| constant("input.mean_rest", &rest));
+    let scale = constant("input.scale", &scaling.scale);
+    let centred = [Some(mean), rest].into_iter().flatten().fold(x, |x, m| w.node("Sub", &[&x, m], &[]));
+    w.node("Mul", &[&centred, scale], &[])
 }
 
 /// The bytes of an ONNX file for a network with these parameters; its input is `input`, its output `output` (logits
@@ -249,7 +89,7 @@ impl Writer<'_> {
 /// # Errors
 /// Where a parameter is missing or has another shape, or the file would be larger than the format allows.
 pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) -> Result<Vec<u8>, ExportError> {
-    let mut writer = Writer { model, graph: Message::new(), nodes: 0, constants: Vec::new() };
+    let mut writer = Writer::default();
     let mut bytes = 0;
     for param in &model.params {
         let found = super::parameters::weight(weights, &param.name, &param.shape)?;
@@ -266,8 +106,8 @@ pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) 
         }
         writer.put(5, &tensor(&param.name, &param.shape.0, &raw));
     }
-    let first = writer.standardized("input".to_owned(), meaning);
-    let last = writer.layers(first, &model.roots);
+    let first = standardized(&mut writer, &model.input, "input".to_owned(), meaning);
+    let last = model.roots.iter().fold(first, |x, id| layers::onnx(&mut writer, model, *id, x));
     // The output has a name that is known, whatever the last layer is.
     let message = Message::new().text(1, &last).text(2, "output").text(3, "node_output").text(4, "Identity");
     writer.put(1, &message);
@@ -285,6 +125,7 @@ pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) 
 
 #[cfg(test)]
 mod tests {
+    use super::super::onnx_graph::ints;
     use super::super::protobuf::decode::{Wire, all};
     use super::*;
     use crate::model::{check, read_preset};

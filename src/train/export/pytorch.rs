@@ -4,8 +4,11 @@
 //! loaded, because PyTorch keeps `[units, in]`.
 
 use super::Meaning;
+use super::layers;
+use super::python::{flag, literal};
 use crate::data::Scaling;
-use crate::model::{Activation, LayerId, LayerSpec, LossSpec, Model, OptimizerSpec, Precision};
+use crate::model::schema::FieldView;
+use crate::model::{FieldValue, LayerId, LossSpec, Model, OptimizerSpec, Precision};
 use std::fmt::Write as _;
 
 /// What the script finds beside itself.
@@ -18,111 +21,34 @@ pub struct Companions {
     pub maybe_trained: bool,
 }
 
-fn flag(value: bool) -> &'static str {
-    if value { "True" } else { "False" }
-}
-
-/// A text as a literal of Python.
-fn literal(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            '\n' => out.push_str("\\n"),
-            c if c.is_control() => {}
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-fn activation(function: Option<Activation>) -> &'static str {
-    match function {
-        None => "None",
-        Some(Activation::Relu) => "F.relu",
-        Some(Activation::LeakyRelu) => "leaky_relu",
-        Some(Activation::Gelu) => "F.gelu",
-        Some(Activation::Silu) => "F.silu",
-        Some(Activation::Sigmoid) => "torch.sigmoid",
-        Some(Activation::Tanh) => "torch.tanh",
-    }
-}
-
-fn pair(p: [usize; 2]) -> String {
-    format!("({}, {})", p[0], p[1])
-}
-
 fn modules(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
     let indent = "    ".repeat(depth);
     for id in layers {
         let layer = model.layer(*id);
-        let image = layer.input.rank() == 3;
-        let line = match &layer.spec {
-            LayerSpec::Dense(d) => {
-                let inputs = layer.input.0.last().copied().unwrap_or(1);
-                format!("Dense({inputs}, {}, bias={}, activation={})", d.units, flag(d.bias), activation(d.activation))
-            }
-            LayerSpec::Conv2d(c) => format!(
-                "Conv2d({}, {}, {}, stride={}, padding={}, dilation={}, groups={}, bias={}, activation={})",
-                layer.input.0[0],
-                c.filters,
-                pair(c.kernel),
-                pair(c.stride),
-                pair(c.pad()),
-                pair(c.dilation),
-                c.groups,
-                flag(c.bias),
-                activation(c.activation)
-            ),
-            LayerSpec::BatchNorm(n) => format!(
-                "nn.BatchNorm{}({}, eps={:?}, momentum={:?})",
-                if image { "2d" } else { "1d" },
-                layer.input.0[0],
-                n.eps,
-                n.momentum
-            ),
-            LayerSpec::LayerNorm(n) => {
-                format!("nn.LayerNorm({}, eps={:?})", layer.input.0.last().copied().unwrap_or(1), n.eps)
-            }
-            LayerSpec::Activation(a) => format!("Apply({})", activation(Some(a.function))),
-            LayerSpec::MaxPool2d(p) => {
-                format!("nn.MaxPool2d({}, stride={}, padding={})", pair(p.size), pair(p.stride), pair(p.padding))
-            }
-            LayerSpec::AvgPool2d(p) => {
-                format!("nn.AvgPool2d({}, stride={}, padding={})", pair(p.size), pair(p.stride), pair(p.padding))
-            }
-            LayerSpec::GlobalAvgPool => "Apply(lambda x: x.mean(dim=(-2, -1)))".to_owned(),
-            LayerSpec::Flatten => "nn.Flatten()".to_owned(),
-            LayerSpec::Dropout(d) => format!("nn.Dropout({:?})", d.rate),
-            LayerSpec::Residual(_) | LayerSpec::Repeat(_) => {
-                let (open, close) = match &layer.spec {
-                    LayerSpec::Repeat(r) => (format!("Repeat({}, [", r.times), "]),"),
-                    _ => ("Residual([".to_owned(), "]),"),
-                };
-                let _ = writeln!(out, "{indent}{open}");
-                modules(out, model, &layer.children, depth + 1);
-                let _ = writeln!(out, "{indent}{close}");
-                continue;
-            }
-        };
-        let _ = writeln!(out, "{indent}{line},");
+        let module = layers::pytorch(layer);
+        if layer.spec.is_block() {
+            let _ = writeln!(out, "{indent}{module}[");
+            modules(out, model, &layer.children, depth + 1);
+            let _ = writeln!(out, "{indent}]),");
+        } else {
+            let _ = writeln!(out, "{indent}{module},");
+        }
     }
 }
 
+/// The class of this name, with the fields as its settings.
 fn optimizer(spec: &OptimizerSpec) -> String {
-    match *spec {
-        OptimizerSpec::Sgd { lr, momentum, nesterov, weight_decay } => format!(
-            "torch.optim.SGD(net.parameters(), lr={lr:?}, momentum={momentum:?}, nesterov={}, \
-             weight_decay={weight_decay:?})",
-            flag(nesterov)
-        ),
-        OptimizerSpec::Adam { lr, betas: [b1, b2], eps, weight_decay, decoupled } => format!(
-            "torch.optim.{}(net.parameters(), lr={lr:?}, betas=({b1:?}, {b2:?}), eps={eps:?}, \
-             weight_decay={weight_decay:?})",
-            if decoupled { "AdamW" } else { "Adam" }
-        ),
-    }
+    let setting = |field: FieldView| {
+        let value = match field.value {
+            FieldValue::Flag(value) => flag(value).to_owned(),
+            FieldValue::Number(n) => format!("{n:?}"),
+            FieldValue::Numbers([a, b]) => format!("({a:?}, {b:?})"),
+            other => other.text(),
+        };
+        format!(", {}={value}", field.name.rsplit('.').next().unwrap_or(field.name))
+    };
+    let settings: String = spec.fields().into_iter().map(setting).collect();
+    format!("torch.optim.{}(net.parameters(){settings})", spec.title())
 }
 
 /// The script without what depends on the network: each `@name@` stands for a value.
@@ -250,10 +176,5 @@ mod tests {
         assert!(
             script.contains("{('held-out' if args.fresh else 'maybe trained on') if len(held_out) else 'training'}")
         );
-    }
-
-    #[test]
-    fn names_cannot_break_out_of_their_quotes() {
-        assert_eq!(literal("a\"b\\c\nd"), "\"a\\\"b\\\\c\\nd\"");
     }
 }

@@ -5,7 +5,7 @@ use crate::exec::Step;
 use crate::exec::cpu::Pool;
 use crate::ir::Phase;
 use crate::lower::OpKind;
-use crate::model::{Model, OptimizerSpec, ParamId};
+use crate::model::{Model, ParamId};
 use crate::train::TrainError;
 
 /// Samples in a gradient check: enough for batch statistics, few enough for plain loops.
@@ -56,16 +56,14 @@ pub(super) fn run_to_gradients(
     }
     let before: Vec<(ParamId, Vec<f32>)> =
         trained(model).map(|p| Ok((p, step.param::<f32>(p)?))).collect::<Result<_, TrainError>>()?;
-    let (beta1, decay) = match model.optimizer {
-        OptimizerSpec::Adam { betas, decoupled: false, .. } => (betas[0], model.optimizer.weight_decay()),
-        OptimizerSpec::Adam { betas, .. } => (betas[0], 0.0),
-        OptimizerSpec::Sgd { .. } => (0.0, 0.0),
-    };
+    // Only updates that keep the mean of the gradients are fused into them; of others there is no such state.
+    let (state, share) = model.optimizer.first_gradient().unwrap_or(("mean of the gradients", 1.0));
+    let decay = if model.optimizer.is_decoupled() { 0.0 } else { model.optimizer.weight_decay() };
     step.run_ops(0, program.ops.len(), pool)?;
     let of = |(p, before): (ParamId, Vec<f32>)| {
-        let moment = step.stored::<f32>(step.find(&format!("m.{}", model.param(p).name))?)?;
+        let moment = step.stored::<f32>(step.find(&format!("{state}.{}", model.param(p).name))?)?;
         let moment = program.params[p.0 as usize].order.to_logical(&moment);
-        let grad = |(m, p): (&f32, f32)| (f64::from(*m) / (1.0 - beta1) - decay * f64::from(p)) as f32;
+        let grad = |(m, p): (&f32, f32)| (f64::from(*m) / share - decay * f64::from(p)) as f32;
         Ok((p, moment.iter().zip(before).map(grad).collect()))
     };
     before.into_iter().map(of).collect()

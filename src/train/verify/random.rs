@@ -348,10 +348,7 @@ mod tests {
             "layers": [{"type": "dense", "units": 8}, {"type": "dense", "units": 8}, {"type": "dense", "units": 4}],
             "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 1000}}"#;
         let wild = crate::model::read_preset(text).unwrap();
-        let tame = Preset {
-            optimizer: crate::model::OptimizerSpec::Sgd { lr: 0.01, momentum: 0.0, nesterov: false, weight_decay: 0.0 },
-            ..wild.clone()
-        };
+        let tame = Preset { optimizer: crate::model::OptimizerSpec::sgd(0.01), ..wild.clone() };
         let run = RandomRun { options: VerifyOptions { replays: Some(30), ..run(1).options }, ..run(1) };
         let found = Check::new(ENDURANCE, false, String::new()).detail(vec![(NOT_FINITE.into(), None)]);
         assert_eq!((run.verdict(&wild, 1, &found), run.verdict(&tame, 1, &found)), (None, Some(false)));

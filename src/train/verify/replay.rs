@@ -118,7 +118,7 @@ impl<'a> ReplayHarness<'a> {
         self.rewind()?;
         let Session { train, pool, feed, .. } = &mut self.session;
         let program = &train.compiled().plan.program;
-        let (x, y, magnitude) = (program.x, program.y, program.find("update_max"));
+        let (x, y, magnitude) = (program.samples(), program.targets(), program.find("update_max"));
         let mut magnitudes = Vec::with_capacity(count.min(1 << 20) as usize);
         for _ in 0..count {
             if self.cancel.load(Ordering::Relaxed) {

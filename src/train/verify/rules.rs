@@ -7,7 +7,6 @@ use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of, trained, 
 use super::{Check, VerifyOptions};
 use crate::compile::Options;
 use crate::exec::cpu::host_target;
-use crate::model::layers::LayerSpec;
 use crate::model::{LossSpec, Model, OptimizerSpec};
 use crate::train::TrainError;
 use crate::train::prepared_step::prepared;
@@ -18,10 +17,10 @@ fn once_and_twice(model: &Model, seed: u64) -> Result<[Exact; 2], TrainError> {
     let compiling = Options::reference_f64(host_target(1));
     let ((a, _), (mut b, _)) = (prepared(&once, &compiling, seed)?, prepared(&twice, &compiling, seed)?);
     let program = &a.compiled().plan.program;
-    let to = (b.compiled().plan.program.x, b.compiled().plan.program.y);
-    let samples = a.stored::<f64>(program.x)?.to_vec();
+    let to = (b.compiled().plan.program.samples(), b.compiled().plan.program.targets());
+    let samples = a.stored::<f64>(program.samples())?.to_vec();
     b.write(to.0, &samples.repeat(2))?;
-    if let (Some(y), Some(to)) = (program.y, to.1) {
+    if let (Some(y), Some(to)) = (program.targets(), to.1) {
         if matches!(model.loss, LossSpec::Mse) {
             let targets = a.stored::<f64>(y)?.to_vec();
             b.write(to, &targets.repeat(2))?;
@@ -38,7 +37,7 @@ fn once_and_twice(model: &Model, seed: u64) -> Result<[Exact; 2], TrainError> {
 /// rounding in `f64` does.
 pub(super) fn loss_scale(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     const NAME: &str = "loss scale";
-    let drops = model.layers.iter().any(|l| matches!(&l.spec, LayerSpec::Dropout(d) if d.rate > 0.0));
+    let drops = model.layers.iter().any(|l| l.spec.is_random());
     if drops {
         return Ok(Check::skipped(NAME, "dropout masks differ between the two batches"));
     }
@@ -101,11 +100,7 @@ pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result
             sum.add(&rule, f64::from(*before), f64::from(*after), f64::from(*grad) / scale);
         }
     }
-    let name = match model.optimizer {
-        OptimizerSpec::Sgd { .. } => "SGD",
-        OptimizerSpec::Adam { decoupled: true, .. } => "AdamW",
-        OptimizerSpec::Adam { .. } => "Adam",
-    };
+    let name = model.optimizer.title();
     let Sum { product, bound, undecided } = sum;
     let mut figures = format!("{name}: sum of update times gradient {product:.3e}");
     if rule.decay > 0.0 {
@@ -128,9 +123,9 @@ struct Rule {
 }
 
 impl Rule {
-    const fn of(optimizer: &OptimizerSpec) -> Self {
+    fn of(optimizer: &OptimizerSpec) -> Self {
         let (lr, decay) = (optimizer.lr(), optimizer.weight_decay());
-        let is_apart = matches!(optimizer, OptimizerSpec::Adam { decoupled: true, .. });
+        let is_apart = optimizer.is_decoupled();
         Self { decay, keep: if is_apart { 1.0 - lr * decay } else { 1.0 }, is_part_of_gradient: !is_apart }
     }
 }
@@ -165,6 +160,7 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::optimizers::AdamW;
 
     fn sum(optimizer: &OptimizerSpec, elements: &[(f64, f64, f64)]) -> Sum {
         let mut sum = Sum::default();
@@ -174,7 +170,7 @@ mod tests {
 
     #[test]
     fn an_update_with_the_gradient_is_no_rounding() {
-        let plain = OptimizerSpec::Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+        let plain = OptimizerSpec::sgd(0.1);
         let right = sum(&plain, &[(1.0, 0.99, 0.1), (2.0, 2.01, -0.1)]);
         assert!(right.product < 0.0, "{right:?}");
         let wrong = sum(&plain, &[(1.0, 1.01, 0.1), (2.0, 1.99, -0.1)]);
@@ -186,14 +182,14 @@ mod tests {
 
     #[test]
     fn decay_against_the_gradient_is_part_of_it() {
-        let coupled = OptimizerSpec::Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 1.0 };
+        let coupled = OptimizerSpec::sgd(0.1).at_rates(0.1, 1.0);
         // The gradient says more, the decay says less, and the decay is larger.
         let right = sum(&coupled, &[(1.0, 0.91, -0.1)]);
         assert!(right.product < 0.0, "{right:?}");
         let wrong = sum(&coupled, &[(1.0, 1.09, -0.1)]);
         assert!(wrong.product > wrong.bound, "{wrong:?}");
         let betas = [0.9, 0.999];
-        let apart = OptimizerSpec::Adam { lr: 0.1, betas, eps: 1e-8, weight_decay: 1.0, decoupled: true };
+        let apart = OptimizerSpec::AdamW(AdamW { lr: 0.1, betas, eps: 1e-8, weight_decay: 1.0 });
         let right = sum(&apart, &[(2.0, 1.9, -0.1)]);
         assert!(right.product < 0.0, "{right:?}");
         let wrong = sum(&apart, &[(2.0, 1.7, -0.1)]);

@@ -120,8 +120,8 @@ struct Batch {
 impl Batch {
     fn read(step: &Step) -> Result<Self, ExecError> {
         let program = &step.compiled().plan.program;
-        let x = step.stored::<f32>(program.x)?.into_owned();
-        let y = program.y.map(|y| step.tensor(y)).transpose()?.map_or_else(Vec::new, |t| t.bytes().to_vec());
+        let x = step.stored::<f32>(program.samples())?.into_owned();
+        let y = program.targets().map(|y| step.tensor(y)).transpose()?.map_or_else(Vec::new, |t| t.bytes().to_vec());
         Ok(Self { x, y })
     }
 }
@@ -130,7 +130,7 @@ impl Batch {
 fn batch_stays(step: &Step) -> bool {
     let plan = &step.compiled().plan;
     let stays = |id| plan.place(id).is_none_or(|place| still_there(plan, plan.buffer(place.buffer)));
-    stays(plan.program.x) && plan.program.y.is_none_or(stays)
+    stays(plan.program.samples()) && plan.program.targets().is_none_or(stays)
 }
 
 /// Writes the batch of a step, counted from 0, that the host finds from data, seed and that number.
@@ -140,7 +140,7 @@ fn batch_stays(step: &Step) -> bool {
 fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
     let (batch, seed) = (session.model.batch, session.seed());
     let Session { train, feed, .. } = session;
-    let y = train.compiled().plan.program.y;
+    let y = train.compiled().plan.program.targets();
     match feed {
         DataFeed::Data { set, split, .. } => {
             let rows = split.train.len();
@@ -165,7 +165,7 @@ fn write_batch(session: &mut Session, number: u64) -> Result<(), TrainError> {
         }
         DataFeed::Batches { x, y: labels, count, .. } => {
             let part = |len: usize| number as usize * (len / *count)..(number as usize + 1) * (len / *count);
-            train.write(train.compiled().plan.program.x, &x[part(x.len())])?;
+            train.write(train.compiled().plan.program.samples(), &x[part(x.len())])?;
             match (labels, y) {
                 (Labels::Classes(v), Some(y)) => train.write(y, &v[part(v.len())])?,
                 (Labels::Values(v), Some(y)) => train.write(y, &v[part(v.len())])?,

@@ -14,7 +14,7 @@ mod tests {
     use super::preset::{preset_fields, set_preset_field};
     use super::value::FieldValue;
     use crate::model::LayerPath;
-    use crate::model::layers::Padding;
+    use crate::model::Padding;
     use crate::model::random::{Size, random_preset};
     use crate::model::{LayerKind, LayerSpec};
     use std::collections::{BTreeMap, BTreeSet};

@@ -7,7 +7,6 @@ use crate::studio::document::fields::value::{Field, FieldValue, List, Owner};
 use std::path::PathBuf;
 
 const LOSSES: [&str; 2] = ["softmax_cross_entropy", "mse"];
-const OPTIMIZERS: [&str; 3] = ["sgd", "adam", "adamw"];
 pub(super) const SOURCES: [&str; 14] = [
     "none",
     "digits",
@@ -80,32 +79,10 @@ fn loss_fields(loss: LossSpec) -> Vec<Field> {
 }
 
 fn optimizer_fields(optimizer: &OptimizerSpec) -> Vec<Field> {
-    use FieldValue::{Flag, Number, Numbers};
     let mut l = list();
-    let index = OPTIMIZERS.iter().position(|o| *o == optimizer.name()).unwrap_or(0);
-    l.choose("optimizer.type", "optimizer", OPTIMIZERS.into(), index, "How gradients move the parameters.");
-    l.put(
-        "optimizer.lr",
-        "learning rate",
-        Number(optimizer.lr()),
-        "Live: it can change while the recorded step is replayed.",
-    );
-    match *optimizer {
-        OptimizerSpec::Sgd { momentum, nesterov, .. } => {
-            l.put(
-                "optimizer.momentum",
-                "momentum",
-                Number(momentum),
-                "Share of the last step's direction that is kept.",
-            );
-            l.put("optimizer.nesterov", "nesterov", Flag(nesterov), "Looks ahead along the momentum.");
-        }
-        OptimizerSpec::Adam { betas, eps, .. } => {
-            l.put("optimizer.betas", "betas", Numbers(betas), "Decay of the two moments.");
-            l.put("optimizer.eps", "eps", Number(eps), "Added to the root of the second moment.");
-        }
-    }
-    l.put("optimizer.weight_decay", "weight decay", Number(optimizer.weight_decay()), "Pulls parameters towards zero.");
+    let index = OptimizerSpec::NAMES.iter().position(|o| *o == optimizer.name()).unwrap_or(0);
+    l.choose("optimizer.type", "optimizer", OptimizerSpec::NAMES.into(), index, "How gradients move the parameters.");
+    l.fields.extend(optimizer.fields().into_iter().map(|view| Field::of(&Owner::Preset, view)));
     l.fields
 }
 
@@ -228,8 +205,8 @@ pub fn set_preset_field(preset: &mut Preset, name: &str, value: &FieldValue) -> 
         ("train.steps", Count(n)) => preset.train.get_or_insert(DEFAULT_TRAIN).steps = *n,
         ("train.seed", Seed(n)) => preset.train.get_or_insert(DEFAULT_TRAIN).seed = *n,
         _ => {
-            if let Some(rest) = name.strip_prefix("optimizer.") {
-                return set_optimizer_field(&mut preset.optimizer, rest, value);
+            if name.starts_with("optimizer.") {
+                return set_optimizer_field(&mut preset.optimizer, name, value);
             }
             return name.strip_prefix("data.").is_some_and(|rest| set_data_field(&mut preset.data, rest, value));
         }
@@ -237,34 +214,12 @@ pub fn set_preset_field(preset: &mut Preset, name: &str, value: &FieldValue) -> 
     true
 }
 
+/// Another optimizer keeps the rates.
 fn set_optimizer_field(optimizer: &mut OptimizerSpec, name: &str, value: &FieldValue) -> bool {
-    use FieldValue::{Choice, Flag, Number, Numbers};
-    let (old_lr, old_decay) = (optimizer.lr(), optimizer.weight_decay());
-    match (name, value, optimizer) {
-        ("type", Choice(0), o) => {
-            *o = OptimizerSpec::Sgd { lr: old_lr, momentum: 0.9, nesterov: false, weight_decay: old_decay }
-        }
-        ("type", Choice(i), o) => {
-            *o = OptimizerSpec::Adam {
-                lr: old_lr,
-                betas: [0.9, 0.999],
-                eps: 1e-8,
-                weight_decay: old_decay,
-                decoupled: *i == 2,
-            };
-        }
-        ("lr", Number(n), OptimizerSpec::Sgd { lr, .. } | OptimizerSpec::Adam { lr, .. }) => *lr = *n,
-        (
-            "weight_decay",
-            Number(n),
-            OptimizerSpec::Sgd { weight_decay, .. } | OptimizerSpec::Adam { weight_decay, .. },
-        ) => *weight_decay = *n,
-        ("momentum", Number(n), OptimizerSpec::Sgd { momentum, .. }) => *momentum = *n,
-        ("nesterov", Flag(b), OptimizerSpec::Sgd { nesterov, .. }) => *nesterov = *b,
-        ("betas", Numbers(b), OptimizerSpec::Adam { betas, .. }) => *betas = *b,
-        ("eps", Number(n), OptimizerSpec::Adam { eps, .. }) => *eps = *n,
-        _ => return false,
-    }
+    let ("optimizer.type", FieldValue::Choice(index)) = (name, value) else { return optimizer.set(name, value) };
+    let chosen = OptimizerSpec::NAMES.get(*index).and_then(|name| OptimizerSpec::example(name));
+    let Some(chosen) = chosen else { return false };
+    *optimizer = chosen.at_rates(optimizer.lr(), optimizer.weight_decay());
     true
 }
 

@@ -1,7 +1,33 @@
 //! What fields are drawn with.
 
-use super::Size;
-use crate::model::{Activation, Rng};
+use crate::model::activation::Activation;
+use crate::model::rng::Rng;
+
+/// How large the networks of a generator are, and how unusual.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// Elements of one sample that no value exceeds.
+    pub sample: usize,
+    /// Layers in the outermost list, at most.
+    pub layers: usize,
+    /// Samples in a batch, at most.
+    pub batch: usize,
+    /// The share of fields that take a value at an end of what is allowed: a stride beyond the window, a rate near 1.
+    pub extreme: f64,
+}
+
+impl Size {
+    /// Networks whose plain-loop step in `f64` takes a fraction of a millisecond.
+    pub const SMALL: Self = Self { sample: 400, layers: 6, batch: 6, extreme: 0.12 };
+    /// Networks whose operations are large enough for threads to share.
+    pub const LARGE: Self = Self { sample: 6_000, layers: 5, batch: 48, extreme: 0.12 };
+
+    /// The same with fields as people choose them.
+    #[must_use]
+    pub const fn usual(self) -> Self {
+        Self { extreme: 0.0, ..self }
+    }
+}
 
 /// The generator of one network: its random numbers, and what it may grow to.
 #[derive(Clone, Debug)]
@@ -60,5 +86,10 @@ impl Draw {
     /// The activation of a layer that need not have one.
     pub fn activation(&mut self) -> Option<Activation> {
         self.coin(0.6).then(|| self.function())
+    }
+
+    /// What a normalisation adds to a variance.
+    pub fn eps(&mut self) -> f64 {
+        self.extreme_or(&[1e-12, 1e-8, 0.1, 1.0], |d| if d.coin(0.7) { 1e-5 } else { d.magnitude(-6, -2) })
     }
 }

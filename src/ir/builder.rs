@@ -1,0 +1,205 @@
+//! A graph under construction: values, nodes, and what the forward pass leaves for the backward pass.
+
+use super::graph::{Node, Phase};
+use super::nodes::{NodeKind, Save};
+use super::value::{NodeId, Role, Value, ValueId};
+use super::{Metrics, Mode};
+use crate::model::{Layer, LayerId, Model, ParamId, ParamKind};
+use crate::tensor::{DType, Shape};
+
+/// The forward pass of a layer.
+pub(super) trait Forward {
+    /// Adds the nodes of the layer, records how their derivative is made, and gives the layer's output.
+    fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId;
+}
+
+/// Where a layer is applied.
+pub(super) struct At<'m> {
+    pub layer: &'m Layer,
+    pub x: ValueId,
+    /// The output's shape, with the batch.
+    pub out: Shape,
+    /// Applies the layers inside of a block once.
+    pub inside: fn(&mut Builder<'_>, &Layer, ValueId) -> ValueId,
+}
+
+/// What one part of the forward pass needs for its derivative.
+pub(super) trait Derivative {
+    /// Adds the nodes of the derivative; gives the gradient of the input where one is needed.
+    fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId>;
+}
+
+/// Where a derivative is applied.
+pub(super) struct Backward<'m> {
+    pub layer: &'m Layer,
+    /// The gradient of the output.
+    pub dy: ValueId,
+    /// Whether a parameter is before it, so that its input needs a gradient.
+    pub input_grad: bool,
+}
+
+struct Entry {
+    derivative: Box<dyn Derivative>,
+    layer: LayerId,
+    pass: u32,
+    input_grad: bool,
+}
+
+/// A graph under construction.
+pub(super) struct Builder<'m> {
+    pub model: &'m Model,
+    pub mode: Mode,
+    pub metrics: Metrics,
+    pub real: DType,
+    pub values: Vec<Value>,
+    pub nodes: Vec<Node>,
+    /// The current value of each parameter or statistic.
+    pub current: Vec<ValueId>,
+    pub grads: Vec<Option<ValueId>>,
+    pub counter: Option<ValueId>,
+    tape: Vec<Entry>,
+    /// Gradients that go around a residual block, waiting for its beginning.
+    pub around: Vec<Option<ValueId>>,
+    /// Whether anything before the current point is trained.
+    pub trained_before: bool,
+    /// How many layers drew random numbers so far: each has a stream of its own.
+    pub streams: u32,
+    /// Which application of a repeated layer is built, from 0.
+    pub pass: u32,
+    pub layer: Option<LayerId>,
+    pub phase: Phase,
+}
+
+impl<'m> Builder<'m> {
+    pub fn new(model: &'m Model, mode: Mode, metrics: Metrics, real: DType) -> Self {
+        Self {
+            model,
+            mode,
+            metrics,
+            real,
+            values: Vec::new(),
+            nodes: Vec::new(),
+            current: Vec::new(),
+            grads: vec![None; model.params.len()],
+            counter: None,
+            tape: Vec::new(),
+            around: Vec::new(),
+            trained_before: false,
+            streams: 0,
+            pass: 0,
+            layer: None,
+            phase: Phase::Forward,
+        }
+    }
+
+    pub fn value(&mut self, name: String, role: Role, shape: Shape, dtype: DType) -> ValueId {
+        self.values.push(Value { name, role, shape, dtype, producer: None, param: None, layer: self.layer });
+        ValueId(self.values.len() as u32 - 1)
+    }
+
+    pub fn source(&mut self, name: &str, role: Role, shape: Shape, dtype: DType) -> ValueId {
+        self.value(name.to_owned(), role, shape, dtype)
+    }
+
+    /// A real activation or gradient named after the current layer.
+    pub fn real(&mut self, what: &str, shape: Shape) -> ValueId {
+        let name = self.local_name(what);
+        let role = if self.phase == Phase::Backward { Role::Grad } else { Role::Activation };
+        self.value(name, role, shape, self.real)
+    }
+
+    pub fn local_name(&self, what: &str) -> String {
+        let pass = if self.pass > 0 { format!("#{}", self.pass) } else { String::new() };
+        match self.layer {
+            Some(id) => format!("{}{pass}.{what}", self.model.layer(id).label()),
+            None => what.to_owned(),
+        }
+    }
+
+    pub fn node(&mut self, kind: impl Into<NodeKind>, inputs: Vec<ValueId>, outputs: Vec<ValueId>) {
+        let id = NodeId(self.nodes.len() as u32);
+        for out in &outputs {
+            self.values[out.0 as usize].producer = Some(id);
+        }
+        let (layer, pass, phase) = (self.layer, self.pass, self.phase);
+        self.nodes.push(Node { kind: kind.into(), inputs, outputs, layer, pass, phase });
+    }
+
+    pub fn shape(&self, id: ValueId) -> Shape {
+        self.values[id.0 as usize].shape.clone()
+    }
+
+    /// Keeps a value for the backward pass.
+    pub fn save(&mut self, id: ValueId) -> ValueId {
+        if self.mode == Mode::Eval {
+            return id;
+        }
+        let Value { name, role, shape, dtype, .. } = self.values[id.0 as usize].clone();
+        let saved = self.value(format!("{name}.saved"), role, shape, dtype);
+        self.node(Save {}, vec![id], vec![saved]);
+        saved
+    }
+
+    /// Records how the derivative of what was just built is made.
+    pub fn record(&mut self, derivative: impl Derivative + 'static) {
+        if let (Mode::Train, Some(layer)) = (self.mode, self.layer) {
+            let (pass, input_grad) = (self.pass, self.trained_before);
+            self.tape.push(Entry { derivative: Box::new(derivative), layer, pass, input_grad });
+        }
+    }
+
+    pub fn param(&self, layer: &Layer, kind: ParamKind) -> Option<ParamId> {
+        layer.params.iter().copied().find(|&p| self.model.param(p).kind == kind)
+    }
+
+    pub fn param_value(&self, layer: &Layer, kind: ParamKind) -> Option<ValueId> {
+        self.param(layer, kind).map(|p| self.current[p.0 as usize])
+    }
+
+    /// The gradient value of a parameter, and the value it adds to where one is there already.
+    pub fn param_grad(&mut self, layer: &Layer, kind: ParamKind, what: &str) -> (Option<ValueId>, Option<ValueId>) {
+        let Some(p) = self.param(layer, kind) else { return (None, None) };
+        let before = self.grads[p.0 as usize];
+        let shape = self.model.param(p).shape.clone();
+        let name = self.local_name(what);
+        let grad = self.value(name, Role::Grad, shape, self.real);
+        self.values[grad.0 as usize].param = Some(p);
+        self.grads[p.0 as usize] = Some(grad);
+        (before, Some(grad))
+    }
+
+    /// The gradient of an input by a node that makes nothing else, where one is needed.
+    pub fn input_gradient(
+        &mut self,
+        at: &Backward<'_>,
+        kind: impl Into<NodeKind>,
+        inputs: Vec<ValueId>,
+        shape: Shape,
+    ) -> Option<ValueId> {
+        if !at.input_grad {
+            return None;
+        }
+        let dx = self.real("gA", shape);
+        self.node(kind, inputs, vec![dx]);
+        Some(dx)
+    }
+
+    /// Goes back over what the forward pass recorded, from the loss to the first layer that is trained.
+    pub fn backward(&mut self, loss_grad: ValueId) {
+        self.phase = Phase::Backward;
+        let model = self.model;
+        let mut dy = Some(loss_grad);
+        for entry in std::mem::take(&mut self.tape).into_iter().rev() {
+            self.layer = Some(entry.layer);
+            self.pass = entry.pass;
+            let Some(grad) = dy else {
+                // Nothing before this point is trained.
+                break;
+            };
+            let at = Backward { layer: model.layer(entry.layer), dy: grad, input_grad: entry.input_grad };
+            dy = entry.derivative.backward(self, &at);
+        }
+        self.layer = None;
+        self.pass = 0;
+    }
+}

@@ -1,0 +1,68 @@
+//! `dense` and `conv2d`: a product with a weight, a bias, and an activation.
+
+use super::activation::activation;
+use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
+use crate::ir::nodes::{self, NodeKind, Window};
+use crate::ir::value::ValueId;
+use crate::model::ParamKind;
+use crate::model::layers::{Conv2d, Dense};
+
+impl Forward for Dense {
+    fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
+        affine(b, at, None)
+    }
+}
+
+impl Forward for Conv2d {
+    fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
+        let window = Window { size: self.kernel, stride: self.stride, padding: self.pad(), dilation: self.dilation };
+        affine(b, at, Some((window, self.groups)))
+    }
+}
+
+/// The product, as a convolution where there is a window with its number of groups, and what follows it.
+fn affine(b: &mut Builder<'_>, at: &At<'_>, conv: Option<(Window, usize)>) -> ValueId {
+    let x = b.save(at.x);
+    let w = b.param_value(at.layer, ParamKind::Weight);
+    let bias = b.param_value(at.layer, ParamKind::Bias);
+    let function = at.layer.spec.activation();
+    let y = b.real(if function.is_some() { "z" } else { "y" }, at.out.clone());
+    let inputs: Vec<ValueId> = [Some(at.x), w, bias].into_iter().flatten().collect();
+    let bias = bias.is_some();
+    match conv {
+        Some((window, groups)) => b.node(nodes::Conv2d { window, groups, bias }, inputs, vec![y]),
+        None => b.node(nodes::Linear { bias }, inputs, vec![y]),
+    }
+    b.record(Product { x, bias, conv });
+    b.trained_before = true;
+    match function {
+        Some(function) => activation(b, function, y, at.out.clone()),
+        None => y,
+    }
+}
+
+struct Product {
+    x: ValueId,
+    bias: bool,
+    conv: Option<(Window, usize)>,
+}
+
+impl Derivative for Product {
+    fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
+        let Self { x, bias, conv } = *self;
+        let (w_before, dw) = b.param_grad(at.layer, ParamKind::Weight, "gW");
+        let (b_before, db) = b.param_grad(at.layer, ParamKind::Bias, "gB");
+        let shape = b.shape(x);
+        let dx = at.input_grad.then(|| b.real("gA", shape));
+        let w = b.param_value(at.layer, ParamKind::Weight);
+        let inputs = [Some(at.dy), Some(x), w, w_before, b_before].into_iter().flatten().collect();
+        let outputs = [dw, db, dx].into_iter().flatten().collect();
+        let (input_grad, accumulate) = (at.input_grad, w_before.is_some());
+        let kind: NodeKind = match conv {
+            Some((window, groups)) => nodes::Conv2dBwd { window, groups, bias, input_grad, accumulate }.into(),
+            None => nodes::LinearBwd { bias, input_grad, accumulate }.into(),
+        };
+        b.node(kind, inputs, outputs);
+        dx
+    }
+}

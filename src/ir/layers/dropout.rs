@@ -1,0 +1,33 @@
+//! `dropout`.
+
+use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
+use crate::ir::nodes;
+use crate::ir::value::{Role, ValueId};
+use crate::model::layers::Dropout;
+use crate::tensor::{DType, Shape};
+
+impl Forward for Dropout {
+    fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
+        let (rate, stream) = (self.rate, b.streams);
+        b.streams += 1;
+        let Some(counter) = b.counter.filter(|_| rate > 0.0) else { return at.x };
+        let y = b.real("y", at.out.clone());
+        let name = b.local_name("mask");
+        let mask = b.value(name, Role::Activation, Shape::from([at.out.len().div_ceil(8)]), DType::U8);
+        b.node(nodes::Dropout { rate, stream }, vec![at.x, counter], vec![y, mask]);
+        b.record(Dropped { rate, mask });
+        y
+    }
+}
+
+struct Dropped {
+    rate: f64,
+    mask: ValueId,
+}
+
+impl Derivative for Dropped {
+    fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
+        let shape = b.shape(at.dy);
+        b.input_gradient(at, nodes::DropoutBwd { rate: self.rate }, vec![at.dy, self.mask], shape)
+    }
+}

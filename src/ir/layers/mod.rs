@@ -1,0 +1,28 @@
+//! What each layer becomes in the graph: its forward pass and its derivative, side by side.
+
+mod activation;
+mod affine;
+mod block;
+mod dropout;
+mod flatten;
+mod norm;
+mod pool;
+
+use super::builder::{At, Builder, Forward};
+use super::value::ValueId;
+use crate::model::layers::each_layer;
+use crate::model::{Layer, LayerId};
+
+/// Adds the forward pass of a layer, with the layers inside of it, and gives its output.
+pub(super) fn forward(b: &mut Builder<'_>, id: LayerId, x: ValueId) -> ValueId {
+    let model = b.model;
+    let layer = model.layer(id);
+    b.layer = Some(id);
+    let at = At { layer, x, out: layer.output.batched(model.batch), inside };
+    each_layer!(&layer.spec, l => l.forward(b, &at))
+}
+
+/// Applies the layers inside of a block once.
+fn inside(b: &mut Builder<'_>, block: &Layer, x: ValueId) -> ValueId {
+    block.children.iter().fold(x, |x, &child| forward(b, child, x))
+}

@@ -1,0 +1,80 @@
+//! `batch_norm` and `layer_norm`.
+
+use crate::ir::Mode;
+use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
+use crate::ir::nodes::{self, NodeKind};
+use crate::ir::value::{Role, ValueId};
+use crate::model::ParamKind;
+use crate::model::layers::{BatchNorm, LayerNorm};
+use crate::tensor::Shape;
+
+impl Forward for BatchNorm {
+    fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
+        let (inputs, y) = begin(b, at);
+        if b.mode == Mode::Eval {
+            b.node(nodes::BatchNormEval { eps: self.eps }, inputs, vec![y]);
+        } else {
+            let x = b.save(at.x);
+            let channels = Shape::from([at.layer.input.0[0]]);
+            let (mean, rstd) = (b.real("mean", channels.clone()), b.real("rstd", channels.clone()));
+            let mut outputs = vec![y, mean, rstd];
+            for kind in [ParamKind::RunningMean, ParamKind::RunningVar] {
+                if let Some(p) = b.param(at.layer, kind) {
+                    let name = b.local_name(&format!("{}.new", kind.file_name()));
+                    let new = b.value(name, Role::State, channels.clone(), b.real);
+                    b.values[new.0 as usize].param = Some(p);
+                    b.current[p.0 as usize] = new;
+                    outputs.push(new);
+                }
+            }
+            b.node(nodes::BatchNorm { eps: self.eps, momentum: self.momentum }, inputs, outputs);
+            b.record(Normalised { x, mean, rstd, kind: |accumulate| nodes::BatchNormBwd { accumulate }.into() });
+        }
+        b.trained_before = true;
+        y
+    }
+}
+
+impl Forward for LayerNorm {
+    fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
+        let (inputs, y) = begin(b, at);
+        let x = b.save(at.x);
+        let rows = Shape(at.out.0[..at.out.rank() - 1].to_vec());
+        let (mean, rstd) = (b.real("mean", rows.clone()), b.real("rstd", rows));
+        b.node(nodes::LayerNorm { eps: self.eps }, inputs, vec![y, mean, rstd]);
+        b.record(Normalised { x, mean, rstd, kind: |accumulate| nodes::LayerNormBwd { accumulate }.into() });
+        b.trained_before = true;
+        y
+    }
+}
+
+/// The inputs of a normalisation, with those of its parameters that it has, and its output.
+fn begin(b: &mut Builder<'_>, at: &At<'_>) -> (Vec<ValueId>, ValueId) {
+    let kinds = [ParamKind::Gamma, ParamKind::Beta, ParamKind::RunningMean, ParamKind::RunningVar];
+    let params = kinds.iter().filter_map(|&kind| b.param_value(at.layer, kind));
+    let inputs = std::iter::once(at.x).chain(params).collect();
+    (inputs, b.real("y", at.out.clone()))
+}
+
+struct Normalised {
+    x: ValueId,
+    mean: ValueId,
+    rstd: ValueId,
+    /// The node of the derivative, which adds to gradients that are there already where that is true.
+    kind: fn(bool) -> NodeKind,
+}
+
+impl Derivative for Normalised {
+    fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
+        let (g_before, dgamma) = b.param_grad(at.layer, ParamKind::Gamma, "gW");
+        let (b_before, dbeta) = b.param_grad(at.layer, ParamKind::Beta, "gB");
+        let shape = b.shape(self.x);
+        let dx = b.real("gA", shape);
+        let gamma = b.param_value(at.layer, ParamKind::Gamma);
+        let (mean, rstd) = (Some(self.mean), Some(self.rstd));
+        let inputs = [Some(at.dy), Some(self.x), gamma, mean, rstd, g_before, b_before];
+        let outputs = [Some(dx), dgamma, dbeta].into_iter().flatten().collect();
+        b.node((self.kind)(g_before.is_some()), inputs.into_iter().flatten().collect(), outputs);
+        at.input_grad.then_some(dx)
+    }
+}

@@ -1,0 +1,61 @@
+//! `max_pool2d`, `avg_pool2d` and `global_avg_pool`.
+
+use crate::ir::Mode;
+use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
+use crate::ir::nodes::{self, PoolKind, Window};
+use crate::ir::value::{Role, ValueId};
+use crate::model::layers::{GlobalAvgPool, Pool};
+use crate::tensor::{DType, Shape};
+
+impl<const MAX: bool> Forward for Pool<MAX> {
+    fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
+        let pool = if MAX { PoolKind::Max } else { PoolKind::Avg };
+        let window = Window { size: self.size, stride: self.stride, padding: self.padding, dilation: [1, 1] };
+        let y = b.real("y", at.out.clone());
+        let mut outputs = vec![y];
+        let index = (MAX && b.mode == Mode::Train).then(|| {
+            let dtype = if self.size[0] * self.size[1] <= 256 { DType::U8 } else { DType::U16 };
+            let name = b.local_name("index");
+            b.value(name, Role::Activation, at.out.clone(), dtype)
+        });
+        outputs.extend(index);
+        b.node(nodes::Pool { pool, window }, vec![at.x], outputs);
+        let input = b.shape(at.x);
+        b.record(Pooled { pool, window, index, input });
+        y
+    }
+}
+
+struct Pooled {
+    pool: PoolKind,
+    window: Window,
+    index: Option<ValueId>,
+    input: Shape,
+}
+
+impl Derivative for Pooled {
+    fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
+        let inputs = std::iter::once(at.dy).chain(self.index).collect();
+        b.input_gradient(at, nodes::PoolBwd { pool: self.pool, window: self.window }, inputs, self.input.clone())
+    }
+}
+
+impl Forward for GlobalAvgPool {
+    fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
+        let y = b.real("y", at.out.clone());
+        b.node(nodes::GlobalAvgPool {}, vec![at.x], vec![y]);
+        let input = b.shape(at.x);
+        b.record(Averaged { input });
+        y
+    }
+}
+
+struct Averaged {
+    input: Shape,
+}
+
+impl Derivative for Averaged {
+    fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
+        b.input_gradient(at, nodes::GlobalAvgPoolBwd {}, vec![at.dy], self.input.clone())
+    }
+}

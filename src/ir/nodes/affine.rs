@@ -1,0 +1,84 @@
+//! Products with weights: dense layers and convolutions, and their gradients.
+
+use super::{NodeType, Shapes, Window, elements, must, same};
+use serde::{Deserialize, Serialize};
+
+/// `x, w, [b] -> y`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Linear {
+    pub bias: bool,
+}
+
+/// `x, w, [b] -> y`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Conv2d {
+    pub window: Window,
+    pub groups: usize,
+    pub bias: bool,
+}
+
+/// `dy, x, w, [dw], [db] -> dw, [db], [dx]`; gradients among the inputs are added to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinearBwd {
+    pub bias: bool,
+    pub input_grad: bool,
+    pub accumulate: bool,
+}
+
+/// As [`LinearBwd`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Conv2dBwd {
+    pub window: Window,
+    pub groups: usize,
+    pub bias: bool,
+    pub input_grad: bool,
+    pub accumulate: bool,
+}
+
+impl NodeType for Linear {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        let (x, w, y) = (at.input(0), at.input(1), at.output(0));
+        let (Some((k, rows)), Some((n, out_rows))) = (x.split_last(), y.split_last()) else {
+            return Err("a scalar has no last axis".into());
+        };
+        must(w == [*k, *n] && rows == out_rows, format!("{x:?} by {w:?} cannot give {y:?}"))
+    }
+}
+
+impl NodeType for Conv2d {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        let (x, w, y) = (at.input(0), at.input(1), at.output(0));
+        let ([xn, xc, ..], [yn, yc, ..], [f, c, kh, kw]) = (x, y, w) else { return Err("expected images".into()) };
+        let window = &self.window;
+        let spatial = (2..4).all(|a| {
+            let (i, k) = (a - 2, [*kh, *kw][a - 2]);
+            k == window.size[i]
+                && x[a] + 2 * window.padding[i] > (y[a] - 1) * window.stride[i] + window.dilation[i] * (k - 1)
+                && x[a] + 2 * window.padding[i] < y[a] * window.stride[i] + window.dilation[i] * (k - 1) + 1
+        });
+        must(xn == yn && f == yc && c * self.groups == *xc && spatial, format!("{x:?} by {w:?} cannot give {y:?}"))
+    }
+}
+
+impl NodeType for LinearBwd {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        let outputs = at.input(0).last().copied().unwrap_or(0);
+        gradients(at, self.bias.then_some(outputs), self.input_grad)
+    }
+}
+
+impl NodeType for Conv2dBwd {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        let outputs = at.input(0).get(1).copied().unwrap_or(0);
+        gradients(at, self.bias.then_some(outputs), self.input_grad)
+    }
+}
+
+/// `outputs`: the number of outputs that have a bias, where there are biases.
+fn gradients(at: &Shapes<'_>, outputs: Option<usize>, input_grad: bool) -> Result<(), String> {
+    same(at.input(2), at.output(0))?;
+    if let Some(outputs) = outputs {
+        must(elements(at.output(1)) == outputs, "one bias gradient an output")?;
+    }
+    if input_grad { same(at.input(1), at.output(1 + usize::from(outputs.is_some()))) } else { Ok(()) }
+}

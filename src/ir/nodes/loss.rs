@@ -1,0 +1,59 @@
+//! Losses, their gradients, and the accuracy.
+
+use super::{NodeType, Shapes, must, same};
+use serde::{Deserialize, Serialize};
+
+/// `logits, labels -> loss, probs`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SoftmaxCrossEntropy {
+    pub smoothing: f64,
+}
+
+/// `probs, labels -> dlogits`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SoftmaxCrossEntropyGrad {
+    pub smoothing: f64,
+}
+
+/// `y, target -> loss`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mse {}
+
+/// `y, target -> dy`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MseGrad {}
+
+/// `logits, labels -> accuracy`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Accuracy {}
+
+impl NodeType for SoftmaxCrossEntropy {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        must(at.input(1) == [at.input(0)[0]] && at.output(0) == [1], "one label a sample, one loss")?;
+        same(at.input(0), at.output(1))
+    }
+}
+
+impl NodeType for SoftmaxCrossEntropyGrad {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        same(at.input(0), at.output(0))
+    }
+}
+
+impl NodeType for Mse {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        same(at.input(0), at.input(1))
+    }
+}
+
+impl NodeType for MseGrad {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        same(at.input(0), at.output(0))
+    }
+}
+
+impl NodeType for Accuracy {
+    fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
+        must(at.input(1) == [at.input(0)[0]] && at.output(0) == [1], "one label a sample")
+    }
+}

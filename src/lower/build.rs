@@ -1,0 +1,48 @@
+//! From a graph to a program.
+
+use super::flat::FilterOrder;
+use super::layers::lower_node;
+use super::lowerer::Lowerer;
+use super::program::{Layout, ParamSlot, Program};
+use crate::ir::{Graph, Mode, NodeId};
+use crate::model::Model;
+
+/// Lowers a graph of `model` for a CPU.
+#[must_use]
+pub fn lower(graph: &Graph, model: &Model) -> Program {
+    lower_for(graph, model, FilterOrder::Hwio)
+}
+
+/// Lowers a graph of `model`, with the filters of convolutions in the given order.
+#[must_use]
+pub fn lower_for(graph: &Graph, model: &Model, filters: FilterOrder) -> Program {
+    let mut l = Lowerer::new(graph, model, filters);
+    l.sources();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        l.node = NodeId(index as u32);
+        lower_node(&mut l, node);
+    }
+    let output = l.lowered(graph.output);
+    let output = if graph.mode == Mode::Eval { l.arranged(output, Layout::Plain) } else { output };
+    if graph.mode == Mode::Eval {
+        let (root, _) = l.root(output);
+        l.values[root.0 as usize].persistent = true;
+    }
+    let params = (0..model.params.len())
+        .map(|i| ParamSlot {
+            value: l.lowered(graph.params[i]),
+            order: l.orders[i].unwrap_or_default(),
+            grad: graph.grads[i].map(|g| l.lowered(g)),
+        })
+        .collect();
+    Program {
+        mode: graph.mode,
+        real: graph.value(graph.samples()).dtype,
+        inputs: graph.inputs.map(|id| l.lowered(id)),
+        output,
+        params,
+        segments: l.segments,
+        values: l.values,
+        ops: l.ops,
+    }
+}

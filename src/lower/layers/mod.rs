@@ -1,0 +1,22 @@
+//! What each node becomes: the operations of layers, of the loss and of the update.
+
+mod affine;
+mod loss;
+mod norm;
+mod pointwise;
+mod pool;
+mod update;
+
+use super::lowerer::Lowerer;
+use crate::ir::{Node, each_node};
+
+/// The lowering of one kind of node.
+trait Lower {
+    /// Adds the operations of `node`, whose kind this is, and maps its outputs.
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node);
+}
+
+/// Adds the operations of a node.
+pub(super) fn lower_node(l: &mut Lowerer<'_>, node: &Node) {
+    each_node!(&node.kind, kind => kind.lower(l, node));
+}

@@ -1,0 +1,101 @@
+//! The end of the step: counters, the update, and what is measured of it.
+
+use super::Lower;
+use crate::ir::{Node, Role, nodes};
+use crate::lower::lowerer::Lowerer;
+use crate::lower::program::{Alias, LValue, LValueId, Layout};
+use crate::model::UpdateRule;
+use crate::ops;
+use crate::ops::OpKind;
+use crate::ops::Scalar;
+
+impl Lower for nodes::StepInc {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let before = l.lowered(node.inputs[0]);
+        let after = l.updated(node.outputs[0], before);
+        l.emit(OpKind::StepInc(ops::StepInc {}), &[("counter_prev", Some(before)), ("counter", Some(after))]);
+    }
+}
+
+impl Lower for nodes::BiasCorr {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let counter = l.lowered(node.inputs[0]);
+        let corr = l.twin(node.outputs[0], Layout::Plain);
+        l.values[corr.0 as usize].persistent = true;
+        let [beta1, beta2] = self.betas.map(Scalar::new);
+        l.emit(OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }), &[("counter", Some(counter)), ("corr", Some(corr))]);
+    }
+}
+
+impl Lower for nodes::UpdateMetrics {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let (max, sq) = (l.lowered(node.inputs[0]), l.lowered(node.inputs[1]));
+        let segments = l.segments.len();
+        let (a, b) = (l.twin(node.outputs[0], Layout::Plain), l.twin(node.outputs[1], Layout::Plain));
+        let bound = [
+            ("update_max_seg", Some(max)),
+            ("grad_norm_seg", Some(sq)),
+            ("update_max", Some(a)),
+            ("grad_norm", Some(b)),
+        ];
+        l.emit(OpKind::UpdateMetrics(ops::UpdateMetrics { segments }), &bound);
+    }
+}
+
+impl Lower for nodes::OptimizerStep {
+    fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
+        let real = l.graph.value(l.graph.samples()).dtype;
+        let params = l.flat("params", Role::Param, real, true);
+        let grads = l.flat("grads", Role::Grad, real, false);
+        let hyper = Some(l.lowered(node.inputs[0]));
+        let corr = l.graph.value(node.inputs[1]).producer.map(|_| l.lowered(node.inputs[1]));
+        // The new values of single parameters and moments are where the old ones were.
+        for (before, after) in &l.graph.updates {
+            if l.graph.value(*after).producer == Some(l.node) {
+                let before = l.lowered(*before);
+                l.updated(*after, before);
+            }
+        }
+        let (_, new_params) = flat_update(l, "params", Role::Param);
+        let measures = node.outputs.len().saturating_sub(2);
+        let [max, sq] = [0, 1].map(|i| self.measured.then(|| l.twin(node.outputs[measures + i], Layout::Plain)));
+        let mut bound = vec![
+            ("param_prev".to_owned(), Some(params)),
+            ("grad".to_owned(), Some(grads)),
+            ("hyper".to_owned(), hyper),
+            ("corr".to_owned(), corr),
+            ("param".to_owned(), Some(new_params)),
+            ("update_max".to_owned(), max),
+            ("grad_norm_seg".to_owned(), sq),
+        ];
+        for state in self.rule.states() {
+            let (before, after) = flat_update(l, state, Role::State);
+            bound.extend([(format!("{state}_prev"), Some(before)), ((*state).to_owned(), Some(after))]);
+        }
+        let bound: Vec<(&str, Option<LValueId>)> = bound.iter().map(|(slot, id)| (slot.as_str(), *id)).collect();
+        l.emit(operation(self.rule, l), &bound);
+    }
+}
+
+/// A flat vector before the step, and after it in the same memory.
+fn flat_update(l: &mut Lowerer<'_>, name: &'static str, role: Role) -> (LValueId, LValueId) {
+    let real = l.graph.value(l.graph.samples()).dtype;
+    let before = l.flat(name, role, real, true);
+    let alias = Some(Alias { of: before, start: 0 });
+    let after = LValue { name: format!("{name}.new"), alias, ..l.lv(before).clone() };
+    (before, l.push(after))
+}
+
+/// The operation of an update rule. Its slots have the names of the optimizer's states.
+fn operation(rule: UpdateRule, l: &Lowerer<'_>) -> OpKind {
+    let (len, segments) = (l.flat_len, l.segments.iter().map(|(_, s)| *s).collect());
+    match rule {
+        UpdateRule::Sgd { momentum, nesterov } => {
+            OpKind::SgdStep(ops::SgdStep { len, segments, momentum: Scalar::new(momentum), nesterov })
+        }
+        UpdateRule::Adam { betas, eps, decoupled } => {
+            let [beta1, beta2] = betas.map(Scalar::new);
+            OpKind::AdamStep(ops::AdamStep { len, segments, beta1, beta2, eps: Scalar::new(eps), decoupled })
+        }
+    }
+}

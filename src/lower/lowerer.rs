@@ -1,0 +1,273 @@
+//! A program under construction: the lowered values of a graph, their layouts, and the operations so far.
+
+use super::flat::{FLAT_ALIGN, FilterOrder, ParamOrder, segments};
+use crate::ops::Segment;
+use crate::ops::OpKind;
+use super::program::{Alias, LValue, LValueId, Layout, Op};
+use crate::ir::{Graph, NodeId, Role, ValueId};
+use crate::model::{Model, ParamId};
+use crate::ops;
+use crate::tensor::{DType, Shape};
+use std::collections::HashMap;
+
+/// A program under construction.
+pub(super) struct Lowerer<'g> {
+    pub graph: &'g Graph,
+    pub values: Vec<LValue>,
+    pub ops: Vec<Op>,
+    /// The lowered value of each value of the graph.
+    pub map: HashMap<ValueId, LValueId>,
+    /// Values that were rearranged already.
+    pub rearranged: HashMap<(LValueId, Layout), LValueId>,
+    pub orders: Vec<Option<ParamOrder>>,
+    pub filters: FilterOrder,
+    pub segments: Vec<(ParamId, Segment)>,
+    pub flat_len: usize,
+    /// The flat vectors, by what they hold.
+    pub flats: HashMap<&'static str, LValueId>,
+    pub node: NodeId,
+}
+
+impl<'g> Lowerer<'g> {
+    pub fn new(graph: &'g Graph, model: &Model, filters: FilterOrder) -> Self {
+        let segments = segments(model);
+        let flat_len = segments.last().map_or(0, |(_, s)| (s.start + s.len).next_multiple_of(FLAT_ALIGN));
+        Self {
+            graph,
+            values: Vec::new(),
+            ops: Vec::new(),
+            map: HashMap::new(),
+            rearranged: HashMap::new(),
+            orders: vec![None; model.params.len()],
+            filters,
+            segments,
+            flat_len,
+            flats: HashMap::new(),
+            node: NodeId(0),
+        }
+    }
+
+    pub fn lowered(&self, id: ValueId) -> LValueId {
+        self.map[&id]
+    }
+
+    pub fn lv(&self, id: LValueId) -> &LValue {
+        &self.values[id.0 as usize]
+    }
+
+    pub fn root(&self, mut id: LValueId) -> (LValueId, usize) {
+        let mut start = 0;
+        while let Some(alias) = self.lv(id).alias {
+            start += alias.start;
+            id = alias.of;
+        }
+        (id, start)
+    }
+
+    pub fn push(&mut self, value: LValue) -> LValueId {
+        self.values.push(value);
+        LValueId(self.values.len() as u32 - 1)
+    }
+
+    /// A flat vector over all trained parameters.
+    pub fn flat(&mut self, name: &'static str, role: Role, dtype: DType, persistent: bool) -> LValueId {
+        if let Some(&id) = self.flats.get(name) {
+            return id;
+        }
+        let shape = Shape::from([self.flat_len]);
+        let id = self.push(LValue {
+            name: name.into(),
+            role,
+            dtype,
+            shape,
+            layout: Layout::Plain,
+            alias: None,
+            persistent,
+            layer: None,
+            pass: 0,
+            param: None,
+        });
+        self.flats.insert(name, id);
+        id
+    }
+
+    pub fn segment(&self, param: ParamId) -> Option<Segment> {
+        self.segments.iter().find(|(p, _)| *p == param).map(|(_, s)| *s)
+    }
+
+    /// The lowered counterpart of a graph value, not yet aliased.
+    pub fn twin(&mut self, id: ValueId, layout: Layout) -> LValueId {
+        let v = self.graph.value(id);
+        let node = v.producer.map(|n| self.graph.node(n));
+        let value = LValue {
+            name: v.name.clone(),
+            role: v.role,
+            dtype: v.dtype,
+            shape: v.shape.clone(),
+            layout,
+            alias: None,
+            persistent: v.role == Role::Metric,
+            layer: v.layer,
+            pass: node.map_or(0, |n| n.pass),
+            param: v.param,
+        };
+        let lowered = self.push(value);
+        self.map.insert(id, lowered);
+        lowered
+    }
+
+    /// What is there before the step: parameters and moments in their flat vectors, everything else on its own.
+    pub fn sources(&mut self) {
+        let graph = self.graph;
+        let after_to_before: HashMap<ValueId, ValueId> = graph.updates.iter().map(|(b, a)| (*a, *b)).collect();
+        let states: HashMap<ValueId, &'static str> = graph.moments().into_iter().collect();
+        let real = graph.value(graph.samples()).dtype;
+        for (index, value) in graph.values.iter().enumerate() {
+            let id = ValueId(index as u32);
+            if value.producer.is_some() || after_to_before.contains_key(&id) {
+                continue;
+            }
+            let layout = match value.shape.0[..] {
+                [_, c, h, w] if graph.samples() == id => Layout::image(c, h, w),
+                _ => Layout::Plain,
+            };
+            let flat = match (value.role, value.param) {
+                (Role::Param, Some(p)) => Some(("params", Role::Param, p)),
+                (Role::State, Some(p)) => states.get(&id).map(|state| (*state, Role::State, p)),
+                _ => None,
+            };
+            let lowered = self.twin(id, layout);
+            self.values[lowered.0 as usize].persistent = true;
+            if let Some((name, role, param)) = flat
+                && let Some(segment) = self.segment(param)
+            {
+                let of = self.flat(name, role, real, true);
+                self.values[lowered.0 as usize].alias = Some(Alias { of, start: segment.start });
+            }
+        }
+    }
+
+    pub fn emit(&mut self, kind: OpKind, bound: &[(&str, Option<LValueId>)]) {
+        let mut args = vec![None; kind.slots().len()];
+        for (name, value) in bound {
+            if let Some(slot) = kind.slot(name) {
+                args[slot] = *value;
+            }
+        }
+        let node = self.graph.node(self.node);
+        self.ops.push(Op {
+            kind,
+            args,
+            layer: node.layer,
+            pass: node.pass,
+            phase: node.phase,
+            nodes: vec![self.node],
+            fused: Vec::new(),
+        });
+    }
+
+    /// The output of an operation that updates `before` where it lies.
+    pub fn updated(&mut self, id: ValueId, before: LValueId) -> LValueId {
+        let layout = self.lv(before).layout;
+        let after = self.twin(id, layout);
+        self.values[after.0 as usize].alias = Some(Alias { of: before, start: 0 });
+        after
+    }
+
+    /// A parameter's gradient, in its place in the flat vector. `before` is what it adds to.
+    pub fn gradient(&mut self, id: ValueId) -> LValueId {
+        let dtype = self.graph.value(id).dtype;
+        let lowered = self.twin(id, Layout::Plain);
+        if let Some(segment) = self.graph.value(id).param.and_then(|p| self.segment(p)) {
+            let of = self.flat("grads", Role::Grad, dtype, false);
+            self.values[lowered.0 as usize].alias = Some(Alias { of, start: segment.start });
+        }
+        lowered
+    }
+
+    /// The same logical value in another layout.
+    pub fn arranged(&mut self, id: LValueId, layout: Layout) -> LValueId {
+        let v = self.lv(id).clone();
+        if v.layout == layout {
+            return id;
+        }
+        if let Some(&done) = self.rearranged.get(&(id, layout)) {
+            return done;
+        }
+        let n = v.shape.0[0];
+        let (rows, cols, suffix) = match (v.layout, layout) {
+            (Layout::Plain, Layout::ChannelsLast { c, h, w }) => (c, h * w, "nhwc"),
+            (Layout::ChannelsLast { c, h, w }, _) => (h * w, c, "nchw"),
+            (Layout::Plain, Layout::Plain) => return id,
+        };
+        let out = LValue {
+            name: format!("{}.{suffix}", v.name),
+            layout: if suffix == "nhwc" { layout } else { Layout::Plain },
+            alias: None,
+            persistent: false,
+            ..v
+        };
+        let out = self.push(out);
+        self.emit(OpKind::Transpose(ops::Transpose { n, rows, cols }), &[("x", Some(id)), ("y", Some(out))]);
+        self.rearranged.insert((id, layout), out);
+        self.arranged(out, layout)
+    }
+
+    /// An image value in the layout that kernels want.
+    pub fn image(&mut self, id: LValueId) -> LValueId {
+        match self.lv(id).shape.0[..] {
+            [_, c, h, w] => self.arranged(id, Layout::image(c, h, w)),
+            _ => id,
+        }
+    }
+
+    /// The stored order of a parameter whose rows count the elements of a value with `layout`; fixed at its first use.
+    /// Gives the layout that its inputs must have.
+    pub fn row_order(&mut self, param: ValueId, layout: Layout, cols: usize) -> Layout {
+        let Some(p) = self.graph.value(param).param else { return layout };
+        let wanted = match layout {
+            Layout::Plain => ParamOrder::Plain,
+            Layout::ChannelsLast { c, h, w } => ParamOrder::RowsHwc { c, h, w, cols },
+        };
+        match *self.orders[p.0 as usize].get_or_insert(wanted) {
+            ParamOrder::RowsHwc { c, h, w, .. } => Layout::ChannelsLast { c, h, w },
+            _ => Layout::Plain,
+        }
+    }
+
+    pub fn dims4(&self, id: LValueId) -> [usize; 4] {
+        match self.lv(id).shape.0[..] {
+            [n, c, h, w] => [n, c, h, w],
+            _ => unreachable!("the graph's verifier lets only images through"),
+        }
+    }
+
+    pub fn graph_dims4(&self, id: ValueId) -> [usize; 4] {
+        match self.graph.value(id).shape.0[..] {
+            [n, c, h, w] => [n, c, h, w],
+            _ => unreachable!("the graph's verifier lets only images through"),
+        }
+    }
+
+    /// Rows and columns of a value whose last axis is multiplied.
+    pub fn matrix(&self, id: LValueId) -> (usize, usize) {
+        let dims = &self.lv(id).shape.0;
+        let cols = dims.last().copied().unwrap_or(1);
+        (dims[..dims.len() - 1].iter().product(), cols)
+    }
+
+    /// The input of a linear layer or layer norm: rows of features, in the order of the parameter's rows.
+    pub fn features(&mut self, x: LValueId, param: ValueId, cols: usize) -> LValueId {
+        let layout = if self.lv(x).shape.rank() == 2 { self.lv(x).layout } else { Layout::Plain };
+        let layout = self.row_order(param, layout, cols);
+        self.arranged(x, layout)
+    }
+
+    /// An unnamed intermediate like graph value `y`.
+    pub fn partial(&mut self, y: ValueId, layout: Layout, what: &str) -> LValueId {
+        let id = self.twin(y, layout);
+        let name = format!("{}.{what}", self.lv(id).name);
+        self.values[id.0 as usize].name = name;
+        id
+    }
+}

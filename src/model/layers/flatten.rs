@@ -1,0 +1,35 @@
+//! `flatten`: an image as one row of features.
+
+use super::{LayerKind, LayerType, NextActivation};
+use crate::model::draw::Draw;
+use crate::model::infer::Infer;
+use crate::model::schema::FieldSpec;
+use crate::tensor::Shape;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flatten;
+
+impl LayerType for Flatten {
+    const KIND: LayerKind = LayerKind {
+        type_name: "flatten",
+        class: "Flatten",
+        about: "Sees an image as one row of features; moves nothing.",
+    };
+    const FIELDS: &'static [FieldSpec<Self>] = &[];
+
+    fn example() -> Self {
+        Self
+    }
+
+    fn drawn(_draw: &mut Draw, _input: &Shape) -> Self {
+        Self
+    }
+
+    fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
+        Some(Shape::from([cx.input.len()]))
+    }
+
+    fn next_activation(&self) -> NextActivation {
+        NextActivation::Beyond
+    }
+}

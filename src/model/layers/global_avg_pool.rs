@@ -1,0 +1,36 @@
+//! `global_avg_pool`: the mean of each channel.
+
+use super::{LayerKind, LayerType, NextActivation};
+use crate::model::draw::Draw;
+use crate::model::infer::Infer;
+use crate::model::schema::FieldSpec;
+use crate::tensor::Shape;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GlobalAvgPool;
+
+impl LayerType for GlobalAvgPool {
+    const KIND: LayerKind = LayerKind {
+        type_name: "global_avg_pool",
+        class: "GlobalAvgPool",
+        about: "The mean of each channel over the whole image.",
+    };
+    const FIELDS: &'static [FieldSpec<Self>] = &[];
+
+    fn example() -> Self {
+        Self
+    }
+
+    fn drawn(_draw: &mut Draw, _input: &Shape) -> Self {
+        Self
+    }
+
+    fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
+        let [channels, ..] = cx.image("global_avg_pool")?;
+        Some(Shape::from([channels]))
+    }
+
+    fn next_activation(&self) -> NextActivation {
+        NextActivation::Beyond
+    }
+}

@@ -1,0 +1,53 @@
+//! `repeat`: a block of layers, several times with the same weights.
+
+use super::{LayerKind, LayerSpec, LayerType};
+use crate::model::draw::Draw;
+use crate::model::infer::Infer;
+use crate::model::schema::{FieldSpec, lens};
+use crate::tensor::Shape;
+
+/// `f` applied `times` times with the same weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repeat {
+    pub times: usize,
+    pub layers: Vec<LayerSpec>,
+}
+
+impl LayerType for Repeat {
+    const KIND: LayerKind = LayerKind {
+        type_name: "repeat",
+        class: "Repeat",
+        about: "Applies the same layers, with the same weights, several times.",
+    };
+    const FIELDS: &'static [FieldSpec<Self>] =
+        &[FieldSpec::<Self>::count("times", lens!(times))
+            .help("How often the block is applied, with the same weights.")];
+
+    fn example() -> Self {
+        Self { times: 2, layers: Vec::new() }
+    }
+
+    fn drawn(draw: &mut Draw, _input: &Shape) -> Self {
+        Self { times: draw.extreme_or(&[1, 5], |d| d.between(2, 3)), layers: Vec::new() }
+    }
+
+    fn infer(&self, _cx: &mut Infer<'_>) -> Option<Shape> {
+        unreachable!("the checker goes through the layers inside")
+    }
+
+    fn children(&self) -> Option<&Vec<LayerSpec>> {
+        Some(&self.layers)
+    }
+
+    fn children_mut(&mut self) -> Option<&mut Vec<LayerSpec>> {
+        Some(&mut self.layers)
+    }
+
+    fn times(&self) -> Option<usize> {
+        Some(self.times)
+    }
+
+    fn must_keep_shape(&self) -> bool {
+        self.times > 1
+    }
+}

@@ -1,0 +1,43 @@
+//! `residual`: a block of layers whose input is added to its output.
+
+use super::{LayerKind, LayerSpec, LayerType};
+use crate::model::draw::Draw;
+use crate::model::infer::Infer;
+use crate::model::schema::FieldSpec;
+use crate::tensor::Shape;
+
+/// `x + f(x)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Residual {
+    pub layers: Vec<LayerSpec>,
+}
+
+impl LayerType for Residual {
+    const KIND: LayerKind =
+        LayerKind { type_name: "residual", class: "Residual", about: "Adds the block's input to its output." };
+    const FIELDS: &'static [FieldSpec<Self>] = &[];
+
+    fn example() -> Self {
+        Self { layers: Vec::new() }
+    }
+
+    fn drawn(_draw: &mut Draw, _input: &Shape) -> Self {
+        Self::example()
+    }
+
+    fn infer(&self, _cx: &mut Infer<'_>) -> Option<Shape> {
+        unreachable!("the checker goes through the layers inside")
+    }
+
+    fn children(&self) -> Option<&Vec<LayerSpec>> {
+        Some(&self.layers)
+    }
+
+    fn children_mut(&mut self) -> Option<&mut Vec<LayerSpec>> {
+        Some(&mut self.layers)
+    }
+
+    fn must_keep_shape(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,77 @@
+//! The parameters of a model: what they are called, their shapes, and how they start.
+
+use crate::tensor::Shape;
+use serde::{Deserialize, Serialize};
+
+/// A layer of a model: its position in [`layers`](crate::model::Model::layers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LayerId(pub u32);
+
+/// A parameter of a model: its position in [`params`](crate::model::Model::params).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ParamId(pub u32);
+
+/// What a parameter is to its layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ParamKind {
+    Weight,
+    Bias,
+    /// The scale of a normalisation; named `weight` in files.
+    Gamma,
+    /// The shift of a normalisation; named `bias` in files.
+    Beta,
+    RunningMean,
+    RunningVar,
+}
+
+impl ParamKind {
+    /// The last part of the parameter's name.
+    #[must_use]
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            Self::Weight | Self::Gamma => "weight",
+            Self::Bias | Self::Beta => "bias",
+            Self::RunningMean => "running_mean",
+            Self::RunningVar => "running_var",
+        }
+    }
+
+    /// False for running statistics, which no gradient reaches.
+    #[must_use]
+    pub const fn is_trained(self) -> bool {
+        !matches!(self, Self::RunningMean | Self::RunningVar)
+    }
+}
+
+/// How a parameter starts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "rule")]
+pub enum Init {
+    Constant {
+        value: f64,
+    },
+    /// Uniform within `sqrt(6 / fan_in)`, for weights before relu-like functions (He et al. 2015).
+    He {
+        fan_in: usize,
+    },
+    /// Uniform within `sqrt(6 / (fan_in + fan_out))` (Glorot and Bengio 2010).
+    Xavier {
+        fan_in: usize,
+        fan_out: usize,
+    },
+}
+
+/// A parameter or running statistic.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Param {
+    /// `layers.1.layers.0.weight`.
+    pub name: String,
+    pub layer: LayerId,
+    pub kind: ParamKind,
+    /// Logical shape: dense `[in, units]`, convolution `[filters, C / groups, kh, kw]`.
+    pub shape: Shape,
+    pub init: Init,
+}

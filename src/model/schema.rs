@@ -1,0 +1,337 @@
+//! The fields of layers and optimizers as data: name, kind, range, default, unit and help, each said once.
+//!
+//! The reader, the writer, the checker and the window's editors are made from these tables.
+
+use super::field_value::{FieldValue, pair_value};
+use super::padding::Padding;
+use super::spec::{Fields, pair_of};
+use serde_json::{Map, Value};
+use std::ops::{Bound, RangeBounds};
+
+/// How one field of `T` is read and set.
+pub struct Lens<T, V> {
+    pub get: fn(&T) -> V,
+    pub set: fn(&mut T, V),
+}
+
+/// The lens of a field by its name.
+macro_rules! lens {
+    ($field:ident) => {
+        $crate::model::schema::Lens { get: |owner| owner.$field, set: |owner, value| owner.$field = value }
+    };
+}
+pub(crate) use lens;
+
+/// What a field holds.
+pub enum Kind<T> {
+    Count(Lens<T, usize>),
+    Real(Lens<T, f64>),
+    /// Two numbers.
+    Reals(Lens<T, [f64; 2]>),
+    /// Height and width.
+    Pair(Lens<T, [usize; 2]>),
+    Padding(Lens<T, Padding>),
+    Flag(Lens<T, bool>),
+    /// One of a list of names, by position.
+    Choice {
+        options: &'static [&'static str],
+        /// Whether the field may be left out, or empty, which is the first option.
+        optional: bool,
+        lens: Lens<T, usize>,
+    },
+}
+
+/// The values that a field may have, whatever the other fields are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Range {
+    Any,
+    /// Every number of the field is between these; `help` says it in other words than the numbers'.
+    Whole {
+        least: usize,
+        most: usize,
+        help: Option<&'static str>,
+    },
+    /// `help` completes "expected a number".
+    Real {
+        from: Bound<f64>,
+        to: Bound<f64>,
+        help: &'static str,
+    },
+}
+
+impl Range {
+    /// Whole numbers of at least 1.
+    pub const POSITIVE: Self = Self::Whole { least: 1, most: usize::MAX, help: None };
+    /// The measures of a window, in pixels: beyond it sizes could no longer be computed safely.
+    pub const MEASURE: Self = Self::Whole { least: 1, most: MAX_MEASURE, help: None };
+}
+
+/// The largest measure of a window.
+pub const MAX_MEASURE: usize = 1 << 16;
+
+/// One field of `T`.
+pub struct FieldSpec<T> {
+    /// The name in documents, with the section that it is in: `units`, `optimizer.lr`.
+    pub name: &'static str,
+    /// The name on screen.
+    pub label: &'static str,
+    pub kind: Kind<T>,
+    /// The value of a field that is left out; `None` where it must be given.
+    pub default: Option<fn(&T) -> FieldValue>,
+    pub range: Range,
+    /// What its number counts; empty where that is plain.
+    pub unit: &'static str,
+    /// One line that explains it.
+    pub help: &'static str,
+    /// Whether it can change while the recorded step is replayed; what cannot is frozen into the step.
+    pub is_live: bool,
+}
+
+/// A field with its value, for editors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldView {
+    pub name: &'static str,
+    pub label: &'static str,
+    pub value: FieldValue,
+    pub options: &'static [&'static str],
+    pub range: Range,
+    pub unit: &'static str,
+    pub help: &'static str,
+    pub is_live: bool,
+}
+
+/// A mistake in a field: what was found, and what is allowed.
+pub(super) type Finding = (String, String);
+
+impl<T> FieldSpec<T> {
+    const fn new(name: &'static str, kind: Kind<T>) -> Self {
+        let range = Range::Any;
+        Self { name, label: name, kind, default: None, range, unit: "", help: "", is_live: false }
+    }
+
+    /// A whole number of at least 1.
+    pub const fn count(name: &'static str, lens: Lens<T, usize>) -> Self {
+        Self::new(name, Kind::Count(lens)).within(Range::POSITIVE)
+    }
+
+    pub const fn real(name: &'static str, lens: Lens<T, f64>) -> Self {
+        Self::new(name, Kind::Real(lens))
+    }
+
+    pub const fn reals(name: &'static str, lens: Lens<T, [f64; 2]>) -> Self {
+        Self::new(name, Kind::Reals(lens))
+    }
+
+    /// Height and width, in pixels.
+    pub const fn pair(name: &'static str, lens: Lens<T, [usize; 2]>) -> Self {
+        Self::new(name, Kind::Pair(lens)).within(Range::MEASURE).unit("pixels")
+    }
+
+    pub const fn padding(name: &'static str, lens: Lens<T, Padding>) -> Self {
+        let range = Range::Whole { least: 0, most: MAX_MEASURE, help: None };
+        Self::new(name, Kind::Padding(lens)).within(range).unit("pixels")
+    }
+
+    pub const fn flag(name: &'static str, lens: Lens<T, bool>) -> Self {
+        Self::new(name, Kind::Flag(lens))
+    }
+
+    /// One of these names, which must be given.
+    pub const fn choice(name: &'static str, options: &'static [&'static str], lens: Lens<T, usize>) -> Self {
+        Self::new(name, Kind::Choice { options, optional: false, lens })
+    }
+
+    /// One of these names; the first where none is given.
+    pub const fn option(name: &'static str, options: &'static [&'static str], lens: Lens<T, usize>) -> Self {
+        Self::new(name, Kind::Choice { options, optional: true, lens }).default(|_| FieldValue::Choice(0))
+    }
+
+    #[must_use]
+    pub const fn label(self, label: &'static str) -> Self {
+        Self { label, ..self }
+    }
+
+    #[must_use]
+    pub const fn default(self, default: fn(&T) -> FieldValue) -> Self {
+        Self { default: Some(default), ..self }
+    }
+
+    #[must_use]
+    pub const fn within(self, range: Range) -> Self {
+        Self { range, ..self }
+    }
+
+    #[must_use]
+    pub const fn unit(self, unit: &'static str) -> Self {
+        Self { unit, ..self }
+    }
+
+    #[must_use]
+    pub const fn help(self, help: &'static str) -> Self {
+        Self { help, ..self }
+    }
+
+    #[must_use]
+    pub const fn live(self) -> Self {
+        Self { is_live: true, ..self }
+    }
+
+    /// The name inside its section.
+    #[must_use]
+    pub fn key(&self) -> &'static str {
+        self.name.rsplit('.').next().unwrap_or(self.name)
+    }
+
+    /// The names that a choice is made from.
+    #[must_use]
+    pub const fn options(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Choice { options, .. } => options,
+            _ => &[],
+        }
+    }
+
+    /// The field's value.
+    #[must_use]
+    pub fn get(&self, owner: &T) -> FieldValue {
+        match &self.kind {
+            Kind::Count(lens) => FieldValue::Count((lens.get)(owner)),
+            Kind::Real(lens) => FieldValue::Number((lens.get)(owner)),
+            Kind::Reals(lens) => FieldValue::Numbers((lens.get)(owner)),
+            Kind::Pair(lens) => FieldValue::Pair((lens.get)(owner)),
+            Kind::Padding(lens) => FieldValue::Padding((lens.get)(owner)),
+            Kind::Flag(lens) => FieldValue::Flag((lens.get)(owner)),
+            Kind::Choice { lens, .. } => FieldValue::Choice((lens.get)(owner)),
+        }
+    }
+
+    /// Sets the field; false where the value is of another kind.
+    pub fn set(&self, owner: &mut T, value: &FieldValue) -> bool {
+        match (&self.kind, value) {
+            (Kind::Count(lens), FieldValue::Count(n)) => (lens.set)(owner, *n),
+            (Kind::Real(lens), FieldValue::Number(n)) => (lens.set)(owner, *n),
+            (Kind::Reals(lens), FieldValue::Numbers(n)) => (lens.set)(owner, *n),
+            (Kind::Pair(lens), FieldValue::Pair(p)) => (lens.set)(owner, *p),
+            (Kind::Padding(lens), FieldValue::Padding(p)) => (lens.set)(owner, *p),
+            (Kind::Flag(lens), FieldValue::Flag(b)) => (lens.set)(owner, *b),
+            (Kind::Choice { lens, .. }, FieldValue::Choice(i)) => (lens.set)(owner, *i),
+            _ => return false,
+        }
+        true
+    }
+
+    /// The field with its value.
+    #[must_use]
+    pub fn view(&self, owner: &T) -> FieldView {
+        let Self { name, label, range, unit, help, is_live, .. } = *self;
+        FieldView { name, label, value: self.get(owner), options: self.options(), range, unit, help, is_live }
+    }
+
+    /// Reads the field from a document, or sets its default.
+    pub(super) fn read(&self, owner: &mut T, f: &mut Fields<'_>) {
+        let (key, default) = (self.key(), self.default.map(|default| default(owner)));
+        match &self.kind {
+            Kind::Count(lens) => {
+                let default = if let Some(FieldValue::Count(n)) = default { Some(n) } else { None };
+                (lens.set)(owner, f.count(key, default));
+            }
+            Kind::Real(lens) => {
+                let default = if let Some(FieldValue::Number(n)) = default { Some(n) } else { None };
+                (lens.set)(owner, f.number(key, default));
+            }
+            Kind::Reals(lens) => {
+                let default = if let Some(FieldValue::Numbers(n)) = default { n } else { [0.0; 2] };
+                (lens.set)(owner, f.numbers2(key, default));
+            }
+            Kind::Pair(lens) => {
+                let default = if let Some(FieldValue::Pair(p)) = default { Some(p) } else { None };
+                (lens.set)(owner, f.pair(key, default));
+            }
+            Kind::Padding(lens) => (lens.set)(owner, read_padding(key, f)),
+            Kind::Flag(lens) => {
+                let default = matches!(default, Some(FieldValue::Flag(true)));
+                (lens.set)(owner, f.flag(key, default));
+            }
+            Kind::Choice { options, optional, lens } => {
+                let mut names: Vec<(&str, usize)> = options.iter().enumerate().map(|(i, name)| (*name, i)).collect();
+                if *optional {
+                    names.insert(1, ("", 0));
+                }
+                let other = || if *optional { 0 } else { (lens.get)(owner) };
+                let chosen = f.choice(key, &names, !*optional).unwrap_or_else(other);
+                (lens.set)(owner, chosen);
+            }
+        }
+    }
+
+    /// Writes the field into a document, unless it has its default there.
+    pub(super) fn write(&self, owner: &T, map: &mut Map<String, Value>) {
+        if self.default.is_none_or(|default| default(owner) != self.get(owner)) {
+            self.write_always(owner, map);
+        }
+    }
+
+    /// Writes the field into a document.
+    pub(super) fn write_always(&self, owner: &T, map: &mut Map<String, Value>) {
+        map.insert(self.key().into(), self.get(owner).json(self.options()));
+    }
+
+    /// Every mistake of range.
+    pub(super) fn findings(&self, owner: &T) -> Vec<Finding> {
+        let value = self.get(owner);
+        match self.range {
+            Range::Any => Vec::new(),
+            Range::Whole { least, most, help } => whole_finding(&value, least, most, help).into_iter().collect(),
+            Range::Real { from, to, help } => {
+                let is_outside = |n: &f64| !(from, to).contains(n);
+                match value {
+                    FieldValue::Number(n) if is_outside(&n) => {
+                        vec![(format!("found {n}"), format!("expected a number {help}"))]
+                    }
+                    FieldValue::Numbers(numbers) => {
+                        let numbers = ["first", "second"].into_iter().zip(numbers).filter(|(_, n)| is_outside(n));
+                        let finding = |(which, n)| {
+                            (format!("found {n}"), format!("expected the {which} of the two numbers to be {help}"))
+                        };
+                        numbers.map(finding).collect()
+                    }
+                    _ => Vec::new(),
+                }
+            }
+        }
+    }
+}
+
+fn whole_finding(value: &FieldValue, least: usize, most: usize, help: Option<&str>) -> Option<Finding> {
+    let numbers = match value {
+        FieldValue::Count(n) => &[*n, *n],
+        FieldValue::Pair(pair) | FieldValue::Padding(Padding::Fixed(pair)) => pair,
+        _ => return None,
+    };
+    let (smallest, largest) = (numbers[0].min(numbers[1]), numbers[0].max(numbers[1]));
+    let help = |other: String| help.map_or(other, str::to_owned);
+    if smallest < least {
+        return Some((format!("found {smallest}"), help(format!("expected at least {least}"))));
+    }
+    (largest > most).then(|| (format!("found {largest}"), help(format!("expected at most {most}"))))
+}
+
+fn read_padding(key: &'static str, f: &mut Fields<'_>) -> Padding {
+    match f.raw(key) {
+        None => Padding::Fixed([0, 0]),
+        Some(Value::String(s)) if s == "same" => Padding::Same,
+        Some(Value::String(s)) if s == "valid" => Padding::Valid,
+        Some(v) => pair_of(v).map_or_else(
+            || {
+                f.fail(key, format!("found {v}"), "expected a whole number, [h, w], \"same\" or \"valid\"");
+                Padding::Valid
+            },
+            Padding::Fixed,
+        ),
+    }
+}
+
+/// A pair in a message.
+pub(super) fn pair_text(pair: [usize; 2]) -> String {
+    pair_value(pair).to_string()
+}

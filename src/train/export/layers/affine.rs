@@ -1,0 +1,55 @@
+//! `dense` and `conv2d`.
+
+use super::{At, Exported};
+use crate::model::Layer;
+use crate::model::layers::{Conv2d, Dense};
+use crate::train::export::onnx_graph::{Attribute, Writer, ints};
+use crate::train::export::python::{activation, flag, pair};
+
+impl Exported for Dense {
+    fn pytorch(&self, layer: &Layer) -> String {
+        let inputs = layer.input.0.last().copied().unwrap_or(1);
+        let Self { units, bias, activation: function } = *self;
+        format!("Dense({inputs}, {units}, bias={}, activation={})", flag(bias), activation(function))
+    }
+
+    fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
+        let mut params = at.params();
+        let weight = params.next().unwrap_or_default();
+        let mut y = w.node("MatMul", &[&at.x, weight], &[]);
+        if let Some(bias) = params.next() {
+            y = w.node("Add", &[&y, bias], &[]);
+        }
+        w.activation(y, self.activation)
+    }
+}
+
+impl Exported for Conv2d {
+    fn pytorch(&self, layer: &Layer) -> String {
+        format!(
+            "Conv2d({}, {}, {}, stride={}, padding={}, dilation={}, groups={}, bias={}, activation={})",
+            layer.input.0[0],
+            self.filters,
+            pair(self.kernel),
+            pair(self.stride),
+            pair(self.pad()),
+            pair(self.dilation),
+            self.groups,
+            flag(self.bias),
+            activation(self.activation)
+        )
+    }
+
+    fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
+        let [height, width] = self.pad();
+        let attributes = [
+            Attribute::Ints("kernel_shape", ints(&self.kernel)),
+            Attribute::Ints("strides", ints(&self.stride)),
+            Attribute::Ints("pads", ints(&[height, width, height, width])),
+            Attribute::Ints("dilations", ints(&self.dilation)),
+            Attribute::Int("group", self.groups as i64),
+        ];
+        let y = w.node("Conv", &at.inputs(), &attributes);
+        w.activation(y, self.activation)
+    }
+}

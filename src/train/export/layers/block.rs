@@ -1,0 +1,28 @@
+//! `residual` and `repeat`.
+
+use super::{At, Exported};
+use crate::model::Layer;
+use crate::model::layers::{Repeat, Residual};
+use crate::train::export::onnx_graph::Writer;
+
+impl Exported for Residual {
+    fn pytorch(&self, _layer: &Layer) -> String {
+        "Residual(".to_owned()
+    }
+
+    fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
+        let y = at.inside(w, at.x.clone());
+        w.node("Add", &[&at.x, &y], &[])
+    }
+}
+
+/// In ONNX it is written as often as it is applied.
+impl Exported for Repeat {
+    fn pytorch(&self, _layer: &Layer) -> String {
+        format!("Repeat({}, ", self.times)
+    }
+
+    fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
+        (0..self.times).fold(at.x.clone(), |x, _| at.inside(w, x))
+    }
+}

@@ -1,0 +1,59 @@
+//! What each layer becomes elsewhere: a module of PyTorch, nodes of ONNX.
+
+mod activation;
+mod affine;
+mod block;
+mod dropout;
+mod flatten;
+mod norm;
+mod pool;
+
+use super::onnx_graph::Writer;
+use crate::model::layers::each_layer;
+use crate::model::{Layer, LayerId, Model};
+
+/// A layer in the formats of others.
+trait Exported {
+    /// The module in Python. Of a block it is the beginning, up to the list of the layers inside.
+    fn pytorch(&self, layer: &Layer) -> String;
+
+    /// Adds the nodes and gives the name of their output.
+    fn onnx(&self, w: &mut Writer, at: At<'_>) -> String;
+}
+
+/// Where a layer is applied.
+struct At<'m> {
+    model: &'m Model,
+    layer: &'m Layer,
+    /// The name of its input.
+    x: String,
+}
+
+impl<'m> At<'m> {
+    /// The input, and the layer's parameters in order.
+    fn inputs(&self) -> Vec<&str> {
+        std::iter::once(self.x.as_str()).chain(self.params()).collect()
+    }
+
+    fn params(&self) -> impl Iterator<Item = &'m str> {
+        let model = self.model;
+        self.layer.params.iter().map(|p| model.param(*p).name.as_str())
+    }
+
+    /// Applies the layers inside of a block once.
+    fn inside(&self, w: &mut Writer, x: String) -> String {
+        self.layer.children.iter().fold(x, |x, id| onnx(w, self.model, *id, x))
+    }
+}
+
+/// The module of a layer in Python; of a block its beginning.
+pub(super) fn pytorch(layer: &Layer) -> String {
+    each_layer!(&layer.spec, l => l.pytorch(layer))
+}
+
+/// Adds the nodes of a layer and gives the name of their output.
+pub(super) fn onnx(w: &mut Writer, model: &Model, id: LayerId, x: String) -> String {
+    let layer = model.layer(id);
+    let at = At { model, layer, x };
+    each_layer!(&layer.spec, l => l.onnx(w, at))
+}

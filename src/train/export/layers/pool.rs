@@ -1,0 +1,39 @@
+//! `max_pool2d`, `avg_pool2d` and `global_avg_pool`.
+
+use super::{At, Exported};
+use crate::model::Layer;
+use crate::model::layers::{GlobalAvgPool, Pool};
+use crate::train::export::onnx_graph::{Attribute, Writer, ints};
+use crate::train::export::python::pair;
+
+impl<const MAX: bool> Exported for Pool<MAX> {
+    fn pytorch(&self, _layer: &Layer) -> String {
+        let class = if MAX { "MaxPool2d" } else { "AvgPool2d" };
+        let [size, stride, padding] = [self.size, self.stride, self.padding].map(pair);
+        format!("nn.{class}({size}, stride={stride}, padding={padding})")
+    }
+
+    fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
+        let [top, left] = self.padding;
+        let mut attributes = vec![
+            Attribute::Ints("kernel_shape", ints(&self.size)),
+            Attribute::Ints("strides", ints(&self.stride)),
+            Attribute::Ints("pads", ints(&[top, left, top, left])),
+        ];
+        if !MAX {
+            attributes.push(Attribute::Int("count_include_pad", 1));
+        }
+        w.node(if MAX { "MaxPool" } else { "AveragePool" }, &[&at.x], &attributes)
+    }
+}
+
+impl Exported for GlobalAvgPool {
+    fn pytorch(&self, _layer: &Layer) -> String {
+        "Apply(lambda x: x.mean(dim=(-2, -1)))".to_owned()
+    }
+
+    fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
+        let mean = w.node("GlobalAveragePool", &[&at.x], &[]);
+        w.node("Flatten", &[&mean], &[Attribute::Int("axis", 1)])
+    }
+}

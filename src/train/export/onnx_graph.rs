@@ -1,0 +1,96 @@
+//! The graph of an ONNX file while it is written.
+
+use super::protobuf::Message;
+use crate::model::Activation;
+
+pub(super) const FLOAT: i64 = 1;
+
+/// An attribute of a node.
+pub(super) enum Attribute<'a> {
+    Int(&'a str, i64),
+    Float(&'a str, f32),
+    Ints(&'a str, Vec<i64>),
+}
+
+impl Attribute<'_> {
+    fn message(&self) -> Message {
+        match self {
+            Self::Int(name, value) => Message::new().text(1, name).int(3, *value).int(20, 2),
+            Self::Float(name, value) => Message::new().text(1, name).float(2, *value).int(20, 1),
+            Self::Ints(name, values) => {
+                values.iter().fold(Message::new().text(1, name), |m, v| m.int(8, *v)).int(20, 7)
+            }
+        }
+    }
+}
+
+/// Sizes as the format's integers.
+pub(super) fn ints(values: &[usize]) -> Vec<i64> {
+    values.iter().map(|v| *v as i64).collect()
+}
+
+/// A constant.
+pub(super) fn tensor(name: &str, dims: &[usize], bytes: &[u8]) -> Message {
+    let message = dims.iter().fold(Message::new(), |m, d| m.int(1, *d as i64));
+    message.int(2, FLOAT).text(8, name).bytes(9, bytes)
+}
+
+/// The graph while it is written.
+#[derive(Default)]
+pub(super) struct Writer {
+    pub graph: Message,
+    nodes: usize,
+    /// Constants that are there already.
+    constants: Vec<&'static str>,
+}
+
+impl Writer {
+    /// Adds a node and gives the name of its output.
+    pub fn node(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute<'_>]) -> String {
+        let output = format!("{}_{}", op.to_lowercase(), self.nodes);
+        let message = inputs.iter().fold(Message::new(), |m, i| m.text(1, i));
+        let message = message.text(2, &output).text(3, &format!("node_{}", self.nodes)).text(4, op);
+        let message = attributes.iter().fold(message, |m, a| m.message(5, &a.message()));
+        self.nodes += 1;
+        self.put(1, &message);
+        output
+    }
+
+    pub fn put(&mut self, field: u32, message: &Message) {
+        self.graph = std::mem::take(&mut self.graph).message(field, message);
+    }
+
+    /// A scalar constant under a name of its own.
+    pub fn constant(&mut self, name: &'static str, value: f32) -> &'static str {
+        if !self.constants.contains(&name) {
+            self.constants.push(name);
+            self.put(5, &tensor(name, &[], &value.to_le_bytes()));
+        }
+        name
+    }
+
+    /// A function of each element, where there is one.
+    pub fn activation(&mut self, x: String, function: Option<Activation>) -> String {
+        let Some(function) = function else { return x };
+        match function {
+            Activation::Relu => self.node("Relu", &[&x], &[]),
+            Activation::LeakyRelu => self.node("LeakyRelu", &[&x], &[Attribute::Float("alpha", 0.01)]),
+            Activation::Sigmoid => self.node("Sigmoid", &[&x], &[]),
+            Activation::Tanh => self.node("Tanh", &[&x], &[]),
+            Activation::Silu => {
+                let gate = self.node("Sigmoid", &[&x], &[]);
+                self.node("Mul", &[&x, &gate], &[])
+            }
+            Activation::Gelu => {
+                // x / 2 (1 + erf(x / sqrt 2)): opset 17 has no node for the whole.
+                let root = self.constant("constant.sqrt_half", std::f32::consts::FRAC_1_SQRT_2);
+                let (one, half) = (self.constant("constant.one", 1.0), self.constant("constant.half", 0.5));
+                let scaled = self.node("Mul", &[&x, root], &[]);
+                let erf = self.node("Erf", &[&scaled], &[]);
+                let sum = self.node("Add", &[&erf, one], &[]);
+                let product = self.node("Mul", &[&x, &sum], &[]);
+                self.node("Mul", &[&product, half], &[])
+            }
+        }
+    }
+}
