@@ -623,7 +623,7 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
 #pragma unroll
             for (int i = 0; i < EACH; ++i) sum.v[i] += more.v[i];
         }
-        UpdateSum m = {0u, 0.0f, 0.0f};
+        UpdateSum m = {0u, 0.0};
         if (inside) {
             Vec<T, EACH> copy;
 #pragma unroll
@@ -639,15 +639,16 @@ template <class Rule, class T, int ROWS, int COLS, int EACH> struct BiasStep {
             if (a.has(Slots::SHADOW)) store<T, EACH>(a.at<T>(Slots::SHADOW) + col, copy);
         }
         if (!a.has(Slots::PARTS)) return;
-        UpdatePart* const parts = a.at<UpdatePart>(Slots::PARTS);
-        const UpdatePart all = lanes_metric(m).part();
-        if (lane < EACH && block * EACH + lane < PARTS) parts[block * EACH + lane] = lane == 0 ? all : UpdatePart{0u, 0.0f};
-        if (block == 0) fill_parts<ceil_div(PARTS, 32) * 32 - PARTS>(parts, PARTS, UpdatePart{0u, 0.0f});
+        UpdateMetric* const parts = a.at<UpdateMetric>(Slots::PARTS);
+        const UpdateMetric all = lanes_metric(m).stored();
+        if (lane < EACH && block * EACH + lane < PARTS) parts[block * EACH + lane] = lane == 0 ? all : UpdateMetric{0u, 0.0f};
+        if (block == 0) fill_parts<ceil_div(PARTS, 32) * 32 - PARTS>(parts, PARTS, UpdateMetric{0u, 0.0f});
     }
 };
 
 // update_max [1] = largest of update_max_seg [SEGMENTS] (not a number where one is not) and grad_norm [1] = square root of the sum of
-// the squares of grad_norm_seg [SEGMENTS], each where both its input and its output are bound. Floats; one block, which adds in a fixed order. Overwrites.
+// the squares of grad_norm_seg [SEGMENTS], each where both its input and its output are bound. Floats; one block, which adds in a fixed order, in double:
+// squares of finite norms may be beyond a float. Overwrites.
 template <int SEGMENTS> struct UpdateMetrics {
     using Slots = slots::update_metrics;
     static constexpr int PHASES = 1, THREADS = 256;
@@ -667,9 +668,9 @@ template <int SEGMENTS> struct UpdateMetrics {
         }
         if (a.has(Slots::GRAD_NORM_SEG) && a.has(Slots::GRAD_NORM)) {
             UpdateMetric* const of_warp = (UpdateMetric*)smem;
-            UpdateSum sum = {0u, 0.0f, 0.0f};
+            UpdateSum sum = {0u, 0.0};
 #pragma unroll 4
-            for (int i = threadIdx.x; i < SEGMENTS; i += THREADS) sum.add_norm(a.at<float>(Slots::GRAD_NORM_SEG)[i]);
+            for (int i = threadIdx.x; i < SEGMENTS; i += THREADS) sum.add(UpdateMetric{0u, a.at<float>(Slots::GRAD_NORM_SEG)[i]});
             sum = lanes_metric(sum);
             // The largest change is no longer looked at there.
             __syncthreads();
@@ -677,7 +678,7 @@ template <int SEGMENTS> struct UpdateMetrics {
             __syncthreads();
             if (threadIdx.x == 0) {
                 for (int w = 1; w < THREADS / 32; ++w) sum.add(of_warp[w]);
-                a.at<float>(Slots::GRAD_NORM)[0] = sum.norm();
+                a.at<float>(Slots::GRAD_NORM)[0] = root_of_sum(sum.square);
             }
         }
     }

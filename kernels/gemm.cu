@@ -123,16 +123,16 @@ template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN
         if (lane == 0) of_warp[warp] = sum.stored();
         __syncthreads();
         if (warp != 0) return;
-        sum = UpdateSum{0u, 0.0f, 0.0f};
+        sum = UpdateSum{0u, 0.0};
         if (lane < WARPS) sum.add(of_warp[lane]);
-        const UpdatePart all = lanes_metric(sum).part();
-        UpdatePart* const parts = a.at<UpdatePart>(StepSlots<Rule>::PARTS);
+        const UpdateMetric all = lanes_metric(sum).stored();
+        UpdateMetric* const parts = a.at<UpdateMetric>(StepSlots<Rule>::PARTS);
         constexpr int ACROSS = BN / 16;
         for (int i = lane; i < BM / GRAIN * ACROSS; i += 32) {
             const int r = row / GRAIN + i / ACROSS, c = col / 16 + i % ACROSS;
-            if (r < HIGH && c < WIDE) parts[r * WIDE + c] = i == 0 ? all : UpdatePart{0u, 0.0f};
+            if (r < HIGH && c < WIDE) parts[r * WIDE + c] = i == 0 ? all : UpdateMetric{0u, 0.0f};
         }
-        if (row == 0 && col == 0) fill_parts<ceil_div(HIGH * WIDE, 32) * 32 - HIGH * WIDE>(parts, HIGH * WIDE, UpdatePart{0u, 0.0f});
+        if (row == 0 && col == 0) fill_parts<ceil_div(HIGH * WIDE, 32) * 32 - HIGH * WIDE>(parts, HIGH * WIDE, UpdateMetric{0u, 0.0f});
     }
 };
 
@@ -189,7 +189,7 @@ template <class T, int M, int N, int TRANS, bool ACC, class Epi, int BM, int BN,
 
     // Sums the groups' accumulators and stores the tile; all of them must be visible to the block.
     DEV void finish(const Args& a, const Place& p, const float* staged, const Held& held) {
-        UpdateSum metric = {0u, 0.0f, 0.0f};
+        UpdateSum metric = {0u, 0.0};
 #pragma unroll(ITEMS <= 4 ? ITEMS : 2)
         for (int i = 0; i < ITEMS; ++i) {
             int row, col;
@@ -912,7 +912,7 @@ template <class T, int M, int N, int K, int TRANS, bool ACC, class Epi, int RQ, 
                 store<float, 4>((float*)room + staged_at(m0 + g * RQ + q, n0 / 4 + t * (CQ / 2) + p), v);
             }
         __syncthreads();
-        UpdateSum metric = {0u, 0.0f, 0.0f};
+        UpdateSum metric = {0u, 0.0};
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             int row, col;

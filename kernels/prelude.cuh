@@ -408,51 +408,51 @@ template <u64 MOMENTUM, bool NESTEROV> struct Sgd : slots::sgd_step {
 };
 
 // The largest change, as the bits of a float without a sign, and the norm of the gradients: the root of the sum of their squares. As integers, such bits
-// are ordered as the floats are, with NaN above all of them. This is what is in memory between operations.
-struct alignas(8) UpdatePart {
+// are ordered as the floats are, with NaN above all of them. A norm is a float wherever it is finite, which the sum of squares is not: in memory stand
+// norms, and sums are double.
+struct alignas(8) UpdateMetric {
     u32 max;
     float norm;
 };
 
-// The same inside of an operation, with the sum of squares in place of its root: of gradients times SQUARE_UP where that sum is finite, otherwise, below
-// zero, of gradients times SQUARE_DOWN. Norms from 1e-32 up to the largest float have such a sum.
-struct alignas(8) UpdateMetric {
-    u32 max;
-    float square;
-};
-static constexpr float SQUARE_UP = 4294967296.0f, SQUARE_DOWN = 2.71050543e-20f;
-// The root of (SQUARE_DOWN / SQUARE_UP)^2.
-static constexpr float SQUARE_BETWEEN = 6.31088724e-30f;
+// The root of a sum of squares, rounded to a float; no double is divided or rooted, which takes long on most devices.
+DEV float root_of_sum(double square) {
+    const int high = __double2hiint(square), exponent = (high >> 20) - 1023;
+    // Zero stays, and what is not finite is not finite as a float.
+    if (exponent == -1023 || exponent == 1024) return (float)square;
+    // 4^half times a number between 1 and 4.
+    const int half = exponent >> 1;
+    const float rest = (float)__hiloint2double(high - (half << 21), __double2loint(square));
+    const int first = half >> 1, second = half - first;
+    return sqrtf(rest) * __int_as_float((first + 127) << 23) * __int_as_float((second + 127) << 23);
+}
 
-// Metrics while they are summed: the sums of squares of gradients times SQUARE_UP and times SQUARE_DOWN.
+// Metrics while they are summed.
 struct UpdateSum {
     u32 max;
-    float up, down;
-    __device__ __forceinline__ void widen(u32 size) { max = max > size ? max : size; }
-    __device__ __forceinline__ void add_norm(float norm) {
-        const float large = norm * SQUARE_UP, small = norm * SQUARE_DOWN;
-        up += large * large, down += small * small;
-    }
+    double square;
     // The change of an element by its gradient.
-    __device__ __forceinline__ void count(float change, float grad) { widen(__float_as_uint(fabsf(change))), add_norm(grad); }
-    __device__ __forceinline__ void add(const UpdateSum& other) { widen(other.max), up += other.up, down += other.down; }
-    __device__ __forceinline__ void add(const UpdateMetric& other) {
-        const bool is_small = !(other.square < 0.0f);
-        widen(other.max);
-        up += is_small ? other.square : __int_as_float(0x7f800000);
-        down += is_small ? other.square * SQUARE_BETWEEN * SQUARE_BETWEEN : -other.square;
+    __device__ __forceinline__ void count(float change, float grad) {
+        const u32 size = __float_as_uint(fabsf(change));
+        max = max > size ? max : size;
+        square += (double)grad * (double)grad;
     }
-    __device__ __forceinline__ void add(const UpdatePart& other) { widen(other.max), add_norm(other.norm); }
-    __device__ __forceinline__ UpdateMetric stored() const { return UpdateMetric{max, isinf(up) ? -down : up}; }
-    __device__ __forceinline__ float norm() const { return isinf(up) ? sqrtf(down) * (1.0f / SQUARE_DOWN) : sqrtf(up) * (1.0f / SQUARE_UP); }
-    __device__ __forceinline__ UpdatePart part() const { return UpdatePart{max, norm()}; }
+    __device__ __forceinline__ void add(const UpdateSum& other) {
+        max = max > other.max ? max : other.max;
+        square += other.square;
+    }
+    __device__ __forceinline__ void add(const UpdateMetric& other) { add(UpdateSum{other.max, (double)other.norm * (double)other.norm}); }
+    __device__ __forceinline__ UpdateMetric stored() const { return UpdateMetric{max, root_of_sum(square)}; }
 };
 
 // Over groups of LANES neighbouring lanes, a power of two; every lane gets its group's result, and the order is fixed.
 template <int LANES = 32> DEV UpdateSum lanes_metric(UpdateSum m) {
 #pragma unroll
-    for (int mask = LANES / 2; mask > 0; mask >>= 1)
-        m.add(UpdateSum{__shfl_xor_sync(0xffffffffu, m.max, mask), __shfl_xor_sync(0xffffffffu, m.up, mask), __shfl_xor_sync(0xffffffffu, m.down, mask)});
+    for (int mask = LANES / 2; mask > 0; mask >>= 1) {
+        const u32 max = __shfl_xor_sync(0xffffffffu, m.max, mask);
+        const int high = __shfl_xor_sync(0xffffffffu, __double2hiint(m.square), mask), low = __shfl_xor_sync(0xffffffffu, __double2loint(m.square), mask);
+        m.add(UpdateSum{max, __hiloint2double(high, low)});
+    }
     return m;
 }
 
@@ -465,8 +465,8 @@ template <class Rule> struct StepSlots : slots::gradient_step {
 };
 
 // Writes pairs `first + i` of a parameter's parts for i < COUNT, by one warp: the first is `m`, the others are zero.
-template <int COUNT> DEV void fill_parts(UpdatePart* parts, int first, const UpdatePart& m) {
-    for (int i = threadIdx.x % 32; i < COUNT; i += 32) parts[first + i] = i == 0 ? m : UpdatePart{0u, 0.0f};
+template <int COUNT> DEV void fill_parts(UpdateMetric* parts, int first, const UpdateMetric& m) {
+    for (int i = threadIdx.x % 32; i < COUNT; i += 32) parts[first + i] = i == 0 ? m : UpdateMetric{0u, 0.0f};
 }
 
 // ---------------------------------------------------------------------------------------------------- asynchronous copies and matrix instructions

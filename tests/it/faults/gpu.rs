@@ -135,8 +135,8 @@ fn logged_metrics() -> Vec<KernelFault> {
             "the gradient's norm of a step's parts is its square",
             [
                 OPTIMIZER,
-                "if (a.has(Slots::GRAD_NORM)) *a.at<float>(Slots::GRAD_NORM) = total.norm();",
-                "if (a.has(Slots::GRAD_NORM)) *a.at<float>(Slots::GRAD_NORM) = total.norm() * total.norm();",
+                "if (a.has(Slots::GRAD_NORM)) *a.at<float>(Slots::GRAD_NORM) = root_of_sum(total.square);",
+                "if (a.has(Slots::GRAD_NORM)) *a.at<float>(Slots::GRAD_NORM) = total.square;",
             ],
             &[TENSOR],
             REFERENCES,
@@ -161,8 +161,8 @@ fn logged_metrics() -> Vec<KernelFault> {
             "the gradient's norm is its square",
             [
                 OPTIMIZER,
-                "*a.at<float>(Rule::GRAD_NORM) = total.norm();",
-                "*a.at<float>(Rule::GRAD_NORM) = total.norm() * total.norm();",
+                "*a.at<float>(Rule::GRAD_NORM) = root_of_sum(total.square);",
+                "*a.at<float>(Rule::GRAD_NORM) = total.square;",
             ],
             &[CLASSES, VALUES],
             REFERENCES,
@@ -221,13 +221,13 @@ fn metrics() -> Vec<KernelFault> {
     vec![
         fault(
             "the sum of squares is its last term",
-            [PRELUDE, "up += other.up, down", "up = other.up, down"],
+            [PRELUDE, "square += other.square;", "square = other.square;"],
             &[CLASSES, TENSOR],
             REFERENCES,
         ),
         fault(
             "the largest change is the last",
-            [PRELUDE, "max = max > size ? max : size;", "max = size;"],
+            [PRELUDE, "max = max > other.max ? max : other.max;", "max = other.max;"],
             &[CLASSES, VALUES],
             REFERENCES,
         ),
