@@ -201,22 +201,19 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     let mut session = Session::prepare(&spec)?;
     let (step, pool) = session.step_mut();
     let mut bench = Bench { start: step.snapshot()?, step, pool };
-    if let Some(path) = graph {
-        match bench.step {
-            Step::Cuda(step) => step.write_graph(path)?,
-            Step::Cpu(_) => {
-                return Err(wrong(
-                    "--graph writes the graph of a GPU; the CPU's recording is that of `stepgraph plan --format dot`",
-                ));
-            }
-        }
+    if let Some(path) = graph
+        && !bench.step.write_graph(path)?
+    {
+        return Err(wrong(
+            "--graph writes the graph of a GPU; the CPU's recording is that of `stepgraph plan --format dot`",
+        ));
     }
     let single = bench.single_us()?;
-    let steps_per_sample = match bench.step {
-        // On a GPU the host is out of the way only when steps are queued.
-        Step::Cuda(_) => (GPU_SAMPLE_US / single.max(1.0)).ceil().clamp(8.0, 512.0) as usize,
-        Step::Cpu(_) if single < SHORT_US => (SAMPLE_US / single.max(0.05)).ceil() as usize,
-        Step::Cpu(_) => 1,
+    // On a GPU the host is out of the way only when steps are queued.
+    let steps_per_sample = match bench.step.capabilities().queues_steps {
+        true => (GPU_SAMPLE_US / single.max(1.0)).ceil().clamp(8.0, 512.0) as usize,
+        false if single < SHORT_US => (SAMPLE_US / single.max(0.05)).ceil() as usize,
+        false => 1,
     };
     let (mut eager, mut replay) = (Vec::new(), Vec::new());
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
@@ -227,14 +224,9 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     let rounds = (20_000.0 / single.max(1.0)).clamp(50.0, 5000.0) as usize;
     let [host_us, host_with_threads_us] = bench.step.time_bookkeeping(rounds, bench.pool)?;
     bench.step.restore(&bench.start)?;
-    let launches = match bench.step {
-        Step::Cuda(step) => step.launches().0,
-        Step::Cpu(_) => compiled.plan.program.ops.len(),
-    };
-    let libraries: Vec<Option<String>> = match bench.step {
-        Step::Cuda(step) => (0..compiled.plan.program.ops.len()).map(|i| step.describe(i)).collect(),
-        Step::Cpu(_) => vec![None; compiled.plan.program.ops.len()],
-    };
+    let launches = bench.step.recording().calls;
+    let libraries: Vec<Option<String>> =
+        (0..compiled.plan.program.ops.len()).map(|op| bench.step.library_of(op)).collect();
     let medians = bench.step.time_calls(OP_ROUNDS, bench.pool)?;
     // Once more: a machine that was busy before is hardly busy still.
     let ceilings = &ceilings.or_better(bench.pool);

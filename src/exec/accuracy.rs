@@ -203,7 +203,7 @@ impl Survey<'_> {
                     (Unit::Cpu(isa), _) => evaluate(function, *isa, &x, &mut y),
                     (_, Some(gpu)) => {
                         let mut gpu = gpu.lock().unwrap_or_else(PoisonError::into_inner);
-                        gpu.evaluate(x.as_slice(), y.as_mut_slice()).map_err(ExecError::Gpu)?;
+                        gpu.evaluate(x.as_slice(), y.as_mut_slice())?;
                     }
                     (Unit::Gpu(_), None) => {}
                 }
@@ -221,7 +221,7 @@ fn gpu_part(unit: &Unit, function: Function) -> Result<Option<Mutex<GpuFunctions
     match unit {
         Unit::Cpu(_) => Ok(None),
         Unit::Gpu(gpu) => {
-            let made = GpuFunctions::new(gpu, function).map_err(ExecError::Gpu)?;
+            let made = GpuFunctions::new(gpu, function)?;
             Ok(Some(Mutex::new(made)))
         }
     }

@@ -4,11 +4,15 @@
 //! [`SealedEnv`], which offers addresses and nothing else.
 
 mod accuracy;
+mod backend;
 pub mod cpu;
 pub mod cuda;
 mod env;
 mod error;
+mod fed;
 mod function;
+mod layout;
+mod location;
 mod memory;
 mod pages;
 mod readback;
@@ -18,13 +22,18 @@ mod stream;
 mod streamed;
 
 pub use accuracy::{Accuracy, Survey, Unit};
+pub use backend::{
+    Backend, BatchFeed, Capabilities, MemoryOf, RecordedAs, RecordedGraphs, Recording, ReferenceCheck, StepBackend,
+    Undo,
+};
 pub use env::{EnvBuilder, SealedEnv};
 pub use error::ExecError;
 pub use function::Function;
+pub(crate) use layout::samples_to_stored;
 pub use memory::{available_bytes, peak_bytes};
 pub(crate) use pages::{advise, copied, read_file, room, try_room, zero_bytes};
-pub use readback::{Fault, GraphRead, Undo};
+pub use readback::{Fault, GraphRead};
 pub use shuffle::Shuffle;
-pub(crate) use step::samples_to_stored;
-pub use step::{Executor, Recording, Step};
-pub use stream::{BatchPlace, BatchTargets, StepRecord};
+pub use step::{Executor, Step};
+use stream::MAX_WATCHED;
+pub use stream::{BatchPlace, BatchTargets, DataSet, StepRecord};

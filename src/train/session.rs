@@ -14,7 +14,7 @@ use crate::compile::Compiled;
 use crate::data::{self, Dataset};
 use crate::exec::ExecError;
 use crate::exec::cpu::{Pool, host_target};
-use crate::exec::{BatchPlace, Executor, Recording, Step, StepRecord};
+use crate::exec::{BatchPlace, Executor, RecordedAs, Recording, Step, StepRecord};
 use crate::lower::LValueId;
 use crate::model::{Model, Preset, check};
 use crate::tensor::HostTensor;
@@ -136,8 +136,8 @@ impl Session {
         let guard = Guard::new(&mut train, &feed, kept)?;
         watch.told("first snapshot");
         feed.next(&mut train, watched.x, watched.y)?;
-        // A device has run every launch once, on its fresh memory.
-        if matches!(train, Step::Cpu(_)) {
+        // What is captured has run every launch once, on fresh memory.
+        if train.capabilities().record == RecordedAs::Calls {
             guard.warm_up(&mut train, &mut pool)?;
         }
         feed.resume(start)?;

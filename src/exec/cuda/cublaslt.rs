@@ -6,6 +6,7 @@
 //! cublasLt is column-major. A row-major `[rows, cols]` is a column-major `[cols, rows]` of the same leading dimension, so the row-major `c = a b`
 //! is asked for as `cᵀ = bᵀ aᵀ`: `b` is its first factor, `a` its second, and a bias over the columns of `c` is its bias over rows.
 
+use super::error::CudaError;
 use crate::lower::{Epilogue, Gemm, Trans};
 use crate::model::Activation;
 use crate::select::cuda::Real;
@@ -57,14 +58,18 @@ fn make<T>(
     call: &str,
     create: impl FnOnce(*mut *mut T) -> sys::cublasStatus_t,
     destroy: unsafe fn(*mut T) -> sys::cublasStatus_t,
-) -> Result<Owned<T>, String> {
+) -> Result<Owned<T>, CudaError> {
     let mut raw = std::ptr::null_mut();
     check(call, create(&raw mut raw))?;
     Ok(Owned { raw, destroy })
 }
 
-fn check(call: &str, status: sys::cublasStatus_t) -> Result<(), String> {
-    if status == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS { Ok(()) } else { Err(format!("{call}: {status:?}")) }
+fn check(call: &str, status: sys::cublasStatus_t) -> Result<(), CudaError> {
+    if status == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS {
+        Ok(())
+    } else {
+        Err(CudaError::library(call, status as u32, format!("{status:?}")))
+    }
 }
 
 /// cublasLt, opened for the device whose context is current.
@@ -78,7 +83,7 @@ impl Lt {
     ///
     /// # Errors
     /// Where the library is not installed, or not usable.
-    pub fn open() -> Result<Self, String> {
+    pub fn open() -> Result<Self, CudaError> {
         // SAFETY: loads the library, whose initialisers have no preconditions.
         if !unsafe { sys::is_culib_present() } {
             return Err("cublasLt is not installed".into());
@@ -93,7 +98,7 @@ impl Lt {
     ///
     /// # Errors
     /// Where cublasLt does not do the operation, there are not so many algorithms, or a call fails.
-    pub fn plan(&self, gemm: &Gemm, real: Real, workspace_limit: usize, candidate: usize) -> Result<LtPlan, String> {
+    pub fn plan(&self, gemm: &Gemm, real: Real, workspace_limit: usize, candidate: usize) -> Result<LtPlan, CudaError> {
         let problem = Problem::new(gemm, real)?;
         let candidates = problem.candidates(self, workspace_limit)?;
         let Some(chosen) = candidates.get(candidate) else {
@@ -101,7 +106,8 @@ impl Lt {
                 "cublasLt has {} algorithms for {gemm:?} in {}: there is no number {candidate}",
                 candidates.len(),
                 real.name()
-            ));
+            )
+            .into());
         };
         Ok(LtPlan {
             algo: chosen.algo,
@@ -131,7 +137,7 @@ struct Problem {
 }
 
 impl Problem {
-    fn new(gemm: &Gemm, real: Real) -> Result<Self, String> {
+    fn new(gemm: &Gemm, real: Real) -> Result<Self, CudaError> {
         use sys::cublasLtEpilogue_t as Ep;
         use sys::cublasLtMatmulDescAttributes_t as Attr;
         use sys::cublasLtReductionScheme_t as Scheme;
@@ -162,7 +168,7 @@ impl Problem {
             (false, Some(Activation::Relu)) => Ep::CUBLASLT_EPILOGUE_RELU,
             (true, None) => Ep::CUBLASLT_EPILOGUE_BIAS,
             (true, Some(Activation::Relu)) => Ep::CUBLASLT_EPILOGUE_RELU_BIAS,
-            (_, Some(func)) => return Err(format!("cublasLt has no {} after a product", func.name())),
+            (_, Some(func)) => return Err(format!("cublasLt has no {} after a product", func.name()).into()),
         };
         set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_EPILOGUE, &(epilogue as u32))?;
         if done.bias {
@@ -199,7 +205,11 @@ impl Problem {
     }
 
     /// The heuristic's algorithms, best first: deterministic, and within the workspace.
-    fn candidates(&self, lt: &Lt, workspace_limit: usize) -> Result<Vec<sys::cublasLtMatmulHeuristicResult_t>, String> {
+    fn candidates(
+        &self,
+        lt: &Lt,
+        workspace_limit: usize,
+    ) -> Result<Vec<sys::cublasLtMatmulHeuristicResult_t>, CudaError> {
         use sys::cublasLtMatmulAlgoConfigAttributes_t as Config;
         use sys::cublasLtMatmulPreferenceAttributes_t as Attr;
         // SAFETY: `make` passes a place for a preference.
@@ -258,7 +268,7 @@ const fn align_bytes(of: sys::cudaDataType_t) -> u32 {
 fn layout(
     of: sys::cudaDataType_t,
     (rows, cols): (usize, usize),
-) -> Result<Owned<sys::cublasLtMatrixLayoutOpaque_t>, String> {
+) -> Result<Owned<sys::cublasLtMatrixLayoutOpaque_t>, CudaError> {
     let leading = i64::try_from(cols).map_err(|_| format!("rows of {cols} elements are too long for cublasLt"))?;
     // SAFETY: `make` passes a place for a layout.
     let create = |place| unsafe { sys::cublasLtMatrixLayoutCreate(place, of, cols as u64, rows as u64, leading) };
@@ -269,21 +279,22 @@ fn set_desc<T: Copy>(
     desc: &Owned<sys::cublasLtMatmulDescOpaque_t>,
     attribute: sys::cublasLtMatmulDescAttributes_t,
     value: &T,
-) -> Result<(), String> {
+) -> Result<(), CudaError> {
     let bytes = std::ptr::from_ref(value).cast::<c_void>();
     // SAFETY: the descriptor is alive, and `bytes` points to as many bytes as are named; they are copied.
     let status = unsafe { sys::cublasLtMatmulDescSetAttribute(desc.raw, attribute, bytes, size_of::<T>()) };
+    // The name is not put together where nothing failed: an address is set at every call.
     if status == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS {
         return Ok(());
     }
-    Err(format!("cublasLtMatmulDescSetAttribute({attribute:?}): {status:?}"))
+    check(&format!("cublasLtMatmulDescSetAttribute({attribute:?})"), status)
 }
 
 fn set_preference<T: Copy>(
     preference: &Owned<sys::cublasLtMatmulPreferenceOpaque_t>,
     attribute: sys::cublasLtMatmulPreferenceAttributes_t,
     value: &T,
-) -> Result<(), String> {
+) -> Result<(), CudaError> {
     let bytes = std::ptr::from_ref(value).cast::<c_void>();
     // SAFETY: the preference is alive, and `bytes` points to as many bytes as are named; they are copied.
     let status = unsafe { sys::cublasLtMatmulPreferenceSetAttribute(preference.raw, attribute, bytes, size_of::<T>()) };
@@ -342,7 +353,7 @@ impl LtPlan {
     /// and `z` are device addresses of as many elements as the shape says, multiples of 256 bytes for floats and 128 for 16-bit values; what is
     /// written overlaps nothing else. `workspace` is a multiple of 256 with [`Self::workspace_bytes`] behind it (or 0 where that is 0). All stay
     /// valid, and the workspace in no other use, until the stream, or every replay of what it captured, has run.
-    pub unsafe fn run(&self, lt: &Lt, stream: CUstream, pointers: &Pointers, workspace: u64) -> Result<(), String> {
+    pub unsafe fn run(&self, lt: &Lt, stream: CUstream, pointers: &Pointers, workspace: u64) -> Result<(), CudaError> {
         debug_assert!(
             workspace.is_multiple_of(WORKSPACE_ALIGN_BYTES) && (workspace != 0 || self.workspace_bytes == 0),
             "the workspace is a multiple of {WORKSPACE_ALIGN_BYTES}"

@@ -5,7 +5,7 @@
 
 mod special;
 
-use super::{Code, Real, cpp_act};
+use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_act};
 use crate::lower::{ConvGeometry, Epilogue, OpKind};
 use crate::select::CudaFacts;
 
@@ -96,7 +96,7 @@ struct Problem<'a> {
 }
 
 /// Every own kernel of this family for `kind`, in rising order of preference among equals; empty where the family does not know the operation.
-pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let (kind, g, epilogue, accumulate) = match kind {
         OpKind::Conv2d { geometry, epilogue } => (Kind::Forward, geometry, *epilogue, false),
         OpKind::Conv2dBwdX { geometry, epilogue } => (Kind::BackwardX, geometry, *epilogue, false),
@@ -127,7 +127,7 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
         accumulate,
         extra: (usize::from(epilogue.save_z) + usize::from(epilogue.act_grad.is_some())) * result,
     };
-    let mut found: Vec<Code> = match (tensor, real) {
+    let mut found: Vec<CustomKernel> = match (tensor, real) {
         (true, _) => TENSOR.iter().map(|tile| problem.product(tile)).collect(),
         (false, Real::F32 | Real::Tf32) => SIMT.iter().map(|tile| problem.product(tile)).collect(),
         (false, Real::Bf16 | Real::F16) => Vec::new(),
@@ -138,7 +138,7 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     found.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
     // These stay whatever the model says of them: they are few, and mostly faster.
     let special = [problem.wgmma(gpu.capability), problem.taps(), problem.thin(), problem.sliced()];
-    let special: Vec<Code> = special.into_iter().flatten().collect();
+    let special: Vec<CustomKernel> = special.into_iter().flatten().collect();
     let beaten = !special.is_empty() || gpu.has_cudnn && kind != Kind::BackwardW;
     let is_long = found.last().is_some_and(|best| best.cost_us > LONG_US);
     let most = if tensor && beaten && is_long { 1 } else { MOST };
@@ -146,6 +146,11 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     found.extend(special);
     found.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
     found
+}
+
+/// A kernel of this family.
+fn spec(template: &'static str, arguments: String) -> KernelSpec {
+    KernelSpec::new(KernelFile::Conv, template, arguments)
 }
 
 /// Elements of the weight.
@@ -219,7 +224,7 @@ impl Problem<'_> {
     }
 
     /// The tiled product with the number of splits that the model likes best.
-    fn product(&self, tile: &Tile) -> Code {
+    fn product(&self, tile: &Tile) -> CustomKernel {
         let g = self.g;
         let elem = self.real.size();
         let (group_c, group_f, taps) = (g.c / g.groups, g.f / g.groups, g.kernel[0] * g.kernel[1]);
@@ -295,7 +300,7 @@ impl Problem<'_> {
             },
             if self.tensor { "CONV_TENSOR" } else { "CONV_SIMT" },
         );
-        Code {
+        CustomKernel {
             tail: format!(
                 "{}_{}_{}x{}x{step}_k{splits}_v0",
                 self.real.name(),
@@ -303,17 +308,19 @@ impl Problem<'_> {
                 tile.rows,
                 tile.cols
             ),
-            file: "conv.cu",
-            ty: format!(
-                "ConvGemm<{kind}, {math}, {number}, {geometry}, {}, {}, {}, {}, {}, {}, {splits}, {}, {}>",
-                tile.rows,
-                tile.cols,
-                tile.step_bytes,
-                tile.part_rows,
-                tile.part_cols,
-                tile.stages,
-                self.accumulate,
-                self.epilogue
+            spec: spec(
+                "ConvGemm",
+                format!(
+                    "{kind}, {math}, {number}, {geometry}, {}, {}, {}, {}, {}, {}, {splits}, {}, {}",
+                    tile.rows,
+                    tile.cols,
+                    tile.step_bytes,
+                    tile.part_rows,
+                    tile.part_cols,
+                    tile.stages,
+                    self.accumulate,
+                    self.epilogue
+                ),
             ),
             work_bytes: self.work_bytes(splits),
             cost_us,
@@ -321,31 +328,30 @@ impl Problem<'_> {
     }
 
     /// The kernel without tiles, for groups of few channels.
-    fn direct(&self) -> Code {
+    fn direct(&self) -> CustomKernel {
         let g = self.g;
         let (group_c, taps) = (g.c / g.groups, g.kernel[0] * g.kernel[1]);
         let positions = g.n * g.ho * g.wo;
         let products = (positions * g.f * taps * group_c) as f64;
         let full = self.multiprocessors as f64 / 132.0;
         let (number, geometry) = self.types();
-        let (splits, ty, cost_us) = if self.kind == Kind::BackwardW {
+        let (splits, spec, cost_us) = if self.kind == Kind::BackwardW {
             let k = taps * group_c;
             let blocks = k.div_ceil(k.min(9)) * g.f.div_ceil(32);
             let wanted = (8 * self.multiprocessors).div_ceil(blocks).min(positions.div_ceil(32)).clamp(1, 256);
             let splits = positions.div_ceil(positions.div_ceil(wanted));
-            let ty = format!("ConvDirectBwdW<{number}, {geometry}, {splits}, {}>", self.accumulate);
+            let spec = spec("ConvDirectBwdW", format!("{number}, {geometry}, {splits}, {}", self.accumulate));
             // Lanes beyond the last filter work in vain.
             let padded = products / g.f as f64 * g.f.next_multiple_of(32) as f64;
-            (splits, ty, padded / (1.2e6 * full) + if splits > 1 { PHASE_US } else { 0.0 })
+            (splits, spec, padded / (1.2e6 * full) + if splits > 1 { PHASE_US } else { 0.0 })
         } else {
             let kind = if self.kind == Kind::Forward { "CONV_FORWARD" } else { "CONV_BACKWARD_X" };
-            let ty = format!("ConvDirect<{kind}, {number}, {geometry}, {}>", self.epilogue);
-            (1, ty, products / (1.5e6 * full))
+            let spec = spec("ConvDirect", format!("{kind}, {number}, {geometry}, {}", self.epilogue));
+            (1, spec, products / (1.5e6 * full))
         };
-        Code {
+        CustomKernel {
             tail: format!("{}_direct_k{splits}_v0", self.real.name()),
-            file: "conv.cu",
-            ty,
+            spec,
             work_bytes: self.work_bytes(splits),
             cost_us: cost_us.max(self.memory_us()) + PHASE_US + 0.5,
         }

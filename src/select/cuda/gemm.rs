@@ -1,7 +1,7 @@
 //! Which types of `gemm.cu` do a product: tile shapes and splits of the reduction, ranked by a rough model of the time they take.
 
 use super::optimizer::adam_rule;
-use super::{Code, Real, cpp_act};
+use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act};
 use crate::lower::{Epilogue, Gemm, OpKind, Trans};
 use crate::select::CudaFacts;
 
@@ -148,7 +148,7 @@ const SPLITS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 /// Every type of this family for an operation.
 #[must_use]
-pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let alone = is_alone(kind, real, gpu);
     let Some(product) = Product::of(kind, alone) else { return Vec::new() };
     let Product { gemm, .. } = &product;
@@ -187,6 +187,12 @@ fn is_alone(kind: &OpKind, real: Real, gpu: &CudaFacts) -> bool {
         && real != Real::F32
         && (17..=ALONE_DEPTH * 4 / real.size()).contains(&k)
         && n > 16
+}
+
+/// A kernel of this family: all of them fetch factors early and leave room.
+fn spec(template: &'static str, arguments: String) -> KernelSpec {
+    let pdl = Pdl { reads_flags: true, fetches_early: true, leaves_room: true };
+    KernelSpec::new(KernelFile::Gemm, template, arguments).with_pdl(pdl)
 }
 
 /// A product, and what happens to it.
@@ -230,7 +236,7 @@ impl Product {
 }
 
 /// The tiles and splits with the least estimates, at most two splits of a tile.
-fn best(tiles: &[Tile], product: &Product, real: Real, gpu: &CudaFacts, count: usize) -> Vec<Code> {
+fn best(tiles: &[Tile], product: &Product, real: Real, gpu: &CudaFacts, count: usize) -> Vec<CustomKernel> {
     let gemm = &product.gemm;
     // An update is made of whole sums.
     let splits = if product.stepping.is_some() { &SPLITS[..1] } else { &SPLITS[..] };
@@ -247,7 +253,7 @@ fn best(tiles: &[Tile], product: &Product, real: Real, gpu: &CudaFacts, count: u
 
 impl Direct {
     /// The direct kernels with the least estimates; none for products that are not small.
-    fn best(product: &Product, real: Real, gpu: &CudaFacts) -> Vec<Code> {
+    fn best(product: &Product, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
         let gemm = &product.gemm;
         if gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) > SMALL {
             return Vec::new();
@@ -315,17 +321,14 @@ impl Direct {
         )
     }
 
-    fn code(&self, product: &Product, real: Real, cost_us: f64) -> Code {
+    fn code(&self, product: &Product, real: Real, cost_us: f64) -> CustomKernel {
         let Self { lane: [down, across], warps: [wm, wn], groups, via } = *self;
         let [rows, cols] = self.tile();
-        Code {
+        let (t, problem) = (real.cpp(), product.problem());
+        let arguments = format!("{t}, {problem}, {down}, {across}, {wm}, {wn}, {groups}, {via}");
+        CustomKernel {
             tail: format!("{}_direct_{rows}x{cols}_{wm}x{wn}x{groups}_via{via}_v0", real.name()),
-            file: "gemm.cu",
-            ty: format!(
-                "GemmDirect<{}, {}, {down}, {across}, {wm}, {wn}, {groups}, {via}>",
-                real.cpp(),
-                product.problem()
-            ),
+            spec: KernelSpec { prefers_shared_memory: true, ..spec("GemmDirect", arguments) },
             work_bytes: 0,
             cost_us: cost_us + product.stepping_us(),
         }
@@ -394,25 +397,24 @@ impl Way {
         product + LAUNCH_US + FIRST_US + partials / (0.5 * L2_BYTES_PER_US) + 0.02 * self.split as f64
     }
 
-    fn code(&self, product: &Product, real: Real) -> Code {
+    fn code(&self, product: &Product, real: Real) -> CustomKernel {
         let gemm = &product.gemm;
         let Self { tile: Tile { rows, cols, unit, groups, .. }, stretch, split, cost_us } = *self;
         let shape = format!("{}, {rows}, {cols}, {stretch}", product.problem());
-        let (name, part, ty) = match unit {
+        let (name, part, spec) = match unit {
             Unit::Simt { rows, cols } => {
-                ("simt", [rows, cols], format!("GemmSimt<{shape}, {rows}, {cols}, {groups}, {split}>"))
+                ("simt", [rows, cols], spec("GemmSimt", format!("{shape}, {rows}, {cols}, {groups}, {split}")))
             }
             Unit::Mma { down, across } => {
-                let element = real.cpp();
-                ("mma", [down, across], format!("GemmMma<{element}, {shape}, {down}, {across}, {groups}, {split}>"))
+                let arguments = format!("{}, {shape}, {down}, {across}, {groups}, {split}", real.cpp());
+                ("mma", [down, across], spec("GemmMma", arguments))
             }
         };
         let [down, across] = part;
         let suffix = if split == 1 { String::new() } else { format!("_split{split}") };
-        Code {
+        CustomKernel {
             tail: format!("{}_{name}_{rows}x{cols}x{stretch}_{down}x{across}x{groups}{suffix}_v0", real.name()),
-            file: "gemm.cu",
-            ty,
+            spec,
             work_bytes: if split == 1 { 0 } else { 4 * (split * gemm.m * gemm.n) as u64 },
             cost_us: cost_us + product.stepping_us(),
         }
@@ -434,9 +436,9 @@ mod tests {
         }
     }
 
-    fn offers(m: usize, n: usize, k: usize, trans: Trans, real: Real) -> Vec<Code> {
+    fn offers(m: usize, n: usize, k: usize, trans: Trans, real: Real) -> Vec<CustomKernel> {
         let gemm = Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() };
-        codes(&OpKind::Gemm(gemm), real, &h200())
+        kernels(&OpKind::Gemm(gemm), real, &h200())
     }
 
     #[test]
@@ -466,7 +468,8 @@ mod tests {
 
     #[test]
     fn long_reductions_of_few_tiles_are_split_and_small_products_are_one_launch() {
-        let first = |m, n, k, trans, real| offers(m, n, k, trans, real).pop().map(|code| (code.work_bytes, code.ty));
+        let first =
+            |m, n, k, trans, real| offers(m, n, k, trans, real).pop().map(|code| (code.work_bytes, code.spec.ty()));
         let split = first(128, 128, 12_544, Trans::Tn, Real::F32);
         assert!(split.is_some_and(|(work, _)| work > 0 && work.is_multiple_of(4 * 128 * 128)));
         for (m, n, k) in [(128, 512, 784), (128, 10, 512), (256, 256, 256)] {

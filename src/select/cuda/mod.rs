@@ -19,10 +19,13 @@ mod optimizer;
 mod pool;
 mod schedule;
 mod signs;
+mod spec;
 mod times;
 
 pub use adapt::adapt;
+pub use loss::loss_function;
 pub use schedule::schedule;
+pub use spec::{KernelFile, KernelSpec, Pdl};
 pub use times::{GpuTimes, NOT_OFFERED_US};
 
 use super::CudaFacts;
@@ -95,15 +98,12 @@ impl From<Precision> for Real {
     }
 }
 
-/// One own kernel that can do an operation.
+/// A custom kernel that can do an operation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Code {
+pub struct CustomKernel {
     /// The tail of the kernel id, such as `f32_simt_64x64_v0`.
     pub tail: String,
-    /// The source file, such as `gemm.cu`.
-    pub file: &'static str,
-    /// The C++ type, such as `Act<float, RELU, 8192>`; declarations that it needs may stand before it, ended by a line `//---`.
-    pub ty: String,
+    pub spec: KernelSpec,
     /// Bytes of scratch memory; equals the type's `WORK`.
     pub work_bytes: u64,
     /// A rough time in microseconds, for ranking.
@@ -114,7 +114,7 @@ pub struct Code {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Route {
-    /// Own kernel, by its place in [`codes`].
+    /// Custom kernel, by its place in [`custom_kernels`].
     Own(u8),
     /// cuBLASLt, by the place of the algorithm in its heuristic's answer. What its epilogues cannot do is left to own kernels behind it.
     Lt(u8),
@@ -132,11 +132,18 @@ pub fn real_of(program: &Program, op: &Op, real: Real) -> Real {
     }
 }
 
-/// Every own kernel for an operation, in rising order of preference among equals.
+/// Every custom kernel for an operation, in rising order of preference among equals.
 #[must_use]
-pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
-    let families =
-        [gemm::codes, conv::codes, norm::codes, pool::codes, elementwise::codes, loss::codes, optimizer::codes];
+pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
+    let families = [
+        gemm::kernels,
+        conv::kernels,
+        norm::kernels,
+        pool::kernels,
+        elementwise::kernels,
+        loss::kernels,
+        optimizer::kernels,
+    ];
     families.iter().flat_map(|family| family(kind, real, gpu)).collect()
 }
 
@@ -165,7 +172,7 @@ pub(crate) struct Offer {
 
 /// Every way to run an operation on a GPU.
 pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
-    let mut out: Vec<Offer> = codes(kind, real, gpu)
+    let mut out: Vec<Offer> = custom_kernels(kind, real, gpu)
         .into_iter()
         .zip(0u8..)
         .map(|(code, i)| Offer {

@@ -6,9 +6,9 @@ use super::diverges::has_large_arguments;
 use super::gradient::{BATCH, culprit, run_to_gradients, scale_of, trained, update_at};
 use super::{Check, Culprit, VerifyOptions, prepared};
 use crate::compile::Options;
-use crate::exec::Step;
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
 use crate::exec::cpu::{BoundedStep, Storage, host_target};
+use crate::exec::{MemoryOf, Step};
 use crate::lower::{LValueId, Op};
 use crate::model::{Model, ParamId};
 use crate::select::cuda::Real;
@@ -124,9 +124,8 @@ fn run_bounded<const SUM: i32, const PRODUCT: i32>(
     step: &Step,
     storage: Storage,
 ) -> Result<Exact, TrainError> {
-    let Step::Cpu(memory) = step else { unreachable!("the reference in f64 runs on a CPU") };
     let mut bounded = BoundedStep::<SUM, PRODUCT>::new(std::sync::Arc::clone(step.compiled()), storage);
-    bounded.load_state(memory)?;
+    bounded.load_state(step.backend())?;
     let undecided = bounded.run(0, update_at(step))?;
     let program = &step.compiled().plan.program;
     let reals = |id: LValueId| bounded.reals(id).unwrap_or(&[]);
@@ -315,16 +314,16 @@ pub(super) fn each_kernel(model: &Model, options: &VerifyOptions) -> Result<Chec
     let ops = &compiled.plan.program.ops;
     let (mut worst, mut failures, mut undecided, mut beyond) = (Worst::default(), Vec::new(), 0, 0);
     for (index, op) in ops.iter().enumerate() {
-        let Step::Cpu(memory) = &step else {
+        if step.capabilities().memory == MemoryOf::Device {
             return Ok(Check::skipped(NAME, "the step runs on a GPU"));
-        };
+        }
         if has_large_arguments(&step, op)? {
             beyond += 1;
             step.run_ops(index, index + 1, &mut pool)?;
             continue;
         }
         let mut bounded = BoundedStep::<24, 24>::new(std::sync::Arc::clone(&compiled), Storage::default());
-        bounded.load_arguments(memory, index)?;
+        bounded.load_arguments(step.backend(), index)?;
         let ties = bounded.run(index, index + 1)?;
         undecided += ties;
         step.run_ops(index, index + 1, &mut pool)?;
@@ -366,8 +365,8 @@ fn compare_op(
             if failed {
                 return Ok(Some(text));
             }
-        } else if let (Step::Cpu(memory), Some(bytes)) = (step, bounded.raw(id)) {
-            let different = memory.raw(id)?.iter().zip(bytes).filter(|(a, b)| a != b).count();
+        } else if let Some(bytes) = bounded.raw(id) {
+            let different = step.backend().bytes(id)?.iter().zip(bytes).filter(|(a, b)| a != b).count();
             if different > 0 && !is_tied {
                 return Ok(Some(format!("{}: {different} of {} bytes differ", name(), bytes.len())));
             }

@@ -1,7 +1,8 @@
 //! A convolution with what follows it, described to cuDNN.
 
 use super::backend::{Attr, DataType, Descriptor, Kind, Library, Pointwise, Raw};
-use super::{ConvKind, DnnArgs, Fused};
+use super::request::{ConvKind, DnnArgs, Fused, PlanRequest};
+use crate::exec::cuda::error::CudaError;
 use crate::lower::ConvGeometry;
 use crate::select::cuda::Real;
 use cudarc::cudnn::sys;
@@ -54,14 +55,8 @@ pub(super) enum Stored {
 
 impl Graph {
     /// The graph whose result is stored as `stored` says; the other images and the weight are of the step's type.
-    pub(super) fn new(
-        library: &Arc<Library>,
-        kind: ConvKind,
-        geometry: &ConvGeometry,
-        real: Real,
-        fused: Fused,
-        stored: Stored,
-    ) -> Result<Self, String> {
+    pub(super) fn new(library: &Arc<Library>, wanted: &PlanRequest, stored: Stored) -> Result<Self, CudaError> {
+        let PlanRequest { kind, ref geometry, real, fused, .. } = *wanted;
         let result = match kind {
             ConvKind::Forward => Role::Y,
             ConvKind::BwdX => Role::X,
@@ -73,7 +68,7 @@ impl Graph {
             ConvKind::BwdW => Fused::default(),
         };
         if allowed != fused {
-            return Err(format!("{kind:?} cannot be followed by {fused:?}"));
+            return Err(format!("{kind:?} cannot be followed by {fused:?}").into());
         }
         let mut b = Builder {
             library,
@@ -174,7 +169,7 @@ impl Builder<'_> {
     }
 
     /// A tensor of the given `[n, c, h, w]` that lies channels-last.
-    fn add_tensor(&mut self, id: i64, dtype: DataType, dims: [usize; 4], is_virtual: bool) -> Result<Raw, String> {
+    fn add_tensor(&mut self, id: i64, dtype: DataType, dims: [usize; 4], is_virtual: bool) -> Result<Raw, CudaError> {
         let [n, c, h, w] = dims.map(|d| d as i64);
         let tensor = Descriptor::new(self.library, Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?;
         tensor
@@ -198,18 +193,18 @@ impl Builder<'_> {
     }
 
     /// A tensor with an address.
-    fn tensor(&mut self, role: Role, dtype: DataType) -> Result<Raw, String> {
+    fn tensor(&mut self, role: Role, dtype: DataType) -> Result<Raw, CudaError> {
         self.roles.push(role);
         self.add_tensor(role as i64, dtype, self.dims(role), false)
     }
 
     /// A float tensor between two operations, shaped like `role`; it never reaches memory.
-    fn between(&mut self, role: Role) -> Result<Raw, String> {
+    fn between(&mut self, role: Role) -> Result<Raw, CudaError> {
         self.next_virtual += 1;
         self.add_tensor(self.next_virtual, DataType::CUDNN_DATA_FLOAT, self.dims(role), true)
     }
 
-    fn convolution(&mut self, kind: ConvKind, [x, w, y]: [Raw; 3]) -> Result<(), String> {
+    fn convolution(&mut self, kind: ConvKind, [x, w, y]: [Raw; 3]) -> Result<(), CudaError> {
         let g = self.geometry;
         let pair = |v: [usize; 2]| v.map(|d| d as i64);
         let conv = Descriptor::new(self.library, Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?;
@@ -268,7 +263,7 @@ impl Builder<'_> {
     }
 
     /// An operation on each element; `tensors` are its attributes.
-    fn pointwise(&mut self, mode: Pointwise, tensors: &[(Attr, Raw)]) -> Result<(), String> {
+    fn pointwise(&mut self, mode: Pointwise, tensors: &[(Attr, Raw)]) -> Result<(), CudaError> {
         let what = Descriptor::new(self.library, Kind::CUDNN_BACKEND_POINTWISE_DESCRIPTOR)?;
         what.set(Attr::CUDNN_ATTR_POINTWISE_MODE, &[mode])?
             .set(Attr::CUDNN_ATTR_POINTWISE_MATH_PREC, &[DataType::CUDNN_DATA_FLOAT])?;

@@ -45,7 +45,7 @@ impl Problem<'_> {
     }
 
     /// The gradient of the weight of all taps at once by the matrix instructions of warpgroups, which are Hopper's alone.
-    pub(super) fn wgmma(&self, capability: (u32, u32)) -> Option<Code> {
+    pub(super) fn wgmma(&self, capability: (u32, u32)) -> Option<CustomKernel> {
         if !self.taps_are_shifts() || capability != (9, 0) || self.real.size() != 2 {
             return None;
         }
@@ -53,17 +53,16 @@ impl Problem<'_> {
         let rows = self.unit_rows(128, 16, 3, [128, 128])?;
         let splits = self.stretches(g.f.div_ceil(64) * g.c.div_ceil(64), g.n * g.ho.div_ceil(rows));
         let (number, geometry) = self.types();
-        Some(Code {
+        Some(CustomKernel {
             tail: format!("{}_wgmma_64x576x{rows}_k{splits}_v0", self.real.name()),
-            file: "conv.cu",
-            ty: format!("ConvWgmmaBwdW<{number}, {geometry}, {rows}, {splits}, {}>", self.accumulate),
+            spec: spec("ConvWgmmaBwdW", format!("{number}, {geometry}, {rows}, {splits}, {}", self.accumulate)),
             work_bytes: self.work_bytes(splits),
             cost_us: self.taps_us(rows, 64, splits, 620e6),
         })
     }
 
     /// The gradient of the weight of all taps at once with TF32 factors.
-    pub(super) fn taps(&self) -> Option<Code> {
+    pub(super) fn taps(&self) -> Option<CustomKernel> {
         if !self.taps_are_shifts() || self.real != Real::Tf32 {
             return None;
         }
@@ -72,17 +71,16 @@ impl Problem<'_> {
         let rows = self.unit_rows(64, if channels == 32 { 16 } else { 8 }, 3, [288, (channels + 8) * 4])?;
         let splits = self.stretches(g.f.div_ceil(64) * g.c.div_ceil(channels), g.n * g.ho.div_ceil(rows));
         let (_, geometry) = self.types();
-        Some(Code {
+        Some(CustomKernel {
             tail: format!("tf32_taps_64x{}x{rows}_k{splits}_v0", channels * 9),
-            file: "conv.cu",
-            ty: format!("ConvTapsBwdW<{geometry}, {rows}, {channels}, 3, {splits}, {}>", self.accumulate),
+            spec: spec("ConvTapsBwdW", format!("{geometry}, {rows}, {channels}, 3, {splits}, {}", self.accumulate)),
             work_bytes: self.work_bytes(splits),
             cost_us: self.taps_us(rows, channels, splits, 175e6),
         })
     }
 
     /// The kernels for images of few channels, on tensor cores.
-    pub(super) fn thin(&self) -> Option<Code> {
+    pub(super) fn thin(&self) -> Option<CustomKernel> {
         let g = self.g;
         let (elem, weights) = (self.real.size(), g.kernel[0] * g.kernel[1] * g.c);
         let backward = self.kind == Kind::BackwardW;
@@ -107,10 +105,9 @@ impl Problem<'_> {
         let units = g.n * g.ho.div_ceil(rows);
         let tiles = g.f / filters;
         let (number, geometry) = self.types();
-        let code = |tail: String, ty: String, work_bytes: u64, cost_us: f64| Code {
+        let code = |tail: String, spec: KernelSpec, work_bytes: u64, cost_us: f64| CustomKernel {
             tail,
-            file: "conv.cu",
-            ty,
+            spec,
             work_bytes,
             cost_us,
         };
@@ -123,7 +120,7 @@ impl Problem<'_> {
             }
             Some(code(
                 format!("{}_thin_{filters}x{rows}_k{splits}_v0", self.real.name()),
-                format!("ConvThinBwdW<{number}, {geometry}, {filters}, {rows}, {splits}, {}>", self.accumulate),
+                spec("ConvThinBwdW", format!("{number}, {geometry}, {filters}, {rows}, {splits}, {}", self.accumulate)),
                 self.work_bytes(splits),
                 2.0 * PHASE_US + 2.5 + 1.15 * self.memory_us(),
             ))
@@ -131,7 +128,10 @@ impl Problem<'_> {
             let blocks = (2 * self.multiprocessors).div_ceil(tiles).min(units);
             Some(code(
                 format!("{}_thin_{filters}x{rows}_v0", self.real.name()),
-                format!("ConvThinForward<{number}, {geometry}, {filters}, {rows}, {blocks}, {}>", self.epilogue),
+                spec(
+                    "ConvThinForward",
+                    format!("{number}, {geometry}, {filters}, {rows}, {blocks}, {}", self.epilogue),
+                ),
                 0,
                 PHASE_US + 1.5 + 1.15 * self.memory_us(),
             ))
@@ -139,7 +139,7 @@ impl Problem<'_> {
     }
 
     /// The kernel whose warps share a sum, for small problems without tensor cores.
-    pub(super) fn sliced(&self) -> Option<Code> {
+    pub(super) fn sliced(&self) -> Option<CustomKernel> {
         let g = self.g;
         if self.tensor || self.kind == Kind::BackwardW || self.real.size() != 4 {
             return None;
@@ -161,10 +161,12 @@ impl Problem<'_> {
         let each = steps.div_ceil(18);
         let slices = steps.div_ceil(each);
         let (_, geometry) = self.types();
-        Some(Code {
+        Some(CustomKernel {
             tail: format!("{}_sliced_{}x{}_s{slices}_v0", self.real.name(), tile[0], tile[1]),
-            file: "conv.cu",
-            ty: format!("ConvSliced<{kind}, {geometry}, {}, {}, {slices}, {}>", tile[0], tile[1], self.epilogue),
+            spec: spec(
+                "ConvSliced",
+                format!("{kind}, {geometry}, {}, {}, {slices}, {}", tile[0], tile[1], self.epilogue),
+            ),
             work_bytes: 0,
             cost_us: PHASE_US + 1.0 + blocks.div_ceil(self.multiprocessors) as f64 * (0.4 + 0.35 * each as f64),
         })

@@ -1,34 +1,22 @@
-//! Every kernel against its reference twin: one operation of a step on fresh random inputs, on the device and by
+//! Every kernel against its reference: one operation of a step on fresh random inputs, on the device and by
 //! plain loops in f64 that carry a bound for the rounding of every value.
 //!
 //! Outputs are poisoned before the kernel runs, so that an element that nobody writes shows, and what lies beside the
 //! outputs in flat vectors must come out as it went in.
 
-use super::judge::{Judged, is_product, judge};
-use super::{Step, stepped};
-use crate::exec::ExecError;
+use super::reference_bounds::{Judged, is_product, judge};
+use super::reference_updates;
+use super::step::Step;
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::reference;
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
+use crate::exec::{ExecError, ReferenceCheck};
 use crate::lower::{Dir, LValueId, OpKind, ParamOrder};
 use crate::model::Rng;
 use crate::select::cuda::{Real, real_of};
 use crate::tensor::DType;
 use half::{bf16, f16};
 use std::collections::BTreeMap;
-
-/// What comparing one operation gave.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Twin {
-    pub op: usize,
-    pub kernel: String,
-    /// The largest part that an error takes of what is allowed.
-    pub ratio: f64,
-    /// Where that is; empty where there is no error.
-    pub at: String,
-    /// What is wrong, in words; empty where nothing is.
-    pub wrong: String,
-}
 
 /// The memory of one root value, on the host.
 enum Host<T> {
@@ -99,164 +87,166 @@ fn draw_raw(kind: &OpKind, slot: &str, dtype: DType, len: usize, rng: &mut Rng) 
     }
 }
 
-impl Step {
-    /// Compares one operation with its reference. The step's values are gone afterwards.
-    ///
-    /// # Errors
-    /// Where the device fails. A difference is no error: it is in the result.
-    pub fn compare_with_reference(&mut self, index: usize, seed: u64) -> Result<Twin, ExecError> {
-        let program = &self.compiled.plan.program;
-        let op = &program.ops[index];
-        let real = real_of(program, op, self.compiled.selection.real);
-        match real {
-            _ if !is_product(&op.kind) => self.compare::<Bounded<24, 24>>(index, seed, None),
-            Real::F32 => self.compare::<Bounded<24, 24>>(index, seed, None),
-            Real::Tf32 | Real::F16 => self.compare::<Bounded<24, 11>>(index, seed, Some(real)),
-            Real::Bf16 => self.compare::<Bounded<24, 8>>(index, seed, Some(real)),
-        }
+/// Compares one operation with its reference. The step's values are gone afterwards.
+///
+/// # Errors
+/// Where the device fails. A difference is no error: it is in the result.
+pub(super) fn compare(step: &mut Step, index: usize, seed: u64) -> Result<ReferenceCheck, ExecError> {
+    let program = &step.ops.compiled.plan.program;
+    let op = &program.ops[index];
+    let real = real_of(program, op, step.ops.compiled.selection.real);
+    match real {
+        _ if !is_product(&op.kind) => compare_as::<Bounded<24, 24>>(step, index, seed, None),
+        Real::F32 => compare_as::<Bounded<24, 24>>(step, index, seed, None),
+        Real::Tf32 | Real::F16 => compare_as::<Bounded<24, 11>>(step, index, seed, Some(real)),
+        Real::Bf16 => compare_as::<Bounded<24, 8>>(step, index, seed, Some(real)),
     }
+}
 
-    /// As [`Self::compare_with_reference`], where products round their operands as `coarse` does.
-    fn compare<T: Judged>(&mut self, index: usize, seed: u64, coarse: Option<Real>) -> Result<Twin, ExecError> {
-        let compiled = std::sync::Arc::clone(&self.compiled);
-        let (program, plan) = (&compiled.plan.program, &compiled.plan);
-        let op = &program.ops[index];
-        let mut rng = Rng::new(seed, index as u64);
-        let mut twin = Twin {
-            op: index,
-            kernel: compiled.selection.choices[index].kernel.clone(),
-            ratio: 0.0,
-            at: String::new(),
-            wrong: String::new(),
-        };
-        let slots: Vec<(usize, &str, Dir, LValueId)> = op
-            .kind
-            .slots()
-            .iter()
-            .zip(&op.args)
-            .enumerate()
-            .filter_map(|(i, (slot, arg))| Some((i, slot.name, slot.dir, (*arg)?)))
-            .collect();
-        // Everything that the operation touches, poisoned, then its inputs drawn.
-        let mut hosts: BTreeMap<LValueId, Host<T>> = BTreeMap::new();
-        for (_, _, _, id) in &slots {
-            let (root, _) = program.root(*id);
-            let value = program.value(root);
-            hosts.entry(root).or_insert_with(|| {
-                if is_real(value.dtype) {
-                    // Padding between the parts of a flat vector is zero; written stretches are poisoned below.
-                    Host::Real(vec![T::ZERO; value.shape.len()])
-                } else {
-                    Host::Raw(vec![0xff; value.bytes() as usize])
-                }
-            });
-        }
-        for wanted in [Dir::Out, Dir::In] {
-            for (_, slot, dir, id) in slots.iter().filter(|s| s.2 == wanted) {
-                let (root, start) = program.root(*id);
-                let value = program.value(*id);
-                let len = value.shape.len();
-                match hosts.get_mut(&root) {
-                    Some(Host::Real(values)) => {
-                        let stretches = parts(&op.kind, slot, start, len);
-                        for i in stretches.into_iter().flat_map(|(from, to)| from..to) {
-                            values[i] = match dir {
-                                Dir::In => T::exact(round(draw(&op.kind, slot, &mut rng), value.dtype)),
-                                _ => T::exact(f64::NAN),
-                            };
-                        }
-                        if matches!(*slot, "scaler" | "scaler_prev" | "scale" | "skipped") && *dir == Dir::In {
-                            let set = [1024.0, 5.0, 1.0 / 1024.0, 0.0, 3.0].map(T::exact);
-                            let set = if *slot == "skipped" { &set[4..] } else { &set[..] };
-                            values[start..start + len].copy_from_slice(&set[..len]);
-                        }
-                    }
-                    Some(Host::Raw(bytes)) if *dir == Dir::In => {
-                        let size = value.dtype.size();
-                        let drawn = draw_raw(&op.kind, slot, value.dtype, len, &mut rng);
-                        bytes[start * size..start * size + drawn.len()].copy_from_slice(&drawn);
-                    }
-                    _ => {}
-                }
+/// As [`compare`], where products round their operands as `coarse` does.
+fn compare_as<T: Judged>(
+    step: &mut Step,
+    index: usize,
+    seed: u64,
+    coarse: Option<Real>,
+) -> Result<ReferenceCheck, ExecError> {
+    let compiled = std::sync::Arc::clone(&step.ops.compiled);
+    let (program, plan) = (&compiled.plan.program, &compiled.plan);
+    let op = &program.ops[index];
+    let mut rng = Rng::new(seed, index as u64);
+    let mut check = ReferenceCheck {
+        op: index,
+        kernel: compiled.selection.choices[index].kernel.clone(),
+        ratio: 0.0,
+        at: String::new(),
+        wrong: String::new(),
+    };
+    let slots: Vec<(usize, &str, Dir, LValueId)> = op
+        .kind
+        .slots()
+        .iter()
+        .zip(&op.args)
+        .enumerate()
+        .filter_map(|(i, (slot, arg))| Some((i, slot.name, slot.dir, (*arg)?)))
+        .collect();
+    // Everything that the operation touches, poisoned, then its inputs drawn.
+    let mut hosts: BTreeMap<LValueId, Host<T>> = BTreeMap::new();
+    for (_, _, _, id) in &slots {
+        let (root, _) = program.root(*id);
+        let value = program.value(root);
+        hosts.entry(root).or_insert_with(|| {
+            if is_real(value.dtype) {
+                // Padding between the parts of a flat vector is zero; written stretches are poisoned below.
+                Host::Real(vec![T::ZERO; value.shape.len()])
+            } else {
+                Host::Raw(vec![0xff; value.bytes() as usize])
             }
-        }
-        // The narrow copy of a bias is a copy.
-        let slot =
-            |name: &str| slots.iter().find(|s| s.1 == name).map(|s| (program.root(s.3), program.value(s.3).clone()));
-        if let (Some(((root, start), bias)), Some(((copy, from), narrow))) = (slot("bias"), slot("bias_half")) {
-            let len = bias.shape.len();
-            let rounded: Vec<T> = match hosts.get(&root) {
-                Some(Host::Real(v)) => {
-                    v[start..start + len].iter().map(|v| T::exact(round(v.f64(), narrow.dtype))).collect()
-                }
-                _ => Vec::new(),
-            };
-            for (root, start) in [(root, start), (copy, from)] {
-                if let Some(Host::Real(v)) = hosts.get_mut(&root) {
-                    v[start..start + rounded.len()].copy_from_slice(&rounded);
-                }
-            }
-        }
-        for (root, host) in &hosts {
-            let Some(place) = plan.place(*root) else { continue };
-            let bytes = match host {
-                Host::Real(values) => to_bytes(values, program.value(*root).dtype),
-                Host::Raw(bytes) => bytes.clone(),
-            };
-            self.write_bytes(self.env.address(plan, place), &bytes)?;
-        }
-        if let Some(shadow) = &self.shadow {
-            shadow.stale.store(false, std::sync::atomic::Ordering::Release);
-        }
-        self.run_ops(index, index + 1)?;
-        self.synchronize()?;
-        let filters = filter_slot(&op.kind).and_then(|slot| {
-            let id = op.arg(slot)?;
-            let param = program.value(id).param?;
-            Some((slot, program.params[param.0 as usize].order))
         });
-        reference(&op.kind, &slots, program, &mut hosts, filters);
-        let mut worst = Vec::new();
-        for (root, host) in &hosts {
-            let Some(place) = plan.place(*root) else { continue };
-            let value = program.value(*root);
-            let mut bytes = vec![0; value.bytes() as usize];
-            self.read_bytes(self.env.address(plan, place), &mut bytes)?;
-            match host {
-                Host::Real(expected) => {
-                    let mut found = from_bytes(&bytes, value.dtype);
-                    let is_parts =
-                        slots.iter().any(|s| s.1 == "parts" && s.2 == Dir::Out && program.root(s.3).0 == *root);
-                    let folded = stepped::totals(expected).to_vec();
-                    // How a kernel spreads parts is its own affair.
-                    let expected = if is_parts { &folded } else { expected };
-                    if is_parts {
-                        found = stepped::totals(&found.iter().map(|v| T::exact(*v)).collect::<Vec<T>>())
-                            .map(T::f64)
-                            .to_vec();
+    }
+    for wanted in [Dir::Out, Dir::In] {
+        for (_, slot, dir, id) in slots.iter().filter(|s| s.2 == wanted) {
+            let (root, start) = program.root(*id);
+            let value = program.value(*id);
+            let len = value.shape.len();
+            match hosts.get_mut(&root) {
+                Some(Host::Real(values)) => {
+                    let stretches = parts(&op.kind, slot, start, len);
+                    for i in stretches.into_iter().flat_map(|(from, to)| from..to) {
+                        values[i] = match dir {
+                            Dir::In => T::exact(round(draw(&op.kind, slot, &mut rng), value.dtype)),
+                            _ => T::exact(f64::NAN),
+                        };
                     }
-                    let judged = judge(&found, expected, value.dtype, coarse);
-                    let text = format!("{} {}", value.name, judged.text);
-                    if judged.ratio > 1.0 {
-                        worst.push(text.clone());
-                    }
-                    if judged.ratio > twin.ratio {
-                        (twin.ratio, twin.at) = (judged.ratio, text);
+                    if matches!(*slot, "scaler" | "scaler_prev" | "scale" | "skipped") && *dir == Dir::In {
+                        let set = [1024.0, 5.0, 1.0 / 1024.0, 0.0, 3.0].map(T::exact);
+                        let set = if *slot == "skipped" { &set[4..] } else { &set[..] };
+                        values[start..start + len].copy_from_slice(&set[..len]);
                     }
                 }
-                Host::Raw(expected) => {
-                    if let Some(at) = bytes.iter().zip(expected).position(|(f, e)| f != e) {
-                        worst.push(format!(
-                            "{} differs at byte {at}: {:#x}, expected {:#x}",
-                            value.name, bytes[at], expected[at]
-                        ));
-                    }
+                Some(Host::Raw(bytes)) if *dir == Dir::In => {
+                    let size = value.dtype.size();
+                    let drawn = draw_raw(&op.kind, slot, value.dtype, len, &mut rng);
+                    bytes[start * size..start * size + drawn.len()].copy_from_slice(&drawn);
+                }
+                _ => {}
+            }
+        }
+    }
+    // The narrow copy of a bias is a copy.
+    let slot = |name: &str| slots.iter().find(|s| s.1 == name).map(|s| (program.root(s.3), program.value(s.3).clone()));
+    if let (Some(((root, start), bias)), Some(((copy, from), narrow))) = (slot("bias"), slot("bias_half")) {
+        let len = bias.shape.len();
+        let rounded: Vec<T> = match hosts.get(&root) {
+            Some(Host::Real(v)) => {
+                v[start..start + len].iter().map(|v| T::exact(round(v.f64(), narrow.dtype))).collect()
+            }
+            _ => Vec::new(),
+        };
+        for (root, start) in [(root, start), (copy, from)] {
+            if let Some(Host::Real(v)) = hosts.get_mut(&root) {
+                v[start..start + rounded.len()].copy_from_slice(&rounded);
+            }
+        }
+    }
+    for (root, host) in &hosts {
+        let Some(place) = plan.place(*root) else { continue };
+        let bytes = match host {
+            Host::Real(values) => to_bytes(values, program.value(*root).dtype),
+            Host::Raw(bytes) => bytes.clone(),
+        };
+        let address = step.ops.env.address(plan, place);
+        step.transfers.stage(address, bytes.len(), |out| out.copy_from_slice(&bytes))?;
+    }
+    if let Some(half) = &step.half {
+        half.set_fresh();
+    }
+    step.run_ops(index, index + 1)?;
+    step.synchronize()?;
+    let filters = filter_slot(&op.kind).and_then(|slot| {
+        let id = op.arg(slot)?;
+        let param = program.value(id).param?;
+        Some((slot, program.params[param.0 as usize].order))
+    });
+    reference(&op.kind, &slots, program, &mut hosts, filters);
+    let mut worst = Vec::new();
+    for (root, host) in &hosts {
+        let Some(place) = plan.place(*root) else { continue };
+        let value = program.value(*root);
+        let mut bytes = vec![0; value.bytes() as usize];
+        step.transfers.read(step.ops.env.address(plan, place), &mut bytes)?;
+        match host {
+            Host::Real(expected) => {
+                let mut found = from_bytes(&bytes, value.dtype);
+                let is_parts = slots.iter().any(|s| s.1 == "parts" && s.2 == Dir::Out && program.root(s.3).0 == *root);
+                let folded = reference_updates::totals(expected).to_vec();
+                // How a kernel spreads parts is its own affair.
+                let expected = if is_parts { &folded } else { expected };
+                if is_parts {
+                    found = reference_updates::totals(&found.iter().map(|v| T::exact(*v)).collect::<Vec<T>>())
+                        .map(T::f64)
+                        .to_vec();
+                }
+                let judged = judge(&found, expected, value.dtype, coarse);
+                let text = format!("{} {}", value.name, judged.text);
+                if judged.ratio > 1.0 {
+                    worst.push(text.clone());
+                }
+                if judged.ratio > check.ratio {
+                    (check.ratio, check.at) = (judged.ratio, text);
+                }
+            }
+            Host::Raw(expected) => {
+                if let Some(at) = bytes.iter().zip(expected).position(|(f, e)| f != e) {
+                    worst.push(format!(
+                        "{} differs at byte {at}: {:#x}, expected {:#x}",
+                        value.name, bytes[at], expected[at]
+                    ));
                 }
             }
         }
-        twin.wrong = worst.join("; ");
-        Ok(twin)
     }
+    check.wrong = worst.join("; ");
+    Ok(check)
 }
 
 /// The stretches of a value that an operation touches: the segments for an update, which leaves the padding between
@@ -317,7 +307,7 @@ fn reference<T: Judged>(
         put(hosts, slots, program, "scaler", &next.map(T::exact));
         return;
     }
-    if let Some(results) = stepped::reference(kind, &|slot| reals(hosts, slot)) {
+    if let Some(results) = reference_updates::reference(kind, &|slot| reals(hosts, slot)) {
         for (slot, values) in results {
             put(hosts, slots, program, slot, &values);
         }
@@ -408,7 +398,7 @@ fn reference<T: Judged>(
         put(hosts, slots, program, "total_max", &[max.iter().copied().fold(T::ZERO, T::larger)]);
     }
     if let Some(norms) = find("grad_norm_seg") {
-        put(hosts, slots, program, "grad_norm", &[stepped::root_of_squares(&norms)]);
+        put(hosts, slots, program, "grad_norm", &[reference_updates::root_of_squares(&norms)]);
     }
     if let Some(params) = find("param") {
         put_parts(hosts, slots, program, kind, "shadow", &params);

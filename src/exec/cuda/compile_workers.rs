@@ -1,7 +1,7 @@
 //! Processes that compile kernels for this one. Within a process the run-time compiler reads one source at a time, whatever the number of threads: 15 to 40 ms
 //! each on a host with an H200, of which 70 kernels make three seconds on 16 processors that wait for each other.
 
-use super::compiler::{Arch, compile_unit};
+use super::compiler::{Arch, compile_source};
 use super::probe::nvrtc_version;
 use crate::exec::available_bytes;
 use std::ffi::OsString;
@@ -52,13 +52,13 @@ fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
         }
         let [major, minor] = [0, 4].map(|at| u32::from_le_bytes([arch[at], arch[at + 1], arch[at + 2], arch[at + 3]]));
         let source = String::from_utf8(read_counted(from)?).map_err(io::Error::other)?;
-        let answer = nvrtc_version().and_then(|_| compile_unit(&source, Arch(major, minor)));
-        let (mark, bytes) = match &answer {
-            Ok(code) => (1, code.as_slice()),
-            Err(why) => (0, why.as_bytes()),
+        let answer = nvrtc_version().and_then(|_| compile_source(&source, Arch(major, minor)));
+        let (mark, bytes) = match answer {
+            Ok(code) => (1, code),
+            Err(why) => (0, why.to_string().into_bytes()),
         };
         to.write_all(&[mark])?;
-        write_counted(to, bytes)?;
+        write_counted(to, &bytes)?;
     }
 }
 
@@ -126,7 +126,7 @@ impl Compiler {
         }
     }
 
-    /// What [`compile_unit`] gives there.
+    /// What [`compile_source`] gives there.
     ///
     /// # Errors
     /// Where the process has ended, or answers something else.
