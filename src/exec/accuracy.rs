@@ -1,7 +1,7 @@
 //! How far the functions that a step computes are from their exact values, over all inputs.
 //!
-//! The exact values are those of `f64` functions, which are good to about 2^-46 of themselves: more than enough to judge
-//! results of 24 bits.
+//! The exact values are those of `f64` functions, which are good to about 2^-46 of themselves: more than enough to
+//! judge results of 24 bits.
 
 use super::cpu::kernels::functions::{Numbers, evaluate};
 use super::cpu::{detect_isa, usable_cores};
@@ -45,13 +45,15 @@ impl Unit {
 pub struct Accuracy {
     /// Inputs that were looked at.
     pub inputs: u64,
-    /// The largest error in units in the last place of the exact result, among those that are normal numbers, and its input.
+    /// The largest error in units in the last place of the exact result, among those that are normal numbers, and its
+    /// input.
     pub units: f64,
     pub units_at: f32,
     /// The largest error relative to the exact result, among those that are normal numbers, and its input.
     pub relative: f64,
     pub relative_at: f32,
-    /// The largest error itself, among exact results up to 2, and its input. Where a function crosses zero, this is what counts.
+    /// The largest error itself, among exact results up to 2, and its input. Where a function crosses zero, this is
+    /// what counts.
     pub absolute: f64,
     pub absolute_at: f32,
     /// The largest error of results below the normal numbers, in multiples of the smallest of them.

@@ -15,7 +15,8 @@ struct Memory {
     layout: Layout,
 }
 
-// SAFETY: the memory is plain bytes; who writes while others read is governed by the executor that owns the environment.
+// SAFETY: the memory is plain bytes; who writes while others read is governed by the executor that owns the
+// environment.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -128,7 +129,8 @@ impl SealedEnv {
     /// The place holds `len` elements of `T`, and nobody writes them while the slice lives.
     #[must_use]
     pub unsafe fn slice<T: Element>(&self, plan: &BindingPlan, place: Place, len: usize) -> &[T] {
-        // SAFETY: places are aligned to 256 bytes plus whole elements, and lie inside the allocation; the rest is the caller's promise.
+        // SAFETY: places are aligned to 256 bytes plus whole elements, and lie inside the allocation; the rest is the
+        // caller's promise.
         unsafe { std::slice::from_raw_parts(self.address(plan, place).cast(), len) }
     }
 

@@ -5,9 +5,9 @@ use crate::lower::LValueId;
 
 impl Step {
     /// Keeps a data set on the device, so that steps fetch their batches themselves and several go in one launch.
-    /// `samples` `[n, sample]` are in the step's layout; `rows` are those that shuffles permute, where they do not come in
-    /// order; `watched` are scalars to be read after every step. False where the device has no room, and on a CPU, which
-    /// reads its batches where they are.
+    /// `samples` `[n, sample]` are in the step's layout; `rows` are those that shuffles permute, where they do not come
+    /// in order; `watched` are scalars to be read after every step. False where the device has no room, and on a CPU,
+    /// which reads its batches where they are.
     ///
     /// # Errors
     /// What went wrong on the device.

@@ -1,7 +1,7 @@
 //! Running a plan: memory that is allocated once and sealed, an eager executor, and a recording that is replayed.
 //!
-//! Everything before this module is data. Here a plan meets a machine. The type of a recorder has no way to allocate: it is given a
-//! [`SealedEnv`], which offers addresses and nothing else.
+//! Everything before this module is data. Here a plan meets a machine. The type of a recorder has no way to allocate:
+//! it is given a [`SealedEnv`], which offers addresses and nothing else.
 
 mod accuracy;
 mod backend;
@@ -23,8 +23,8 @@ mod streamed;
 
 pub use accuracy::{Accuracy, Survey, Unit};
 pub use backend::{
-    Backend, BatchFeed, Capabilities, MemoryOf, RecordedAs, RecordedGraphs, Recording, ReferenceCheck, StepBackend,
-    Undo,
+    Backend, BatchFeed, Capabilities, Fault, GraphRead, MemoryOf, RecordedAs, RecordedGraphs, Recording,
+    ReferenceCheck, StepBackend, Undo,
 };
 pub use env::{EnvBuilder, SealedEnv};
 pub use error::ExecError;
@@ -32,7 +32,6 @@ pub use function::Function;
 pub(crate) use layout::samples_to_stored;
 pub use memory::{available_bytes, peak_bytes};
 pub(crate) use pages::{advise, copied, read_file, room, try_room, zero_bytes};
-pub use readback::{Fault, GraphRead};
 pub use shuffle::Shuffle;
 pub use step::{Executor, Step};
 use stream::MAX_WATCHED;

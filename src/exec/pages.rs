@@ -1,5 +1,5 @@
-//! Large stretches of host memory. A system hands out memory page by page where it is first touched, which takes longer than filling it: half a second for
-//! 650 MB in pages of 4 KiB, a tenth of that in pages of 2 MiB.
+//! Large stretches of host memory. A system hands out memory page by page where it is first touched, which takes longer
+//! than filling it: half a second for 650 MB in pages of 4 KiB, a tenth of that in pages of 2 MiB.
 
 use bytemuck::Pod;
 use std::fs::File;
@@ -9,7 +9,8 @@ use std::path::Path;
 /// The pages that are asked for. Memory that begins at one holds more of them.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// Asks the system for large pages in memory that is not yet touched. It may not heed that, and what it hands out is the same otherwise.
+/// Asks the system for large pages in memory that is not yet touched. It may not heed that, and what it hands out is
+/// the same otherwise.
 ///
 /// # Safety
 /// The memory is the caller's.

@@ -1,45 +1,8 @@
 //! What captured graphs hold, read back from their nodes, and faults that show that the ledger finds them.
 
-use super::backend::Undo;
+use super::backend::{Fault, GraphRead, Undo};
 use super::{ExecError, Step};
 use std::path::Path;
-
-/// What was read from the nodes of one captured graph, all of it equal to the plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GraphRead {
-    /// What the graph does, in words.
-    pub name: String,
-    /// Nodes of any kind.
-    pub nodes: usize,
-    /// Nodes of this program's kernels; every word of their arguments was compared.
-    pub kernels: usize,
-    /// Addresses among those arguments.
-    pub arguments: usize,
-    /// Nodes that libraries put there.
-    pub library_nodes: usize,
-    /// Addresses of the operation that were found among the parameters of libraries' nodes, and are those that were
-    /// there at capture.
-    pub library_arguments: usize,
-    /// Nodes in which nothing was compared: libraries' nodes without an address that can be recognised, copies, memory
-    /// sets.
-    pub unread: usize,
-}
-
-/// What a test changes in a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// An argument of an operation is moved by 64 bytes: in the recorded call on a CPU, in the last node of the graph
-    /// that has it on a GPU.
-    Argument { graph: usize, op: usize, slot: usize },
-    /// The first argument of the last launch of the data feed is moved by 64 bytes, in its node.
-    Feed { graph: usize },
-    /// The arena is another allocation.
-    Arena,
-    /// What the graph is launched by is another instance of it.
-    Instance { graph: usize },
-    /// The recorded address of a live constant is moved by 64 bytes.
-    LiveConstant(usize),
-}
 
 impl Step {
     /// The captured graphs that may be launched, in words; none on a CPU, whose recording is a list of calls that every

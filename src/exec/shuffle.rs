@@ -1,9 +1,9 @@
-//! The order of an epoch as a function: which sample stands at a place is computed from the place alone, by the host and by a GPU alike, so that neither keeps
-//! or sends an order.
+//! The order of an epoch as a function: which sample stands at a place is computed from the place alone, by the host
+//! and by a GPU alike, so that neither keeps or sends an order.
 //!
-//! A network of Feistel's (Luby and Rackoff 1988) permutes the numbers of a few bits; what falls outside the samples is permuted again until it falls inside
-//! (Black and Rogaway 2002, "Ciphers with Arbitrary Finite Domains"). As a shuffle for GPUs: Mitchell, Stokes, Frank and Holmes 2021,
-//! "Bandwidth-Optimal Random Shuffling for GPUs".
+//! A network of Feistel's (Luby and Rackoff 1988) permutes the numbers of a few bits; what falls outside the samples is
+//! permuted again until it falls inside (Black and Rogaway 2002, "Ciphers with Arbitrary Finite Domains"). As a shuffle
+//! for GPUs: Mitchell, Stokes, Frank and Holmes 2021, "Bandwidth-Optimal Random Shuffling for GPUs".
 
 use crate::model::Rng;
 
@@ -149,7 +149,8 @@ mod tests {
         }
     }
 
-    /// Chi squared of counts that should be equal, over its degrees of freedom: about 1, with a deviation of `sqrt(2 / n)`.
+    /// Chi squared of counts that should be equal, over its degrees of freedom: about 1, with a deviation of `sqrt(2 /
+    /// n)`.
     fn chi_squared(counts: &[u32]) -> f64 {
         let mean = counts.iter().sum::<u32>() as f64 / counts.len() as f64;
         counts.iter().map(|c| (f64::from(*c) - mean).powi(2) / mean).sum::<f64>() / (counts.len() - 1) as f64

@@ -46,7 +46,8 @@ impl BatchTargets<'_> {
     }
 }
 
-/// Where a step finds the samples of its batch: they are at `cursor` and behind it in the order that the keys give, or in the order in which they came.
+/// Where a step finds the samples of its batch: they are at `cursor` and behind it in the order that the keys give, or
+/// in the order in which they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct BatchPlace {

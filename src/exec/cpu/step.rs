@@ -26,7 +26,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// Takes the memory of a compiled step, seals it, and records the calls. `threads` is the number of threads of the pools that will run it.
+    /// Takes the memory of a compiled step, seals it, and records the calls. `threads` is the number of threads of the
+    /// pools that will run it.
     ///
     /// # Errors
     /// Where memory is short.
@@ -46,7 +47,8 @@ impl Step {
         Self::record(compiled, env, owner.threads)
     }
 
-    /// Binds every operation to its kernel and addresses. Only addresses are asked of the environment here: it is sealed.
+    /// Binds every operation to its kernel and addresses. Only addresses are asked of the environment here: it is
+    /// sealed.
     fn record(compiled: Arc<Compiled>, env: SealedEnv, threads: usize) -> Result<Self, ExecError> {
         let ledger = Ledger::new(&compiled, &env);
         let mut calls = Vec::with_capacity(compiled.plan.program.ops.len());
@@ -97,7 +99,8 @@ impl Step {
             pool.wake();
         }
         for call in &self.calls {
-            // SAFETY: the ledger holds, the environment is exclusively ours, and each call is done before the next begins.
+            // SAFETY: the ledger holds, the environment is exclusively ours, and each call is done before the next
+            // begins.
             unsafe { run_call(call, pool) };
         }
         if let Some(trace) = &mut self.trace {
@@ -173,7 +176,8 @@ impl Step {
     /// The whole arena's bytes, to compare.
     #[must_use]
     pub fn arena(&self) -> &[u8] {
-        // SAFETY: the arena is one allocation of this many initialised bytes, and no step runs while `self` is borrowed.
+        // SAFETY: the arena is one allocation of this many initialised bytes, and no step runs while `self` is
+        // borrowed.
         unsafe { std::slice::from_raw_parts(self.env.base() as *const u8, self.env.bytes() as usize) }
     }
 
@@ -200,7 +204,8 @@ impl Step {
         self.calls[op].ptr[slot] = self.ledger.row(op)[slot] as *mut u8;
     }
 
-    /// Times each recorded call by itself, `rounds` times over the whole list in order; the median of each, in microseconds.
+    /// Times each recorded call by itself, `rounds` times over the whole list in order; the median of each, in
+    /// microseconds.
     ///
     /// # Errors
     /// As [`Self::replay`].
@@ -224,8 +229,9 @@ impl Step {
             .collect())
     }
 
-    /// What a replay costs besides its kernels, in microseconds: the ledger and the calls themselves, then the same with the threads' meetings at
-    /// calls that are shared. Timed over `rounds` replays in which every kernel is an empty function. Changes no values.
+    /// What a replay costs besides its kernels, in microseconds: the ledger and the calls themselves, then the same
+    /// with the threads' meetings at calls that are shared. Timed over `rounds` replays in which every kernel is an
+    /// empty function. Changes no values.
     ///
     /// # Errors
     /// As [`Self::replay`].

@@ -20,7 +20,8 @@ pub(super) enum BoundCall {
     Cudnn { call: Arc<DnnCall>, plan: String },
 }
 
-/// Puts one phase on the stream. `args` are the kernel's pointers; for a launch that several operations share, those of its members one after the other.
+/// Puts one phase on the stream. `args` are the kernel's pointers; for a launch that several operations share, those of
+/// its members one after the other.
 pub(super) fn launch_phase(gpu: &Gpu, phase: Phase, threads: u32, args: &[u64]) -> Result<(), CudaError> {
     let has_pdl = gpu.info().capability.0 >= 9;
     let mut attribute = sys::CUlaunchAttribute {
@@ -41,7 +42,8 @@ pub(super) fn launch_phase(gpu: &Gpu, phase: Phase, threads: u32, args: &[u64]) 
         numAttrs: u32::from(has_pdl),
     };
     let mut params = [args.as_ptr().cast::<c_void>().cast_mut()];
-    // SAFETY: the function is loaded for good; its one parameter is a structure of as many pointers as `args` holds, which the driver copies.
+    // SAFETY: the function is loaded for good; its one parameter is a structure of as many pointers as `args` holds,
+    // which the driver copies.
     unsafe { sys::cuLaunchKernelEx(&raw const config, phase.function, params.as_mut_ptr(), std::ptr::null_mut()) }
         .result()
         .map_err(|e| failed("cuLaunchKernelEx", e))

@@ -119,14 +119,15 @@ impl BoundOps {
     }
 }
 
-/// Compiles what operations need, each given by its step and its place there, and has libraries make their plans, all at
-/// once: what is built of them later finds it ready.
+/// Compiles what operations need, each given by its step and its place there, and has libraries make their plans, all
+/// at once: what is built of them later finds it ready.
 ///
 /// # Errors
 /// Where an operation can be done in no way.
 pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> {
     gpu.enter()?;
-    // Custom kernels are compiled while libraries prepare theirs. One that cannot be had is reported where it is needed.
+    // Custom kernels are compiled while libraries prepare theirs. One that cannot be had is reported where it is
+    // needed.
     let (asking, custom): (Vec<_>, Vec<_>) = ops.iter().partition(|(compiled, index)| asks_library(compiled, *index));
     std::thread::scope(|scope| {
         let compile = || -> Result<(), ExecError> {

@@ -94,7 +94,8 @@ impl CapturedGraph {
         unsafe { nodes_of(self.graph) }
     }
 
-    /// Counts the nodes; one that takes or gives back memory is refused, because its addresses would be the graph's own.
+    /// Counts the nodes; one that takes or gives back memory is refused, because its addresses would be the graph's
+    /// own.
     fn count(&mut self) -> Result<(), CudaError> {
         let nodes = self.list()?;
         self.nodes = nodes.len();
@@ -106,7 +107,8 @@ impl CapturedGraph {
                 sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC
                 | sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE => {
                     return Err(format!(
-                        "the captured step would take memory of its own ({kind:?}); a library allocated while it was recorded"
+                        "the captured step would take memory of its own ({kind:?}); a library allocated while it was \
+                         recorded"
                     )
                     .into());
                 }
@@ -130,7 +132,8 @@ impl CapturedGraph {
             if count == 0 || params.kernelParams.is_null() {
                 continue;
             }
-            // SAFETY: `words` knows the function as one of ours, whose one parameter is a structure of `count` pointers.
+            // SAFETY: `words` knows the function as one of ours, whose one parameter is a structure of `count`
+            // pointers.
             let held = unsafe { std::slice::from_raw_parts((*params.kernelParams).cast::<u64>(), count) };
             out.push(KernelNode { node, function: params.func, args: held.to_vec() });
         }

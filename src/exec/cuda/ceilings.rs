@@ -12,7 +12,8 @@ use serde::Serialize;
 /// The ceilings of one GPU for one precision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GpuCeilings {
-    /// The least time of a launch inside a graph that waits for the one before: as measured on an H200 with programmatic dependent launch.
+    /// The least time of a launch inside a graph that waits for the one before: as measured on an H200 with
+    /// programmatic dependent launch.
     pub launch_us: f64,
     /// What the device's second cache holds, and the bytes that it gives to all multiprocessors in a microsecond at
     /// most.
@@ -21,7 +22,8 @@ pub struct GpuCeilings {
     /// Bytes read and written in a microsecond: by a large copy on the device, measured now, or by the memory's clock
     /// and width, whichever is more.
     pub bytes_per_us: f64,
-    /// Floating-point operations of products in a microsecond, by the device's clock and the units of a multiprocessor of its generation.
+    /// Floating-point operations of products in a microsecond, by the device's clock and the units of a multiprocessor
+    /// of its generation.
     pub flops_per_us: f64,
 }
 

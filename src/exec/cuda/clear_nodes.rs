@@ -9,9 +9,10 @@ use crate::select::cuda::{KernelFile, KernelSpec};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 
-/// Has kernels of our own zero what libraries have the copy engine zero between their kernels (a counter of tiles, mostly). A graph of kernels
-/// alone is launched in the same time whatever it holds (1.5 to 3 us on an H200); each node that is none adds 1.3 us of the host's time to every launch.
-/// In `library`, the new nodes take the places of the old ones.
+/// Has kernels of our own zero what libraries have the copy engine zero between their kernels (a counter of tiles,
+/// mostly). A graph of kernels alone is launched in the same time whatever it holds (1.5 to 3 us on an H200); each node
+/// that is none adds 1.3 us of the host's time to every launch. In `library`, the new nodes take the places of the old
+/// ones.
 ///
 /// # Safety
 /// The graph is alive and not instantiated.

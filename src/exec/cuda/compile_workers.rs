@@ -1,5 +1,6 @@
-//! Processes that compile kernels for this one. Within a process the run-time compiler reads one source at a time, whatever the number of threads: 15 to 40 ms
-//! each on a host with an H200, of which 70 kernels make three seconds on 16 processors that wait for each other.
+//! Processes that compile kernels for this one. Within a process the run-time compiler reads one source at a time,
+//! whatever the number of threads: 15 to 40 ms each on a host with an H200, of which 70 kernels make three seconds on
+//! 16 processors that wait for each other.
 
 use super::compiler::{Arch, compile_source};
 use super::probe::nvrtc_version;
@@ -25,8 +26,8 @@ const LONGEST: u64 = 1 << 30;
 /// Whether this program, started with [`ASKED`], compiles, as far as is known.
 static CAN_BE_STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Where this program was started to compile for another: does so until standard input ends, after which there is nothing else to do. Nothing where it was not.
-/// To be asked before anything else.
+/// Where this program was started to compile for another: does so until standard input ends, after which there is
+/// nothing else to do. Nothing where it was not. To be asked before anything else.
 ///
 /// # Errors
 /// Where standard input holds something else than requests, or nobody takes the answers.
@@ -41,8 +42,8 @@ pub fn may_start_compilers() {
     CAN_BE_STARTED.store(true, Ordering::Relaxed);
 }
 
-/// Answers requests: architecture (two numbers of 4 bytes), length (8 bytes), source. An answer is 1 and the machine code, or 0 and the reason, with the length
-/// (8 bytes) in front. Numbers are little endian.
+/// Answers requests: architecture (two numbers of 4 bytes), length (8 bytes), source. An answer is 1 and the machine
+/// code, or 0 and the reason, with the length (8 bytes) in front. Numbers are little endian.
 fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     loop {
         let mut arch = [0; 8];
@@ -88,7 +89,8 @@ fn this_program() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
 }
 
-/// How many threads `count` kernels are worth, of which `uncached` are to be compiled, and whether each thread has a process do that.
+/// How many threads `count` kernels are worth, of which `uncached` are to be compiled, and whether each thread has a
+/// process do that.
 pub(super) fn crew_for(count: usize, uncached: usize) -> (usize, bool) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from).min(16);
     let room = available_bytes().map_or(usize::MAX, |b| usize::try_from(b / 2 / BYTES_EACH).unwrap_or(usize::MAX));

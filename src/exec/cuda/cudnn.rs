@@ -1,9 +1,10 @@
 //! Convolutions through cuDNN's backend (graph) interface, which offers its fast kernels for channels-last images.
 //!
-//! A convolution with what follows it is described as a graph of operations on tensors of fixed shape. cuDNN's heuristics name engine
-//! configurations for the graph; each becomes a [`DnnPlan`] unless it breaks a rule of the house: results that differ from run to run,
-//! sums in reduced precision, inputs rounded further than the precision allows, too large a workspace. The caller times the plans and
-//! binds the fastest to its buffers ([`DnnCall`]). A bound call allocates nothing on the device, so that it can be captured.
+//! A convolution with what follows it is described as a graph of operations on tensors of fixed shape. cuDNN's
+//! heuristics name engine configurations for the graph; each becomes a [`DnnPlan`] unless it breaks a rule of the
+//! house: results that differ from run to run, sums in reduced precision, inputs rounded further than the precision
+//! allows, too large a workspace. The caller times the plans and binds the fastest to its buffers ([`DnnCall`]). A
+//! bound call allocates nothing on the device, so that it can be captured.
 //!
 //! Images lie in memory as `[n, h, w, c]`, weights as `[f, kh, kw, c / groups]`. cuDNN is told `[n, c, h, w]` and
 //! `[f, c / groups, kh, kw]` with the strides that say so; it infers the groups from the channels of both.
@@ -27,7 +28,8 @@ use std::sync::atomic::Ordering;
 /// Knobs that an engine may have; cuDNN 9.21 knows of 44.
 const MAX_KNOBS: usize = 64;
 
-/// The library, opened for one GPU. Calls that use its handle are made by one thread at a time: whoever holds the GPU's lock.
+/// The library, opened for one GPU. Calls that use its handle are made by one thread at a time: whoever holds the GPU's
+/// lock.
 pub struct Dnn {
     library: Arc<Library>,
     version: usize,
@@ -49,8 +51,9 @@ impl Dnn {
         format!("{}.{}.{}", self.version / 10_000, self.version / 100 % 100, self.version % 100)
     }
 
-    /// Ways to compute a convolution that keep the rules of the house, the most promising first, at most `max`. Each is ready to run; some
-    /// were compiled for the purpose, which takes a fraction of a second each. Results are the same from run to run.
+    /// Ways to compute a convolution that keep the rules of the house, the most promising first, at most `max`. Each is
+    /// ready to run; some were compiled for the purpose, which takes a fraction of a second each. Results are the same
+    /// from run to run.
     ///
     /// Weight gradients are stored as float wherever cuDNN can, also in the 16-bit types: see [`DnnPlan::dw_is_float`].
     ///
@@ -60,8 +63,8 @@ impl Dnn {
         self.search(wanted, ways(wanted))
     }
 
-    /// As [`Self::plans`] for a weight gradient that is stored in the step's own 16-bit type, by cuDNN's ready-made kernels. For a caller
-    /// that times them with the conversion that must follow.
+    /// As [`Self::plans`] for a weight gradient that is stored in the step's own 16-bit type, by cuDNN's ready-made
+    /// kernels. For a caller that times them with the conversion that must follow.
     ///
     /// # Errors
     /// As of [`Self::plans`].
@@ -243,7 +246,8 @@ impl DnnPlan {
         &self.description
     }
 
-    /// For a weight gradient: true where it is stored as float, false where it has the step's 16-bit type and must still be widened.
+    /// For a weight gradient: true where it is stored as float, false where it has the step's 16-bit type and must
+    /// still be widened.
     #[must_use]
     pub const fn dw_is_float(&self) -> bool {
         self.dw_is_float
@@ -284,8 +288,9 @@ impl DnnCall {
     /// What cuDNN answers.
     ///
     /// # Safety
-    /// The addresses bound are device memory of the plan's tensors, whole, in the context that the plan was made in; results overlap nothing; nothing
-    /// else uses the results and the workspace until the stream is past this call; and no other thread uses the plan's handle meanwhile.
+    /// The addresses bound are device memory of the plan's tensors, whole, in the context that the plan was made in;
+    /// results overlap nothing; nothing else uses the results and the workspace until the stream is past this call; and
+    /// no other thread uses the plan's handle meanwhile.
     pub unsafe fn run(&self, stream: CUstream) -> Result<(), CudaError> {
         let library = &self.plan.library;
         if library.handle.is_null() {

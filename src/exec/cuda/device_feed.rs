@@ -1,6 +1,6 @@
 //! Steps that fetch their own batches: the data set stays on the device, each step shuffles and gathers its rows and
-//! leaves a record of what it found, and one launch makes several steps. The host says ahead where batches are and reads
-//! records behind; it never stops the stream.
+//! leaves a record of what it found, and one launch makes several steps. The host says ahead where batches are and
+//! reads records behind; it never stops the stream.
 
 use super::arguments::FLAGS;
 use super::bound_ops::BoundOps;
@@ -172,13 +172,15 @@ impl DeviceFeed {
         for (from, ring, count) in pieces(first, steps) {
             let part = &mut host.records.bytes_mut()[from * RECORD..(from + count) * RECORD];
             let address = self.memory.records.base() + (ring * RECORD) as u64;
-            // SAFETY: the ring has RING records; the target is read only after the event behind the copy was waited for.
+            // SAFETY: the ring has RING records; the target is read only after the event behind the copy was waited
+            // for.
             unsafe { result::memcpy_dtoh_async(part, address, stream) }.map_err(|e| failed("cuMemcpyDtoHAsync", e))?;
         }
         Ok(())
     }
 
-    /// The records of the oldest launch in flight, in order; waits for that launch alone. Empty where none is in flight.
+    /// The records of the oldest launch in flight, in order; waits for that launch alone. Empty where none is in
+    /// flight.
     ///
     /// # Errors
     /// What went wrong on the device.

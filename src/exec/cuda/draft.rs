@@ -71,7 +71,8 @@ pub(super) fn asks_library(compiled: &Compiled, index: usize) -> bool {
     !matches!(compiled.selection.choices[index].variant, Variant::Cuda(cuda::Route::Own(_)))
 }
 
-/// Decides the calls of operations, each given by its step and its place there. Libraries may compile what they are asked for, so that several threads ask.
+/// Decides the calls of operations, each given by its step and its place there. Libraries may compile what they are
+/// asked for, so that several threads ask.
 pub(super) fn draft_all(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<Vec<Drafts>, ExecError> {
     let drafted: Mutex<HashMap<usize, Result<Drafts, ExecError>>> = Mutex::default();
     let next = AtomicUsize::new(0);
@@ -210,8 +211,8 @@ fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Resu
     Ok(LibraryProduct { draft, done, widening })
 }
 
-/// A convolution plan of cuDNN's with as much of the epilogue as it does, and what that is. The last of the wanted plans
-/// is taken.
+/// A convolution plan of cuDNN's with as much of the epilogue as it does, and what that is. The last of the wanted
+/// plans is taken.
 fn convolution(gpu: &Gpu, op: &OpKind, wanted: PlanRequest) -> Result<(ChosenPlan, Epilogue), CudaError> {
     use crate::model::Activation::Relu;
     let e = match op {

@@ -159,8 +159,8 @@ fn different(ops: &BoundOps, role: Role, planned: &[Planned], difference: &Diffe
     ExecError::Graph { graph: role.name(ops.compiled.plan.program.mode), why }
 }
 
-/// The slot of an operation that a word of one of its kernels belongs to: its own, or that which a pass took the address
-/// from.
+/// The slot of an operation that a word of one of its kernels belongs to: its own, or that which a pass took the
+/// address from.
 fn operations_slot(ops: &BoundOps, op: usize, slot: usize, address: u64) -> usize {
     let row = ops.row(op);
     if slot == FLAGS || row[slot] == address {

@@ -52,8 +52,8 @@ impl Graphs {
         Ok(())
     }
 
-    /// Captures as many steps in a row as one launch may make, `most` at most; false where one step is all, or could not
-    /// be captured.
+    /// Captures as many steps in a row as one launch may make, `most` at most; false where one step is all, or could
+    /// not be captured.
     ///
     /// # Errors
     /// What the driver and the libraries say, and where the graph is not the planned one.

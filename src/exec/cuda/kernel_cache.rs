@@ -1,7 +1,7 @@
 //! Compiled kernels, kept on disk.
 //!
-//! An entry holds the whole source that it was made from, so that neither a collision of hashes nor a changed kernel can
-//! bring back the wrong code; a checksum rejects damaged ones.
+//! An entry holds the whole source that it was made from, so that neither a collision of hashes nor a changed kernel
+//! can bring back the wrong code; a checksum rejects damaged ones.
 
 use super::compiler::Arch;
 use crate::tensor::Fnv;

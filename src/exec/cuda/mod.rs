@@ -48,7 +48,7 @@
 //! | `faults` | changes that show that reading and checking find them |
 //! | `ceilings` | what the device can do at best |
 //! | `functions` | functions by themselves, to measure how exact they are |
-//! | `reference_bounds`, `reference_updates`, `reference_check` | every kernel against plain loops |
+//! | `reference_bounds`, `_values`, `_updates`, `_run`, `_check` | every kernel against plain loops |
 //! | `backend` | the GPU as one of several kinds of devices |
 
 mod arguments;
@@ -94,7 +94,9 @@ mod probe;
 mod recording;
 mod reference_bounds;
 mod reference_check;
+mod reference_run;
 mod reference_updates;
+mod reference_values;
 mod source;
 mod step;
 mod stream;

@@ -45,8 +45,8 @@ impl Probe {
 /// The oldest GPUs that the kernels are written for.
 const OLDEST: (u32, u32) = (8, 0);
 
-/// Looks for libraries and devices. `STEPGRAPH_NO_CUDA` (any value) hides all of them, and a comma-separated `STEPGRAPH_HIDE` (`cublaslt`, `cudnn`, `nvrtc`)
-/// some, to see what runs without.
+/// Looks for libraries and devices. `STEPGRAPH_NO_CUDA` (any value) hides all of them, and a comma-separated
+/// `STEPGRAPH_HIDE` (`cublaslt`, `cudnn`, `nvrtc`) some, to see what runs without.
 #[must_use]
 pub fn probe() -> Probe {
     static FOUND: std::sync::OnceLock<Probe> = std::sync::OnceLock::new();
@@ -71,27 +71,32 @@ fn look() -> Probe {
     libraries.push(Library {
         name: "driver",
         state: driver_state.clone(),
-        help: "speaks to the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 or newer for CUDA 13",
+        help: "speaks to the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 or \
+               newer for CUDA 13",
     });
     libraries.push(Library {
         name: "nvrtc",
         state: in_words(nvrtc_version()),
-        help: "compiles the kernels for this very GPU; comes with the CUDA toolkit, or `pip install nvidia-cuda-nvrtc` (put its lib folder on LD_LIBRARY_PATH)",
+        help: "compiles the kernels for this very GPU; comes with the CUDA toolkit, or `pip install \
+               nvidia-cuda-nvrtc` (put its lib folder on LD_LIBRARY_PATH)",
     });
     libraries.push(Library {
         name: "cublaslt",
         state: in_words(cublaslt_version()),
-        help: "fast products of large matrices; comes with the CUDA toolkit, or `pip install nvidia-cublas`; without it own kernels do all products",
+        help: "fast products of large matrices; comes with the CUDA toolkit, or `pip install \
+               nvidia-cublas`; without it custom kernels do all products",
     });
     libraries.push(Library {
         name: "cudnn",
         state: in_words(cudnn_version()),
-        help: "fast convolutions; https://developer.nvidia.com/cudnn, or `pip install nvidia-cudnn-cu13`; without it own kernels do all convolutions",
+        help: "fast convolutions; https://developer.nvidia.com/cudnn, or `pip install nvidia-cudnn-cu13`; without it \
+               custom kernels do all convolutions",
     });
     libraries.push(Library {
         name: "nccl",
         state: in_words(nccl_version()),
-        help: "several GPUs together, which no command uses yet; comes with the package libnccl2, or `pip install nvidia-nccl-cu13`",
+        help: "several GPUs together, which no command uses yet; comes with the package libnccl2, or `pip \
+               install nvidia-nccl-cu13`",
     });
     let (devices, why_none) = if started {
         match devices() {
@@ -169,7 +174,8 @@ fn nccl_version() -> Result<String, CudaError> {
         return Err("libnccl.so.2 was not found".into());
     }
     let mut version = 0i32;
-    // SAFETY: loading the library runs its initialisers; the function has had this signature since version 2.3 and touches no device.
+    // SAFETY: loading the library runs its initialisers; the function has had this signature since version 2.3 and
+    // touches no device.
     let status = unsafe {
         let library = libloading::Library::new("libnccl.so.2").or_else(|_| libloading::Library::new("libnccl.so"));
         let library = library.map_err(|_| CudaError::from("libnccl.so.2 was not found"))?;

@@ -224,7 +224,8 @@ impl Step {
     /// # Errors
     /// What went wrong on the device.
     pub(super) fn restore(&self, saved: &[u8]) -> Result<(), CudaError> {
-        // The persistent region begins where the arena does. A snapshot may be older than the half-precision copy in it.
+        // The persistent region begins where the arena does. A snapshot may be older than the half-precision copy in
+        // it.
         self.set_half_stale();
         self.transfers.write_directly(self.ops.env.memory.base(), &saved[..self.survivor_bytes(saved.len())])
     }
@@ -355,7 +356,8 @@ impl Step {
         Ok(feed.launch(&self.ops.gpu, graph, first, places)?)
     }
 
-    /// The records of the oldest launch in flight, in order; waits for that launch alone. Empty where none is in flight.
+    /// The records of the oldest launch in flight, in order; waits for that launch alone. Empty where none is in
+    /// flight.
     ///
     /// # Errors
     /// What went wrong on the device.

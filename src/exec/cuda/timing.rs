@@ -139,7 +139,8 @@ impl OpTimer {
         self.ops.stood_in(index)
     }
 
-    /// The time of one operation by itself in microseconds, roughly: what is slower than `give_up_us` is not timed again.
+    /// The time of one operation by itself in microseconds, roughly: what is slower than `give_up_us` is not timed
+    /// again.
     ///
     /// # Errors
     /// Where a launch fails.

@@ -100,7 +100,8 @@ impl Transfers {
         Ok(())
     }
 
-    /// Sets the bytes of the arena, `from..to`, that the host reads after every step, so that one copy fetches them all.
+    /// Sets the bytes of the arena, `from..to`, that the host reads after every step, so that one copy fetches them
+    /// all.
     ///
     /// # Errors
     /// Where memory is short.

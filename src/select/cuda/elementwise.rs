@@ -169,8 +169,8 @@ fn transpose(real: Real, n: usize, rows: usize, cols: usize) -> CustomKernel {
     CustomKernel { tail: format!("{}_tile_v0", real.name()), ..code }
 }
 
-/// Into how many stretches the sums over the rows of each of `n` matrices are cut so that every multiprocessor has work; 1 where that gains
-/// nothing. A block takes 128 bytes of columns and about 32 rows at a time.
+/// Into how many stretches the sums over the rows of each of `n` matrices are cut so that every multiprocessor has
+/// work; 1 where that gains nothing. A block takes 128 bytes of columns and about 32 rows at a time.
 pub(super) fn row_chunks(n: usize, rows: usize, row_bytes: usize, gpu: &CudaFacts) -> usize {
     let (blocks, enough) = (n * row_bytes.div_ceil(128).max(1), 2 * gpu.multiprocessors as usize);
     if rows <= 512 || blocks >= enough { 1 } else { enough.div_ceil(blocks).min(rows.div_ceil(128)).clamp(1, 512) }

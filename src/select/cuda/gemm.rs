@@ -1,4 +1,5 @@
-//! Which types of `gemm.cu` do a product: tile shapes and splits of the reduction, ranked by a rough model of the time they take.
+//! Which types of `gemm.cu` do a product: tile shapes and splits of the reduction, ranked by a rough model of the time
+//! they take.
 
 use super::optimizer::adam_rule;
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act};
@@ -47,8 +48,8 @@ enum Unit {
     Mma { down: usize, across: usize },
 }
 
-/// A block's tile, with the groups of threads that share the reduction inside the block, and the longest stretch of it that a group takes at a time,
-/// in units of 16 bytes for tensor cores and of elements otherwise.
+/// A block's tile, with the groups of threads that share the reduction inside the block, and the longest stretch of it
+/// that a group takes at a time, in units of 16 bytes for tensor cores and of elements otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tile {
     rows: usize,
@@ -95,8 +96,9 @@ const MMA_TILES: [Tile; 11] = [
     mma(128, 128, [2, 4], 1),
 ];
 
-/// A tile of `GemmDirect`: rows and columns that a lane holds, warps down and across, groups of them that share the reduction, and which factors go
-/// through shared memory (1: those whose rows run across the reduction, 2: those whose rows run along it).
+/// A tile of `GemmDirect`: rows and columns that a lane holds, warps down and across, groups of them that share the
+/// reduction, and which factors go through shared memory (1: those whose rows run across the reduction, 2: those whose
+/// rows run along it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Direct {
     lane: [usize; 2],
@@ -126,7 +128,8 @@ const DIRECT_TILES: [Direct; 13] = [
     direct([4, 4], [2, 1], 4, 1),
 ];
 
-/// The tile of updates that have the machine to themselves, multiprocessors left to the biases beside them, and the longest reduction of which all is under way.
+/// The tile of updates that have the machine to themselves, multiprocessors left to the biases beside them, and the
+/// longest reduction of which all is under way.
 const ALONE: Direct = direct([4, 4], [3, 2], 2, 1);
 /// The rows and columns of that tile.
 pub(super) const ALONE_TILE: [usize; 2] = ALONE.tile();
@@ -139,7 +142,8 @@ const ALONE_DEPTH: usize = 128;
 const DIRECT_OFFERS: usize = 8;
 const BESIDE_DIRECT: usize = 2;
 
-/// Direct kernels are for products of at most so many multiplications, in at most so many chunks of the reduction a group.
+/// Direct kernels are for products of at most so many multiplications, in at most so many chunks of the reduction a
+/// group.
 const SMALL: usize = 1 << 28;
 const DIRECT_STEPS: usize = 16;
 
@@ -174,8 +178,9 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     out
 }
 
-/// Whether a gradient that steps its weight is one of several that run at the same time and share the machine best in tiles of which each multiprocessor has
-/// one: neither in smaller ones, of which some would have two, nor in larger ones.
+/// Whether a gradient that steps its weight is one of several that run at the same time and share the machine best in
+/// tiles of which each multiprocessor has one: neither in smaller ones, of which some would have two, nor in larger
+/// ones.
 fn is_alone(kind: &OpKind, real: Real, gpu: &CudaFacts) -> bool {
     let OpKind::WeightStep { m, n, k, together, .. } = *kind else { return false };
     let multiprocessors = gpu.multiprocessors as usize;
@@ -272,8 +277,9 @@ impl Direct {
         [8 * self.lane[0] * self.warps[0], 8 * self.lane[1] * self.warps[1]]
     }
 
-    /// Microseconds: a sum of what the busiest multiprocessor does, fitted to times measured on an H200 alone and between other kernels (mean error 15 %).
-    /// Nothing where the product is too large for the tile, or where another tile's code is the same.
+    /// Microseconds: a sum of what the busiest multiprocessor does, fitted to times measured on an H200 alone and
+    /// between other kernels (mean error 15 %). Nothing where the product is too large for the tile, or where another
+    /// tile's code is the same.
     fn estimate(&self, gemm: &Gemm, real: Real, multiprocessors: usize) -> Option<f64> {
         let Gemm { m, n, k, trans, .. } = *gemm;
         let Self { lane, warps, groups, via } = *self;
@@ -296,7 +302,8 @@ impl Direct {
             return None;
         }
         let most = blocks.div_ceil(multiprocessors);
-        // Bytes that move to and from shared memory, the groups' sums among them, and lines that loads into registers touch.
+        // Bytes that move to and from shared memory, the groups' sums among them, and lines that loads into registers
+        // touch.
         let mut shared = 8 * groups * rows * cols;
         let mut lines = 0;
         for f in [0, 1] {

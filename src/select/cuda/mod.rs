@@ -1,7 +1,8 @@
-//! What runs an operation on an NVIDIA GPU: own kernels, compiled for the shape at hand, or a library's.
+//! What runs an operation on an NVIDIA GPU: custom kernels, compiled for the shape at hand, or a library's.
 //!
-//! Everything here is plain data: a plan for a GPU is made, shown and tested on a machine without one. Own kernels are named by the C++ type that the
-//! run-time compiler instantiates (see `kernels/prelude.cuh`); a library's by its place in the library's own ranking.
+//! Everything here is plain data: a plan for a GPU is made, shown and tested on a machine without one. Own kernels are
+//! named by the C++ type that the run-time compiler instantiates (see `kernels/prelude.cuh`); a library's by its place
+//! in the library's own ranking.
 
 mod adapt;
 mod conv;
@@ -116,13 +117,15 @@ pub struct CustomKernel {
 pub enum Route {
     /// Custom kernel, by its place in [`custom_kernels`].
     Own(u8),
-    /// cuBLASLt, by the place of the algorithm in its heuristic's answer. What its epilogues cannot do is left to own kernels behind it.
+    /// cuBLASLt, by the place of the algorithm in its heuristic's answer. What its epilogues cannot do is left to own
+    /// kernels behind it.
     Lt(u8),
     /// cuDNN, by the place of the plan among those it offers. As above.
     Dnn(u8),
 }
 
-/// The type that an operation's kernels work in: that of the step, or `f32` where the operation touches none of the step's reals.
+/// The type that an operation's kernels work in: that of the step, or `f32` where the operation touches none of the
+/// step's reals.
 #[must_use]
 pub fn real_of(program: &Program, op: &Op, real: Real) -> Real {
     let is_half = |id: &crate::lower::LValueId| matches!(program.value(*id).dtype, DType::F16 | DType::Bf16);
@@ -149,9 +152,10 @@ pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomK
 
 /// Algorithms of cuBLASLt and plans of cuDNN that are offered for an operation.
 const LT_OFFERS: u8 = 4;
-/// Plans of cuDNN that are offered for a convolution: on the networks measured, the fastest was among these or within a few percent of one of them. Own kernels
-/// are faster at nearly every gradient of weights. A plan with a derivative behind the gradient of an input is compiled for the purpose, which takes a second
-/// or more; the others are ready in milliseconds.
+/// Plans of cuDNN that are offered for a convolution: on the networks measured, the fastest was among these or within a
+/// few percent of one of them. Own kernels are faster at nearly every gradient of weights. A plan with a derivative
+/// behind the gradient of an input is compiled for the purpose, which takes a second or more; the others are ready in
+/// milliseconds.
 pub(crate) const fn dnn_offers(is_weight_gradient: bool, has_derivative: bool) -> u8 {
     if has_derivative {
         2
@@ -237,7 +241,8 @@ fn epilogue_us(kind: &OpKind, real: Real) -> f64 {
     passes as f64 * (1.5 + (3 * len * real.size()) as f64 / 3.5e6)
 }
 
-/// What a library leaves to do of an epilogue: operations in order, with the slot of the product that each of their slots stands for.
+/// What a library leaves to do of an epilogue: operations in order, with the slot of the product that each of their
+/// slots stands for.
 #[must_use]
 pub fn epilogue_ops(kind: &OpKind, done: Epilogue) -> Vec<(OpKind, Vec<(&'static str, &'static str)>)> {
     let (e, rows, cols) = match kind {

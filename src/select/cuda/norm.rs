@@ -86,8 +86,8 @@ impl Shape {
         }
     }
 
-    /// Tiles of columns and chunks of rows for the batch normalisation in two phases: about one block for each multiprocessor, so that the second
-    /// phase has few chunks to merge.
+    /// Tiles of columns and chunks of rows for the batch normalisation in two phases: about one block for each
+    /// multiprocessor, so that the second phase has few chunks to merge.
     fn chunks(&self) -> Chunks {
         let (vector, tx) = (self.vector(), self.tile_vectors());
         let groups = self.cols / vector;
@@ -110,7 +110,8 @@ impl Shape {
         Chunks { tx, rows, threads, work_bytes: self.rows.div_ceil(rows) * self.cols * 8 }
     }
 
-    /// How a block holds all rows of a few columns in registers, where it can: at most `deep` rows a thread. `tensors` is what it moves.
+    /// How a block holds all rows of a few columns in registers, where it can: at most `deep` rows a thread. `tensors`
+    /// is what it moves.
     fn small(&self, deep: usize, tensors: usize) -> Option<Small> {
         let vector = match self.cols {
             cols if cols.is_multiple_of(4) => 4,

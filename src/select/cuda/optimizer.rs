@@ -111,6 +111,89 @@ fn table(len: usize, segments: &[Segment], (first, end, longest): (usize, usize,
     )
 }
 
+/// An update of parameters by one rule, with what all of its kernels have in common.
+struct Update<'a> {
+    /// The C++ type of the rule.
+    rule: &'a str,
+    real: Real,
+    /// The table of segments.
+    table: String,
+    segments: usize,
+    units: usize,
+    /// The time to move everything once, in microseconds.
+    moving_us: f64,
+    /// A launch that waits for another one starts early from capability 9 on, which also has clusters.
+    hopper: bool,
+}
+
+impl Update<'_> {
+    fn spec(&self, threads: usize, each: usize, rounds: usize, finish: &str) -> KernelSpec {
+        let (rule, t) = (self.rule, self.real.cpp());
+        let arguments = format!("{rule}, {t}, Segments, {threads}, {each}, {rounds}, FINISH_{finish}");
+        // These kernels wait by themselves, at the place where they need what the launch in front writes.
+        let pdl = Pdl { fetches_early: true, ..Pdl::default() };
+        let spec = KernelSpec::new(KernelFile::Optimizer, "Update", arguments).with_pdl(pdl);
+        KernelSpec { declarations: self.table.clone(), ..spec }
+    }
+
+    /// Blocks that leave their parts of the metrics to a second phase, or to the last block.
+    fn spread(&self, threads: usize, each: usize, rounds: usize, by_phase: bool) -> CustomKernel {
+        let (name, finish, more) = match by_phase {
+            true => ("phases", "PHASE", if self.hopper { PHASE_US } else { 2.0 * PHASE_US }),
+            false => ("ticket", "TICKET", TICKET_US),
+        };
+        let parts = self.units.div_ceil(threads / 16 * each * rounds) + self.segments - 1;
+        CustomKernel {
+            tail: format!("{}_{name}{threads}x{each}x{rounds}_v0", self.real.name()),
+            spec: self.spec(threads, each, rounds, finish),
+            work_bytes: 8 * parts as u64,
+            cost_us: self.moving_us + more,
+        }
+    }
+
+    /// Blocks that hold two units for each warp and add up the metrics among themselves, `most` of them.
+    fn together(&self, most: usize) -> CustomKernel {
+        let threads = 32 * self.units.div_ceil(most).div_ceil(2);
+        let blocks = self.units.div_ceil(threads / 16);
+        let mut spec = KernelSpec { cluster_blocks: blocks, ..self.spec(threads, 1, 1, "CLUSTER") };
+        // The kernels of this source run in clusters of all blocks, which is declared with them.
+        if blocks > 1 {
+            let cluster = format!("__attribute__((global)) __cluster_dims__({blocks}, 1, 1)");
+            spec.declarations.insert_str(0, &format!("#undef __global__\n#define __global__ {cluster}\n"));
+        }
+        CustomKernel {
+            tail: format!("{}_cluster{blocks}x{threads}_v0", self.real.name()),
+            spec,
+            work_bytes: 0,
+            cost_us: self.moving_us + if blocks > 1 { 1.0 } else { 0.6 },
+        }
+    }
+
+    /// The kernels that are worth a try.
+    fn kernels(&self) -> Vec<CustomKernel> {
+        let (units, hopper) = (self.units, self.hopper);
+        if units <= 16 {
+            return vec![self.together(1)];
+        }
+        let spread =
+            |threads: usize, each: usize, rounds: usize, by_phase: bool| self.spread(threads, each, rounds, by_phase);
+        let small = units <= CLUSTER_UNITS;
+        let mut rounds = 1;
+        while units > MANY_UNITS && (rounds < 8 || units.div_ceil(32 * rounds) > MANY_BLOCKS) {
+            rounds *= 2;
+        }
+        match (hopper, small) {
+            (true, true) => vec![spread(256, 1, 1, false), spread(256, 1, 1, true), self.together(CLUSTER)],
+            (false, true) => vec![spread(256, 1, 1, true), spread(256, 1, 1, false)],
+            _ if rounds > 1 => vec![spread(512, 1, rounds, false), spread(512, 1, rounds, true)],
+            (true, false) => {
+                vec![spread(512, 2, 1, true), spread(384, 2, 1, true), spread(384, 1, 1, true), spread(512, 1, 1, true)]
+            }
+            (false, false) => vec![spread(512, 1, 1, true), spread(256, 2, 1, false), spread(512, 1, 1, false)],
+        }
+    }
+}
+
 /// An update by `rule`, which keeps `states` numbers for each parameter of a vector of `len` elements.
 fn update(
     rule: &str,
@@ -120,69 +203,20 @@ fn update(
     (real, gpu): (Real, &CudaFacts),
 ) -> Vec<CustomKernel> {
     let Some((first, end, longest)) = bounds(segments) else { return Vec::new() };
-    let units = end - first;
-    let table = table(len, segments, (first, end, longest));
     let elements: usize = segments.iter().map(|segment| segment.len).sum();
-    let shadow = if real.half().is_some() { real.size() } else { 0 };
-    let bytes = elements * (12 + 8 * states + shadow);
+    let half = if real.half().is_some() { real.size() } else { 0 };
+    let bytes = elements * (12 + 8 * states + half);
     let pace = if bytes <= CACHED_BYTES { CACHED_BYTES_PER_US } else { BYTES_PER_US };
-    let moving_us = LAUNCH_US + bytes as f64 / pace;
-    // A launch that waits for another one starts early from capability 9 on, which also has clusters.
-    let hopper = gpu.capability.0 >= 9;
-    let parts = |per_block: usize| units.div_ceil(per_block) + segments.len() - 1;
-    let spec = |threads: usize, each: usize, rounds: usize, finish: &str| {
-        let arguments = format!("{rule}, {}, Segments, {threads}, {each}, {rounds}, FINISH_{finish}", real.cpp());
-        // These kernels wait by themselves, at the place where they need what the launch in front writes.
-        let pdl = Pdl { fetches_early: true, ..Pdl::default() };
-        let spec = KernelSpec::new(KernelFile::Optimizer, "Update", arguments).with_pdl(pdl);
-        KernelSpec { declarations: table.clone(), ..spec }
+    let update = Update {
+        rule,
+        real,
+        table: table(len, segments, (first, end, longest)),
+        segments: segments.len(),
+        units: end - first,
+        moving_us: LAUNCH_US + bytes as f64 / pace,
+        hopper: gpu.capability.0 >= 9,
     };
-    let spread = |threads: usize, each: usize, rounds: usize, by_phase: bool| {
-        let (name, finish, more) = match by_phase {
-            true => ("phases", "PHASE", if hopper { PHASE_US } else { 2.0 * PHASE_US }),
-            false => ("ticket", "TICKET", TICKET_US),
-        };
-        CustomKernel {
-            tail: format!("{}_{name}{threads}x{each}x{rounds}_v0", real.name()),
-            spec: spec(threads, each, rounds, finish),
-            work_bytes: 8 * parts(threads / 16 * each * rounds) as u64,
-            cost_us: moving_us + more,
-        }
-    };
-    // Blocks that hold two units for each warp and add up the metrics among themselves.
-    let together = |most: usize| {
-        let threads = 32 * units.div_ceil(most).div_ceil(2);
-        let blocks = units.div_ceil(threads / 16);
-        let mut spec = KernelSpec { cluster_blocks: blocks, ..spec(threads, 1, 1, "CLUSTER") };
-        // The kernels of this source run in clusters of all blocks, which is declared with them.
-        if blocks > 1 {
-            let cluster = format!("__attribute__((global)) __cluster_dims__({blocks}, 1, 1)");
-            spec.declarations.insert_str(0, &format!("#undef __global__\n#define __global__ {cluster}\n"));
-        }
-        CustomKernel {
-            tail: format!("{}_cluster{blocks}x{threads}_v0", real.name()),
-            spec,
-            work_bytes: 0,
-            cost_us: moving_us + if blocks > 1 { 1.0 } else { 0.6 },
-        }
-    };
-    if units <= 16 {
-        return vec![together(1)];
-    }
-    let small = units <= CLUSTER_UNITS;
-    let mut rounds = 1;
-    while units > MANY_UNITS && (rounds < 8 || units.div_ceil(32 * rounds) > MANY_BLOCKS) {
-        rounds *= 2;
-    }
-    match (hopper, small) {
-        (true, true) => vec![spread(256, 1, 1, false), spread(256, 1, 1, true), together(CLUSTER)],
-        (false, true) => vec![spread(256, 1, 1, true), spread(256, 1, 1, false)],
-        _ if rounds > 1 => vec![spread(512, 1, rounds, false), spread(512, 1, rounds, true)],
-        (true, false) => {
-            vec![spread(512, 2, 1, true), spread(384, 2, 1, true), spread(384, 1, 1, true), spread(512, 1, 1, true)]
-        }
-        (false, false) => vec![spread(512, 1, 1, true), spread(256, 2, 1, false), spread(512, 1, 1, false)],
-    }
+    update.kernels()
 }
 
 fn scale_update(len: usize, real: Real, gpu: &CudaFacts) -> CustomKernel {

@@ -1,7 +1,7 @@
 //! The few calls of cuDNN's backend that are used: descriptors that own themselves, with attributes checked by type.
 //!
-//! Functions are looked up here, with statuses and notes as plain integers: a library newer than the bindings may return values that
-//! their enumerations lack.
+//! Functions are looked up here, with statuses and notes as plain integers: a library newer than the bindings may
+//! return values that their enumerations lack.
 
 use crate::exec::cuda::error::CudaError;
 use cudarc::cudnn::sys::{self, cudnnBackendAttributeType_t as Tag};
@@ -126,14 +126,16 @@ impl Drop for Library {
 /// A type of which attributes are made.
 ///
 /// # Safety
-/// cuDNN reads and writes attributes of this tag as arrays of this type, every bit pattern of which is valid where it is written.
+/// cuDNN reads and writes attributes of this tag as arrays of this type, every bit pattern of which is valid where it
+/// is written.
 pub(super) unsafe trait Value: Copy {
     const TAG: Tag;
 }
 
 macro_rules! values {
     ($($(#[$doc:meta])* $type:ty => $tag:ident;)*) => {$(
-        // SAFETY: the table below pairs types with tags as `cudnn_graph.h` does; the types that are read are integers and pointers.
+        // SAFETY: the table below pairs types with tags as `cudnn_graph.h` does; the types that are read are integers
+        // and pointers.
         unsafe impl Value for $type {
             const TAG: Tag = Tag::$tag;
         }
@@ -179,7 +181,8 @@ pub(super) struct Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: the descriptor was created by this library and is destroyed once; those that refer to it hold its content.
+        // SAFETY: the descriptor was created by this library and is destroyed once; those that refer to it hold its
+        // content.
         let _ = unsafe { (self.library.api.destroy)(self.raw) };
     }
 }
@@ -239,7 +242,8 @@ impl Descriptor {
     }
 }
 
-// SAFETY: the library's functions may be called from any thread; its handle is used by one at a time, under the lock of the GPU it belongs to.
+// SAFETY: the library's functions may be called from any thread; its handle is used by one at a time, under the lock of
+// the GPU it belongs to.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}

@@ -25,8 +25,9 @@ pub struct Fused {
     pub relu_grad: bool,
 }
 
-/// Device addresses for one call. `x`, `w` and `y` are the three tensors whatever is computed: for [`ConvKind::BwdX`] the gradient of the
-/// input goes to `x` and the one of the output is read from `y`. What a plan does not use may stay 0; the others are multiples of 16.
+/// Device addresses for one call. `x`, `w` and `y` are the three tensors whatever is computed: for [`ConvKind::BwdX`]
+/// the gradient of the input goes to `x` and the one of the output is read from `y`. What a plan does not use may stay
+/// 0; the others are multiples of 16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DnnArgs {
     /// `[n, h, w, c]`.

@@ -1,9 +1,11 @@
-//! Kernels for the convolutions that nets are full of: stride 1 with small windows, few channels at the start, small images.
+//! Kernels for the convolutions that nets are full of: stride 1 with small windows, few channels at the start, small
+//! images.
 
 use super::*;
 
 impl Problem<'_> {
-    /// Whether the taps of a gradient of the weight are shifts of the same lines: 3x3, stride and dilation 1, no groups; and copies of 16 bytes fit.
+    /// Whether the taps of a gradient of the weight are shifts of the same lines: 3x3, stride and dilation 1, no
+    /// groups; and copies of 16 bytes fit.
     fn taps_are_shifts(&self) -> bool {
         let (g, width) = (self.g, 16 / self.real.size());
         self.kind == Kind::BackwardW
@@ -16,8 +18,8 @@ impl Problem<'_> {
             && g.f.is_multiple_of(width)
     }
 
-    /// Rows of y of a unit of `ConvTaps` with the least work: at most `lines` lines of y, in multiples of `multiple`, and `stages` stages in shared memory. A line takes
-    /// `bytes[0]` of dy and `bytes[1]` of x.
+    /// Rows of y of a unit of `ConvTaps` with the least work: at most `lines` lines of y, in multiples of `multiple`,
+    /// and `stages` stages in shared memory. A line takes `bytes[0]` of dy and `bytes[1]` of x.
     fn unit_rows(&self, lines: usize, multiple: usize, stages: usize, bytes: [usize; 2]) -> Option<usize> {
         let g = self.g;
         let (wide, pitch) = (g.wo.next_multiple_of(8), g.wo.next_multiple_of(8) + 2);
@@ -32,7 +34,8 @@ impl Problem<'_> {
         (1..=g.ho.next_multiple_of(2)).filter(|&rows| fits(rows)).min_by_key(|&rows| work(rows))
     }
 
-    /// Time of a gradient of the weight by `ConvTaps`: products of `rate` operations a microsecond, and the splits' way to memory and back.
+    /// Time of a gradient of the weight by `ConvTaps`: products of `rate` operations a microsecond, and the splits' way
+    /// to memory and back.
     fn taps_us(&self, rows: usize, channels: usize, splits: usize, rate: f64) -> f64 {
         let g = self.g;
         let tiles = g.f.div_ceil(64) * g.c.div_ceil(channels);
@@ -44,7 +47,8 @@ impl Problem<'_> {
         ((each * waves) as f64 / rate).max(self.memory_us()) + second + PHASE_US + 1.0
     }
 
-    /// The gradient of the weight of all taps at once by the matrix instructions of warpgroups, which are Hopper's alone.
+    /// The gradient of the weight of all taps at once by the matrix instructions of warpgroups, which are Hopper's
+    /// alone.
     pub(super) fn wgmma(&self, capability: (u32, u32)) -> Option<CustomKernel> {
         if !self.taps_are_shifts() || capability != (9, 0) || self.real.size() != 2 {
             return None;
@@ -88,7 +92,8 @@ impl Problem<'_> {
             return None;
         }
         let filters = [64, 32, 16].into_iter().find(|&f| g.f.is_multiple_of(f) && (backward || f > 16))?;
-        // Positions of a unit: in the gradient of the weight a thread holds 64 words of dy at most, 32 where that lets two blocks share a multiprocessor.
+        // Positions of a unit: in the gradient of the weight a thread holds 64 words of dy at most, 32 where that lets
+        // two blocks share a multiprocessor.
         let words = if elem == 4 && filters == 64 { 32 } else { 64 };
         let most = if backward { words * 32 * 8 * 4 / (filters * elem) } else { 400 };
         let rows = (1..=g.ho)
