@@ -1,11 +1,11 @@
 //! The memory of a step: one allocation, made while planning, then sealed.
 
+use super::location::shared_offsets;
 use super::pages::HUGE_PAGE;
 use super::{ExecError, advise, available_bytes};
 use crate::plan::{BindingPlan, EXTERNAL, Place};
 use crate::tensor::{Bytes, Element};
 use std::alloc::{Layout, alloc, dealloc};
-use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -31,7 +31,8 @@ impl Drop for Memory {
 /// The only place where memory for a step is taken.
 pub struct EnvBuilder {
     memory: Arc<Memory>,
-    externals: HashMap<String, (usize, Arc<Memory>)>,
+    /// The memory of the step that shares its buffers, with their addresses by buffer; 0 for own ones.
+    shared: Option<(Arc<Memory>, Vec<usize>)>,
     bytes: u64,
 }
 
@@ -58,7 +59,7 @@ impl EnvBuilder {
             advise(base.as_ptr(), size);
             base.write_bytes(0, size);
         }
-        Ok(Self { memory: Arc::new(Memory { base, layout }), externals: HashMap::new(), bytes: plan.arena_bytes })
+        Ok(Self { memory: Arc::new(Memory { base, layout }), shared: None, bytes: plan.arena_bytes })
     }
 
     /// Shares the buffers that `plan` does not own with those of the same name in `owner`'s plan.
@@ -66,26 +67,20 @@ impl EnvBuilder {
     /// # Errors
     /// Where the owner lacks one.
     pub fn share(mut self, plan: &BindingPlan, owner: &SealedEnv, owner_plan: &BindingPlan) -> Result<Self, ExecError> {
-        for buffer in plan.buffers.iter().filter(|b| b.external) {
-            let theirs = owner_plan.buffers.iter().find(|b| b.name == buffer.name && b.bytes == buffer.bytes);
-            let theirs = theirs.ok_or_else(|| ExecError::NoValue(buffer.name.clone()))?;
-            let address = owner.base() + theirs.offset as usize;
-            self.externals.insert(buffer.name.clone(), (address, Arc::clone(&owner.memory)));
-        }
+        let address = |offset: Option<u64>| offset.map_or(0, |offset| owner.base() + offset as usize);
+        let addresses = shared_offsets(plan, owner_plan)?.into_iter().map(address).collect();
+        self.shared = Some((Arc::clone(&owner.memory), addresses));
         Ok(self)
     }
 
     /// No memory is taken after this.
     #[must_use]
     pub fn seal(self, plan: &BindingPlan) -> SealedEnv {
-        let externals =
-            plan.buffers.iter().map(|b| self.externals.get(&b.name).map_or(0, |(address, _)| *address)).collect();
-        SealedEnv {
-            memory: self.memory,
-            shared: self.externals.into_values().map(|(_, m)| m).collect(),
-            externals,
-            bytes: self.bytes,
-        }
+        let (shared, externals) = match self.shared {
+            Some((memory, addresses)) => (Some(memory), addresses),
+            None => (None, vec![0; plan.buffers.len()]),
+        };
+        SealedEnv { memory: self.memory, _shared: shared, externals, bytes: self.bytes }
     }
 }
 
@@ -93,8 +88,7 @@ impl EnvBuilder {
 pub struct SealedEnv {
     memory: Arc<Memory>,
     /// Keeps the memory of shared buffers alive.
-    #[allow(dead_code, reason = "held for its lifetime only")]
-    shared: Vec<Arc<Memory>>,
+    _shared: Option<Arc<Memory>>,
     /// Addresses of shared buffers, by buffer; 0 for own ones.
     externals: Vec<usize>,
     bytes: u64,

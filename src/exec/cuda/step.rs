@@ -12,7 +12,7 @@ use super::memory::DeviceMemory;
 use super::recording::{Recording, Role};
 use super::transfers::Transfers;
 use crate::compile::Compiled;
-use crate::exec::location::located;
+use crate::exec::location::{located, shared_offsets};
 use crate::exec::{BatchPlace, DataSet, ExecError, GraphRead, MAX_WATCHED, StepRecord};
 use crate::lower::LValueId;
 use crate::tensor::Bytes;
@@ -73,13 +73,9 @@ impl Step {
         let owned = &owner.ops;
         owned.gpu.enter()?;
         let memory = allocate(&compiled, &owned.gpu)?;
-        let mut externals = vec![0; compiled.plan.buffers.len()];
-        for (address, buffer) in externals.iter_mut().zip(&compiled.plan.buffers).filter(|(_, b)| b.external) {
-            let mut theirs = owned.compiled.plan.buffers.iter();
-            let theirs = theirs.find(|b| b.name == buffer.name && b.bytes == buffer.bytes);
-            let theirs = theirs.ok_or_else(|| ExecError::NoValue(buffer.name.clone()))?;
-            *address = owned.env.memory.base() + theirs.offset;
-        }
+        let address = |offset: Option<u64>| offset.map_or(0, |offset| owned.env.memory.base() + offset);
+        let offsets = shared_offsets(&compiled.plan, &owned.compiled.plan)?;
+        let externals = offsets.into_iter().map(address).collect();
         let env = DeviceEnv { memory, shared: Some(Arc::clone(&owned.env.memory)), externals };
         Self::build(compiled, Arc::clone(&owned.gpu), env, owner.half.clone())
     }
