@@ -8,6 +8,7 @@ use super::source::KernelSource;
 use crate::compile::Compiled;
 use crate::exec::ExecError;
 use crate::lower::{Epilogue, Op, OpKind};
+use crate::ops;
 use crate::select::cuda::{CustomKernel, KernelFile, KernelSpec};
 use crate::select::{Variant, cuda};
 use crate::tensor::align_up;
@@ -187,9 +188,9 @@ fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Resu
     let op = &compiled.plan.program.ops[index];
     let real = compiled.selection.real;
     let (kind, geometry) = match &op.kind {
-        OpKind::Conv2d { geometry, .. } => (ConvKind::Forward, geometry),
-        OpKind::Conv2dBwdX { geometry, .. } => (ConvKind::BwdX, geometry),
-        OpKind::Conv2dBwdW { geometry, .. } => (ConvKind::BwdW, geometry),
+        OpKind::Conv2d(ops::Conv2d { geometry, .. }) => (ConvKind::Forward, geometry),
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, .. }) => (ConvKind::BwdX, geometry),
+        OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, .. }) => (ConvKind::BwdW, geometry),
         _ => return Err("cuDNN does convolutions only".into()),
     };
     // A gradient in half width is stored at the front of the scratch memory until it is widened.
@@ -216,7 +217,9 @@ fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Resu
 fn convolution(gpu: &Gpu, op: &OpKind, wanted: PlanRequest) -> Result<(ChosenPlan, Epilogue), CudaError> {
     use crate::model::Activation::Relu;
     let e = match op {
-        OpKind::Conv2d { epilogue, .. } | OpKind::Conv2dBwdX { epilogue, .. } => *epilogue,
+        OpKind::Conv2d(ops::Conv2d { epilogue, .. }) | OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) => {
+            *epilogue
+        }
         _ => Epilogue::default(),
     };
     let relu = e.act == Some(Relu) && !e.save_z;

@@ -8,6 +8,7 @@ use super::kernel_store::Kernel;
 use super::memory::DeviceMemory;
 use crate::exec::Function;
 use crate::lower::OpKind;
+use crate::ops;
 use crate::select::cuda::{KernelSpec, Real, custom_kernels, loss_function};
 use cudarc::driver::result;
 use std::sync::Arc;
@@ -41,8 +42,8 @@ impl GpuFunctions {
         let spec = match function {
             Function::Exp => loss_function(false, len),
             Function::Ln => loss_function(true, len),
-            Function::Activation(func) => of_step(OpKind::Act { func, len })?,
-            Function::Derivative(func) => of_step(OpKind::ActBwd { func, len })?,
+            Function::Activation(func) => of_step(OpKind::Act(ops::Act { func, len }))?,
+            Function::Derivative(func) => of_step(OpKind::ActBwd(ops::ActBwd { func, len }))?,
         };
         let kernel = gpu.kernel(spec)?;
         let memory = || DeviceMemory::zeroed(size_of::<f32>() * len, gpu.stream());

@@ -9,6 +9,7 @@ use super::kernel_store::Kernel;
 use crate::compile::Compiled;
 use crate::exec::ExecError;
 use crate::lower::OpKind;
+use crate::ops;
 use crate::select::cuda;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +33,7 @@ impl HalfParameters {
         let find = |name: &str| plan.program.find(name).and_then(|id| plan.place(id)).map(|p| env.address(plan, p));
         let (Some(masters), Some(copy)) = (find("params"), find(&format!("params.{half}"))) else { return Ok(None) };
         let facts = compiled.selection.target.as_cuda().ok_or_else(|| CudaError::from("the plan is for a CPU"))?;
-        let kind = OpKind::Cast { len: plan.program.flat_len() };
+        let kind = OpKind::Cast(ops::Cast { len: plan.program.flat_len() });
         let found = cuda::custom_kernels(&kind, real, &facts).into_iter().next_back();
         let found = found.ok_or_else(|| CudaError::from("there is no kernel for cast"))?;
         let kernel = gpu.kernel(found.spec)?;

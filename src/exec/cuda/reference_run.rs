@@ -6,6 +6,7 @@ use super::reference_values::{BoundSlot, Host, Values};
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::reference;
 use crate::lower::{Dir, Op, OpKind, ParamOrder, Program};
+use crate::ops;
 
 /// The slot that holds filters, with their order on the device, which is another than on a CPU.
 type Filters = Option<(&'static str, ParamOrder)>;
@@ -50,7 +51,7 @@ pub(super) fn run<T: Judged>(values: &mut Values<'_, T>, filters: Filters) {
         }
         return;
     }
-    if let OpKind::AddAct { act, act_grad, .. } = kind {
+    if let OpKind::AddAct(ops::AddAct { act, act_grad, .. }) = kind {
         let [a, b, saved] = ["a", "b", "saved"].map(|s| values.reals(s).unwrap_or_default());
         let sum = |i: usize| act.map_or(a[i] + b[i], |f| (a[i] + b[i]).act(f));
         let y: Vec<T> = (0..a.len()).map(|i| act_grad.map_or(sum(i), |f| sum(i) * saved[i].act_grad(f))).collect();
@@ -78,9 +79,9 @@ fn run_loops<T: Judged>(values: &mut Values<'_, T>, filters: Filters) {
     // The reference adds no residual: it leaves the activation, and both follow here.
     let residual = values.reals("residual");
     let (kind, after) = match (values.kind, &residual) {
-        (OpKind::BatchNorm { rows, channels, eps, momentum, act }, Some(_)) => {
+        (OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act }), Some(_)) => {
             let (rows, channels, eps, momentum) = (*rows, *channels, *eps, *momentum);
-            (OpKind::BatchNorm { rows, channels, eps, momentum, act: None }, *act)
+            (OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act: None }), *act)
         }
         (kind, _) => (kind.clone(), None),
     };

@@ -4,6 +4,7 @@
 use super::reference_bounds::Judged;
 use crate::lower::{Dir, LValueId, Op, OpKind, Program};
 use crate::model::Rng;
+use crate::ops;
 use crate::tensor::DType;
 use half::{bf16, f16};
 use std::collections::BTreeMap;
@@ -196,14 +197,14 @@ fn draw_raw(kind: &OpKind, slot: &str, dtype: DType, len: usize, rng: &mut Rng) 
     match (kind, slot) {
         (_, "ticket") => vec![0; len * dtype.size()],
         (
-            OpKind::SoftmaxCe { classes, .. }
-            | OpKind::SoftmaxCeGrad { classes, .. }
-            | OpKind::SoftmaxCeFused { classes, .. }
-            | OpKind::DenseCe { classes, .. }
-            | OpKind::Accuracy { classes, .. },
+            OpKind::SoftmaxCe(ops::SoftmaxCe { classes, .. })
+            | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { classes, .. })
+            | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { classes, .. })
+            | OpKind::DenseCe(ops::DenseCe { classes, .. })
+            | OpKind::Accuracy(ops::Accuracy { classes, .. }),
             "labels",
         ) => (0..len).flat_map(|_| (rng.below(*classes) as i32).to_le_bytes()).collect(),
-        (OpKind::MaxPoolBwd { geometry: g }, "index") => {
+        (OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry: g }), "index") => {
             let places = g.size[0] * g.size[1];
             (0..len).flat_map(|_| (rng.below(places) as u64).to_le_bytes()[..dtype.size()].to_vec()).collect()
         }
@@ -216,7 +217,8 @@ fn draw_raw(kind: &OpKind, slot: &str, dtype: DType, len: usize, rng: &mut Rng) 
 /// them alone.
 fn parts(kind: &OpKind, slot: &str, start: usize, len: usize) -> Vec<(usize, usize)> {
     match kind {
-        OpKind::AdamStep { segments, len: flat, .. } | OpKind::SgdStep { segments, len: flat, .. }
+        OpKind::AdamStep(ops::AdamStep { segments, len: flat, .. })
+        | OpKind::SgdStep(ops::SgdStep { segments, len: flat, .. })
             if len == *flat && slot != "grad_norm_seg" && slot != "update_max" =>
         {
             segments.iter().map(|s| (start + s.start, start + s.start + s.len)).collect()

@@ -8,6 +8,7 @@ mod special;
 
 use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_act};
 use crate::lower::{ConvGeometry, Epilogue, OpKind};
+use crate::ops;
 use crate::select::CudaFacts;
 
 /// Candidates of any geometry for one operation at most.
@@ -113,9 +114,11 @@ struct Extent {
 /// not know the operation.
 pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let (kind, g, epilogue, accumulate) = match kind {
-        OpKind::Conv2d { geometry, epilogue } => (Kind::Forward, geometry, *epilogue, false),
-        OpKind::Conv2dBwdX { geometry, epilogue } => (Kind::BackwardX, geometry, *epilogue, false),
-        OpKind::Conv2dBwdW { geometry, accumulate } => (Kind::BackwardW, geometry, Epilogue::default(), *accumulate),
+        OpKind::Conv2d(ops::Conv2d { geometry, epilogue }) => (Kind::Forward, geometry, *epilogue, false),
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue }) => (Kind::BackwardX, geometry, *epilogue, false),
+        OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, accumulate }) => {
+            (Kind::BackwardW, geometry, Epilogue::default(), *accumulate)
+        }
         _ => return Vec::new(),
     };
     // Kernels count positions and weights in 32 bits.

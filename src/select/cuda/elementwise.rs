@@ -3,6 +3,7 @@
 use super::optimizer::adam_rule;
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
 use crate::lower::{OpKind, dropout_threshold};
+use crate::ops;
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond, and what one moves alone.
@@ -28,38 +29,48 @@ const fn bias_columns(cols: usize) -> usize {
 pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let (t, size) = (real.cpp(), real.size());
     match *kind {
-        OpKind::Fill { len } if len > 0 => vec![flat(real, spec("Fill", format!("{t}, {len}")), len * size)],
-        OpKind::Transpose { n, rows, cols } if n * rows * cols > 0 => vec![transpose(real, n, rows, cols)],
-        OpKind::BiasAdd { rows, cols } if rows * cols > 0 => {
+        OpKind::Fill(ops::Fill { len }) if len > 0 => vec![flat(real, spec("Fill", format!("{t}, {len}")), len * size)],
+        OpKind::Transpose(ops::Transpose { n, rows, cols }) if n * rows * cols > 0 => {
+            vec![transpose(real, n, rows, cols)]
+        }
+        OpKind::BiasAdd(ops::BiasAdd { rows, cols }) if rows * cols > 0 => {
             vec![flat(real, spec("BiasAdd", format!("{t}, {rows}, {cols}")), 2 * rows * cols * size + 4 * cols)]
         }
-        OpKind::Act { func, len } if len > 0 => {
+        OpKind::Act(ops::Act { func, len }) if len > 0 => {
             vec![flat(real, spec("Act", format!("{t}, {}, {len}", cpp_act(Some(func)))), 2 * len * size)]
         }
-        OpKind::ActBwd { func, len } if len > 0 => {
+        OpKind::ActBwd(ops::ActBwd { func, len }) if len > 0 => {
             let spec = spec("ActBwd", format!("{t}, {}, {len}", cpp_act(Some(func))));
             vec![flat(real, spec.with_pdl(leaving_room(len <= FEW_ELEMENTS)), 3 * len * size)]
         }
-        OpKind::BiasGrad { rows, cols, accumulate } if rows * cols > 0 => bias_grad(real, rows, cols, accumulate, gpu),
-        OpKind::BiasStep { rows, cols, .. } if rows * cols > 0 => adam_rule(kind).map_or_else(Vec::new, |rule| {
-            let arguments = format!("{rule}, {t}, {rows}, {cols}, {}", bias_columns(cols));
-            vec![CustomKernel {
-                tail: format!("{}_columns_v0", real.name()),
-                spec: spec("BiasStep", arguments).with_pdl(leaving_room(true)),
-                work_bytes: 0,
-                cost_us: PHASE_US + 0.6 * rows.div_ceil(128) as f64,
-            }]
-        }),
-        OpKind::AddAct { len, act, act_grad } if len > 0 => {
+        OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) if rows * cols > 0 => {
+            bias_grad(real, rows, cols, accumulate, gpu)
+        }
+        OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) if rows * cols > 0 => {
+            adam_rule(kind).map_or_else(Vec::new, |rule| {
+                let arguments = format!("{rule}, {t}, {rows}, {cols}, {}", bias_columns(cols));
+                vec![CustomKernel {
+                    tail: format!("{}_columns_v0", real.name()),
+                    spec: spec("BiasStep", arguments).with_pdl(leaving_room(true)),
+                    work_bytes: 0,
+                    cost_us: PHASE_US + 0.6 * rows.div_ceil(128) as f64,
+                }]
+            })
+        }
+        OpKind::AddAct(ops::AddAct { len, act, act_grad }) if len > 0 => {
             let spec = spec("AddAct", format!("{t}, {}, {}, {len}", cpp_act(act), cpp_act(act_grad)));
             vec![flat(real, spec, (3 + usize::from(act_grad.is_some())) * len * size)]
         }
-        OpKind::Add { len } if len > 0 => vec![flat(real, spec("Add", format!("{t}, {len}")), 3 * len * size)],
+        OpKind::Add(ops::Add { len }) if len > 0 => {
+            vec![flat(real, spec("Add", format!("{t}, {len}")), 3 * len * size)]
+        }
         OpKind::Dropout { .. } | OpKind::DropoutBwd { .. } => dropout(kind, real).into_iter().collect(),
-        OpKind::SignBits { len } if len > 0 && len.is_multiple_of(8) => {
+        OpKind::SignBits(ops::SignBits { len }) if len > 0 && len.is_multiple_of(8) => {
             vec![flat(real, spec("SignBits", format!("{t}, {len}")), len * size + len / 8)]
         }
-        OpKind::Cast { len } if len > 0 => vec![flat(real, spec("Cast", format!("{t}, {len}")), len * (4 + size))],
+        OpKind::Cast(ops::Cast { len }) if len > 0 => {
+            vec![flat(real, spec("Cast", format!("{t}, {len}")), len * (4 + size))]
+        }
         _ => scalars(kind, real).into_iter().collect(),
     }
 }
@@ -68,11 +79,11 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
 fn dropout(kind: &OpKind, real: Real) -> Option<CustomKernel> {
     let t = real.cpp();
     let (len, spec) = match *kind {
-        OpKind::Dropout { len, rate, stream } if len > 0 => {
+        OpKind::Dropout(ops::Dropout { len, rate, stream }) if len > 0 => {
             let (threshold, scale) = (dropout_threshold(rate.get()), dropout_scale(rate.get()));
             (len, spec("Dropout", format!("{t}, {len}, {threshold}u, {scale}, {stream}u")))
         }
-        OpKind::DropoutBwd { len, rate } if len > 0 => {
+        OpKind::DropoutBwd(ops::DropoutBwd { len, rate }) if len > 0 => {
             (len, spec("DropoutBwd", format!("{t}, {len}, {}", dropout_scale(rate.get()))))
         }
         _ => return None,
@@ -85,18 +96,18 @@ fn scalars(kind: &OpKind, real: Real) -> Option<CustomKernel> {
     let (t, small) = (real.cpp(), leaving_room(true));
     Some(match *kind {
         OpKind::StepInc => single("i64", spec("StepInc", String::new()).with_pdl(small), 16),
-        OpKind::BiasCorr { beta1, beta2 } => {
+        OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }) => {
             let arguments = format!("{}, {}", cpp_bits(beta1.get()), cpp_bits(beta2.get()));
             single("f64", spec("BiasCorr", arguments).with_pdl(small), 24)
         }
-        OpKind::LossMean { rows } if rows > 0 => {
+        OpKind::LossMean(ops::LossMean { rows }) if rows > 0 => {
             single("f32", spec("LossMean", rows.to_string()).with_pdl(small), 4 * rows)
         }
-        OpKind::Accuracy { rows, classes } if rows * classes > 0 => {
+        OpKind::Accuracy(ops::Accuracy { rows, classes }) if rows * classes > 0 => {
             let bytes = rows * (classes * real.size() + 4);
             single(real.name(), spec("Accuracy", format!("{t}, {rows}, {classes}")), bytes)
         }
-        OpKind::UpdateMetrics { segments } if segments > 0 => {
+        OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) if segments > 0 => {
             single("f32", spec("UpdateMetrics", segments.to_string()), 8 * segments)
         }
         _ => return None,
@@ -218,7 +229,8 @@ mod tests {
     #[test]
     fn tall_sums_are_split_and_small_ones_are_not() {
         let cheapest = |rows, cols| {
-            let codes = kernels(&OpKind::BiasGrad { rows, cols, accumulate: false }, Real::Bf16, &h200());
+            let codes =
+                kernels(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false }), Real::Bf16, &h200());
             codes.into_iter().min_by(|a, b| a.cost_us.total_cmp(&b.cost_us)).map(|code| (code.tail, code.work_bytes))
         };
         assert_eq!(cheapest(128, 10), Some(("bf16_vec2_v0".to_owned(), 0)));
@@ -228,7 +240,7 @@ mod tests {
 
     #[test]
     fn dropout_passes_its_numbers_exactly() {
-        let op = OpKind::Dropout { len: 100, rate: Scalar::new(0.3), stream: 7 };
+        let op = OpKind::Dropout(ops::Dropout { len: 100, rate: Scalar::new(0.3), stream: 7 });
         let types: Vec<String> = kernels(&op, Real::F32, &h200()).into_iter().map(|code| code.spec.ty()).collect();
         assert_eq!(types, ["Dropout<float, 100, 1288490189u, 0x3fb6db6eu, 7u>"]);
     }

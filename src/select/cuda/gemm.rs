@@ -4,6 +4,7 @@
 use super::optimizer::adam_rule;
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act};
 use crate::lower::{Epilogue, Gemm, OpKind, Trans};
+use crate::ops;
 use crate::select::CudaFacts;
 
 /// What a launch costs in microseconds.
@@ -182,7 +183,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
 /// tiles of which each multiprocessor has one: neither in smaller ones, of which some would have two, nor in larger
 /// ones.
 fn is_alone(kind: &OpKind, real: Real, gpu: &CudaFacts) -> bool {
-    let OpKind::WeightStep { m, n, k, together, .. } = *kind else { return false };
+    let OpKind::WeightStep(ops::WeightStep { m, n, k, together, .. }) = *kind else { return false };
     let multiprocessors = gpu.multiprocessors as usize;
     let fills = 3 * together > 2 * multiprocessors && together + ALONE_SPARE <= multiprocessors;
     let vectors = [m, n].iter().all(|len| (len * real.size()).is_multiple_of(16));
@@ -211,7 +212,7 @@ impl Product {
     fn of(kind: &OpKind, alone: bool) -> Option<Self> {
         match *kind {
             OpKind::Gemm(gemm) => Some(Self { gemm, stepping: None }),
-            OpKind::WeightStep { m, n, k, grain, .. } => {
+            OpKind::WeightStep(ops::WeightStep { m, n, k, grain, .. }) => {
                 let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
                 Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}, {alone}>", adam_rule(kind)?)) })
             }
