@@ -139,6 +139,7 @@ fn part_of(program: &mut Program, update: &Op, segments: &Range<usize>) -> Op {
 
 #[cfg(test)]
 mod tests {
+    use crate::ops;
     use crate::ir::{Metrics, Mode, build};
     use crate::lower::{FilterOrder, Op, OpKind, Program, lower_for, verify};
     use crate::model::{check, read_preset};
