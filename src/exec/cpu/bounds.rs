@@ -1,11 +1,10 @@
 //! A step on numbers that carry a bound for their rounding error: what its kernels may be off by, element by element.
 
-use super::Step;
 use super::call::{Call, MAX_ARGS, Part};
 use super::kernels::reference::bounded::{Bounded, take_undecided};
 use super::kernels::reference::{self, Real};
 use crate::compile::Compiled;
-use crate::exec::ExecError;
+use crate::exec::{ExecError, StepBackend};
 use crate::lower::{Dir, LValueId};
 use crate::tensor::DType;
 use std::sync::Arc;
@@ -46,7 +45,7 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
     ///
     /// # Errors
     /// Where `step` was made from another program.
-    pub fn load_state(&mut self, step: &Step) -> Result<(), ExecError> {
+    pub fn load_state(&mut self, step: &dyn StepBackend) -> Result<(), ExecError> {
         let compiled = Arc::clone(&self.compiled);
         let program = &compiled.plan.program;
         let ids = (0..program.values.len()).map(|i| LValueId(i as u32));
@@ -62,22 +61,27 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
     ///
     /// # Errors
     /// As [`Self::load_state`].
-    pub fn load_arguments(&mut self, step: &Step, op: usize) -> Result<(), ExecError> {
+    pub fn load_arguments(&mut self, step: &dyn StepBackend, op: usize) -> Result<(), ExecError> {
         let compiled = Arc::clone(&self.compiled);
         compiled.plan.program.ops[op].args.iter().flatten().try_for_each(|id| self.load(step, *id))
     }
 
-    fn load(&mut self, step: &Step, id: LValueId) -> Result<(), ExecError> {
+    fn load(&mut self, step: &dyn StepBackend, id: LValueId) -> Result<(), ExecError> {
         let (root, _) = self.compiled.plan.program.root(id);
         let value = self.compiled.plan.program.value(root);
+        let bytes = step.bytes(root)?;
+        let exact = |v: f64| Bounded::exact(v);
         let memory = match value.dtype {
-            DType::F64 => Memory::Reals(step.stored::<f64>(root)?.iter().map(|v| Bounded::exact(*v)).collect()),
+            DType::F64 => {
+                Memory::Reals(bytemuck::pod_collect_to_vec::<u8, f64>(&bytes).into_iter().map(exact).collect())
+            }
             DType::F32 => {
-                Memory::Reals(step.stored::<f32>(root)?.iter().map(|v| Bounded::exact(f64::from(*v))).collect())
+                let reals = bytemuck::pod_collect_to_vec::<u8, f32>(&bytes);
+                Memory::Reals(reals.into_iter().map(|v| exact(f64::from(v))).collect())
             }
             _ => {
                 let mut words = vec![0u64; value.bytes().div_ceil(8) as usize];
-                bytemuck::cast_slice_mut(&mut words)[..value.bytes() as usize].copy_from_slice(step.raw(root)?);
+                bytemuck::cast_slice_mut(&mut words)[..value.bytes() as usize].copy_from_slice(&bytes);
                 Memory::Raw(words)
             }
         };

@@ -30,12 +30,12 @@ impl Part {
     }
 }
 
-/// A kernel's entry point. It runs the part of the operation that `Part` names; all parts of one phase may run at the same time, a barrier
-/// stands between phases. The result must not depend on `Part::count`.
+/// A kernel's entry point. It runs the part of the operation that `Part` names; all parts of one phase may run at the
+/// same time, a barrier stands between phases. The result must not depend on `Part::count`.
 ///
 /// # Safety
-/// Every bound pointer of the call is valid for the operation's dimensions and aligned to 64 bytes, and no other code touches the outputs
-/// meanwhile.
+/// Every bound pointer of the call is valid for the operation's dimensions and aligned to 64 bytes, and no other code
+/// touches the outputs meanwhile.
 pub type KernelFn = unsafe fn(&Call, Part);
 
 /// One kernel with its arguments fixed.

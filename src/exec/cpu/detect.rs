@@ -4,7 +4,8 @@ use super::cores::usable_cores;
 use crate::select::{Isa, MOST_THREADS, Target};
 use thiserror::Error;
 
-/// The best instruction set that kernels are written for and this processor has. `STEPGRAPH_ISA` (`portable`, `avx2`, `avx512`) lowers it, to compare.
+/// The best instruction set that kernels are written for and this processor has. `STEPGRAPH_ISA` (`portable`, `avx2`,
+/// `avx512`) lowers it, to compare.
 #[must_use]
 pub fn detect_isa() -> Isa {
     let best = native_isa();

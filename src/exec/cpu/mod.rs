@@ -2,6 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `backend` | the CPU as one of several kinds of devices |
 //! | `bounds` | a step on numbers that carry a bound for their error |
 //! | `call` | a kernel with its arguments fixed |
 //! | `kernels` | the kernels, one family a file, and their plain-loop references |
@@ -13,6 +14,7 @@
 //! | `ceilings` | the most that the machine does, to hold measured times against |
 //! | `ledger` | recorded addresses against planned ones |
 
+mod backend;
 mod bounds;
 pub mod call;
 mod ceilings;
@@ -26,10 +28,10 @@ mod pool;
 mod step;
 mod tensors;
 
+pub(in crate::exec) use backend::CpuBackend;
 pub use bounds::{BoundedStep, Storage};
 pub use ceilings::{Ceilings, Floor, Level};
 pub use cores::usable_cores;
 pub use detect::{WrongThreads, asked_threads, cpu_name, default_threads, detect_isa, host_target, threads_variable};
 pub use ledger::Ledger;
 pub use pool::Pool;
-pub use step::Step;

@@ -7,8 +7,8 @@ use super::exact::{DRAWS, Exact, exact_gradients};
 use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of, trained, update_at};
 use super::{Check, Culprit, VerifyOptions};
 use crate::compile::Options;
-use crate::exec::Step;
 use crate::exec::cpu::{BoundedStep, Storage, host_target};
+use crate::exec::{MemoryOf, Step};
 use crate::lower::Op;
 use crate::model::{Model, ParamId};
 use crate::select::cuda::Real;
@@ -183,16 +183,16 @@ pub(super) fn each_kernel(model: &Model, options: &VerifyOptions) -> Result<Chec
     let ops = &compiled.plan.program.ops;
     let (mut worst, mut failures, mut undecided, mut beyond) = (Worst::default(), Vec::new(), 0, 0);
     for (index, op) in ops.iter().enumerate() {
-        let Step::Cpu(memory) = &step else {
+        if step.capabilities().memory == MemoryOf::Device {
             return Ok(Check::skipped(NAME, "the step runs on a GPU"));
-        };
+        }
         if has_large_arguments(&step, op)? {
             beyond += 1;
             step.run_ops(index, index + 1, &mut pool)?;
             continue;
         }
         let mut bounded = BoundedStep::<24, 24>::new(std::sync::Arc::clone(&compiled), Storage::default());
-        bounded.load_arguments(memory, index)?;
+        bounded.load_arguments(step.backend(), index)?;
         let ties = bounded.run(index, index + 1)?;
         undecided += ties;
         step.run_ops(index, index + 1, &mut pool)?;
@@ -234,8 +234,8 @@ fn compare_op(
             if failed {
                 return Ok(Some(text));
             }
-        } else if let (Step::Cpu(memory), Some(bytes)) = (step, bounded.raw(id)) {
-            let different = memory.raw(id)?.iter().zip(bytes).filter(|(a, b)| a != b).count();
+        } else if let Some(bytes) = bounded.raw(id) {
+            let different = step.backend().bytes(id)?.iter().zip(bytes).filter(|(a, b)| a != b).count();
             if different > 0 && !is_tied {
                 return Ok(Some(format!("{}: {different} of {} bytes differ", name(), bytes.len())));
             }

@@ -117,7 +117,7 @@ fn argument_faults(step: &mut Step, graph: usize, name: &str, trials: &mut Trial
             match step.inject(Fault::Argument { graph, op, slot }) {
                 Ok(None) => {}
                 // Nothing says that a library's node may be changed.
-                Err(ExecError::Gpu(why)) => trials.refused = Some(why),
+                Err(ExecError::Gpu(why)) => trials.refused = Some(why.to_string()),
                 injected => {
                     undo = injected?;
                     break;

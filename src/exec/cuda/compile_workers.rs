@@ -1,7 +1,8 @@
-//! Processes that compile kernels for this one. Within a process the run-time compiler reads one source at a time, whatever the number of threads: 15 to 40 ms
-//! each on a host with an H200, of which 70 kernels make three seconds on 16 processors that wait for each other.
+//! Processes that compile kernels for this one. Within a process the run-time compiler reads one source at a time,
+//! whatever the number of threads: 15 to 40 ms each on a host with an H200, of which 70 kernels make three seconds on
+//! 16 processors that wait for each other.
 
-use super::compiler::{Arch, compile_unit};
+use super::compiler::{Arch, compile_source};
 use super::probe::nvrtc_version;
 use crate::exec::available_bytes;
 use std::ffi::OsString;
@@ -25,8 +26,8 @@ const LONGEST: u64 = 1 << 30;
 /// Whether this program, started with [`ASKED`], compiles, as far as is known.
 static CAN_BE_STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Where this program was started to compile for another: does so until standard input ends, after which there is nothing else to do. Nothing where it was not.
-/// To be asked before anything else.
+/// Where this program was started to compile for another: does so until standard input ends, after which there is
+/// nothing else to do. Nothing where it was not. To be asked before anything else.
 ///
 /// # Errors
 /// Where standard input holds something else than requests, or nobody takes the answers.
@@ -41,8 +42,8 @@ pub fn may_start_compilers() {
     CAN_BE_STARTED.store(true, Ordering::Relaxed);
 }
 
-/// Answers requests: architecture (two numbers of 4 bytes), length (8 bytes), source. An answer is 1 and the machine code, or 0 and the reason, with the length
-/// (8 bytes) in front. Numbers are little endian.
+/// Answers requests: architecture (two numbers of 4 bytes), length (8 bytes), source. An answer is 1 and the machine
+/// code, or 0 and the reason, with the length (8 bytes) in front. Numbers are little endian.
 fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     loop {
         let mut arch = [0; 8];
@@ -52,13 +53,13 @@ fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
         }
         let [major, minor] = [0, 4].map(|at| u32::from_le_bytes([arch[at], arch[at + 1], arch[at + 2], arch[at + 3]]));
         let source = String::from_utf8(read_counted(from)?).map_err(io::Error::other)?;
-        let answer = nvrtc_version().and_then(|_| compile_unit(&source, Arch(major, minor)));
-        let (mark, bytes) = match &answer {
-            Ok(code) => (1, code.as_slice()),
-            Err(why) => (0, why.as_bytes()),
+        let answer = nvrtc_version().and_then(|_| compile_source(&source, Arch(major, minor)));
+        let (mark, bytes) = match answer {
+            Ok(code) => (1, code),
+            Err(why) => (0, why.to_string().into_bytes()),
         };
         to.write_all(&[mark])?;
-        write_counted(to, bytes)?;
+        write_counted(to, &bytes)?;
     }
 }
 
@@ -88,7 +89,8 @@ fn this_program() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
 }
 
-/// How many threads `count` kernels are worth, of which `uncached` are to be compiled, and whether each thread has a process do that.
+/// How many threads `count` kernels are worth, of which `uncached` are to be compiled, and whether each thread has a
+/// process do that.
 pub(super) fn crew_for(count: usize, uncached: usize) -> (usize, bool) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from).min(16);
     let room = available_bytes().map_or(usize::MAX, |b| usize::try_from(b / 2 / BYTES_EACH).unwrap_or(usize::MAX));
@@ -126,7 +128,7 @@ impl Compiler {
         }
     }
 
-    /// What [`compile_unit`] gives there.
+    /// What [`compile_source`] gives there.
     ///
     /// # Errors
     /// Where the process has ended, or answers something else.

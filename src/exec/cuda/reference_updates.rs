@@ -1,6 +1,6 @@
-//! Reference twins of operations that only GPUs join, out of the references of their parts.
+//! References of operations that only GPUs join, out of the references of their parts.
 
-use super::judge::Judged;
+use super::reference_bounds::Judged;
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::reference;
 use crate::lower::{Epilogue, Gemm, OpKind, Segment, Trans};

@@ -1,8 +1,7 @@
 //! Kernel nodes of a captured graph against the launches of the plan. The driver is asked elsewhere: here are lists of
 //! what is planned and what was read.
 
-use super::bind::MAX_ARGS;
-use super::overlap::FLAGS;
+use super::arguments::{FLAGS, MAX_ARGS};
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
