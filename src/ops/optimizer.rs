@@ -43,7 +43,7 @@ slots! {
         SHADOW: out [op.len] if OPTIONAL,
         TOTAL_MAX: out [1] if OPTIONAL,
         GRAD_NORM: out [1] if OPTIONAL,
-        TICKET: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 
@@ -104,7 +104,7 @@ slots! {
         SHADOW: out [op.len] if OPTIONAL,
         TOTAL_MAX: out [1] if OPTIONAL,
         GRAD_NORM: out [1] if OPTIONAL,
-        TICKET: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 

@@ -134,17 +134,14 @@ pub(super) fn writes(compiled: &Compiled, op: usize) -> Vec<Range> {
     let plan = &compiled.plan;
     let operation = &plan.program.ops[op];
     let slots = operation.kind.slots().iter().enumerate();
-    let written = slots.filter(|(_, slot)| slot.dir != Dir::In || slot.name == "ticket");
+    let written = slots.filter(|(_, slot)| slot.dir != Dir::In);
     written.filter_map(|(index, slot)| extent(compiled, op, index, slot.dir)).collect()
 }
 
 /// The bytes that an operation reads.
 pub(super) fn reads(compiled: &Compiled, op: usize) -> Vec<Range> {
     let slots = compiled.plan.program.ops[op].kind.slots().iter().enumerate();
-    slots
-        .filter(|(_, slot)| slot.dir == Dir::In)
-        .filter_map(|(index, _)| extent(compiled, op, index, Dir::In))
-        .collect()
+    slots.filter(|(_, slot)| slot.dir.is_read()).filter_map(|(index, _)| extent(compiled, op, index, Dir::In)).collect()
 }
 
 /// The bytes of an operation's argument.
@@ -153,7 +150,7 @@ pub(super) fn extent(compiled: &Compiled, op: usize, slot: usize, dir: Dir) -> O
     let place = plan.argument(op, slot)?;
     let bytes = match dir {
         Dir::Work => plan.buffer(place.buffer).bytes,
-        Dir::In | Dir::Out => plan.program.value(plan.program.ops[op].args[slot]?).bytes(),
+        Dir::In | Dir::Out | Dir::InOut => plan.program.value(plan.program.ops[op].args[slot]?).bytes(),
     };
     Some((place.offset, place.offset + bytes))
 }
@@ -171,7 +168,7 @@ fn early(compiled: &Compiled, op: usize, written: &[Range]) -> u64 {
         _ => EARLY_ENDS,
     };
     let mut flags = if is_product { EARLY_A | EARLY_B | EARLY_ENDS } else { EARLY_ENDS };
-    for (index, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.dir == Dir::In) {
+    for (index, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.dir.is_read()) {
         let touched = |read| written.iter().any(|w| meet(*w, read));
         if extent(compiled, op, index, Dir::In).is_some_and(touched) {
             flags &= !flag_of(slot.name);

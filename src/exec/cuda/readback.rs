@@ -251,7 +251,7 @@ impl Step {
         for launch in self.planned_of(Role::One) {
             for (member, op) in launch.ops.iter().enumerate().filter_map(|(member, op)| Some((member, (*op)?))) {
                 for (slot, kind) in plan.program.ops[op].kind.slots().iter().enumerate() {
-                    let Some(place) = plan.argument(op, slot).filter(|_| kind.dir == Dir::In && is_live(kind.name))
+                    let Some(place) = plan.argument(op, slot).filter(|_| kind.dir.is_read() && is_live(kind.name))
                     else {
                         continue;
                     };

@@ -152,8 +152,8 @@ impl Step {
                 }
             });
         }
-        for wanted in [Dir::Out, Dir::In] {
-            for (_, slot, dir, id) in slots.iter().filter(|s| s.2 == wanted) {
+        for is_drawn in [false, true] {
+            for (_, slot, dir, id) in slots.iter().filter(|s| s.2.is_read() == is_drawn) {
                 let (root, start) = program.root(*id);
                 let value = program.value(*id);
                 let len = value.shape.len();
@@ -161,18 +161,19 @@ impl Step {
                     Some(Host::Real(values)) => {
                         let stretches = parts(&op.kind, slot, start, len);
                         for i in stretches.into_iter().flat_map(|(from, to)| from..to) {
-                            values[i] = match dir {
-                                Dir::In => T::exact(round(draw(&op.kind, slot, &mut rng), value.dtype)),
-                                _ => T::exact(f64::NAN),
+                            values[i] = if is_drawn {
+                                T::exact(round(draw(&op.kind, slot, &mut rng), value.dtype))
+                            } else {
+                                T::exact(f64::NAN)
                             };
                         }
-                        if matches!(*slot, "scaler" | "scaler_prev" | "scale" | "skipped") && *dir == Dir::In {
+                        if matches!(*slot, "scaler" | "scaler_prev" | "scale" | "skipped") && dir.is_read() {
                             let set = [1024.0, 5.0, 1.0 / 1024.0, 0.0, 3.0].map(T::exact);
                             let set = if *slot == "skipped" { &set[4..] } else { &set[..] };
                             values[start..start + len].copy_from_slice(&set[..len]);
                         }
                     }
-                    Some(Host::Raw(bytes)) if *dir == Dir::In => {
+                    Some(Host::Raw(bytes)) if dir.is_read() => {
                         let size = value.dtype.size();
                         let drawn = draw_raw(&op.kind, slot, value.dtype, len, &mut rng);
                         bytes[start * size..start * size + drawn.len()].copy_from_slice(&drawn);

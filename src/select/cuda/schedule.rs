@@ -16,7 +16,7 @@ fn touched(program: &Program, op: &Op) -> Vec<(LValueId, usize, usize, bool)> {
     for (slot, arg) in op.kind.slots().iter().zip(&op.args) {
         if let Some(id) = arg {
             let (root, start) = program.root(*id);
-            let writes = slot.dir == Dir::Out || matches!(slot.name, "ticket");
+            let writes = slot.dir.is_written();
             out.push((root, start, start + program.value(*id).shape.len(), writes));
         }
     }

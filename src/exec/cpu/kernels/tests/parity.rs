@@ -31,7 +31,7 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
     let mut random = Random(seed);
     let mut values = Values::new();
     for (name, dir, kind, len) in slots(op) {
-        if dir != Dir::In {
+        if !dir.is_read() {
             continue;
         }
         let mut draw = || -> f64 {

@@ -9,7 +9,7 @@ use crate::select::Variant;
 fn inputs(op: &OpKind, rng: &mut Rng) -> Values {
     let mut values = Values::new();
     for (name, dir, _, len) in slots(op) {
-        if dir == Dir::In {
+        if dir.is_read() {
             values.insert(name, (0..len).map(|_| f64::from(rng.range(-1.0, 1.0) as f32)).collect());
         }
     }
