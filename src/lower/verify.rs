@@ -1,7 +1,6 @@
 //! The program's referee: arguments, sizes and order, by rules of its own.
 
 use super::program::{LValueId, Op, Program};
-use crate::ops::Dir;
 use std::collections::HashSet;
 use thiserror::Error;
 

@@ -13,7 +13,7 @@ use super::nodes::{Difference, PlannedLaunch, pair};
 use super::overlap::{FLAGS, extent};
 use super::step::{Step, gpu_error};
 use crate::exec::{ExecError, GraphRead};
-use crate::lower::{Dir, Slot};
+use crate::lower::Slot;
 use crate::plan::is_live;
 use cudarc::driver::sys;
 use std::collections::{HashMap, HashSet};

@@ -3,7 +3,7 @@
 //! Small operations leave most of a GPU idle and cost a launch each, so those that do not depend on each other are put into groups: the executor runs a
 //! group as one launch where it can. Memory planning lets nothing in a group share bytes with another member's results.
 
-use crate::lower::{Dir, LValueId, Op, OpKind, Program};
+use crate::lower::{LValueId, Op, OpKind, Program};
 
 /// Operations of more than this estimated time fill the machine by themselves.
 const SMALL_US: f64 = 14.0;

@@ -2,7 +2,7 @@
 //! unbound outputs.
 
 use super::harness::{How, Kind, Values, assert_close, assert_same, isas, run, slots};
-use crate::lower::{Dir, OpKind, PoolGeometry, Scalar, Segment};
+use crate::lower::{OpKind, PoolGeometry, Scalar, Segment};
 use crate::model::Activation;
 use crate::ops;
 use crate::select::Variant;

@@ -1,7 +1,7 @@
 //! Matrix products and convolutions against their references: sizes around every tile edge, all epilogues, any number of parts.
 
 use super::harness::{How, Values, assert_close, assert_same, isas, run, slots};
-use crate::lower::{ConvGeometry, Dir, Epilogue, Gemm, OpKind, Trans};
+use crate::lower::{ConvGeometry, Epilogue, Gemm, OpKind, Trans};
 use crate::model::{Activation, Rng};
 use crate::ops;
 use crate::select::Variant;
