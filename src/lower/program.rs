@@ -96,19 +96,25 @@ impl Op {
         self.kind.slot(slot).and_then(|i| self.args[i])
     }
 
-    /// The bound values of one direction, with their slots' names.
+    /// The bound values of one direction, with their slots' names; a value that is read and written is among both.
     pub fn bound(&self, dir: Dir) -> impl Iterator<Item = (&'static str, LValueId)> + '_ {
         self.kind
             .slots()
             .iter()
             .zip(&self.args)
-            .filter(move |(s, _)| s.dir == dir)
+            .filter(move |(s, _)| s.dir.is_among(dir))
             .filter_map(|(s, a)| a.map(|a| (s.name, a)))
     }
 
     /// The values it reads.
     pub fn reads(&self) -> impl Iterator<Item = LValueId> + '_ {
         self.bound(Dir::In).map(|(_, v)| v)
+    }
+
+    /// The values it makes; those that it reads and writes in place are there before.
+    pub fn makes(&self) -> impl Iterator<Item = LValueId> + '_ {
+        let slots = self.kind.slots().iter().zip(&self.args);
+        slots.filter(|(slot, _)| slot.dir == Dir::Out).filter_map(|(_, arg)| *arg)
     }
 
     /// The values it writes.

@@ -1,7 +1,6 @@
 //! The program's referee: arguments, sizes and order, by rules of its own.
 
 use super::program::{LValueId, Op, Program};
-use crate::ops::Dir;
 use std::collections::HashSet;
 use thiserror::Error;
 
@@ -33,7 +32,7 @@ pub fn verify(program: &Program) -> Result<(), ProgramError> {
             }
         }
     }
-    let written: HashSet<LValueId> = program.ops.iter().flat_map(Op::writes).collect();
+    let written: HashSet<LValueId> = program.ops.iter().flat_map(Op::makes).collect();
     let mut made: HashSet<LValueId> = HashSet::new();
     for (index, op) in program.ops.iter().enumerate() {
         let name = op.kind.name();
@@ -50,11 +49,11 @@ pub fn verify(program: &Program) -> Result<(), ProgramError> {
             {
                 return Err(ProgramError::Size { op: index, name, slot: slot.name, value, found, expected });
             }
-            if slot.dir == Dir::In && !is_made(program, arg, &written, &made) {
+            if slot.dir.is_read() && !is_made(program, arg, &written, &made) {
                 return Err(ProgramError::ReadBeforeMade { op: index, name, value });
             }
         }
-        for value in op.writes() {
+        for value in op.makes() {
             if !made.insert(value) {
                 return Err(ProgramError::MadeTwice { value: program.value(value).name.clone() });
             }

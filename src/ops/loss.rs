@@ -167,7 +167,7 @@ slots! {
         LOSS: out [1],
         WORK: scratch,
         SCALE: in [1] if OPTIONAL,
-        TICKET: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 

@@ -33,6 +33,6 @@ pub use dropout::dropout_threshold;
 pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, Scalar, Segment, Trans};
 pub use kind::*;
 pub use operation::Operation;
-pub use optimizer::{GradientStep, PARTS_ALIGN};
+pub use optimizer::{GradientStep, PARTS_ALIGN, UpdateSlots};
 pub use product::Product;
 pub use slots::{Dir, Slot};

@@ -1,6 +1,6 @@
 //! What every operation answers about itself.
 
-use super::{Epilogue, Slot};
+use super::{Epilogue, Slot, UpdateSlots};
 
 /// Bytes that a second-level cache holds.
 const CACHED_BYTES: u64 = 1 << 20;
@@ -94,6 +94,11 @@ pub trait Operation {
     /// Whether a slot holds activations or their gradients.
     fn is_activation(&self, slot: usize) -> bool {
         self.slots()[slot].activation
+    }
+
+    /// Where it finds what it steps, where it is an optimizer.
+    fn update(&self) -> Option<UpdateSlots> {
+        None
     }
 
     /// Pairs in the parts of an update that works where its gradient is made; zero for all other operations.

@@ -9,6 +9,23 @@ use serde::{Deserialize, Serialize};
 /// Pairs to which the stretch of each parameter in the parts of an update is rounded up.
 pub const PARTS_ALIGN: usize = 32;
 
+/// A vector that an update replaces: the slot of its value before the update, and of the one after it.
+pub type UpdatedSlots = [usize; 2];
+
+/// Where an optimizer finds what it steps. Who cuts, joins or moves updates goes by this, whatever the optimizer's rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpdateSlots {
+    pub param: UpdatedSlots,
+    /// The vectors of as many elements as the parameters that the rule keeps from step to step, in its own order.
+    pub states: &'static [UpdatedSlots],
+    /// Learning rate and weight decay.
+    pub hyper: usize,
+    /// Corrections of the states, where the rule has any.
+    pub corr: Option<usize>,
+    /// The copy of the parameters in the type that products read.
+    pub shadow: usize,
+}
+
 /// Adam over the flat parameters. With `g` the gradient (plus `wd * p` unless `decoupled`): `m = b1 m + (1-b1) g`, `v
 /// = b2 v + (1-b2) g^2`, `p -= lr wd p` first where `decoupled`, then `p -= lr corr0 m / (sqrt(v) corr1 + eps)`.
 /// `hyper [2]` is learning rate, weight decay. Where bound: `update_max [segments]` is the largest |change| and
@@ -43,7 +60,7 @@ slots! {
         SHADOW: out [op.len] if OPTIONAL,
         TOTAL_MAX: out [1] if OPTIONAL,
         GRAD_NORM: out [1] if OPTIONAL,
-        TICKET: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 
@@ -74,6 +91,10 @@ impl Operation for AdamStep {
         metric_floats(&self.segments, self.len)
     }
 
+    fn update(&self) -> Option<UpdateSlots> {
+        Some(ADAM_UPDATE)
+    }
+
     fn work_ps(&self) -> usize {
         self.len * 140
     }
@@ -88,6 +109,15 @@ pub struct SgdStep {
     pub momentum: Scalar,
     pub nesterov: bool,
 }
+
+/// The slots of [`AdamStep`] as an optimizer.
+const ADAM_UPDATE: UpdateSlots = UpdateSlots {
+    param: [adam_step::PARAM_PREV, adam_step::PARAM],
+    states: &[[adam_step::M_PREV, adam_step::M], [adam_step::V_PREV, adam_step::V]],
+    hyper: adam_step::HYPER,
+    corr: Some(adam_step::CORR),
+    shadow: adam_step::SHADOW,
+};
 
 slots! {
     pub mod sgd_step(op: SgdStep) {
@@ -104,7 +134,7 @@ slots! {
         SHADOW: out [op.len] if OPTIONAL,
         TOTAL_MAX: out [1] if OPTIONAL,
         GRAD_NORM: out [1] if OPTIONAL,
-        TICKET: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 
@@ -135,6 +165,17 @@ impl Operation for SgdStep {
 
     fn scratch_floats(&self) -> usize {
         metric_floats(&self.segments, self.len)
+    }
+
+    fn update(&self) -> Option<UpdateSlots> {
+        let momentum: &'static [UpdatedSlots] = &[[sgd_step::MOMENTUM_PREV, sgd_step::MOMENTUM]];
+        Some(UpdateSlots {
+            param: [sgd_step::PARAM_PREV, sgd_step::PARAM],
+            states: if self.momentum.get() > 0.0 { momentum } else { &[] },
+            hyper: sgd_step::HYPER,
+            corr: None,
+            shadow: sgd_step::SHADOW,
+        })
     }
 }
 
@@ -181,9 +222,8 @@ pub trait GradientStep: Operation {
 }
 
 slots! {
-    /// As far as it goes, in the order of [`adam_step`], so that one rule reads the slots of both: the factors of the
-    /// gradient are in place of the gradient and of its norms, the parts in place of the largest changes, and the
-    /// parameter's copy in place of the scale.
+    /// What a rule reads and writes is where it is in [`adam_step`](super::adam_step), so that one rule serves both
+    /// ([`UpdateSlots`]; the kernels assert the same).
     pub mod gradient_step(op: impl GradientStep) {
         PARAM_PREV: in [op.param_len()],
         A: in activation [op.factor_len()],
@@ -200,6 +240,15 @@ slots! {
         SHADOW: out [op.param_len()] if OPTIONAL,
     }
 }
+
+/// The slots of the operations with a [`gradient_step`] as optimizers.
+const GRADIENT_UPDATE: UpdateSlots = UpdateSlots {
+    param: [gradient_step::PARAM_PREV, gradient_step::PARAM],
+    states: &[[gradient_step::M_PREV, gradient_step::M], [gradient_step::V_PREV, gradient_step::V]],
+    hyper: gradient_step::HYPER,
+    corr: Some(gradient_step::CORR),
+    shadow: gradient_step::SHADOW,
+};
 
 impl GradientStep for WeightStep {
     fn param_len(&self) -> usize {
@@ -240,6 +289,10 @@ impl Operation for WeightStep {
 
     fn is_for_gpus(&self) -> bool {
         true
+    }
+
+    fn update(&self) -> Option<UpdateSlots> {
+        Some(GRADIENT_UPDATE)
     }
 
     fn step_parts(&self) -> usize {
@@ -284,6 +337,10 @@ impl Operation for BiasStep {
         true
     }
 
+    fn update(&self) -> Option<UpdateSlots> {
+        Some(GRADIENT_UPDATE)
+    }
+
     fn step_parts(&self) -> usize {
         self.cols.div_ceil(32).next_multiple_of(PARTS_ALIGN)
     }
@@ -298,4 +355,25 @@ fn segment_bytes(segments: &[Segment], flat: usize, len: usize, elem: usize) -> 
 /// Floats of scratch memory for the metrics of an update: a pair for each segment and each chunk.
 fn metric_floats(segments: &[Segment], len: usize) -> usize {
     2 * (segments.len() + len.div_ceil(FLAT_CHUNK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_rule_reads_the_slots_of_both() {
+        let shadow = ADAM_UPDATE.shadow;
+        assert_eq!(UpdateSlots { shadow, ..GRADIENT_UPDATE }, ADAM_UPDATE);
+        assert_eq!(gradient_step::A, adam_step::GRAD);
+    }
+
+    #[test]
+    fn an_optimizer_replaces_what_it_reads() {
+        for (table, update) in [(adam_step::SLOTS, ADAM_UPDATE), (gradient_step::SLOTS, GRADIENT_UPDATE)] {
+            for [before, after] in update.states.iter().chain([&update.param]) {
+                assert_eq!(table[*before].name, format!("{}_prev", table[*after].name));
+            }
+        }
+    }
 }

@@ -4,13 +4,35 @@
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-/// Whether an operation reads a slot, writes it, or uses it as scratch.
+/// Whether an operation reads a slot, writes it, does both in place, or uses it as scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dir {
     In,
     Out,
+    InOut,
     Work,
+}
+
+impl Dir {
+    /// Whether the operation reads what is in the slot's memory.
+    #[must_use]
+    pub const fn is_read(self) -> bool {
+        matches!(self, Self::In | Self::InOut)
+    }
+
+    /// Whether the operation leaves a value in the slot's memory.
+    #[must_use]
+    pub const fn is_written(self) -> bool {
+        matches!(self, Self::Out | Self::InOut)
+    }
+
+    /// Whether a slot of this direction is among those that are asked for: what is read and written is both an input and
+    /// an output.
+    #[must_use]
+    pub fn is_among(self, wanted: Self) -> bool {
+        self == wanted || self == Self::InOut && wanted != Self::Work
+    }
 }
 
 /// An argument's place in an operation.
@@ -30,14 +52,14 @@ pub struct Slot {
 ///     pub mod layer_norm(op: LayerNorm) {
 ///         X: in activation [op.rows * op.cols],
 ///         GAMMA_PREV: in [op.cols] if op.accumulate,
-///         TICKET: in [1] if OPTIONAL,
+///         TICKET: in_out [1] if OPTIONAL,
 ///         WORK: scratch,
 ///     }
 /// }
 /// ```
 ///
 /// Each line is a slot in the order in which kernels see their pointers: its name, whether it is read (`in`), written
-/// (`out`) or `scratch`, whether it holds activations, how many elements it holds, and when it must be bound, which is
+/// (`out`), both (`in_out`) or `scratch`, whether it holds activations, how many elements it holds, and when it must be bound, which is
 /// always where nothing is said. `*_prev` is the value before an update or accumulation: where both are bound, it is at
 /// the address of the output. A `ticket` is a counter of finished blocks that a kernel finds at zero and leaves at zero;
 /// only executors whose kernels need one bind it. `scratch` memory is as large as the kernel asks for, and its contents
@@ -98,6 +120,7 @@ macro_rules! slots {
     (@positions $at:expr;) => {};
     (@dir in) => { crate::ops::Dir::In };
     (@dir out) => { crate::ops::Dir::Out };
+    (@dir in_out) => { crate::ops::Dir::InOut };
     (@dir scratch) => { crate::ops::Dir::Work };
     (@activation activation) => { true };
     (@activation) => { false };

@@ -113,7 +113,7 @@ slots! {
         ACCURACY: out [1] if OPTIONAL,
         WORK: scratch,
         SCALE: in [1] if OPTIONAL,
-        TICKET: in [1] if OPTIONAL,
+        TICKET: in_out [1] if OPTIONAL,
     }
 }
 

@@ -346,7 +346,7 @@ impl BindingPlan {
         let operation = &self.program.ops[op];
         match operation.kind.slots()[slot].dir {
             Dir::Work => self.workspaces[op].map(|b| Place { buffer: b, offset: self.buffer(b).offset }),
-            Dir::In | Dir::Out => operation.args[slot].and_then(|value| self.place(value)),
+            Dir::In | Dir::Out | Dir::InOut => operation.args[slot].and_then(|value| self.place(value)),
         }
     }
 

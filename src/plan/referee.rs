@@ -157,7 +157,7 @@ fn groups(plan: &BindingPlan) -> Result<(), DataflowError> {
         let bound = op.kind.slots().iter().zip(&op.args).filter_map(move |(slot, arg)| {
             let id = (*arg)?;
             let place = plan.place(id)?;
-            Some((place.offset, place.offset + program.value(id).bytes(), slot.dir == Dir::Out, id))
+            Some((place.offset, place.offset + program.value(id).bytes(), slot.dir.is_written(), id))
         });
         let work =
             plan.workspaces[index].map(|w| (plan.buffer(w).offset, plan.buffer(w).offset + plan.buffer(w).bytes));

@@ -104,8 +104,8 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
             }
             let mut ptr = [std::ptr::null_mut(); MAX_ARGS];
             for ((slot, at), arg) in op.kind.slots().iter().zip(&mut ptr).zip(&op.args) {
-                if let (Dir::In | Dir::Out, Some(id)) = (slot.dir, arg) {
-                    *at = self.pointer(*id);
+                if let Some(id) = arg.filter(|_| slot.dir != Dir::Work) {
+                    *at = self.pointer(id);
                 }
             }
             let kernel = reference::resolve::<Bounded<SUM, PRODUCT>>();

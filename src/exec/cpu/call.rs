@@ -1,7 +1,7 @@
 //! A bound kernel call: the unit of which a recording is made.
 
-use super::plant::Around;
-use crate::lower::OpKind;
+use crate::ops::OpKind;
+use std::any::Any;
 
 /// The largest number of slots of an operation that CPU kernels look at; later ones are bound for GPUs only.
 pub const MAX_ARGS: usize = 12;
@@ -50,8 +50,8 @@ pub struct Call {
     pub phases: usize,
     /// Whether the threads share the call; otherwise the first runs it alone.
     pub parallel: bool,
-    /// What a test put around the kernel; nothing in every other step.
-    pub around: Option<Box<Around>>,
+    /// What a test put around the kernel, of a type that only its own entry point knows; nothing in every other step.
+    pub around: Option<Box<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: a call only describes memory that the environment owns; who runs it upholds `KernelFn`'s contract.

@@ -98,7 +98,7 @@ fn early(compiled: &Compiled, op: usize, written: &[Range]) -> u64 {
         _ => EARLY_ENDS,
     };
     let mut flags = if is_product { EARLY_A | EARLY_B | EARLY_ENDS } else { EARLY_ENDS };
-    for (index, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.dir == Dir::In) {
+    for (index, slot) in slots.iter().enumerate().filter(|(_, slot)| slot.dir.is_read()) {
         let touched = |read| written.iter().any(|w| meet(*w, read));
         if extent(compiled, op, index, Dir::In).is_some_and(touched) {
             flags &= !flag_of(slot.name);

@@ -52,8 +52,8 @@ impl<'a, T: Judged> Values<'a, T> {
                 }
             });
         }
-        for wanted in [Dir::Out, Dir::In] {
-            let slots: Vec<BoundSlot> = out.slots.iter().filter(|slot| slot.dir == wanted).copied().collect();
+        for is_drawn in [false, true] {
+            let slots: Vec<BoundSlot> = out.slots.iter().filter(|s| s.dir.is_read() == is_drawn).copied().collect();
             slots.into_iter().for_each(|slot| out.fill(slot, rng));
         }
         out.copy_bias();
@@ -69,18 +69,19 @@ impl<'a, T: Judged> Values<'a, T> {
             Some(Host::Real(values)) => {
                 let stretches = parts(self.kind, slot.name, start, len);
                 for i in stretches.into_iter().flat_map(|(from, to)| from..to) {
-                    values[i] = match slot.dir {
-                        Dir::In => T::exact(round(draw(self.kind, slot.name, rng), value.dtype)),
-                        _ => T::exact(f64::NAN),
+                    values[i] = if slot.dir.is_read() {
+                        T::exact(round(draw(self.kind, slot.name, rng), value.dtype))
+                    } else {
+                        T::exact(f64::NAN)
                     };
                 }
-                if matches!(slot.name, "scaler" | "scaler_prev" | "scale" | "skipped") && slot.dir == Dir::In {
+                if matches!(slot.name, "scaler" | "scaler_prev" | "scale" | "skipped") && slot.dir.is_read() {
                     let set = [1024.0, 5.0, 1.0 / 1024.0, 0.0, 3.0].map(T::exact);
                     let set = if slot.name == "skipped" { &set[4..] } else { &set[..] };
                     values[start..start + len].copy_from_slice(&set[..len]);
                 }
             }
-            Some(Host::Raw(bytes)) if slot.dir == Dir::In => {
+            Some(Host::Raw(bytes)) if slot.dir.is_read() => {
                 let size = value.dtype.size();
                 let drawn = draw_raw(self.kind, slot.name, value.dtype, len, rng);
                 bytes[start * size..start * size + drawn.len()].copy_from_slice(&drawn);

@@ -2,6 +2,28 @@
 
 use super::{Args, Buf, Real};
 use crate::model::Activation;
+use crate::ops::{self, OpKind};
+
+/// Runs an operation of this family, and says whether it is one.
+pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
+    match op {
+        OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act }) => {
+            batch_norm::<T>(args, *rows, *channels, eps.get(), momentum.get(), *act);
+        }
+        OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, eps, act }) => {
+            batch_norm_eval::<T>(args, *rows, *channels, eps.get(), *act);
+        }
+        OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad, accumulate }) => {
+            batch_norm_bwd::<T>(args, *rows, *channels, *act_grad, *accumulate);
+        }
+        OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps }) => layer_norm::<T>(args, *rows, *cols, eps.get()),
+        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate }) => {
+            layer_norm_bwd::<T>(args, *rows, *cols, *accumulate)
+        }
+        _ => return false,
+    }
+    true
+}
 
 fn activate<T: Real>(value: T, func: Option<Activation>) -> T {
     func.map_or(value, |f| value.act(f))
@@ -29,14 +51,7 @@ fn normalised<T: Real>(x: T, mean: T, rstd: T, count: usize) -> T {
 }
 
 /// `x`, `y [rows, channels]`; `gamma`, `beta`, `mean`, `rstd` and the running statistics `[channels]`.
-pub(super) fn batch_norm<T: Real>(
-    args: Args,
-    rows: usize,
-    channels: usize,
-    eps: f64,
-    momentum: f64,
-    act: Option<Activation>,
-) {
+fn batch_norm<T: Real>(args: Args, rows: usize, channels: usize, eps: f64, momentum: f64, act: Option<Activation>) {
     use crate::ops::slot::batch_norm as slot;
     let (x, gamma, beta, y): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) =
         (args.buf(slot::X), args.buf(slot::GAMMA), args.buf(slot::BETA), args.buf(slot::Y));
@@ -65,7 +80,7 @@ pub(super) fn batch_norm<T: Real>(
 }
 
 /// As [`batch_norm`] with the running statistics.
-pub(super) fn batch_norm_eval<T: Real>(args: Args, rows: usize, channels: usize, eps: f64, act: Option<Activation>) {
+fn batch_norm_eval<T: Real>(args: Args, rows: usize, channels: usize, eps: f64, act: Option<Activation>) {
     use crate::ops::slot::batch_norm_eval as slot;
     let (x, gamma, beta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::GAMMA), args.buf(slot::BETA));
     let (mean, var, y): (Buf<T>, Buf<T>, Buf<T>) =
@@ -79,13 +94,7 @@ pub(super) fn batch_norm_eval<T: Real>(args: Args, rows: usize, channels: usize,
 
 /// With `g = dy f'(saved)` and `x^ = (x - mean) rstd`: `dbeta = sum g`, `dgamma = sum g x^`,
 /// `dx = gamma rstd (g - dbeta / rows - x^ dgamma / rows)`, with the sums of this batch alone. `dx` may lie on `dy`.
-pub(super) fn batch_norm_bwd<T: Real>(
-    args: Args,
-    rows: usize,
-    channels: usize,
-    act_grad: Option<Activation>,
-    accumulate: bool,
-) {
+fn batch_norm_bwd<T: Real>(args: Args, rows: usize, channels: usize, act_grad: Option<Activation>, accumulate: bool) {
     use crate::ops::slot::batch_norm_bwd as slot;
     let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::X), args.buf(slot::GAMMA));
     let (mean, rstd, saved): (Buf<T>, Buf<T>, Buf<T>) =
@@ -109,7 +118,7 @@ pub(super) fn batch_norm_bwd<T: Real>(
 }
 
 /// `x`, `y [rows, cols]`; `gamma`, `beta [cols]`; `mean`, `rstd [rows]`.
-pub(super) fn layer_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64) {
+fn layer_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64) {
     use crate::ops::slot::layer_norm as slot;
     let (x, gamma, beta): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::GAMMA), args.buf(slot::BETA));
     let (y, mean_out, rstd_out): (Buf<T>, Buf<T>, Buf<T>) =
@@ -129,7 +138,7 @@ pub(super) fn layer_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64
 
 /// With `x^ = (x - mean) rstd` and `g = gamma dy`: `dx = rstd (g - mean of g - x^ mean of g x^)`, the means over a row;
 /// `dgamma = sum dy x^`, `dbeta = sum dy` over the rows. `dx` may lie on `dy`.
-pub(super) fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
+fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
     use crate::ops::slot::layer_norm_bwd as slot;
     let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::X), args.buf(slot::GAMMA));
     let (mean, rstd): (Buf<T>, Buf<T>) = (args.buf(slot::MEAN), args.buf(slot::RSTD));

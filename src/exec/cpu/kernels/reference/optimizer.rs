@@ -2,9 +2,28 @@
 
 use super::{Args, Buf, Real};
 use crate::lower::Segment;
+use crate::ops::{self, OpKind};
+
+/// Runs an operation of this family, and says whether it is one.
+pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
+    match op {
+        OpKind::StepInc { .. } => step_inc(args),
+        OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }) => bias_corr::<T>(args, beta1.get(), beta2.get()),
+        OpKind::AdamStep(ops::AdamStep { segments, beta1, beta2, eps, decoupled, .. }) => {
+            let betas = [beta1.get(), beta2.get()];
+            adam_step::<T>(args, segments, betas, eps.get(), *decoupled);
+        }
+        OpKind::SgdStep(ops::SgdStep { segments, momentum, nesterov, .. }) => {
+            sgd_step::<T>(args, segments, momentum.get(), *nesterov);
+        }
+        OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) => update_metrics::<T>(args, *segments),
+        _ => return false,
+    }
+    true
+}
 
 /// `counter` is seed, step.
-pub(super) fn step_inc(args: Args) {
+fn step_inc(args: Args) {
     use crate::ops::slot::step_inc as slot;
     let counter: Buf<i64> = args.buf(slot::COUNTER);
     let prev = args.buf(slot::COUNTER_PREV).or(counter);
@@ -13,7 +32,7 @@ pub(super) fn step_inc(args: Args) {
 }
 
 /// `corr = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)`, computed in f64; `t` leaves out steps that were skipped.
-pub(super) fn bias_corr<T: Real>(args: Args, beta1: f64, beta2: f64) {
+fn bias_corr<T: Real>(args: Args, beta1: f64, beta2: f64) {
     use crate::ops::slot::bias_corr as slot;
     let (counter, corr): (Buf<i64>, Buf<T>) = (args.buf(slot::COUNTER), args.buf(slot::CORR));
     let skipped: Buf<T> = args.buf(slot::SKIPPED);
@@ -23,7 +42,7 @@ pub(super) fn bias_corr<T: Real>(args: Args, beta1: f64, beta2: f64) {
 }
 
 /// Elements outside the segments are left alone.
-pub(super) fn adam_step<T: Real>(args: Args, segments: &[Segment], betas: [f64; 2], eps: f64, decoupled: bool) {
+fn adam_step<T: Real>(args: Args, segments: &[Segment], betas: [f64; 2], eps: f64, decoupled: bool) {
     use crate::ops::slot::adam_step as slot;
     let (param, grad, m, v): (Buf<T>, Buf<T>, Buf<T>, Buf<T>) =
         (args.buf(slot::PARAM), args.buf(slot::GRAD), args.buf(slot::M), args.buf(slot::V));
@@ -55,7 +74,7 @@ pub(super) fn adam_step<T: Real>(args: Args, segments: &[Segment], betas: [f64; 
 }
 
 /// The momentum buffer is bound where `momentum` is not zero. Elements outside the segments are left alone.
-pub(super) fn sgd_step<T: Real>(args: Args, segments: &[Segment], momentum: f64, nesterov: bool) {
+fn sgd_step<T: Real>(args: Args, segments: &[Segment], momentum: f64, nesterov: bool) {
     use crate::ops::slot::sgd_step as slot;
     let (param, grad, hyper): (Buf<T>, Buf<T>, Buf<T>) =
         (args.buf(slot::PARAM), args.buf(slot::GRAD), args.buf(slot::HYPER));
@@ -83,7 +102,7 @@ pub(super) fn sgd_step<T: Real>(args: Args, segments: &[Segment], momentum: f64,
     }
 }
 
-pub(super) fn update_metrics<T: Real>(args: Args, segments: usize) {
+fn update_metrics<T: Real>(args: Args, segments: usize) {
     use crate::ops::slot::update_metrics as slot;
     let (update_max_seg, grad_norm_seg): (Buf<T>, Buf<T>) =
         (args.buf(slot::UPDATE_MAX_SEG), args.buf(slot::GRAD_NORM_SEG));

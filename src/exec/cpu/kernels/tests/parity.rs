@@ -2,7 +2,7 @@
 //! unbound outputs.
 
 use super::harness::{How, Kind, Values, assert_close, assert_same, isas, run, slots};
-use crate::lower::{Dir, OpKind, PoolGeometry, Scalar, Segment};
+use crate::lower::{OpKind, PoolGeometry, Scalar, Segment};
 use crate::model::Activation;
 use crate::ops;
 use crate::select::Variant;
@@ -31,7 +31,7 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
     let mut random = Random(seed);
     let mut values = Values::new();
     for (name, dir, kind, len) in slots(op) {
-        if dir != Dir::In {
+        if !dir.is_read() {
             continue;
         }
         let mut draw = || -> f64 {
