@@ -1,7 +1,7 @@
 //! The flat vectors of parameters, gradients and moments, and the order of each parameter inside them.
 
-use super::Segment;
 use crate::model::{Model, ParamId};
+use crate::ops::Segment;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 

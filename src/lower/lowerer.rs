@@ -1,12 +1,12 @@
 //! A program under construction: the lowered values of a graph, their layouts, and the operations so far.
 
 use super::flat::{FLAT_ALIGN, FilterOrder, ParamOrder, segments};
-use crate::ops::Segment;
-use crate::ops::OpKind;
 use super::program::{Alias, LValue, LValueId, Layout, Op};
 use crate::ir::{Graph, NodeId, Role, ValueId};
 use crate::model::{Model, ParamId};
 use crate::ops;
+use crate::ops::OpKind;
+use crate::ops::Segment;
 use crate::tensor::{DType, Shape};
 use std::collections::HashMap;
 

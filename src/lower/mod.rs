@@ -13,10 +13,6 @@ mod print;
 mod program;
 mod verify;
 
-pub use crate::ops::{
-    ConvGeometry, Dir, Epilogue, Gemm, OpKind, PoolGeometry, Scalar, Segment, Slot, Trans, dropout_threshold,
-};
-pub(crate) use crate::ops::{PARTS_ALIGN, SCALER};
 pub use build::{lower, lower_for};
 pub use flat::{FLAT_ALIGN, FilterOrder, ParamOrder};
 pub(crate) use print::dims;

@@ -4,8 +4,8 @@ use super::{Operation, Slot};
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 
-/// Declares [`OpKind`] and everything else that is said once for each operation. A line is a file of this folder with its
-/// operations, and behind `=>` the tables of slots that it declares.
+/// Declares [`OpKind`] and everything else that is said once for each operation. A line is a file of this folder with
+/// its operations, and behind `=>` the tables of slots that it declares.
 macro_rules! operations {
     ($($file:ident: $($op:ident),+ => $($table:ident),+;)+) => {
         $(pub use super::$file::{$($op),+};)+

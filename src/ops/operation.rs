@@ -33,11 +33,12 @@ pub trait Operation {
     /// The dimensions, short: `m=64 n=128 k=64`.
     fn dims(&self) -> String;
 
-    /// Floating-point operations, a multiplication and an addition counted each; a transcendental function counts as one.
+    /// Floating-point operations, a multiplication and an addition counted each; a transcendental function counts as
+    /// one.
     fn flops(&self) -> u64;
 
-    /// The floating-point operations that it must do, as fused multiply-adds count: two each. Of what is no product half
-    /// of the usual count is taken, as two of those operations may be one instruction.
+    /// The floating-point operations that it must do, as fused multiply-adds count: two each. Of what is no product
+    /// half of the usual count is taken, as two of those operations may be one instruction.
     fn least_flops(&self) -> u64 {
         self.flops() / 2
     }
@@ -62,8 +63,8 @@ pub trait Operation {
         &[]
     }
 
-    /// The floats of scratch memory that the fast kernel of a CPU needs. Products have a plan of their own, which depends
-    /// on the processor.
+    /// The floats of scratch memory that the fast kernel of a CPU needs. Products have a plan of their own, which
+    /// depends on the processor.
     fn scratch_floats(&self) -> usize {
         0
     }

@@ -12,7 +12,8 @@ pub const PARTS_ALIGN: usize = 32;
 /// A vector that an update replaces: the slot of its value before the update, and of the one after it.
 pub type UpdatedSlots = [usize; 2];
 
-/// Where an optimizer finds what it steps. Who cuts, joins or moves updates goes by this, whatever the optimizer's rule.
+/// Where an optimizer finds what it steps. Who cuts, joins or moves updates goes by this, whatever the optimizer's
+/// rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateSlots {
     pub param: UpdatedSlots,

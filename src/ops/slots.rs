@@ -27,8 +27,8 @@ impl Dir {
         matches!(self, Self::Out | Self::InOut)
     }
 
-    /// Whether a slot of this direction is among those that are asked for: what is read and written is both an input and
-    /// an output.
+    /// Whether a slot of this direction is among those that are asked for: what is read and written is both an input
+    /// and an output.
     #[must_use]
     pub fn is_among(self, wanted: Self) -> bool {
         self == wanted || self == Self::InOut && wanted != Self::Work
@@ -59,11 +59,11 @@ pub struct Slot {
 /// ```
 ///
 /// Each line is a slot in the order in which kernels see their pointers: its name, whether it is read (`in`), written
-/// (`out`), both (`in_out`) or `scratch`, whether it holds activations, how many elements it holds, and when it must be bound, which is
-/// always where nothing is said. `*_prev` is the value before an update or accumulation: where both are bound, it is at
-/// the address of the output. A `ticket` is a counter of finished blocks that a kernel finds at zero and leaves at zero;
-/// only executors whose kernels need one bind it. `scratch` memory is as large as the kernel asks for, and its contents
-/// are undefined before and after.
+/// (`out`), both (`in_out`) or `scratch`, whether it holds activations, how many elements it holds, and when it must
+/// be bound, which is always where nothing is said. `*_prev` is the value before an update or accumulation: where
+/// both are bound, it is at the address of the output. A `ticket` is a counter of finished blocks that a kernel finds
+/// at zero and leaves at zero; only executors whose kernels need one bind it. `scratch` memory is as large as the
+/// kernel asks for, and its contents are undefined before and after.
 ///
 /// The module holds a constant for each slot, the table itself, and the two functions that `table!` hands to the trait.
 macro_rules! slots {
@@ -167,7 +167,8 @@ pub fn header() -> String {
     let mut text = String::from(
         "// The slots of every operation, in the order in which kernels see their pointers.\n\
          //\n\
-         // Written from the tables of src/ops by the test `ops::tests::the_header_of_the_kernels_is_up_to_date`; do not edit.\n\
+         // Written from the tables of src/ops by the test `ops::tests::the_header_of_the_kernels_is_up_to_date`; do
+         // not edit.\n\
          \n\
          namespace slots {\n",
     );

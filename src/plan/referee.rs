@@ -3,7 +3,8 @@
 //! It shares nothing with the binder: no live ranges, no reuse rules, only places, and what each operation reads and writes.
 
 use super::{BindingPlan, EXTERNAL};
-use crate::lower::{Dir, LValue, LValueId, Program};
+use crate::lower::{LValue, LValueId, Program};
+use crate::ops::Dir;
 use std::collections::BTreeMap;
 use thiserror::Error;
 

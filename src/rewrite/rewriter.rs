@@ -6,8 +6,9 @@
 
 use super::history::{Change, How, PassRun, absorb, parts};
 use crate::ir::Role;
-use crate::lower::{Alias, LValue, LValueId, Layout, Op, OpKind, Program};
+use crate::lower::{Alias, LValue, LValueId, Layout, Op, Program};
 use crate::model::ParamId;
+use crate::ops::OpKind;
 use crate::tensor::{DType, Shape};
 
 /// What became of an operation.

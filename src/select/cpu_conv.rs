@@ -7,8 +7,7 @@
 
 use super::Isa;
 use super::cpu_gemm::{PARALLEL_US, tile_shape};
-use crate::lower::{ConvGeometry, OpKind};
-use crate::ops;
+use crate::ops::{self, ConvGeometry, OpKind};
 
 /// One tap of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

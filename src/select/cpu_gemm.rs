@@ -5,7 +5,7 @@
 //! scratch, and no result of a kernel does.
 
 use super::Isa;
-use crate::lower::{Gemm, OpKind, Trans};
+use crate::ops::{Gemm, OpKind, Trans};
 
 /// The register tile of an instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

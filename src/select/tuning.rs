@@ -3,7 +3,7 @@
 //! Plain data. It is measured by `train::tune` and kept in a file by `train::remembered`; here it is only looked up.
 
 use super::{Candidate, CpuFacts, Isa, Target, Variant, catalogue};
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -10,7 +10,8 @@ use super::{DataFeed, FeedPosition, TrainError};
 use crate::exec::cpu::Pool;
 use crate::exec::{Executor, MemoryOf, Step};
 use crate::ir::Role;
-use crate::lower::{Dir, LValueId, Op};
+use crate::lower::{LValueId, Op};
+use crate::ops::Dir;
 use crate::tensor::DType;
 use std::path::Path;
 

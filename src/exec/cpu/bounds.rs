@@ -5,7 +5,8 @@ use super::kernels::reference::bounded::{Bounded, take_undecided};
 use super::kernels::reference::{self, Real};
 use crate::compile::Compiled;
 use crate::exec::{ExecError, StepBackend};
-use crate::lower::{Dir, LValueId};
+use crate::lower::LValueId;
+use crate::ops::Dir;
 use crate::tensor::DType;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@
 use super::call::{Call, KernelFn, MAX_ARGS, Part};
 use super::kernels;
 use crate::compile::Compiled;
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use crate::select::Variant;
 use std::cell::Cell;
 use std::marker::PhantomData;

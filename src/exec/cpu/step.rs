@@ -6,7 +6,7 @@ use super::plant::{plant_in, plant_in_plan};
 use super::{Pool, kernels};
 use crate::compile::Compiled;
 use crate::exec::{EnvBuilder, ExecError, SealedEnv};
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use crate::select::Variant;
 use std::collections::HashMap;
 use std::sync::Arc;

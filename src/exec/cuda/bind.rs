@@ -8,7 +8,7 @@ use super::error::CudaError;
 use super::kernel_store::{FoundKernel, Kernel};
 use crate::compile::Compiled;
 use crate::exec::ExecError;
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use crate::select::cuda;
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use super::cudnn::DnnCall;
 use super::error::{CudaError, failed};
 use super::gpu::Gpu;
 use super::kernel_store::{Kernel, Phase};
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use crate::select::cuda::KernelSpec;
 use cudarc::driver::sys;
 use std::ffi::c_void;

@@ -9,8 +9,8 @@
 //! the columns of `c` is its bias over rows.
 
 use super::error::CudaError;
-use crate::lower::{Epilogue, Gemm, Trans};
 use crate::model::Activation;
+use crate::ops::{Epilogue, Gemm, Trans};
 use crate::select::cuda::Real;
 use crate::select::cuda::lt::{done, lt_supports, stores_float};
 use cudarc::cublaslt::sys;

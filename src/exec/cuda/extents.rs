@@ -2,7 +2,7 @@
 
 use super::arguments::Range;
 use crate::compile::Compiled;
-use crate::lower::Dir;
+use crate::ops::Dir;
 
 /// The bytes that an operation writes, scratch and counters included.
 pub(super) fn writes(compiled: &Compiled, op: usize) -> Vec<Range> {
@@ -16,10 +16,7 @@ pub(super) fn writes(compiled: &Compiled, op: usize) -> Vec<Range> {
 /// The bytes that an operation reads.
 pub(super) fn reads(compiled: &Compiled, op: usize) -> Vec<Range> {
     let slots = compiled.plan.program.ops[op].kind.slots().iter().enumerate();
-    slots
-        .filter(|(_, slot)| slot.dir.is_read())
-        .filter_map(|(index, _)| extent(compiled, op, index, Dir::In))
-        .collect()
+    slots.filter(|(_, slot)| slot.dir.is_read()).filter_map(|(index, _)| extent(compiled, op, index, Dir::In)).collect()
 }
 
 /// The bytes of an operation's argument.

@@ -15,7 +15,7 @@ use super::library_nodes::{LibraryWord, WordReader, addresses_in, can_read};
 use super::planned_launch::{Difference, PlannedLaunch, pair};
 use super::recording::Role;
 use crate::exec::{ExecError, GraphRead};
-use crate::lower::{Dir, Slot};
+use crate::ops::Slot;
 use crate::plan::is_live;
 use cudarc::driver::sys;
 use std::collections::{HashMap, HashSet};

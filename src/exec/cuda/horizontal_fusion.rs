@@ -7,7 +7,7 @@ use super::error::CudaError;
 use super::kernel_store::Kernel;
 use super::launch::Launch;
 use super::source::KernelSource;
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use crate::select::cuda::KernelSpec;
 use crate::select::{Variant, cuda};
 use std::collections::HashMap;

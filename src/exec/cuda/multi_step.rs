@@ -12,7 +12,7 @@ use super::horizontal_fusion::{member, share};
 use super::launch::Launch;
 use super::pdl::{ends_small, fetch_ahead, writes_last};
 use crate::exec::location::located;
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use crate::select::cuda::KernelSpec;
 
 /// What differs where it is known what runs before a step and behind it.

@@ -12,7 +12,7 @@ use super::extents::{extent, writes};
 use super::launch::Launch;
 use crate::compile::Compiled;
 use crate::ir::Role;
-use crate::lower::{Dir, OpKind};
+use crate::ops::{Dir, OpKind};
 use crate::select::cuda::Pdl;
 use crate::select::{Variant, cuda};
 

@@ -2,7 +2,7 @@
 
 use crate::exec::cpu::kernels::reference::Real as Number;
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use crate::select::cuda::Real;
 use crate::tensor::DType;
 

@@ -11,8 +11,9 @@ use super::reference_values::{Host, Values, from_bytes, to_bytes};
 use super::step::Step;
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
 use crate::exec::{ExecError, ReferenceCheck};
-use crate::lower::{Dir, LValueId};
+use crate::lower::LValueId;
 use crate::model::Rng;
+use crate::ops::Dir;
 use crate::select::cuda::{Real, real_of};
 use std::sync::Arc;
 

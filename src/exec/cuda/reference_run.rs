@@ -5,8 +5,8 @@ use super::reference_updates;
 use super::reference_values::{BoundSlot, Host, Values};
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::reference;
-use crate::lower::{Dir, Op, OpKind, ParamOrder, Program};
-use crate::ops;
+use crate::lower::{Op, ParamOrder, Program};
+use crate::ops::{self, Dir, OpKind};
 
 /// The slot that holds filters, with their order on the device, which is another than on a CPU.
 type Filters = Option<(&'static str, ParamOrder)>;

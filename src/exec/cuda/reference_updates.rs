@@ -3,8 +3,7 @@
 use super::reference_bounds::Judged;
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::reference;
-use crate::lower::{Epilogue, Gemm, OpKind, Segment, Trans};
-use crate::ops;
+use crate::ops::{self, Epilogue, Gemm, OpKind, Segment, Trans};
 
 /// What an operation gives by slot, from its inputs by slot; nothing where it is none of these.
 pub(super) fn reference<T: Judged>(
@@ -157,7 +156,7 @@ mod tests {
     use super::*;
     use crate::exec::cpu::kernels::reference::Real as _;
     use crate::exec::cpu::kernels::reference::bounded::Bounded;
-    use crate::lower::Scalar;
+    use crate::ops::Scalar;
 
     #[test]
     fn a_step_on_a_gradient_is_the_gradient_and_then_the_step() {

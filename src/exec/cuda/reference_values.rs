@@ -2,9 +2,9 @@
 //! back in its own types.
 
 use super::reference_bounds::Judged;
-use crate::lower::{Dir, LValueId, Op, OpKind, Program};
+use crate::lower::{LValueId, Op, Program};
 use crate::model::Rng;
-use crate::ops;
+use crate::ops::{self, Dir, OpKind};
 use crate::tensor::DType;
 use half::{bf16, f16};
 use std::collections::BTreeMap;

@@ -34,7 +34,9 @@ pub fn sources() -> [(&'static str, &'static str); 9] {
 /// A number that changes whenever a kernel's source does.
 #[must_use]
 pub fn source_hash() -> u64 {
-    sources().iter().fold(Fnv::of(PRELUDE.as_bytes()) ^ Fnv::of(SLOTS.as_bytes()).rotate_left(3), |h, (_, text)| h.rotate_left(7) ^ Fnv::of(text.as_bytes()))
+    sources().iter().fold(Fnv::of(PRELUDE.as_bytes()) ^ Fnv::of(SLOTS.as_bytes()).rotate_left(3), |h, (_, text)| {
+        h.rotate_left(7) ^ Fnv::of(text.as_bytes())
+    })
 }
 
 /// The phases that an operation has at most.

@@ -1,6 +1,7 @@
 //! Activations and their gradients are stored in half precision, with everything that shares their memory.
 
-use crate::lower::{LValueId, OpKind, Program, Trans};
+use crate::lower::{LValueId, Program};
+use crate::ops::{OpKind, Trans};
 use crate::rewrite::pass::{Goal, Pass};
 use crate::rewrite::rewriter::Rewriter;
 use crate::tensor::DType;

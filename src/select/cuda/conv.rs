@@ -7,8 +7,7 @@
 mod special;
 
 use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_act};
-use crate::lower::{ConvGeometry, Epilogue, OpKind};
-use crate::ops;
+use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
 use crate::select::CudaFacts;
 
 /// Candidates of any geometry for one operation at most.

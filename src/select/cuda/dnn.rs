@@ -1,8 +1,7 @@
 //! Which convolutions cuDNN is offered, and roughly how long it takes. Pure functions of the shape.
 
 use super::Real;
-use crate::lower::{ConvGeometry, OpKind};
-use crate::ops;
+use crate::ops::{self, ConvGeometry, OpKind};
 use crate::select::CudaFacts;
 
 /// The least time of a call in microseconds.
@@ -94,7 +93,7 @@ pub fn cost_us(kind: &OpKind, real: Real, gpu: &CudaFacts) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::Epilogue;
+    use crate::ops::Epilogue;
 
     const G: ConvGeometry = ConvGeometry {
         n: 256,

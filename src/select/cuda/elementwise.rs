@@ -2,8 +2,7 @@
 
 use super::optimizer::adam_rule;
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
-use crate::lower::{OpKind, dropout_threshold};
-use crate::ops;
+use crate::ops::{self, OpKind, dropout_threshold};
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond, and what one moves alone.
@@ -213,7 +212,7 @@ fn bias_grad(real: Real, rows: usize, cols: usize, accumulate: bool, gpu: &CudaF
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::Scalar;
+    use crate::ops::Scalar;
 
     fn h200() -> CudaFacts {
         CudaFacts {

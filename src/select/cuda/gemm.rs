@@ -3,8 +3,7 @@
 
 use super::optimizer::adam_rule;
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act};
-use crate::lower::{Epilogue, Gemm, OpKind, Trans};
-use crate::ops;
+use crate::ops::{self, Epilogue, Gemm, OpKind, Trans};
 use crate::rewrite::LONE_UPDATE_TILE;
 use crate::select::CudaFacts;
 

@@ -5,7 +5,8 @@
 //! bytes with another member's results. What an operation is expected to take decides whether it is small, so this
 //! follows the choice of kernels.
 
-use crate::lower::{LValueId, Op, OpKind, Program};
+use crate::lower::{LValueId, Op, Program};
+use crate::ops::OpKind;
 
 /// Operations of more than this estimated time fill the machine by themselves.
 const SMALL_US: f64 = 14.0;

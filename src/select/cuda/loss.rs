@@ -2,8 +2,7 @@
 
 use super::elementwise::dropout_scale;
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_act, cpp_bits};
-use crate::lower::OpKind;
-use crate::ops;
+use crate::ops::{self, OpKind};
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond, and one alone.

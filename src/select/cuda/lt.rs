@@ -6,8 +6,8 @@
 //! parameters.
 
 use super::Real;
-use crate::lower::{Epilogue, Gemm, Trans};
 use crate::model::Activation;
+use crate::ops::{Epilogue, Gemm, Trans};
 use crate::select::CudaFacts;
 
 /// Bytes of workspace offered for large products: what NVIDIA advises on Hopper.

@@ -24,8 +24,9 @@ pub use spec::{KernelFile, KernelSpec, Pdl};
 pub use times::{GpuTimes, NOT_OFFERED_US};
 
 use super::CudaFacts;
-use crate::lower::{Epilogue, Op, OpKind, Program};
+use crate::lower::{Op, Program};
 use crate::model::{Activation, Precision};
+use crate::ops::{Epilogue, OpKind};
 use crate::tensor::DType;
 use serde::{Deserialize, Serialize};
 

@@ -2,9 +2,8 @@
 
 use super::elementwise::vec_width;
 use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_act, cpp_bits};
-use crate::lower::{OpKind, Scalar};
 use crate::model::Activation;
-use crate::ops;
+use crate::ops::{self, OpKind, Scalar};
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond.

@@ -1,8 +1,7 @@
 //! Which types of `optimizer.cu` do an operation, with the table of segments that stands before them.
 
 use super::{CustomKernel, KernelFile, KernelSpec, Pdl, Real, cpp_bits};
-use crate::lower::{OpKind, PARTS_ALIGN, Segment};
-use crate::ops;
+use crate::ops::{self, OpKind, PARTS_ALIGN, Segment};
 use crate::select::CudaFacts;
 
 /// Bytes moved in a microsecond: by arrays that the second-level cache holds, and by larger ones.

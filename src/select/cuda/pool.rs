@@ -2,8 +2,7 @@
 
 use super::elementwise::{row_chunks, row_sum_us, vec_width, width_name};
 use super::{CustomKernel, KernelFile, KernelSpec, Real};
-use crate::lower::{OpKind, PoolGeometry};
-use crate::ops;
+use crate::ops::{self, OpKind, PoolGeometry};
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond.

@@ -1,6 +1,6 @@
 //! What the window has measured, proved and looked into: of which network, which buffer, after which operation.
 
-use crate::lower::Dir;
+use crate::ops::Dir;
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::tab::Tab;

@@ -219,7 +219,7 @@ fn compare_op(
     worst: &mut Worst,
 ) -> Result<Option<String>, TrainError> {
     let program = &step.compiled().plan.program;
-    for (slot, id) in op.bound(crate::lower::Dir::Out) {
+    for (slot, id) in op.bound(crate::ops::Dir::Out) {
         let value = program.value(id);
         let name = || format!("{kernel}: {slot} {}", value.name);
         if let (DType::F32, Some(bounds)) = (value.dtype, bounded.reals(id)) {

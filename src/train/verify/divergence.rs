@@ -3,8 +3,9 @@
 use super::options::{VerifyOptions, session_spec};
 use crate::exec::cpu::{BoundedStep, Pool, Storage, host_target};
 use crate::exec::{MemoryOf, Step};
-use crate::lower::{Dir, Op};
+use crate::lower::Op;
 use crate::model::Preset;
+use crate::ops::Dir;
 use crate::tensor::DType;
 use crate::train::{FeedPosition, Session, TrainError};
 

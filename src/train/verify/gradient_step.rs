@@ -4,8 +4,8 @@ use super::Culprit;
 use crate::exec::Step;
 use crate::exec::cpu::Pool;
 use crate::ir::Phase;
-use crate::lower::OpKind;
 use crate::model::{Model, ParamId};
+use crate::ops::OpKind;
 use crate::train::TrainError;
 
 /// Samples in a gradient check: enough for batch statistics, few enough for plain loops.

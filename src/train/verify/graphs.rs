@@ -5,7 +5,7 @@ use super::replay::{ReplayHarness, Trials};
 use super::{Check, Culprit};
 use crate::exec::cpu::Pool;
 use crate::exec::{ExecError, Fault, GraphRead, Step};
-use crate::lower::Dir;
+use crate::ops::Dir;
 use crate::train::TrainError;
 
 impl ReplayHarness<'_> {

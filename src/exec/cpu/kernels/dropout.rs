@@ -6,8 +6,7 @@
 
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::{OpKind, dropout_threshold as threshold};
-use crate::ops;
+use crate::ops::{self, OpKind, dropout_threshold as threshold};
 use crate::select::{Isa, cpu_rest};
 
 /// Elements that sixteen blocks of random words serve.

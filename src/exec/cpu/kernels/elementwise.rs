@@ -6,9 +6,8 @@ use super::columns::{Grid, TILE, Term, column_sums, for_stretches};
 use super::lanes::{LANES, Lanes, for_isa};
 use super::math;
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::OpKind;
 use crate::model::Activation;
-use crate::ops::{self, chunks};
+use crate::ops::{self, OpKind, chunks};
 use crate::select::{Isa, cpu_rest};
 
 /// Elements at whose multiples a flat array is cut between threads.

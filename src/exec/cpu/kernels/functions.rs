@@ -5,10 +5,11 @@ use super::lanes::{LANES, Lanes, for_isa};
 use super::{math, resolve};
 use crate::exec::Function;
 use crate::exec::cpu::call::{Call, KernelImpl, MAX_ARGS, Part};
-use crate::lower::OpKind;
 use crate::model::Activation;
-use crate::ops;
-use crate::ops::slot::{act, act_bwd};
+use crate::ops::{
+    self, OpKind,
+    slot::{act, act_bwd},
+};
 use crate::select::{Isa, Variant};
 
 /// A line of the cache.

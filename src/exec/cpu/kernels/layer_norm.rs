@@ -9,8 +9,7 @@ use super::columns::{Term, flat_sums};
 use super::elementwise::{Values, add_chunks};
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::OpKind;
-use crate::ops::{self, chunks};
+use crate::ops::{self, OpKind, chunks};
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family.

@@ -1,8 +1,7 @@
 //! Zeros and transposition.
 
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::OpKind;
-use crate::ops;
+use crate::ops::{self, OpKind};
 use crate::select::{Isa, cpu_rest};
 
 /// Rows and columns of the blocks in which a matrix is transposed: 16 lines of the cache are read while 16 are written.

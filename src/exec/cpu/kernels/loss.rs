@@ -8,9 +8,7 @@ use super::elementwise::{Values, for_flat};
 use super::lanes::{LANES, Lanes, for_isa};
 use super::math;
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::OpKind;
-use crate::ops;
-use crate::ops::chunks::FLAT_CHUNK;
+use crate::ops::{self, OpKind, chunks::FLAT_CHUNK};
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family.

@@ -24,7 +24,7 @@ pub mod reference;
 mod tests;
 
 use super::call::KernelImpl;
-use crate::lower::OpKind;
+use crate::ops::OpKind;
 use crate::select::{Isa, Variant};
 
 /// The kernel of this variant for an operation that up to `threads` threads share, or `None` where the variant has none.

@@ -10,9 +10,8 @@ use super::columns::{Grid, TILE, Term, Tile, column_sums, for_stretches};
 use super::elementwise::{ANY, NONE, Values, activate, deactivate, known, store_sums};
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::OpKind;
 use crate::model::Activation;
-use crate::ops::{self, chunks};
+use crate::ops::{self, OpKind, chunks};
 use crate::select::{Isa, cpu_rest};
 
 /// [`for_isa!`] for no activation function, for relu, and for any other.

@@ -8,9 +8,7 @@
 
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::{OpKind, Segment};
-use crate::ops;
-use crate::ops::chunks::FLAT_CHUNK;
+use crate::ops::{self, OpKind, Segment, chunks::FLAT_CHUNK};
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family. Those that handle a few numbers are the same for every instruction set.

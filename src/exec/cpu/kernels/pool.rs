@@ -11,8 +11,7 @@ use super::columns::{Grid, TILE, column_sums, for_stretches};
 use super::elementwise::Values;
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::{OpKind, PoolGeometry};
-use crate::ops;
+use crate::ops::{self, OpKind, PoolGeometry};
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family.

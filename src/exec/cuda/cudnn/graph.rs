@@ -3,7 +3,7 @@
 use super::backend::{Attr, DataType, Descriptor, Kind, Library, Pointwise, Raw};
 use super::request::{ConvKind, DnnArgs, Fused, PlanRequest};
 use crate::exec::cuda::error::CudaError;
-use crate::lower::ConvGeometry;
+use crate::ops::ConvGeometry;
 use crate::select::cuda::Real;
 use cudarc::cudnn::sys;
 use std::ptr::null_mut;

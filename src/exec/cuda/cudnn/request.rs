@@ -1,6 +1,6 @@
 //! What cuDNN is asked for: a convolution with what follows it, and the addresses of one call.
 
-use crate::lower::ConvGeometry;
+use crate::ops::ConvGeometry;
 use crate::select::cuda::Real;
 
 /// Which of a convolution's three products is computed.

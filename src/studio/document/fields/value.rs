@@ -1,7 +1,7 @@
 //! A field with its typed value, which prints as text and reads back from it.
 
-use crate::model::LayerPath;
 pub use crate::model::FieldValue;
+use crate::model::LayerPath;
 
 /// Whose field it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -10,8 +10,7 @@ use super::super::gemm::pack;
 use super::super::gemm::simd::Vector;
 use super::pad::{self, Window};
 use crate::exec::cpu::call::{Call, Part};
-use crate::lower::{ConvGeometry, Epilogue};
-use crate::ops::slot::product as slot;
+use crate::ops::{ConvGeometry, Epilogue, slot::product as slot};
 use crate::select::cpu_conv::{Correlation, class_rows, stripe};
 use crate::select::cpu_gemm::{stretch, tile_shape};
 

@@ -9,8 +9,7 @@ use super::super::gemm::micro::Tile;
 use super::super::gemm::simd::Vector;
 use super::pad::{self, Window};
 use crate::exec::cpu::call::{Call, Part};
-use crate::lower::ConvGeometry;
-use crate::ops::slot::product as slot;
+use crate::ops::{ConvGeometry, slot::product as slot};
 use crate::select::cpu_conv::{WeightPlan, weight_plan};
 use crate::select::cpu_gemm::{stretch, tile_shape};
 

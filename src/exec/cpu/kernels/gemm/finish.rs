@@ -4,8 +4,8 @@
 use super::micro::{Finish, Tile};
 use super::simd::{MAX_LANES, Vector};
 use crate::exec::cpu::kernels::math;
-use crate::lower::Epilogue;
 use crate::model::Activation;
+use crate::ops::Epilogue;
 
 /// The part of an epilogue that is left after the innermost kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

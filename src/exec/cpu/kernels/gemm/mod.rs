@@ -18,8 +18,7 @@ use self::machine::Machine;
 use self::micro::Tile;
 use self::simd::Vector;
 use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
-use crate::lower::{Gemm, OpKind, Trans};
-use crate::ops::slot::product as slot;
+use crate::ops::{Gemm, OpKind, Trans, slot::product as slot};
 use crate::select::Isa;
 use crate::select::cpu_gemm::{GemmBlocking, PARALLEL_US, cost_us, gemm_blocking, stretch};
 

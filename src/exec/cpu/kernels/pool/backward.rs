@@ -3,8 +3,7 @@
 use super::{Index, Span, extent, for_channels, for_window};
 use crate::exec::cpu::call::{Call, Part};
 use crate::exec::cpu::kernels::lanes::{LANES, Lanes};
-use crate::lower::{OpKind, PoolGeometry};
-use crate::ops;
+use crate::ops::{self, OpKind, PoolGeometry};
 use std::ops::Range;
 
 /// The outputs along `axis` whose windows cover input `at`.

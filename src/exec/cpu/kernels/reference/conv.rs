@@ -1,8 +1,7 @@
 //! Convolutions: `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`, `y [n, ho, wo, f]`.
 
 use super::{Args, Buf, Real, Tail};
-use crate::lower::{ConvGeometry, Epilogue};
-use crate::ops::{self, OpKind};
+use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
 
 /// Runs an operation of this family, and says whether it is one.
 pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {

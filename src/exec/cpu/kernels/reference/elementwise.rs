@@ -2,9 +2,8 @@
 
 use super::{Args, Buf, Real};
 use crate::exec::cpu::kernels::dropout::random;
-use crate::lower::dropout_threshold as threshold;
 use crate::model::Activation;
-use crate::ops::{self, OpKind};
+use crate::ops::{self, OpKind, dropout_threshold as threshold};
 
 /// Runs an operation of this family, and says whether it is one.
 pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {

@@ -1,8 +1,7 @@
 //! Matrix products.
 
 use super::{Args, Buf, Real, Tail};
-use crate::lower::{Gemm, Trans};
-use crate::ops::OpKind;
+use crate::ops::{Gemm, OpKind, Trans};
 
 /// Runs an operation of this family, and says whether it is one.
 pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {

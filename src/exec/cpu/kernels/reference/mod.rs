@@ -15,7 +15,7 @@ mod pool;
 pub mod real;
 
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
-use crate::lower::{Epilogue, OpKind};
+use crate::ops::{Epilogue, OpKind};
 pub use real::Real;
 
 /// The reference kernel; the operation is looked up when it runs. Every operation has one.

@@ -1,8 +1,7 @@
 //! Optimizers over the flat parameter vector, the step counter and the metrics of an update.
 
 use super::{Args, Buf, Real};
-use crate::lower::Segment;
-use crate::ops::{self, OpKind};
+use crate::ops::{self, OpKind, Segment};
 
 /// Runs an operation of this family, and says whether it is one.
 pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {

@@ -1,8 +1,7 @@
 //! Pooling: `x [n, h, w, c]`, `y [n, ho, wo, c]`.
 
 use super::{Args, Buf, Real};
-use crate::lower::PoolGeometry;
-use crate::ops::{self, OpKind};
+use crate::ops::{self, OpKind, PoolGeometry};
 
 /// Runs an operation of this family, and says whether it is one.
 pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {

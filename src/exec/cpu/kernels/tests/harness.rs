@@ -2,8 +2,7 @@
 
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::resolve;
-use crate::lower::{Dir, OpKind};
-use crate::ops;
+use crate::ops::{self, Dir, OpKind};
 use crate::select::{Isa, Variant, catalogue};
 use std::collections::BTreeMap;
 use std::sync::Barrier;

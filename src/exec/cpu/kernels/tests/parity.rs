@@ -2,9 +2,8 @@
 //! unbound outputs.
 
 use super::harness::{How, Kind, Values, assert_close, assert_same, isas, run, slots};
-use crate::lower::{OpKind, PoolGeometry, Scalar, Segment};
 use crate::model::Activation;
-use crate::ops;
+use crate::ops::{self, OpKind, PoolGeometry, Scalar, Segment};
 use crate::select::Variant;
 
 /// Numbers that look random (a linear congruential generator).

@@ -1,9 +1,8 @@
 //! Matrix products and convolutions against their references: sizes around every tile edge, all epilogues, any number of parts.
 
 use super::harness::{How, Values, assert_close, assert_same, isas, run, slots};
-use crate::lower::{ConvGeometry, Epilogue, Gemm, OpKind, Trans};
 use crate::model::{Activation, Rng};
-use crate::ops;
+use crate::ops::{self, ConvGeometry, Epilogue, Gemm, OpKind, Trans};
 use crate::select::Variant;
 
 fn inputs(op: &OpKind, rng: &mut Rng) -> Values {

@@ -1,9 +1,8 @@
 //! Kernels against values that are known from elsewhere: written out by hand, or from a recurrence in f64.
 
 use super::harness::{How, Values, isas, run};
-use crate::lower::{ConvGeometry, Epilogue, Gemm, OpKind, PoolGeometry, Scalar, Segment, Trans};
 use crate::model::Activation;
-use crate::ops;
+use crate::ops::{self, ConvGeometry, Epilogue, Gemm, OpKind, PoolGeometry, Scalar, Segment, Trans};
 use crate::select::Variant;
 
 /// The references and the fast kernels of this machine.
