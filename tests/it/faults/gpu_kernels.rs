@@ -301,7 +301,7 @@ fn products() -> Vec<KernelFault> {
         ),
         twin(
             "a tile's metrics are counted for each of its parts",
-            [GEMM, "parts[r * WIDE + c] = i == 0 ? all : UpdateMetric{0u, 0.0f};", "parts[r * WIDE + c] = all;"],
+            [GEMM, "parts[r * WIDE + c] = i == 0 ? all : UpdatePart{0u, 0.0f};", "parts[r * WIDE + c] = all;"],
             &[TENSOR],
         ),
         twin(
