@@ -151,8 +151,9 @@ fn shadow_weights(program: &mut Program, half: DType) {
     }
 }
 
-/// Gives activations and their gradients the half type, with everything that shares their memory.
-fn narrow(program: &mut Program, half: DType) {
+/// By value, whether it is an activation or the gradient of one, or shares its memory.
+#[must_use]
+pub fn narrowed(program: &Program) -> Vec<bool> {
     let mut roots = vec![false; program.values.len()];
     for op in &program.ops {
         for (slot, arg) in op.kind.slots().iter().zip(&op.args) {
@@ -165,8 +166,12 @@ fn narrow(program: &mut Program, half: DType) {
             }
         }
     }
-    let narrow: Vec<bool> =
-        (0..program.values.len() as u32).map(|i| roots[program.root(LValueId(i)).0.0 as usize]).collect();
+    (0..program.values.len() as u32).map(|i| roots[program.root(LValueId(i)).0.0 as usize]).collect()
+}
+
+/// Gives activations and their gradients the half type, with everything that shares their memory.
+fn narrow(program: &mut Program, half: DType) {
+    let narrow = narrowed(program);
     for (value, narrow) in program.values.iter_mut().zip(narrow) {
         if narrow {
             value.dtype = half;

@@ -21,7 +21,7 @@ mod schedule;
 mod signs;
 mod times;
 
-pub use adapt::adapt;
+pub use adapt::{adapt, narrowed};
 pub use schedule::schedule;
 pub use times::{GpuTimes, NOT_OFFERED_US};
 

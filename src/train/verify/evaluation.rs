@@ -1,7 +1,8 @@
 //! An evaluation against one that goes through the held-out samples op by op with sums of its own, and against plain
 //! loops in f64 that carry a bound for the rounding of every value.
 
-use super::bounds::{ratio, told, tolerance};
+use super::bounds::{ratio, told};
+use super::by_length::tolerance;
 use super::replay::Rig;
 use super::{Check, prepared};
 use crate::compile::{Options, compile};

@@ -6,11 +6,14 @@ use crate::exec::Step;
 use crate::exec::cpu::{Pool, host_target};
 use crate::ir::Phase;
 use crate::lower::OpKind;
-use crate::model::{Model, OptimizerSpec, ParamId, Rng};
+use crate::model::{Model, OptimizerSpec, ParamId, Precision, Rng};
 use crate::train::TrainError;
 
 /// Samples in a gradient check: enough for batch statistics, few enough for plain loops.
 pub(super) const BATCH: usize = 4;
+
+/// Steps in the emulated arithmetic of a coarse type: one that rounds to the nearest, and others that round at random.
+pub(super) const EMULATED: u64 = 9;
 
 pub(super) fn trained(model: &Model) -> impl Iterator<Item = ParamId> + '_ {
     (0..model.params.len()).filter(|&i| model.params[i].kind.is_trained()).map(|i| ParamId(i as u32))
@@ -108,8 +111,9 @@ pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
     let count = trained(&small).count();
     let passes = (count.div_ceil(count.div_ceil(COMPARED).max(1)) * DIRECTIONS * 2) as f64;
     let persistent = (small.trained_len() * 8 * 3) as f64;
-    // Steps in f64 and f32, and those with bounds for their errors, of which one is of twice the samples.
-    let steps = 3.0 + 6.0 * BOUNDED;
+    // Steps in f64 and f32, those with bounds for their errors, of which one is of twice the samples, and emulated ones.
+    let emulated = if model.precision == Precision::F32 { 0 } else { EMULATED };
+    let steps = 3.0 + 6.0 * BOUNDED + emulated as f64;
     let seconds = passes * (flops / FLOPS + persistent / BYTES) + steps * compiled.selection.flops() as f64 / FLOPS;
     // A step in f64 and one in f32, what is put back after each pass, gradients three times, and every value with its
     // bound.

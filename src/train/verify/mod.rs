@@ -4,8 +4,10 @@
 //! with those, replay with eager, one run with another, recorded addresses with planned ones.
 
 mod bounds;
+mod by_length;
 mod diverges;
 mod evaluation;
+mod fast;
 mod gradient;
 mod graphs;
 mod proof;
@@ -179,7 +181,7 @@ fn verify_with(
     };
     run(Plan, "plan", &mut || plan_check(&model, options))?;
     run(Gradients, "gradient against central differences", &mut || gradient::against_differences(&model, options))?;
-    run(Gradients, "fast kernels against reference", &mut || bounds::fast_against_reference(&model, options))?;
+    run(Gradients, "fast kernels against reference", &mut || fast::fast_against_reference(&model, options))?;
     run(Gradients, "loss scale", &mut || rules::loss_scale(&model, options))?;
     run(Gradients, "update direction", &mut || rules::update_direction(&model, options))?;
     if options.machine().as_cuda().is_none() {
