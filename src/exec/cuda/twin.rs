@@ -4,7 +4,7 @@
 //! Outputs are poisoned before the kernel runs, so that an element that nobody writes shows, and what lies beside the
 //! outputs in flat vectors must come out as it went in.
 
-use super::judge::{Judged, is_product, judge};
+use super::judge::{Judged, flushed, is_product, judge};
 use super::{Step, stepped};
 use crate::exec::ExecError;
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
@@ -138,14 +138,19 @@ impl Step {
             .filter_map(|(i, (slot, arg))| Some((i, slot.name, slot.dir, (*arg)?)))
             .collect();
         // Everything that the operation touches, poisoned, then its inputs drawn.
+        let is_update = matches!(op.kind, OpKind::AdamStep { .. } | OpKind::SgdStep { .. });
+        let mut padding = Rng::new(seed, 0x0FAD_0000 + index as u64);
         let mut hosts: BTreeMap<LValueId, Host<T>> = BTreeMap::new();
         for (_, _, _, id) in &slots {
             let (root, _) = program.root(*id);
             let value = program.value(root);
             hosts.entry(root).or_insert_with(|| {
                 if is_real(value.dtype) {
-                    // Padding between the parts of a flat vector is zero; written stretches are poisoned below.
-                    Host::Real(vec![T::ZERO; value.shape.len()])
+                    // What is written is poisoned below. What lies beside it stays: zeros, or, beside the segments of an
+                    // update, numbers that change where an update takes them too.
+                    let len = value.shape.len();
+                    let beside = |_| if is_update { round(padding.range(0.5, 1.5), value.dtype) } else { 0.0 };
+                    Host::Real((0..len).map(beside).map(T::exact).collect())
                 } else {
                     Host::Raw(vec![0xff; value.bytes() as usize])
                 }
@@ -235,7 +240,7 @@ impl Step {
                             .map(T::f64)
                             .to_vec();
                     }
-                    let judged = judge(&found, expected, value.dtype, coarse);
+                    let judged = judge(&found, expected, value.dtype, coarse, flushed(&op.kind));
                     let text = format!("{} {}", value.name, judged.text);
                     if judged.ratio > 1.0 {
                         worst.push(text.clone());
