@@ -1,7 +1,7 @@
 //! Faults in the kernels of a GPU that compute layers and losses: each is found where the kernel is compared with its
 //! plain-loop twin.
 
-use super::gpu::{KernelFault, TENSOR, TWINS, fault};
+use super::gpu::{KernelFault, MANY, TENSOR, TWINS, fault};
 use super::{CLASSES, IMAGES, VALUES};
 
 const PRELUDE: &str = "prelude.cuh";
@@ -78,12 +78,12 @@ pub fn table() -> Vec<KernelFault> {
         twin(
             "the accuracy counts one answer too many",
             [LOSS, "*a.at<float>(4) = sums[1] / ROWS;", "*a.at<float>(4) = (sums[1] + 1.0f) / ROWS;"],
-            &[IMAGES, CLASSES],
+            &[MANY],
         ),
         twin(
             "a loss is the sum over the batch",
             [LOSS, "*a.at<float>(3) = sums[0] / ROWS;", "*a.at<float>(3) = sums[0];"],
-            &[IMAGES, CLASSES],
+            &[MANY],
         ),
         twin(
             "the fused classifier's gradient is of a sum",
