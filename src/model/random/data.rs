@@ -50,13 +50,15 @@ pub(super) fn spec(draw: &mut Draw, batch: usize, loss: LossSpec, [input, output
     let is_long = loss == LossSpec::Mse && samples.saturating_mul(input.len()).saturating_mul(output.len()) > TERMS;
     let held_out = draw.extreme_or(&[0.0, 1.0], |d| d.number(0.1, 0.5));
     let split = draw.pick(&[SplitKind::Shuffled, SplitKind::Last]);
-    (!is_long && draw.coin(WITH_DATA)).then_some(DataSpec { source, held_out, split })
+    // No set has one class alone.
+    let is_single = loss != LossSpec::Mse && output.len() == 1;
+    (!is_long && draw.coin(WITH_DATA) && !is_single).then_some(DataSpec { source, held_out, split })
 }
 
 /// A set of so many features with at most so many classes.
 fn classified(draw: &mut Draw, features: usize, most: usize, (samples, noise): (usize, f64)) -> Option<DataSource> {
     match features {
-        PLANE if most == 1 => Some(DataSource::Spirals { samples, classes: 1, noise }),
+        PLANE if most < 2 => Some(DataSource::Moons { samples, noise }),
         PLANE => Some(match draw.between(0, 3) {
             0 => DataSource::Spirals { samples, classes: draw.between(2, most.min(4)), noise },
             1 => DataSource::Moons { samples, noise },

@@ -124,7 +124,10 @@ mod tests {
                 let check = judged(&model, &options, |found, exact| {
                     // The element whose bound is largest: the one in which an error is least likely to be seen.
                     let bounds = exact.grads[index].iter().map(|b| b.error).enumerate();
-                    let finite = bounds.filter(|(_, b)| b.is_finite() && *b > 0.0 && exact.undecided == 0);
+                    // An error below the normal numbers of `f32` would be lost in them, and one beyond them be
+                    // infinite, as a value may be whose bound is.
+                    let is_seen = |b: f64| b > f64::from(f32::MIN_POSITIVE) && 100.0 * b < f64::from(f32::MAX);
+                    let finite = bounds.filter(|(_, b)| is_seen(*b) && exact.undecided == 0);
                     place = finite.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(at, _)| at);
                     if let Some(at) = place {
                         let Bound { value, error } = exact.grads[index][at];
