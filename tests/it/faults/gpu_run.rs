@@ -121,7 +121,7 @@ fn in_process(fault: Option<usize>, network: &str, proofs: &str, cache: &Path) -
     let lines = || text.lines().filter_map(|line| line.split_once("CHECK\t")?.1.split_once('\t'));
     let checks: Vec<(String, String)> = lines().map(|(outcome, name)| (outcome.to_owned(), name.to_owned())).collect();
     let error = text.lines().find_map(|line| Some(line.split_once("ERROR\t")?.1.to_owned()));
-    let ended = error.unwrap_or_else(|| if checks.is_empty() && ended.is_empty() { text } else { ended });
+    let ended = error.unwrap_or(if checks.is_empty() && ended.is_empty() { text } else { ended });
     Outcome { checks, ended, seconds: started.elapsed().as_secs_f64() }
 }
 
