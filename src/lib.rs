@@ -8,6 +8,8 @@ pub mod model;
 
 pub mod ir;
 
+pub mod ops;
+
 pub mod lower;
 
 pub mod select;

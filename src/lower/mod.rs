@@ -6,19 +6,16 @@
 
 mod build;
 mod flat;
-mod geometry;
-mod op;
 mod print;
 mod program;
-mod slots;
 mod verify;
 
+pub use crate::ops::{
+    ConvGeometry, Dir, Epilogue, Gemm, OpKind, PoolGeometry, Scalar, Segment, Slot, Trans, dropout_threshold,
+};
+pub(crate) use crate::ops::{PARTS_ALIGN, SCALER};
 pub use build::{lower, lower_for};
 pub use flat::{FLAT_ALIGN, FilterOrder, ParamOrder};
-pub use geometry::{ConvGeometry, Epilogue, Gemm, PoolGeometry, Scalar, Segment, Trans, dropout_threshold};
-pub use op::OpKind;
-pub(crate) use op::{PARTS_ALIGN, SCALER};
 pub(crate) use print::dims;
 pub use program::{Alias, LValue, LValueId, Layout, Op, ParamSlot, Program};
-pub use slots::{Dir, Slot};
 pub use verify::{ProgramError, verify};

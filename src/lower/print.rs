@@ -1,9 +1,10 @@
 //! The program as text and as Graphviz.
 
-use super::op::OpKind;
 use super::program::{LValueId, Op, Program};
-use super::slots::Dir;
 use crate::ir::Phase;
+use crate::ops;
+use crate::ops::Dir;
+use crate::ops::OpKind;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 
@@ -12,56 +13,60 @@ use std::fmt::{self, Write as _};
 pub(crate) fn dims(kind: &OpKind) -> String {
     match kind {
         OpKind::Gemm(g) => format!("m={} n={} k={}", g.m, g.n, g.k),
-        OpKind::Conv2d { geometry: g, .. }
-        | OpKind::Conv2dBwdX { geometry: g, .. }
-        | OpKind::Conv2dBwdW { geometry: g, .. } => {
+        OpKind::Conv2d(ops::Conv2d { geometry: g, .. })
+        | OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, .. })
+        | OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: g, .. }) => {
             format!("{}x{}x{}x{} {}x{} -> {}x{}x{}", g.n, g.h, g.w, g.c, g.kernel[0], g.kernel[1], g.ho, g.wo, g.f)
         }
-        OpKind::BiasAdd { rows, cols } | OpKind::BiasGrad { rows, cols, .. } => format!("rows={rows} cols={cols}"),
-        OpKind::LayerNorm { rows, cols, .. } | OpKind::LayerNormBwd { rows, cols, .. } => {
+        OpKind::BiasAdd(ops::BiasAdd { rows, cols }) | OpKind::BiasGrad(ops::BiasGrad { rows, cols, .. }) => {
             format!("rows={rows} cols={cols}")
         }
-        OpKind::BatchNorm { rows, channels, .. }
-        | OpKind::BatchNormEval { rows, channels, .. }
-        | OpKind::BatchNormBwd { rows, channels, .. } => {
+        OpKind::LayerNorm(ops::LayerNorm { rows, cols, .. })
+        | OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, .. }) => {
+            format!("rows={rows} cols={cols}")
+        }
+        OpKind::BatchNorm(ops::BatchNorm { rows, channels, .. })
+        | OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, .. })
+        | OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, .. }) => {
             format!("rows={rows} channels={channels}")
         }
-        OpKind::MaxPool { geometry: g }
-        | OpKind::MaxPoolBwd { geometry: g }
-        | OpKind::AvgPool { geometry: g }
-        | OpKind::AvgPoolBwd { geometry: g } => {
+        OpKind::MaxPool(ops::MaxPool { geometry: g })
+        | OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry: g })
+        | OpKind::AvgPool(ops::AvgPool { geometry: g })
+        | OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry: g }) => {
             format!("{}x{}x{}x{} {}x{} -> {}x{}", g.n, g.h, g.w, g.c, g.size[0], g.size[1], g.ho, g.wo)
         }
-        OpKind::GlobalAvgPool { n, hw, c } | OpKind::GlobalAvgPoolBwd { n, hw, c } => format!("n={n} hw={hw} c={c}"),
-        OpKind::SoftmaxCe { rows, classes, .. }
-        | OpKind::SoftmaxCeGrad { rows, classes, .. }
-        | OpKind::SoftmaxCeFused { rows, classes, .. }
-        | OpKind::Accuracy { rows, classes } => format!("rows={rows} classes={classes}"),
-        OpKind::DenseCe { rows, features, classes, .. } => {
+        OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c })
+        | OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }) => format!("n={n} hw={hw} c={c}"),
+        OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, .. })
+        | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, .. })
+        | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, .. })
+        | OpKind::Accuracy(ops::Accuracy { rows, classes }) => format!("rows={rows} classes={classes}"),
+        OpKind::DenseCe(ops::DenseCe { rows, features, classes, .. }) => {
             format!("rows={rows} features={features} classes={classes}")
         }
-        OpKind::LossMean { rows } => format!("rows={rows}"),
-        OpKind::Transpose { n, rows, cols } => format!("n={n} {rows}x{cols}"),
-        OpKind::Fill { len }
-        | OpKind::Act { len, .. }
-        | OpKind::ActBwd { len, .. }
-        | OpKind::Dropout { len, .. }
-        | OpKind::DropoutBwd { len, .. }
-        | OpKind::SignBits { len }
-        | OpKind::Add { len }
-        | OpKind::AddAct { len, .. }
-        | OpKind::Mse { len }
-        | OpKind::MseGrad { len }
-        | OpKind::MseFused { len }
-        | OpKind::Cast { len }
-        | OpKind::ScaleUpdate { len } => format!("len={len}"),
-        OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } => {
+        OpKind::LossMean(ops::LossMean { rows }) => format!("rows={rows}"),
+        OpKind::Transpose(ops::Transpose { n, rows, cols }) => format!("n={n} {rows}x{cols}"),
+        OpKind::Fill(ops::Fill { len })
+        | OpKind::Act(ops::Act { len, .. })
+        | OpKind::ActBwd(ops::ActBwd { len, .. })
+        | OpKind::Dropout(ops::Dropout { len, .. })
+        | OpKind::DropoutBwd(ops::DropoutBwd { len, .. })
+        | OpKind::SignBits(ops::SignBits { len })
+        | OpKind::Add(ops::Add { len })
+        | OpKind::AddAct(ops::AddAct { len, .. })
+        | OpKind::Mse(ops::Mse { len })
+        | OpKind::MseGrad(ops::MseGrad { len })
+        | OpKind::MseFused(ops::MseFused { len })
+        | OpKind::Cast(ops::Cast { len })
+        | OpKind::ScaleUpdate(ops::ScaleUpdate { len }) => format!("len={len}"),
+        OpKind::AdamStep(ops::AdamStep { len, segments, .. }) | OpKind::SgdStep(ops::SgdStep { len, segments, .. }) => {
             format!("len={len} segments={}", segments.len())
         }
-        OpKind::WeightStep { m, n, k, .. } => format!("m={m} n={n} k={k}"),
-        OpKind::BiasStep { rows, cols, .. } => format!("rows={rows} cols={cols}"),
-        OpKind::StepMetrics { segments } => format!("segments={}", segments.len()),
-        OpKind::UpdateMetrics { segments } => format!("segments={segments}"),
+        OpKind::WeightStep(ops::WeightStep { m, n, k, .. }) => format!("m={m} n={n} k={k}"),
+        OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) => format!("rows={rows} cols={cols}"),
+        OpKind::StepMetrics(ops::StepMetrics { segments }) => format!("segments={}", segments.len()),
+        OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) => format!("segments={segments}"),
         OpKind::StepInc | OpKind::BiasCorr { .. } => String::new(),
     }
 }

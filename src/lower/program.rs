@@ -1,11 +1,11 @@
 //! The lowered program: values with a place in memory, operations in order.
 
 use super::flat::ParamOrder;
-use super::geometry::Segment;
-use super::op::OpKind;
-use super::slots::Dir;
 use crate::ir::{Mode, NodeId, Phase, Role};
 use crate::model::{LayerId, ParamId};
+use crate::ops::Dir;
+use crate::ops::OpKind;
+use crate::ops::Segment;
 use crate::tensor::{DType, Shape};
 use serde::{Deserialize, Serialize};
 use std::fmt;

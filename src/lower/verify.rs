@@ -1,8 +1,9 @@
 //! The program's referee: arguments, sizes and order, by rules of its own.
 
-use super::op::OpKind;
 use super::program::{LValueId, Op, Program};
-use super::slots::Dir;
+use crate::ops;
+use crate::ops::Dir;
+use crate::ops::OpKind;
 use std::collections::HashSet;
 use thiserror::Error;
 
@@ -86,8 +87,10 @@ fn is_made(program: &Program, id: LValueId, written: &HashSet<LValueId>, made: &
 fn required(kind: &OpKind, slot: &str) -> bool {
     let epilogue = match kind {
         OpKind::Gemm(g) => Some((g.epilogue, g.accumulate)),
-        OpKind::Conv2d { epilogue, .. } | OpKind::Conv2dBwdX { epilogue, .. } => Some((*epilogue, false)),
-        OpKind::Conv2dBwdW { accumulate, .. } => Some((super::Epilogue::default(), *accumulate)),
+        OpKind::Conv2d(ops::Conv2d { epilogue, .. }) | OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) => {
+            Some((*epilogue, false))
+        }
+        OpKind::Conv2dBwdW(ops::Conv2dBwdW { accumulate, .. }) => Some((super::Epilogue::default(), *accumulate)),
         _ => None,
     };
     if let Some((e, accumulate)) = epilogue {
@@ -102,22 +105,23 @@ fn required(kind: &OpKind, slot: &str) -> bool {
     }
     match (kind, slot) {
         (_, "scale" | "scaler" | "shadow" | "total_max" | "ticket" | "residual" | "bias_half" | "skipped") => false,
-        (OpKind::AddAct { act_grad, .. }, "saved") => act_grad.is_some(),
-        (OpKind::DenseCe { act_grad, .. }, "saved") => act_grad.is_some(),
-        (OpKind::DenseCe { bias, .. }, "bias") => *bias,
+        (OpKind::AddAct(ops::AddAct { act_grad, .. }), "saved") => act_grad.is_some(),
+        (OpKind::DenseCe(ops::DenseCe { act_grad, .. }), "saved") => act_grad.is_some(),
+        (OpKind::DenseCe(ops::DenseCe { bias, .. }), "bias") => *bias,
         (OpKind::LossMean { .. }, "row_right" | "accuracy") => false,
         (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "grad_norm") => false,
         (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "parts") | (OpKind::BiasStep { .. }, "b") => false,
         (OpKind::StepMetrics { .. }, slot) => slot == "parts",
         (_, "update_max" | "grad_norm_seg") => matches!(kind, OpKind::UpdateMetrics { .. }),
         (OpKind::SoftmaxCeFused { .. }, "accuracy") | (OpKind::MaxPool { .. }, "index") => false,
-        (OpKind::SgdStep { momentum, .. }, "momentum_prev" | "momentum") => momentum.get() > 0.0,
-        (OpKind::BatchNormBwd { act_grad, .. }, "saved") => act_grad.is_some(),
+        (OpKind::SgdStep(ops::SgdStep { momentum, .. }), "momentum_prev" | "momentum") => momentum.get() > 0.0,
+        (OpKind::BatchNormBwd(ops::BatchNormBwd { act_grad, .. }), "saved") => act_grad.is_some(),
         (
-            OpKind::BatchNormBwd { accumulate, .. } | OpKind::LayerNormBwd { accumulate, .. },
+            OpKind::BatchNormBwd(ops::BatchNormBwd { accumulate, .. })
+            | OpKind::LayerNormBwd(ops::LayerNormBwd { accumulate, .. }),
             "dgamma_prev" | "dbeta_prev",
         )
-        | (OpKind::BiasGrad { accumulate, .. }, "db_prev") => *accumulate,
+        | (OpKind::BiasGrad(ops::BiasGrad { accumulate, .. }), "db_prev") => *accumulate,
         _ => true,
     }
 }
@@ -127,15 +131,15 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
     Some(match (kind, slot) {
         (_, "scale" | "total_max" | "grad_norm" | "ticket" | "skipped") => 1,
         (_, "scaler" | "scaler_prev") => super::SCALER,
-        (OpKind::Cast { len } | OpKind::ScaleUpdate { len }, _) => *len,
+        (OpKind::Cast(ops::Cast { len }) | OpKind::ScaleUpdate(ops::ScaleUpdate { len }), _) => *len,
         (OpKind::Gemm(g), "a") => g.m * g.k,
         (OpKind::Gemm(g), "b") => g.k * g.n,
         (OpKind::Gemm(g), "bias" | "bias_half") => g.n,
         (OpKind::Gemm(g), _) => g.m * g.n,
         (
-            OpKind::Conv2d { geometry: g, .. }
-            | OpKind::Conv2dBwdX { geometry: g, .. }
-            | OpKind::Conv2dBwdW { geometry: g, .. },
+            OpKind::Conv2d(ops::Conv2d { geometry: g, .. })
+            | OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, .. })
+            | OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: g, .. }),
             _,
         ) => {
             let (x, y) = (g.n * g.h * g.w * g.c, g.n * g.ho * g.wo * g.f);
@@ -149,27 +153,33 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
                 _ => y,
             }
         }
-        (OpKind::BiasAdd { cols, .. }, "bias") | (OpKind::BiasGrad { cols, .. }, "db" | "db_prev") => *cols,
-        (OpKind::BiasAdd { rows, cols } | OpKind::BiasGrad { rows, cols, .. }, _) => rows * cols,
-        (OpKind::DropoutBwd { len, .. } | OpKind::Dropout { len, .. } | OpKind::SignBits { len }, "mask") => {
-            len.div_ceil(8)
+        (OpKind::BiasAdd(ops::BiasAdd { cols, .. }), "bias")
+        | (OpKind::BiasGrad(ops::BiasGrad { cols, .. }), "db" | "db_prev") => *cols,
+        (OpKind::BiasAdd(ops::BiasAdd { rows, cols }) | OpKind::BiasGrad(ops::BiasGrad { rows, cols, .. }), _) => {
+            rows * cols
         }
+        (
+            OpKind::DropoutBwd(ops::DropoutBwd { len, .. })
+            | OpKind::Dropout(ops::Dropout { len, .. })
+            | OpKind::SignBits(ops::SignBits { len }),
+            "mask",
+        ) => len.div_ceil(8),
         (OpKind::Dropout { .. }, "counter") | (OpKind::StepInc | OpKind::BiasCorr { .. }, _) => 2,
         (
-            OpKind::Act { len, .. }
-            | OpKind::ActBwd { len, .. }
-            | OpKind::Fill { len }
-            | OpKind::SignBits { len }
-            | OpKind::Add { len }
-            | OpKind::AddAct { len, .. },
+            OpKind::Act(ops::Act { len, .. })
+            | OpKind::ActBwd(ops::ActBwd { len, .. })
+            | OpKind::Fill(ops::Fill { len })
+            | OpKind::SignBits(ops::SignBits { len })
+            | OpKind::Add(ops::Add { len })
+            | OpKind::AddAct(ops::AddAct { len, .. }),
             _,
         )
-        | (OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. }, _) => *len,
-        (OpKind::Transpose { n, rows, cols }, _) => n * rows * cols,
+        | (OpKind::Dropout(ops::Dropout { len, .. }) | OpKind::DropoutBwd(ops::DropoutBwd { len, .. }), _) => *len,
+        (OpKind::Transpose(ops::Transpose { n, rows, cols }), _) => n * rows * cols,
         (
-            OpKind::BatchNorm { rows, channels, .. }
-            | OpKind::BatchNormEval { rows, channels, .. }
-            | OpKind::BatchNormBwd { rows, channels, .. },
+            OpKind::BatchNorm(ops::BatchNorm { rows, channels, .. })
+            | OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, .. })
+            | OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, .. }),
             _,
         ) => {
             if matches!(slot, "x" | "y" | "dy" | "dx" | "saved" | "residual") {
@@ -178,29 +188,44 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
                 *channels
             }
         }
-        (OpKind::LayerNorm { rows, cols, .. } | OpKind::LayerNormBwd { rows, cols, .. }, _) => match slot {
+        (
+            OpKind::LayerNorm(ops::LayerNorm { rows, cols, .. })
+            | OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, .. }),
+            _,
+        ) => match slot {
             "x" | "y" | "dy" | "dx" => rows * cols,
             "mean" | "rstd" => *rows,
             _ => *cols,
         },
-        (OpKind::MaxPool { geometry: g } | OpKind::AvgPool { geometry: g }, "x")
-        | (OpKind::MaxPoolBwd { geometry: g } | OpKind::AvgPoolBwd { geometry: g }, "dx") => g.n * g.h * g.w * g.c,
-        (OpKind::MaxPool { geometry: g } | OpKind::AvgPool { geometry: g }, _)
-        | (OpKind::MaxPoolBwd { geometry: g } | OpKind::AvgPoolBwd { geometry: g }, _) => g.n * g.ho * g.wo * g.c,
-        (OpKind::GlobalAvgPool { n, hw, c }, "x") | (OpKind::GlobalAvgPoolBwd { n, hw, c }, "dx") => n * hw * c,
-        (OpKind::GlobalAvgPool { n, c, .. } | OpKind::GlobalAvgPoolBwd { n, c, .. }, _) => n * c,
+        (OpKind::MaxPool(ops::MaxPool { geometry: g }) | OpKind::AvgPool(ops::AvgPool { geometry: g }), "x")
+        | (
+            OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry: g }) | OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry: g }),
+            "dx",
+        ) => g.n * g.h * g.w * g.c,
+        (OpKind::MaxPool(ops::MaxPool { geometry: g }) | OpKind::AvgPool(ops::AvgPool { geometry: g }), _)
+        | (
+            OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry: g }) | OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry: g }),
+            _,
+        ) => g.n * g.ho * g.wo * g.c,
+        (OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }), "x")
+        | (OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }), "dx") => n * hw * c,
         (
-            OpKind::SoftmaxCe { rows, classes, .. }
-            | OpKind::SoftmaxCeGrad { rows, classes, .. }
-            | OpKind::SoftmaxCeFused { rows, classes, .. }
-            | OpKind::Accuracy { rows, classes },
+            OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, c, .. })
+            | OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, c, .. }),
+            _,
+        ) => n * c,
+        (
+            OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, .. })
+            | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, .. })
+            | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, .. })
+            | OpKind::Accuracy(ops::Accuracy { rows, classes }),
             _,
         ) => match slot {
             "labels" | "row_loss" => *rows,
             "loss" | "accuracy" => 1,
             _ => rows * classes,
         },
-        (OpKind::DenseCe { rows, features, classes, .. }, _) => match slot {
+        (OpKind::DenseCe(ops::DenseCe { rows, features, classes, .. }), _) => match slot {
             "a" | "saved" | "dx" => rows * features,
             "b" => features * classes,
             "bias" => *classes,
@@ -208,24 +233,32 @@ fn expected_len(kind: &OpKind, slot: &str) -> Option<usize> {
             _ => *rows,
         },
         (_, "loss") | (OpKind::LossMean { .. }, "accuracy") => 1,
-        (OpKind::LossMean { rows }, _) => *rows,
-        (OpKind::Mse { len } | OpKind::MseGrad { len } | OpKind::MseFused { len }, _) => *len,
-        (OpKind::AdamStep { segments, .. } | OpKind::SgdStep { segments, .. }, "update_max" | "grad_norm_seg") => {
-            segments.len()
-        }
+        (OpKind::LossMean(ops::LossMean { rows }), _) => *rows,
+        (
+            OpKind::Mse(ops::Mse { len })
+            | OpKind::MseGrad(ops::MseGrad { len })
+            | OpKind::MseFused(ops::MseFused { len }),
+            _,
+        ) => *len,
+        (
+            OpKind::AdamStep(ops::AdamStep { segments, .. }) | OpKind::SgdStep(ops::SgdStep { segments, .. }),
+            "update_max" | "grad_norm_seg",
+        ) => segments.len(),
         (OpKind::AdamStep { .. } | OpKind::SgdStep { .. }, "hyper" | "corr") => 2,
-        (OpKind::AdamStep { len, .. } | OpKind::SgdStep { len, .. }, _) => *len,
-        (OpKind::UpdateMetrics { segments }, "update_max_seg" | "grad_norm_seg") => *segments,
-        (OpKind::StepMetrics { segments }, "update_max_seg" | "grad_norm_seg") => segments.len(),
-        (OpKind::StepMetrics { segments }, "parts") => 2 * segments.iter().map(|s| s.len).sum::<usize>(),
+        (OpKind::AdamStep(ops::AdamStep { len, .. }) | OpKind::SgdStep(ops::SgdStep { len, .. }), _) => *len,
+        (OpKind::UpdateMetrics(ops::UpdateMetrics { segments }), "update_max_seg" | "grad_norm_seg") => *segments,
+        (OpKind::StepMetrics(ops::StepMetrics { segments }), "update_max_seg" | "grad_norm_seg") => segments.len(),
+        (OpKind::StepMetrics(ops::StepMetrics { segments }), "parts") => {
+            2 * segments.iter().map(|s| s.len).sum::<usize>()
+        }
         (OpKind::UpdateMetrics { .. } | OpKind::StepMetrics { .. }, _) => 1,
         (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "hyper" | "corr") => 2,
         (OpKind::WeightStep { .. } | OpKind::BiasStep { .. }, "parts") => 2 * kind.step_parts(),
-        (OpKind::WeightStep { m, k, .. }, "a") => m * k,
-        (OpKind::WeightStep { n, k, .. }, "b") => n * k,
-        (OpKind::WeightStep { m, n, .. }, _) => m * n,
-        (OpKind::BiasStep { rows, cols, .. }, "a") => rows * cols,
-        (OpKind::BiasStep { cols, .. }, _) => *cols,
+        (OpKind::WeightStep(ops::WeightStep { m, k, .. }), "a") => m * k,
+        (OpKind::WeightStep(ops::WeightStep { n, k, .. }), "b") => n * k,
+        (OpKind::WeightStep(ops::WeightStep { m, n, .. }), _) => m * n,
+        (OpKind::BiasStep(ops::BiasStep { rows, cols, .. }), "a") => rows * cols,
+        (OpKind::BiasStep(ops::BiasStep { cols, .. }), _) => *cols,
     })
 }
 
@@ -270,7 +303,9 @@ mod tests {
         p.ops.swap(0, 1);
         assert!(matches!(verify(&p), Err(ProgramError::ReadBeforeMade { op: 0, .. })));
         let mut p = program(Mode::Train);
-        let OpKind::Conv2d { geometry, .. } = &mut p.ops[0].kind else { panic!("the first op is a convolution") };
+        let OpKind::Conv2d(ops::Conv2d { geometry, .. }) = &mut p.ops[0].kind else {
+            panic!("the first op is a convolution")
+        };
         geometry.f += 1;
         assert!(matches!(verify(&p), Err(ProgramError::Size { op: 0, .. })));
         let mut p = program(Mode::Train);

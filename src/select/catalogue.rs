@@ -2,6 +2,7 @@
 
 use super::{CpuFacts, Isa, Variant, cpu_conv, cpu_gemm, cpu_rest};
 use crate::lower::{Epilogue, OpKind};
+use crate::ops;
 use crate::tensor::DType;
 
 /// The stem of a kernel id: the operation with what is fused into it, such as `gemm_bias_relu`.
@@ -13,12 +14,18 @@ pub fn stem(kind: &OpKind) -> String {
     };
     let epilogue = match kind {
         OpKind::Gemm(g) => g.epilogue,
-        OpKind::Conv2d { epilogue, .. } | OpKind::Conv2dBwdX { epilogue, .. } => *epilogue,
-        OpKind::BatchNorm { act, .. } | OpKind::BatchNormEval { act, .. } => {
+        OpKind::Conv2d(ops::Conv2d { epilogue, .. }) | OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) => {
+            *epilogue
+        }
+        OpKind::BatchNorm(ops::BatchNorm { act, .. }) | OpKind::BatchNormEval(ops::BatchNormEval { act, .. }) => {
             Epilogue { act: *act, ..Epilogue::default() }
         }
-        OpKind::BatchNormBwd { act_grad, .. } => Epilogue { act_grad: *act_grad, ..Epilogue::default() },
-        OpKind::AddAct { act, act_grad, .. } => Epilogue { act: *act, act_grad: *act_grad, ..Epilogue::default() },
+        OpKind::BatchNormBwd(ops::BatchNormBwd { act_grad, .. }) => {
+            Epilogue { act_grad: *act_grad, ..Epilogue::default() }
+        }
+        OpKind::AddAct(ops::AddAct { act, act_grad, .. }) => {
+            Epilogue { act: *act, act_grad: *act_grad, ..Epilogue::default() }
+        }
         _ => Epilogue::default(),
     };
     if epilogue.bias {

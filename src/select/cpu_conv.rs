@@ -8,6 +8,7 @@
 use super::Isa;
 use super::cpu_gemm::{PARALLEL_US, tile_shape};
 use crate::lower::{ConvGeometry, OpKind};
+use crate::ops;
 
 /// One tap of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +56,8 @@ impl Correlation {
     #[must_use]
     pub fn of(op: &OpKind) -> Option<Self> {
         match op {
-            OpKind::Conv2d { geometry, .. } => Some(Self::forward(geometry)),
-            OpKind::Conv2dBwdX { geometry, .. } => Some(Self::backward(geometry)),
+            OpKind::Conv2d(ops::Conv2d { geometry, .. }) => Some(Self::forward(geometry)),
+            OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, .. }) => Some(Self::backward(geometry)),
             _ => None,
         }
     }
@@ -274,9 +275,9 @@ impl WeightPlan {
 /// # Errors
 /// Where they do not.
 pub fn accepts(op: &OpKind) -> Result<(), String> {
-    let (OpKind::Conv2d { geometry: g, .. }
-    | OpKind::Conv2dBwdX { geometry: g, .. }
-    | OpKind::Conv2dBwdW { geometry: g, .. }) = op
+    let (OpKind::Conv2d(ops::Conv2d { geometry: g, .. })
+    | OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, .. })
+    | OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: g, .. })) = op
     else {
         return Ok(());
     };
@@ -294,7 +295,7 @@ pub fn accepts(op: &OpKind) -> Result<(), String> {
 /// Bytes of scratch that a convolution's kernel needs when up to `threads` threads share it.
 #[must_use]
 pub fn workspace_bytes(op: &OpKind, isa: Isa, threads: usize) -> usize {
-    if let OpKind::Conv2dBwdW { geometry, .. } = op {
+    if let OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, .. }) = op {
         let plan = weight_plan(geometry);
         return 4 * (plan.partials_len(geometry) + threads * plan.images_len(geometry));
     }

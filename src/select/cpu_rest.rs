@@ -6,6 +6,7 @@
 use super::Variant;
 use crate::lower::{ConvGeometry, Epilogue, Gemm, OpKind, PoolGeometry};
 use crate::model::Activation;
+use crate::ops;
 
 /// Elements summed into one partial result where a reduction runs over a flat array.
 pub const FLAT_CHUNK: usize = 16_384;
@@ -44,14 +45,15 @@ pub fn workspace_bytes(op: &OpKind, variant: Variant, _threads: usize) -> usize 
         return 0;
     }
     let floats = match op {
-        OpKind::BiasGrad { rows, cols, .. } => row_chunks(*rows, *cols) * cols,
-        OpKind::BatchNorm { rows, channels: cols, .. } => BATCH_NORM_MOMENTS * row_chunks(*rows, *cols) * cols,
-        OpKind::BatchNormBwd { rows, channels: cols, .. } | OpKind::LayerNormBwd { rows, cols, .. } => {
-            2 * row_chunks(*rows, *cols) * cols
+        OpKind::BiasGrad(ops::BiasGrad { rows, cols, .. }) => row_chunks(*rows, *cols) * cols,
+        OpKind::BatchNorm(ops::BatchNorm { rows, channels: cols, .. }) => {
+            BATCH_NORM_MOMENTS * row_chunks(*rows, *cols) * cols
         }
-        OpKind::SoftmaxCeFused { rows, .. } => 2 * rows,
-        OpKind::Mse { len } | OpKind::MseFused { len } => len.div_ceil(FLAT_CHUNK),
-        OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } => {
+        OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels: cols, .. })
+        | OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, .. }) => 2 * row_chunks(*rows, *cols) * cols,
+        OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, .. }) => 2 * rows,
+        OpKind::Mse(ops::Mse { len }) | OpKind::MseFused(ops::MseFused { len }) => len.div_ceil(FLAT_CHUNK),
+        OpKind::AdamStep(ops::AdamStep { len, segments, .. }) | OpKind::SgdStep(ops::SgdStep { len, segments, .. }) => {
             2 * (segments.len() + len.div_ceil(FLAT_CHUNK))
         }
         _ => 0,
@@ -75,22 +77,30 @@ pub fn work_ns(op: &OpKind) -> u64 {
     let bytes = bytes_moved(op, size_of::<f32>());
     let memory = if bytes <= CACHED_BYTES { bytes / 160 } else { bytes / 64 };
     let picoseconds = match op {
-        OpKind::Act { func, len } => len * activation_ps(*func),
-        OpKind::ActBwd { func: Activation::Gelu, len } => len * 540,
-        OpKind::ActBwd { func: Activation::Silu, len } => len * 380,
-        OpKind::BatchNorm { rows, channels, act, .. } => rows * channels * (130 + act.map_or(0, activation_ps)),
-        OpKind::BatchNormEval { rows, channels, act, .. } => rows * channels * (60 + act.map_or(0, activation_ps)),
-        OpKind::BatchNormBwd { rows, channels, .. } => rows * channels * 220,
-        OpKind::LayerNorm { rows, cols, .. } | OpKind::LayerNormBwd { rows, cols, .. } => rows * (cols * 130 + 6_000),
-        OpKind::MaxPool { geometry } | OpKind::AvgPool { geometry } => pool_ps(geometry, 3_000),
-        OpKind::MaxPoolBwd { geometry } | OpKind::AvgPoolBwd { geometry } => pool_ps(geometry, 4_000),
-        OpKind::Dropout { len, .. } => len * 340,
-        OpKind::DropoutBwd { len, .. } => len * 65,
-        OpKind::SoftmaxCe { rows, classes, .. } | OpKind::SoftmaxCeFused { rows, classes, .. } => {
-            rows * (classes * 500 + 12_000)
+        OpKind::Act(ops::Act { func, len }) => len * activation_ps(*func),
+        OpKind::ActBwd(ops::ActBwd { func: Activation::Gelu, len }) => len * 540,
+        OpKind::ActBwd(ops::ActBwd { func: Activation::Silu, len }) => len * 380,
+        OpKind::BatchNorm(ops::BatchNorm { rows, channels, act, .. }) => {
+            rows * channels * (130 + act.map_or(0, activation_ps))
         }
-        OpKind::Transpose { n, rows, cols } => n * rows * cols * 350,
-        OpKind::AdamStep { len, .. } => len * 140,
+        OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, act, .. }) => {
+            rows * channels * (60 + act.map_or(0, activation_ps))
+        }
+        OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, .. }) => rows * channels * 220,
+        OpKind::LayerNorm(ops::LayerNorm { rows, cols, .. })
+        | OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, .. }) => rows * (cols * 130 + 6_000),
+        OpKind::MaxPool(ops::MaxPool { geometry }) | OpKind::AvgPool(ops::AvgPool { geometry }) => {
+            pool_ps(geometry, 3_000)
+        }
+        OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }) | OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }) => {
+            pool_ps(geometry, 4_000)
+        }
+        OpKind::Dropout(ops::Dropout { len, .. }) => len * 340,
+        OpKind::DropoutBwd(ops::DropoutBwd { len, .. }) => len * 65,
+        OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, .. })
+        | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, .. }) => rows * (classes * 500 + 12_000),
+        OpKind::Transpose(ops::Transpose { n, rows, cols }) => n * rows * cols * 350,
+        OpKind::AdamStep(ops::AdamStep { len, .. }) => len * 140,
         _ => 0,
     };
     memory.max(picoseconds as u64 / 1_000)
@@ -144,73 +154,86 @@ fn epilogue_elements(e: &Epilogue, rows: usize, cols: usize) -> usize {
 pub fn bytes_moved(op: &OpKind, elem: usize) -> u64 {
     let label = size_of::<i32>();
     let bytes = match op {
-        OpKind::Fill { len } => len * elem,
-        OpKind::Transpose { n, rows, cols } => 2 * n * rows * cols * elem,
+        OpKind::Fill(ops::Fill { len }) => len * elem,
+        OpKind::Transpose(ops::Transpose { n, rows, cols }) => 2 * n * rows * cols * elem,
         OpKind::Gemm(Gemm { m, n, k, accumulate, epilogue, .. }) => {
             let result = (1 + usize::from(*accumulate)) * m * n;
             (m * k + k * n + result + epilogue_elements(epilogue, *m, *n)) * elem
         }
-        OpKind::Conv2d { geometry: g, epilogue } => {
+        OpKind::Conv2d(ops::Conv2d { geometry: g, epilogue }) => {
             (conv_elements(g).iter().sum::<usize>() + epilogue_elements(epilogue, g.n * g.ho * g.wo, g.f)) * elem
         }
-        OpKind::Conv2dBwdX { geometry: g, epilogue } => {
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, epilogue }) => {
             (conv_elements(g).iter().sum::<usize>() + epilogue_elements(epilogue, g.n * g.h * g.w, g.c)) * elem
         }
-        OpKind::Conv2dBwdW { geometry: g, accumulate } => {
+        OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: g, accumulate }) => {
             let [x, weight, y] = conv_elements(g);
             (x + weight * (1 + usize::from(*accumulate)) + y) * elem
         }
-        OpKind::BiasAdd { rows, cols } => (2 * rows * cols + cols) * elem,
-        OpKind::Act { len, .. } => 2 * len * elem,
-        OpKind::ActBwd { len, .. } | OpKind::Add { len } => 3 * len * elem,
-        OpKind::AddAct { len, act_grad, .. } => (3 + usize::from(act_grad.is_some())) * len * elem,
-        OpKind::BiasGrad { rows, cols, accumulate } => (rows * cols + (1 + usize::from(*accumulate)) * cols) * elem,
-        OpKind::BatchNorm { rows, channels, .. } => (3 * rows * channels + 8 * channels) * elem,
-        OpKind::BatchNormEval { rows, channels, .. } => (2 * rows * channels + 4 * channels) * elem,
-        OpKind::BatchNormBwd { rows, channels, act_grad, accumulate } => {
+        OpKind::BiasAdd(ops::BiasAdd { rows, cols }) => (2 * rows * cols + cols) * elem,
+        OpKind::Act(ops::Act { len, .. }) => 2 * len * elem,
+        OpKind::ActBwd(ops::ActBwd { len, .. }) | OpKind::Add(ops::Add { len }) => 3 * len * elem,
+        OpKind::AddAct(ops::AddAct { len, act_grad, .. }) => (3 + usize::from(act_grad.is_some())) * len * elem,
+        OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) => {
+            (rows * cols + (1 + usize::from(*accumulate)) * cols) * elem
+        }
+        OpKind::BatchNorm(ops::BatchNorm { rows, channels, .. }) => (3 * rows * channels + 8 * channels) * elem,
+        OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, .. }) => (2 * rows * channels + 4 * channels) * elem,
+        OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad, accumulate }) => {
             let passes = 5 + 2 * usize::from(act_grad.is_some());
             (passes * rows * channels + (5 + 2 * usize::from(*accumulate)) * channels) * elem
         }
-        OpKind::LayerNorm { rows, cols, .. } => (2 * rows * cols + 2 * cols + 2 * rows) * elem,
-        OpKind::LayerNormBwd { rows, cols, accumulate } => {
+        OpKind::LayerNorm(ops::LayerNorm { rows, cols, .. }) => (2 * rows * cols + 2 * cols + 2 * rows) * elem,
+        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate }) => {
             (3 * rows * cols + (3 + 2 * usize::from(*accumulate)) * cols + 2 * rows) * elem
         }
-        OpKind::MaxPool { geometry: g } => pool_inputs(g) * elem + pool_outputs(g) * (elem + index_bytes(g)),
-        OpKind::MaxPoolBwd { geometry: g } => pool_inputs(g) * elem + pool_outputs(g) * (elem + index_bytes(g)),
-        OpKind::AvgPool { geometry: g } | OpKind::AvgPoolBwd { geometry: g } => {
+        OpKind::MaxPool(ops::MaxPool { geometry: g }) => {
+            pool_inputs(g) * elem + pool_outputs(g) * (elem + index_bytes(g))
+        }
+        OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry: g }) => {
+            pool_inputs(g) * elem + pool_outputs(g) * (elem + index_bytes(g))
+        }
+        OpKind::AvgPool(ops::AvgPool { geometry: g }) | OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry: g }) => {
             (pool_inputs(g) + pool_outputs(g)) * elem
         }
-        OpKind::GlobalAvgPool { n, hw, c } | OpKind::GlobalAvgPoolBwd { n, hw, c } => n * c * (hw + 1) * elem,
-        OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. } => 2 * len * elem + len.div_ceil(8),
-        OpKind::SignBits { len } => len * elem + len.div_ceil(8),
-        OpKind::SoftmaxCe { rows, classes, .. } => (2 * rows * classes + rows) * elem + rows * label,
-        OpKind::SoftmaxCeGrad { rows, classes, .. } => 2 * rows * classes * elem + rows * label,
-        OpKind::SoftmaxCeFused { rows, classes, .. } => (2 * rows * classes + 2) * elem + rows * label,
-        OpKind::DenseCe { rows, features, classes, .. } => {
+        OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c })
+        | OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }) => n * c * (hw + 1) * elem,
+        OpKind::Dropout(ops::Dropout { len, .. }) | OpKind::DropoutBwd(ops::DropoutBwd { len, .. }) => {
+            2 * len * elem + len.div_ceil(8)
+        }
+        OpKind::SignBits(ops::SignBits { len }) => len * elem + len.div_ceil(8),
+        OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, .. }) => (2 * rows * classes + rows) * elem + rows * label,
+        OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, .. }) => 2 * rows * classes * elem + rows * label,
+        OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, .. }) => {
+            (2 * rows * classes + 2) * elem + rows * label
+        }
+        OpKind::DenseCe(ops::DenseCe { rows, features, classes, .. }) => {
             (2 * rows * features + features * classes + rows * classes) * elem
                 + 2 * rows * size_of::<f32>()
                 + rows * label
         }
-        OpKind::LossMean { rows } => (rows + 1) * elem,
-        OpKind::Accuracy { rows, classes } => (rows * classes + 1) * elem + rows * label,
-        OpKind::Mse { len } => (2 * len + 1) * elem,
-        OpKind::MseGrad { len } => 3 * len * elem,
-        OpKind::MseFused { len } => (3 * len + 1) * elem,
+        OpKind::LossMean(ops::LossMean { rows }) => (rows + 1) * elem,
+        OpKind::Accuracy(ops::Accuracy { rows, classes }) => (rows * classes + 1) * elem + rows * label,
+        OpKind::Mse(ops::Mse { len }) => (2 * len + 1) * elem,
+        OpKind::MseGrad(ops::MseGrad { len }) => 3 * len * elem,
+        OpKind::MseFused(ops::MseFused { len }) => (3 * len + 1) * elem,
         OpKind::StepInc => 4 * size_of::<i64>(),
         OpKind::BiasCorr { .. } => 2 * size_of::<i64>() + 2 * elem,
-        OpKind::AdamStep { len, segments, .. } => (7 * len + 4 + 2 * segments.len()) * elem,
-        OpKind::SgdStep { len, segments, momentum, .. } => {
+        OpKind::AdamStep(ops::AdamStep { len, segments, .. }) => (7 * len + 4 + 2 * segments.len()) * elem,
+        OpKind::SgdStep(ops::SgdStep { len, segments, momentum, .. }) => {
             let streams = if momentum.get() == 0.0 { 3 } else { 5 };
             (streams * len + 2 + 2 * segments.len()) * elem
         }
-        OpKind::UpdateMetrics { segments } => (2 * segments + 2) * elem,
-        OpKind::WeightStep { m, n, k, .. } => (m * k + k * n) * elem + (6 * m * n + 4) * size_of::<f32>(),
-        OpKind::BiasStep { rows, cols, .. } => rows * cols * elem + (6 * cols + 4) * size_of::<f32>(),
-        OpKind::StepMetrics { segments } => {
+        OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) => (2 * segments + 2) * elem,
+        OpKind::WeightStep(ops::WeightStep { m, n, k, .. }) => {
+            (m * k + k * n) * elem + (6 * m * n + 4) * size_of::<f32>()
+        }
+        OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) => rows * cols * elem + (6 * cols + 4) * size_of::<f32>(),
+        OpKind::StepMetrics(ops::StepMetrics { segments }) => {
             (segments.iter().map(|s| 2 * s.len).sum::<usize>() + 2 * segments.len() + 2) * size_of::<f32>()
         }
-        OpKind::Cast { len } => (size_of::<f32>() + elem) * len,
-        OpKind::ScaleUpdate { len } => (len + 8) * size_of::<f32>(),
+        OpKind::Cast(ops::Cast { len }) => (size_of::<f32>() + elem) * len,
+        OpKind::ScaleUpdate(ops::ScaleUpdate { len }) => (len + 8) * size_of::<f32>(),
     };
     bytes as u64
 }
@@ -221,49 +244,57 @@ pub fn flops(op: &OpKind) -> u64 {
     let count = match op {
         OpKind::Fill { .. } | OpKind::Transpose { .. } | OpKind::StepInc | OpKind::Cast { .. } => 0,
         OpKind::Gemm(Gemm { m, n, k, .. }) => 2 * m * n * k,
-        OpKind::Conv2d { geometry: g, .. }
-        | OpKind::Conv2dBwdX { geometry: g, .. }
-        | OpKind::Conv2dBwdW { geometry: g, .. } => {
+        OpKind::Conv2d(ops::Conv2d { geometry: g, .. })
+        | OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, .. })
+        | OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: g, .. }) => {
             2 * g.n * g.ho * g.wo * g.f * g.kernel[0] * g.kernel[1] * (g.c / g.groups.max(1))
         }
-        OpKind::BiasAdd { rows, cols } | OpKind::BiasGrad { rows, cols, .. } => rows * cols,
-        OpKind::Act { len, .. } | OpKind::Add { len } | OpKind::SignBits { len } => *len,
-        OpKind::AddAct { len, .. } => 2 * len,
-        OpKind::ActBwd { len, .. } | OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. } => 2 * len,
-        OpKind::BatchNorm { rows, channels, .. } => 7 * rows * channels,
-        OpKind::BatchNormEval { rows, channels, .. } => 3 * rows * channels,
-        OpKind::BatchNormBwd { rows, channels, .. } => 9 * rows * channels,
-        OpKind::LayerNorm { rows, cols, .. } => 7 * rows * cols,
-        OpKind::LayerNormBwd { rows, cols, .. } => 13 * rows * cols,
-        OpKind::MaxPool { geometry: g } | OpKind::AvgPool { geometry: g } | OpKind::AvgPoolBwd { geometry: g } => {
-            pool_reads(g)
+        OpKind::BiasAdd(ops::BiasAdd { rows, cols }) | OpKind::BiasGrad(ops::BiasGrad { rows, cols, .. }) => {
+            rows * cols
         }
-        OpKind::MaxPoolBwd { geometry: g } => pool_outputs(g),
-        OpKind::GlobalAvgPool { n, hw, c } => n * hw * c,
-        OpKind::GlobalAvgPoolBwd { n, c, .. } => n * c,
-        OpKind::SoftmaxCe { rows, classes, .. } => 5 * rows * classes,
-        OpKind::SoftmaxCeGrad { rows, classes, .. } => 2 * rows * classes,
-        OpKind::SoftmaxCeFused { rows, classes, .. } => 7 * rows * classes,
-        OpKind::DenseCe { rows, features, classes, .. } => 4 * rows * features * classes + 7 * rows * classes,
-        OpKind::LossMean { rows } => *rows,
-        OpKind::Accuracy { rows, classes } => rows * classes,
-        OpKind::Mse { len } => 3 * len,
-        OpKind::MseGrad { len } => 2 * len,
-        OpKind::MseFused { len } => 4 * len,
+        OpKind::Act(ops::Act { len, .. }) | OpKind::Add(ops::Add { len }) | OpKind::SignBits(ops::SignBits { len }) => {
+            *len
+        }
+        OpKind::AddAct(ops::AddAct { len, .. }) => 2 * len,
+        OpKind::ActBwd(ops::ActBwd { len, .. })
+        | OpKind::Dropout(ops::Dropout { len, .. })
+        | OpKind::DropoutBwd(ops::DropoutBwd { len, .. }) => 2 * len,
+        OpKind::BatchNorm(ops::BatchNorm { rows, channels, .. }) => 7 * rows * channels,
+        OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, .. }) => 3 * rows * channels,
+        OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, .. }) => 9 * rows * channels,
+        OpKind::LayerNorm(ops::LayerNorm { rows, cols, .. }) => 7 * rows * cols,
+        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, .. }) => 13 * rows * cols,
+        OpKind::MaxPool(ops::MaxPool { geometry: g })
+        | OpKind::AvgPool(ops::AvgPool { geometry: g })
+        | OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry: g }) => pool_reads(g),
+        OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry: g }) => pool_outputs(g),
+        OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }) => n * hw * c,
+        OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, c, .. }) => n * c,
+        OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, .. }) => 5 * rows * classes,
+        OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, .. }) => 2 * rows * classes,
+        OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, .. }) => 7 * rows * classes,
+        OpKind::DenseCe(ops::DenseCe { rows, features, classes, .. }) => {
+            4 * rows * features * classes + 7 * rows * classes
+        }
+        OpKind::LossMean(ops::LossMean { rows }) => *rows,
+        OpKind::Accuracy(ops::Accuracy { rows, classes }) => rows * classes,
+        OpKind::Mse(ops::Mse { len }) => 3 * len,
+        OpKind::MseGrad(ops::MseGrad { len }) => 2 * len,
+        OpKind::MseFused(ops::MseFused { len }) => 4 * len,
         OpKind::BiasCorr { .. } => 6,
-        OpKind::AdamStep { len, .. } => 16 * len,
-        OpKind::SgdStep { len, momentum, .. } => {
+        OpKind::AdamStep(ops::AdamStep { len, .. }) => 16 * len,
+        OpKind::SgdStep(ops::SgdStep { len, momentum, .. }) => {
             if momentum.get() == 0.0 {
                 4 * len
             } else {
                 7 * len
             }
         }
-        OpKind::UpdateMetrics { segments } => 2 * segments,
-        OpKind::WeightStep { m, n, k, .. } => 2 * m * n * k + 16 * m * n,
-        OpKind::BiasStep { rows, cols, .. } => rows * cols + 16 * cols,
-        OpKind::StepMetrics { segments } => segments.iter().map(|s| 2 * s.len).sum(),
-        OpKind::ScaleUpdate { len } => *len,
+        OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) => 2 * segments,
+        OpKind::WeightStep(ops::WeightStep { m, n, k, .. }) => 2 * m * n * k + 16 * m * n,
+        OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) => rows * cols + 16 * cols,
+        OpKind::StepMetrics(ops::StepMetrics { segments }) => segments.iter().map(|s| 2 * s.len).sum(),
+        OpKind::ScaleUpdate(ops::ScaleUpdate { len }) => *len,
     };
     count as u64
 }
@@ -297,8 +328,8 @@ mod tests {
 
     #[test]
     fn only_large_operations_are_shared() {
-        assert!(!is_parallel(&OpKind::Add { len: 1_000 }, 8));
-        assert!(is_parallel(&OpKind::Add { len: 1_000_000 }, 2));
-        assert!(!is_parallel(&OpKind::Add { len: 1_000_000 }, 1));
+        assert!(!is_parallel(&OpKind::Add(ops::Add { len: 1_000 }), 8));
+        assert!(is_parallel(&OpKind::Add(ops::Add { len: 1_000_000 }), 2));
+        assert!(!is_parallel(&OpKind::Add(ops::Add { len: 1_000_000 }), 1));
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::ir::Mode;
 use crate::lower::{Epilogue, LValueId, Op, OpKind, Program, Trans};
+use crate::ops;
 
 struct Fuser {
     program: Program,
@@ -94,13 +95,13 @@ impl Fuser {
     fn absorb(&mut self, op: Op) -> Op {
         match op.kind.clone() {
             OpKind::BiasAdd { .. } => self.bias(op),
-            OpKind::Act { func, .. } => self.activation(op, func),
-            OpKind::ActBwd { func, .. } => self.activation_bwd(op, func),
-            OpKind::BatchNormBwd { rows, channels, act_grad: None, accumulate } => {
+            OpKind::Act(ops::Act { func, .. }) => self.activation(op, func),
+            OpKind::ActBwd(ops::ActBwd { func, .. }) => self.activation_bwd(op, func),
+            OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad: None, accumulate }) => {
                 let found = self.sole_producer(op.arg("dy"));
                 let Some((index, func, dy, saved)) = found.and_then(|i| match &self.ops[i] {
                     Some(p) => match p.kind {
-                        OpKind::ActBwd { func, .. } if func.saves_output() => {
+                        OpKind::ActBwd(ops::ActBwd { func, .. }) if func.saves_output() => {
                             Some((i, func, p.arg("dy"), p.arg("saved")))
                         }
                         _ => None,
@@ -109,7 +110,7 @@ impl Fuser {
                 }) else {
                     return op;
                 };
-                let kind = OpKind::BatchNormBwd { rows, channels, act_grad: Some(func), accumulate };
+                let kind = OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad: Some(func), accumulate });
                 let mut bound: Vec<(&str, Option<LValueId>)> =
                     op.kind.slots().iter().zip(&op.args).map(|(s, a)| (s.name, *a)).collect();
                 bound.extend([("dy", dy), ("saved", saved)]);
@@ -118,10 +119,13 @@ impl Fuser {
                 fused.layer = layer;
                 fused
             }
-            OpKind::SoftmaxCeGrad { rows, classes, smoothing } => {
-                self.softmax(op, rows, classes, OpKind::SoftmaxCeFused { rows, classes, smoothing })
-            }
-            OpKind::MseGrad { len } => self.mse(op, len),
+            OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing }) => self.softmax(
+                op,
+                rows,
+                classes,
+                OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing }),
+            ),
+            OpKind::MseGrad(ops::MseGrad { len }) => self.mse(op, len),
             _ => op,
         }
     }
@@ -146,12 +150,16 @@ impl Fuser {
         let Some(index) = any else { return op };
         let Some(before) = self.ops[index].as_ref() else { return op };
         match before.kind.clone() {
-            OpKind::BatchNorm { rows, channels, eps, momentum, act: None } if sole.is_some() && func.saves_output() => {
-                let kind = OpKind::BatchNorm { rows, channels, eps, momentum, act: Some(func) };
+            OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act: None })
+                if sole.is_some() && func.saves_output() =>
+            {
+                let kind = OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act: Some(func) });
                 self.merge(index, op, kind, &[("y", y)])
             }
-            OpKind::BatchNormEval { rows, channels, eps, act: None } if sole.is_some() && func.saves_output() => {
-                let kind = OpKind::BatchNormEval { rows, channels, eps, act: Some(func) };
+            OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, eps, act: None })
+                if sole.is_some() && func.saves_output() =>
+            {
+                let kind = OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, eps, act: Some(func) });
                 self.merge(index, op, kind, &[("y", y)])
             }
             kind => {
@@ -194,8 +202,9 @@ impl Fuser {
             is(i, &|p| matches!(p.kind, OpKind::LossMean { .. }) && p.arg("row_loss") == softmax.arg("row_loss"))
         });
         let Some(mean) = mean else { return op };
-        let accuracy = (0..self.ops.len())
-            .find(|&i| is(i, &|p| p.kind == (OpKind::Accuracy { rows, classes }) && p.arg("scores") == logits));
+        let accuracy = (0..self.ops.len()).find(|&i| {
+            is(i, &|p| p.kind == (OpKind::Accuracy(ops::Accuracy { rows, classes })) && p.arg("scores") == logits)
+        });
         let (loss, dlogits, labels) =
             (self.ops[mean].as_ref().and_then(|p| p.arg("loss")), op.arg("dlogits"), op.arg("labels"));
         let score = accuracy.and_then(|i| self.ops[i].as_ref()).and_then(|p| p.arg("accuracy"));
@@ -222,7 +231,7 @@ impl Fuser {
         let Some(index) = self.ops.iter().position(|p| p.as_ref().is_some_and(is_loss)) else { return op };
         let loss = self.ops[index].as_ref().and_then(|p| p.arg("loss"));
         let bound = [("y", op.arg("y")), ("target", op.arg("target")), ("dy", op.arg("dy")), ("loss", loss)];
-        self.merge(index, op, OpKind::MseFused { len }, &bound)
+        self.merge(index, op, OpKind::MseFused(ops::MseFused { len }), &bound)
     }
 }
 
@@ -238,8 +247,12 @@ fn with_epilogue(kind: &OpKind, change: impl Fn(Epilogue) -> Option<Epilogue>) -
             g.epilogue = change(g.epilogue)?;
             Some(OpKind::Gemm(g))
         }
-        OpKind::Conv2d { geometry, epilogue } => Some(OpKind::Conv2d { geometry, epilogue: change(epilogue)? }),
-        OpKind::Conv2dBwdX { geometry, epilogue } => Some(OpKind::Conv2dBwdX { geometry, epilogue: change(epilogue)? }),
+        OpKind::Conv2d(ops::Conv2d { geometry, epilogue }) => {
+            Some(OpKind::Conv2d(ops::Conv2d { geometry, epilogue: change(epilogue)? }))
+        }
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue }) => {
+            Some(OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue: change(epilogue)? }))
+        }
         _ => None,
     }
 }

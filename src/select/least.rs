@@ -5,6 +5,7 @@
 //! the segments of a flat vector.
 
 use crate::lower::{ConvGeometry, Dir, LValueId, Op, OpKind, PoolGeometry, Program, Segment};
+use crate::ops;
 
 /// The bytes that an operation must read and write.
 #[must_use]
@@ -31,14 +32,20 @@ fn touched(program: &Program, kind: &OpKind, slot: &str, value: LValueId) -> u64
     let all = value.bytes();
     let inside = |segments: &[Segment]| segments.iter().map(|s| (s.len * value.dtype.size()) as u64).sum::<u64>();
     match kind {
-        OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } if value.shape.len() == *len => {
+        OpKind::AdamStep(ops::AdamStep { len, segments, .. }) | OpKind::SgdStep(ops::SgdStep { len, segments, .. })
+            if value.shape.len() == *len =>
+        {
             inside(segments).min(all)
         }
-        OpKind::Conv2d { geometry: g, .. } if slot == "a" => all.min(share(all, conv_windows(g).map(|w| w.touched()))),
-        OpKind::Conv2dBwdW { geometry: g, .. } if slot == "a" => {
+        OpKind::Conv2d(ops::Conv2d { geometry: g, .. }) if slot == "a" => {
             all.min(share(all, conv_windows(g).map(|w| w.touched())))
         }
-        OpKind::MaxPool { geometry: g } | OpKind::AvgPool { geometry: g } if slot == "x" => {
+        OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: g, .. }) if slot == "a" => {
+            all.min(share(all, conv_windows(g).map(|w| w.touched())))
+        }
+        OpKind::MaxPool(ops::MaxPool { geometry: g }) | OpKind::AvgPool(ops::AvgPool { geometry: g })
+            if slot == "x" =>
+        {
             all.min(share(all, pool_windows(g).map(|w| w.touched())))
         }
         _ => all,
@@ -57,14 +64,14 @@ pub fn flops(kind: &OpKind) -> u64 {
     let usual = super::cpu_rest::flops(kind);
     match kind {
         OpKind::Gemm(_) => usual,
-        OpKind::Conv2d { geometry: g, .. }
-        | OpKind::Conv2dBwdX { geometry: g, .. }
-        | OpKind::Conv2dBwdW { geometry: g, .. } => {
+        OpKind::Conv2d(ops::Conv2d { geometry: g, .. })
+        | OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, .. })
+        | OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: g, .. }) => {
             let [rows, columns] = conv_windows(g).map(|w| w.taps());
             (2 * g.n * g.f * (g.c / g.groups.max(1)) * rows * columns) as u64
         }
-        OpKind::DenseCe { rows, features, classes, .. } => (4 * rows * features * classes) as u64,
-        OpKind::WeightStep { m, n, k, .. } => (2 * m * n * k) as u64,
+        OpKind::DenseCe(ops::DenseCe { rows, features, classes, .. }) => (4 * rows * features * classes) as u64,
+        OpKind::WeightStep(ops::WeightStep { m, n, k, .. }) => (2 * m * n * k) as u64,
         _ => usual / 2,
     }
 }
@@ -73,9 +80,9 @@ pub fn flops(kind: &OpKind) -> u64 {
 /// place, 4 in 9 are left then (Lavin and Gray, "Fast algorithms for convolutional neural networks").
 #[must_use]
 pub fn flops_with_tiles(kind: &OpKind) -> u64 {
-    let (OpKind::Conv2d { geometry: g, .. }
-    | OpKind::Conv2dBwdX { geometry: g, .. }
-    | OpKind::Conv2dBwdW { geometry: g, .. }) = kind
+    let (OpKind::Conv2d(ops::Conv2d { geometry: g, .. })
+    | OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, .. })
+    | OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: g, .. })) = kind
     else {
         return flops(kind);
     };
@@ -163,7 +170,7 @@ mod tests {
 
     #[test]
     fn padding_is_no_arithmetic_and_skipped_places_are_not_read() {
-        let flops_of = |geometry| flops(&OpKind::Conv2d { geometry, epilogue: Epilogue::default() });
+        let flops_of = |geometry| flops(&OpKind::Conv2d(ops::Conv2d { geometry, epilogue: Epilogue::default() }));
         // Along an axis of eight places a window of three with a padding of one has 24 taps, two of them outside.
         assert_eq!(flops_of(conv(3, 1, 1)), 2 * 2 * 3 * 4 * 22 * 22);
         assert_eq!(flops_of(conv(3, 1, 0)), 2 * 2 * 3 * 4 * 18 * 18);

@@ -111,6 +111,7 @@ mod tests {
     use super::*;
     use crate::compile::{Options, compile};
     use crate::model::{BUNDLED, check, read_preset};
+    use crate::ops;
     use std::sync::Arc;
 
     const CPU: CpuFacts = CpuFacts { isa: Isa::Avx512, threads: 2 };
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_fastest_sound_time_of_this_machine_counts() {
-        let kind = OpKind::Fill { len: 100 };
+        let kind = OpKind::Fill(ops::Fill { len: 100 });
         let times = [
             timing(Isa::Avx512, true, 5.0),
             timing(Isa::Avx2, false, 2.0),
@@ -137,7 +138,7 @@ mod tests {
         ];
         let own = tuning(&[(kind.clone(), &times)], 2);
         assert_eq!(own.fastest(&kind, CPU), Some(times[1]));
-        assert_eq!(own.fastest(&OpKind::Fill { len: 101 }, CPU), None);
+        assert_eq!(own.fastest(&OpKind::Fill(ops::Fill { len: 101 }), CPU), None);
         assert_eq!(own.fastest(&kind, CpuFacts { isa: Isa::Avx2, threads: 2 }), None, "another instruction set");
         assert_eq!(own.fastest(&kind, CpuFacts { isa: Isa::Avx512, threads: 4 }), None, "other threads");
     }

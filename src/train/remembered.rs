@@ -176,12 +176,13 @@ impl Contents {
 mod tests {
     use super::*;
     use crate::lower::OpKind;
+    use crate::ops;
     use crate::select::{Timing, Variant};
 
     fn tuning(cpu: &str, len: usize, us: f64) -> Tuning {
         let mut out = Tuning::new(TunedDevice { cpu: cpu.into(), isa: Isa::Avx2, threads: 2 });
         let timing = Timing { variant: Variant::Fast(Isa::Avx2), shared: true, us };
-        out.times.insert(Tuning::key(&OpKind::Fill { len }), vec![timing]);
+        out.times.insert(Tuning::key(&OpKind::Fill(ops::Fill { len })), vec![timing]);
         out
     }
 
@@ -195,8 +196,8 @@ mod tests {
             file.remember(t.clone()).unwrap();
         }
         let found = file.load(&first.device).unwrap().unwrap();
-        assert_eq!(found.of(&OpKind::Fill { len: 1 })[0].us, 2.0);
-        assert_eq!(found.of(&OpKind::Fill { len: 2 })[0].us, 3.25);
+        assert_eq!(found.of(&OpKind::Fill(ops::Fill { len: 1 }))[0].us, 2.0);
+        assert_eq!(found.of(&OpKind::Fill(ops::Fill { len: 2 }))[0].us, 3.25);
         assert_eq!(file.load(&other.device).unwrap(), Some(other));
         let us = [(1, 2.0), (2, 1.5)].into();
         let step = StepTimes { cpu: "a".into(), isa: Isa::Avx2, key: "k".into(), us };

@@ -8,6 +8,7 @@ use super::overlap::FLAGS;
 use crate::compile::Compiled;
 use crate::exec::ExecError;
 use crate::lower::{Epilogue, Op, OpKind};
+use crate::ops;
 use crate::plan::{BindingPlan, EXTERNAL, Place};
 use crate::select::{Variant, cuda};
 use crate::tensor::align_up;
@@ -290,9 +291,9 @@ fn library(
         }
         cuda::Route::Dnn(candidate) => {
             let (kind, geometry) = match &op.kind {
-                OpKind::Conv2d { geometry, .. } => (ConvKind::Forward, geometry),
-                OpKind::Conv2dBwdX { geometry, .. } => (ConvKind::BwdX, geometry),
-                OpKind::Conv2dBwdW { geometry, .. } => (ConvKind::BwdW, geometry),
+                OpKind::Conv2d(ops::Conv2d { geometry, .. }) => (ConvKind::Forward, geometry),
+                OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, .. }) => (ConvKind::BwdX, geometry),
+                OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, .. }) => (ConvKind::BwdW, geometry),
                 _ => return Err("cuDNN does convolutions only".into()),
             };
             // A gradient in half width lies at the front of the scratch memory until it is widened.
@@ -322,7 +323,9 @@ fn convolution(
 ) -> Result<(Chosen, Epilogue), String> {
     use crate::model::Activation::Relu;
     let e = match op {
-        OpKind::Conv2d { epilogue, .. } | OpKind::Conv2dBwdX { epilogue, .. } => *epilogue,
+        OpKind::Conv2d(ops::Conv2d { epilogue, .. }) | OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) => {
+            *epilogue
+        }
         _ => Epilogue::default(),
     };
     let relu = e.act == Some(Relu) && !e.save_z;

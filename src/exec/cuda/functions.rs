@@ -6,6 +6,7 @@ use super::gpu::{Gpu, Kernel};
 use super::memory::DeviceMemory;
 use crate::exec::Function;
 use crate::lower::OpKind;
+use crate::ops;
 use crate::select::cuda::{Real, codes};
 use cudarc::driver::result;
 use std::sync::Arc;
@@ -39,8 +40,8 @@ impl GpuFunctions {
         let (file, ty) = match function {
             Function::Exp => ("loss.cu", format!("LossFunction<false, {len}>")),
             Function::Ln => ("loss.cu", format!("LossFunction<true, {len}>")),
-            Function::Activation(func) => of_step(OpKind::Act { func, len })?,
-            Function::Derivative(func) => of_step(OpKind::ActBwd { func, len })?,
+            Function::Activation(func) => of_step(OpKind::Act(ops::Act { func, len }))?,
+            Function::Derivative(func) => of_step(OpKind::ActBwd(ops::ActBwd { func, len }))?,
         };
         let kernel = gpu.kernels(&[vec![(file, ty)]]).into_iter().next().ok_or("nothing was compiled")??;
         let memory = || DeviceMemory::zeroed(size_of::<f32>() * len, gpu.stream());

@@ -9,6 +9,7 @@ use super::group::Launch;
 use crate::compile::Compiled;
 use crate::ir::Role;
 use crate::lower::{Dir, OpKind};
+use crate::ops;
 use crate::select::{Variant, cuda};
 
 /// The slot of a kernel's pointers that holds these flags; no operation has so many.
@@ -107,7 +108,10 @@ const FEW_ELEMENTS: usize = 1 << 17;
 /// take room from those who work. The kernels of these operations look at their flags (`compiler::beginning`).
 fn leaves_room(compiled: &Compiled, op: usize) -> bool {
     let kind = &compiled.plan.program.ops[op].kind;
-    if let OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. } | OpKind::ActBwd { len, .. } = kind {
+    if let OpKind::Dropout(ops::Dropout { len, .. })
+    | OpKind::DropoutBwd(ops::DropoutBwd { len, .. })
+    | OpKind::ActBwd(ops::ActBwd { len, .. }) = kind
+    {
         return *len <= FEW_ELEMENTS;
     }
     matches!(

@@ -6,6 +6,7 @@ use super::step::gpu_error;
 use crate::compile::Compiled;
 use crate::exec::ExecError;
 use crate::lower::OpKind;
+use crate::ops;
 use crate::select::cuda;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,7 +25,7 @@ pub(super) fn make_shadow(compiled: &Compiled, gpu: &Gpu, env: &DeviceEnv) -> Re
     let find = |name: &str| plan.program.find(name).and_then(|id| plan.place(id)).map(|p| env.address(plan, p));
     let (Some(masters), Some(copy)) = (find("params"), find(&format!("params.{half}"))) else { return Ok(None) };
     let facts = compiled.selection.target.as_cuda().ok_or_else(|| gpu_error("the plan is for a CPU".into()))?;
-    let kind = OpKind::Cast { len: plan.program.flat_len() };
+    let kind = OpKind::Cast(ops::Cast { len: plan.program.flat_len() });
     let code = cuda::codes(&kind, real, &facts).into_iter().next_back();
     let code = code.ok_or_else(|| gpu_error("there is no kernel for cast".into()))?;
     let kernel = gpu.kernels(&[vec![(code.file, code.ty)]]).swap_remove(0).map_err(gpu_error)?;

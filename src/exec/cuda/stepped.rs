@@ -4,6 +4,7 @@ use super::judge::Judged;
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::reference;
 use crate::lower::{Epilogue, Gemm, OpKind, Segment, Trans};
+use crate::ops;
 
 /// What an operation gives by slot, from its inputs by slot; nothing where it is none of these.
 pub(super) fn reference<T: Judged>(
@@ -13,25 +14,25 @@ pub(super) fn reference<T: Judged>(
     let nan = T::exact(f64::NAN);
     let get = |slot: &str| input(slot).unwrap_or_default();
     let (grad, [beta1, beta2, eps], decoupled) = match *kind {
-        OpKind::WeightStep { m, n, k, beta1, beta2, eps, decoupled, .. } => {
+        OpKind::WeightStep(ops::WeightStep { m, n, k, beta1, beta2, eps, decoupled, .. }) => {
             let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
             let mut bound = [("a", get("a")), ("b", get("b")), ("c", vec![nan; m * n])];
             run(OpKind::Gemm(gemm), &mut bound);
             let [.., (_, grad)] = bound;
             (grad, [beta1, beta2, eps], decoupled)
         }
-        OpKind::BiasStep { rows, cols, beta1, beta2, eps, decoupled } => {
+        OpKind::BiasStep(ops::BiasStep { rows, cols, beta1, beta2, eps, decoupled }) => {
             let mut bound = [("dy", get("a")), ("db", vec![nan; cols])];
-            run(OpKind::BiasGrad { rows, cols, accumulate: false }, &mut bound);
+            run(OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false }), &mut bound);
             let [_, (_, grad)] = bound;
             (grad, [beta1, beta2, eps], decoupled)
         }
         OpKind::DenseCe { .. } => return Some(dense_ce(kind, &get)),
-        OpKind::LossMean { rows } => {
+        OpKind::LossMean(ops::LossMean { rows }) => {
             let mean = |slot: &str| vec![sum_of(&get(slot)) / T::exact(rows as f64)];
             return Some(vec![("loss", mean("row_loss")), ("accuracy", mean("row_right"))]);
         }
-        OpKind::StepMetrics { ref segments } => {
+        OpKind::StepMetrics(ops::StepMetrics { ref segments }) => {
             let parts = get("parts");
             let of = |s: &Segment| totals(&parts[2 * s.start..2 * (s.start + s.len)]);
             let (max, norms): (Vec<T>, Vec<T>) = segments.iter().map(of).map(|t| (t[0], t[1])).unzip();
@@ -60,7 +61,7 @@ pub(super) fn reference<T: Judged>(
         ("update_max", vec![nan]),
         ("grad_norm_seg", vec![nan]),
     ];
-    run(OpKind::AdamStep { len, segments, beta1, beta2, eps, decoupled }, &mut bound);
+    run(OpKind::AdamStep(ops::AdamStep { len, segments, beta1, beta2, eps, decoupled }), &mut bound);
     let [.., (_, param), (_, m), (_, v), (_, max), (_, norms)] = bound;
     let mut parts = vec![T::ZERO; 2 * kind.step_parts()];
     parts[..2].copy_from_slice(&[max[0], norms[0]]);
@@ -70,7 +71,9 @@ pub(super) fn reference<T: Judged>(
 /// Product, loss and gradient, one after the other.
 fn dense_ce<T: Judged>(kind: &OpKind, get: &dyn Fn(&str) -> Vec<T>) -> Vec<(&'static str, Vec<T>)> {
     let nan = T::exact(f64::NAN);
-    let OpKind::DenseCe { rows, features, classes, smoothing, bias, act_grad, saved_is_input, dropout } = *kind else {
+    let OpKind::DenseCe(ops::DenseCe { rows, features, classes, smoothing, bias, act_grad, saved_is_input, dropout }) =
+        *kind
+    else {
         return Vec::new();
     };
     let (weight, len) = (get("b"), rows * classes);
@@ -86,10 +89,10 @@ fn dense_ce<T: Judged>(kind: &OpKind, get: &dyn Fn(&str) -> Vec<T>) -> Vec<(&'st
     });
     let right = right.collect();
     let mut bound = [("logits", scores), ("row_loss", vec![nan; rows]), ("probs", vec![nan; len])];
-    run_with(OpKind::SoftmaxCe { rows, classes, smoothing }, &mut bound, &labels);
+    run_with(OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing }), &mut bound, &labels);
     let [_, (_, row_loss), (_, probs)] = bound;
     let mut bound = [("probs", probs), ("dlogits", vec![nan; len])];
-    run_with(OpKind::SoftmaxCeGrad { rows, classes, smoothing }, &mut bound, &labels);
+    run_with(OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing }), &mut bound, &labels);
     let [_, (_, mut dlogits)] = bound;
     let scale = get("scale").first().copied().unwrap_or(T::exact(1.0));
     dlogits.iter_mut().for_each(|v| *v = *v * scale);
@@ -160,7 +163,8 @@ mod tests {
     fn a_step_on_a_gradient_is_the_gradient_and_then_the_step() {
         let (m, n, k) = (3, 2, 4);
         let [beta1, beta2, eps] = [0.9, 0.999, 1e-8].map(Scalar::new);
-        let kind = OpKind::WeightStep { m, n, k, grain: 8, together: 0, beta1, beta2, eps, decoupled: true };
+        let kind =
+            OpKind::WeightStep(ops::WeightStep { m, n, k, grain: 8, together: 0, beta1, beta2, eps, decoupled: true });
         let input = |slot: &str| {
             let values: Vec<f64> = match slot {
                 "a" => (0..m * k).map(|i| i as f64 * 0.1).collect(),

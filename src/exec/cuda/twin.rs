@@ -12,6 +12,7 @@ use crate::exec::cpu::kernels::reference;
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
 use crate::lower::{Dir, LValueId, OpKind, ParamOrder};
 use crate::model::Rng;
+use crate::ops;
 use crate::select::cuda::{Real, real_of};
 use crate::tensor::DType;
 use half::{bf16, f16};
@@ -83,14 +84,14 @@ fn draw_raw(kind: &OpKind, slot: &str, dtype: DType, len: usize, rng: &mut Rng) 
     match (kind, slot) {
         (_, "ticket") => vec![0; len * dtype.size()],
         (
-            OpKind::SoftmaxCe { classes, .. }
-            | OpKind::SoftmaxCeGrad { classes, .. }
-            | OpKind::SoftmaxCeFused { classes, .. }
-            | OpKind::DenseCe { classes, .. }
-            | OpKind::Accuracy { classes, .. },
+            OpKind::SoftmaxCe(ops::SoftmaxCe { classes, .. })
+            | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { classes, .. })
+            | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { classes, .. })
+            | OpKind::DenseCe(ops::DenseCe { classes, .. })
+            | OpKind::Accuracy(ops::Accuracy { classes, .. }),
             "labels",
         ) => (0..len).flat_map(|_| (rng.below(*classes) as i32).to_le_bytes()).collect(),
-        (OpKind::MaxPoolBwd { geometry: g }, "index") => {
+        (OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry: g }), "index") => {
             let places = g.size[0] * g.size[1];
             (0..len).flat_map(|_| (rng.below(places) as u64).to_le_bytes()[..dtype.size()].to_vec()).collect()
         }
@@ -268,7 +269,8 @@ impl Step {
 /// them alone.
 fn parts(kind: &OpKind, slot: &str, start: usize, len: usize) -> Vec<(usize, usize)> {
     match kind {
-        OpKind::AdamStep { segments, len: flat, .. } | OpKind::SgdStep { segments, len: flat, .. }
+        OpKind::AdamStep(ops::AdamStep { segments, len: flat, .. })
+        | OpKind::SgdStep(ops::SgdStep { segments, len: flat, .. })
             if len == *flat && slot != "grad_norm_seg" && slot != "update_max" =>
         {
             segments.iter().map(|s| (start + s.start, start + s.start + s.len)).collect()
@@ -328,7 +330,7 @@ fn reference<T: Judged>(
         }
         return;
     }
-    if let OpKind::AddAct { act, act_grad, .. } = kind {
+    if let OpKind::AddAct(ops::AddAct { act, act_grad, .. }) = kind {
         let [a, b, saved] = ["a", "b", "saved"].map(|s| reals(hosts, s).unwrap_or_default());
         let sum = |i: usize| act.map_or(a[i] + b[i], |f| (a[i] + b[i]).act(f));
         let y: Vec<T> = (0..a.len()).map(|i| act_grad.map_or(sum(i), |f| sum(i) * saved[i].act_grad(f))).collect();
@@ -338,9 +340,9 @@ fn reference<T: Judged>(
     // The reference adds no residual: it leaves the activation, and both follow here.
     let residual = reals(hosts, "residual");
     let (kind, after) = match (kind, &residual) {
-        (OpKind::BatchNorm { rows, channels, eps, momentum, act }, Some(_)) => {
+        (OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act }), Some(_)) => {
             let (rows, channels, eps, momentum) = (*rows, *channels, *eps, *momentum);
-            (&OpKind::BatchNorm { rows, channels, eps, momentum, act: None }, *act)
+            (&OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act: None }), *act)
         }
         _ => (kind, None),
     };

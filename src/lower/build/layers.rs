@@ -3,9 +3,10 @@
 use super::Lowerer;
 use crate::ir::{Node, NodeKind, PoolKind, ValueId, Window};
 use crate::lower::flat::{FilterOrder, ParamOrder};
-use crate::lower::geometry::{ConvGeometry, Epilogue, Gemm, PoolGeometry, Scalar, Trans};
-use crate::lower::op::OpKind;
 use crate::lower::program::{LValueId, Layout};
+use crate::ops;
+use crate::ops::OpKind;
+use crate::ops::{ConvGeometry, Epilogue, Gemm, PoolGeometry, Scalar, Trans};
 
 impl Lowerer<'_> {
     /// The input of a linear layer or layer norm: rows of features, in the order of the parameter's rows.
@@ -28,7 +29,10 @@ impl Lowerer<'_> {
         let out = self.twin(y, layout);
         // The value before the bias keeps the name of the sum, which is what a person looks for.
         let b = self.lowered(node.inputs[bias]);
-        self.emit(OpKind::BiasAdd { rows, cols }, &[("x", Some(before)), ("bias", Some(b)), ("y", Some(out))]);
+        self.emit(
+            OpKind::BiasAdd(ops::BiasAdd { rows, cols }),
+            &[("x", Some(before)), ("bias", Some(b)), ("y", Some(out))],
+        );
     }
 
     /// An unnamed intermediate like graph value `y`.
@@ -79,7 +83,7 @@ impl Lowerer<'_> {
         );
         if bias {
             let db = self.gradient(node.outputs[1]);
-            let kind = OpKind::BiasGrad { rows, cols: n, accumulate };
+            let kind = OpKind::BiasGrad(ops::BiasGrad { rows, cols: n, accumulate });
             self.emit(kind, &[("dy", Some(dy)), ("db_prev", b_prev), ("db", Some(db))]);
         }
         if input_grad {
@@ -111,7 +115,7 @@ impl Lowerer<'_> {
         let w = self.lowered(node.inputs[1]);
         let layout = Layout::image(geometry.f, geometry.ho, geometry.wo);
         let y = if bias { self.partial(node.outputs[0], layout, "xW") } else { self.twin(node.outputs[0], layout) };
-        let kind = OpKind::Conv2d { geometry, epilogue: Epilogue::default() };
+        let kind = OpKind::Conv2d(ops::Conv2d { geometry, epilogue: Epilogue::default() });
         self.emit(kind, &[("a", Some(x)), ("b", Some(w)), ("c", Some(y))]);
         if bias {
             self.bias_add(node, node.outputs[0], y, 2, geometry.n * geometry.ho * geometry.wo, geometry.f);
@@ -136,17 +140,21 @@ impl Lowerer<'_> {
         let before = |l: &Self, i: usize| accumulate.then(|| l.lowered(node.inputs[i]));
         let (w_prev, b_prev) = (before(self, 3), if bias { before(self, 4) } else { None });
         let dw = self.gradient(node.outputs[0]);
-        let kind = OpKind::Conv2dBwdW { geometry, accumulate };
+        let kind = OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, accumulate });
         self.emit(kind, &[("a", Some(x)), ("b", Some(dy)), ("c_prev", w_prev), ("c", Some(dw))]);
         if bias {
             let db = self.gradient(node.outputs[1]);
-            let kind = OpKind::BiasGrad { rows: geometry.n * geometry.ho * geometry.wo, cols: geometry.f, accumulate };
+            let kind = OpKind::BiasGrad(ops::BiasGrad {
+                rows: geometry.n * geometry.ho * geometry.wo,
+                cols: geometry.f,
+                accumulate,
+            });
             self.emit(kind, &[("dy", Some(dy)), ("db_prev", b_prev), ("db", Some(db))]);
         }
         if input_grad {
             let layout = self.lv(x).layout;
             let dx = self.twin(node.outputs[1 + usize::from(bias)], layout);
-            let kind = OpKind::Conv2dBwdX { geometry, epilogue: Epilogue::default() };
+            let kind = OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue: Epilogue::default() });
             self.emit(kind, &[("a", Some(dy)), ("b", Some(w)), ("c", Some(dx))]);
         }
     }
@@ -177,7 +185,7 @@ impl Lowerer<'_> {
         let [gamma, beta, mean, var] = [1, 2, 3, 4].map(|i| Some(self.lowered(node.inputs[i])));
         let y = Some(self.twin(node.outputs[0], layout));
         let Some(momentum) = momentum else {
-            let kind = OpKind::BatchNormEval { rows, channels, eps: Scalar::new(eps), act: None };
+            let kind = OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, eps: Scalar::new(eps), act: None });
             let bound = [
                 ("x", Some(x)),
                 ("gamma", gamma),
@@ -192,8 +200,13 @@ impl Lowerer<'_> {
         let [batch_mean, rstd] = [1, 2].map(|i| Some(self.twin(node.outputs[i], Layout::Plain)));
         let new_mean = mean.map(|m| self.updated(node.outputs[3], m));
         let new_var = var.map(|v| self.updated(node.outputs[4], v));
-        let kind =
-            OpKind::BatchNorm { rows, channels, eps: Scalar::new(eps), momentum: Scalar::new(momentum), act: None };
+        let kind = OpKind::BatchNorm(ops::BatchNorm {
+            rows,
+            channels,
+            eps: Scalar::new(eps),
+            momentum: Scalar::new(momentum),
+            act: None,
+        });
         let bound = [
             ("x", Some(x)),
             ("gamma", gamma),
@@ -220,7 +233,7 @@ impl Lowerer<'_> {
         let [gamma, beta] = [1, 2].map(|i| Some(self.lowered(node.inputs[i])));
         let y = Some(self.twin(node.outputs[0], layout));
         let [mean, rstd] = [1, 2].map(|i| Some(self.twin(node.outputs[i], Layout::Plain)));
-        let kind = OpKind::LayerNorm { rows, cols, eps: Scalar::new(eps) };
+        let kind = OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps: Scalar::new(eps) });
         self.emit(kind, &[("x", Some(x)), ("gamma", gamma), ("beta", beta), ("y", y), ("mean", mean), ("rstd", rstd)]);
     }
 
@@ -236,9 +249,9 @@ impl Lowerer<'_> {
         let dx = Some(self.twin(node.outputs[0], layout));
         let [dgamma, dbeta] = [1, 2].map(|i| Some(self.gradient(node.outputs[i])));
         let kind = if batch {
-            OpKind::BatchNormBwd { rows, channels: cols, act_grad: None, accumulate }
+            OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels: cols, act_grad: None, accumulate })
         } else {
-            OpKind::LayerNormBwd { rows, cols, accumulate }
+            OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate })
         };
         let bound = [
             ("dy", Some(dy)),
@@ -269,8 +282,8 @@ impl Lowerer<'_> {
         let y = Some(self.twin(node.outputs[0], layout));
         let index = node.outputs.get(1).copied().map(|i| self.twin(i, layout));
         let kind = match pool {
-            PoolKind::Max => OpKind::MaxPool { geometry },
-            PoolKind::Avg => OpKind::AvgPool { geometry },
+            PoolKind::Max => OpKind::MaxPool(ops::MaxPool { geometry }),
+            PoolKind::Avg => OpKind::AvgPool(ops::AvgPool { geometry }),
         };
         self.emit(kind, &[("x", Some(x)), ("y", y), ("index", index)]);
     }
@@ -284,9 +297,14 @@ impl Lowerer<'_> {
         match pool {
             PoolKind::Max => {
                 let index = Some(self.lowered(node.inputs[1]));
-                self.emit(OpKind::MaxPoolBwd { geometry }, &[("dy", Some(dy)), ("index", index), ("dx", dx)]);
+                self.emit(
+                    OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }),
+                    &[("dy", Some(dy)), ("index", index), ("dx", dx)],
+                );
             }
-            PoolKind::Avg => self.emit(OpKind::AvgPoolBwd { geometry }, &[("dy", Some(dy)), ("dx", dx)]),
+            PoolKind::Avg => {
+                self.emit(OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }), &[("dy", Some(dy)), ("dx", dx)])
+            }
         }
     }
 }

@@ -4,11 +4,12 @@ mod layers;
 mod update;
 
 use super::flat::{FLAT_ALIGN, FilterOrder, ParamOrder, segments};
-use super::geometry::{Scalar, Segment};
-use super::op::OpKind;
 use super::program::{Alias, LValue, LValueId, Layout, Op, ParamSlot, Program};
 use crate::ir::{Graph, Mode, Node, NodeId, NodeKind, Role, ValueId};
 use crate::model::{Model, ParamId};
+use crate::ops;
+use crate::ops::OpKind;
+use crate::ops::{Scalar, Segment};
 use crate::tensor::{DType, Shape};
 use std::collections::HashMap;
 
@@ -248,7 +249,7 @@ impl Lowerer<'_> {
             ..v
         };
         let out = self.push(out);
-        self.emit(OpKind::Transpose { n, rows, cols }, &[("x", Some(id)), ("y", Some(out))]);
+        self.emit(OpKind::Transpose(ops::Transpose { n, rows, cols }), &[("x", Some(id)), ("y", Some(out))]);
         self.rearranged.insert((id, layout), out);
         self.arranged(out, layout)
     }
@@ -287,7 +288,7 @@ impl Lowerer<'_> {
                 let x = self.lowered(input(0));
                 let (len, layout) = (self.lv(x).shape.len(), self.lv(x).layout);
                 let y = self.twin(node.outputs[0], layout);
-                self.emit(OpKind::Act { func, len }, &[("x", Some(x)), ("y", Some(y))]);
+                self.emit(OpKind::Act(ops::Act { func, len }), &[("x", Some(x)), ("y", Some(y))]);
             }
             NodeKind::Pool { pool, window } => self.pool(node, pool, window),
             NodeKind::GlobalAvgPool => {
@@ -295,7 +296,10 @@ impl Lowerer<'_> {
                 let x = self.image(x);
                 let [n, c, h, w] = self.dims4(x);
                 let y = self.twin(node.outputs[0], Layout::Plain);
-                self.emit(OpKind::GlobalAvgPool { n, hw: h * w, c }, &[("x", Some(x)), ("y", Some(y))]);
+                self.emit(
+                    OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw: h * w, c }),
+                    &[("x", Some(x)), ("y", Some(y))],
+                );
             }
             NodeKind::Flatten | NodeKind::FlattenBwd | NodeKind::Save => {
                 let x = self.lowered(input(0));
@@ -310,7 +314,7 @@ impl Lowerer<'_> {
                 let (x, counter) = (self.lowered(input(0)), self.lowered(input(1)));
                 let (len, layout) = (self.lv(x).shape.len(), self.lv(x).layout);
                 let (y, mask) = (self.twin(node.outputs[0], layout), self.twin(node.outputs[1], Layout::Plain));
-                let kind = OpKind::Dropout { len, rate: Scalar::new(rate), stream };
+                let kind = OpKind::Dropout(ops::Dropout { len, rate: Scalar::new(rate), stream });
                 self.emit(kind, &[("x", Some(x)), ("counter", Some(counter)), ("y", Some(y)), ("mask", Some(mask))]);
             }
             NodeKind::Add | NodeKind::GradAdd => {
@@ -319,7 +323,7 @@ impl Lowerer<'_> {
                 let (len, layout) = (self.lv(a).shape.len(), self.lv(a).layout);
                 let b = self.arranged(b, layout);
                 let y = self.twin(node.outputs[0], layout);
-                self.emit(OpKind::Add { len }, &[("a", Some(a)), ("b", Some(b)), ("y", Some(y))]);
+                self.emit(OpKind::Add(ops::Add { len }), &[("a", Some(a)), ("b", Some(b)), ("y", Some(y))]);
             }
             NodeKind::SoftmaxCrossEntropy { .. }
             | NodeKind::SoftmaxCrossEntropyGrad { .. }
@@ -339,7 +343,10 @@ impl Lowerer<'_> {
                 let dy = self.lowered(input(0));
                 let dy = self.arranged(dy, layout);
                 let dx = self.twin(node.outputs[0], layout);
-                self.emit(OpKind::ActBwd { func, len }, &[("dy", Some(dy)), ("saved", Some(saved)), ("dx", Some(dx))]);
+                self.emit(
+                    OpKind::ActBwd(ops::ActBwd { func, len }),
+                    &[("dy", Some(dy)), ("saved", Some(saved)), ("dx", Some(dx))],
+                );
             }
             NodeKind::PoolBwd { pool, window } => self.pool_bwd(node, pool, window),
             NodeKind::GlobalAvgPoolBwd => {
@@ -347,7 +354,10 @@ impl Lowerer<'_> {
                 let dy = self.arranged(dy, Layout::Plain);
                 let [n, c, h, w] = self.graph_dims4(node.outputs[0]);
                 let dx = self.twin(node.outputs[0], Layout::image(c, h, w));
-                self.emit(OpKind::GlobalAvgPoolBwd { n, hw: h * w, c }, &[("dy", Some(dy)), ("dx", Some(dx))]);
+                self.emit(
+                    OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw: h * w, c }),
+                    &[("dy", Some(dy)), ("dx", Some(dx))],
+                );
             }
             NodeKind::DropoutBwd { rate } => {
                 let (dy, mask) = (self.lowered(input(0)), self.lowered(input(1)));
@@ -357,7 +367,7 @@ impl Lowerer<'_> {
                 let dy = self.arranged(dy, layout);
                 let len = self.lv(dy).shape.len();
                 let dx = self.twin(node.outputs[0], layout);
-                let kind = OpKind::DropoutBwd { len, rate: Scalar::new(rate) };
+                let kind = OpKind::DropoutBwd(ops::DropoutBwd { len, rate: Scalar::new(rate) });
                 self.emit(kind, &[("dy", Some(dy)), ("mask", Some(mask)), ("dx", Some(dx))]);
             }
             NodeKind::StepInc => {
@@ -369,7 +379,8 @@ impl Lowerer<'_> {
                 let counter = self.lowered(input(0));
                 let corr = self.twin(node.outputs[0], Layout::Plain);
                 self.values[corr.0 as usize].persistent = true;
-                let kind = OpKind::BiasCorr { beta1: Scalar::new(betas[0]), beta2: Scalar::new(betas[1]) };
+                let kind =
+                    OpKind::BiasCorr(ops::BiasCorr { beta1: Scalar::new(betas[0]), beta2: Scalar::new(betas[1]) });
                 self.emit(kind, &[("counter", Some(counter)), ("corr", Some(corr))]);
             }
             NodeKind::OptimizerStep { rule, measured } => self.optimizer(node, rule, measured),
@@ -383,7 +394,7 @@ impl Lowerer<'_> {
                     ("update_max", Some(a)),
                     ("grad_norm", Some(b)),
                 ];
-                self.emit(OpKind::UpdateMetrics { segments }, &bound);
+                self.emit(OpKind::UpdateMetrics(ops::UpdateMetrics { segments }), &bound);
             }
         }
     }

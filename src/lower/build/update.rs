@@ -2,9 +2,10 @@
 
 use super::Lowerer;
 use crate::ir::{Node, NodeKind, OptimizerRule, Role};
-use crate::lower::geometry::Scalar;
-use crate::lower::op::OpKind;
 use crate::lower::program::{Alias, LValue, Layout};
+use crate::ops;
+use crate::ops::OpKind;
+use crate::ops::Scalar;
 use crate::tensor::Shape;
 
 impl Lowerer<'_> {
@@ -25,27 +26,31 @@ impl Lowerer<'_> {
                     ..self.lv(first).clone()
                 };
                 let row_loss = Some(self.push(row_loss));
-                let kind = OpKind::SoftmaxCe { rows, classes, smoothing: Scalar::new(smoothing) };
+                let kind = OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing: Scalar::new(smoothing) });
                 self.emit(
                     kind,
                     &[("logits", Some(a)), ("labels", target), ("row_loss", row_loss), ("probs", Some(probs))],
                 );
-                self.emit(OpKind::LossMean { rows }, &[("row_loss", row_loss), ("loss", Some(first))]);
+                self.emit(OpKind::LossMean(ops::LossMean { rows }), &[("row_loss", row_loss), ("loss", Some(first))]);
             }
             NodeKind::SoftmaxCrossEntropyGrad { smoothing } => {
-                let kind = OpKind::SoftmaxCeGrad { rows, classes, smoothing: Scalar::new(smoothing) };
+                let kind =
+                    OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing: Scalar::new(smoothing) });
                 self.emit(kind, &[("probs", Some(a)), ("labels", target), ("dlogits", Some(first))]);
             }
             NodeKind::Accuracy => {
                 self.emit(
-                    OpKind::Accuracy { rows, classes },
+                    OpKind::Accuracy(ops::Accuracy { rows, classes }),
                     &[("scores", Some(a)), ("labels", target), ("accuracy", Some(first))],
                 );
             }
             NodeKind::Mse => {
-                self.emit(OpKind::Mse { len }, &[("y", Some(a)), ("target", target), ("loss", Some(first))])
+                self.emit(OpKind::Mse(ops::Mse { len }), &[("y", Some(a)), ("target", target), ("loss", Some(first))])
             }
-            _ => self.emit(OpKind::MseGrad { len }, &[("y", Some(a)), ("target", target), ("dy", Some(first))]),
+            _ => self.emit(
+                OpKind::MseGrad(ops::MseGrad { len }),
+                &[("y", Some(a)), ("target", target), ("dy", Some(first))],
+            ),
         }
     }
 
@@ -78,7 +83,7 @@ impl Lowerer<'_> {
             OptimizerRule::Sgd { momentum, nesterov } => {
                 let (prev, next) =
                     if momentum > 0.0 { flat_update(self, "momentum", Role::State) } else { (None, None) };
-                let kind = OpKind::SgdStep { len, segments, momentum: Scalar::new(momentum), nesterov };
+                let kind = OpKind::SgdStep(ops::SgdStep { len, segments, momentum: Scalar::new(momentum), nesterov });
                 let bound = [
                     ("param_prev", Some(params)),
                     ("grad", Some(grads)),
@@ -96,7 +101,8 @@ impl Lowerer<'_> {
                 let (m_prev, m) = flat_update(self, "m", Role::State);
                 let (v_prev, v) = flat_update(self, "v", Role::State);
                 let [beta1, beta2] = betas.map(Scalar::new);
-                let kind = OpKind::AdamStep { len, segments, beta1, beta2, eps: Scalar::new(eps), decoupled };
+                let kind =
+                    OpKind::AdamStep(ops::AdamStep { len, segments, beta1, beta2, eps: Scalar::new(eps), decoupled });
                 let bound = [
                     ("param_prev", Some(params)),
                     ("grad", Some(grads)),

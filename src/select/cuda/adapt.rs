@@ -7,6 +7,7 @@
 use super::Real;
 use crate::ir::{Phase, Role};
 use crate::lower::{Alias, LValue, LValueId, Layout, Op, OpKind, Program, SCALER, Trans};
+use crate::ops;
 use crate::tensor::{DType, Shape};
 
 /// Adapts a fused program to a GPU. Values keep their ids; new ones stand at the end.
@@ -224,7 +225,7 @@ fn scale_loss(program: &mut Program) {
         set(op, "scale", scale);
         set(op, "skipped", skipped);
     }
-    let kind = OpKind::ScaleUpdate { len: program.value(grad).shape.len() };
+    let kind = OpKind::ScaleUpdate(ops::ScaleUpdate { len: program.value(grad).shape.len() });
     let mut op = Op {
         args: vec![None; kind.slots().len()],
         kind,

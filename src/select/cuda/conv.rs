@@ -7,6 +7,7 @@ mod special;
 
 use super::{Code, Real, cpp_act};
 use crate::lower::{ConvGeometry, Epilogue, OpKind};
+use crate::ops;
 use crate::select::CudaFacts;
 
 /// Candidates of any geometry for one operation at most.
@@ -98,9 +99,11 @@ struct Problem<'a> {
 /// Every own kernel of this family for `kind`, in rising order of preference among equals; empty where the family does not know the operation.
 pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     let (kind, g, epilogue, accumulate) = match kind {
-        OpKind::Conv2d { geometry, epilogue } => (Kind::Forward, geometry, *epilogue, false),
-        OpKind::Conv2dBwdX { geometry, epilogue } => (Kind::BackwardX, geometry, *epilogue, false),
-        OpKind::Conv2dBwdW { geometry, accumulate } => (Kind::BackwardW, geometry, Epilogue::default(), *accumulate),
+        OpKind::Conv2d(ops::Conv2d { geometry, epilogue }) => (Kind::Forward, geometry, *epilogue, false),
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue }) => (Kind::BackwardX, geometry, *epilogue, false),
+        OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, accumulate }) => {
+            (Kind::BackwardW, geometry, Epilogue::default(), *accumulate)
+        }
         _ => return Vec::new(),
     };
     // Kernels count positions and weights in 32 bits.

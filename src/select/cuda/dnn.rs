@@ -2,6 +2,7 @@
 
 use super::Real;
 use crate::lower::{ConvGeometry, OpKind};
+use crate::ops;
 use crate::select::CudaFacts;
 
 /// The least time of a call in microseconds.
@@ -22,9 +23,9 @@ const LARGEST_WORKSPACE_BYTES: u64 = 256 << 20;
 /// The convolution's geometry, where the operation is one.
 const fn geometry(kind: &OpKind) -> Option<&ConvGeometry> {
     match kind {
-        OpKind::Conv2d { geometry, .. } | OpKind::Conv2dBwdX { geometry, .. } | OpKind::Conv2dBwdW { geometry, .. } => {
-            Some(geometry)
-        }
+        OpKind::Conv2d(ops::Conv2d { geometry, .. })
+        | OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, .. })
+        | OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, .. }) => Some(geometry),
         _ => None,
     }
 }
@@ -45,7 +46,7 @@ fn elements(g: &ConvGeometry) -> [usize; 3] {
 /// The reason why it cannot.
 pub fn dnn_supports(kind: &OpKind, _real: Real) -> Result<(), String> {
     let g = geometry(kind).ok_or_else(|| format!("cuDNN is not used for {}", kind.name()))?;
-    if matches!(kind, OpKind::Conv2dBwdW { accumulate: true, .. }) {
+    if matches!(kind, OpKind::Conv2dBwdW(ops::Conv2dBwdW { accumulate: true, .. })) {
         return Err("cuDNN's fast kernels overwrite a gradient and do not add to it".into());
     }
     if elements(g).contains(&0) {
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn narrower_types_are_faster_and_small_shapes_cost_the_floor() {
-        let forward = |geometry| OpKind::Conv2d { geometry, epilogue: Epilogue::default() };
+        let forward = |geometry| OpKind::Conv2d(ops::Conv2d { geometry, epilogue: Epilogue::default() });
         let us = |geometry, real| cost_us(&forward(geometry), real, &gpu());
         assert!(us(G, Real::F32) > us(G, Real::Tf32) && us(G, Real::Tf32) > us(G, Real::Bf16));
         let small = ConvGeometry { n: 1, h: 4, w: 4, ho: 4, wo: 4, ..G };
@@ -124,7 +125,11 @@ mod tests {
 
     #[test]
     fn gradients_are_not_added_to() {
-        assert!(dnn_supports(&OpKind::Conv2dBwdW { geometry: G, accumulate: false }, Real::F16).is_ok());
-        assert!(dnn_supports(&OpKind::Conv2dBwdW { geometry: G, accumulate: true }, Real::F16).is_err());
+        assert!(
+            dnn_supports(&OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: G, accumulate: false }), Real::F16).is_ok()
+        );
+        assert!(
+            dnn_supports(&OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: G, accumulate: true }), Real::F16).is_err()
+        );
     }
 }

@@ -11,6 +11,7 @@ use super::gemm::ALONE_TILE;
 use crate::ir::{Phase, Role};
 use crate::lower::{Alias, Epilogue, LValue, LValueId, Layout, Op, OpKind, Program, Segment, Trans};
 use crate::model::ParamId;
+use crate::ops;
 use crate::tensor::{DType, Shape};
 use std::collections::{HashMap, HashSet};
 
@@ -66,7 +67,7 @@ impl Plan {
                     let short = total <= PARAMETERS_OF_MANY || g.k <= MANY_ROWS;
                     plain && short && g.m.saturating_mul(g.n).saturating_mul(g.k) <= SMALL
                 }
-                OpKind::BiasGrad { rows, accumulate, .. } => !accumulate && *rows <= ROWS,
+                OpKind::BiasGrad(ops::BiasGrad { rows, accumulate, .. }) => !accumulate && *rows <= ROWS,
                 _ => false,
             };
             fits.then_some(index)
@@ -92,12 +93,14 @@ impl Plan {
             steps.push((ready, maker, step));
         }
         let tiles = |(ready, _, step): &(usize, usize, Op)| match step.kind {
-            OpKind::WeightStep { m, n, .. } if *ready >= last => m.div_ceil(ALONE_TILE[0]) * n.div_ceil(ALONE_TILE[1]),
+            OpKind::WeightStep(ops::WeightStep { m, n, .. }) if *ready >= last => {
+                m.div_ceil(ALONE_TILE[0]) * n.div_ceil(ALONE_TILE[1])
+            }
             _ => 0,
         };
         let all = steps.iter().map(tiles).sum();
         for (ready, _, step) in &mut steps {
-            if let OpKind::WeightStep { together, .. } = &mut step.kind
+            if let OpKind::WeightStep(ops::WeightStep { together, .. }) = &mut step.kind
                 && *ready >= last
             {
                 *together = all;
@@ -160,7 +163,7 @@ impl Plan {
             let value = push(program, value);
             set(step, "parts", value);
         }
-        let kind = OpKind::StepMetrics { segments };
+        let kind = OpKind::StepMetrics(ops::StepMetrics { segments });
         let mut closing = Op {
             args: vec![None; kind.slots().len()],
             kind,
@@ -245,14 +248,26 @@ fn step_of(
     real: Real,
 ) -> Op {
     let maker = program.ops[maker].clone();
-    let OpKind::AdamStep { beta1, beta2, eps, decoupled, .. } = update.kind else { return maker };
+    let OpKind::AdamStep(ops::AdamStep { beta1, beta2, eps, decoupled, .. }) = update.kind else { return maker };
     let kind = match maker.kind {
         OpKind::Gemm(g) => {
             // The smallest tile of the kernels that are offered.
             let grain = if real == Real::F32 { 8 } else { 16 };
-            OpKind::WeightStep { m: g.m, n: g.n, k: g.k, grain, together: 0, beta1, beta2, eps, decoupled }
+            OpKind::WeightStep(ops::WeightStep {
+                m: g.m,
+                n: g.n,
+                k: g.k,
+                grain,
+                together: 0,
+                beta1,
+                beta2,
+                eps,
+                decoupled,
+            })
         }
-        OpKind::BiasGrad { rows, cols, .. } => OpKind::BiasStep { rows, cols, beta1, beta2, eps, decoupled },
+        OpKind::BiasGrad(ops::BiasGrad { rows, cols, .. }) => {
+            OpKind::BiasStep(ops::BiasStep { rows, cols, beta1, beta2, eps, decoupled })
+        }
         _ => return maker,
     };
     let mut step = Op {

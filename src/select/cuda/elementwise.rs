@@ -3,6 +3,7 @@
 use super::optimizer::adam_rule;
 use super::{Code, Real, cpp_act, cpp_bits};
 use crate::lower::{OpKind, dropout_threshold};
+use crate::ops;
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond, and what one moves alone.
@@ -28,54 +29,62 @@ const fn bias_columns(cols: usize) -> usize {
 pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     let (t, size) = (real.cpp(), real.size());
     match *kind {
-        OpKind::Fill { len } if len > 0 => vec![flat(real, format!("Fill<{t}, {len}>"), len * size)],
-        OpKind::Transpose { n, rows, cols } if n * rows * cols > 0 => vec![transpose(real, n, rows, cols)],
-        OpKind::BiasAdd { rows, cols } if rows * cols > 0 => {
+        OpKind::Fill(ops::Fill { len }) if len > 0 => vec![flat(real, format!("Fill<{t}, {len}>"), len * size)],
+        OpKind::Transpose(ops::Transpose { n, rows, cols }) if n * rows * cols > 0 => {
+            vec![transpose(real, n, rows, cols)]
+        }
+        OpKind::BiasAdd(ops::BiasAdd { rows, cols }) if rows * cols > 0 => {
             vec![flat(real, format!("BiasAdd<{t}, {rows}, {cols}>"), 2 * rows * cols * size + 4 * cols)]
         }
-        OpKind::Act { func, len } if len > 0 => {
+        OpKind::Act(ops::Act { func, len }) if len > 0 => {
             vec![flat(real, format!("Act<{t}, {}, {len}>", cpp_act(Some(func))), 2 * len * size)]
         }
-        OpKind::ActBwd { func, len } if len > 0 => {
+        OpKind::ActBwd(ops::ActBwd { func, len }) if len > 0 => {
             vec![flat(real, format!("ActBwd<{t}, {}, {len}>", cpp_act(Some(func))), 3 * len * size)]
         }
-        OpKind::BiasGrad { rows, cols, accumulate } if rows * cols > 0 => bias_grad(real, rows, cols, accumulate, gpu),
-        OpKind::BiasStep { rows, cols, .. } if rows * cols > 0 => adam_rule(kind).map_or_else(Vec::new, |rule| {
-            vec![Code {
-                tail: format!("{}_columns_v0", real.name()),
-                file: "elementwise.cu",
-                ty: format!("BiasStep<{rule}, {t}, {rows}, {cols}, {}>", bias_columns(cols)),
-                work_bytes: 0,
-                cost_us: PHASE_US + 0.6 * rows.div_ceil(128) as f64,
-            }]
-        }),
-        OpKind::AddAct { len, act, act_grad } if len > 0 => {
+        OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) if rows * cols > 0 => {
+            bias_grad(real, rows, cols, accumulate, gpu)
+        }
+        OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) if rows * cols > 0 => {
+            adam_rule(kind).map_or_else(Vec::new, |rule| {
+                vec![Code {
+                    tail: format!("{}_columns_v0", real.name()),
+                    file: "elementwise.cu",
+                    ty: format!("BiasStep<{rule}, {t}, {rows}, {cols}, {}>", bias_columns(cols)),
+                    work_bytes: 0,
+                    cost_us: PHASE_US + 0.6 * rows.div_ceil(128) as f64,
+                }]
+            })
+        }
+        OpKind::AddAct(ops::AddAct { len, act, act_grad }) if len > 0 => {
             let ty = format!("AddAct<{t}, {}, {}, {len}>", cpp_act(act), cpp_act(act_grad));
             vec![flat(real, ty, (3 + usize::from(act_grad.is_some())) * len * size)]
         }
-        OpKind::Add { len } if len > 0 => vec![flat(real, format!("Add<{t}, {len}>"), 3 * len * size)],
-        OpKind::Dropout { len, rate, stream } if len > 0 => {
+        OpKind::Add(ops::Add { len }) if len > 0 => vec![flat(real, format!("Add<{t}, {len}>"), 3 * len * size)],
+        OpKind::Dropout(ops::Dropout { len, rate, stream }) if len > 0 => {
             let (threshold, scale) = (dropout_threshold(rate.get()), dropout_scale(rate.get()));
             let ty = format!("Dropout<{t}, {len}, {threshold}u, {scale}, {stream}u>");
             vec![flat(real, ty, 2 * len * size + len / 8)]
         }
-        OpKind::DropoutBwd { len, rate } if len > 0 => {
+        OpKind::DropoutBwd(ops::DropoutBwd { len, rate }) if len > 0 => {
             vec![flat(real, format!("DropoutBwd<{t}, {len}, {}>", dropout_scale(rate.get())), 2 * len * size + len / 8)]
         }
-        OpKind::SignBits { len } if len > 0 && len.is_multiple_of(8) => {
+        OpKind::SignBits(ops::SignBits { len }) if len > 0 && len.is_multiple_of(8) => {
             vec![flat(real, format!("SignBits<{t}, {len}>"), len * size + len / 8)]
         }
-        OpKind::Cast { len } if len > 0 => vec![flat(real, format!("Cast<{t}, {len}>"), len * (4 + size))],
+        OpKind::Cast(ops::Cast { len }) if len > 0 => vec![flat(real, format!("Cast<{t}, {len}>"), len * (4 + size))],
         OpKind::StepInc => vec![single("i64", "StepInc".to_owned(), 16)],
-        OpKind::BiasCorr { beta1, beta2 } => {
+        OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }) => {
             vec![single("f64", format!("BiasCorr<{}, {}>", cpp_bits(beta1.get()), cpp_bits(beta2.get())), 24)]
         }
-        OpKind::LossMean { rows } if rows > 0 => vec![single("f32", format!("LossMean<{rows}>"), 4 * rows)],
-        OpKind::Accuracy { rows, classes } if rows * classes > 0 => {
+        OpKind::LossMean(ops::LossMean { rows }) if rows > 0 => {
+            vec![single("f32", format!("LossMean<{rows}>"), 4 * rows)]
+        }
+        OpKind::Accuracy(ops::Accuracy { rows, classes }) if rows * classes > 0 => {
             let bytes = rows * (classes * size + 4);
             vec![single(real.name(), format!("Accuracy<{t}, {rows}, {classes}>"), bytes)]
         }
-        OpKind::UpdateMetrics { segments } if segments > 0 => {
+        OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) if segments > 0 => {
             vec![single("f32", format!("UpdateMetrics<{segments}>"), 8 * segments)]
         }
         _ => Vec::new(),
@@ -186,7 +195,7 @@ mod tests {
     #[test]
     fn tall_sums_are_split_and_small_ones_are_not() {
         let cheapest = |rows, cols| {
-            let codes = codes(&OpKind::BiasGrad { rows, cols, accumulate: false }, Real::Bf16, &h200());
+            let codes = codes(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false }), Real::Bf16, &h200());
             codes.into_iter().min_by(|a, b| a.cost_us.total_cmp(&b.cost_us)).map(|code| (code.tail, code.work_bytes))
         };
         assert_eq!(cheapest(128, 10), Some(("bf16_vec2_v0".to_owned(), 0)));
@@ -196,7 +205,7 @@ mod tests {
 
     #[test]
     fn dropout_passes_its_numbers_exactly() {
-        let op = OpKind::Dropout { len: 100, rate: Scalar::new(0.3), stream: 7 };
+        let op = OpKind::Dropout(ops::Dropout { len: 100, rate: Scalar::new(0.3), stream: 7 });
         let types: Vec<String> = codes(&op, Real::F32, &h200()).into_iter().map(|code| code.ty).collect();
         assert_eq!(types, ["Dropout<float, 100, 1288490189u, 0x3fb6db6eu, 7u>"]);
     }

@@ -3,6 +3,7 @@
 use super::optimizer::adam_rule;
 use super::{Code, Real, cpp_act};
 use crate::lower::{Epilogue, Gemm, OpKind, Trans};
+use crate::ops;
 use crate::select::CudaFacts;
 
 /// What a launch costs in microseconds.
@@ -177,7 +178,7 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
 /// Whether a gradient that steps its weight is one of several that run at the same time and share the machine best in tiles of which each multiprocessor has
 /// one: neither in smaller ones, of which some would have two, nor in larger ones.
 fn is_alone(kind: &OpKind, real: Real, gpu: &CudaFacts) -> bool {
-    let OpKind::WeightStep { m, n, k, together, .. } = *kind else { return false };
+    let OpKind::WeightStep(ops::WeightStep { m, n, k, together, .. }) = *kind else { return false };
     let multiprocessors = gpu.multiprocessors as usize;
     let fills = 3 * together > 2 * multiprocessors && together + ALONE_SPARE <= multiprocessors;
     let vectors = [m, n].iter().all(|len| (len * real.size()).is_multiple_of(16));
@@ -200,7 +201,7 @@ impl Product {
     fn of(kind: &OpKind, alone: bool) -> Option<Self> {
         match *kind {
             OpKind::Gemm(gemm) => Some(Self { gemm, stepping: None }),
-            OpKind::WeightStep { m, n, k, grain, .. } => {
+            OpKind::WeightStep(ops::WeightStep { m, n, k, grain, .. }) => {
                 let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
                 Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}, {alone}>", adam_rule(kind)?)) })
             }

@@ -7,6 +7,7 @@
 use super::adapt::{push, set};
 use crate::lower::{Gemm, LValue, LValueId, Op, OpKind, Program, Scalar, Trans};
 use crate::model::Activation;
+use crate::ops;
 
 /// Classes at most: a warp holds the scores of a row.
 const CLASSES: usize = 32;
@@ -37,7 +38,9 @@ impl Head {
     fn find(program: &Program) -> Option<Self> {
         let ops = &program.ops;
         let loss = ops.iter().position(|op| matches!(op.kind, OpKind::SoftmaxCeFused { .. }))?;
-        let OpKind::SoftmaxCeFused { rows, classes, smoothing } = ops[loss].kind else { return None };
+        let OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing }) = ops[loss].kind else {
+            return None;
+        };
         let (logits, dlogits) = (ops[loss].arg("logits")?, ops[loss].arg("dlogits")?);
         let product = ops.iter().position(|op| op.arg("c") == Some(logits))?;
         let OpKind::Gemm(Gemm { m, n, k: features, trans: Trans::Nn, accumulate: false, epilogue }) = ops[product].kind
@@ -76,14 +79,23 @@ impl Head {
         let fits =
             of_input.m == rows && of_input.n == features && of_input.k == classes && product < loss && loss < gradient;
         let bias = epilogue.bias;
-        let kind = OpKind::DenseCe { rows, features, classes, smoothing, bias, act_grad, saved_is_input, dropout };
+        let kind = OpKind::DenseCe(ops::DenseCe {
+            rows,
+            features,
+            classes,
+            smoothing,
+            bias,
+            act_grad,
+            saved_is_input,
+            dropout,
+        });
         let row_loss = program.find("loss.rows")?;
         (small && fits).then_some(Self { product, loss, gradient, kind, row_loss, back })
     }
 
     fn carry_out(self, program: &mut Program) {
         let [product, loss, gradient] = [self.product, self.loss, self.gradient].map(|at| program.ops[at].clone());
-        let OpKind::DenseCe { rows, .. } = self.kind else { return };
+        let OpKind::DenseCe(ops::DenseCe { rows, .. }) = self.kind else { return };
         let row_loss = self.row_loss;
         let row_right = LValue { name: "loss.right".into(), ..program.value(row_loss).clone() };
         let row_right = push(program, row_right);
@@ -122,7 +134,7 @@ impl Head {
         }
         set(&mut joined, "row_loss", row_loss);
         set(&mut joined, "row_right", row_right);
-        let kind = OpKind::LossMean { rows };
+        let kind = OpKind::LossMean(ops::LossMean { rows });
         let mut mean = Op { args: vec![None; kind.slots().len()], kind, fused: Vec::new(), ..loss.clone() };
         set(&mut mean, "row_loss", row_loss);
         if let Some(value) = loss.arg("loss") {
@@ -154,9 +166,9 @@ fn through_dropout(program: &Program, a: LValueId, dy: LValueId) -> Option<([usi
     let forward =
         ops.iter().find(|op| matches!(op.kind, OpKind::Dropout { .. }) && root(op, "y") == Some(program.root(a)))?;
     let dropout = sole_reader(dy)?;
-    let OpKind::DropoutBwd { rate, .. } = ops[dropout].kind else { return None };
+    let OpKind::DropoutBwd(ops::DropoutBwd { rate, .. }) = ops[dropout].kind else { return None };
     let relu = sole_reader(ops[dropout].arg("dx")?)?;
-    let is_relu = matches!(ops[relu].kind, OpKind::ActBwd { func: Activation::Relu, .. });
+    let is_relu = matches!(ops[relu].kind, OpKind::ActBwd(ops::ActBwd { func: Activation::Relu, .. }));
     let same = root(forward, "mask") == root(&ops[dropout], "mask") && root(forward, "x") == root(&ops[relu], "saved");
     (is_relu && same).then_some(([dropout, relu], ops[relu].arg("dx")?, rate))
 }
@@ -200,7 +212,11 @@ mod tests {
             assert_eq!(verify(&program), Ok(()));
             let heads: Vec<&Op> = program.ops.iter().filter(|op| matches!(op.kind, OpKind::DenseCe { .. })).collect();
             let [head] = heads[..] else { panic!("{} heads", heads.len()) };
-            assert!(matches!(head.kind, OpKind::DenseCe { dropout, .. } if dropout.get() == rate), "{:?}", head.kind);
+            assert!(
+                matches!(head.kind, OpKind::DenseCe(ops::DenseCe { dropout, .. }) if dropout.get() == rate),
+                "{:?}",
+                head.kind
+            );
             let back = |op: &&Op| matches!(op.kind, OpKind::DropoutBwd { .. } | OpKind::ActBwd { .. });
             assert_eq!(program.ops.iter().filter(back).count(), left, "{between}");
         }

@@ -3,6 +3,7 @@
 //! A GPU is short of launches and of memory traffic, so the tail of a residual block (normalisation, sum, activation) is one pass there.
 
 use crate::lower::{LValueId, Op, OpKind, Program};
+use crate::ops;
 
 /// Joins sums with activations behind them, and batch normalisations with sums behind them.
 #[must_use]
@@ -42,16 +43,18 @@ fn absorb(into: &mut Op, other: &Op) {
 /// `Add` at `index` with the activation, or the activation's derivative, that alone reads its sum.
 fn join_activation(program: &Program, ops: &mut [Option<Op>], index: usize) {
     let Some(add) = ops[index].clone().filter(|o| matches!(o.kind, OpKind::Add { .. })) else { return };
-    let (Some(sum), OpKind::Add { len }) = (add.arg("y"), add.kind.clone()) else { return };
+    let (Some(sum), OpKind::Add(ops::Add { len })) = (add.arg("y"), add.kind.clone()) else { return };
     let Some(at) = sole_reader(program, ops, sum) else { return };
     let Some(reader) = ops[at].clone() else { return };
     let (kind, saved, y) = match reader.kind {
-        OpKind::Act { func, .. } if func.saves_output() => {
-            (OpKind::AddAct { len, act: Some(func), act_grad: None }, None, reader.arg("y"))
+        OpKind::Act(ops::Act { func, .. }) if func.saves_output() => {
+            (OpKind::AddAct(ops::AddAct { len, act: Some(func), act_grad: None }), None, reader.arg("y"))
         }
-        OpKind::ActBwd { func, .. } if reader.arg("dy") == Some(sum) => {
-            (OpKind::AddAct { len, act: None, act_grad: Some(func) }, reader.arg("saved"), reader.arg("dx"))
-        }
+        OpKind::ActBwd(ops::ActBwd { func, .. }) if reader.arg("dy") == Some(sum) => (
+            OpKind::AddAct(ops::AddAct { len, act: None, act_grad: Some(func) }),
+            reader.arg("saved"),
+            reader.arg("dx"),
+        ),
         _ => return,
     };
     let mut joined = Op { args: vec![add.arg("a"), add.arg("b"), saved, y], ..add.clone() };
@@ -64,7 +67,7 @@ fn join_activation(program: &Program, ops: &mut [Option<Op>], index: usize) {
 /// `BatchNorm` at `index` with the sum that alone reads its output, and the activation that was joined to it.
 fn join_norm(program: &Program, ops: &mut [Option<Op>], index: usize) {
     let Some(norm) = ops[index].clone() else { return };
-    let OpKind::BatchNorm { rows, channels, eps, momentum, act: None } = norm.kind else { return };
+    let OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act: None }) = norm.kind else { return };
     // A pass adds one value: what was joined with a sum before stays as it is, or that sum would be lost.
     if norm.arg("residual").is_some() {
         return;
@@ -74,7 +77,7 @@ fn join_norm(program: &Program, ops: &mut [Option<Op>], index: usize) {
     let Some(sum) = ops[at].clone() else { return };
     let act = match sum.kind {
         OpKind::Add { .. } => None,
-        OpKind::AddAct { act, act_grad: None, .. } => act,
+        OpKind::AddAct(ops::AddAct { act, act_grad: None, .. }) => act,
         _ => return,
     };
     let beside = if sum.arg("a") == Some(out) { sum.arg("b") } else { sum.arg("a") };
@@ -85,7 +88,7 @@ fn join_norm(program: &Program, ops: &mut [Option<Op>], index: usize) {
     }
     let mut joined = norm;
     absorb(&mut joined, &sum);
-    joined.kind = OpKind::BatchNorm { rows, channels, eps, momentum, act };
+    joined.kind = OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act });
     for (slot, value) in [("y", sum.arg("y")), ("residual", beside)] {
         if let Some(i) = joined.kind.slot(slot) {
             joined.args[i] = value;

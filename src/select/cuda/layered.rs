@@ -10,6 +10,7 @@ use super::early::{Readers, place, sole_update, writers};
 use crate::ir::Role;
 use crate::lower::{Alias, FLAT_ALIGN, LValue, Op, OpKind, Program, Segment};
 use crate::model::ParamId;
+use crate::ops;
 use crate::tensor::Shape;
 use std::ops::Range;
 
@@ -90,12 +91,14 @@ fn carry_out(program: &mut Program, at: usize, parts: &[Part]) {
 
 /// The update of some neighbouring segments, whose gradients get memory of their own.
 fn part_of(program: &mut Program, update: &Op, segments: &Range<usize>) -> Op {
-    let OpKind::AdamStep { beta1, beta2, eps, decoupled, .. } = update.kind else { return update.clone() };
+    let OpKind::AdamStep(ops::AdamStep { beta1, beta2, eps, decoupled, .. }) = update.kind else {
+        return update.clone();
+    };
     let of: Vec<(ParamId, Segment)> = program.segments[segments.clone()].to_vec();
     let start = of.first().map_or(0, |(_, s)| s.start);
     let end = of.last().map_or(0, |(_, s)| (s.start + s.len).next_multiple_of(FLAT_ALIGN));
     let own = of.iter().map(|(_, s)| Segment { start: s.start - start, len: s.len }).collect();
-    let kind = OpKind::AdamStep { len: end - start, segments: own, beta1, beta2, eps, decoupled };
+    let kind = OpKind::AdamStep(ops::AdamStep { len: end - start, segments: own, beta1, beta2, eps, decoupled });
     let mut part = Op { args: vec![None; kind.slots().len()], kind, ..update.clone() };
     let value_of = |param: &ParamId| program.value(program.params[param.0 as usize].value);
     let layer = of.first().and_then(|(param, _)| value_of(param).layer);
@@ -160,7 +163,7 @@ mod tests {
     /// The updates, by position, with the segments that each has.
     fn updates(program: &Program) -> Vec<(usize, usize)> {
         let of = |(at, op): (usize, &Op)| match &op.kind {
-            OpKind::AdamStep { segments, .. } => Some((at, segments.len())),
+            OpKind::AdamStep(ops::AdamStep { segments, .. }) => Some((at, segments.len())),
             _ => None,
         };
         program.ops.iter().enumerate().filter_map(of).collect()

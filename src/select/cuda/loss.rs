@@ -3,6 +3,7 @@
 use super::elementwise::dropout_scale;
 use super::{Code, Real, cpp_act, cpp_bits};
 use crate::lower::OpKind;
+use crate::ops;
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond, and one alone.
@@ -22,21 +23,21 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     // More blocks than the multiprocessors hold at a time only lengthen the sum over blocks.
     let most = (8 * gpu.multiprocessors as usize).max(1);
     match *kind {
-        OpKind::SoftmaxCe { rows, classes, smoothing } if rows * classes > 0 => {
+        OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing }) if rows * classes > 0 => {
             softmax(real, rows, classes, &cpp_bits(smoothing.get()))
         }
-        OpKind::SoftmaxCeGrad { rows, classes, smoothing } if rows * classes > 0 => {
+        OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing }) if rows * classes > 0 => {
             softmax_grad(real, rows, classes, &cpp_bits(smoothing.get()))
         }
-        OpKind::SoftmaxCeFused { rows, classes, smoothing } if rows * classes > 0 => {
+        OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing }) if rows * classes > 0 => {
             softmax_fused(real, rows, classes, &cpp_bits(smoothing.get()), most)
         }
-        OpKind::DenseCe { rows, features, classes, .. } if rows * features * classes > 0 => {
+        OpKind::DenseCe(ops::DenseCe { rows, features, classes, .. }) if rows * features * classes > 0 => {
             dense(real, kind, gpu.multiprocessors.max(1) as usize)
         }
-        OpKind::Mse { len } if len > 0 => mse("Mse", real, len, most),
-        OpKind::MseGrad { len } if len > 0 => mse("MseGrad", real, len, most),
-        OpKind::MseFused { len } if len > 0 => mse("MseFused", real, len, most),
+        OpKind::Mse(ops::Mse { len }) if len > 0 => mse("Mse", real, len, most),
+        OpKind::MseGrad(ops::MseGrad { len }) if len > 0 => mse("MseGrad", real, len, most),
+        OpKind::MseFused(ops::MseFused { len }) if len > 0 => mse("MseFused", real, len, most),
         _ => Vec::new(),
     }
 }
@@ -65,7 +66,9 @@ fn softmax(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<Code
 
 /// A last layer with its loss: rows a block, so that few blocks wait for others, and threads that hold the weight.
 fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<Code> {
-    let OpKind::DenseCe { rows, features, classes, smoothing, act_grad, saved_is_input, dropout, .. } = *kind else {
+    let OpKind::DenseCe(ops::DenseCe { rows, features, classes, smoothing, act_grad, saved_is_input, dropout, .. }) =
+        *kind
+    else {
         return Vec::new();
     };
     let (act, smoothing, t) = (cpp_act(act_grad), cpp_bits(smoothing.get()), real.cpp());

@@ -208,7 +208,8 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
                 Err(why) => Err(why),
             };
             let is_weight_gradient = matches!(kind, OpKind::Conv2dBwdW { .. });
-            let has_derivative = matches!(kind, OpKind::Conv2dBwdX { epilogue, .. } if epilogue.act_grad.is_some());
+            let has_derivative =
+                matches!(kind, OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) if epilogue.act_grad.is_some());
             let count = if cost.is_ok() { dnn_offers(is_weight_gradient, has_derivative) } else { 1 };
             out.extend(several(Route::Dnn, "cudnn", count, dnn::workspace_bytes(kind), cost));
         }
@@ -221,8 +222,8 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
 fn epilogue_us(kind: &OpKind, real: Real) -> f64 {
     let (epilogue, len) = match kind {
         OpKind::Gemm(g) => (g.epilogue, g.m * g.n),
-        OpKind::Conv2d { geometry: g, epilogue } => (*epilogue, g.n * g.ho * g.wo * g.f),
-        OpKind::Conv2dBwdX { geometry: g, epilogue } => (*epilogue, g.n * g.h * g.w * g.c),
+        OpKind::Conv2d(ops::Conv2d { geometry: g, epilogue }) => (*epilogue, g.n * g.ho * g.wo * g.f),
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, epilogue }) => (*epilogue, g.n * g.h * g.w * g.c),
         _ => return 0.0,
     };
     let fused_act = epilogue.act == Some(Activation::Relu) && !epilogue.save_z;
@@ -235,21 +236,21 @@ fn epilogue_us(kind: &OpKind, real: Real) -> f64 {
 pub fn epilogue_ops(kind: &OpKind, done: Epilogue) -> Vec<(OpKind, Vec<(&'static str, &'static str)>)> {
     let (e, rows, cols) = match kind {
         OpKind::Gemm(g) => (g.epilogue, g.m, g.n),
-        OpKind::Conv2d { geometry: g, epilogue } => (*epilogue, g.n * g.ho * g.wo, g.f),
-        OpKind::Conv2dBwdX { geometry: g, epilogue } => (*epilogue, g.n * g.h * g.w, g.c),
+        OpKind::Conv2d(ops::Conv2d { geometry: g, epilogue }) => (*epilogue, g.n * g.ho * g.wo, g.f),
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, epilogue }) => (*epilogue, g.n * g.h * g.w, g.c),
         _ => return Vec::new(),
     };
     let len = rows * cols;
     let raw = product_slot(kind);
     let mut out = Vec::new();
     if e.bias && !done.bias {
-        out.push((OpKind::BiasAdd { rows, cols }, vec![("x", raw), ("bias", "bias"), ("y", raw)]));
+        out.push((OpKind::BiasAdd(ops::BiasAdd { rows, cols }), vec![("x", raw), ("bias", "bias"), ("y", raw)]));
     }
     if let Some(func) = e.act.filter(|_| done.act.is_none()) {
-        out.push((OpKind::Act { func, len }, vec![("x", raw), ("y", "c")]));
+        out.push((OpKind::Act(ops::Act { func, len }), vec![("x", raw), ("y", "c")]));
     }
     if let Some(func) = e.act_grad.filter(|_| done.act_grad.is_none()) {
-        out.push((OpKind::ActBwd { func, len }, vec![("dy", "c"), ("saved", "saved"), ("dx", "c")]));
+        out.push((OpKind::ActBwd(ops::ActBwd { func, len }), vec![("dy", "c"), ("saved", "saved"), ("dx", "c")]));
     }
     out
 }
@@ -259,7 +260,9 @@ pub fn epilogue_ops(kind: &OpKind, done: Epilogue) -> Vec<(OpKind, Vec<(&'static
 pub fn product_slot(kind: &OpKind) -> &'static str {
     let e = match kind {
         OpKind::Gemm(g) => g.epilogue,
-        OpKind::Conv2d { epilogue, .. } | OpKind::Conv2dBwdX { epilogue, .. } => *epilogue,
+        OpKind::Conv2d(ops::Conv2d { epilogue, .. }) | OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) => {
+            *epilogue
+        }
         _ => Epilogue::default(),
     };
     if e.save_z { "z" } else { "c" }

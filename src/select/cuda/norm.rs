@@ -4,6 +4,7 @@ use super::elementwise::vec_width;
 use super::{Code, Real, cpp_act, cpp_bits};
 use crate::lower::{OpKind, Scalar};
 use crate::model::Activation;
+use crate::ops;
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond.
@@ -24,11 +25,11 @@ const MAX_EXTENT: usize = 1 << 30;
 /// Every type of this family for an operation, in rising order of preference among equals.
 #[must_use]
 pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
-    let (OpKind::BatchNorm { rows, channels: cols, .. }
-    | OpKind::BatchNormEval { rows, channels: cols, .. }
-    | OpKind::BatchNormBwd { rows, channels: cols, .. }
-    | OpKind::LayerNorm { rows, cols, .. }
-    | OpKind::LayerNormBwd { rows, cols, .. }) = *kind
+    let (OpKind::BatchNorm(ops::BatchNorm { rows, channels: cols, .. })
+    | OpKind::BatchNormEval(ops::BatchNormEval { rows, channels: cols, .. })
+    | OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels: cols, .. })
+    | OpKind::LayerNorm(ops::LayerNorm { rows, cols, .. })
+    | OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, .. })) = *kind
     else {
         return Vec::new();
     };
@@ -37,11 +38,13 @@ pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     }
     let shape = Shape { real, rows, cols, multiprocessors: (gpu.multiprocessors as usize).max(1) };
     match *kind {
-        OpKind::BatchNorm { eps, momentum, act, .. } => batch_norm(&shape, eps, momentum, act),
-        OpKind::BatchNormEval { eps, act, .. } => vec![batch_norm_eval(&shape, eps, act)],
-        OpKind::BatchNormBwd { act_grad, accumulate, .. } => batch_norm_bwd(&shape, act_grad, accumulate),
-        OpKind::LayerNorm { eps, .. } => vec![layer_norm(&shape, eps)],
-        OpKind::LayerNormBwd { accumulate, .. } => layer_norm_bwd(&shape, accumulate),
+        OpKind::BatchNorm(ops::BatchNorm { eps, momentum, act, .. }) => batch_norm(&shape, eps, momentum, act),
+        OpKind::BatchNormEval(ops::BatchNormEval { eps, act, .. }) => vec![batch_norm_eval(&shape, eps, act)],
+        OpKind::BatchNormBwd(ops::BatchNormBwd { act_grad, accumulate, .. }) => {
+            batch_norm_bwd(&shape, act_grad, accumulate)
+        }
+        OpKind::LayerNorm(ops::LayerNorm { eps, .. }) => vec![layer_norm(&shape, eps)],
+        OpKind::LayerNormBwd(ops::LayerNormBwd { accumulate, .. }) => layer_norm_bwd(&shape, accumulate),
         _ => Vec::new(),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Code, Real, cpp_bits};
 use crate::lower::{OpKind, PARTS_ALIGN, Segment};
+use crate::ops;
 use crate::select::CudaFacts;
 
 /// Bytes moved in a microsecond: by arrays that the second-level cache holds, and by larger ones.
@@ -34,25 +35,25 @@ const MANY_BLOCKS: usize = 8192;
 #[must_use]
 pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     match kind {
-        OpKind::AdamStep { len, segments, .. } => match adam_rule(kind) {
+        OpKind::AdamStep(ops::AdamStep { len, segments, .. }) => match adam_rule(kind) {
             Some(rule) => update(&rule, 2, *len, segments, (real, gpu)),
             None => Vec::new(),
         },
-        OpKind::StepMetrics { segments } => vec![step_metrics(segments)],
-        OpKind::SgdStep { len, segments, momentum, nesterov } => {
+        OpKind::StepMetrics(ops::StepMetrics { segments }) => vec![step_metrics(segments)],
+        OpKind::SgdStep(ops::SgdStep { len, segments, momentum, nesterov }) => {
             let states = usize::from(momentum.get() != 0.0);
             update(&format!("Sgd<{}, {nesterov}>", cpp_bits(momentum.get())), states, *len, segments, (real, gpu))
         }
-        OpKind::ScaleUpdate { len } if *len > 0 => vec![scale_update(*len, real, gpu)],
+        OpKind::ScaleUpdate(ops::ScaleUpdate { len }) if *len > 0 => vec![scale_update(*len, real, gpu)],
         _ => Vec::new(),
     }
 }
 
 /// The C++ type of the rule of an operation that steps by Adam.
 pub(super) fn adam_rule(kind: &OpKind) -> Option<String> {
-    let (OpKind::AdamStep { beta1, beta2, eps, decoupled, .. }
-    | OpKind::WeightStep { beta1, beta2, eps, decoupled, .. }
-    | OpKind::BiasStep { beta1, beta2, eps, decoupled, .. }) = kind
+    let (OpKind::AdamStep(ops::AdamStep { beta1, beta2, eps, decoupled, .. })
+    | OpKind::WeightStep(ops::WeightStep { beta1, beta2, eps, decoupled, .. })
+    | OpKind::BiasStep(ops::BiasStep { beta1, beta2, eps, decoupled, .. })) = kind
     else {
         return None;
     };

@@ -3,6 +3,7 @@
 use super::elementwise::{row_chunks, row_sum_us, vec_width, width_name};
 use super::{Code, Real};
 use crate::lower::{OpKind, PoolGeometry};
+use crate::ops;
 use crate::select::CudaFacts;
 
 /// Bytes that all multiprocessors move in a microsecond.
@@ -15,12 +16,14 @@ const PHASE_US: f64 = 1.5;
 #[must_use]
 pub fn codes(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Code> {
     match kind {
-        OpKind::MaxPool { geometry } => windows("MaxPool", geometry, real, index_bytes(geometry)),
-        OpKind::MaxPoolBwd { geometry } => windows("MaxPoolBwd", geometry, real, index_bytes(geometry)),
-        OpKind::AvgPool { geometry } => windows("AvgPool", geometry, real, 0),
-        OpKind::AvgPoolBwd { geometry } => windows("AvgPoolBwd", geometry, real, 0),
-        OpKind::GlobalAvgPool { n, hw, c } if n * hw * c > 0 => global(real, *n, *hw, *c, gpu),
-        OpKind::GlobalAvgPoolBwd { n, hw, c } if n * hw * c > 0 => {
+        OpKind::MaxPool(ops::MaxPool { geometry }) => windows("MaxPool", geometry, real, index_bytes(geometry)),
+        OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }) => {
+            windows("MaxPoolBwd", geometry, real, index_bytes(geometry))
+        }
+        OpKind::AvgPool(ops::AvgPool { geometry }) => windows("AvgPool", geometry, real, 0),
+        OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }) => windows("AvgPoolBwd", geometry, real, 0),
+        OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }) if n * hw * c > 0 => global(real, *n, *hw, *c, gpu),
+        OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }) if n * hw * c > 0 => {
             let ty = format!("GlobalAvgPoolBwd<{}, {n}, {hw}, {c}>", real.cpp());
             vec![code(real, *c, ty, n * (hw + 1) * c * real.size())]
         }
@@ -92,7 +95,7 @@ mod tests {
             has_cublaslt: true,
             has_cudnn: true,
         };
-        let codes = codes(&OpKind::MaxPool { geometry }, Real::Bf16, &gpu);
+        let codes = codes(&OpKind::MaxPool(ops::MaxPool { geometry }), Real::Bf16, &gpu);
         let types: Vec<&str> = codes.iter().map(|code| code.ty.as_str()).collect();
         assert_eq!(types, ["MaxPool<bf16, 2, 8, 9, 16, 2, 3, 1, 2, 0, 1, 7, 5>"]);
         assert_eq!(codes[0].tail, "bf16_vec8_v0");

@@ -9,6 +9,7 @@ use super::layered::is_large;
 use crate::ir::Role;
 use crate::lower::{Gemm, LValue, LValueId, Layout, Op, OpKind, Program, Scalar, Trans};
 use crate::model::Activation;
+use crate::ops;
 use crate::tensor::{DType, Shape};
 
 /// Multiplications from which a product is a library's: own ones apply the derivative while they write.
@@ -75,9 +76,9 @@ fn part(program: &mut Program, index: usize, len: usize) {
     let rest: Vec<String> = whole.fused.iter().filter(|part| *part != backward).cloned().collect();
     // One part is the operation itself.
     let rest = if rest.len() == 1 { Vec::new() } else { rest };
-    let bits = OpKind::DropoutBwd { len, rate: Scalar::new(0.0) };
+    let bits = OpKind::DropoutBwd(ops::DropoutBwd { len, rate: Scalar::new(0.0) });
     let parts = [
-        with(OpKind::SignBits { len }, Vec::new(), &[("x", saved), ("mask", mask)]),
+        with(OpKind::SignBits(ops::SignBits { len }), Vec::new(), &[("x", saved), ("mask", mask)]),
         with(OpKind::Gemm(gemm), rest, &[("a", a), ("b", b), ("c", bare)]),
         with(bits, vec![backward.to_owned()], &[("dy", bare), ("mask", mask), ("dx", out)]),
     ];

@@ -3,24 +3,25 @@
 use super::{CLASSES, Fault, IMAGES, kernel, moved, scaled, swapped, with_step};
 use stepgraph::exec::cpu::plant::Faulty;
 use stepgraph::lower::{OpKind, PoolGeometry, Scalar};
+use stepgraph::ops;
 
 fn rows(f: &Faulty<'_>) -> usize {
     match f.op() {
-        OpKind::BatchNorm { rows, .. } | OpKind::BatchNormBwd { rows, .. } => *rows,
+        OpKind::BatchNorm(ops::BatchNorm { rows, .. }) | OpKind::BatchNormBwd(ops::BatchNormBwd { rows, .. }) => *rows,
         other => panic!("{} is no batch normalisation", other.name()),
     }
 }
 
 fn pool(f: &Faulty<'_>) -> PoolGeometry {
     match f.op() {
-        OpKind::AvgPool { geometry } | OpKind::AvgPoolBwd { geometry } => *geometry,
+        OpKind::AvgPool(ops::AvgPool { geometry }) | OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }) => *geometry,
         other => panic!("{} takes no means", other.name()),
     }
 }
 
 /// The running variance of the biased variance of the batch.
 fn biased_variance(f: &Faulty<'_>) {
-    let OpKind::BatchNorm { momentum, .. } = f.op() else { return };
+    let OpKind::BatchNorm(ops::BatchNorm { momentum, .. }) = f.op() else { return };
     let (before, rows) = (f.get("var_prev"), rows(f) as f32);
     let keep = 1.0 - momentum.get() as f32;
     f.run();
@@ -47,7 +48,7 @@ fn stale(f: &Faulty<'_>, slot: &str) {
 /// The gradient without the part that goes through the batch's mean.
 fn without_mean(f: &Faulty<'_>) {
     f.run();
-    let OpKind::BatchNormBwd { rows, channels, .. } = *f.op() else { return };
+    let OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, .. }) = *f.op() else { return };
     let (gamma, rstd, dbeta) = (f.get("gamma"), f.get("rstd"), f.get("dbeta"));
     f.edit("dx", |dx| {
         for (i, v) in dx.iter_mut().enumerate() {
@@ -65,7 +66,7 @@ pub fn table() -> Vec<Fault> {
         kernel("the running variance is stale", IMAGES, "batch_norm", |f| stale(f, "running_var")),
         kernel("the momentum of running statistics is turned round", CLASSES, "batch_norm", |f| {
             let turned = |op: &mut OpKind| {
-                if let OpKind::BatchNorm { momentum, .. } = op {
+                if let OpKind::BatchNorm(ops::BatchNorm { momentum, .. }) = op {
                     *momentum = Scalar::new(1.0 - momentum.get());
                 }
             };
@@ -83,7 +84,7 @@ pub fn table() -> Vec<Fault> {
             f.run_with("mean", |mean| mean.rotate_right(1));
         }),
         kernel("a row's deviation leaves out its last element", CLASSES, "layer_norm", |f| {
-            let OpKind::LayerNorm { cols, .. } = *f.op() else { return };
+            let OpKind::LayerNorm(ops::LayerNorm { cols, .. }) = *f.op() else { return };
             f.run_with("x", |x| x.chunks_mut(cols).for_each(|row| row[cols - 1] = row[cols - 2]));
         }),
         kernel("a layer normalisation's scale is left out of the gradient", CLASSES, "layer_norm_bwd", |f| {
@@ -91,7 +92,7 @@ pub fn table() -> Vec<Fault> {
         }),
         kernel("a layer normalisation's gradient lacks a row", CLASSES, "layer_norm_bwd", |f| {
             let fewer = |op: &mut OpKind| {
-                if let OpKind::LayerNormBwd { rows, .. } = op {
+                if let OpKind::LayerNormBwd(ops::LayerNormBwd { rows, .. }) = op {
                     *rows -= 1;
                 }
             };
@@ -118,7 +119,7 @@ pub fn table() -> Vec<Fault> {
             scaled(f, "dx", (size[0] * size[1]) as f32);
         }),
         kernel("the mean over an image is its sum", IMAGES, "global_avg_pool", |f| {
-            let OpKind::GlobalAvgPool { hw, .. } = *f.op() else { return };
+            let OpKind::GlobalAvgPool(ops::GlobalAvgPool { hw, .. }) = *f.op() else { return };
             scaled(f, "y", hw as f32);
         }),
         kernel("the mean's gradient lacks the last pixel", IMAGES, "global_avg_pool_bwd", |f| {

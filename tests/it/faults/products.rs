@@ -4,6 +4,7 @@ use super::{CLASSES, Fault, IMAGES, VALUES, kernel, moved, scaled};
 use stepgraph::exec::cpu::plant::Faulty;
 use stepgraph::lower::{ConvGeometry, Gemm, OpKind};
 use stepgraph::model::Activation;
+use stepgraph::ops;
 
 fn gemm(op: &OpKind) -> Gemm {
     match op {
@@ -14,9 +15,9 @@ fn gemm(op: &OpKind) -> Gemm {
 
 fn geometry(op: &mut OpKind) -> &mut ConvGeometry {
     match op {
-        OpKind::Conv2d { geometry, .. } | OpKind::Conv2dBwdX { geometry, .. } | OpKind::Conv2dBwdW { geometry, .. } => {
-            geometry
-        }
+        OpKind::Conv2d(ops::Conv2d { geometry, .. })
+        | OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, .. })
+        | OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, .. }) => geometry,
         other => panic!("{} is no convolution", other.name()),
     }
 }
@@ -100,7 +101,7 @@ pub fn table() -> Vec<Fault> {
         }),
         kernel("a bias's gradient lacks its last row", CLASSES, "reduce_sum", |f| {
             let fewer = |op: &mut OpKind| {
-                if let OpKind::BiasGrad { rows, .. } = op {
+                if let OpKind::BiasGrad(ops::BiasGrad { rows, .. }) = op {
                     *rows -= 1;
                 }
             };
@@ -108,7 +109,7 @@ pub fn table() -> Vec<Fault> {
             unsafe { f.run_as(fewer) };
         }),
         kernel("a bias's gradient is a mean", VALUES, "reduce_sum", |f| {
-            let OpKind::BiasGrad { rows, .. } = f.op() else { return };
+            let OpKind::BiasGrad(ops::BiasGrad { rows, .. }) = f.op() else { return };
             scaled(f, "db", 1.0 / *rows as f32);
         }),
         kernel("a convolution's image is a column too far", IMAGES, "conv2d", |f| {

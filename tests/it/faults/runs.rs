@@ -7,6 +7,7 @@ use stepgraph::compile::Compiled;
 use stepgraph::data::Batches;
 use stepgraph::exec::cpu::plant::{Faulty, Plant as StepPlant, Runs};
 use stepgraph::lower::OpKind;
+use stepgraph::ops;
 use stepgraph::plan::Place as Memory;
 use stepgraph::train::plant::Plant;
 use stepgraph::train::{Feed, StepReport};
@@ -94,7 +95,7 @@ fn accuracy_before(report: &mut StepReport) {
 
 /// Statistics of the batch instead of the running ones.
 fn batch_statistics(f: &Faulty<'_>) {
-    let OpKind::BatchNormEval { rows, channels, .. } = *f.op() else { return f.run() };
+    let OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, .. }) = *f.op() else { return f.run() };
     let x = f.get("x");
     let of = |c: usize| (0..rows).map(move |r| r * channels + c);
     let mean: Vec<f32> = (0..channels).map(|c| of(c).map(|i| x[i]).sum::<f32>() / rows as f32).collect();

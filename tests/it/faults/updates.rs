@@ -3,6 +3,7 @@
 use super::{CLASSES, Fault, IMAGES, VALUES, kernel, scaled, swapped, with_step};
 use stepgraph::exec::cpu::plant::Faulty;
 use stepgraph::lower::{OpKind, Scalar};
+use stepgraph::ops;
 
 /// Runs the kernel of an operation with other constants.
 fn as_other(f: &Faulty<'_>, change: impl FnOnce(&mut OpKind)) {
@@ -12,8 +13,8 @@ fn as_other(f: &Faulty<'_>, change: impl FnOnce(&mut OpKind)) {
 
 fn batch(f: &Faulty<'_>) -> f32 {
     match f.op() {
-        OpKind::SoftmaxCeFused { rows, .. } => *rows as f32,
-        OpKind::MseFused { len } => *len as f32,
+        OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, .. }) => *rows as f32,
+        OpKind::MseFused(ops::MseFused { len }) => *len as f32,
         other => panic!("{} is no loss", other.name()),
     }
 }
@@ -26,7 +27,7 @@ pub fn table() -> Vec<Fault> {
         kernel("a loss is the sum over the batch", IMAGES, "softmax_ce_fused", |f| scaled(f, "loss", batch(f))),
         kernel("smoothing is left out", CLASSES, "softmax_ce_fused", |f| {
             as_other(f, |op| {
-                if let OpKind::SoftmaxCeFused { smoothing, .. } = op {
+                if let OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { smoothing, .. }) = op {
                     *smoothing = Scalar::new(0.0);
                 }
             });
@@ -56,21 +57,21 @@ pub fn table() -> Vec<Fault> {
         kernel("both moments are exchanged", CLASSES, "adam_step", |f| swapped(f, "m", "v")),
         kernel("decay is in the gradient instead of beside it", CLASSES, "adam_step", |f| {
             as_other(f, |op| {
-                if let OpKind::AdamStep { decoupled, .. } = op {
+                if let OpKind::AdamStep(ops::AdamStep { decoupled, .. }) = op {
                     *decoupled = !*decoupled;
                 }
             });
         }),
         kernel("decay is beside the gradient instead of in it", VALUES, "adam_step", |f| {
             as_other(f, |op| {
-                if let OpKind::AdamStep { decoupled, .. } = op {
+                if let OpKind::AdamStep(ops::AdamStep { decoupled, .. }) = op {
                     *decoupled = !*decoupled;
                 }
             });
         }),
         kernel("both decay rates are exchanged", VALUES, "adam_step", |f| {
             as_other(f, |op| {
-                if let OpKind::AdamStep { beta1, beta2, .. } = op {
+                if let OpKind::AdamStep(ops::AdamStep { beta1, beta2, .. }) = op {
                     std::mem::swap(beta1, beta2);
                 }
             });
@@ -80,7 +81,7 @@ pub fn table() -> Vec<Fault> {
         }),
         kernel("the last parameter is not updated", CLASSES, "adam_step", |f| {
             as_other(f, |op| {
-                if let OpKind::AdamStep { segments, .. } = op {
+                if let OpKind::AdamStep(ops::AdamStep { segments, .. }) = op {
                     segments.pop();
                 }
             });
@@ -93,7 +94,7 @@ pub fn table() -> Vec<Fault> {
         }),
         kernel("the momentum is not Nesterov's", IMAGES, "sgd_step", |f| {
             as_other(f, |op| {
-                if let OpKind::SgdStep { nesterov, .. } = op {
+                if let OpKind::SgdStep(ops::SgdStep { nesterov, .. }) = op {
                     *nesterov = false;
                 }
             });
@@ -104,7 +105,7 @@ pub fn table() -> Vec<Fault> {
         kernel("decay has the wrong sign", IMAGES, "sgd_step", |f| f.run_with("hyper", |hyper| hyper[1] = -hyper[1])),
         kernel("the last parameter's momentum is not kept", IMAGES, "sgd_step", |f| {
             as_other(f, |op| {
-                if let OpKind::SgdStep { segments, .. } = op {
+                if let OpKind::SgdStep(ops::SgdStep { segments, .. }) = op {
                     segments.pop();
                 }
             });

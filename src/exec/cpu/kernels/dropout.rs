@@ -7,6 +7,7 @@
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::{OpKind, dropout_threshold as threshold};
+use crate::ops;
 use crate::select::{Isa, cpu_rest};
 
 /// Elements that sixteen blocks of random words serve.
@@ -59,7 +60,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
 /// Slots: x, counter (seed, step), y, mask (one bit an element, the lowest first; unused bits of the last byte are zero).
 #[inline(always)]
 unsafe fn dropout<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::Dropout { len, rate, stream } = call.op else { return };
+    let OpKind::Dropout(ops::Dropout { len, rate, stream }) = call.op else { return };
     let (x, counter, y, mask) = (call.arg::<f32>(0), call.arg::<i64>(1), call.arg::<f32>(2), call.arg::<u8>(3));
     let scale = V::splat((1.0 / (1.0 - rate.get())) as f32);
     let threshold = threshold(rate.get());
@@ -99,7 +100,7 @@ unsafe fn dropout<V: Lanes>(call: &Call, part: Part) {
 /// Slots: dy, mask, dx. `dx` may lie on `dy`.
 #[inline(always)]
 unsafe fn dropout_bwd<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::DropoutBwd { len, rate } = call.op else { return };
+    let OpKind::DropoutBwd(ops::DropoutBwd { len, rate }) = call.op else { return };
     let (dy, mask, dx) = (call.arg::<f32>(0), call.arg::<u8>(1), call.arg::<f32>(2));
     let scale = V::splat((1.0 / (1.0 - rate.get())) as f32);
     let (from, to) = part.range(len, GRAIN);

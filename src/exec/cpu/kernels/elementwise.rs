@@ -8,6 +8,7 @@ use super::math;
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
 use crate::model::Activation;
+use crate::ops;
 use crate::select::{Isa, cpu_rest};
 
 /// Elements at whose multiples a flat array is cut between threads.
@@ -83,10 +84,10 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let parallel = cpu_rest::is_parallel(op, threads);
     let (run, phases) = match op {
         OpKind::BiasAdd { .. } => (for_isa!(isa, bias_add), 1),
-        OpKind::Act { func, .. } => (for_function!(isa, *func, act), 1),
-        OpKind::ActBwd { func, .. } => (for_function!(isa, *func, act_bwd), 1),
+        OpKind::Act(ops::Act { func, .. }) => (for_function!(isa, *func, act), 1),
+        OpKind::ActBwd(ops::ActBwd { func, .. }) => (for_function!(isa, *func, act_bwd), 1),
         OpKind::Add { .. } => (for_isa!(isa, add), 1),
-        OpKind::BiasGrad { rows, cols, .. } => {
+        OpKind::BiasGrad(ops::BiasGrad { rows, cols, .. }) => {
             (for_isa!(isa, bias_grad), if cpu_rest::row_chunks(*rows, *cols) > 1 { 2 } else { 1 })
         }
         _ => return None,
@@ -113,7 +114,7 @@ pub(super) use for_flat;
 
 #[inline(always)]
 unsafe fn act<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::Act { len, func } = call.op else { return };
+    let OpKind::Act(ops::Act { len, func }) = call.op else { return };
     let (x, y, func) = (call.arg::<f32>(0), call.arg::<f32>(1), known::<F>(Some(func)));
     // SAFETY: both buffers hold `len` floats, and stretches stay below `len`.
     for_flat!(part, len, |at, n| { unsafe { activate(func, V::load_n(x.add(at), n)).store_n(y.add(at), n) } });
@@ -121,7 +122,7 @@ unsafe fn act<V: Lanes, const F: usize>(call: &Call, part: Part) {
 
 #[inline(always)]
 unsafe fn act_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::ActBwd { len, func } = call.op else { return };
+    let OpKind::ActBwd(ops::ActBwd { len, func }) = call.op else { return };
     let (dy, saved, dx) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let func = known::<F>(Some(func));
     for_flat!(part, len, |at, n| {
@@ -134,7 +135,7 @@ unsafe fn act_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
 
 #[inline(always)]
 unsafe fn add<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::Add { len } = call.op else { return };
+    let OpKind::Add(ops::Add { len }) = call.op else { return };
     let (a, b, y) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     for_flat!(part, len, |at, n| {
         // SAFETY: the buffers hold `len` floats, and stretches stay below `len`.
@@ -145,7 +146,7 @@ unsafe fn add<V: Lanes>(call: &Call, part: Part) {
 /// `x`, `y [rows, cols]`, `bias [cols]`.
 #[inline(always)]
 unsafe fn bias_add<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::BiasAdd { rows, cols } = call.op else { return };
+    let OpKind::BiasAdd(ops::BiasAdd { rows, cols }) = call.op else { return };
     let (x, bias, y) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let grid = Grid::new(cols);
     let (from, to) = part.range(rows, cpu_rest::rows_per_chunk(rows, cols));
@@ -175,7 +176,7 @@ impl<V: Lanes> Term<V, 1> for Values {
 /// workspace, and are added in order in the second phase.
 #[inline(always)]
 unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::BiasGrad { rows, cols, accumulate } = call.op else { return };
+    let OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) = call.op else { return };
     let (dy, db, work) = (call.arg::<f32>(0), call.arg::<f32>(2), call.arg::<f32>(3));
     let grid = Grid::new(cols);
     let (size, chunks) = (cpu_rest::rows_per_chunk(rows, cols), cpu_rest::row_chunks(rows, cols));

@@ -7,6 +7,7 @@ use crate::exec::Function;
 use crate::exec::cpu::call::{Call, KernelImpl, MAX_ARGS, Part};
 use crate::lower::OpKind;
 use crate::model::Activation;
+use crate::ops;
 use crate::select::{Isa, Variant};
 
 /// A line of the cache.
@@ -42,7 +43,7 @@ impl Numbers {
 /// Slots: x, y; the length is that of the operation.
 #[inline(always)]
 unsafe fn exponential<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::Act { len, .. } = call.op else { return };
+    let OpKind::Act(ops::Act { len, .. }) = call.op else { return };
     let (x, y) = (call.arg::<f32>(0), call.arg::<f32>(1));
     // SAFETY: both buffers hold `len` floats, and stretches stay below `len`.
     for_flat!(part, len, |at, n| { unsafe { V::load_n(x.add(at), n).map(math::exp).store_n(y.add(at), n) } });
@@ -51,7 +52,7 @@ unsafe fn exponential<V: Lanes>(call: &Call, part: Part) {
 /// As [`exponential`].
 #[inline(always)]
 unsafe fn logarithm<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::Act { len, .. } = call.op else { return };
+    let OpKind::Act(ops::Act { len, .. }) = call.op else { return };
     let (x, y) = (call.arg::<f32>(0), call.arg::<f32>(1));
     // SAFETY: both buffers hold `len` floats, and stretches stay below `len`.
     for_flat!(part, len, |at, n| { unsafe { V::load_n(x.add(at), n).map(math::ln).store_n(y.add(at), n) } });
@@ -65,17 +66,17 @@ pub fn evaluate(function: Function, isa: Isa, x: &Numbers, y: &mut Numbers) {
     assert_eq!(x.len, y.len, "every input has one result");
     let len = x.len;
     // What no function is asked of stands for the length alone.
-    let unary = OpKind::Act { func: Activation::Relu, len };
+    let unary = OpKind::Act(ops::Act { func: Activation::Relu, len });
     let (op, kernel) = match function {
         Function::Exp => (unary, Some(KernelImpl::simple(for_isa!(isa, exponential), false))),
         Function::Ln => (unary, Some(KernelImpl::simple(for_isa!(isa, logarithm), false))),
         Function::Activation(func) => {
-            let op = OpKind::Act { func, len };
+            let op = OpKind::Act(ops::Act { func, len });
             let kernel = resolve(&op, Variant::Fast(isa), 1);
             (op, kernel)
         }
         Function::Derivative(func) => {
-            let op = OpKind::ActBwd { func, len };
+            let op = OpKind::ActBwd(ops::ActBwd { func, len });
             let kernel = resolve(&op, Variant::Fast(isa), 1);
             (op, kernel)
         }

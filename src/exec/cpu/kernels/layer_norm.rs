@@ -10,6 +10,7 @@ use super::elementwise::{Values, add_chunks};
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
+use crate::ops;
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family.
@@ -48,7 +49,7 @@ impl<V: Lanes> Term<V, 2> for Deviations {
 /// Slots: x, gamma, beta, y, mean, rstd.
 #[inline(always)]
 unsafe fn layer_norm<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::LayerNorm { rows, cols, eps } = call.op else { return };
+    let OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps }) = call.op else { return };
     let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let (y, mean_out, rstd_out) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
     let inverse = 1.0 / cols as f32;
@@ -105,7 +106,7 @@ impl<V: Lanes> Term<V, 2> for Gradients {
 /// First phase: `dx`, and each chunk's sums of `dy x^` and `dy`. Second phase: the chunks are added in order.
 #[inline(always)]
 unsafe fn layer_norm_bwd<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::LayerNormBwd { rows, cols, accumulate } = call.op else { return };
+    let OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate }) = call.op else { return };
     let (dy, x, gamma) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let (mean, rstd, dx) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(7));
     let (dgamma, dbeta, work) = (call.arg::<f32>(8), call.arg::<f32>(9), call.arg::<f32>(10));

@@ -2,6 +2,7 @@
 
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
+use crate::ops;
 use crate::select::{Isa, cpu_rest};
 
 /// Rows and columns of the blocks in which a matrix is transposed: 16 lines of the cache are read while 16 are written.
@@ -19,7 +20,7 @@ pub fn resolve(op: &OpKind, _isa: Isa, threads: usize) -> Option<KernelImpl> {
 }
 
 unsafe fn fill(call: &Call, part: Part) {
-    let OpKind::Fill { len } = call.op else { return };
+    let OpKind::Fill(ops::Fill { len }) = call.op else { return };
     let (from, to) = part.range(len, 4_096);
     // SAFETY: the buffer holds `len` floats.
     unsafe { call.arg::<f32>(0).add(from).write_bytes(0, to - from) };
@@ -27,7 +28,7 @@ unsafe fn fill(call: &Call, part: Part) {
 
 /// `x [n, rows, cols]` to `y [n, cols, rows]`. Threads share the bands of 16 output rows of all samples.
 unsafe fn transpose(call: &Call, part: Part) {
-    let OpKind::Transpose { n, rows, cols } = call.op else { return };
+    let OpKind::Transpose(ops::Transpose { n, rows, cols }) = call.op else { return };
     let (x, y) = (call.arg::<f32>(0), call.arg::<f32>(1));
     let bands = cols.div_ceil(BLOCK);
     let (from, to) = part.range(n * bands, 1);

@@ -9,6 +9,7 @@ use super::lanes::{LANES, Lanes, for_isa};
 use super::math;
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
+use crate::ops;
 use crate::select::cpu_rest::FLAT_CHUNK;
 use crate::select::{Isa, cpu_rest};
 
@@ -260,7 +261,7 @@ unsafe fn is_right<V: Lanes>(scores: *const f32, label: Option<usize>, classes: 
 /// Slots: logits, labels, row_loss, probs.
 #[inline(always)]
 unsafe fn softmax_ce<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::SoftmaxCe { rows, classes, smoothing } = call.op else { return };
+    let OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing }) = call.op else { return };
     let job = Softmax {
         logits: call.arg(0),
         labels: call.arg(1),
@@ -279,7 +280,7 @@ unsafe fn softmax_ce<V: Lanes>(call: &Call, part: Part) {
 /// Slots: logits, labels, dlogits, loss, accuracy, work `[2, rows]`. The second phase adds up the rows.
 #[inline(always)]
 unsafe fn softmax_ce_fused<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::SoftmaxCeFused { rows, classes, smoothing } = call.op else { return };
+    let OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing }) = call.op else { return };
     let (loss, accuracy, work) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
     if part.phase == 0 {
         let job = Softmax {
@@ -316,7 +317,7 @@ unsafe fn mean<V: Lanes>(values: *const f32, at: usize, len: usize) -> f32 {
 /// Slots: probs, labels, dlogits (may lie on `probs`).
 #[inline(always)]
 unsafe fn softmax_ce_grad<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::SoftmaxCeGrad { rows, classes, smoothing } = call.op else { return };
+    let OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing }) = call.op else { return };
     let (probs, labels, dlogits) = (call.arg::<f32>(0), call.arg::<i32>(1), call.arg::<f32>(2));
     let Target { on, off, scale } = Target::new(rows, classes, smoothing.get());
     let (from, to) = part.range(rows, LANES);
@@ -341,7 +342,7 @@ unsafe fn softmax_ce_grad<V: Lanes>(call: &Call, part: Part) {
 /// Slots: row_loss, loss.
 #[inline(always)]
 unsafe fn loss_mean<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::LossMean { rows } = call.op else { return };
+    let OpKind::LossMean(ops::LossMean { rows }) = call.op else { return };
     if part.index == 0 {
         // SAFETY: `row_loss` holds the rows.
         unsafe { *call.arg::<f32>(1) = mean::<V>(call.arg(0), 0, rows) };
@@ -351,7 +352,7 @@ unsafe fn loss_mean<V: Lanes>(call: &Call, part: Part) {
 /// Slots: scores, labels, accuracy.
 #[inline(always)]
 unsafe fn accuracy<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::Accuracy { rows, classes } = call.op else { return };
+    let OpKind::Accuracy(ops::Accuracy { rows, classes }) = call.op else { return };
     if part.index != 0 {
         return;
     }
@@ -430,7 +431,7 @@ unsafe fn mean_square<V: Lanes>(errors: &Errors<V>, len: usize, loss: *mut f32, 
 /// Slots: y, target, loss, work.
 #[inline(always)]
 unsafe fn mse<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::Mse { len } = call.op else { return };
+    let OpKind::Mse(ops::Mse { len }) = call.op else { return };
     let (scale, shrink) = (V::zero(), V::splat(shrinking(len)));
     let errors = Errors { y: call.arg(0), target: call.arg(1), dy: std::ptr::null_mut(), scale, shrink };
     // SAFETY: the call's buffers are as the operation says.
@@ -440,7 +441,7 @@ unsafe fn mse<V: Lanes>(call: &Call, part: Part) {
 /// Slots: y, target, dy, loss, work.
 #[inline(always)]
 unsafe fn mse_fused<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::MseFused { len } = call.op else { return };
+    let OpKind::MseFused(ops::MseFused { len }) = call.op else { return };
     let scale = V::splat((2.0 / len as f64) as f32);
     let shrink = V::splat(shrinking(len));
     let errors = Errors { y: call.arg(0), target: call.arg(1), dy: call.arg(2), scale, shrink };
@@ -451,7 +452,7 @@ unsafe fn mse_fused<V: Lanes>(call: &Call, part: Part) {
 /// Slots: y, target, dy (may lie on `y`).
 #[inline(always)]
 unsafe fn mse_grad<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::MseGrad { len } = call.op else { return };
+    let OpKind::MseGrad(ops::MseGrad { len }) = call.op else { return };
     let (y, target, dy) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let scale = V::splat((2.0 / len as f64) as f32);
     for_flat!(part, len, |at, n| {

@@ -12,6 +12,7 @@ use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::OpKind;
 use crate::model::Activation;
+use crate::ops;
 use crate::select::{Isa, cpu_rest};
 
 /// [`for_isa!`] for no activation function, for relu, and for any other.
@@ -29,9 +30,9 @@ macro_rules! for_function {
 #[must_use]
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let (run, phases) = match op {
-        OpKind::BatchNorm { act, .. } => (for_function!(isa, *act, batch_norm), 2),
-        OpKind::BatchNormEval { act, .. } => (for_function!(isa, *act, batch_norm_eval), 1),
-        OpKind::BatchNormBwd { act_grad, .. } => (for_function!(isa, *act_grad, batch_norm_bwd), 2),
+        OpKind::BatchNorm(ops::BatchNorm { act, .. }) => (for_function!(isa, *act, batch_norm), 2),
+        OpKind::BatchNormEval(ops::BatchNormEval { act, .. }) => (for_function!(isa, *act, batch_norm_eval), 1),
+        OpKind::BatchNormBwd(ops::BatchNormBwd { act_grad, .. }) => (for_function!(isa, *act_grad, batch_norm_bwd), 2),
         _ => return None,
     };
     Some(KernelImpl { phases, ..KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)) })
@@ -69,7 +70,7 @@ impl<V: Lanes> Term<V, 2> for Deviations<'_> {
 /// `[chunks, 3, channels]`. First phase: mean and squared deviations of each chunk. Second phase: combination and the result.
 #[inline(always)]
 unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::BatchNorm { rows, channels, eps, momentum, act } = call.op else { return };
+    let OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act }) = call.op else { return };
     let func = known::<F>(act);
     let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let (y, work) = (call.arg::<f32>(5), call.arg::<f32>(10));
@@ -205,7 +206,7 @@ unsafe fn store_statistics(
 /// Slots: x, gamma, beta, running_mean, running_var, y.
 #[inline(always)]
 unsafe fn batch_norm_eval<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::BatchNormEval { rows, channels, eps, act } = call.op else { return };
+    let OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, eps, act }) = call.op else { return };
     let func = known::<F>(act);
     let (x, gamma, beta) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let (mean, var, y) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
@@ -254,7 +255,7 @@ impl<V: Lanes, const F: usize> Term<V, 2> for Gradients<'_, F> {
 /// `dx = gamma rstd (g - mean of g - x^ mean of g x^)`.
 #[inline(always)]
 unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
-    let OpKind::BatchNormBwd { rows, channels, accumulate, act_grad } = call.op else { return };
+    let OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, accumulate, act_grad }) = call.op else { return };
     let func = known::<F>(act_grad);
     let (dy, x, gamma) = (call.arg::<f32>(0), call.arg::<f32>(1), call.arg::<f32>(2));
     let (mean, rstd, saved) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));

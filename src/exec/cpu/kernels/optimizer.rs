@@ -9,6 +9,7 @@
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::{OpKind, Segment};
+use crate::ops;
 use crate::select::cpu_rest::FLAT_CHUNK;
 use crate::select::{Isa, cpu_rest};
 
@@ -19,11 +20,11 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     Some(match op {
         OpKind::StepInc => KernelImpl::simple(step_inc, false),
         OpKind::BiasCorr { .. } => KernelImpl::simple(bias_corr, false),
-        OpKind::AdamStep { decoupled, .. } => {
+        OpKind::AdamStep(ops::AdamStep { decoupled, .. }) => {
             let run = if *decoupled { for_isa!(isa, adam_step, true) } else { for_isa!(isa, adam_step, false) };
             KernelImpl { phases: 2, ..KernelImpl::simple(run, parallel) }
         }
-        OpKind::SgdStep { momentum, nesterov, .. } => {
+        OpKind::SgdStep(ops::SgdStep { momentum, nesterov, .. }) => {
             let run = match (momentum.get() != 0.0, *nesterov) {
                 (false, _) => for_isa!(isa, sgd_step, false, false),
                 (true, false) => for_isa!(isa, sgd_step, true, false),
@@ -57,7 +58,7 @@ unsafe fn step_inc(call: &Call, part: Part) {
 
 /// Slots: counter, corr. Computed in f64: `1 - beta^t` would lose its digits in f32 while `t` is small.
 unsafe fn bias_corr(call: &Call, part: Part) {
-    let OpKind::BiasCorr { beta1, beta2 } = call.op else { return };
+    let OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }) = call.op else { return };
     if part.index != 0 {
         return;
     }
@@ -307,7 +308,7 @@ impl<V: Lanes, const DECOUPLED: bool> Rule<V> for Adam<V, DECOUPLED> {
 /// Slots: param_prev, grad, m_prev, v_prev, hyper, corr, param, m, v, update_max, grad_norm_seg, work.
 #[inline(always)]
 unsafe fn adam_step<V: Lanes, const DECOUPLED: bool>(call: &Call, part: Part) {
-    let OpKind::AdamStep { len, ref segments, beta1, beta2, eps, .. } = call.op else { return };
+    let OpKind::AdamStep(ops::AdamStep { len, ref segments, beta1, beta2, eps, .. }) = call.op else { return };
     let (hyper, corr) = (call.arg::<f32>(4), call.arg::<f32>(5));
     let next = [6, 7, 8].map(|slot| call.arg::<f32>(slot));
     let prev = [0, 2, 3].map(|slot| call.arg::<f32>(slot).cast_const());
@@ -371,7 +372,7 @@ impl<V: Lanes, const MOMENTUM: bool, const NESTEROV: bool> Rule<V> for Sgd<V, MO
 /// Slots: param_prev, grad, momentum_prev, hyper, param, momentum, update_max, grad_norm_seg, work.
 #[inline(always)]
 unsafe fn sgd_step<V: Lanes, const MOMENTUM: bool, const NESTEROV: bool>(call: &Call, part: Part) {
-    let OpKind::SgdStep { len, ref segments, momentum, .. } = call.op else { return };
+    let OpKind::SgdStep(ops::SgdStep { len, ref segments, momentum, .. }) = call.op else { return };
     let (hyper, param, buffer) = (call.arg::<f32>(3), call.arg::<f32>(4), call.arg::<f32>(5));
     let metrics = Metrics { update_max: call.arg(6), grad_norm_seg: call.arg(7), work: call.arg(8) };
     // SAFETY: the hyperparameters hold two numbers; the vectors hold `len`, in which the segments lie.
@@ -392,7 +393,7 @@ unsafe fn sgd_step<V: Lanes, const MOMENTUM: bool, const NESTEROV: bool>(call: &
 
 /// Slots: update_max_seg, grad_norm_seg, update_max, grad_norm; either pair may be unused.
 unsafe fn update_metrics(call: &Call, part: Part) {
-    let OpKind::UpdateMetrics { segments } = call.op else { return };
+    let OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) = call.op else { return };
     if part.index != 0 {
         return;
     }

@@ -12,6 +12,7 @@ use super::elementwise::Values;
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::{OpKind, PoolGeometry};
+use crate::ops;
 use crate::select::{Isa, cpu_rest};
 
 /// The fast kernel of an operation of this family.
@@ -183,7 +184,7 @@ impl Span {
 /// Slots: x, y, index.
 #[inline(always)]
 unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::MaxPool { geometry } = call.op else { return };
+    let OpKind::MaxPool(ops::MaxPool { geometry }) = call.op else { return };
     let g = &geometry;
     let (x, y, index) = (call.arg::<f32>(0), call.arg::<f32>(1), Index::new(call.arg(2), g));
     let (from, to) = part.range(g.n * g.ho, 1);
@@ -300,7 +301,7 @@ unsafe fn largest_of<V: Lanes, S: Source<V>, const K: usize>(
 /// Slots: x, y, work.
 #[inline(always)]
 unsafe fn avg_pool<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::AvgPool { geometry } = call.op else { return };
+    let OpKind::AvgPool(ops::AvgPool { geometry }) = call.op else { return };
     let g = &geometry;
     let (x, y) = (call.arg::<f32>(0), call.arg::<f32>(1));
     let inverse = V::splat(1.0 / (g.size[0] * g.size[1]) as f32);
@@ -363,7 +364,7 @@ unsafe fn sum_of<V: Lanes, S: Source<V>, const K: usize>(
 /// Slots: x `[n, hw, c]`, y `[n, c]`, work.
 #[inline(always)]
 unsafe fn global_avg_pool<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::GlobalAvgPool { n, hw, c } = call.op else { return };
+    let OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }) = call.op else { return };
     let (x, y) = (call.arg::<f32>(0), call.arg::<f32>(1));
     let grid = Grid::new(c);
     let (from, to) = part.range(n, 1);
@@ -385,7 +386,7 @@ unsafe fn global_avg_pool<V: Lanes>(call: &Call, part: Part) {
 /// Slots: dy `[n, c]`, dx `[n, hw, c]`.
 #[inline(always)]
 unsafe fn global_avg_pool_bwd<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::GlobalAvgPoolBwd { n, hw, c } = call.op else { return };
+    let OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }) = call.op else { return };
     let (dy, dx) = (call.arg::<f32>(0), call.arg::<f32>(1));
     let grid = Grid::new(c);
     let (from, to) = part.range(n, 1);

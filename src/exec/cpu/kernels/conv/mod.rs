@@ -10,6 +10,7 @@ mod weight;
 use super::gemm::machine::{self, Machine};
 use crate::exec::cpu::call::{Call, KernelFn, KernelImpl, Part};
 use crate::lower::OpKind;
+use crate::ops;
 use crate::select::Isa;
 use crate::select::cpu_conv::{Correlation, is_parallel};
 
@@ -18,7 +19,7 @@ use crate::select::cpu_conv::{Correlation, is_parallel};
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let (table, phases) = match op {
         OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } => (correlate::table(&Correlation::of(op)?), 2),
-        OpKind::Conv2dBwdW { geometry, .. } => (weight::table(geometry), weight::phases(geometry)),
+        OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, .. }) => (weight::table(geometry), weight::phases(geometry)),
         _ => return None,
     };
     let run: KernelFn = match isa {
@@ -61,9 +62,15 @@ unsafe fn run<M: Machine>(call: &Call, part: Part) {
     // SAFETY: the caller's contract.
     unsafe {
         match &call.op {
-            OpKind::Conv2d { geometry, epilogue } => correlate::run::<M>(geometry, epilogue, false, call, part),
-            OpKind::Conv2dBwdX { geometry, epilogue } => correlate::run::<M>(geometry, epilogue, true, call, part),
-            OpKind::Conv2dBwdW { geometry, accumulate } => weight::run::<M>(geometry, *accumulate, call, part),
+            OpKind::Conv2d(ops::Conv2d { geometry, epilogue }) => {
+                correlate::run::<M>(geometry, epilogue, false, call, part)
+            }
+            OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue }) => {
+                correlate::run::<M>(geometry, epilogue, true, call, part)
+            }
+            OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, accumulate }) => {
+                weight::run::<M>(geometry, *accumulate, call, part)
+            }
             _ => {}
         }
     }

@@ -4,6 +4,7 @@ use super::{Index, Span, extent, for_channels, for_window};
 use crate::exec::cpu::call::{Call, Part};
 use crate::exec::cpu::kernels::lanes::{LANES, Lanes};
 use crate::lower::{OpKind, PoolGeometry};
+use crate::ops;
 use std::ops::Range;
 
 /// The outputs along `axis` whose windows cover input `at`.
@@ -179,7 +180,7 @@ unsafe fn gather<V: Lanes, S: Share<V>>(share: &S, g: &PoolGeometry, dx: *mut f3
 /// As for [`KernelFn`](crate::exec::cpu::call::KernelFn).
 #[inline(always)]
 pub unsafe fn max_pool_bwd<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::MaxPoolBwd { geometry } = call.op else { return };
+    let OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }) = call.op else { return };
     let g = &geometry;
     let (dy, index, dx) = (call.arg::<f32>(0), Index::new(call.arg(1), g), call.arg::<f32>(2));
     let share = Chosen { dy, index };
@@ -199,7 +200,7 @@ pub unsafe fn max_pool_bwd<V: Lanes>(call: &Call, part: Part) {
 /// As for [`KernelFn`](crate::exec::cpu::call::KernelFn).
 #[inline(always)]
 pub unsafe fn avg_pool_bwd<V: Lanes>(call: &Call, part: Part) {
-    let OpKind::AvgPoolBwd { geometry } = call.op else { return };
+    let OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }) = call.op else { return };
     let g = &geometry;
     let (dy, dx) = (call.arg::<f32>(0), call.arg::<f32>(1));
     let share = Equal { dy, part: V::splat(1.0 / (g.size[0] * g.size[1]) as f32) };

@@ -16,6 +16,7 @@ pub mod real;
 
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::lower::{Epilogue, OpKind};
+use crate::ops;
 pub use real::Real;
 
 /// The reference kernel; the operation is looked up when it runs. Every operation has one.
@@ -34,59 +35,71 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
     }
     let args = Args { call };
     match &call.op {
-        OpKind::Fill { len } => elementwise::fill::<T>(args, *len),
-        OpKind::Transpose { n, rows, cols } => elementwise::transpose::<T>(args, *n, *rows, *cols),
-        OpKind::BiasAdd { rows, cols } => elementwise::bias_add::<T>(args, *rows, *cols),
-        OpKind::Act { func, len } => elementwise::act::<T>(args, *func, *len),
-        OpKind::ActBwd { func, len } => elementwise::act_bwd::<T>(args, *func, *len),
-        OpKind::BiasGrad { rows, cols, accumulate } => elementwise::bias_grad::<T>(args, *rows, *cols, *accumulate),
-        OpKind::Add { len } => elementwise::add::<T>(args, *len),
-        OpKind::Dropout { len, rate, stream } => elementwise::dropout::<T>(args, *len, rate.get(), *stream),
-        OpKind::SignBits { len } => elementwise::sign_bits::<T>(args, *len),
-        OpKind::DropoutBwd { len, rate } => elementwise::dropout_bwd::<T>(args, *len, rate.get()),
+        OpKind::Fill(ops::Fill { len }) => elementwise::fill::<T>(args, *len),
+        OpKind::Transpose(ops::Transpose { n, rows, cols }) => elementwise::transpose::<T>(args, *n, *rows, *cols),
+        OpKind::BiasAdd(ops::BiasAdd { rows, cols }) => elementwise::bias_add::<T>(args, *rows, *cols),
+        OpKind::Act(ops::Act { func, len }) => elementwise::act::<T>(args, *func, *len),
+        OpKind::ActBwd(ops::ActBwd { func, len }) => elementwise::act_bwd::<T>(args, *func, *len),
+        OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate }) => {
+            elementwise::bias_grad::<T>(args, *rows, *cols, *accumulate)
+        }
+        OpKind::Add(ops::Add { len }) => elementwise::add::<T>(args, *len),
+        OpKind::Dropout(ops::Dropout { len, rate, stream }) => {
+            elementwise::dropout::<T>(args, *len, rate.get(), *stream)
+        }
+        OpKind::SignBits(ops::SignBits { len }) => elementwise::sign_bits::<T>(args, *len),
+        OpKind::DropoutBwd(ops::DropoutBwd { len, rate }) => elementwise::dropout_bwd::<T>(args, *len, rate.get()),
         OpKind::Gemm(shape) => gemm::gemm::<T>(args, shape),
-        OpKind::Conv2d { geometry, epilogue } => conv::forward::<T>(args, geometry, epilogue),
-        OpKind::Conv2dBwdX { geometry, epilogue } => conv::backward_x::<T>(args, geometry, epilogue),
-        OpKind::Conv2dBwdW { geometry, accumulate } => conv::backward_w::<T>(args, geometry, *accumulate),
-        OpKind::BatchNorm { rows, channels, eps, momentum, act } => {
+        OpKind::Conv2d(ops::Conv2d { geometry, epilogue }) => conv::forward::<T>(args, geometry, epilogue),
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue }) => conv::backward_x::<T>(args, geometry, epilogue),
+        OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, accumulate }) => {
+            conv::backward_w::<T>(args, geometry, *accumulate)
+        }
+        OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act }) => {
             norm::batch_norm::<T>(args, *rows, *channels, eps.get(), momentum.get(), *act);
         }
-        OpKind::BatchNormEval { rows, channels, eps, act } => {
+        OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, eps, act }) => {
             norm::batch_norm_eval::<T>(args, *rows, *channels, eps.get(), *act);
         }
-        OpKind::BatchNormBwd { rows, channels, act_grad, accumulate } => {
+        OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad, accumulate }) => {
             norm::batch_norm_bwd::<T>(args, *rows, *channels, *act_grad, *accumulate);
         }
-        OpKind::LayerNorm { rows, cols, eps } => norm::layer_norm::<T>(args, *rows, *cols, eps.get()),
-        OpKind::LayerNormBwd { rows, cols, accumulate } => norm::layer_norm_bwd::<T>(args, *rows, *cols, *accumulate),
-        OpKind::MaxPool { geometry } => pool::max_pool::<T>(args, geometry),
-        OpKind::MaxPoolBwd { geometry } => pool::max_pool_bwd::<T>(args, geometry),
-        OpKind::AvgPool { geometry } => pool::avg_pool::<T>(args, geometry),
-        OpKind::AvgPoolBwd { geometry } => pool::avg_pool_bwd::<T>(args, geometry),
-        OpKind::GlobalAvgPool { n, hw, c } => pool::global_avg_pool::<T>(args, *n, *hw, *c),
-        OpKind::GlobalAvgPoolBwd { n, hw, c } => pool::global_avg_pool_bwd::<T>(args, *n, *hw, *c),
-        OpKind::SoftmaxCe { rows, classes, smoothing } => loss::softmax_ce::<T>(args, *rows, *classes, smoothing.get()),
-        OpKind::SoftmaxCeGrad { rows, classes, smoothing } => {
+        OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps }) => norm::layer_norm::<T>(args, *rows, *cols, eps.get()),
+        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate }) => {
+            norm::layer_norm_bwd::<T>(args, *rows, *cols, *accumulate)
+        }
+        OpKind::MaxPool(ops::MaxPool { geometry }) => pool::max_pool::<T>(args, geometry),
+        OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }) => pool::max_pool_bwd::<T>(args, geometry),
+        OpKind::AvgPool(ops::AvgPool { geometry }) => pool::avg_pool::<T>(args, geometry),
+        OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }) => pool::avg_pool_bwd::<T>(args, geometry),
+        OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }) => pool::global_avg_pool::<T>(args, *n, *hw, *c),
+        OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }) => {
+            pool::global_avg_pool_bwd::<T>(args, *n, *hw, *c)
+        }
+        OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing }) => {
+            loss::softmax_ce::<T>(args, *rows, *classes, smoothing.get())
+        }
+        OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing }) => {
             loss::softmax_ce_grad::<T>(args, *rows, *classes, smoothing.get());
         }
-        OpKind::SoftmaxCeFused { rows, classes, smoothing } => {
+        OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing }) => {
             loss::softmax_ce_fused::<T>(args, *rows, *classes, smoothing.get());
         }
-        OpKind::LossMean { rows } => loss::loss_mean::<T>(args, *rows),
-        OpKind::Accuracy { rows, classes } => loss::accuracy::<T>(args, *rows, *classes),
-        OpKind::Mse { len } => loss::mse::<T>(args, *len),
-        OpKind::MseGrad { len } => loss::mse_grad::<T>(args, *len),
-        OpKind::MseFused { len } => loss::mse_fused::<T>(args, *len),
+        OpKind::LossMean(ops::LossMean { rows }) => loss::loss_mean::<T>(args, *rows),
+        OpKind::Accuracy(ops::Accuracy { rows, classes }) => loss::accuracy::<T>(args, *rows, *classes),
+        OpKind::Mse(ops::Mse { len }) => loss::mse::<T>(args, *len),
+        OpKind::MseGrad(ops::MseGrad { len }) => loss::mse_grad::<T>(args, *len),
+        OpKind::MseFused(ops::MseFused { len }) => loss::mse_fused::<T>(args, *len),
         OpKind::StepInc => optimizer::step_inc(args),
-        OpKind::BiasCorr { beta1, beta2 } => optimizer::bias_corr::<T>(args, beta1.get(), beta2.get()),
-        OpKind::AdamStep { segments, beta1, beta2, eps, decoupled, .. } => {
+        OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }) => optimizer::bias_corr::<T>(args, beta1.get(), beta2.get()),
+        OpKind::AdamStep(ops::AdamStep { segments, beta1, beta2, eps, decoupled, .. }) => {
             let betas = [beta1.get(), beta2.get()];
             optimizer::adam_step::<T>(args, segments, betas, eps.get(), *decoupled);
         }
-        OpKind::SgdStep { segments, momentum, nesterov, .. } => {
+        OpKind::SgdStep(ops::SgdStep { segments, momentum, nesterov, .. }) => {
             optimizer::sgd_step::<T>(args, segments, momentum.get(), *nesterov);
         }
-        OpKind::UpdateMetrics { segments } => optimizer::update_metrics::<T>(args, *segments),
+        OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) => optimizer::update_metrics::<T>(args, *segments),
         OpKind::Cast { .. }
         | OpKind::ScaleUpdate { .. }
         | OpKind::AddAct { .. }

@@ -3,6 +3,7 @@
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::resolve;
 use crate::lower::{Dir, OpKind};
+use crate::ops;
 use crate::select::{Isa, Variant, catalogue};
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -65,8 +66,15 @@ fn kind(op: &OpKind, name: &str) -> Kind {
         ("labels", _) => Kind::I32,
         ("counter" | "counter_prev", _) => Kind::I64,
         ("mask", _) => Kind::U8,
-        ("index", OpKind::MaxPool { geometry: g } | OpKind::MaxPoolBwd { geometry: g }) => {
-            if g.size[0] * g.size[1] > 256 { Kind::U16 } else { Kind::U8 }
+        (
+            "index",
+            OpKind::MaxPool(ops::MaxPool { geometry: g }) | OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry: g }),
+        ) => {
+            if g.size[0] * g.size[1] > 256 {
+                Kind::U16
+            } else {
+                Kind::U8
+            }
         }
         ("work", _) => Kind::Work,
         _ => Kind::Real,
@@ -78,55 +86,63 @@ fn length(op: &OpKind, name: &str) -> usize {
         return 0;
     }
     match op {
-        OpKind::Fill { len } | OpKind::Act { len, .. } | OpKind::ActBwd { len, .. } | OpKind::Add { len } => *len,
-        OpKind::Mse { len } | OpKind::MseGrad { len } | OpKind::MseFused { len } => {
+        OpKind::Fill(ops::Fill { len })
+        | OpKind::Act(ops::Act { len, .. })
+        | OpKind::ActBwd(ops::ActBwd { len, .. })
+        | OpKind::Add(ops::Add { len }) => *len,
+        OpKind::Mse(ops::Mse { len })
+        | OpKind::MseGrad(ops::MseGrad { len })
+        | OpKind::MseFused(ops::MseFused { len }) => {
             if name == "loss" {
                 1
             } else {
                 *len
             }
         }
-        OpKind::Transpose { n, rows, cols } => n * rows * cols,
-        OpKind::Dropout { len, .. } | OpKind::DropoutBwd { len, .. } => match name {
+        OpKind::Transpose(ops::Transpose { n, rows, cols }) => n * rows * cols,
+        OpKind::Dropout(ops::Dropout { len, .. }) | OpKind::DropoutBwd(ops::DropoutBwd { len, .. }) => match name {
             "counter" => 2,
             "mask" => len.div_ceil(8),
             _ => *len,
         },
-        OpKind::BiasAdd { rows, cols } | OpKind::BiasGrad { rows, cols, .. } => match name {
+        OpKind::BiasAdd(ops::BiasAdd { rows, cols }) | OpKind::BiasGrad(ops::BiasGrad { rows, cols, .. }) => match name
+        {
             "x" | "y" | "dy" => rows * cols,
             _ => *cols,
         },
-        OpKind::BatchNorm { rows, channels, .. }
-        | OpKind::BatchNormEval { rows, channels, .. }
-        | OpKind::BatchNormBwd { rows, channels, .. } => match name {
+        OpKind::BatchNorm(ops::BatchNorm { rows, channels, .. })
+        | OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, .. })
+        | OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, .. }) => match name {
             "x" | "y" | "dy" | "dx" | "saved" => rows * channels,
             _ => *channels,
         },
-        OpKind::LayerNorm { rows, cols, .. } | OpKind::LayerNormBwd { rows, cols, .. } => match name {
+        OpKind::LayerNorm(ops::LayerNorm { rows, cols, .. })
+        | OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, .. }) => match name {
             "x" | "y" | "dy" | "dx" => rows * cols,
             "mean" | "rstd" => *rows,
             _ => *cols,
         },
-        OpKind::MaxPool { geometry: g }
-        | OpKind::MaxPoolBwd { geometry: g }
-        | OpKind::AvgPool { geometry: g }
-        | OpKind::AvgPoolBwd { geometry: g } => match name {
+        OpKind::MaxPool(ops::MaxPool { geometry: g })
+        | OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry: g })
+        | OpKind::AvgPool(ops::AvgPool { geometry: g })
+        | OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry: g }) => match name {
             "x" | "dx" => g.n * g.h * g.w * g.c,
             _ => g.n * g.ho * g.wo * g.c,
         },
-        OpKind::GlobalAvgPool { n, hw, c } | OpKind::GlobalAvgPoolBwd { n, hw, c } => match name {
+        OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c })
+        | OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }) => match name {
             "x" | "dx" => n * hw * c,
             _ => n * c,
         },
-        OpKind::SoftmaxCe { rows, classes, .. }
-        | OpKind::SoftmaxCeGrad { rows, classes, .. }
-        | OpKind::SoftmaxCeFused { rows, classes, .. }
-        | OpKind::Accuracy { rows, classes } => match name {
+        OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, .. })
+        | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, .. })
+        | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, .. })
+        | OpKind::Accuracy(ops::Accuracy { rows, classes }) => match name {
             "logits" | "probs" | "dlogits" | "scores" => rows * classes,
             "labels" | "row_loss" => *rows,
             _ => 1,
         },
-        OpKind::LossMean { rows } => {
+        OpKind::LossMean(ops::LossMean { rows }) => {
             if name == "loss" {
                 1
             } else {
@@ -134,12 +150,14 @@ fn length(op: &OpKind, name: &str) -> usize {
             }
         }
         OpKind::StepInc | OpKind::BiasCorr { .. } => 2,
-        OpKind::AdamStep { len, segments, .. } | OpKind::SgdStep { len, segments, .. } => match name {
-            "hyper" | "corr" => 2,
-            "update_max" | "grad_norm_seg" => segments.len(),
-            _ => *len,
-        },
-        OpKind::UpdateMetrics { segments } => match name {
+        OpKind::AdamStep(ops::AdamStep { len, segments, .. }) | OpKind::SgdStep(ops::SgdStep { len, segments, .. }) => {
+            match name {
+                "hyper" | "corr" => 2,
+                "update_max" | "grad_norm_seg" => segments.len(),
+                _ => *len,
+            }
+        }
+        OpKind::UpdateMetrics(ops::UpdateMetrics { segments }) => match name {
             "update_max" | "grad_norm" => 1,
             _ => *segments,
         },
@@ -157,9 +175,9 @@ fn length(op: &OpKind, name: &str) -> usize {
             "bias" => g.n,
             _ => g.m * g.n,
         },
-        OpKind::Conv2d { geometry: g, .. }
-        | OpKind::Conv2dBwdX { geometry: g, .. }
-        | OpKind::Conv2dBwdW { geometry: g, .. } => {
+        OpKind::Conv2d(ops::Conv2d { geometry: g, .. })
+        | OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, .. })
+        | OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: g, .. }) => {
             let x = g.n * g.h * g.w * g.c;
             let weight = g.kernel[0] * g.kernel[1] * (g.c / g.groups) * g.f;
             let y = g.n * g.ho * g.wo * g.f;

@@ -4,6 +4,7 @@
 use super::harness::{How, Kind, Values, assert_close, assert_same, isas, run, slots};
 use crate::lower::{Dir, OpKind, PoolGeometry, Scalar, Segment};
 use crate::model::Activation;
+use crate::ops;
 use crate::select::Variant;
 
 /// Numbers that look random (a linear congruential generator).
@@ -36,10 +37,10 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
         let mut draw = || -> f64 {
             match (kind, name) {
                 (Kind::I32, _) => match op {
-                    OpKind::SoftmaxCe { classes, .. }
-                    | OpKind::SoftmaxCeGrad { classes, .. }
-                    | OpKind::SoftmaxCeFused { classes, .. }
-                    | OpKind::Accuracy { classes, .. } => random.below(*classes) as f64,
+                    OpKind::SoftmaxCe(ops::SoftmaxCe { classes, .. })
+                    | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { classes, .. })
+                    | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { classes, .. })
+                    | OpKind::Accuracy(ops::Accuracy { classes, .. }) => random.below(*classes) as f64,
                     _ => unreachable!(),
                 },
                 (Kind::I64, _) => random.below(1_000) as f64,
@@ -55,8 +56,8 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
         let drawn: Vec<f64> = (0..len).map(|_| draw()).collect();
         values.insert(name, drawn);
     }
-    if let OpKind::MaxPoolBwd { geometry } = op {
-        let forward = OpKind::MaxPool { geometry: *geometry };
+    if let OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }) = op {
+        let forward = OpKind::MaxPool(ops::MaxPool { geometry: *geometry });
         let chosen = run(&forward, &inputs(&forward, seed), &How::new(Variant::RefF64));
         values.insert("index", chosen["index"].clone());
     }
@@ -105,11 +106,11 @@ const LENGTHS: [usize; 9] = [1, 7, 15, 16, 17, 63, 1_025, 5_000, 40_001];
 fn elementwise_operations() {
     for len in LENGTHS {
         for func in Activation::ALL {
-            check(&OpKind::Act { func, len }, 1e-6, &[("y", "x")]);
-            check(&OpKind::ActBwd { func, len }, 1e-6, &[("dx", "dy")]);
+            check(&OpKind::Act(ops::Act { func, len }), 1e-6, &[("y", "x")]);
+            check(&OpKind::ActBwd(ops::ActBwd { func, len }), 1e-6, &[("dx", "dy")]);
         }
-        check(&OpKind::Add { len }, 1e-6, &[("y", "a")]);
-        check(&OpKind::Fill { len }, 0.0, &[]);
+        check(&OpKind::Add(ops::Add { len }), 1e-6, &[("y", "a")]);
+        check(&OpKind::Fill(ops::Fill { len }), 0.0, &[]);
     }
 }
 
@@ -138,17 +139,17 @@ const MATRICES: [(usize, usize); 19] = [
 #[test]
 fn biases() {
     for (rows, cols) in MATRICES {
-        check(&OpKind::BiasAdd { rows, cols }, 1e-6, &[("y", "x")]);
-        check(&OpKind::BiasGrad { rows, cols, accumulate: false }, 3e-6, &[]);
-        check(&OpKind::BiasGrad { rows, cols, accumulate: true }, 3e-6, &[]);
+        check(&OpKind::BiasAdd(ops::BiasAdd { rows, cols }), 1e-6, &[("y", "x")]);
+        check(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false }), 3e-6, &[]);
+        check(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: true }), 3e-6, &[]);
     }
-    check(&OpKind::BiasGrad { rows: 1, cols: 1, accumulate: true }, 1e-6, &[]);
+    check(&OpKind::BiasGrad(ops::BiasGrad { rows: 1, cols: 1, accumulate: true }), 1e-6, &[]);
 }
 
 #[test]
 fn layouts() {
     for (n, rows, cols) in [(1, 1, 1), (2, 3, 64), (3, 17, 15), (1, 33, 16), (2, 16, 48), (5, 1, 100), (4, 100, 1)] {
-        check(&OpKind::Transpose { n, rows, cols }, 0.0, &[]);
+        check(&OpKind::Transpose(ops::Transpose { n, rows, cols }), 0.0, &[]);
     }
 }
 
@@ -157,19 +158,24 @@ fn batch_normalisation() {
     let (eps, momentum) = (Scalar::new(1e-5), Scalar::new(0.1));
     for (rows, channels) in MATRICES {
         for act in [None, Some(Activation::Relu), Some(Activation::Tanh), Some(Activation::Gelu)] {
-            check(&OpKind::BatchNorm { rows, channels, eps, momentum, act }, 2e-5, &[("y", "x")]);
-            check(&OpKind::BatchNormEval { rows, channels, eps, act }, 2e-5, &[("y", "x")]);
+            check(&OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act }), 2e-5, &[("y", "x")]);
+            check(&OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, eps, act }), 2e-5, &[("y", "x")]);
         }
         for func in Activation::ALL {
-            let op = OpKind::BatchNormBwd { rows, channels, act_grad: Some(func), accumulate: false };
+            let op =
+                OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad: Some(func), accumulate: false });
             check(&op, 2e-5, &[("dx", "dy")]);
         }
-        check(&OpKind::BatchNormBwd { rows, channels, act_grad: None, accumulate: true }, 2e-5, &[("dx", "dy")]);
+        check(
+            &OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad: None, accumulate: true }),
+            2e-5,
+            &[("dx", "dy")],
+        );
     }
     let (rows, channels) = (100, 6);
-    let op = OpKind::BatchNorm { rows, channels, eps, momentum, act: None };
+    let op = OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act: None });
     check_unbound(&op, &["mean", "rstd", "running_mean", "running_var"]);
-    let op = OpKind::BatchNormBwd { rows, channels, act_grad: None, accumulate: false };
+    let op = OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad: None, accumulate: false });
     check_unbound(&op, &["dx", "dgamma", "dbeta"]);
 }
 
@@ -177,12 +183,12 @@ fn batch_normalisation() {
 fn layer_normalisation() {
     let eps = Scalar::new(1e-5);
     for (rows, cols) in [(1, 2), (3, 5), (17, 16), (2, 17), (100, 64), (33, 100), (40, 769)] {
-        check(&OpKind::LayerNorm { rows, cols, eps }, 2e-5, &[("y", "x")]);
+        check(&OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps }), 2e-5, &[("y", "x")]);
         for accumulate in [false, true] {
-            check(&OpKind::LayerNormBwd { rows, cols, accumulate }, 2e-5, &[("dx", "dy")]);
+            check(&OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate }), 2e-5, &[("dx", "dy")]);
         }
     }
-    let op = OpKind::LayerNormBwd { rows: 50, cols: 20, accumulate: false };
+    let op = OpKind::LayerNormBwd(ops::LayerNormBwd { rows: 50, cols: 20, accumulate: false });
     check_unbound(&op, &["dx", "dgamma", "dbeta"]);
 }
 
@@ -210,15 +216,15 @@ fn pools() -> Vec<PoolGeometry> {
 #[test]
 fn pooling() {
     for geometry in pools() {
-        check(&OpKind::MaxPool { geometry }, 0.0, &[]);
-        check(&OpKind::MaxPoolBwd { geometry }, 2e-6, &[]);
-        check(&OpKind::AvgPool { geometry }, 2e-6, &[]);
-        check(&OpKind::AvgPoolBwd { geometry }, 2e-6, &[]);
+        check(&OpKind::MaxPool(ops::MaxPool { geometry }), 0.0, &[]);
+        check(&OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }), 2e-6, &[]);
+        check(&OpKind::AvgPool(ops::AvgPool { geometry }), 2e-6, &[]);
+        check(&OpKind::AvgPoolBwd(ops::AvgPoolBwd { geometry }), 2e-6, &[]);
     }
-    check_unbound(&OpKind::MaxPool { geometry: pools()[0] }, &["index"]);
+    check_unbound(&OpKind::MaxPool(ops::MaxPool { geometry: pools()[0] }), &["index"]);
     for (n, hw, c) in [(1, 1, 1), (3, 49, 5), (2, 64, 16), (4, 7, 300), (2, 100, 33)] {
-        check(&OpKind::GlobalAvgPool { n, hw, c }, 2e-6, &[]);
-        check(&OpKind::GlobalAvgPoolBwd { n, hw, c }, 2e-6, &[]);
+        check(&OpKind::GlobalAvgPool(ops::GlobalAvgPool { n, hw, c }), 2e-6, &[]);
+        check(&OpKind::GlobalAvgPoolBwd(ops::GlobalAvgPoolBwd { n, hw, c }), 2e-6, &[]);
     }
 }
 
@@ -227,8 +233,8 @@ fn dropout() {
     for len in LENGTHS {
         for rate in [0.0, 0.1, 0.5, 0.99] {
             let rate = Scalar::new(rate);
-            check(&OpKind::Dropout { len, rate, stream: 5 }, 1e-6, &[("y", "x")]);
-            check(&OpKind::DropoutBwd { len, rate }, 1e-6, &[("dx", "dy")]);
+            check(&OpKind::Dropout(ops::Dropout { len, rate, stream: 5 }), 1e-6, &[("y", "x")]);
+            check(&OpKind::DropoutBwd(ops::DropoutBwd { len, rate }), 1e-6, &[("dx", "dy")]);
         }
     }
 }
@@ -240,24 +246,35 @@ fn losses() {
     {
         for smoothing in [0.0, 0.1] {
             let smoothing = Scalar::new(smoothing);
-            check(&OpKind::SoftmaxCe { rows, classes, smoothing }, 2e-6, &[("probs", "logits")]);
-            check(&OpKind::SoftmaxCeGrad { rows, classes, smoothing }, 2e-6, &[("dlogits", "probs")]);
-            check(&OpKind::SoftmaxCeFused { rows, classes, smoothing }, 2e-6, &[("dlogits", "logits")]);
+            check(&OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing }), 2e-6, &[("probs", "logits")]);
+            check(
+                &OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing }),
+                2e-6,
+                &[("dlogits", "probs")],
+            );
+            check(
+                &OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing }),
+                2e-6,
+                &[("dlogits", "logits")],
+            );
         }
-        check(&OpKind::Accuracy { rows, classes }, 1e-7, &[]);
-        check(&OpKind::LossMean { rows }, 1e-6, &[]);
+        check(&OpKind::Accuracy(ops::Accuracy { rows, classes }), 1e-7, &[]);
+        check(&OpKind::LossMean(ops::LossMean { rows }), 1e-6, &[]);
     }
     for classes in [10, 100] {
-        let op = OpKind::SoftmaxCeFused { rows: 40, classes, smoothing: Scalar::new(0.1) };
+        let op = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 40, classes, smoothing: Scalar::new(0.1) });
         check_unbound(&op, &["dlogits", "loss", "accuracy"]);
-        check_unbound(&OpKind::SoftmaxCe { rows: 40, classes, smoothing: Scalar::new(0.0) }, &["row_loss", "probs"]);
+        check_unbound(
+            &OpKind::SoftmaxCe(ops::SoftmaxCe { rows: 40, classes, smoothing: Scalar::new(0.0) }),
+            &["row_loss", "probs"],
+        );
     }
     for len in LENGTHS {
-        check(&OpKind::Mse { len }, 2e-6, &[]);
-        check(&OpKind::MseGrad { len }, 2e-6, &[("dy", "y")]);
-        check(&OpKind::MseFused { len }, 2e-6, &[("dy", "y")]);
+        check(&OpKind::Mse(ops::Mse { len }), 2e-6, &[]);
+        check(&OpKind::MseGrad(ops::MseGrad { len }), 2e-6, &[("dy", "y")]);
+        check(&OpKind::MseFused(ops::MseFused { len }), 2e-6, &[("dy", "y")]);
     }
-    check_unbound(&OpKind::MseFused { len: 100 }, &["dy", "loss"]);
+    check_unbound(&OpKind::MseFused(ops::MseFused { len: 100 }), &["dy", "loss"]);
 }
 
 /// Segments of these lengths, each from a multiple of 64 on, and the length of the vector.
@@ -280,20 +297,24 @@ fn optimizers() {
     for lengths in &layouts {
         let (segments, len) = segments(lengths);
         for decoupled in [false, true] {
-            check(&OpKind::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled }, 3e-6, &[]);
+            check(
+                &OpKind::AdamStep(ops::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled }),
+                3e-6,
+                &[],
+            );
         }
         for (momentum, nesterov) in [(0.9, false), (0.9, true), (0.0, false)] {
             let momentum = Scalar::new(momentum);
-            check(&OpKind::SgdStep { len, segments: segments.clone(), momentum, nesterov }, 3e-6, &[]);
+            check(&OpKind::SgdStep(ops::SgdStep { len, segments: segments.clone(), momentum, nesterov }), 3e-6, &[]);
         }
-        check(&OpKind::UpdateMetrics { segments: segments.len() }, 1e-6, &[]);
+        check(&OpKind::UpdateMetrics(ops::UpdateMetrics { segments: segments.len() }), 1e-6, &[]);
     }
     let (segments, len) = segments(&[100, 20_000]);
-    let op = OpKind::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled: true };
+    let op = OpKind::AdamStep(ops::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled: true });
     check_unbound(&op, &["update_max", "grad_norm_seg"]);
-    let op = OpKind::SgdStep { len, segments, momentum: Scalar::new(0.0), nesterov: false };
+    let op = OpKind::SgdStep(ops::SgdStep { len, segments, momentum: Scalar::new(0.0), nesterov: false });
     check_unbound(&op, &["momentum_prev", "momentum", "update_max", "grad_norm_seg"]);
-    check_unbound(&OpKind::UpdateMetrics { segments: 5 }, &["update_max", "grad_norm"]);
-    check(&OpKind::BiasCorr { beta1, beta2 }, 1e-6, &[]);
+    check_unbound(&OpKind::UpdateMetrics(ops::UpdateMetrics { segments: 5 }), &["update_max", "grad_norm"]);
+    check(&OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }), 1e-6, &[]);
     check(&OpKind::StepInc, 0.0, &[]);
 }

@@ -3,6 +3,7 @@
 use super::harness::{How, Values, assert_close, assert_same, isas, run, slots};
 use crate::lower::{ConvGeometry, Dir, Epilogue, Gemm, OpKind, Trans};
 use crate::model::{Activation, Rng};
+use crate::ops;
 use crate::select::Variant;
 
 fn inputs(op: &OpKind, rng: &mut Rng) -> Values {
@@ -119,11 +120,11 @@ fn geometry(rng: &mut Rng) -> ConvGeometry {
 
 fn check_convolutions(geometry: ConvGeometry, rng: &mut Rng) {
     let forward = epilogue(rng, true);
-    check(&OpKind::Conv2d { geometry, epilogue: forward }, &forward, false, rng);
+    check(&OpKind::Conv2d(ops::Conv2d { geometry, epilogue: forward }), &forward, false, rng);
     let backward = epilogue(rng, false);
-    check(&OpKind::Conv2dBwdX { geometry, epilogue: backward }, &backward, false, rng);
+    check(&OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue: backward }), &backward, false, rng);
     let accumulate = rng.below(3) == 0;
-    check(&OpKind::Conv2dBwdW { geometry, accumulate }, &Epilogue::default(), accumulate, rng);
+    check(&OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, accumulate }), &Epilogue::default(), accumulate, rng);
 }
 
 #[test]

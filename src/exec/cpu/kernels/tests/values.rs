@@ -3,6 +3,7 @@
 use super::harness::{How, Values, isas, run};
 use crate::lower::{ConvGeometry, Epilogue, Gemm, OpKind, PoolGeometry, Scalar, Segment, Trans};
 use crate::model::Activation;
+use crate::ops;
 use crate::select::Variant;
 
 /// The references and the fast kernels of this machine.
@@ -70,13 +71,13 @@ fn gradients_of_convolutions_agree_with_differences() {
     let dy = series(2 * 3 * 8 * 6, 2.2);
     let how = How::new(Variant::RefF64);
     let forward = |x: &[f64], weight: &[f64]| {
-        let op = OpKind::Conv2d { geometry: g, epilogue: Epilogue::default() };
+        let op = OpKind::Conv2d(ops::Conv2d { geometry: g, epilogue: Epilogue::default() });
         let y = run(&op, &values(&[("a", x), ("b", weight)]), &how);
         y["c"].iter().zip(&dy).map(|(y, dy)| y * dy).sum::<f64>()
     };
-    let op = OpKind::Conv2dBwdX { geometry: g, epilogue: Epilogue::default() };
+    let op = OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, epilogue: Epilogue::default() });
     let dx = run(&op, &values(&[("a", &dy), ("b", &weight)]), &how);
-    let op = OpKind::Conv2dBwdW { geometry: g, accumulate: false };
+    let op = OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: g, accumulate: false });
     let dw = run(&op, &values(&[("a", &x), ("b", &dy)]), &how);
     let moved = |v: &[f64], i: usize, by: f64| {
         v.iter().enumerate().map(|(j, v)| v + if i == j { by } else { 0.0 }).collect::<Vec<_>>()
@@ -108,7 +109,7 @@ fn a_convolution_written_out() {
         ho: 1,
         wo: 2,
     };
-    let op = OpKind::Conv2d { geometry, epilogue: Epilogue { bias: true, ..Epilogue::default() } };
+    let op = OpKind::Conv2d(ops::Conv2d { geometry, epilogue: Epilogue { bias: true, ..Epilogue::default() } });
     let inputs = [("a", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..]), ("b", &[1.0, 0.0, 0.0, -1.0]), ("bias", &[10.0])];
     assert_eq!(run(&op, &values(&inputs), &How::new(Variant::RefF32))["c"], [6.0, 6.0]);
 }
@@ -117,14 +118,14 @@ fn a_convolution_written_out() {
 fn not_a_number_passes_through_relu_and_maximum_pooling() {
     let nan = f64::NAN;
     for variant in variants() {
-        let op = OpKind::Act { func: Activation::Relu, len: 3 };
+        let op = OpKind::Act(ops::Act { func: Activation::Relu, len: 3 });
         let y = run(&op, &values(&[("x", &[nan, -1.0, 2.0])]), &How::new(variant))["y"].clone();
         assert!(y[0].is_nan() && y[1..] == [0.0, 2.0], "{variant:?}: {y:?}");
         for c in [1, 16] {
             let geometry =
                 PoolGeometry { n: 1, h: 1, w: 4, c, size: [1, 4], stride: [4, 4], padding: [0, 0], ho: 1, wo: 1 };
             let x: Vec<f64> = [1.0, nan, 5.0, nan].iter().flat_map(|&v| vec![v; c]).collect();
-            let found = run(&OpKind::MaxPool { geometry }, &values(&[("x", &x)]), &How::new(variant));
+            let found = run(&OpKind::MaxPool(ops::MaxPool { geometry }), &values(&[("x", &x)]), &How::new(variant));
             assert!(found["y"].iter().all(|y| y.is_nan()) && found["index"].iter().all(|&k| k == 1.0), "{variant:?}");
         }
     }
@@ -135,11 +136,11 @@ fn maximum_pooling_takes_the_first_of_equals() {
     let geometry = PoolGeometry { n: 1, h: 2, w: 4, c: 1, size: [2, 2], stride: [2, 2], padding: [0, 0], ho: 1, wo: 2 };
     let x = [3.0, 7.0, f64::NEG_INFINITY, f64::NEG_INFINITY, 7.0, 7.0, f64::NEG_INFINITY, f64::NEG_INFINITY];
     for variant in variants() {
-        let found = run(&OpKind::MaxPool { geometry }, &values(&[("x", &x)]), &How::new(variant));
+        let found = run(&OpKind::MaxPool(ops::MaxPool { geometry }), &values(&[("x", &x)]), &How::new(variant));
         assert_eq!(found["y"], [7.0, f64::NEG_INFINITY]);
         assert_eq!(found["index"], [1.0, 0.0]);
         let inputs = values(&[("dy", &[5.0, 6.0]), ("index", &[1.0, 0.0])]);
-        let found = run(&OpKind::MaxPoolBwd { geometry }, &inputs, &How::new(variant));
+        let found = run(&OpKind::MaxPoolBwd(ops::MaxPoolBwd { geometry }), &inputs, &How::new(variant));
         assert_eq!(found["dx"], [0.0, 5.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     }
 }
@@ -148,7 +149,11 @@ fn maximum_pooling_takes_the_first_of_equals() {
 fn average_pooling_counts_the_padding() {
     let geometry = PoolGeometry { n: 1, h: 2, w: 2, c: 1, size: [2, 2], stride: [2, 2], padding: [1, 1], ho: 2, wo: 2 };
     for variant in variants() {
-        let found = run(&OpKind::AvgPool { geometry }, &values(&[("x", &[4.0, 8.0, 12.0, 16.0])]), &How::new(variant));
+        let found = run(
+            &OpKind::AvgPool(ops::AvgPool { geometry }),
+            &values(&[("x", &[4.0, 8.0, 12.0, 16.0])]),
+            &How::new(variant),
+        );
         assert_eq!(found["y"], [1.0, 2.0, 3.0, 4.0]);
     }
 }
@@ -159,14 +164,14 @@ fn softmax_written_out() {
     let logits = [0.0, 2f64.ln(), 5f64.ln(), 5f64.ln(), 2f64.ln(), 0.0];
     let (rows, classes) = (2, 3);
     for variant in variants() {
-        let op = OpKind::SoftmaxCeFused { rows, classes, smoothing: Scalar::new(0.0) };
+        let op = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, smoothing: Scalar::new(0.0) });
         let found = run(&op, &values(&[("logits", &logits), ("labels", &[2.0, 1.0])]), &How::new(variant));
         assert_near("loss", &found["loss"], &[((8.0f64 / 5.0).ln() + 4f64.ln()) / 2.0], 1e-6);
         assert_eq!(found["accuracy"], [0.5]);
         let expected = [0.0625, 0.125, -0.1875, 0.3125, -0.375, 0.0625];
         assert_near("gradient", &found["dlogits"], &expected, 1e-6);
         // Smoothing by 0.3 asks for 0.8 at the label and 0.1 elsewhere.
-        let op = OpKind::SoftmaxCe { rows, classes, smoothing: Scalar::new(0.3) };
+        let op = OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing: Scalar::new(0.3) });
         let found = run(&op, &values(&[("logits", &logits), ("labels", &[2.0, 1.0])]), &How::new(variant));
         let first = 0.1 * 8f64.ln() + 0.1 * 4f64.ln() + 0.8 * (8.0f64 / 5.0).ln();
         let second = 0.1 * (8.0f64 / 5.0).ln() + 0.8 * 4f64.ln() + 0.1 * 8f64.ln();
@@ -181,15 +186,15 @@ fn labels_that_name_no_class_make_their_row_not_a_number() {
             let logits: Vec<f64> = (0..2 * classes).map(|i| i as f64 * 0.1).collect();
             for variant in variants() {
                 let smoothing = Scalar::new(0.0);
-                let op = OpKind::SoftmaxCeFused { rows: 2, classes, smoothing };
+                let op = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 2, classes, smoothing });
                 let found = run(&op, &values(&[("logits", &logits), ("labels", &[label, 0.0])]), &How::new(variant));
                 assert!(found["loss"][0].is_nan() && found["accuracy"] == [0.0], "{variant:?}");
                 assert!(found["dlogits"][..classes].iter().all(|v| v.is_nan()), "{variant:?}");
                 assert!(found["dlogits"][classes..].iter().all(|v| v.is_finite()), "{variant:?}");
-                let op = OpKind::SoftmaxCe { rows: 2, classes, smoothing };
+                let op = OpKind::SoftmaxCe(ops::SoftmaxCe { rows: 2, classes, smoothing });
                 let found = run(&op, &values(&[("logits", &logits), ("labels", &[label, 0.0])]), &How::new(variant));
                 assert!(found["row_loss"][0].is_nan() && found["row_loss"][1].is_finite(), "{variant:?}");
-                let op = OpKind::SoftmaxCeGrad { rows: 2, classes, smoothing };
+                let op = OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows: 2, classes, smoothing });
                 let found = run(&op, &values(&[("probs", &logits), ("labels", &[label, 0.0])]), &How::new(variant));
                 assert!(found["dlogits"][..classes].iter().all(|v| v.is_nan()), "{variant:?}");
             }
@@ -199,7 +204,7 @@ fn labels_that_name_no_class_make_their_row_not_a_number() {
 
 #[test]
 fn accuracy_takes_the_first_of_equals() {
-    let op = OpKind::Accuracy { rows: 4, classes: 3 };
+    let op = OpKind::Accuracy(ops::Accuracy { rows: 4, classes: 3 });
     let scores = [1.0, 2.0, 2.0, 1.0, 2.0, 2.0, 5.0, f64::NAN, 0.0, 3.0, 3.0, 3.0];
     for variant in variants() {
         let found = run(&op, &values(&[("scores", &scores), ("labels", &[1.0, 2.0, 0.0, 0.0])]), &How::new(variant));
@@ -210,7 +215,13 @@ fn accuracy_takes_the_first_of_equals() {
 #[test]
 fn batch_statistics_survive_a_large_mean() {
     let (rows, channels) = (10_000, 3);
-    let op = OpKind::BatchNorm { rows, channels, eps: Scalar::new(0.0), momentum: Scalar::new(0.25), act: None };
+    let op = OpKind::BatchNorm(ops::BatchNorm {
+        rows,
+        channels,
+        eps: Scalar::new(0.0),
+        momentum: Scalar::new(0.25),
+        act: None,
+    });
     // Each channel alternates around 1,000 by 1/8: variance 1/64 exactly.
     let x: Vec<f64> = (0..rows * channels).map(|i| if i / channels % 2 == 0 { 1_000.125 } else { 999.875 }).collect();
     let one = vec![1.0; channels];
@@ -248,13 +259,14 @@ fn adam_follows_its_recurrence() {
         }
         let segments = vec![Segment { start: 0, len: 1 }];
         let (beta1, beta2) = (Scalar::new(b1), Scalar::new(b2));
-        let step = OpKind::AdamStep { len: 64, segments, beta1, beta2, eps: Scalar::new(eps), decoupled };
+        let step =
+            OpKind::AdamStep(ops::AdamStep { len: 64, segments, beta1, beta2, eps: Scalar::new(eps), decoupled });
         for variant in variants() {
             let mut state = values(&[("counter_prev", &[0.0, 0.0]), ("p", &[0.5]), ("m", &[0.0]), ("v", &[0.0])]);
             for (t, expected) in (1..=10).zip(&expected) {
                 let counter =
                     run(&OpKind::StepInc, &values(&[("counter_prev", &state["counter_prev"])]), &How::new(variant));
-                let correct = OpKind::BiasCorr { beta1, beta2 };
+                let correct = OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 });
                 let corr = run(&correct, &values(&[("counter", &counter["counter"])]), &How::new(variant));
                 let grad = (f64::from(t) * 0.7).sin();
                 let mut inputs = values(&[("grad", &[grad]), ("hyper", &[lr, wd]), ("corr", &corr["corr"])]);
@@ -282,12 +294,12 @@ fn adam_follows_its_recurrence() {
 fn descent_follows_its_recurrence() {
     let (lr, wd) = (0.1, 0.05);
     for (momentum, nesterov) in [(0.0, false), (0.9, false), (0.9, true)] {
-        let op = OpKind::SgdStep {
+        let op = OpKind::SgdStep(ops::SgdStep {
             len: 64,
             segments: vec![Segment { start: 0, len: 1 }],
             momentum: Scalar::new(momentum),
             nesterov,
-        };
+        });
         for variant in variants() {
             let (mut p, mut buffer) = (0.5f64, 0.0);
             let (mut param, mut moved) = (vec![0.5], vec![0.0]);
@@ -318,7 +330,7 @@ fn a_gradient_that_is_not_a_number_shows_in_the_metrics() {
     let mut grad = vec![0.1; 128];
     grad[77] = f64::NAN;
     let (beta1, beta2, eps) = (Scalar::new(0.9), Scalar::new(0.999), Scalar::new(1e-8));
-    let op = OpKind::AdamStep { len: 128, segments, beta1, beta2, eps, decoupled: true };
+    let op = OpKind::AdamStep(ops::AdamStep { len: 128, segments, beta1, beta2, eps, decoupled: true });
     let zeros = vec![0.0; 128];
     let mut inputs = values(&[("grad", &grad), ("hyper", &[0.01, 0.0]), ("corr", &[10.0, 31.6])]);
     inputs.extend(values(&[("param_prev", &zeros), ("m_prev", &zeros), ("v_prev", &zeros)]));
@@ -326,7 +338,7 @@ fn a_gradient_that_is_not_a_number_shows_in_the_metrics() {
         let found = run(&op, &inputs, &How::new(variant));
         assert!(found["update_max"][0].is_finite() && found["update_max"][1].is_nan(), "{variant:?}");
         let metrics = values(&[("update_max_seg", &found["update_max"]), ("grad_norm_seg", &found["grad_norm_seg"])]);
-        let found = run(&OpKind::UpdateMetrics { segments: 2 }, &metrics, &How::new(variant));
+        let found = run(&OpKind::UpdateMetrics(ops::UpdateMetrics { segments: 2 }), &metrics, &How::new(variant));
         assert!(found["update_max"][0].is_nan() && found["grad_norm"][0].is_nan(), "{variant:?}");
     }
 }
@@ -337,8 +349,8 @@ fn norms_of_very_large_and_very_small_gradients_are_finite() {
     let segments = vec![Segment { start: 0, len: 40 }, Segment { start: 64, len: 20_000 }];
     let len = 64 + 20_032;
     let (beta1, beta2, eps) = (Scalar::new(0.9), Scalar::new(0.999), Scalar::new(1e-8));
-    let adam = OpKind::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled: true };
-    let sgd = OpKind::SgdStep { len, segments, momentum: Scalar::new(0.0), nesterov: false };
+    let adam = OpKind::AdamStep(ops::AdamStep { len, segments: segments.clone(), beta1, beta2, eps, decoupled: true });
+    let sgd = OpKind::SgdStep(ops::SgdStep { len, segments, momentum: Scalar::new(0.0), nesterov: false });
     let zeros = vec![0.0; len];
     for size in [1e25, 1e-25] {
         let grad = vec![size; len];
@@ -353,7 +365,11 @@ fn norms_of_very_large_and_very_small_gradients_are_finite() {
                 let relative: Vec<f64> = norms.iter().zip(&expected).map(|(n, e)| n / e).collect();
                 assert_near("relative norms", &relative, &[1.0, 1.0], 1e-6);
                 let metrics = values(&[("update_max_seg", &[0.0, 0.0]), ("grad_norm_seg", norms)]);
-                let total = run(&OpKind::UpdateMetrics { segments: 2 }, &metrics, &How::new(variant))["grad_norm"][0];
+                let total = run(
+                    &OpKind::UpdateMetrics(ops::UpdateMetrics { segments: 2 }),
+                    &metrics,
+                    &How::new(variant),
+                )["grad_norm"][0];
                 assert_near("relative norm", &[total / (size * 20_040f64.sqrt())], &[1.0], 1e-6);
             }
         }
@@ -363,7 +379,7 @@ fn norms_of_very_large_and_very_small_gradients_are_finite() {
 #[test]
 fn dropped_elements_are_zero_and_the_mask_says_which() {
     for variant in variants() {
-        let op = OpKind::Dropout { len: 1_003, rate: Scalar::new(0.25), stream: 9 };
+        let op = OpKind::Dropout(ops::Dropout { len: 1_003, rate: Scalar::new(0.25), stream: 9 });
         let inputs = values(&[("x", &[3.0; 1_003]), ("counter", &[5.0, 17.0])]);
         let found = run(&op, &inputs, &How::new(variant));
         for (i, &y) in found["y"].iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The arguments of lowered operations: which each has, in which order kernels see their pointers, and whether they are read or written.
 
-use super::op::OpKind;
+use super::kind::OpKind;
 use serde::{Deserialize, Serialize};
 
 /// Whether an operation reads a slot, writes it, or uses it as scratch.
