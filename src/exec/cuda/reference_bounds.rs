@@ -33,16 +33,34 @@ pub(super) struct Verdict {
     pub(super) text: String,
 }
 
+/// What an operation's results may be off by in absolute terms: the exponentials of losses are zero where they are below
+/// the smallest normal number of `f32`, and what they are divided and multiplied by to become probabilities and gradients
+/// is not above 1.
+pub(super) fn flushed(kind: &OpKind) -> f64 {
+    match kind {
+        OpKind::SoftmaxCe { .. } | OpKind::SoftmaxCeFused { .. } | OpKind::DenseCe { .. } => {
+            f64::from(f32::MIN_POSITIVE)
+        }
+        _ => 0.0,
+    }
+}
+
 /// Holds every element against its bound, and, where products are coarse and their bounds are wide, the whole against
-/// its length.
-pub(super) fn judge<T: Judged>(found: &[f64], expected: &[T], dtype: DType, coarse: Option<Real>) -> Verdict {
+/// its length. Besides its bound, an element may be off by `slack`.
+pub(super) fn judge<T: Judged>(
+    found: &[f64],
+    expected: &[T],
+    dtype: DType,
+    coarse: Option<Real>,
+    slack: f64,
+) -> Verdict {
     let mut verdict = Verdict { ratio: 0.0, text: "is as expected".into() };
     for (i, (f, e)) in found.iter().zip(expected).enumerate() {
         let value = e.f64();
         if *f == value || (f.is_nan() && value.is_nan()) {
             continue;
         }
-        let allowed = SLACK * e.error() + storage(value, dtype, coarse);
+        let allowed = SLACK * e.error() + storage(value, dtype, coarse) + slack;
         let ratio = if f.is_nan() || value.is_nan() { f64::INFINITY } else { (f - value).abs() / allowed };
         if ratio > verdict.ratio {
             let of = found.len();
@@ -105,19 +123,37 @@ const fn limit(real: Real) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops;
 
     #[test]
     fn elements_are_judged_by_their_bounds_and_coarse_products_by_their_length_too() {
         let expected = |error: f64| [1.0, 2.37743e-3].map(|value| Bounded::<24, 24>::off(value, error));
         // A mean near zero is off by what its terms round, not by what it rounds itself.
         let found = [1.0, 2.37751e-3];
-        assert!(judge(&found, &expected(2e-8), DType::F32, None).ratio < 1.0);
-        let wrong = judge(&found, &expected(1e-9), DType::F32, None);
+        assert!(judge(&found, &expected(2e-8), DType::F32, None, 0.0).ratio < 1.0);
+        let wrong = judge(&found, &expected(1e-9), DType::F32, None, 0.0);
         assert!(wrong.ratio > 1.0 && wrong.text.starts_with("element 1 of 2"), "{}", wrong.text);
-        assert_eq!(judge(&[1.0, f64::NAN], &expected(1.0), DType::F32, None).ratio, f64::INFINITY);
+        assert_eq!(judge(&[1.0, f64::NAN], &expected(1.0), DType::F32, None, 0.0).ratio, f64::INFINITY);
         // Stored in half precision, it may be off by what that rounds.
-        assert!(judge(&[1.003, 2.377e-3], &expected(0.0), DType::Bf16, None).ratio < 1.0);
-        let long = judge(&[1.01, 2.4e-3], &expected(0.1), DType::F32, Some(Real::Tf32));
+        assert!(judge(&[1.003, 2.377e-3], &expected(0.0), DType::Bf16, None, 0.0).ratio < 1.0);
+        let long = judge(&[1.01, 2.4e-3], &expected(0.1), DType::F32, Some(Real::Tf32), 0.0);
         assert!(long.ratio > 1.0 && long.text.contains("of its length"), "{}", long.text);
+    }
+
+    #[test]
+    fn exponentials_of_losses_may_be_zero_below_the_normal_numbers_and_nothing_else_may() {
+        let zero = crate::ops::Scalar::new(0.0);
+        let loss = OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows: 4, classes: 5, smoothing: zero });
+        let expected = [Bounded::<24, 24>::exact(2.94e-40)];
+        let ratio =
+            |kind: &OpKind, found: f64, dtype: DType| judge(&[found], &expected, dtype, None, flushed(kind)).ratio;
+        for dtype in [DType::F32, DType::Bf16] {
+            assert!(
+                ratio(&loss, 0.0, dtype) < 1.0 && ratio(&OpKind::Mse(ops::Mse { len: 1 }), 0.0, dtype) > 1.0,
+                "{dtype:?}"
+            );
+            // Ten times the bound is too much.
+            assert!(ratio(&loss, 1.2e-37, dtype) > 9.0, "{dtype:?}");
+        }
     }
 }

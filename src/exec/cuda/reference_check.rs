@@ -4,7 +4,7 @@
 //! Outputs are poisoned before the kernel runs, so that an element that nobody writes shows, and what is stored beside
 //! the outputs in flat vectors must come out as it went in.
 
-use super::reference_bounds::{Judged, is_product, judge};
+use super::reference_bounds::{Judged, flushed, is_product, judge};
 use super::reference_run::{filters_of, run};
 use super::reference_updates::totals;
 use super::reference_values::{Host, Values, from_bytes, to_bytes};
@@ -50,7 +50,8 @@ fn compare_as<T: Judged>(
         at: String::new(),
         wrong: String::new(),
     };
-    let mut values: Values<'_, T> = Values::drawn(op, program, &mut Rng::new(seed, index as u64));
+    let mut values: Values<'_, T> =
+        Values::drawn(op, program, &mut Rng::new(seed, index as u64), &mut Rng::new(seed, 0x0FAD_0000 + index as u64));
     for (root, host) in &values.hosts {
         let Some(place) = plan.place(*root) else { continue };
         let bytes = match host {
@@ -95,6 +96,7 @@ struct ValueVerdict {
 /// Compares a value with what plain loops expect.
 fn judge_value<T: Judged>(values: &Values<'_, T>, root: LValueId, bytes: &[u8], coarse: Option<Real>) -> ValueVerdict {
     let value = values.program.value(root);
+    let slack = flushed(values.kind);
     match values.hosts.get(&root) {
         Some(Host::Real(expected)) => {
             let is_root = |id: LValueId| values.program.root(id).0 == root;
@@ -103,9 +105,9 @@ fn judge_value<T: Judged>(values: &Values<'_, T>, root: LValueId, bytes: &[u8], 
             // How a kernel spreads parts is its own affair.
             let judged = if is_parts {
                 let found = totals(&found.iter().map(|v| T::exact(*v)).collect::<Vec<T>>()).map(T::f64);
-                judge(&found, &totals(expected), value.dtype, coarse)
+                judge(&found, &totals(expected), value.dtype, coarse, slack)
             } else {
-                judge(&found, expected, value.dtype, coarse)
+                judge(&found, expected, value.dtype, coarse, slack)
             };
             let text = format!("{} {}", value.name, judged.text);
             ValueVerdict { ratio: judged.ratio, text, is_real: true }

@@ -34,8 +34,11 @@ pub(super) struct Values<'a, T> {
 }
 
 impl<'a, T: Judged> Values<'a, T> {
-    /// Outputs are poisoned, and inputs drawn.
-    pub(super) fn drawn(op: &'a Op, program: &'a Program, rng: &mut Rng) -> Self {
+    /// Outputs are poisoned, and inputs drawn. What is beside an output in the memory of a flat vector must stay as it
+    /// is: zeros, or, beside the segments of an update, numbers from `padding`, which change where an update takes them
+    /// too.
+    pub(super) fn drawn(op: &'a Op, program: &'a Program, rng: &mut Rng, padding: &mut Rng) -> Self {
+        let is_update = matches!(op.kind, OpKind::AdamStep { .. } | OpKind::SgdStep { .. });
         let slots = op.kind.slots().iter().zip(&op.args).enumerate();
         let slots = slots
             .filter_map(|(index, (slot, arg))| Some(BoundSlot { index, name: slot.name, dir: slot.dir, id: (*arg)? }));
@@ -45,8 +48,9 @@ impl<'a, T: Judged> Values<'a, T> {
             let value = program.value(root);
             out.hosts.entry(root).or_insert_with(|| {
                 if is_real(value.dtype) {
-                    // Padding between the parts of a flat vector is zero; written stretches are poisoned below.
-                    Host::Real(vec![T::ZERO; value.shape.len()])
+                    let len = value.shape.len();
+                    let beside = |_| if is_update { round(padding.range(0.5, 1.5), value.dtype) } else { 0.0 };
+                    Host::Real((0..len).map(beside).map(T::exact).collect())
                 } else {
                     Host::Raw(vec![0xff; value.bytes() as usize])
                 }

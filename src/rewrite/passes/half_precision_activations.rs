@@ -16,12 +16,18 @@ pub(super) const PASS: Pass = Pass {
 
 fn run(rw: &mut Rewriter, goal: &Goal) {
     let Some(half) = goal.half() else { return };
-    let homes = homes(rw.program());
-    for id in (0..rw.program().values.len() as u32).map(LValueId) {
-        if homes[rw.program().root(id).0.0 as usize] {
-            rw.value_mut(id).dtype = half;
+    for (index, is_stored_in_half) in stored_in_half(rw.program()).into_iter().enumerate() {
+        if is_stored_in_half {
+            rw.value_mut(LValueId(index as u32)).dtype = half;
         }
     }
+}
+
+/// By value, whether it is an activation or the gradient of one, or shares its memory.
+#[must_use]
+pub fn stored_in_half(program: &Program) -> Vec<bool> {
+    let homes = homes(program);
+    (0..program.values.len() as u32).map(|i| homes[program.root(LValueId(i)).0.0 as usize]).collect()
 }
 
 /// Whether each value's memory holds activations.

@@ -2,7 +2,8 @@
 //! loops in f64 that carry a bound for the rounding of every value.
 
 use super::Check;
-use super::bound::{error_text, ratio, tolerance};
+use super::bound::{error_text, ratio};
+use super::by_length::tolerance;
 use super::replay::ReplayHarness;
 use crate::compile::{Options, compile};
 use crate::data::{Dataset, Target};

@@ -8,6 +8,9 @@ use crate::model::{Model, ParamId};
 use crate::ops::OpKind;
 use crate::train::TrainError;
 
+/// Steps in the emulated arithmetic of a coarse type: one that rounds to the nearest, and others that round at random.
+pub(super) const EMULATED: u64 = 9;
+
 /// Samples in a gradient check: enough for batch statistics, few enough for plain loops.
 pub(super) const BATCH: usize = 4;
 

@@ -1,7 +1,7 @@
 //! Faults in the kernels of a GPU that compute layers and losses: each is found where the kernel is compared with its
 //! plain-loop twin.
 
-use super::gpu::{KernelFault, REFERENCES, TENSOR, fault};
+use super::gpu::{KernelFault, MANY, REFERENCES, TENSOR, fault};
 use super::{CLASSES, IMAGES, VALUES};
 
 const PRELUDE: &str = "prelude.cuh";
@@ -102,12 +102,12 @@ fn losses() -> Vec<KernelFault> {
                 "*a.at<float>(Slots::ACCURACY) = sums[1] / ROWS;",
                 "*a.at<float>(Slots::ACCURACY) = (sums[1] + 1.0f) / ROWS;",
             ],
-            &[IMAGES, CLASSES],
+            &[MANY],
         ),
         twin(
             "a loss is the sum over the batch",
             [LOSS, "*a.at<float>(Slots::LOSS) = sums[0] / ROWS;", "*a.at<float>(Slots::LOSS) = sums[0];"],
-            &[IMAGES, CLASSES],
+            &[MANY],
         ),
     ]
 }
