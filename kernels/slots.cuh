@@ -1,6 +1,6 @@
 // The slots of every operation, in the order in which kernels see their pointers.
 //
-// Written from the tables of src/ops by the test `ops::tests::the_header_of_the_kernels_is_up_to_date`; do not edit.
+// Written from the tables of src/ops by `ops::tests::the_header_of_the_kernels_is_up_to_date`; do not edit.
 
 namespace slots {
 struct product { enum : int { A = 0, B = 1, BIAS = 2, SAVED = 3, C_PREV = 4, C = 5, Z = 6, WORK = 7,
