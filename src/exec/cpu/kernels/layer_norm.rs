@@ -49,7 +49,7 @@ impl<V: Lanes> Term<V, 2> for Deviations {
 #[inline(always)]
 unsafe fn layer_norm<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::layer_norm as slot;
-    let OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps }) = call.op else { return };
+    let OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, .. }) = call.op else { return };
     let (x, gamma, beta) = (call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA), call.arg::<f32>(slot::BETA));
     let (y, mean_out, rstd_out) = (call.arg::<f32>(slot::Y), call.arg::<f32>(slot::MEAN), call.arg::<f32>(slot::RSTD));
     let inverse = 1.0 / cols as f32;
@@ -107,7 +107,7 @@ impl<V: Lanes> Term<V, 2> for Gradients {
 #[inline(always)]
 unsafe fn layer_norm_bwd<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::layer_norm_bwd as slot;
-    let OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate }) = call.op else { return };
+    let OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, .. }) = call.op else { return };
     let (dy, x, gamma) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA));
     let (mean, rstd, dx) = (call.arg::<f32>(slot::MEAN), call.arg::<f32>(slot::RSTD), call.arg::<f32>(slot::DX));
     let (dgamma, dbeta, work) =

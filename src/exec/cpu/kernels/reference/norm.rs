@@ -16,8 +16,8 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
         OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad, accumulate }) => {
             batch_norm_bwd::<T>(args, *rows, *channels, *act_grad, *accumulate);
         }
-        OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps }) => layer_norm::<T>(args, *rows, *cols, eps.get()),
-        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate }) => {
+        OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, .. }) => layer_norm::<T>(args, *rows, *cols, eps.get()),
+        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, .. }) => {
             layer_norm_bwd::<T>(args, *rows, *cols, *accumulate)
         }
         _ => return false,

@@ -182,12 +182,16 @@ fn batch_normalisation() {
 fn layer_normalisation() {
     let eps = Scalar::new(1e-5);
     for (rows, cols) in [(1, 2), (3, 5), (17, 16), (2, 17), (100, 64), (33, 100), (40, 769)] {
-        check(&OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps }), 2e-5, &[("y", "x")]);
+        check(&OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, rms: false }), 2e-5, &[("y", "x")]);
         for accumulate in [false, true] {
-            check(&OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate }), 2e-5, &[("dx", "dy")]);
+            check(
+                &OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms: false }),
+                2e-5,
+                &[("dx", "dy")],
+            );
         }
     }
-    let op = OpKind::LayerNormBwd(ops::LayerNormBwd { rows: 50, cols: 20, accumulate: false });
+    let op = OpKind::LayerNormBwd(ops::LayerNormBwd { rows: 50, cols: 20, accumulate: false, rms: false });
     check_unbound(&op, &["dx", "dgamma", "dbeta"]);
 }
 
