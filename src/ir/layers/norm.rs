@@ -1,11 +1,11 @@
-//! `batch_norm` and `layer_norm`.
+//! `batch_norm`, `layer_norm` and `rms_norm`.
 
 use crate::ir::Mode;
 use crate::ir::builder::{At, Backward, Builder, Derivative, Forward};
 use crate::ir::nodes::{self, NodeKind};
 use crate::ir::value::{Role, ValueId};
 use crate::model::ParamKind;
-use crate::model::layers::{BatchNorm, LayerNorm};
+use crate::model::layers::{BatchNorm, LayerNorm, RmsNorm};
 use crate::tensor::Shape;
 
 impl Forward for BatchNorm {
@@ -40,6 +40,13 @@ impl Forward for LayerNorm {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
         let rows = nodes::LayerNorm { eps: self.eps, rms: false };
         normalised_rows(b, at, rows, |accumulate| nodes::LayerNormBwd { accumulate, rms: false }.into())
+    }
+}
+
+impl Forward for RmsNorm {
+    fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
+        let rows = nodes::LayerNorm { eps: self.eps, rms: true };
+        normalised_rows(b, at, rows, |accumulate| nodes::LayerNormBwd { accumulate, rms: true }.into())
     }
 }
 
