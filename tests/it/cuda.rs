@@ -26,8 +26,11 @@ pub const ODD: &str = r#"{"version": 1, "name": "odd", "input": {"shape": [3, 9,
     {"type": "dense", "units": 7}], "loss": {"type": "softmax_cross_entropy", "label_smoothing": 0.1},
     "optimizer": {"type": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": true, "weight_decay": 0.001}}"#;
 
+/// Root mean square normalisation, of the input and in a repeated block.
+const RMS: &str = include_str!("../data/golden/mlp-rms.json");
+
 fn models() -> Vec<Model> {
-    let bundled = BUNDLED.iter().map(|b| b.text).chain([ODD]);
+    let bundled = BUNDLED.iter().map(|b| b.text).chain([ODD, RMS]);
     bundled.map(|text| check(&read_preset(text).unwrap()).model.unwrap()).collect()
 }
 
@@ -256,7 +259,7 @@ fn steps_on_a_gpu_hold_every_check() {
         {"type": "dense", "units": 1024, "activation": "relu"}, {"type": "dense", "units": 1000}],
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001}}"#;
     let bundled = |name| BUNDLED.iter().find(|b| b.name == name).unwrap().text;
-    for text in [bundled("digits-mlp"), bundled("digits-cnn"), bundled("mlp-gelu-layernorm"), wide] {
+    for text in [bundled("digits-mlp"), bundled("digits-cnn"), bundled("mlp-gelu-layernorm"), RMS, wide] {
         let preset = read_preset(text).unwrap();
         let name = &preset.name;
         let options =

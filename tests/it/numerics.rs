@@ -235,6 +235,16 @@ fn corner_cases_of_axes_and_orders() {
         "[2, 7, 6]",
         "mse",
     );
+    case(
+        r#"[{"type": "rms_norm"}, {"type": "dense", "units": 7, "activation": "gelu"}, {"type": "rms_norm"}, {"type": "flatten"}, {"type": "dense", "units": 3}]"#,
+        "[3, 4, 5]",
+        "softmax_cross_entropy",
+    );
+    case(
+        r#"[{"type": "dense", "units": 6}, {"type": "repeat", "times": 3, "layers": [{"type": "dense", "units": 6}, {"type": "rms_norm", "eps": 0.1}]}]"#,
+        "[5]",
+        "mse",
+    );
     // A flattened image in both orders: the weight after it is permuted, a normalisation after it cannot be.
     case(
         r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "batch_norm"}, {"type": "dense", "units": 3}]"#,
@@ -243,6 +253,11 @@ fn corner_cases_of_axes_and_orders() {
     );
     case(
         r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "layer_norm"}, {"type": "dropout", "rate": 0.3}, {"type": "dense", "units": 3}]"#,
+        "[2, 6, 6]",
+        "softmax_cross_entropy",
+    );
+    case(
+        r#"[{"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "flatten"}, {"type": "rms_norm"}, {"type": "dense", "units": 3}]"#,
         "[2, 6, 6]",
         "softmax_cross_entropy",
     );

@@ -5,6 +5,7 @@ use super::{CustomKernel, KernelFile, KernelSpec, Real, cpp_act, cpp_bits};
 use crate::model::Activation;
 use crate::ops::{self, OpKind, Scalar};
 use crate::select::CudaFacts;
+use std::fmt::Display;
 
 /// Bytes that all multiprocessors move in a microsecond.
 const BYTES_PER_US: f64 = 3.5e6;
@@ -42,8 +43,8 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         OpKind::BatchNormBwd(ops::BatchNormBwd { act_grad, accumulate, .. }) => {
             batch_norm_bwd(&shape, act_grad, accumulate)
         }
-        OpKind::LayerNorm(ops::LayerNorm { eps, .. }) => vec![layer_norm(&shape, eps)],
-        OpKind::LayerNormBwd(ops::LayerNormBwd { accumulate, .. }) => layer_norm_bwd(&shape, accumulate),
+        OpKind::LayerNorm(ops::LayerNorm { eps, rms, .. }) => vec![layer_norm(&shape, eps, rms)],
+        OpKind::LayerNormBwd(op) => layer_norm_bwd(&shape, &op),
         _ => Vec::new(),
     }
 }
@@ -200,7 +201,12 @@ fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool)
     out
 }
 
-fn layer_norm(shape: &Shape, eps: Scalar) -> CustomKernel {
+/// The last arguments of a template for the normalisation of rows: whether they are not centred is said where it is so.
+fn row_arguments(last: impl Display, rms: bool) -> String {
+    if rms { format!("{last}, true") } else { last.to_string() }
+}
+
+fn layer_norm(shape: &Shape, eps: Scalar, rms: bool) -> CustomKernel {
     let Shape { real, rows, cols, multiprocessors } = *shape;
     let groups = cols / shape.vector();
     let (per_row, threads) = if cols <= 1024 {
@@ -210,14 +216,18 @@ fn layer_norm(shape: &Shape, eps: Scalar) -> CustomKernel {
         let lanes = groups.div_ceil(2).next_power_of_two().clamp(64, 1024);
         (lanes, lanes)
     };
-    let passes = if groups.div_ceil(per_row) * shape.vector() <= 32 { 2 } else { 4 };
-    let ty = ("LayerNorm", format!("{}, {rows}, {cols}, {per_row}, {threads}, {}", real.cpp(), cpp_bits(eps.get())));
+    let is_held = groups.div_ceil(per_row) * shape.vector() <= 32;
+    // Rows that registers do not hold are read for each of their statistics and for the output, which is written.
+    let passes = if is_held { 2 } else { 4 - usize::from(rms) };
+    let last = row_arguments(cpp_bits(eps.get()), rms);
+    let ty = ("LayerNorm", format!("{}, {rows}, {cols}, {per_row}, {threads}, {last}", real.cpp()));
     shape.code("rows", ty, 0, PHASE_US + shape.move_us(passes))
 }
 
-fn layer_norm_bwd(shape: &Shape, accumulate: bool) -> Vec<CustomKernel> {
+fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     let Shape { real, rows, cols, multiprocessors } = *shape;
     let (t, vector, tx) = (real.cpp(), shape.vector(), shape.tile_vectors());
+    let last = row_arguments(op.accumulate, op.rms);
     let groups = cols / vector;
     let (per_row, threads) = if cols <= 512 {
         (groups.next_power_of_two().min(32), 128)
@@ -228,7 +238,7 @@ fn layer_norm_bwd(shape: &Shape, accumulate: bool) -> Vec<CustomKernel> {
     // Blocks that sum columns go down their rows, two at a time for each thread.
     let columns_us = |threads: usize| rows.div_ceil(2 * threads / tx) as f64 * TRIP_US;
     if groups.div_ceil(per_row) * vector > 16 {
-        let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, 1024, {tx}, 1024, 2, {accumulate}"));
+        let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, 1024, {tx}, 1024, 2, {last}"));
         let cost_us = 2.0 * PHASE_US + columns_us(1024) + shape.move_us(7);
         return vec![shape.code("long_rows", ty, 0, cost_us)];
     }
@@ -236,12 +246,12 @@ fn layer_norm_bwd(shape: &Shape, accumulate: bool) -> Vec<CustomKernel> {
     // Few rows a block shorten its chain, many leave fewer sums to add.
     let chunk = rows.div_ceil(multiprocessors * (1024 / threads)).max(rows.div_ceil(multiprocessors).min(8));
     let chunk = chunk.next_multiple_of(at_once);
-    let work_bytes = rows.div_ceil(chunk) * 2 * cols * 4;
-    let ty = ("LayerNormBwd", format!("{t}, {rows}, {cols}, {per_row}, {chunk}, {threads}, {accumulate}"));
+    let work_bytes = rows.div_ceil(chunk) * op.parameters() * cols * 4;
+    let ty = ("LayerNormBwd", format!("{t}, {rows}, {cols}, {per_row}, {chunk}, {threads}, {last}"));
     let cost_us = 2.0 * PHASE_US + shape.move_us(3) + (2 * work_bytes) as f64 / BYTES_PER_US;
     let mut out = vec![shape.code("chunks", ty, work_bytes, cost_us)];
     if rows <= 1_024 && rows * cols <= 1 << 20 {
-        let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {per_row}, {tx}, {threads}, 1, {accumulate}"));
+        let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {per_row}, {tx}, {threads}, 1, {last}"));
         out.push(shape.code("small", ty, 0, PHASE_US + columns_us(threads) + shape.move_us(5)));
     }
     out

@@ -16,8 +16,14 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
         OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, act_grad, accumulate }) => {
             batch_norm_bwd::<T>(args, *rows, *channels, *act_grad, *accumulate);
         }
-        OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps }) => layer_norm::<T>(args, *rows, *cols, eps.get()),
-        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate }) => {
+        OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, rms: true }) => {
+            rms_norm::<T>(args, *rows, *cols, eps.get());
+        }
+        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms: true }) => {
+            rms_norm_bwd::<T>(args, *rows, *cols, *accumulate);
+        }
+        OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, .. }) => layer_norm::<T>(args, *rows, *cols, eps.get()),
+        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, .. }) => {
             layer_norm_bwd::<T>(args, *rows, *cols, *accumulate)
         }
         _ => return false,
@@ -158,6 +164,51 @@ fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: boo
         let mean_gx = (0..cols).fold(T::ZERO, |sum, col| sum + g(col) * normalised(row, col)) / n;
         for col in 0..cols {
             dx.put(row * cols + col, rstd.get(row) * (g(col) - mean_g - normalised(row, col) * mean_gx));
+        }
+    }
+}
+
+/// `x` over the root mean square of `count` values, which is at most the root of their number.
+fn scaled<T: Real>(x: T, rstd: T, count: usize) -> T {
+    /// The mean square is rounded.
+    const ROUNDING: f64 = 1.01;
+    let most = (count as f64).sqrt() * ROUNDING;
+    (x * rstd).within(-most, most)
+}
+
+/// `x`, `y [rows, cols]`; `gamma [cols]`; `rstd [rows]`: one over the root of the mean square and `eps`.
+fn rms_norm<T: Real>(args: Args, rows: usize, cols: usize, eps: f64) {
+    use crate::ops::slot::layer_norm as slot;
+    let (x, gamma): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::GAMMA));
+    let (y, rstd_out): (Buf<T>, Buf<T>) = (args.buf(slot::Y), args.buf(slot::RSTD));
+    for row in 0..rows {
+        let at = |col: usize| row * cols + col;
+        let squares = (0..cols).fold(T::ZERO, |sum, col| sum + x.get(at(col)) * x.get(at(col)));
+        let rstd = (squares / T::of(cols as f64)).rstd(eps);
+        rstd_out.put(row, rstd);
+        for col in 0..cols {
+            y.set(at(col), scaled(x.get(at(col)), rstd, cols) * gamma.get_or(col, T::of(1.0)));
+        }
+    }
+}
+
+/// With `x^ = x rstd` and `g = gamma dy`: `dx = rstd (g - x^ mean of g x^)`, the mean over a row; `dgamma = sum dy x^`
+/// over the rows. `dx` may lie on `dy`.
+fn rms_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: bool) {
+    use crate::ops::slot::layer_norm_bwd as slot;
+    let (dy, x, gamma): (Buf<T>, Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::X), args.buf(slot::GAMMA));
+    let (rstd, dx, dgamma): (Buf<T>, Buf<T>, Buf<T>) =
+        (args.buf(slot::RSTD), args.buf(slot::DX), args.buf(slot::DGAMMA));
+    let normalised = |row: usize, col: usize| scaled(x.get(row * cols + col), rstd.get(row), cols);
+    for col in 0..cols {
+        let sum = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * cols + col) * normalised(row, col));
+        dgamma.store(col, sum, accumulate);
+    }
+    for row in 0..rows {
+        let g = |col: usize| gamma.get_or(col, T::of(1.0)) * dy.get(row * cols + col);
+        let mean = (0..cols).fold(T::ZERO, |sum, col| sum + g(col) * normalised(row, col)) / T::of(cols as f64);
+        for col in 0..cols {
+            dx.put(row * cols + col, rstd.get(row) * (g(col) - normalised(row, col) * mean));
         }
     }
 }

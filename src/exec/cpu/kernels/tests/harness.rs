@@ -265,6 +265,16 @@ impl How {
     }
 }
 
+/// Whether an operation has a use for a slot of its table.
+fn is_used(op: &OpKind, name: &str) -> bool {
+    match op {
+        OpKind::LayerNorm(ops::LayerNorm { rms, .. }) | OpKind::LayerNormBwd(ops::LayerNormBwd { rms, .. }) => {
+            !rms || !["mean", "beta", "dbeta", "dbeta_prev"].contains(&name)
+        }
+        _ => true,
+    }
+}
+
 fn element_size(kind: Kind, reals: usize) -> usize {
     match kind {
         Kind::Real => reals,
@@ -289,7 +299,7 @@ pub fn run(op: &OpKind, inputs: &Values, how: &How) -> Values {
         } else {
             len * element_size(*kind, reals)
         };
-        let bound = !how.unbound.contains(name);
+        let bound = !how.unbound.contains(name) && is_used(op, name);
         buffers.push(bound.then(|| Guarded::new(bytes)));
     }
     for (i, buffer) in buffers.iter_mut().enumerate() {
